@@ -1,0 +1,1 @@
+"""Model -> ExecuTorch training bundle: load, trace, lower, write."""

@@ -1,0 +1,143 @@
+"""Writes a training bundle (docs/bundle_format.md) from a model."""
+
+import json
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from mobile_ft.errors import UserError
+from mobile_ft.export.gguf_tokenizer import write_tokenizer
+from mobile_ft.export.lower import lower
+from mobile_ft.export.source import ModelSource
+from mobile_ft.export.trace import end_methods, unit_methods
+from mobile_ft.export.weights_file import write_weights
+from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
+from mobile_ft.units import UNIT_NORMS, Linear, UnitSpec, linear_shapes
+
+BUNDLE_VERSION = 1
+
+
+def _unit_specs(source: ModelSource, lora: LoraConfig) -> list[tuple[int, UnitSpec]]:
+    """(layer, spec) of every unit in execution order. Units of one type and the same formats share a kind."""
+    kinds: dict[tuple, str] = {}
+    specs = []
+    for layer in range(source.config.num_hidden_layers):
+        for unit_type, norm in UNIT_NORMS.items():
+            shapes = linear_shapes(source.config, unit_type)
+            linears = tuple(
+                Linear(n, i, o, source.format_of(f"model.layers.{layer}.{n}.weight"), n.split(".")[1] in lora.targets)
+                for n, (i, o) in shapes.items()
+            )
+            same_type = sum(1 for t, _ in kinds if t == unit_type)
+            kind = kinds.setdefault((unit_type, linears), f"{unit_type}{same_type or ''}")
+            specs.append((layer, UnitSpec(kind, unit_type, norm, linears, lora.rank, lora.scale, source.config)))
+    return specs
+
+
+def _unit_entry(layer: int, spec: UnitSpec) -> dict[str, Any]:
+    return {
+        "name": f"layers.{layer}.{spec.type}",
+        "type": spec.type,
+        "kind": spec.kind,
+        "layer": layer,
+        "weights": [f"model.layers.{layer}.{name}" for name in spec.weights],
+        "lora": [adapter_key(layer, name) for name in spec.lora],
+    }
+
+
+def _tensors(
+    source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight: str
+) -> Iterator[tuple[str, npt.NDArray]]:
+    """All tensors of `weights.ptd`, in the order in which a step reads them."""
+    c = source.config
+    yield "inv_freq", source.inv_freq()
+    yield "model.embed_tokens.weight", source.packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size).data
+    for layer, spec in specs:
+        prefix = f"model.layers.{layer}."
+        yield f"{prefix}{spec.norm}.weight", source.vector(f"{prefix}{spec.norm}.weight", c.hidden_size)
+        for linear in spec.linears:
+            name = f"{prefix}{linear.name}.weight"
+            yield name, source.packed(name, linear.in_features, linear.out_features).data
+    yield "model.norm.weight", source.vector("model.norm.weight", c.hidden_size)
+    if not c.tie_word_embeddings:
+        yield head_weight, source.packed(head_weight, c.hidden_size, c.vocab_size).data
+
+
+def checksum(path: Path) -> dict[str, int]:
+    """Size in bytes and CRC-32 of a file."""
+    crc = 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            crc = zlib.crc32(chunk, crc)
+    return {"size": path.stat().st_size, "crc32": crc}
+
+
+@contextmanager
+def _new_folder(target: Path) -> Iterator[Path]:
+    """A folder beside `target` that takes its place if the block succeeds and vanishes if it does not."""
+    if target.exists() and not (target / "bundle.json").is_file():
+        raise UserError(f"{target}: exists and is not a bundle; choose another folder for -o")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written ({error.strerror})") from None
+    try:
+        yield scratch
+        for file in scratch.iterdir():
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+        scratch.chmod(0o755)
+        if target.exists():
+            shutil.rmtree(target)
+        scratch.rename(target)
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written ({error.strerror})") from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def write_bundle(source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: int, target: Path) -> dict[str, Any]:
+    """Exports `source` to the folder `target` and returns the content of its bundle.json."""
+    c = source.config
+    specs = _unit_specs(source, lora)
+    head_weight = "model.embed_tokens.weight" if c.tie_word_embeddings else "lm_head.weight"
+    embed_format, head_format = source.format_of("model.embed_tokens.weight"), source.format_of(head_weight)
+    with _new_folder(target) as folder:
+        write_weights(folder / "weights.ptd", dict(_tensors(source, specs, head_weight)))
+        methods = end_methods(c, embed_format, head_format, max_seq_len)
+        for spec in {spec.kind: spec for _, spec in specs}.values():
+            methods |= unit_methods(spec, max_seq_len)
+        with (folder / "program.pte").open("wb") as file:
+            lower(methods).write_to_file(file)
+        shapes = [
+            (adapter_key(layer, linear.name), linear.in_features, linear.out_features)
+            for layer, spec in specs
+            for linear in spec.linears
+            if linear.lora
+        ]
+        write_adapter(folder, lora, c.name, init_adapter(shapes, lora.rank, seed))
+        tokenizer = dict(source.tokenizer_fields())
+        if tokenizer:
+            write_tokenizer(tokenizer, folder)
+        bundle = {
+            "format": "mobile-ft-bundle",
+            "version": BUNDLE_VERSION,
+            "model": c.to_json(),
+            "lora": {"rank": lora.rank, "alpha": lora.alpha, "targets": list(lora.targets)},
+            "max_seq_len": max_seq_len,
+            "formats": sorted({x.format for _, spec in specs for x in spec.linears} | {embed_format, head_format}),
+            "embed": {"weights": ["model.embed_tokens.weight"]},
+            "units": [_unit_entry(layer, spec) for layer, spec in specs],
+            "head": {"weights": ["model.norm.weight", head_weight]},
+            "checksums": {file.name: checksum(file) for file in sorted(folder.iterdir())},
+        }
+        (folder / "bundle.json").write_text(json.dumps(bundle, indent=1) + "\n")
+    return bundle

@@ -1,0 +1,155 @@
+"""Writes a Hugging Face tokenizer from the metadata of a GGUF file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from mobile_ft.errors import UserError
+
+_CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
+
+_LLAMA3_REGEX = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_QWEN2_REGEX = _LLAMA3_REGEX.replace(r"\p{N}{1,3}", r"\p{N}")
+
+
+def write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
+    """Writes `tokenizer.json` and `tokenizer_config.json` to `out_dir`.
+
+    `fields` is the GGUF's metadata as plain Python values. Raises UserError where it describes a tokenizer
+    that is unsupported or incomplete.
+    """
+    model = fields.get("tokenizer.ggml.model")
+    if model == "gpt2":
+        tokenizer, add_bos = _byte_level(fields)
+    elif model == "llama":
+        tokenizer, add_bos = _sentencepiece(fields), True
+    else:
+        raise UserError(f"GGUF metadata tokenizer.ggml.model is {model!r}; supported: gpt2, llama")
+    add_bos = bool(fields.get("tokenizer.ggml.add_bos_token", add_bos))
+
+    _required(fields, "eos_token_id")
+    names = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+    named = {name: token for name, key in names.items() if (token := _named_token(fields, f"{key}_token_id"))}
+    _add_special_tokens(tokenizer, fields, list(named.values()))
+    if add_bos:
+        if "bos_token" not in named:
+            raise UserError("GGUF metadata asks for a BOS token but has no tokenizer.ggml.bos_token_id")
+        bos = named["bos_token"]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[bos, "$A"], special_tokens=[(bos, tokenizer.token_to_id(bos))]
+        )
+
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **named,
+        "add_bos_token": add_bos,
+        "clean_up_tokenization_spaces": False,
+    }
+    if "tokenizer.chat_template" in fields:
+        config["chat_template"] = fields["tokenizer.chat_template"]
+    tokenizer.save(str(out_dir / "tokenizer.json"))
+    (out_dir / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def _byte_level(fields: dict[str, Any]) -> tuple[Tokenizer, bool]:
+    """A byte-level BPE, and whether such models start a text with BOS where the file does not say."""
+    pre = fields.get("tokenizer.ggml.pre", "default")
+    tokenizer = _bpe(fields, [tuple(merge.split(" ")) for merge in _required(fields, "merges")])
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    if pre in ("default", "gpt-2"):
+        tokenizer.pre_tokenizer = gpt2
+    elif pre == "smollm":
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, gpt2])
+    elif pre == "llama-bpe":
+        split = pre_tokenizers.Split(Regex(_LLAMA3_REGEX), behavior="isolated")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level])
+        tokenizer.model.ignore_merges = True  # Llama 3 takes a word that is in the vocabulary whole
+    elif pre == "qwen2":
+        split = pre_tokenizers.Split(Regex(_QWEN2_REGEX), behavior="isolated")
+        tokenizer.normalizer = normalizers.NFC()
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level])
+    else:
+        supported = "default, gpt-2, llama-bpe, qwen2, smollm"
+        raise UserError(f"GGUF metadata tokenizer.ggml.pre is {pre!r}; supported: {supported}")
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer, pre == "llama-bpe"
+
+
+def _sentencepiece(fields: dict[str, Any]) -> Tokenizer:
+    """SentencePiece's BPE; bytes that are in no token become tokens like <0x0A>."""
+    add_space = fields.get("tokenizer.ggml.add_space_prefix", True)
+    if "tokenizer.ggml.merges" in fields:
+        merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
+    else:
+        merges = _merges_from_scores(_required(fields, "tokens"), _per_token(fields, "scores"))
+    unknown = _named_token(fields, "unknown_token_id")
+    tokenizer = _bpe(fields, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
+        replacement="▁", prepend_scheme="first" if add_space else "never", split=False
+    )
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    if add_space:
+        steps.append(decoders.Strip(content=" ", left=1))
+    tokenizer.decoder = decoders.Sequence(steps)
+    return tokenizer
+
+
+def _bpe(fields: dict[str, Any], merges: list[Any], **options: Any) -> Tokenizer:
+    vocabulary = {token: index for index, token in enumerate(_required(fields, "tokens"))}
+    try:
+        return Tokenizer(models.BPE(vocabulary, merges, **options))
+    except Exception as error:  # the library raises nothing more specific
+        raise UserError(f"GGUF metadata tokenizer.ggml.merges does not fit its tokens: {error}") from error
+
+
+def _merges_from_scores(tokens: list[str], scores: list[float]) -> list[tuple[str, str]]:
+    """Every way to make a token of two others, best score first; ties as transformers breaks them."""
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    merges: list[tuple[float, str, str]] = []
+    for token, score in zip(tokens, scores, strict=True):
+        pairs = [(token[:i], token[i:]) for i in range(1, len(token))]
+        known = [(left, right) for left, right in pairs if left in vocabulary and right in vocabulary]
+        known.sort(key=lambda pair: (vocabulary[pair[0]], vocabulary[pair[1]]))
+        merges += [(score, left, right) for left, right in known]
+    merges.sort(key=lambda merge: (merge[0], len(merge[1]), len(merge[2])), reverse=True)
+    return [(left, right) for _, left, right in merges]
+
+
+def _add_special_tokens(tokenizer: Tokenizer, fields: dict[str, Any], named: list[str]) -> None:
+    """Control, named and user-defined tokens are found whole in a text; only the first two are special."""
+    kinds = dict(zip(_required(fields, "tokens"), _per_token(fields, "token_type"), strict=True))
+    special = [token for token, kind in kinds.items() if kind == _CONTROL or token in named]
+    user_defined = [token for token, kind in kinds.items() if kind == _USER_DEFINED and token not in named]
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in user_defined])
+
+
+def _named_token(fields: dict[str, Any], key: str) -> str | None:
+    index = fields.get(f"tokenizer.ggml.{key}")
+    if index is None:
+        return None
+    tokens: list[str] = fields["tokenizer.ggml.tokens"]
+    if not 0 <= index < len(tokens):
+        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is {index}; it should be below {len(tokens)}")
+    return tokens[int(index)]
+
+
+def _per_token(fields: dict[str, Any], key: str) -> list[Any]:
+    values: list[Any] = _required(fields, key)
+    tokens = len(fields["tokenizer.ggml.tokens"])
+    if len(values) != tokens:
+        raise UserError(f"GGUF metadata tokenizer.ggml.{key} has {len(values)} values for {tokens} tokens")
+    return values
+
+
+def _required(fields: dict[str, Any], key: str) -> Any:
+    if f"tokenizer.ggml.{key}" not in fields:
+        raise UserError(f"GGUF metadata has no tokenizer.ggml.{key}, which a tokenizer of this kind needs")
+    return fields[f"tokenizer.ggml.{key}"]

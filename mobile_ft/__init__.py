@@ -1,0 +1,3 @@
+"""mobile-ft: on-device fine-tuning of 4-bit LLMs with LoRA."""
+
+__version__ = "0.1.0"

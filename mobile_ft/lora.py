@@ -1,0 +1,84 @@
+"""LoRA adapters in PEFT's file format: `adapter_model.safetensors` and `adapter_config.json`."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import save_file
+
+from mobile_ft.errors import UserError
+
+ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+WEIGHTS_FILE = "adapter_model.safetensors"
+CONFIG_FILE = "adapter_config.json"
+
+
+@dataclass(frozen=True)
+class LoraConfig:
+    """y = x W^T + (alpha / rank) * (x A^T) B^T on the linears named by `targets` (arXiv 2106.09685)."""
+
+    rank: int
+    alpha: float
+    targets: tuple[str, ...]
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.rank
+
+
+def parse_targets(value: str) -> tuple[str, ...]:
+    """`all-linear`, or a comma-separated list of linears. Raises UserError on an unknown name."""
+    if value == "all-linear":
+        return ALL_LINEAR
+    names = [name.strip() for name in value.split(",")]
+    for name in names:
+        if name not in ALL_LINEAR:
+            raise UserError(f"--lora-targets: {name!r} is not one of all-linear, {', '.join(ALL_LINEAR)}")
+    return tuple(name for name in ALL_LINEAR if name in names)
+
+
+def adapter_key(layer: int, name: str) -> str:
+    """PEFT's tensor name, for a name such as `self_attn.q_proj.lora_A.weight`."""
+    return f"base_model.model.model.layers.{layer}.{name}"
+
+
+def init_adapter(
+    shapes: Iterable[tuple[str, int, int]], rank: int, seed: int
+) -> dict[str, npt.NDArray[np.float32]]:
+    """PEFT's initialisation for (module key, in, out): A uniform in +-1/sqrt(in) (Kaiming, a = sqrt 5), B zero."""
+    rng = np.random.default_rng(seed)
+    tensors = {}
+    for key, in_features, out_features in shapes:
+        bound = in_features**-0.5
+        a = rng.uniform(-bound, bound, (rank, in_features))
+        tensors[f"{key}.lora_A.weight"] = a.astype(np.float32)
+        tensors[f"{key}.lora_B.weight"] = np.zeros((out_features, rank), np.float32)
+    return tensors
+
+
+def peft_config(lora: LoraConfig, base_model: str) -> dict[str, Any]:
+    """The content of `adapter_config.json`."""
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base_model,
+        "r": lora.rank,
+        "lora_alpha": lora.alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+        "target_modules": list(lora.targets),
+    }
+
+
+def write_adapter(
+    folder: Path, lora: LoraConfig, base_model: str, tensors: dict[str, npt.NDArray[np.float32]]
+) -> None:
+    """Writes both files of an adapter into `folder`."""
+    save_file(tensors, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    (folder / CONFIG_FILE).write_text(json.dumps(peft_config(lora, base_model), indent=2) + "\n")

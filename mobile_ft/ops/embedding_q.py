@@ -1,0 +1,20 @@
+"""`embedding_q`: gathers and decodes rows of a packed table."""
+
+import torch
+from torch import Tensor
+
+from mobile_ft.ops.define import define_op
+from mobile_ft.ops.linear_q4 import dense
+
+
+def _reference(tokens: Tensor, table: Tensor, fmt: str, rows: int) -> Tensor:
+    return dense(table, fmt, rows)[tokens]
+
+
+def _fake(tokens: Tensor, table: Tensor, fmt: str, rows: int) -> Tensor:
+    return tokens.new_empty((tokens.shape[0], table.shape[1] * 32), dtype=torch.float32)
+
+
+embedding_q = define_op(
+    "embedding_q(Tensor tokens, Tensor table, str format, int rows) -> Tensor", _reference, _fake
+)

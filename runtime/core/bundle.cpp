@@ -1,0 +1,94 @@
+#include "runtime/core/bundle.h"
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/error.h"
+#include "runtime/core/file.h"
+
+namespace mft {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kVersion = 1;
+
+int64_t positive(const Json& object, const char* key) {
+  const int64_t value = object.at(key).get<int64_t>();
+  if (value <= 0 || value > (int64_t{1} << 31)) fail(key, " is ", value);
+  return value;
+}
+
+void parse(const Json& json, Bundle& bundle) {
+  const Json& model = json.at("model");
+  bundle.model_name = model.at("name");
+  bundle.hidden_size = positive(model, "hidden_size");
+  bundle.intermediate_size = positive(model, "intermediate_size");
+  bundle.num_layers = positive(model, "num_hidden_layers");
+  bundle.num_heads = positive(model, "num_attention_heads");
+  bundle.num_kv_heads = positive(model, "num_key_value_heads");
+  bundle.head_dim = positive(model, "head_dim");
+  bundle.vocab_size = positive(model, "vocab_size");
+  bundle.max_seq_len = positive(json, "max_seq_len");
+  bundle.lora_rank = positive(json.at("lora"), "rank");
+  bundle.lora_alpha = json.at("lora").at("alpha");
+  json.at("lora").at("targets").get_to(bundle.lora_targets);
+  json.at("embed").at("weights").get_to(bundle.embed_weights);
+  json.at("head").at("weights").get_to(bundle.head_weights);
+  for (const Json& entry : json.at("units")) {
+    UnitInfo unit;
+    unit.name = entry.at("name");
+    unit.kind = entry.at("kind");
+    unit.attention = entry.at("type") == "attn";
+    unit.layer = entry.at("layer");
+    entry.at("weights").get_to(unit.weights);
+    entry.at("lora").get_to(unit.lora);
+    if (unit.layer < 0 || unit.layer >= bundle.num_layers) fail("unit ", unit.name, " has layer ", unit.layer);
+    bundle.units.push_back(std::move(unit));
+  }
+  if (bundle.units.empty()) fail("no units");
+}
+
+void verify(const Json& checksums, Bundle& bundle) {
+  for (const auto& [name, expected] : checksums.items()) {
+    const std::string path = bundle.file(name);
+    const Checksum found = checksum_file(path);
+    if (found.size != expected.at("size").get<uint64_t>()) {
+      fail(path, ": ", found.size, " bytes where bundle.json says ", expected.at("size"),
+           "; it is truncated or was replaced, export the bundle again");
+    }
+    if (found.crc32 != expected.at("crc32").get<uint32_t>()) {
+      fail(path, ": checksum differs from bundle.json; it is damaged or was edited, export the bundle again");
+    }
+    if (name == "weights.ptd") bundle.weights_crc32 = found.crc32;
+  }
+  for (const char* name : {"program.pte", "weights.ptd", "adapter_model.safetensors"}) {
+    if (!checksums.contains(name)) fail(bundle.file("bundle.json"), ": no checksum for ", name);
+  }
+}
+
+}  // namespace
+
+Bundle::Bundle(const std::string& path) : folder(path) {
+  const std::string index = file("bundle.json");
+  if (!file_exists(index)) fail(index, ": no such file; ", path, " is not a bundle made by `mobile-ft export`");
+  Json json;
+  try {
+    json = Json::parse(read_text(index));
+    if (json.at("format") != "mobile-ft-bundle") fail("format is ", json.at("format"));
+    if (json.at("version") != kVersion) {
+      fail("version ", json.at("version"), ", this runtime reads version ", kVersion);
+    }
+    parse(json, *this);
+  } catch (const Json::exception& error) {
+    fail(index, ": not a valid bundle description (", error.what(), ")");
+  } catch (const Error& error) {
+    fail(index, ": not a valid bundle description (", error.what(), ")");
+  }
+  try {
+    verify(json.at("checksums"), *this);
+  } catch (const Json::exception& error) {
+    fail(index, ": not a valid bundle description (", error.what(), ")");
+  }
+}
+
+}  // namespace mft

@@ -1,0 +1,86 @@
+/// Saving and resuming a run: `checkpoint.safetensors` with parameters, AdamW state and losses.
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/error.h"
+#include "runtime/core/safetensors.h"
+#include "runtime/core/trainer.h"
+
+namespace mft {
+namespace {
+
+constexpr const char* kFile = "/checkpoint.safetensors";
+
+void restore(const SafeTensors& file, const char* name, const Buffer& target, size_t bytes) {
+  const auto& view = file.get(name, "F32");
+  if (view.bytes != bytes) fail(file.path(), ": tensor ", name, " has another size than the bundle's adapter");
+  std::memcpy(target.bytes(), view.data, bytes);
+}
+
+}  // namespace
+
+std::string Trainer::fingerprint(const TokenFile& data) const {
+  const Schedule& s = config_.schedule;
+  return nlohmann::ordered_json{
+      {"weights_crc32", model_.bundle().weights_crc32},
+      {"data_crc32", data.crc32()},
+      {"steps", config_.steps},
+      {"seq_len", config_.seq_len},
+      {"batch_size", config_.batch_size},
+      {"grad_accum", config_.grad_accum},
+      {"lr", config_.lr},
+      {"cosine", config_.cosine},
+      {"warmup_steps", config_.warmup_steps},
+      {"weight_decay", config_.weight_decay},
+      {"max_grad_norm", config_.max_grad_norm},
+      {"skip_unselected", config_.skip_unselected},
+      {"schedule", s.name()},
+      {"selection", static_cast<int>(s.selection)},
+      {"ratio", s.ratio},
+      {"suffix_depths", s.suffix_depths},
+      {"seed", config_.seed},
+  }.dump();
+}
+
+void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) const {
+  const int64_t size = static_cast<int64_t>(model_.layout().size);
+  const int64_t units = static_cast<int64_t>(unit_steps_.size());
+  write_safetensors(folder + kFile,
+                    {{"losses", "F64", {steps_done()}, losses_.data()},
+                     {"unit_steps", "I64", {units}, unit_steps_.data()},
+                     {"parameters", "F32", {size}, model_.parameters()},
+                     {"exp_avg", "F32", {size}, exp_avg_.bytes()},
+                     {"exp_avg_sq", "F32", {size}, exp_avg_sq_.bytes()}},
+                    {{"run", fingerprint(data)}});
+}
+
+void Trainer::resume(const std::string& folder, const TokenFile& data) {
+  const SafeTensors file(folder + kFile);
+  const auto run = file.metadata().find("run");
+  if (run == file.metadata().end()) fail(file.path(), ": not a checkpoint of this program");
+  try {
+    const auto saved = nlohmann::ordered_json::parse(run->second);
+    const auto current = nlohmann::ordered_json::parse(fingerprint(data));
+    for (const auto& [key, value] : current.items()) {
+      if (saved.at(key) != value) {
+        fail(file.path(), ": the run was started with ", key, " ", saved.at(key).dump(), ", not ", value.dump(),
+             "; --resume needs the same bundle, data and options");
+      }
+    }
+  } catch (const nlohmann::json::exception& error) {
+    fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
+  }
+  const auto& losses = file.get("losses", "F64");
+  const auto& steps = file.get("unit_steps", "I64");
+  const size_t bytes = model_.layout().size * sizeof(float);
+  if (steps.bytes != unit_steps_.size() * sizeof(int64_t)) fail(file.path(), ": made for another number of units");
+  restore(file, "parameters", model_.parameter_buffer(), bytes);
+  restore(file, "exp_avg", exp_avg_, bytes);
+  restore(file, "exp_avg_sq", exp_avg_sq_, bytes);
+  std::memcpy(unit_steps_.data(), steps.data, steps.bytes);
+  losses_.resize(losses.bytes / sizeof(double));
+  std::memcpy(losses_.data(), losses.data, losses.bytes);
+}
+
+}  // namespace mft

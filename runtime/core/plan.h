@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/core/model.h"
+#include "runtime/core/schedule.h"
+
+namespace mft {
+
+/// What a training run will hold at its peak, component by component, in bytes.
+struct Plan {
+  std::vector<std::pair<std::string, uint64_t>> components;
+  uint64_t total() const;
+};
+
+/// Plans a run with micro-batches of `tokens` tokens, before anything of it is allocated. Gradients need a second,
+/// unit-sized buffer where `accumulate` (more than one micro-batch a step).
+Plan plan_training(const Model& model, const Schedule& schedule, int64_t tokens, bool accumulate);
+
+/// Throws Error with the smallest budget that works where the plan exceeds `budget` bytes; 0 is no limit.
+void check_budget(const Plan& plan, uint64_t budget);
+
+}  // namespace mft

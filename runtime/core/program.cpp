@@ -1,0 +1,142 @@
+#include "runtime/core/program.h"
+
+#include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
+#include <executorch/extension/tensor/tensor.h>
+#include <executorch/runtime/platform/platform.h>
+#include <executorch/runtime/platform/runtime.h>
+
+#include <algorithm>
+
+#include "runtime/core/error.h"
+
+namespace mft {
+
+using executorch::extension::MallocMemoryAllocator;
+using executorch::extension::MmapDataLoader;
+using executorch::runtime::HierarchicalAllocator;
+using executorch::runtime::MemoryAllocator;
+using executorch::runtime::MemoryManager;
+using executorch::runtime::Method;
+using executorch::runtime::Span;
+
+namespace {
+
+/// Errors are reported once, by exception; ExecuTorch's own log lines would only repeat them.
+void discard_log(et_timestamp_t, et_pal_log_level_t, const char*, const char*, size_t, const char*, size_t) {}
+
+void initialize() {
+  static const bool done = [] {
+    executorch::runtime::runtime_init();
+    return executorch::runtime::register_pal(executorch::runtime::PalImpl::create(discard_log, __FILE__));
+  }();
+  (void)done;
+}
+
+}  // namespace
+
+struct Program::Loaded {
+  MallocMemoryAllocator allocator;
+  Span<uint8_t> arena;
+  HierarchicalAllocator planned;
+  MemoryManager manager;
+  Method method;
+
+  static Method load(const executorch::runtime::Program& program, const std::string& path, const std::string& name,
+                     MemoryManager* manager) {
+    auto method = program.load_method(name.c_str(), manager);
+    if (!method.ok()) {
+      fail(path, ": method ", name, " cannot be loaded (error ", static_cast<int>(method.error()),
+           "); the bundle was exported for another version of this runtime");
+    }
+    return std::move(method.get());
+  }
+
+  Loaded(const executorch::runtime::Program& program, const std::string& path, const std::string& name,
+         const Buffer& buffer, MemoryAllocator* temp)
+      : arena(reinterpret_cast<uint8_t*>(buffer.bytes()), buffer.size()),
+        planned({&arena, 1}),
+        manager(&allocator, &planned, temp),
+        method(load(program, path, name, &manager)) {}
+};
+
+Program::~Program() = default;
+
+Program::Program(const std::string& path) : path_(path) {
+  initialize();
+  auto loader = MmapDataLoader::from(path_.c_str(), MmapDataLoader::MlockConfig::NoMlock);
+  if (!loader.ok()) fail(path, ": cannot be opened");
+  loader_ = std::make_unique<MmapDataLoader>(std::move(loader.get()));
+  auto program = executorch::runtime::Program::load(
+      loader_.get(), executorch::runtime::Program::Verification::InternalConsistency);
+  if (!program.ok()) fail(path, ": not an ExecuTorch program, export the bundle again");
+  program_ = std::make_unique<executorch::runtime::Program>(std::move(program.get()));
+  size_t arena = 0;
+  for (size_t i = 0; i < program_->num_methods(); ++i) {
+    const auto meta = program_->method_meta(*program_->get_method_name(i));
+    if (!meta.ok() || meta->num_memory_planned_buffers() > 1) fail(path, ": unexpected memory plan");
+    if (meta->num_memory_planned_buffers() == 1) {
+      arena = std::max(arena, static_cast<size_t>(*meta->memory_planned_buffer_size(0)));
+    }
+  }
+  arena_ = Buffer(arena);
+}
+
+void Program::reserve_scratch(size_t bytes) {
+  scratch_ = Buffer(bytes);
+  temp_allocator_ =
+      std::make_unique<MemoryAllocator>(static_cast<uint32_t>(bytes), reinterpret_cast<uint8_t*>(scratch_.bytes()));
+}
+
+Program::Loaded& Program::loaded(const std::string& method) {
+  auto& entry = methods_[method];
+  if (!entry) entry = std::make_unique<Loaded>(*program_, path_, method, arena_, temp_allocator_.get());
+  return *entry;
+}
+
+std::vector<int64_t> Program::input_sizes(const std::string& method, size_t index) const {
+  const auto meta = program_->method_meta(method.c_str());
+  if (!meta.ok()) fail(path_, ": method ", method, " is missing");
+  const auto info = meta->input_tensor_meta(index);
+  if (!info.ok()) fail(path_, ": method ", method, " has no tensor input ", index);
+  return std::vector<int64_t>(info->sizes().begin(), info->sizes().end());
+}
+
+void Program::run(const std::string& name, const std::vector<Input>& inputs, const std::vector<Output>& outputs) {
+  Method& method = loaded(name).method;
+  const auto meta = method.method_meta();
+  if (inputs.size() != meta.num_inputs() || outputs.size() != meta.num_outputs()) {
+    fail(path_, ": method ", name, " takes ", meta.num_inputs(), " inputs and gives ", meta.num_outputs(),
+         " outputs, the bundle describes ", inputs.size(), " and ", outputs.size());
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const auto info = meta.input_tensor_meta(i);
+    if (!info.ok()) fail(path_, ": method ", name, ", input ", i, " is not a tensor");
+    std::vector<executorch::aten::SizesType> sizes(info->sizes().begin(), info->sizes().end());
+    if (inputs[i].tokens >= 0) sizes[0] = static_cast<executorch::aten::SizesType>(inputs[i].tokens);
+    size_t bytes = executorch::runtime::elementSize(info->scalar_type());
+    for (auto n : sizes) bytes *= static_cast<size_t>(n);
+    if (bytes > inputs[i].bytes) {
+      fail(path_, ": method ", name, ", input ", i, " needs ", bytes, " bytes, the bundle's tensor has ",
+           inputs[i].bytes);
+    }
+    const auto tensor = executorch::extension::make_tensor_ptr(
+        std::move(sizes), const_cast<void*>(inputs[i].data), {}, {}, info->scalar_type());
+    if (method.set_input(executorch::runtime::EValue(*tensor), i) != executorch::runtime::Error::Ok) {
+      fail(path_, ": method ", name, ", input ", i, " has the wrong shape");
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    // ExecuTorch holds the buffer against the shape at the last call (at first: the largest), not this one's.
+    const auto info = meta.output_tensor_meta(i);
+    const size_t bytes = info.ok() ? std::max(outputs[i].bytes, info->nbytes()) : outputs[i].bytes;
+    if (method.set_output_data_ptr(outputs[i].data, bytes, i) != executorch::runtime::Error::Ok) {
+      fail(path_, ": method ", name, ", output ", i, " does not fit its buffer");
+    }
+  }
+  const auto status = method.execute();
+  if (status != executorch::runtime::Error::Ok) {
+    fail("method ", name, " failed (ExecuTorch error ", static_cast<int>(status), ")");
+  }
+}
+
+}  // namespace mft

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <executorch/extension/data_loader/mmap_data_loader.h>
+#include <executorch/runtime/executor/memory_manager.h>
+#include <executorch/runtime/executor/method.h>
+#include <executorch/runtime/executor/program.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/core/buffer.h"
+
+namespace mft {
+
+/// One input of a method call. `tokens` is the first dimension where that is the dynamic token count, -1 where the
+/// shape is fixed by the program. `bytes` is what `data` holds; too little is an error, never an overrun.
+struct Input {
+  const void* data;
+  size_t bytes;
+  int64_t tokens = -1;
+};
+
+struct Output {
+  void* data;
+  size_t bytes;
+};
+
+/// program.pte: methods that share one activation arena and one kernel scratch, since they never run at once.
+class Program {
+ public:
+  explicit Program(const std::string& path);
+
+  /// Allocates the kernels' scratch; must be called before the first `run`.
+  void reserve_scratch(size_t bytes);
+
+  /// Runs a method for `tokens` tokens. Throws Error naming method and input where a shape does not fit.
+  void run(const std::string& method, const std::vector<Input>& inputs, const std::vector<Output>& outputs);
+
+  /// Size of the arena: the largest of the methods'.
+  size_t arena_bytes() const { return arena_.size(); }
+
+  /// Fixed sizes of input `index` of a method (upper bounds where dynamic).
+  std::vector<int64_t> input_sizes(const std::string& method, size_t index) const;
+
+ private:
+  struct Loaded;
+  Loaded& loaded(const std::string& method);
+
+  std::string path_;
+  std::unique_ptr<executorch::extension::MmapDataLoader> loader_;
+  std::unique_ptr<executorch::runtime::Program> program_;
+  Buffer arena_;
+  Buffer scratch_;
+  std::unique_ptr<executorch::runtime::MemoryAllocator> temp_allocator_;
+  std::map<std::string, std::unique_ptr<Loaded>> methods_;
+
+ public:
+  ~Program();
+};
+
+}  // namespace mft

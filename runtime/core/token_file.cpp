@@ -1,0 +1,76 @@
+#include "runtime/core/token_file.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/core/error.h"
+#include "runtime/core/random.h"
+
+namespace mft {
+namespace {
+
+constexpr int32_t kIgnore = -100;
+
+}  // namespace
+
+void Batch::clear() {
+  tokens.clear();
+  targets.clear();
+  positions.clear();
+  target_count = 0;
+}
+
+TokenFile::TokenFile(const std::string& path, int64_t vocab_size)
+    : file_(path), crc32_(checksum_file(path).crc32) {
+  const auto& tokens = file_.get("tokens", "I32");
+  const auto& targets = file_.get("targets", "I32");
+  const auto& positions = file_.get("positions", "I32");
+  const auto& offsets = file_.get("offsets", "I64");
+  const int64_t count = static_cast<int64_t>(tokens.bytes / sizeof(int32_t));
+  if (targets.bytes != tokens.bytes || positions.bytes != tokens.bytes) {
+    fail(path, ": tokens, targets and positions must have the same length");
+  }
+  tokens_ = reinterpret_cast<const int32_t*>(tokens.data);
+  targets_ = reinterpret_cast<const int32_t*>(targets.data);
+  positions_ = reinterpret_cast<const int32_t*>(positions.data);
+  offsets_.resize(offsets.bytes / sizeof(int64_t));
+  std::memcpy(offsets_.data(), offsets.data, offsets_.size() * sizeof(int64_t));
+  if (offsets_.size() < 2 || offsets_.front() != 0 || offsets_.back() != count) {
+    fail(path, ": offsets must run from 0 to the number of tokens, ", count, ", over at least one sequence");
+  }
+  for (size_t s = 0; s + 1 < offsets_.size(); ++s) {
+    const int64_t length = offsets_[s + 1] - offsets_[s];
+    if (length <= 0 || offsets_[s + 1] > count) fail(path, ": sequence ", s, " is empty or out of order");
+    longest_ = std::max(longest_, length);
+    for (int64_t i = offsets_[s]; i < offsets_[s + 1]; ++i) {
+      const bool target_ok = targets_[i] == kIgnore || (targets_[i] >= 0 && targets_[i] < vocab_size);
+      if (tokens_[i] < 0 || tokens_[i] >= vocab_size || !target_ok) {
+        fail(path, ": token ", i, " is outside the model's vocabulary of ", vocab_size);
+      }
+      // A row starts at 0 and counts up, so that attention never looks before its sequence.
+      const bool starts = positions_[i] == 0;
+      const bool goes_on = i > offsets_[s] && positions_[i] == positions_[i - 1] + 1;
+      if (!starts && !goes_on) fail(path, ": position ", positions_[i], " at token ", i, " does not follow its row");
+    }
+  }
+}
+
+void TokenFile::append(int64_t index, Batch& batch) const {
+  for (int64_t i = offsets_[static_cast<size_t>(index)]; i < offsets_[static_cast<size_t>(index) + 1]; ++i) {
+    batch.tokens.push_back(tokens_[i]);
+    batch.targets.push_back(targets_[i]);
+    batch.positions.push_back(positions_[i]);
+    if (targets_[i] != kIgnore) ++batch.target_count;
+  }
+}
+
+int64_t TokenOrder::at(int64_t i) {
+  const int64_t epoch = i / sequences_;
+  if (epoch != epoch_) {
+    epoch_ = epoch;
+    order_ = Random(seed_, static_cast<uint64_t>(epoch)).permutation(sequences_);
+  }
+  return order_[static_cast<size_t>(i % sequences_)];
+}
+
+}  // namespace mft

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/core/safetensors.h"
+
+namespace mft {
+
+/// Tokens of one call of the model: several sequences one after another.
+struct Batch {
+  std::vector<int64_t> tokens;
+  std::vector<int64_t> targets;    // -100: no loss there
+  std::vector<int64_t> positions;  // 0 starts a row; rows do not see each other
+  int64_t target_count = 0;        // places with loss
+
+  int64_t size() const { return static_cast<int64_t>(tokens.size()); }
+  void clear();
+};
+
+/// A token file (docs/bundle_format.md), checked on opening.
+class TokenFile {
+ public:
+  /// Throws Error naming the file where a tensor is missing or a value is out of range.
+  TokenFile(const std::string& path, int64_t vocab_size);
+
+  int64_t sequences() const { return static_cast<int64_t>(offsets_.size()) - 1; }
+  int64_t longest() const { return longest_; }
+  int64_t total_tokens() const { return offsets_.back(); }
+
+  /// Adds sequence `index` to `batch`.
+  void append(int64_t index, Batch& batch) const;
+
+  uint32_t crc32() const { return crc32_; }
+  const std::string& path() const { return file_.path(); }
+
+ private:
+  SafeTensors file_;
+  const int32_t* tokens_;
+  const int32_t* targets_;
+  const int32_t* positions_;
+  std::vector<int64_t> offsets_;
+  int64_t longest_ = 0;
+  uint32_t crc32_;
+};
+
+/// Endless shuffled order of the sequences: every epoch each one once, in an order that (seed, epoch) fixes.
+class TokenOrder {
+ public:
+  TokenOrder(int64_t sequences, uint64_t seed) : sequences_(sequences), seed_(seed) {}
+
+  int64_t sequences() const { return sequences_; }
+
+  /// The sequence at place `i` of the endless order.
+  int64_t at(int64_t i);
+
+ private:
+  int64_t sequences_;
+  uint64_t seed_;
+  int64_t epoch_ = -1;
+  std::vector<int64_t> order_;
+};
+
+}  // namespace mft

@@ -1,0 +1,36 @@
+#include "runtime/core/weight_store.h"
+
+#include "runtime/core/error.h"
+
+namespace mft {
+
+using executorch::extension::FlatTensorDataMap;
+using executorch::extension::MmapDataLoader;
+
+size_t MappedWeights::bytes() const {
+  size_t total = 0;
+  for (const Weight& weight : weights_) total += weight.bytes;
+  return total;
+}
+
+WeightStore::WeightStore(const std::string& path) : path_(path) {
+  auto loader = MmapDataLoader::from(path_.c_str(), MmapDataLoader::MlockConfig::NoMlock);
+  if (!loader.ok()) fail(path, ": cannot be opened");
+  loader_ = std::make_unique<MmapDataLoader>(std::move(loader.get()));
+  auto data = FlatTensorDataMap::load(loader_.get());
+  if (!data.ok()) fail(path, ": not an ExecuTorch named-data file, export the bundle again");
+  data_ = std::make_unique<FlatTensorDataMap>(std::move(data.get()));
+}
+
+MappedWeights WeightStore::map(const std::vector<std::string>& names) const {
+  MappedWeights mapped;
+  for (const std::string& name : names) {
+    auto buffer = data_->get_data(name);
+    if (!buffer.ok()) fail(path_, ": tensor ", name, " is missing or lies outside the file");
+    mapped.weights_.push_back({buffer->data(), buffer->size()});
+    mapped.buffers_.push_back(std::move(buffer.get()));
+  }
+  return mapped;
+}
+
+}  // namespace mft

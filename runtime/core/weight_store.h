@@ -1,0 +1,44 @@
+#pragma once
+
+#include <executorch/extension/data_loader/mmap_data_loader.h>
+#include <executorch/extension/flat_tensor/flat_tensor_data_map.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace mft {
+
+/// Weights of one unit, mapped while this object lives: destroying it unmaps them, and their pages leave the process.
+class MappedWeights {
+ public:
+  struct Weight {
+    const void* data;
+    size_t bytes;
+  };
+  const Weight& operator[](size_t i) const { return weights_[i]; }
+  size_t size() const { return weights_.size(); }
+  size_t bytes() const;
+
+ private:
+  friend class WeightStore;
+  std::vector<executorch::runtime::FreeableBuffer> buffers_;
+  std::vector<Weight> weights_;
+};
+
+/// weights.ptd, read through ExecuTorch's named-data map.
+class WeightStore {
+ public:
+  /// Throws Error naming the file where it is not readable.
+  explicit WeightStore(const std::string& path);
+
+  /// Maps the named tensors. Throws Error naming file and tensor where one is missing.
+  MappedWeights map(const std::vector<std::string>& names) const;
+
+ private:
+  std::string path_;
+  std::unique_ptr<executorch::extension::MmapDataLoader> loader_;
+  std::unique_ptr<executorch::extension::FlatTensorDataMap> data_;
+};
+
+}  // namespace mft

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/kernels/quant.h"
+
+namespace mft {
+
+// out [T, K] = rows `tokens` [T] of the table [rows, K]. False if a token is out of range; the
+// rows of `out` are then unspecified.
+bool embedding(const int64_t* tokens, int64_t t, const PackedWeight& table, float* out);
+
+}  // namespace mft

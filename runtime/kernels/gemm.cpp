@@ -1,0 +1,312 @@
+#include "runtime/kernels/gemm.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/kernels/threads.h"
+#include "runtime/kernels/vec.h"
+
+namespace mft {
+namespace {
+
+constexpr int kPanelVecs = kPanelRows / kVec;
+// Rows of C a packed A covers at once; with kPackedFloats this keeps A within a core's L2.
+constexpr int64_t kRowBlock = 256;
+constexpr int64_t kPackedFloats = packed_floats(kRowBlock, kChunk) * 5;
+constexpr int kMaxChunks = 64;
+
+// C [R, nr] (+)= A B for one packed tile of which R rows count.
+template <int R>
+void tile_kernel(int64_t k, const float* __restrict a, const float* __restrict b, int64_t ldb,
+                 float* __restrict c, int64_t ldc, int64_t nr, bool accumulate) {
+  // Few rows leave the multiply-add's latency exposed: let them sum several stretches of k.
+  constexpr int kSums = R == 1 ? 4 : R == 2 ? 2 : 1;
+  Vec sums[kSums][R][kPanelVecs];
+#pragma GCC unroll 4
+  for (int s = 0; s < kSums; ++s) {
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanelVecs; ++v) sums[s][r][v] = Vec{};
+    }
+  }
+  const auto step = [&](int64_t i, Vec(&acc)[R][kPanelVecs]) {
+    Vec row[kPanelVecs];
+#pragma GCC unroll 4
+    for (int v = 0; v < kPanelVecs; ++v) row[v] = load(b + i * ldb + v * kVec);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const Vec x = splat(a[i * kTileRows + r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanelVecs; ++v) acc[r][v] += x * row[v];
+    }
+  };
+  int64_t i = 0;
+  for (; i + kSums <= k; i += kSums) {
+#pragma GCC unroll 4
+    for (int s = 0; s < kSums; ++s) step(i + s, sums[s]);
+  }
+  for (; i < k; ++i) step(i, sums[0]);
+  Vec(&acc)[R][kPanelVecs] = sums[0];
+#pragma GCC unroll 4
+  for (int s = 1; s < kSums; ++s) {
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanelVecs; ++v) acc[r][v] += sums[s][r][v];
+    }
+  }
+  if (nr == kTileCols) {
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanelVecs; ++v) {
+        float* p = c + r * ldc + v * kVec;
+        store(p, accumulate ? load(p) + acc[r][v] : acc[r][v]);
+      }
+    }
+    return;
+  }
+  for (int r = 0; r < R; ++r) {
+    float row[kTileCols];
+    for (int v = 0; v < kPanelVecs; ++v) store(row + v * kVec, acc[r][v]);
+    for (int64_t j = 0; j < nr; ++j) {
+      float* p = c + r * ldc + j;
+      *p = accumulate ? *p + row[j] : row[j];
+    }
+  }
+}
+
+using TileKernel = void (*)(int64_t, const float*, const float*, int64_t, float*, int64_t, int64_t,
+                            bool);
+constexpr TileKernel kTileKernels[] = {tile_kernel<1>, tile_kernel<2>, tile_kernel<3>,
+                                       tile_kernel<4>, tile_kernel<5>, tile_kernel<6>};
+
+// out[i][j] = src[j * stride + i], i in [0, k), j in [0, 16); columns from nr on are zero.
+void transpose_panel(const float* src, int64_t stride, int64_t nr, int64_t k, float* out) {
+  for (int64_t j = 0; j < kTileCols; j += kVec) {
+    int64_t i = 0;
+    for (; i + kVec <= k; i += kVec) {
+      Vec tile[kVec];
+      for (int r = 0; r < kVec; ++r) {
+        tile[r] = j + r < nr ? load(src + (j + r) * stride + i) : Vec{};
+      }
+      transpose(tile);
+      for (int r = 0; r < kVec; ++r) store(out + (i + r) * kTileCols + j, tile[r]);
+    }
+    for (; i < k; ++i) {
+      for (int r = 0; r < kVec; ++r) {
+        out[i * kTileCols + j + r] = j + r < nr ? src[(j + r) * stride + i] : 0.f;
+      }
+    }
+  }
+}
+
+// Rows [k0, k0 + kc) of columns [n0, n0 + nr) of b, in place where they lie as the kernel wants.
+const float* dense_panel(Mat b, int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer,
+                         int64_t* ldb) {
+  const float* src = b.p + k0 * b.row + n0 * b.col;
+  *ldb = kTileCols;
+  if (b.col == 1 && nr == kTileCols) {
+    *ldb = b.row;
+    return src;
+  }
+  if (b.row == 1) {
+    transpose_panel(src, b.col, nr, kc, buffer);
+    return buffer;
+  }
+  for (int64_t i = 0; i < kc; ++i) {
+    for (int64_t j = 0; j < kTileCols; ++j) {
+      buffer[i * kTileCols + j] = j < nr ? src[i * b.row + j * b.col] : 0.f;
+    }
+  }
+  return buffer;
+}
+
+// Packs the tile of rows [first, first + 6) of a [m, *], columns [k0, k0 + k).
+void pack_tile_of(Mat a, int64_t first, int64_t m, int64_t k0, int64_t k, float alpha,
+                  float* out) {
+  const float* rows[kTileRows];
+  for (int64_t r = 0; r < kTileRows; ++r) {
+    rows[r] = first + r < m ? a.p + (first + r) * a.row + k0 * a.col : nullptr;
+  }
+  pack_tile(rows, a.col, k, alpha, out);
+}
+
+// A run of k within one term, and where its packed A starts.
+struct Chunk {
+  const Term* term;
+  int64_t k0;
+  int64_t kc;
+  int64_t offset;
+};
+
+}  // namespace
+
+void pack_tile(const float* const rows[kTileRows], int64_t col, int64_t k, float alpha,
+               float* out) {
+  int64_t i = 0;
+  if (col == 1) {
+    for (; i + kVec <= k; i += kVec) {
+      // Eight rows, two of them zero; each store's last two floats are overwritten by the next.
+      Vec tile[8];
+      for (int r = 0; r < 8; ++r) {
+        tile[r] = r < kTileRows && rows[r] != nullptr ? load(rows[r] + i) * alpha : Vec{};
+      }
+      for (int half = 0; half < 8; half += kVec) transpose(tile + half);
+      for (int j = 0; j < kVec; ++j) {
+        for (int half = 0; half < 8; half += kVec) {
+          store(out + (i + j) * kTileRows + half, tile[half + j]);
+        }
+      }
+    }
+  } else if (rows[kTileRows - 1] != nullptr && rows[kTileRows - 1] == rows[0] + kTileRows - 1) {
+    for (; i < k; ++i) {
+      for (int r = 0; r < kTileRows; ++r) out[i * kTileRows + r] = rows[0][i * col + r] * alpha;
+    }
+  }
+  for (; i < k; ++i) {
+    for (int r = 0; r < kTileRows; ++r) {
+      out[i * kTileRows + r] = rows[r] != nullptr ? rows[r][i * col] * alpha : 0.f;
+    }
+  }
+}
+
+void pack(Mat a, int64_t m, int64_t k, float alpha, float* out) {
+  for (int64_t first = 0; first < m; first += kTileRows) {
+    pack_tile_of(a, first, m, 0, k, alpha, out);
+    out += packed_floats(kTileRows, k);
+  }
+}
+
+void multiply_panel(const float* packed, int64_t m, int64_t k, const float* b, int64_t ldb,
+                    float* c, int64_t ldc, int64_t nr, bool accumulate) {
+  for (int64_t first = 0; first < m; first += kTileRows) {
+    const int64_t rows = std::min(kTileRows, m - first);
+    kTileKernels[rows - 1](k, packed, b, ldb, c + first * ldc, ldc, nr, accumulate);
+    packed += packed_floats(kTileRows, k);
+  }
+}
+
+void sgemm(int64_t m, int64_t n, int64_t k, Mat a, Mat b, float alpha, float* c, int64_t ldc,
+           bool accumulate, float* scratch) {
+  float* packed = scratch;
+  float* buffer = scratch + packed_floats(m, std::min(k, kChunk));
+  for (int64_t k0 = 0; k0 < k; k0 += kChunk) {
+    const int64_t kc = std::min(kChunk, k - k0);
+    pack({a.p + k0 * a.col, a.row, a.col}, m, kc, alpha, packed);
+    for (int64_t n0 = 0; n0 < n; n0 += kTileCols) {
+      const int64_t nr = std::min(kTileCols, n - n0);
+      int64_t ldb;
+      const float* panel = dense_panel(b, n0, nr, k0, kc, buffer, &ldb);
+      multiply_panel(packed, m, kc, panel, ldb, c + n0, ldc, nr, accumulate || k0 > 0);
+    }
+  }
+}
+
+const float* ForwardPanels::load(int64_t n0, int64_t, int64_t k0, int64_t kc, float* buffer,
+                                 int64_t* ldb) const {
+  *ldb = kTileCols;
+  decode_panel(w_, n0 / kPanelRows, k0, kc, buffer);
+  return buffer;
+}
+
+const float* TransposedPanels::load(int64_t n0, int64_t, int64_t k0, int64_t kc, float* buffer,
+                                    int64_t* ldb) const {
+  *ldb = kTileCols;
+  decode_panel_transposed(w_, k0, kc, n0, buffer);
+  return buffer;
+}
+
+const float* DensePanels::load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer,
+                               int64_t* ldb) const {
+  return dense_panel(b_, n0, nr, k0, kc, buffer, ldb);
+}
+
+void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t ldc,
+          bool accumulate, Scratch scratch) {
+  const int64_t threads = thread_count();
+  const int64_t block = std::min(m, kRowBlock);
+  float* packed = scratch.take(kPackedFloats);
+  float* buffers = scratch.take(threads * kChunk * kTileCols);
+  int64_t total_chunks = 0;
+  for (int t = 0; t < count; ++t) total_chunks += ceil_div(terms[t].k, kChunk);
+  // Split k evenly into groups of chunks whose packed A fits.
+  const int64_t fit =
+      std::min<int64_t>(kMaxChunks, kPackedFloats / packed_floats(block, kChunk));
+  const int64_t group = ceil_div(total_chunks, ceil_div(total_chunks, fit));
+
+  const int64_t panels = ceil_div(n, kTileCols);
+  const int64_t panel_step = ceil_div(panels, 16 * threads);
+  const int64_t column_items = ceil_div(panels, panel_step);
+
+  for (int64_t m0 = 0; m0 < m; m0 += kRowBlock) {
+    const int64_t rows = std::min(kRowBlock, m - m0);
+    const int64_t tiles = ceil_div(rows, kTileRows);
+    // Few columns: split the rows too, and load the panel once for each part.
+    const int64_t row_split =
+        panels >= 2 * threads ? 1 : std::min(tiles, ceil_div(2 * threads, panels));
+    const int64_t tile_step = ceil_div(tiles, row_split);
+    const int64_t row_items = ceil_div(tiles, tile_step);
+
+    bool add = accumulate;
+    int term = 0;
+    int64_t k0 = 0;
+    while (term < count) {
+      Chunk chunks[kMaxChunks];
+      int used = 0;
+      int64_t offset = 0;
+      while (term < count && used < group) {
+        const int64_t kc = std::min(kChunk, terms[term].k - k0);
+        chunks[used++] = {&terms[term], k0, kc, offset};
+        offset += packed_floats(rows, kc);
+        k0 += kc;
+        if (k0 == terms[term].k) {
+          ++term;
+          k0 = 0;
+        }
+      }
+      parallel_ranges(tiles, ceil_div(tiles, 4 * threads), [&](int64_t begin, int64_t end) {
+        for (int i = 0; i < used; ++i) {
+          const Chunk& chunk = chunks[i];
+          for (int64_t tile = begin; tile < end; ++tile) {
+            pack_tile_of(chunk.term->a, m0 + tile * kTileRows, m0 + rows, chunk.k0, chunk.kc,
+                         chunk.term->alpha,
+                         packed + chunk.offset + tile * packed_floats(kTileRows, chunk.kc));
+          }
+        }
+      });
+      parallel_for_worker(column_items * row_items, [&](int64_t item, int64_t worker) {
+        float* buffer = buffers + worker * kChunk * kTileCols;
+        const int64_t first_tile = item % row_items * tile_step;
+        const int64_t first_row = first_tile * kTileRows;
+        const int64_t some_rows = std::min(rows - first_row, tile_step * kTileRows);
+        const int64_t first_panel = item / row_items * panel_step;
+        const int64_t last_panel = std::min(panels, first_panel + panel_step);
+        for (int64_t panel = first_panel; panel < last_panel; ++panel) {
+          const int64_t n0 = panel * kTileCols;
+          const int64_t nr = std::min(kTileCols, n - n0);
+          float* out = c + (m0 + first_row) * ldc + n0;
+          for (int i = 0; i < used; ++i) {
+            const Chunk& chunk = chunks[i];
+            int64_t ldb;
+            const float* b = chunk.term->b->load(n0, nr, chunk.k0, chunk.kc, buffer, &ldb);
+            multiply_panel(
+                packed + chunk.offset + first_tile * packed_floats(kTileRows, chunk.kc),
+                some_rows, chunk.kc, b, ldb, out, ldc, nr, add || i > 0);
+          }
+        }
+      });
+      add = true;
+    }
+  }
+}
+
+size_t gemm_scratch_bytes() {
+  ScratchSize size;
+  size.take(kPackedFloats);
+  size.take(thread_count() * kChunk * kTileCols);
+  return size.bytes;
+}
+
+}  // namespace mft

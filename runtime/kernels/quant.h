@@ -1,0 +1,42 @@
+#pragma once
+
+// Packed weights (docs/bundle_format.md) and their decoding, one tile at a time.
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace mft {
+
+enum class Format { kQ4_0, kQ4_1, kQ8_0, kF16 };
+
+constexpr int kPanelRows = 16;
+constexpr int kGroup = 32;
+
+// Bytes of one block: 16 rows by 32 columns.
+size_t block_bytes(Format format);
+
+// Understands "q4_0", "q4_1", "q8_0", "f16"; false for anything else.
+bool parse_format(std::string_view name, Format* format);
+
+// W [rows, cols]: rows are output features (N), cols input features (K, a multiple of 32).
+struct PackedWeight {
+  const uint8_t* data;
+  Format format;
+  int64_t rows;
+  int64_t cols;
+};
+
+// out[k][j] = W[panel * 16 + j][k0 + k], k in [0, kc), j in [0, 16): what y = x W^T multiplies by.
+// Rows past the last one read as zero.
+void decode_panel(const PackedWeight& w, int64_t panel, int64_t k0, int64_t kc, float* out);
+
+// out[n][j] = W[n0 + n][k0 + j], n in [0, nc), j in [0, 16): what dx = dy W multiplies by.
+// n0 and k0 are multiples of 16; out holds nc rounded up to 16 rows.
+void decode_panel_transposed(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0,
+                             float* out);
+
+// out[k] = W[row][k], k in [0, K).
+void decode_row(const PackedWeight& w, int64_t row, float* out);
+
+}  // namespace mft

@@ -1,0 +1,189 @@
+#pragma once
+
+// Native-width float vectors from GCC vector extensions: 8 lanes with AVX, 4 otherwise. Only what
+// the extensions cannot say well (f16 and byte widening) uses intrinsics.
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+namespace mft {
+
+#if defined(__AVX__)
+constexpr int kVec = 8;
+#else
+constexpr int kVec = 4;
+#endif
+
+typedef float Vec __attribute__((vector_size(kVec * 4)));
+typedef int32_t VecI __attribute__((vector_size(kVec * 4)));
+typedef float VecUnaligned __attribute__((vector_size(kVec * 4), may_alias, aligned(4)));
+
+inline Vec load(const float* p) { return *reinterpret_cast<const VecUnaligned*>(p); }
+inline void store(float* p, Vec v) { *reinterpret_cast<VecUnaligned*>(p) = v; }
+inline Vec splat(float x) { return x - Vec{}; }
+
+// The first n lanes; the others are zero.
+inline Vec load_part(const float* p, int64_t n) {
+  Vec v{};
+  std::memcpy(&v, p, static_cast<size_t>(n) * sizeof(float));
+  return v;
+}
+inline void store_part(float* p, Vec v, int64_t n) {
+  std::memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
+}
+
+inline Vec vmax(Vec a, Vec b) { return a > b ? a : b; }
+
+// Sums lanes pairwise, always in the same order.
+inline float sum(Vec v) {
+  float lanes[kVec];
+  store(lanes, v);
+  for (int width = kVec / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  }
+  return lanes[0];
+}
+
+inline float max_lane(Vec v) {
+  float lanes[kVec];
+  store(lanes, v);
+  float m = lanes[0];
+  for (int i = 1; i < kVec; ++i) m = lanes[i] > m ? lanes[i] : m;
+  return m;
+}
+
+// e^x, about 1 ulp for -87.3 <= x <= 88.3; 0 below (also for -inf), saturates above, keeps NaN.
+inline Vec exp(Vec x) {
+  const Vec high = splat(88.37f);
+  const Vec low = splat(-87.33f);
+  const VecI underflow = x < low;
+  x = x > high ? high : x;
+  // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits.
+  const Vec magic = splat(12582912.f);
+  const Vec shifted = x * 1.44269504088896341f + magic;
+  const Vec n = shifted - magic;
+  Vec r = x - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  Vec p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.f;
+  const VecI power = (((VecI)shifted - (VecI)magic) + 127) << 23;
+  const Vec y = p * (Vec)power;
+  return underflow ? Vec{} : y;
+}
+
+// Transposes a kVec x kVec tile held in kVec registers.
+inline void transpose(Vec v[kVec]) {
+#if defined(__AVX__)
+#define MFT_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
+#define MFT_HIGH(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
+#define MFT_LOW2(a, b) __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
+#define MFT_HIGH2(a, b) __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#define MFT_LOW4(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
+#define MFT_HIGH4(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+  const Vec a0 = MFT_LOW(v[0], v[1]), a1 = MFT_HIGH(v[0], v[1]);
+  const Vec a2 = MFT_LOW(v[2], v[3]), a3 = MFT_HIGH(v[2], v[3]);
+  const Vec a4 = MFT_LOW(v[4], v[5]), a5 = MFT_HIGH(v[4], v[5]);
+  const Vec a6 = MFT_LOW(v[6], v[7]), a7 = MFT_HIGH(v[6], v[7]);
+  const Vec b0 = MFT_LOW2(a0, a2), b1 = MFT_HIGH2(a0, a2);
+  const Vec b2 = MFT_LOW2(a1, a3), b3 = MFT_HIGH2(a1, a3);
+  const Vec b4 = MFT_LOW2(a4, a6), b5 = MFT_HIGH2(a4, a6);
+  const Vec b6 = MFT_LOW2(a5, a7), b7 = MFT_HIGH2(a5, a7);
+  v[0] = MFT_LOW4(b0, b4), v[4] = MFT_HIGH4(b0, b4);
+  v[1] = MFT_LOW4(b1, b5), v[5] = MFT_HIGH4(b1, b5);
+  v[2] = MFT_LOW4(b2, b6), v[6] = MFT_HIGH4(b2, b6);
+  v[3] = MFT_LOW4(b3, b7), v[7] = MFT_HIGH4(b3, b7);
+#undef MFT_LOW
+#undef MFT_HIGH
+#undef MFT_LOW2
+#undef MFT_HIGH2
+#undef MFT_LOW4
+#undef MFT_HIGH4
+#else
+  const Vec a0 = __builtin_shufflevector(v[0], v[1], 0, 4, 1, 5);
+  const Vec a1 = __builtin_shufflevector(v[0], v[1], 2, 6, 3, 7);
+  const Vec a2 = __builtin_shufflevector(v[2], v[3], 0, 4, 1, 5);
+  const Vec a3 = __builtin_shufflevector(v[2], v[3], 2, 6, 3, 7);
+  v[0] = __builtin_shufflevector(a0, a2, 0, 1, 4, 5);
+  v[1] = __builtin_shufflevector(a0, a2, 2, 3, 6, 7);
+  v[2] = __builtin_shufflevector(a1, a3, 0, 1, 4, 5);
+  v[3] = __builtin_shufflevector(a1, a3, 2, 3, 6, 7);
+#endif
+}
+
+inline float half_to_float(const uint8_t* p) {
+  uint16_t h;
+  std::memcpy(&h, p, sizeof(h));
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
+  const uint32_t exponent = (h >> 10) & 0x1fu;
+  const uint32_t mantissa = h & 0x3ffu;
+  float value;
+  if (exponent == 0) {
+    value = static_cast<float>(mantissa) * 0x1p-24f;
+    return sign ? -value : value;
+  }
+  const uint32_t bits =
+      sign | ((exponent == 31 ? 255u : exponent + 112u) << 23) | (mantissa << 13);
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// kVec little-endian f16 values.
+inline Vec load_half(const uint8_t* p) {
+#if defined(__F16C__)
+  return (Vec)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#elif defined(__aarch64__)
+  return (Vec)vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
+#else
+  Vec v{};
+  for (int i = 0; i < kVec; ++i) v[i] = half_to_float(p + 2 * i);
+  return v;
+#endif
+}
+
+constexpr int kBytesVecs = 8 / kVec;
+
+// 8 bytes widened to 8 int32, zero extended or sign extended.
+inline void load_u8(const uint8_t* p, VecI out[kBytesVecs]) {
+#if defined(__AVX2__)
+  out[0] = (VecI)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+#elif defined(__aarch64__)
+  const uint16x8_t wide = vmovl_u8(vld1_u8(p));
+  out[0] = (VecI)vmovl_u16(vget_low_u16(wide));
+  out[1] = (VecI)vmovl_u16(vget_high_u16(wide));
+#else
+  for (int v = 0; v < kBytesVecs; ++v) {
+    VecI wide{};
+    for (int i = 0; i < kVec; ++i) wide[i] = p[v * kVec + i];
+    out[v] = wide;
+  }
+#endif
+}
+inline void load_i8(const uint8_t* p, VecI out[kBytesVecs]) {
+#if defined(__AVX2__)
+  out[0] = (VecI)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+#elif defined(__aarch64__)
+  const int16x8_t wide = vmovl_s8(vreinterpret_s8_u8(vld1_u8(p)));
+  out[0] = (VecI)vmovl_s16(vget_low_s16(wide));
+  out[1] = (VecI)vmovl_s16(vget_high_s16(wide));
+#else
+  for (int v = 0; v < kBytesVecs; ++v) {
+    VecI wide{};
+    for (int i = 0; i < kVec; ++i) wide[i] = static_cast<int8_t>(p[v * kVec + i]);
+    out[v] = wide;
+  }
+#endif
+}
+
+inline Vec to_float(VecI v) { return __builtin_convertvector(v, Vec); }
+
+}  // namespace mft

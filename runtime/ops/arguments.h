@@ -1,0 +1,102 @@
+#pragma once
+
+#include <executorch/runtime/core/exec_aten/util/tensor_util.h>
+#include <executorch/runtime/kernel/kernel_runtime_context.h>
+
+#include <initializer_list>
+
+#include "runtime/kernels/linear.h"
+#include "runtime/kernels/quant.h"
+#include "runtime/kernels/scratch.h"
+
+namespace mft {
+
+/// Reads the boxed arguments of one kernel call and checks them: a kernel never sees a shape that does not fit. Throws
+/// BadArguments, which `boxed` (register.cpp) turns into ExecuTorch's InvalidArgument.
+class Arguments {
+ public:
+  using Tensor = executorch::aten::Tensor;
+  struct BadArguments {};
+
+  Arguments(executorch::runtime::KernelRuntimeContext& context,
+            executorch::runtime::Span<executorch::runtime::EValue*> stack)
+      : context_(context), stack_(stack) {}
+
+  static void require(bool condition) {
+    if (!condition) throw BadArguments();
+  }
+
+  const Tensor& tensor(size_t i) const {
+    require(i < stack_.size() && stack_[i]->isTensor());
+    return stack_[i]->toTensor();
+  }
+  int64_t integer(size_t i) const {
+    require(i < stack_.size() && stack_[i]->isInt());
+    return stack_[i]->toInt();
+  }
+  bool boolean(size_t i) const {
+    require(i < stack_.size() && stack_[i]->isBool());
+    return stack_[i]->toBool();
+  }
+  float real(size_t i) const {
+    require(i < stack_.size() && stack_[i]->isDouble());
+    return static_cast<float>(stack_[i]->toDouble());
+  }
+  bool none(size_t i) const { return i < stack_.size() && stack_[i]->isNone(); }
+
+  /// Float input [.., ..] of exactly these sizes.
+  const float* floats(size_t i, std::initializer_list<int64_t> sizes) const {
+    return data<float>(i, executorch::aten::ScalarType::Float, sizes);
+  }
+  const int64_t* integers(size_t i, std::initializer_list<int64_t> sizes) const {
+    return data<int64_t>(i, executorch::aten::ScalarType::Long, sizes);
+  }
+
+  /// Packed weight at `i`, its format at `i + 1`, its rows at `i + 2`; `cols` from the blocks.
+  PackedWeight weight(size_t i) const {
+    const Tensor& t = tensor(i);
+    require(t.scalar_type() == executorch::aten::ScalarType::Byte && t.dim() == 3 && stack_[i + 1]->isString());
+    PackedWeight w{t.const_data_ptr<uint8_t>(), Format::kQ4_0, integer(i + 2), t.size(1) * kGroup};
+    require(parse_format(stack_[i + 1]->toString(), &w.format));
+    require(t.size(2) == static_cast<ssize_t>(block_bytes(w.format)) &&
+            t.size(0) == (w.rows + kPanelRows - 1) / kPanelRows);
+    return w;
+  }
+
+  /// LoRA A at `i`, B at `i + 1`, scale at `i + 2`, for weight `w`.
+  Lora lora(size_t i, const PackedWeight& w) const {
+    require(tensor(i).dim() == 2);
+    const int64_t rank = tensor(i).size(0);
+    return {floats(i, {rank, w.cols}), floats(i + 1, {w.rows, rank}), rank, real(i + 2)};
+  }
+
+  /// Float output, resized.
+  float* output(size_t i, std::initializer_list<int32_t> sizes) const {
+    require(i < stack_.size() && stack_[i]->isTensor());
+    Tensor t = stack_[i]->toTensor();
+    const executorch::aten::ArrayRef<executorch::aten::SizesType> shape(sizes.begin(), sizes.size());
+    require(executorch::runtime::resize_tensor(t, shape) == executorch::runtime::Error::Ok);
+    return t.mutable_data_ptr<float>();
+  }
+
+  Scratch scratch(size_t bytes) const {
+    auto memory = context_.allocate_temp(bytes);
+    require(memory.ok());
+    return {static_cast<std::byte*>(*memory), bytes};
+  }
+
+ private:
+  template <typename T>
+  const T* data(size_t i, executorch::aten::ScalarType type, std::initializer_list<int64_t> sizes) const {
+    const Tensor& t = tensor(i);
+    require(t.scalar_type() == type && t.dim() == static_cast<ssize_t>(sizes.size()));
+    size_t d = 0;
+    for (int64_t n : sizes) require(t.size(d++) == n);
+    return t.const_data_ptr<T>();
+  }
+
+  executorch::runtime::KernelRuntimeContext& context_;
+  executorch::runtime::Span<executorch::runtime::EValue*> stack_;
+};
+
+}  // namespace mft

@@ -1,0 +1,214 @@
+/// Registers the kernels as ExecuTorch ops; argument orders are those of the schemas in mobile_ft/ops.
+
+#include <executorch/runtime/kernel/operator_registry.h>
+
+#include <cmath>
+
+#include "runtime/kernels/attention.h"
+#include "runtime/kernels/embedding.h"
+#include "runtime/kernels/linear.h"
+#include "runtime/kernels/linear_cross_entropy.h"
+#include "runtime/kernels/rms_norm.h"
+#include "runtime/kernels/rope.h"
+#include "runtime/kernels/swiglu.h"
+#include "runtime/ops/arguments.h"
+
+namespace mft {
+namespace {
+
+using executorch::runtime::EValue;
+using executorch::runtime::Kernel;
+using executorch::runtime::KernelRuntimeContext;
+using executorch::runtime::Span;
+
+/// First dimension of a two-dimensional tensor: the token count.
+int64_t tokens_of(const Arguments& a, size_t i) {
+  Arguments::require(a.tensor(i).dim() >= 1);
+  return a.tensor(i).size(0);
+}
+
+int64_t columns_of(const Arguments& a, size_t i) {
+  Arguments::require(a.tensor(i).dim() == 2);
+  return a.tensor(i).size(1);
+}
+
+int32_t size32(int64_t n) { return static_cast<int32_t>(n); }
+
+/// linear_q4(x, weight, format, out_features, lora_a?, lora_b?, scale) -> y
+void linear_q4(const Arguments& a) {
+  const int64_t m = tokens_of(a, 0);
+  const PackedWeight w = a.weight(1);
+  const float* x = a.floats(0, {m, w.cols});
+  float* y = a.output(7, {size32(m), size32(w.rows)});
+  if (a.none(4)) {
+    linear_forward(x, m, w, nullptr, y, a.scratch(linear_scratch_bytes(m, w.rows, w.cols, 0)));
+    return;
+  }
+  const Lora lora = a.lora(4, w);
+  linear_forward(x, m, w, &lora, y, a.scratch(linear_scratch_bytes(m, w.rows, w.cols, lora.rank)));
+}
+
+/// linear_q4_backward(dy, weight, format, out_features) -> dx
+void linear_q4_backward(const Arguments& a) {
+  const int64_t m = tokens_of(a, 0);
+  const PackedWeight w = a.weight(1);
+  const float* dy = a.floats(0, {m, w.rows});
+  float* dx = a.output(4, {size32(m), size32(w.cols)});
+  linear_backward(dy, nullptr, m, w, nullptr, dx, nullptr, nullptr,
+                  a.scratch(linear_scratch_bytes(m, w.rows, w.cols, 0)));
+}
+
+/// linear_q4_lora_backward(dy, x, weight, format, out_features, lora_a, lora_b, scale) -> dx, da, db
+void linear_q4_lora_backward(const Arguments& a) {
+  const int64_t m = tokens_of(a, 0);
+  const PackedWeight w = a.weight(2);
+  const Lora lora = a.lora(5, w);
+  const float* dy = a.floats(0, {m, w.rows});
+  const float* x = a.floats(1, {m, w.cols});
+  float* dx = a.output(8, {size32(m), size32(w.cols)});
+  float* da = a.output(9, {size32(lora.rank), size32(w.cols)});
+  float* db = a.output(10, {size32(w.rows), size32(lora.rank)});
+  linear_backward(dy, x, m, w, &lora, dx, da, db, a.scratch(linear_scratch_bytes(m, w.rows, w.cols, lora.rank)));
+}
+
+/// rms_norm(x, weight, eps) -> y, rstd
+void rms_norm_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  rms_norm(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.real(2), a.output(3, {size32(t), size32(d)}),
+           a.output(4, {size32(t)}));
+}
+
+/// rms_norm_backward(dy, x, weight, rstd) -> dx
+void rms_norm_backward_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  rms_norm_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {d}), a.floats(3, {t}), t, d,
+                    a.output(4, {size32(t), size32(d)}));
+}
+
+/// rope(x, positions, inv_freq, heads, inverse) -> y
+void rope_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), heads = a.integer(3), half = tokens_of(a, 2);
+  const float* x = a.floats(0, {t, heads * half * 2});
+  rope(x, a.integers(1, {t}), a.floats(2, {half}), t, heads, half * 2, a.boolean(4),
+       a.output(5, {size32(t), size32(heads * half * 2)}), a.scratch(rope_scratch_bytes(half * 2)));
+}
+
+/// swiglu(gate, up) -> y
+void swiglu_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  swiglu(a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
+}
+
+/// swiglu_backward(dy, gate, up) -> dgate, dup
+void swiglu_backward_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  swiglu_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}), t * d,
+                  a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(d)}));
+}
+
+/// Shape of attention from q at `q`, and the head counts at `heads` and `heads + 1`.
+AttentionShape attention_shape(const Arguments& a, size_t q, size_t heads) {
+  AttentionShape shape{};
+  shape.t = tokens_of(a, q);
+  shape.heads = a.integer(heads);
+  shape.kv_heads = a.integer(heads + 1);
+  Arguments::require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 && columns_of(a, q) % shape.heads == 0);
+  shape.dim = columns_of(a, q) / shape.heads;
+  shape.scale = 1.0f / std::sqrt(static_cast<float>(shape.dim));
+  return shape;
+}
+
+/// Every position must lie within its sequence, or a query would look before the first key.
+const int64_t* row_positions(const Arguments& a, size_t i, int64_t t) {
+  const int64_t* positions = a.integers(i, {t});
+  for (int64_t j = 0; j < t; ++j) Arguments::require(positions[j] >= 0 && positions[j] <= j);
+  return positions;
+}
+
+/// attention(q, k, v, positions, heads, kv_heads) -> o, lse
+void attention_op(const Arguments& a) {
+  const AttentionShape s = attention_shape(a, 0, 4);
+  const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim;
+  attention_forward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
+                    row_positions(a, 3, s.t), a.output(6, {size32(s.t), size32(queries)}),
+                    a.output(7, {size32(s.heads), size32(s.t)}), a.scratch(attention_scratch_bytes(s)));
+}
+
+/// attention_backward(do, q, k, v, o, lse, positions, heads, kv_heads) -> dq, dk, dv
+void attention_backward_op(const Arguments& a) {
+  const AttentionShape s = attention_shape(a, 1, 7);
+  const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim;
+  attention_backward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, queries}), a.floats(2, {s.t, keys}),
+                     a.floats(3, {s.t, keys}), a.floats(4, {s.t, queries}), a.floats(5, {s.heads, s.t}),
+                     row_positions(a, 6, s.t), a.output(9, {size32(s.t), size32(queries)}),
+                     a.output(10, {size32(s.t), size32(keys)}), a.output(11, {size32(s.t), size32(keys)}),
+                     a.scratch(attention_scratch_bytes(s)));
+}
+
+/// attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads) -> o
+void attention_decode_op(const Arguments& a) {
+  const AttentionShape s = attention_shape(a, 0, 6);
+  const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim, capacity = tokens_of(a, 3);
+  const int64_t past = a.integers(5, {s.t})[0];
+  Arguments::require(s.t > 0 && past >= 0 && past + s.t <= capacity);
+  attention_decode(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
+                   a.floats(3, {capacity, keys}), a.floats(4, {capacity, keys}), past,
+                   a.output(8, {size32(s.t), size32(queries)}), a.scratch(attention_scratch_bytes(s)));
+}
+
+/// embedding_q(tokens, table, format, rows) -> x
+void embedding_q(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0);
+  const PackedWeight table = a.weight(1);
+  Arguments::require(embedding(a.integers(0, {t}), t, table, a.output(4, {size32(t), size32(table.cols)})));
+}
+
+const int64_t* valid_targets(const Arguments& a, size_t i, int64_t t, int64_t vocabulary) {
+  const int64_t* targets = a.integers(i, {t});
+  for (int64_t j = 0; j < t; ++j) {
+    Arguments::require(targets[j] == -100 || (targets[j] >= 0 && targets[j] < vocabulary));
+  }
+  return targets;
+}
+
+/// linear_cross_entropy(x, weight, format, rows, targets) -> loss, dx; the `_loss` form gives no dx
+template <bool kGradient>
+void linear_cross_entropy_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0);
+  const PackedWeight w = a.weight(1);
+  float* loss = a.output(5, {1});
+  float* dx = kGradient ? a.output(6, {size32(t), size32(w.cols)}) : nullptr;
+  linear_cross_entropy(a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), loss, dx,
+                       a.scratch(linear_cross_entropy_scratch_bytes(t, w.rows, w.cols)));
+}
+
+template <void (*kernel)(const Arguments&)>
+void boxed(KernelRuntimeContext& context, Span<EValue*> stack) {
+  try {
+    kernel(Arguments(context, stack));
+  } catch (const Arguments::BadArguments&) {
+    context.fail(executorch::runtime::Error::InvalidArgument);
+  }
+}
+
+const Kernel kKernels[] = {
+    Kernel("mobile_ft::linear_q4.out", boxed<linear_q4>),
+    Kernel("mobile_ft::linear_q4_backward.out", boxed<linear_q4_backward>),
+    Kernel("mobile_ft::linear_q4_lora_backward.out", boxed<linear_q4_lora_backward>),
+    Kernel("mobile_ft::rms_norm.out", boxed<rms_norm_op>),
+    Kernel("mobile_ft::rms_norm_backward.out", boxed<rms_norm_backward_op>),
+    Kernel("mobile_ft::rope.out", boxed<rope_op>),
+    Kernel("mobile_ft::swiglu.out", boxed<swiglu_op>),
+    Kernel("mobile_ft::swiglu_backward.out", boxed<swiglu_backward_op>),
+    Kernel("mobile_ft::attention.out", boxed<attention_op>),
+    Kernel("mobile_ft::attention_backward.out", boxed<attention_backward_op>),
+    Kernel("mobile_ft::attention_decode.out", boxed<attention_decode_op>),
+    Kernel("mobile_ft::embedding_q.out", boxed<embedding_q>),
+    Kernel("mobile_ft::linear_cross_entropy.out", boxed<linear_cross_entropy_op<true>>),
+    Kernel("mobile_ft::linear_cross_entropy_loss.out", boxed<linear_cross_entropy_op<false>>),
+};
+
+const auto kRegistered = executorch::runtime::register_kernels({kKernels, std::size(kKernels)});
+
+}  // namespace
+}  // namespace mft

@@ -1,0 +1,135 @@
+// Attention forward, backward and with a cache against float64.
+
+#include "runtime/kernels/attention.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/tests/kernel_test.h"
+
+using namespace mft;
+using namespace mft_test;
+
+namespace {
+
+struct Reference {
+  Doubles o, lse, dq, dk, dv;
+};
+
+// Keys are numbered from 0, query i of shape.t being key `past` + i.
+Reference reference(const AttentionShape& s, const Floats& q, const Floats& k, const Floats& v,
+                    const std::vector<int64_t>& positions, int64_t past, const Floats& dout) {
+  const int64_t keys = past + s.t;
+  Reference out{Doubles(q.size()), Doubles(s.heads * s.t), Doubles(q.size()), Doubles(k.size()),
+                Doubles(v.size())};
+  for (int64_t h = 0; h < s.heads; ++h) {
+    const int64_t kv = h / (s.heads / s.kv_heads);
+    for (int64_t i = 0; i < s.t; ++i) {
+      const int64_t qi = (i * s.heads + h) * s.dim;
+      Doubles p(keys);
+      double total = 0;
+      for (int64_t j = 0; j < keys; ++j) {
+        const int64_t kj = (j * s.kv_heads + kv) * s.dim;
+        const int64_t place = past + i;
+        if (j < place - positions[i] || j > place) continue;
+        if (s.window > 0 && j <= place - s.window) continue;
+        double dot = 0;
+        for (int64_t d = 0; d < s.dim; ++d) dot += static_cast<double>(q[qi + d]) * k[kj + d];
+        p[j] = std::exp(s.scale * dot);
+        total += p[j];
+      }
+      out.lse[h * s.t + i] = std::log(total);
+      double delta = 0;
+      for (int64_t j = 0; j < keys; ++j) {
+        p[j] /= total;
+        const int64_t kj = (j * s.kv_heads + kv) * s.dim;
+        for (int64_t d = 0; d < s.dim; ++d) out.o[qi + d] += p[j] * v[kj + d];
+      }
+      for (int64_t d = 0; d < s.dim; ++d) delta += dout[qi + d] * out.o[qi + d];
+      for (int64_t j = 0; j < keys; ++j) {
+        const int64_t kj = (j * s.kv_heads + kv) * s.dim;
+        double dp = 0;
+        for (int64_t d = 0; d < s.dim; ++d) dp += static_cast<double>(dout[qi + d]) * v[kj + d];
+        const double ds = p[j] * (dp - delta) * s.scale;
+        for (int64_t d = 0; d < s.dim; ++d) {
+          out.dv[kj + d] += p[j] * dout[qi + d];
+          out.dq[qi + d] += ds * k[kj + d];
+          out.dk[kj + d] += ds * q[qi + d];
+        }
+      }
+    }
+  }
+  return out;
+}
+
+// Rows of `row_length` tokens are packed one after the other.
+void test_training(const AttentionShape& s, int64_t row_length) {
+  const int64_t nq = s.t * s.heads * s.dim;
+  const int64_t nk = s.t * s.kv_heads * s.dim;
+  const Floats q = random_floats(nq), k = random_floats(nk), v = random_floats(nk);
+  const Floats dout = random_floats(nq);
+  std::vector<int64_t> positions(s.t);
+  for (int64_t i = 0; i < s.t; ++i) positions[i] = i % row_length;
+  const Reference expected = reference(s, q, k, v, positions, 0, dout);
+
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  Floats first[5];
+  for (int run = 0; run < 2; ++run) {
+    TestScratch scratch(attention_scratch_bytes(s));
+    Floats o(nq, kNaN), lse(s.heads * s.t, kNaN), dq(nq, kNaN), dk(nk, kNaN), dv(nk, kNaN);
+    attention_forward(s, q.data(), k.data(), v.data(), positions.data(), o.data(), lse.data(),
+                      scratch.get());
+    attention_backward(s, dout.data(), q.data(), k.data(), v.data(), o.data(), lse.data(),
+                       positions.data(), dq.data(), dk.data(), dv.data(), scratch.get());
+    if (run == 0) {
+      CHECK(error(o, expected.o) < kTolerance);
+      CHECK(error(lse, expected.lse) < kTolerance);
+      // A single visible key has ds = 0, where only rounding is left.
+      if (std::min(s.t, row_length) > 1) {
+        CHECK(error(dq, expected.dq) < kTolerance);
+        CHECK(error(dk, expected.dk) < kTolerance);
+      }
+      CHECK(error(dv, expected.dv) < kTolerance);
+      first[0] = o, first[1] = lse, first[2] = dq, first[3] = dk, first[4] = dv;
+    } else {
+      CHECK(first[0] == o && first[1] == lse && first[2] == dq && first[3] == dk &&
+            first[4] == dv);
+    }
+  }
+}
+
+void test_decode(const AttentionShape& s, int64_t past) {
+  const int64_t width = s.kv_heads * s.dim;
+  const Floats q = random_floats(s.t * s.heads * s.dim);
+  const Floats k = random_floats((past + s.t) * width), v = random_floats((past + s.t) * width);
+  std::vector<int64_t> positions(s.t);
+  for (int64_t i = 0; i < s.t; ++i) positions[i] = past + i;
+  const Reference expected = reference(s, q, k, v, positions, past, q);
+  TestScratch scratch(attention_scratch_bytes(s));
+  Floats o(q.size());
+  attention_decode(s, q.data(), k.data() + past * width, v.data() + past * width, k.data(),
+                   v.data(), past, o.data(), scratch.get());
+  CHECK(error(o, expected.o) < kTolerance);
+}
+
+}  // namespace
+
+int main() {
+  for (const int64_t dim : {8, 16, 64, 96, 256}) {
+    const float scale = 1.f / std::sqrt(static_cast<float>(dim));
+    for (const int64_t t : {1, 7, 101, 257}) {
+      test_training({t, 2, 2, dim, 0, scale}, t);
+      test_training({t, 6, 2, dim, 0, scale}, 40);
+    }
+    test_training({200, 3, 1, dim, 5, scale}, 200);
+    test_training({260, 2, 1, dim, 100, scale}, 150);
+    test_training({300, 2, 1, dim, 0, scale}, 1);
+    for (const int64_t t : {1, 5, 130}) {
+      for (const int64_t past : {0, 1, 211}) {
+        test_decode({t, 4, 2, dim, 0, scale}, past);
+        test_decode({t, 4, 2, dim, 100, scale}, past);
+      }
+    }
+  }
+  return finish();
+}

@@ -1,0 +1,148 @@
+// Packed weights, matrix products and the linear layer against float64.
+
+#include "runtime/kernels/gemm.h"
+#include "runtime/kernels/linear.h"
+#include "runtime/tests/kernel_test.h"
+
+using namespace mft;
+using namespace mft_test;
+
+namespace {
+
+// c [m, n] += alpha a b, with element (i, j) of a at a[i * ai + j * aj].
+template <typename A, typename B>
+void add_product(Doubles& c, int64_t m, int64_t n, int64_t k, double alpha, const A& a, int64_t ai,
+                 int64_t aj, const B& b, int64_t bi, int64_t bj) {
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t l = 0; l < k; ++l) {
+      const double x = alpha * a[i * ai + l * aj];
+      for (int64_t j = 0; j < n; ++j) c[i * n + j] += x * b[l * bi + j * bj];
+    }
+  }
+}
+
+Doubles zeros(int64_t n) { return Doubles(static_cast<size_t>(n)); }
+
+void test_decode(Format format) {
+  const int64_t n = 20;
+  const int64_t k = 64;
+  const TestWeight w(format, n, k);
+  Floats row(k);
+  for (int64_t i = 0; i < n; ++i) {
+    decode_row(w.packed, i, row.data());
+    for (int64_t j = 0; j < k; ++j) CHECK_NEAR(row[j], w.dense[i * k + j], 1e-5);
+  }
+  Floats panel(48 * 16);
+  decode_panel(w.packed, 1, 7, 41, panel.data());
+  for (int64_t j = 0; j < 16; ++j) {
+    for (int64_t i = 0; i < 41; ++i) {
+      CHECK_NEAR(panel[i * 16 + j], 16 + j < n ? w.dense[(16 + j) * k + 7 + i] : 0., 1e-5);
+    }
+  }
+  Floats transposed(32 * 16);
+  decode_panel_transposed(w.packed, 0, n, 48, transposed.data());
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < 16; ++j) {
+      CHECK_NEAR(transposed[i * 16 + j], w.dense[i * k + 48 + j], 1e-5);
+    }
+  }
+}
+
+void test_parse() {
+  Format format;
+  CHECK(parse_format("q4_1", &format) && format == Format::kQ4_1);
+  CHECK(parse_format("f16", &format) && format == Format::kF16);
+  CHECK(!parse_format("q4_k", &format));
+}
+
+void test_half() {
+  // Zero, the smallest and largest denormal, one, -2, the largest, infinity.
+  const uint16_t halves[] = {0, 1, 0x3ff, 0x3c00, 0xc000, 0x7bff, 0x7c00};
+  const float values[] = {0.f, 0x1p-24f, 0x1.ff8p-15f, 1.f, -2.f, 65504.f, INFINITY};
+  for (int i = 0; i < 7; ++i) {
+    std::vector<uint8_t> bytes(1024);
+    std::memcpy(bytes.data(), halves + i, 2);
+    const PackedWeight w{bytes.data(), Format::kF16, 1, 32};
+    Floats row(32);
+    Floats panel(32 * 16);
+    decode_row(w, 0, row.data());
+    decode_panel(w, 0, 0, 32, panel.data());
+    CHECK(row[0] == values[i] && panel[0] == values[i]);
+  }
+}
+
+void test_sgemm(int64_t m, int64_t n, int64_t k) {
+  const Floats a = random_floats(m * k);
+  const Floats b = random_floats(k * n);
+  for (int layout = 0; layout < 4; ++layout) {
+    const Mat am = layout % 2 == 0 ? Mat{a.data(), k, 1} : Mat{a.data(), 1, m};
+    const Mat bm = layout / 2 == 0 ? Mat{b.data(), n, 1} : Mat{b.data(), 1, k};
+    Floats c = random_floats(m * n);
+    Doubles expected(c.begin(), c.end());
+    add_product(expected, m, n, k, 0.5, a, am.row, am.col, b, bm.row, bm.col);
+    TestScratch scratch((sgemm_scratch_floats(m, k) + 16) * sizeof(float));
+    sgemm(m, n, k, am, bm, 0.5f, c.data(), n, true,
+          scratch.get().take(sgemm_scratch_floats(m, k)));
+    CHECK(error(c, expected) < kTolerance);
+  }
+}
+
+void test_layer(Format format, int64_t m, int64_t n, int64_t k, int64_t rank) {
+  const TestWeight w(format, n, k);
+  const Floats x = random_floats(m * k);
+  const Floats dy = random_floats(m * n);
+  const Floats a = random_floats(rank * k);
+  const Floats b = random_floats(n * rank);
+  const Lora lora{a.data(), b.data(), rank, 0.7f};
+  const Lora* branch = rank > 0 ? &lora : nullptr;
+  const double scale = lora.scale;
+
+  Doubles y = zeros(m * n), h = zeros(m * rank);
+  add_product(y, m, n, k, 1, x, k, 1, w.dense, 1, k);
+  add_product(h, m, rank, k, 1, x, k, 1, a, 1, k);
+  add_product(y, m, n, rank, scale, h, rank, 1, b, 1, rank);
+  Doubles dx = zeros(m * k), dh = zeros(m * rank), ga = zeros(rank * k), gb = zeros(n * rank);
+  add_product(dx, m, k, n, 1, dy, n, 1, w.dense, k, 1);
+  add_product(dh, m, rank, n, scale, dy, n, 1, b, rank, 1);
+  add_product(dx, m, k, rank, 1, dh, rank, 1, a, k, 1);
+  add_product(ga, rank, k, m, 1, dh, 1, rank, x, k, 1);
+  add_product(gb, n, rank, m, scale, dy, 1, n, h, rank, 1);
+
+  TestScratch scratch(linear_scratch_bytes(m, n, k, rank));
+  Floats out(m * n), again(m * n);
+  linear_forward(x.data(), m, w.packed, branch, out.data(), scratch.get());
+  linear_forward(x.data(), m, w.packed, branch, again.data(), scratch.get());
+  CHECK(error(out, y) < kTolerance);
+  CHECK(out == again);
+
+  Floats gx(m * k), gx2(m * k), gra(rank * k), gra2(rank * k), grb(n * rank), grb2(n * rank);
+  linear_backward(dy.data(), x.data(), m, w.packed, branch, gx.data(), gra.data(), grb.data(),
+                  scratch.get());
+  linear_backward(dy.data(), x.data(), m, w.packed, branch, nullptr, gra2.data(), grb2.data(),
+                  scratch.get());
+  linear_backward(dy.data(), x.data(), m, w.packed, branch, gx2.data(), gra2.data(), grb2.data(),
+                  scratch.get());
+  CHECK(error(gx, dx) < kTolerance);
+  CHECK(error(gra, ga) < kTolerance);
+  CHECK(error(grb, gb) < kTolerance);
+  CHECK(gx == gx2 && gra == gra2 && grb == grb2);
+}
+
+}  // namespace
+
+int main() {
+  test_parse();
+  test_half();
+  for (const Format format : kFormats) test_decode(format);
+  test_sgemm(1, 1, 1);
+  test_sgemm(7, 20, 33);
+  test_sgemm(64, 96, 300);
+  for (const Format format : kFormats) {
+    for (const int64_t m : {1, 5, 6, 7, 64, 257}) test_layer(format, m, 20, 64, 4);
+    for (const int64_t rank : {0, 1, 8, 16, 33}) test_layer(format, 7, 48, 32, rank);
+  }
+  test_layer(Format::kQ4_0, 257, 100, 576, 16);
+  test_layer(Format::kQ4_1, 9, 576, 1600, 256);
+  test_layer(Format::kQ8_0, 520, 300, 96, 0);
+  return finish();
+}

@@ -1,0 +1,66 @@
+// The fused head and loss against float64.
+
+#include "runtime/kernels/linear_cross_entropy.h"
+
+#include <limits>
+
+#include "runtime/tests/kernel_test.h"
+
+using namespace mft;
+using namespace mft_test;
+
+namespace {
+
+// Every `ignore`-th row has no target (0: all have one); x_scale sets how peaked the softmax is.
+void test(Format format, int64_t m, int64_t v, int64_t k, int64_t ignore, float x_scale) {
+  const TestWeight w(format, v, k);
+  const Floats x = random_floats(m * k, x_scale);
+  std::vector<int64_t> targets(m);
+  for (int64_t i = 0; i < m; ++i) {
+    targets[i] = ignore > 0 && i % ignore == 0 ? -100 : static_cast<int64_t>(rng()() % v);
+  }
+  double loss = 0;
+  Doubles dx(m * k);
+  for (int64_t i = 0; i < m; ++i) {
+    if (targets[i] == -100) continue;
+    Doubles p(v);
+    double high = -std::numeric_limits<double>::infinity(), total = 0;
+    for (int64_t j = 0; j < v; ++j) {
+      for (int64_t l = 0; l < k; ++l) p[j] += x[i * k + l] * w.dense[j * k + l];
+      high = std::max(high, p[j]);
+    }
+    loss += high - p[targets[i]];
+    for (double& value : p) total += value = std::exp(value - high);
+    loss += std::log(total);
+    for (int64_t j = 0; j < v; ++j) {
+      const double d = p[j] / total - (j == targets[i] ? 1. : 0.);
+      for (int64_t l = 0; l < k; ++l) dx[i * k + l] += d * w.dense[j * k + l];
+    }
+  }
+  TestScratch scratch(linear_cross_entropy_scratch_bytes(m, v, k));
+  float sum = NAN, again = NAN, evaluated = NAN;
+  Floats out(m * k, NAN), out2(m * k, NAN);
+  linear_cross_entropy(x.data(), m, w.packed, targets.data(), &sum, out.data(), scratch.get());
+  linear_cross_entropy(x.data(), m, w.packed, targets.data(), &again, out2.data(), scratch.get());
+  linear_cross_entropy(x.data(), m, w.packed, targets.data(), &evaluated, nullptr, scratch.get());
+  CHECK_NEAR(sum, loss, kTolerance * std::fabs(loss) + 1e-6);
+  CHECK(error(out, dx) < kTolerance);
+  CHECK(sum == again && sum == evaluated && out == out2);
+}
+
+}  // namespace
+
+int main() {
+  for (const Format format : kFormats) {
+    const float x_scale = format == Format::kQ8_0 ? 0.003f : 0.05f;
+    for (const int64_t m : {1, 5, 6, 7, 64, 257}) test(format, m, 500, 64, 3, x_scale);
+    test(format, 9, 20, 32, 0, x_scale);
+    test(format, 33, 1000, 576, 0, x_scale);
+  }
+  test(Format::kQ4_0, 300, 1500, 64, 2, 0.05f);
+  // Peaked enough for tiles to be skipped.
+  test(Format::kQ4_0, 3, 5000, 64, 0, 4.f);
+  // No row with a target.
+  test(Format::kQ4_0, 5, 100, 32, 1, 1.f);
+  return finish();
+}

