@@ -82,6 +82,7 @@ Program::Program(const std::string& path) : path_(path) {
 }
 
 void Program::reserve_scratch(size_t bytes) {
+  methods_.clear();  // they hold the allocator
   scratch_ = Buffer(bytes);
   temp_allocator_ =
       std::make_unique<MemoryAllocator>(static_cast<uint32_t>(bytes), reinterpret_cast<uint8_t*>(scratch_.bytes()));

@@ -32,8 +32,9 @@ struct Output {
 class Program {
  public:
   explicit Program(const std::string& path);
+  ~Program();
 
-  /// Allocates the kernels' scratch; must be called before the first `run`.
+  /// Allocates the kernels' scratch, in place of any earlier one; must be called before the first `run`.
   void reserve_scratch(size_t bytes);
 
   /// Runs a method for `tokens` tokens. Throws Error naming method and input where a shape does not fit.
@@ -56,9 +57,6 @@ class Program {
   Buffer scratch_;
   std::unique_ptr<executorch::runtime::MemoryAllocator> temp_allocator_;
   std::map<std::string, std::unique_ptr<Loaded>> methods_;
-
- public:
-  ~Program();
 };
 
 }  // namespace mft

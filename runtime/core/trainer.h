@@ -62,6 +62,7 @@ class Trainer {
   const std::vector<int64_t>& backward_runs() const { return backward_runs_; }
   const float* gradients() const { return gradients_.floats(); }
   Model& model() { return model_; }
+  const Model& model() const { return model_; }
 
  private:
   double learning_rate() const;

@@ -22,8 +22,8 @@ struct Constants {
 };
 
 template <bool kHasGradient>
-void update(float* __restrict p, const float* __restrict g, float* __restrict m,
-            float* __restrict v, int64_t n, Constants c) {
+void update(float* __restrict p, const float* __restrict g, float* __restrict m, float* __restrict v, int64_t n,
+            Constants c) {
   for (int64_t i = 0; i < n; ++i) {
     const float grad = kHasGradient ? g[i] * c.grad_scale : 0.f;
     const float first = m[i] + c.weight1 * (grad - m[i]);
@@ -36,8 +36,8 @@ void update(float* __restrict p, const float* __restrict g, float* __restrict m,
 
 }  // namespace
 
-void adamw_step(float* p, const float* g, float* m, float* v, int64_t n, double lr,
-                float grad_scale, int64_t step, const AdamWConfig& config) {
+void adamw_step(float* p, const float* g, float* m, float* v, int64_t n, double lr, float grad_scale, int64_t step,
+                const AdamWConfig& config) {
   const double correction1 = 1.0 - std::pow(config.beta1, static_cast<double>(step));
   const double correction2 = 1.0 - std::pow(config.beta2, static_cast<double>(step));
   Constants c;

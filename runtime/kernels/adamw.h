@@ -17,8 +17,8 @@ struct AdamWConfig {
 //   p -= lr * weight_decay * p
 //   m = m + (1 - beta1) (g - m),  v = beta2 v + (1 - beta2) g^2
 //   p -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
-void adamw_step(float* p, const float* g, float* m, float* v, int64_t n, double lr,
-                float grad_scale, int64_t step, const AdamWConfig& config);
+void adamw_step(float* p, const float* g, float* m, float* v, int64_t n, double lr, float grad_scale, int64_t step,
+                const AdamWConfig& config);
 
 // Sum of x[i]^2, always in the same order.
 double sum_of_squares(const float* x, int64_t n);

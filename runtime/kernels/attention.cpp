@@ -12,13 +12,11 @@
 namespace mft {
 namespace {
 
-// Queries and keys of a tile; a multiple of the register tile's 6 rows and 16 columns.
-constexpr int64_t kBlock = 96;
+// Queries and keys of a tile. Larger is no faster, and leaves short sequences too few blocks to share out.
+constexpr int64_t kBlock = 64;
 constexpr int64_t kTile = kBlock * kBlock;
 
-int64_t product_floats(int64_t dim) {
-  return sgemm_scratch_floats(kBlock, std::max(kBlock, dim));
-}
+int64_t product_floats(int64_t dim) { return sgemm_scratch_floats(kBlock, std::max(kBlock, dim)); }
 
 // Keys and values of one span of absolute places [begin, end), row 0 of k and v being `begin`.
 struct Span {
@@ -36,8 +34,7 @@ struct Visible {
   int64_t highest;  // of all last
 
   // The block's queries start at i0; `past` keys come before query 0. Null positions: one row.
-  Visible(const AttentionShape& shape, const int64_t* positions, int64_t past, int64_t i0,
-          int64_t rows) {
+  Visible(const AttentionShape& shape, const int64_t* positions, int64_t past, int64_t i0, int64_t rows) {
     lowest = std::numeric_limits<int64_t>::max();
     for (int64_t r = 0; r < rows; ++r) {
       const int64_t place = past + i0 + r;
@@ -59,9 +56,8 @@ void scale_row(float* y, int64_t n, float factor) {
 
 // One head's block of queries against the keys it sees. q and o point to the block's first row.
 // log_sum [rows] may be null.
-void forward_block(const AttentionShape& shape, const Visible& visible, int64_t rows,
-                   const float* q, const Span* spans, int count, float* o, float* log_sum,
-                   float* tile, float* product) {
+void forward_block(const AttentionShape& shape, const Visible& visible, int64_t rows, const float* q, const Span* spans,
+                   int count, float* o, float* log_sum, float* tile, float* product) {
   const int64_t ldq = shape.heads * shape.dim;
   const int64_t ldk = shape.kv_heads * shape.dim;
   float maximum[kBlock];
@@ -77,8 +73,7 @@ void forward_block(const AttentionShape& shape, const Visible& visible, int64_t 
       const int64_t keys = std::min(kBlock, end - j0);
       const float* k = span.k + (j0 - span.begin) * ldk;
       const float* v = span.v + (j0 - span.begin) * ldk;
-      sgemm(rows, keys, shape.dim, {q, ldq, 1}, {k, 1, ldk}, shape.scale, tile, kBlock, false,
-            product);
+      sgemm(rows, keys, shape.dim, {q, ldq, 1}, {k, 1, ldk}, shape.scale, tile, kBlock, false, product);
       for (int64_t r = 0; r < rows; ++r) {
         float* row = tile + r * kBlock;
         const int64_t first = std::clamp<int64_t>(visible.first[r] - j0, 0, keys);
@@ -104,8 +99,8 @@ void forward_block(const AttentionShape& shape, const Visible& visible, int64_t 
   }
 }
 
-void forward(const AttentionShape& shape, const float* q, const Span* spans, int count,
-             const int64_t* positions, int64_t past, float* o, float* lse, Scratch scratch) {
+void forward(const AttentionShape& shape, const float* q, const Span* spans, int count, const int64_t* positions,
+             int64_t past, float* o, float* lse, Scratch scratch) {
   const int64_t blocks = ceil_div(shape.t, kBlock);
   const int64_t group = shape.heads / shape.kv_heads;
   const int64_t per_worker = kTile + product_floats(shape.dim);
@@ -122,9 +117,8 @@ void forward(const AttentionShape& shape, const float* q, const Span* spans, int
       mine[s] = {spans[s].k + kv_at, spans[s].v + kv_at, spans[s].begin, spans[s].end};
     }
     float* tile = work + worker * per_worker;
-    forward_block(shape, Visible(shape, positions, past, i0, rows), rows, q + at, mine, count,
-                  o + at, lse != nullptr ? lse + head * shape.t + i0 : nullptr, tile,
-                  tile + kTile);
+    forward_block(shape, Visible(shape, positions, past, i0, rows), rows, q + at, mine, count, o + at,
+                  lse != nullptr ? lse + head * shape.t + i0 : nullptr, tile, tile + kTile);
   });
 }
 
@@ -139,17 +133,15 @@ struct BackwardInputs {
 };
 
 // Recomputes p and ds (scale not yet in it) of one tile, [rows, kBlock] each.
-void backward_tile(const BackwardInputs& in, const Visible& visible, int64_t head, int64_t i0,
-                   int64_t rows, int64_t j0, int64_t keys, float* p, float* ds, float* product) {
+void backward_tile(const BackwardInputs& in, const Visible& visible, int64_t head, int64_t i0, int64_t rows, int64_t j0,
+                   int64_t keys, float* p, float* ds, float* product) {
   const AttentionShape& shape = in.shape;
   const int64_t ldq = shape.heads * shape.dim;
   const int64_t ldk = shape.kv_heads * shape.dim;
   const int64_t at = i0 * ldq + head * shape.dim;
   const int64_t kv_at = j0 * ldk + head / (shape.heads / shape.kv_heads) * shape.dim;
-  sgemm(rows, keys, shape.dim, {in.q + at, ldq, 1}, {in.k + kv_at, 1, ldk}, shape.scale, p, kBlock,
-        false, product);
-  sgemm(rows, keys, shape.dim, {in.dout + at, ldq, 1}, {in.v + kv_at, 1, ldk}, 1.f, ds, kBlock,
-        false, product);
+  sgemm(rows, keys, shape.dim, {in.q + at, ldq, 1}, {in.k + kv_at, 1, ldk}, shape.scale, p, kBlock, false, product);
+  sgemm(rows, keys, shape.dim, {in.dout + at, ldq, 1}, {in.v + kv_at, 1, ldk}, 1.f, ds, kBlock, false, product);
   const float* lse = in.lse + head * shape.t + i0;
   const float* delta = in.delta + head * shape.t + i0;
   for (int64_t r = 0; r < rows; ++r) {
@@ -166,23 +158,20 @@ void backward_tile(const BackwardInputs& in, const Visible& visible, int64_t hea
 
 }  // namespace
 
-void attention_forward(const AttentionShape& shape, const float* q, const float* k,
-                       const float* v, const int64_t* positions, float* o, float* lse,
-                       Scratch scratch) {
+void attention_forward(const AttentionShape& shape, const float* q, const float* k, const float* v,
+                       const int64_t* positions, float* o, float* lse, Scratch scratch) {
   const Span span{k, v, 0, shape.t};
   forward(shape, q, &span, 1, positions, 0, o, lse, scratch);
 }
 
-void attention_decode(const AttentionShape& shape, const float* q, const float* k, const float* v,
-                      const float* k_cache, const float* v_cache, int64_t past_len, float* o,
-                      Scratch scratch) {
+void attention_decode(const AttentionShape& shape, const float* q, const float* k, const float* v, const float* k_cache,
+                      const float* v_cache, int64_t past_len, float* o, Scratch scratch) {
   const Span spans[] = {{k_cache, v_cache, 0, past_len}, {k, v, past_len, past_len + shape.t}};
   forward(shape, q, spans, 2, nullptr, past_len, o, nullptr, scratch);
 }
 
-void attention_backward(const AttentionShape& shape, const float* dout, const float* q,
-                        const float* k, const float* v, const float* o, const float* lse,
-                        const int64_t* positions, float* dq, float* dk, float* dv,
+void attention_backward(const AttentionShape& shape, const float* dout, const float* q, const float* k, const float* v,
+                        const float* o, const float* lse, const int64_t* positions, float* dq, float* dk, float* dv,
                         Scratch scratch) {
   const int64_t t = shape.t;
   const int64_t dim = shape.dim;
@@ -219,8 +208,8 @@ void attention_backward(const AttentionShape& shape, const float* dout, const fl
     for (int64_t j0 = visible.lowest; j0 < visible.highest; j0 += kBlock) {
       const int64_t keys = std::min(kBlock, visible.highest - j0);
       backward_tile(in, visible, head, i0, rows, j0, keys, p, ds, product);
-      sgemm(rows, dim, keys, {ds, kBlock, 1}, {k + j0 * ldk + head / group * dim, ldk, 1},
-            shape.scale, out, ldq, j0 > visible.lowest, product);
+      sgemm(rows, dim, keys, {ds, kBlock, 1}, {k + j0 * ldk + head / group * dim, ldk, 1}, shape.scale, out, ldq,
+            j0 > visible.lowest, product);
     }
   });
 
@@ -242,10 +231,8 @@ void attention_backward(const AttentionShape& shape, const float* dout, const fl
       for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
         const int64_t at = i0 * ldq + head * dim;
         backward_tile(in, visible, head, i0, rows, j0, keys, p, ds, product);
-        sgemm(keys, dim, rows, {p, 1, kBlock}, {dout + at, ldq, 1}, 1.f, dv_out, ldk, add,
-              product);
-        sgemm(keys, dim, rows, {ds, 1, kBlock}, {q + at, ldq, 1}, shape.scale, dk_out, ldk, add,
-              product);
+        sgemm(keys, dim, rows, {p, 1, kBlock}, {dout + at, ldq, 1}, 1.f, dv_out, ldk, add, product);
+        sgemm(keys, dim, rows, {ds, 1, kBlock}, {q + at, ldq, 1}, shape.scale, dk_out, ldk, add, product);
         add = true;
       }
     }

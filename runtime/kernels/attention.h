@@ -22,24 +22,21 @@ struct AttentionShape {
 //   s_ij = scale q_i . k_j, lse_i = ln sum_j e^s_ij, o_i = sum_j e^(s_ij - lse_i) v_j
 // Several rows may be packed: query i sees the keys j with i - positions[i] <= j <= i, and
 // j > i - window if there is a window.
-void attention_forward(const AttentionShape& shape, const float* q, const float* k,
-                       const float* v, const int64_t* positions, float* o, float* lse,
-                       Scratch scratch);
+void attention_forward(const AttentionShape& shape, const float* q, const float* k, const float* v,
+                       const int64_t* positions, float* o, float* lse, Scratch scratch);
 
 // Gradients for dout [T, heads * dim], scores recomputed from lse; dk and dv are summed over the
 // query heads that share them. With p_ij = e^(s_ij - lse_i):
 //   dv_j = sum_i p_ij dout_i, ds_ij = p_ij (dout_i . v_j - dout_i . o_i)
 //   dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i ds_ij q_i
-void attention_backward(const AttentionShape& shape, const float* dout, const float* q,
-                        const float* k, const float* v, const float* o, const float* lse,
-                        const int64_t* positions, float* dq, float* dk, float* dv,
+void attention_backward(const AttentionShape& shape, const float* dout, const float* q, const float* k, const float* v,
+                        const float* o, const float* lse, const int64_t* positions, float* dq, float* dk, float* dv,
                         Scratch scratch);
 
 // Generation, one sequence: shape.t new tokens after past_len cached ones. Key p is row p of
 // k_cache, v_cache [capacity, kv_heads * dim] for p < past_len, else row p - past_len of k, v.
-void attention_decode(const AttentionShape& shape, const float* q, const float* k, const float* v,
-                      const float* k_cache, const float* v_cache, int64_t past_len, float* o,
-                      Scratch scratch);
+void attention_decode(const AttentionShape& shape, const float* q, const float* k, const float* v, const float* k_cache,
+                      const float* v_cache, int64_t past_len, float* o, Scratch scratch);
 
 // Of all three, for shapes of at most this t.
 size_t attention_scratch_bytes(const AttentionShape& shape);

@@ -17,8 +17,8 @@ constexpr int kMaxChunks = 64;
 
 // C [R, nr] (+)= A B for one packed tile of which R rows count.
 template <int R>
-void tile_kernel(int64_t k, const float* __restrict a, const float* __restrict b, int64_t ldb,
-                 float* __restrict c, int64_t ldc, int64_t nr, bool accumulate) {
+void tile_kernel(int64_t k, const float* __restrict a, const float* __restrict b, int64_t ldb, float* __restrict c,
+                 int64_t ldc, int64_t nr, bool accumulate) {
   // Few rows leave the multiply-add's latency exposed: let them sum several stretches of k.
   constexpr int kSums = R == 1 ? 4 : R == 2 ? 2 : 1;
   Vec sums[kSums][R][kPanelVecs];
@@ -34,9 +34,13 @@ void tile_kernel(int64_t k, const float* __restrict a, const float* __restrict b
     Vec row[kPanelVecs];
 #pragma GCC unroll 4
     for (int v = 0; v < kPanelVecs; ++v) row[v] = load(b + i * ldb + v * kVec);
+    const float* x6 = a + i * kTileRows;
+    // NEON multiplies by a lane; six broadcasts would not fit beside the 24 sums.
+    const Vec low = load(x6);
+    const Vec high = load(x6 + (kVec > 4 ? 0 : 2));
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
-      const Vec x = splat(a[i * kTileRows + r]);
+      const Vec x = splat(kVec > 4 ? x6[r] : r < 4 ? low[r] : high[r - 2]);
 #pragma GCC unroll 4
       for (int v = 0; v < kPanelVecs; ++v) acc[r][v] += x * row[v];
     }
@@ -67,18 +71,21 @@ void tile_kernel(int64_t k, const float* __restrict a, const float* __restrict b
     }
     return;
   }
+  float tile[R][kTileCols];
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
-    float row[kTileCols];
-    for (int v = 0; v < kPanelVecs; ++v) store(row + v * kVec, acc[r][v]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kPanelVecs; ++v) store(tile[r] + v * kVec, acc[r][v]);
+  }
+  for (int r = 0; r < R; ++r) {
     for (int64_t j = 0; j < nr; ++j) {
       float* p = c + r * ldc + j;
-      *p = accumulate ? *p + row[j] : row[j];
+      *p = accumulate ? *p + tile[r][j] : tile[r][j];
     }
   }
 }
 
-using TileKernel = void (*)(int64_t, const float*, const float*, int64_t, float*, int64_t, int64_t,
-                            bool);
+using TileKernel = void (*)(int64_t, const float*, const float*, int64_t, float*, int64_t, int64_t, bool);
 constexpr TileKernel kTileKernels[] = {tile_kernel<1>, tile_kernel<2>, tile_kernel<3>,
                                        tile_kernel<4>, tile_kernel<5>, tile_kernel<6>};
 
@@ -103,8 +110,7 @@ void transpose_panel(const float* src, int64_t stride, int64_t nr, int64_t k, fl
 }
 
 // Rows [k0, k0 + kc) of columns [n0, n0 + nr) of b, in place where they lie as the kernel wants.
-const float* dense_panel(Mat b, int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer,
-                         int64_t* ldb) {
+const float* dense_panel(Mat b, int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) {
   const float* src = b.p + k0 * b.row + n0 * b.col;
   *ldb = kTileCols;
   if (b.col == 1 && nr == kTileCols) {
@@ -124,8 +130,7 @@ const float* dense_panel(Mat b, int64_t n0, int64_t nr, int64_t k0, int64_t kc, 
 }
 
 // Packs the tile of rows [first, first + 6) of a [m, *], columns [k0, k0 + k).
-void pack_tile_of(Mat a, int64_t first, int64_t m, int64_t k0, int64_t k, float alpha,
-                  float* out) {
+void pack_tile_of(Mat a, int64_t first, int64_t m, int64_t k0, int64_t k, float alpha, float* out) {
   const float* rows[kTileRows];
   for (int64_t r = 0; r < kTileRows; ++r) {
     rows[r] = first + r < m ? a.p + (first + r) * a.row + k0 * a.col : nullptr;
@@ -143,8 +148,7 @@ struct Chunk {
 
 }  // namespace
 
-void pack_tile(const float* const rows[kTileRows], int64_t col, int64_t k, float alpha,
-               float* out) {
+void pack_tile(const float* const rows[kTileRows], int64_t col, int64_t k, float alpha, float* out) {
   int64_t i = 0;
   if (col == 1) {
     for (; i + kVec <= k; i += kVec) {
@@ -179,8 +183,8 @@ void pack(Mat a, int64_t m, int64_t k, float alpha, float* out) {
   }
 }
 
-void multiply_panel(const float* packed, int64_t m, int64_t k, const float* b, int64_t ldb,
-                    float* c, int64_t ldc, int64_t nr, bool accumulate) {
+void multiply_panel(const float* packed, int64_t m, int64_t k, const float* b, int64_t ldb, float* c, int64_t ldc,
+                    int64_t nr, bool accumulate) {
   for (int64_t first = 0; first < m; first += kTileRows) {
     const int64_t rows = std::min(kTileRows, m - first);
     kTileKernels[rows - 1](k, packed, b, ldb, c + first * ldc, ldc, nr, accumulate);
@@ -188,8 +192,8 @@ void multiply_panel(const float* packed, int64_t m, int64_t k, const float* b, i
   }
 }
 
-void sgemm(int64_t m, int64_t n, int64_t k, Mat a, Mat b, float alpha, float* c, int64_t ldc,
-           bool accumulate, float* scratch) {
+void sgemm(int64_t m, int64_t n, int64_t k, Mat a, Mat b, float alpha, float* c, int64_t ldc, bool accumulate,
+           float* scratch) {
   float* packed = scratch;
   float* buffer = scratch + packed_floats(m, std::min(k, kChunk));
   for (int64_t k0 = 0; k0 < k; k0 += kChunk) {
@@ -204,27 +208,23 @@ void sgemm(int64_t m, int64_t n, int64_t k, Mat a, Mat b, float alpha, float* c,
   }
 }
 
-const float* ForwardPanels::load(int64_t n0, int64_t, int64_t k0, int64_t kc, float* buffer,
-                                 int64_t* ldb) const {
+const float* ForwardPanels::load(int64_t n0, int64_t, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const {
   *ldb = kTileCols;
   decode_panel(w_, n0 / kPanelRows, k0, kc, buffer);
   return buffer;
 }
 
-const float* TransposedPanels::load(int64_t n0, int64_t, int64_t k0, int64_t kc, float* buffer,
-                                    int64_t* ldb) const {
+const float* TransposedPanels::load(int64_t n0, int64_t, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const {
   *ldb = kTileCols;
   decode_panel_transposed(w_, k0, kc, n0, buffer);
   return buffer;
 }
 
-const float* DensePanels::load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer,
-                               int64_t* ldb) const {
+const float* DensePanels::load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const {
   return dense_panel(b_, n0, nr, k0, kc, buffer, ldb);
 }
 
-void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t ldc,
-          bool accumulate, Scratch scratch) {
+void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t ldc, bool accumulate, Scratch scratch) {
   const int64_t threads = thread_count();
   const int64_t block = std::min(m, kRowBlock);
   float* packed = scratch.take(kPackedFloats);
@@ -232,8 +232,7 @@ void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t 
   int64_t total_chunks = 0;
   for (int t = 0; t < count; ++t) total_chunks += ceil_div(terms[t].k, kChunk);
   // Split k evenly into groups of chunks whose packed A fits.
-  const int64_t fit =
-      std::min<int64_t>(kMaxChunks, kPackedFloats / packed_floats(block, kChunk));
+  const int64_t fit = std::min<int64_t>(kMaxChunks, kPackedFloats / packed_floats(block, kChunk));
   const int64_t group = ceil_div(total_chunks, ceil_div(total_chunks, fit));
 
   const int64_t panels = ceil_div(n, kTileCols);
@@ -244,8 +243,7 @@ void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t 
     const int64_t rows = std::min(kRowBlock, m - m0);
     const int64_t tiles = ceil_div(rows, kTileRows);
     // Few columns: split the rows too, and load the panel once for each part.
-    const int64_t row_split =
-        panels >= 2 * threads ? 1 : std::min(tiles, ceil_div(2 * threads, panels));
+    const int64_t row_split = panels >= 2 * threads ? 1 : std::min(tiles, ceil_div(2 * threads, panels));
     const int64_t tile_step = ceil_div(tiles, row_split);
     const int64_t row_items = ceil_div(tiles, tile_step);
 
@@ -270,8 +268,7 @@ void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t 
         for (int i = 0; i < used; ++i) {
           const Chunk& chunk = chunks[i];
           for (int64_t tile = begin; tile < end; ++tile) {
-            pack_tile_of(chunk.term->a, m0 + tile * kTileRows, m0 + rows, chunk.k0, chunk.kc,
-                         chunk.term->alpha,
+            pack_tile_of(chunk.term->a, m0 + tile * kTileRows, m0 + rows, chunk.k0, chunk.kc, chunk.term->alpha,
                          packed + chunk.offset + tile * packed_floats(kTileRows, chunk.kc));
           }
         }
@@ -291,9 +288,8 @@ void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t 
             const Chunk& chunk = chunks[i];
             int64_t ldb;
             const float* b = chunk.term->b->load(n0, nr, chunk.k0, chunk.kc, buffer, &ldb);
-            multiply_panel(
-                packed + chunk.offset + first_tile * packed_floats(kTileRows, chunk.kc),
-                some_rows, chunk.kc, b, ldb, out, ldc, nr, add || i > 0);
+            multiply_panel(packed + chunk.offset + first_tile * packed_floats(kTileRows, chunk.kc), some_rows, chunk.kc,
+                           b, ldb, out, ldc, nr, add || i > 0);
           }
         }
       });

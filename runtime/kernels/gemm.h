@@ -26,26 +26,23 @@ struct Mat {
 // --- Building blocks ---------------------------------------------------------------------------
 
 // Floats of m rows packed for the tile kernel: tiles of 6 rows, each [k][6] and 2 floats of slack.
-constexpr int64_t packed_floats(int64_t m, int64_t k) {
-  return (m + kTileRows - 1) / kTileRows * (kTileRows * k + 2);
-}
+constexpr int64_t packed_floats(int64_t m, int64_t k) { return (m + kTileRows - 1) / kTileRows * (kTileRows * k + 2); }
 
 // Packs one tile: out[k][r] = alpha * rows[r][k * col]; a null row packs as zeros.
-void pack_tile(const float* const rows[kTileRows], int64_t col, int64_t k, float alpha,
-               float* out);
+void pack_tile(const float* const rows[kTileRows], int64_t col, int64_t k, float alpha, float* out);
 
 // Packs a [m, k], times alpha.
 void pack(Mat a, int64_t m, int64_t k, float alpha, float* out);
 
 // C [m, nr] (+)= A B for packed A [m, k] and a panel B of k rows of 16 floats, ldb apart; nr <= 16.
-void multiply_panel(const float* packed, int64_t m, int64_t k, const float* b, int64_t ldb,
-                    float* c, int64_t ldc, int64_t nr, bool accumulate);
+void multiply_panel(const float* packed, int64_t m, int64_t k, const float* b, int64_t ldb, float* c, int64_t ldc,
+                    int64_t nr, bool accumulate);
 
 // --- One thread --------------------------------------------------------------------------------
 
 // C [m, n] (+)= alpha A B, A [m, k], B [k, n]. For blocks inside other kernels.
-void sgemm(int64_t m, int64_t n, int64_t k, Mat a, Mat b, float alpha, float* c, int64_t ldc,
-           bool accumulate, float* scratch);
+void sgemm(int64_t m, int64_t n, int64_t k, Mat a, Mat b, float alpha, float* c, int64_t ldc, bool accumulate,
+           float* scratch);
 constexpr int64_t sgemm_scratch_floats(int64_t max_m, int64_t max_k) {
   const int64_t k = max_k < kChunk ? max_k : kChunk;
   return packed_floats(max_m, k) + kTileCols * k;
@@ -58,8 +55,7 @@ class PanelSource {
  public:
   // Rows [k0, k0 + kc) of the nr columns at n0, as rows of 16 floats *ldb apart, either in place
   // or written to buffer [kChunk][16]. n0 and k0 are multiples of 16, kc <= kChunk.
-  virtual const float* load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer,
-                            int64_t* ldb) const = 0;
+  virtual const float* load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const = 0;
 
  protected:
   ~PanelSource() = default;
@@ -69,8 +65,7 @@ class PanelSource {
 class ForwardPanels final : public PanelSource {
  public:
   explicit ForwardPanels(const PackedWeight& w) : w_(w) {}
-  const float* load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer,
-                    int64_t* ldb) const override;
+  const float* load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const override;
 
  private:
   const PackedWeight& w_;
@@ -80,8 +75,7 @@ class ForwardPanels final : public PanelSource {
 class TransposedPanels final : public PanelSource {
  public:
   explicit TransposedPanels(const PackedWeight& w) : w_(w) {}
-  const float* load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer,
-                    int64_t* ldb) const override;
+  const float* load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const override;
 
  private:
   const PackedWeight& w_;
@@ -90,8 +84,7 @@ class TransposedPanels final : public PanelSource {
 class DensePanels final : public PanelSource {
  public:
   explicit DensePanels(Mat b) : b_(b) {}
-  const float* load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer,
-                    int64_t* ldb) const override;
+  const float* load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const override;
 
  private:
   Mat b_;
@@ -107,8 +100,7 @@ struct Term {
 
 // C [m, n] (+)= sum of the terms; m, n and every k are at least 1. The result does not depend on
 // the number of threads.
-void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t ldc,
-          bool accumulate, Scratch scratch);
+void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t ldc, bool accumulate, Scratch scratch);
 
 // Enough for a product of any shape.
 size_t gemm_scratch_bytes();

@@ -10,8 +10,7 @@ namespace {
 // Rows handled at once, so that the LoRA intermediates do not grow with the sequence.
 constexpr int64_t kRows = 256;
 
-void product(int64_t m, int64_t n, Mat a, Mat b, int64_t k, float alpha, float* c,
-             bool accumulate, Scratch scratch) {
+void product(int64_t m, int64_t n, Mat a, Mat b, int64_t k, float alpha, float* c, bool accumulate, Scratch scratch) {
   const DensePanels panels(b);
   const Term term{a, &panels, k, alpha};
   gemm(m, n, &term, 1, c, n, accumulate, scratch);
@@ -19,8 +18,7 @@ void product(int64_t m, int64_t n, Mat a, Mat b, int64_t k, float alpha, float* 
 
 }  // namespace
 
-void linear_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* y,
-                    Scratch scratch) {
+void linear_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* y, Scratch scratch) {
   const int64_t n = w.rows;
   const int64_t k = w.cols;
   const ForwardPanels weight(w);
@@ -42,8 +40,8 @@ void linear_forward(const float* x, int64_t m, const PackedWeight& w, const Lora
   }
 }
 
-void linear_backward(const float* dy, const float* x, int64_t m, const PackedWeight& w,
-                     const Lora* lora, float* dx, float* ga, float* gb, Scratch scratch) {
+void linear_backward(const float* dy, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* dx,
+                     float* ga, float* gb, Scratch scratch) {
   const int64_t n = w.rows;
   const int64_t k = w.cols;
   const TransposedPanels weight(w);

@@ -22,9 +22,7 @@ constexpr float kNegligible = 30.f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Floats of kRows packed rows of x, in chunks of k.
-int64_t packed_x_floats(int64_t rows, int64_t k) {
-  return ceil_div(k, kChunk) * packed_floats(rows, kChunk);
-}
+int64_t packed_x_floats(int64_t rows, int64_t k) { return ceil_div(k, kChunk) * packed_floats(rows, kChunk); }
 
 // One range of the vocabulary: its tile, and what it has summed up for each row so far.
 struct Range {
@@ -36,8 +34,7 @@ struct Range {
   float* accumulator;  // [rows, K], sum of e^(logit - maximum) w
 
   static int64_t floats(int64_t rows, int64_t k) {
-    return kChunk * kTileCols + rows * kEntries + packed_floats(rows, kEntries) + 2 * rows +
-           rows * k;
+    return kChunk * kTileCols + rows * kEntries + packed_floats(rows, kEntries) + 2 * rows + rows * k;
   }
 
   Range(float* base, int64_t rows) {
@@ -68,8 +65,7 @@ void compute_logits(const Block& block, const Range& range, int64_t v0, int64_t 
     for (int64_t k0 = 0; k0 < k; k0 += kChunk) {
       const int64_t kc = std::min(kChunk, k - k0);
       decode_panel(block.w, (v0 + v) / kPanelRows, k0, kc, range.panel);
-      multiply_panel(a, block.count, kc, range.panel, kTileCols, range.logits + v, kEntries,
-                     kTileCols, k0 > 0);
+      multiply_panel(a, block.count, kc, range.panel, kTileCols, range.logits + v, kEntries, kTileCols, k0 > 0);
       a += packed_floats(block.count, kc);
     }
   }
@@ -106,8 +102,8 @@ void add_tile(const Block& block, const Range& range, int64_t v0, int64_t entrie
   pack({range.logits, kEntries, 1}, block.count, entries, 1.f, range.packed);
   for (int64_t k0 = 0; k0 < k; k0 += kTileCols) {
     decode_panel_transposed(block.w, v0, entries, k0, range.panel);
-    multiply_panel(range.packed, block.count, entries, range.panel, kTileCols,
-                   range.accumulator + k0, k, kTileCols, !first);
+    multiply_panel(range.packed, block.count, entries, range.panel, kTileCols, range.accumulator + k0, k, kTileCols,
+                   !first);
   }
 }
 
@@ -138,8 +134,8 @@ void pack_rows(const float* x, const int64_t* rows, int64_t count, int64_t k, fl
 
 }  // namespace
 
-void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w,
-                          const int64_t* targets, float* loss_sum, float* dx, Scratch scratch) {
+void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64_t* targets, float* loss_sum,
+                          float* dx, Scratch scratch) {
   const int64_t k = w.cols;
   const int64_t most = std::min(m, kRows);
   const int64_t range_entries = round_up(ceil_div(w.rows, thread_count()), kEntries);

@@ -15,8 +15,8 @@ namespace mft {
 //   dx_i [K]    = sum_v p_iv w_v - w_target, 0 for the other rows; dx may be null
 // dx is attention of x over the vocabulary: a running maximum and a rescaled sum. The vocabulary
 // is split in as many ranges as there are threads, so the last bits depend on their number.
-void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w,
-                          const int64_t* targets, float* loss_sum, float* dx, Scratch scratch);
+void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64_t* targets, float* loss_sum,
+                          float* dx, Scratch scratch);
 
 // Does not depend on the vocabulary (`rows`).
 size_t linear_cross_entropy_scratch_bytes(int64_t max_m, int64_t rows, int64_t cols);

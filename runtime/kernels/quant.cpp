@@ -173,10 +173,8 @@ void decode_panel(const PackedWeight& w, int64_t panel, int64_t k0, int64_t kc, 
   with_format(w.format, [&](auto f) { panel_forward<decltype(f)::value>(w, panel, k0, kc, out); });
 }
 
-void decode_panel_transposed(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0,
-                             float* out) {
-  with_format(w.format,
-              [&](auto f) { panel_transposed<decltype(f)::value>(w, n0, nc, k0, out); });
+void decode_panel_transposed(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0, float* out) {
+  with_format(w.format, [&](auto f) { panel_transposed<decltype(f)::value>(w, n0, nc, k0, out); });
 }
 
 void decode_row(const PackedWeight& w, int64_t row, float* out) {

@@ -33,8 +33,7 @@ void decode_panel(const PackedWeight& w, int64_t panel, int64_t k0, int64_t kc, 
 
 // out[n][j] = W[n0 + n][k0 + j], n in [0, nc), j in [0, 16): what dx = dy W multiplies by.
 // n0 and k0 are multiples of 16; out holds nc rounded up to 16 rows.
-void decode_panel_transposed(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0,
-                             float* out);
+void decode_panel_transposed(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0, float* out);
 
 // out[k] = W[row][k], k in [0, K).
 void decode_row(const PackedWeight& w, int64_t row, float* out);

@@ -12,8 +12,7 @@ constexpr int64_t kRows = 16;
 
 }  // namespace
 
-void rms_norm(const float* x, const float* weight, int64_t t, int64_t d, float eps, float* y,
-              float* rstd) {
+void rms_norm(const float* x, const float* weight, int64_t t, int64_t d, float eps, float* y, float* rstd) {
   parallel_ranges(t, kRows, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float* row = x + i * d;
@@ -33,8 +32,8 @@ void rms_norm(const float* x, const float* weight, int64_t t, int64_t d, float e
   });
 }
 
-void rms_norm_backward(const float* dy, const float* x, const float* weight, const float* rstd,
-                       int64_t t, int64_t d, float* dx) {
+void rms_norm_backward(const float* dy, const float* x, const float* weight, const float* rstd, int64_t t, int64_t d,
+                       float* dx) {
   parallel_ranges(t, kRows, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float* row = x + i * d;

@@ -11,8 +11,8 @@ constexpr int64_t kTokens = 16;
 
 }  // namespace
 
-void rope(const float* x, const int64_t* positions, const float* inv_freq, int64_t t,
-          int64_t heads, int64_t dim, bool inverse, float* y, Scratch scratch) {
+void rope(const float* x, const int64_t* positions, const float* inv_freq, int64_t t, int64_t heads, int64_t dim,
+          bool inverse, float* y, Scratch scratch) {
   const int64_t half = dim / 2;
   const float sign = inverse ? -1.f : 1.f;
   float* tables = scratch.take(thread_count() * dim);

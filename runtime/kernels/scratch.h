@@ -31,9 +31,7 @@ struct Scratch {
 struct ScratchSize {
   size_t bytes = kScratchAlign;
 
-  void take(size_t floats) {
-    bytes += (floats * sizeof(float) + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
-  }
+  void take(size_t floats) { bytes += (floats * sizeof(float) + kScratchAlign - 1) / kScratchAlign * kScratchAlign; }
 };
 
 }  // namespace mft

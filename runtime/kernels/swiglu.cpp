@@ -26,8 +26,7 @@ void swiglu(const float* gate, const float* up, int64_t n, float* out) {
   });
 }
 
-void swiglu_backward(const float* dout, const float* gate, const float* up, int64_t n,
-                     float* dgate, float* dup) {
+void swiglu_backward(const float* dout, const float* gate, const float* up, int64_t n, float* dgate, float* dup) {
   parallel_ranges(n, kStep, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += kVec) {
       const int64_t count = std::min<int64_t>(kVec, end - i);

@@ -9,7 +9,6 @@ void swiglu(const float* gate, const float* up, int64_t n, float* out);
 
 // With s = 1 / (1 + e^-gate):
 //   dgate = dout * up * s * (1 + gate * (1 - s)), dup = dout * gate * s
-void swiglu_backward(const float* dout, const float* gate, const float* up, int64_t n,
-                     float* dgate, float* dup);
+void swiglu_backward(const float* dout, const float* gate, const float* up, int64_t n, float* dgate, float* dup);
 
 }  // namespace mft

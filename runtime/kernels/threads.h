@@ -15,9 +15,7 @@ namespace mft {
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-inline int thread_count() {
-  return static_cast<int>(std::max<int64_t>(1, executorch::extension::get_thread_count()));
-}
+inline int thread_count() { return static_cast<int>(std::max<int64_t>(1, executorch::extension::get_thread_count())); }
 
 // f(i, worker) for i in [0, n); worker < thread_count() names scratch no other running item uses.
 template <typename F>
@@ -28,12 +26,11 @@ void parallel_for_worker(int64_t n, const F& f) {
     return;
   }
   std::atomic<int64_t> next{0};
-  const bool ok =
-      executorch::extension::parallel_for(0, workers, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t worker = begin; worker < end; ++worker) {
-          for (int64_t i = next++; i < n; i = next++) f(i, worker);
-        }
-      });
+  const bool ok = executorch::extension::parallel_for(0, workers, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t worker = begin; worker < end; ++worker) {
+      for (int64_t i = next++; i < n; i = next++) f(i, worker);
+    }
+  });
   ET_CHECK_MSG(ok, "parallel_for failed");
 }
 

@@ -34,9 +34,7 @@ inline Vec load_part(const float* p, int64_t n) {
   std::memcpy(&v, p, static_cast<size_t>(n) * sizeof(float));
   return v;
 }
-inline void store_part(float* p, Vec v, int64_t n) {
-  std::memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
-}
+inline void store_part(float* p, Vec v, int64_t n) { std::memcpy(p, &v, static_cast<size_t>(n) * sizeof(float)); }
 
 inline Vec vmax(Vec a, Vec b) { return a > b ? a : b; }
 
@@ -131,8 +129,7 @@ inline float half_to_float(const uint8_t* p) {
     value = static_cast<float>(mantissa) * 0x1p-24f;
     return sign ? -value : value;
   }
-  const uint32_t bits =
-      sign | ((exponent == 31 ? 255u : exponent + 112u) << 23) | (mantissa << 13);
+  const uint32_t bits = sign | ((exponent == 31 ? 255u : exponent + 112u) << 23) | (mantissa << 13);
   std::memcpy(&value, &bits, sizeof(value));
   return value;
 }

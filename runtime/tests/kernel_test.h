@@ -19,8 +19,7 @@ using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
 constexpr double kTolerance = 1e-5;
-constexpr mft::Format kFormats[] = {mft::Format::kQ4_0, mft::Format::kQ4_1, mft::Format::kQ8_0,
-                                    mft::Format::kF16};
+constexpr mft::Format kFormats[] = {mft::Format::kQ4_0, mft::Format::kQ4_1, mft::Format::kQ8_0, mft::Format::kF16};
 
 inline std::mt19937& rng() {
   static std::mt19937 generator(1);
@@ -61,8 +60,7 @@ struct TestWeight {
   Doubles dense;  // [rows, cols]
   mft::PackedWeight packed;
 
-  TestWeight(mft::Format format, int64_t rows, int64_t cols)
-      : dense(static_cast<size_t>(rows * cols)) {
+  TestWeight(mft::Format format, int64_t rows, int64_t cols) : dense(static_cast<size_t>(rows * cols)) {
     const size_t block = mft::block_bytes(format);
     const int64_t panels = (rows + 15) / 16;
     bytes.assign(static_cast<size_t>(panels * (cols / 32)) * block, 0);

@@ -1,10 +1,9 @@
 // Attention forward, backward and with a cache against float64.
 
-#include "runtime/kernels/attention.h"
-
 #include <algorithm>
 #include <limits>
 
+#include "runtime/kernels/attention.h"
 #include "runtime/tests/kernel_test.h"
 
 using namespace mft;
@@ -20,8 +19,7 @@ struct Reference {
 Reference reference(const AttentionShape& s, const Floats& q, const Floats& k, const Floats& v,
                     const std::vector<int64_t>& positions, int64_t past, const Floats& dout) {
   const int64_t keys = past + s.t;
-  Reference out{Doubles(q.size()), Doubles(s.heads * s.t), Doubles(q.size()), Doubles(k.size()),
-                Doubles(v.size())};
+  Reference out{Doubles(q.size()), Doubles(s.heads * s.t), Doubles(q.size()), Doubles(k.size()), Doubles(v.size())};
   for (int64_t h = 0; h < s.heads; ++h) {
     const int64_t kv = h / (s.heads / s.kv_heads);
     for (int64_t i = 0; i < s.t; ++i) {
@@ -77,10 +75,9 @@ void test_training(const AttentionShape& s, int64_t row_length) {
   for (int run = 0; run < 2; ++run) {
     TestScratch scratch(attention_scratch_bytes(s));
     Floats o(nq, kNaN), lse(s.heads * s.t, kNaN), dq(nq, kNaN), dk(nk, kNaN), dv(nk, kNaN);
-    attention_forward(s, q.data(), k.data(), v.data(), positions.data(), o.data(), lse.data(),
-                      scratch.get());
-    attention_backward(s, dout.data(), q.data(), k.data(), v.data(), o.data(), lse.data(),
-                       positions.data(), dq.data(), dk.data(), dv.data(), scratch.get());
+    attention_forward(s, q.data(), k.data(), v.data(), positions.data(), o.data(), lse.data(), scratch.get());
+    attention_backward(s, dout.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), positions.data(), dq.data(),
+                       dk.data(), dv.data(), scratch.get());
     if (run == 0) {
       CHECK(error(o, expected.o) < kTolerance);
       CHECK(error(lse, expected.lse) < kTolerance);
@@ -92,8 +89,7 @@ void test_training(const AttentionShape& s, int64_t row_length) {
       CHECK(error(dv, expected.dv) < kTolerance);
       first[0] = o, first[1] = lse, first[2] = dq, first[3] = dk, first[4] = dv;
     } else {
-      CHECK(first[0] == o && first[1] == lse && first[2] == dq && first[3] == dk &&
-            first[4] == dv);
+      CHECK(first[0] == o && first[1] == lse && first[2] == dq && first[3] == dk && first[4] == dv);
     }
   }
 }
@@ -107,8 +103,8 @@ void test_decode(const AttentionShape& s, int64_t past) {
   const Reference expected = reference(s, q, k, v, positions, past, q);
   TestScratch scratch(attention_scratch_bytes(s));
   Floats o(q.size());
-  attention_decode(s, q.data(), k.data() + past * width, v.data() + past * width, k.data(),
-                   v.data(), past, o.data(), scratch.get());
+  attention_decode(s, q.data(), k.data() + past * width, v.data() + past * width, k.data(), v.data(), past, o.data(),
+                   scratch.get());
   CHECK(error(o, expected.o) < kTolerance);
 }
 

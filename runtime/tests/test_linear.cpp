@@ -11,8 +11,8 @@ namespace {
 
 // c [m, n] += alpha a b, with element (i, j) of a at a[i * ai + j * aj].
 template <typename A, typename B>
-void add_product(Doubles& c, int64_t m, int64_t n, int64_t k, double alpha, const A& a, int64_t ai,
-                 int64_t aj, const B& b, int64_t bi, int64_t bj) {
+void add_product(Doubles& c, int64_t m, int64_t n, int64_t k, double alpha, const A& a, int64_t ai, int64_t aj,
+                 const B& b, int64_t bi, int64_t bj) {
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t l = 0; l < k; ++l) {
       const double x = alpha * a[i * ai + l * aj];
@@ -81,8 +81,7 @@ void test_sgemm(int64_t m, int64_t n, int64_t k) {
     Doubles expected(c.begin(), c.end());
     add_product(expected, m, n, k, 0.5, a, am.row, am.col, b, bm.row, bm.col);
     TestScratch scratch((sgemm_scratch_floats(m, k) + 16) * sizeof(float));
-    sgemm(m, n, k, am, bm, 0.5f, c.data(), n, true,
-          scratch.get().take(sgemm_scratch_floats(m, k)));
+    sgemm(m, n, k, am, bm, 0.5f, c.data(), n, true, scratch.get().take(sgemm_scratch_floats(m, k)));
     CHECK(error(c, expected) < kTolerance);
   }
 }
@@ -116,12 +115,9 @@ void test_layer(Format format, int64_t m, int64_t n, int64_t k, int64_t rank) {
   CHECK(out == again);
 
   Floats gx(m * k), gx2(m * k), gra(rank * k), gra2(rank * k), grb(n * rank), grb2(n * rank);
-  linear_backward(dy.data(), x.data(), m, w.packed, branch, gx.data(), gra.data(), grb.data(),
-                  scratch.get());
-  linear_backward(dy.data(), x.data(), m, w.packed, branch, nullptr, gra2.data(), grb2.data(),
-                  scratch.get());
-  linear_backward(dy.data(), x.data(), m, w.packed, branch, gx2.data(), gra2.data(), grb2.data(),
-                  scratch.get());
+  linear_backward(dy.data(), x.data(), m, w.packed, branch, gx.data(), gra.data(), grb.data(), scratch.get());
+  linear_backward(dy.data(), x.data(), m, w.packed, branch, nullptr, gra2.data(), grb2.data(), scratch.get());
+  linear_backward(dy.data(), x.data(), m, w.packed, branch, gx2.data(), gra2.data(), grb2.data(), scratch.get());
   CHECK(error(gx, dx) < kTolerance);
   CHECK(error(gra, ga) < kTolerance);
   CHECK(error(grb, gb) < kTolerance);

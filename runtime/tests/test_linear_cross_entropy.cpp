@@ -1,9 +1,8 @@
 // The fused head and loss against float64.
 
-#include "runtime/kernels/linear_cross_entropy.h"
-
 #include <limits>
 
+#include "runtime/kernels/linear_cross_entropy.h"
 #include "runtime/tests/kernel_test.h"
 
 using namespace mft;

@@ -87,10 +87,8 @@ void test_rope(int64_t t, int64_t heads, int64_t dim) {
   }
   TestScratch scratch(rope_scratch_bytes(dim));
   Floats out(x.size()), back(x.size());
-  rope(x.data(), positions.data(), inv_freq.data(), t, heads, dim, false, out.data(),
-       scratch.get());
-  rope(out.data(), positions.data(), inv_freq.data(), t, heads, dim, true, back.data(),
-       scratch.get());
+  rope(x.data(), positions.data(), inv_freq.data(), t, heads, dim, false, out.data(), scratch.get());
+  rope(out.data(), positions.data(), inv_freq.data(), t, heads, dim, true, back.data(), scratch.get());
   CHECK(error(out, y) < kTolerance);
   CHECK(error(back, Doubles(x.begin(), x.end())) < kTolerance);
 }
@@ -122,15 +120,14 @@ void test_adamw(int64_t n, bool with_gradient) {
   Doubles ep(p.begin(), p.end()), em(n), ev(n);
   for (int64_t step = 1; step <= 5; ++step) {
     const Floats g = with_gradient || step == 1 ? random_floats(n) : Floats(n);
-    adamw_step(p.data(), with_gradient || step == 1 ? g.data() : nullptr, m.data(), v.data(), n,
-               lr, static_cast<float>(clip), step, config);
+    adamw_step(p.data(), with_gradient || step == 1 ? g.data() : nullptr, m.data(), v.data(), n, lr,
+               static_cast<float>(clip), step, config);
     for (int64_t i = 0; i < n; ++i) {
       const double grad = g[i] * clip;
       ep[i] *= 1 - lr * config.weight_decay;
       em[i] = config.beta1 * em[i] + (1 - config.beta1) * grad;
       ev[i] = config.beta2 * ev[i] + (1 - config.beta2) * grad * grad;
-      const double denominator =
-          std::sqrt(ev[i]) / std::sqrt(1 - std::pow(config.beta2, step)) + config.eps;
+      const double denominator = std::sqrt(ev[i]) / std::sqrt(1 - std::pow(config.beta2, step)) + config.eps;
       ep[i] -= lr / (1 - std::pow(config.beta1, step)) * em[i] / denominator;
     }
   }
