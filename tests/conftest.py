@@ -62,3 +62,48 @@ def smollm2_bundle(smollm2_fields: dict[str, Any], tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("smollm2")
     write_tokenizer(smollm2_fields, folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def smollm2(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The training bundle of SmolLM2-135M-Instruct, exported once for all tests."""
+    from mobile_ft.export.bundle import write_bundle
+    from mobile_ft.export.gguf_model import GgufModel
+    from mobile_ft.lora import ALL_LINEAR, LoraConfig
+
+    folder = tmp_path_factory.mktemp("export") / "smollm2"
+    write_bundle(GgufModel(smollm2_gguf), LoraConfig(16, 32.0, ALL_LINEAR), 512, 0, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of random weights, small enough to train in milliseconds: 4 layers, grouped heads, rank 4."""
+    from mobile_ft.config import ModelConfig
+    from mobile_ft.export.bundle import write_bundle
+    from mobile_ft.export.random_init import RandomModel
+    from mobile_ft.lora import ALL_LINEAR, LoraConfig
+
+    config = ModelConfig("small", 64, 96, 4, 4, 2, 16, 250, 1e-5, 1e4, 512, True)
+    folder = tmp_path_factory.mktemp("export") / "small"
+    write_bundle(RandomModel(config, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def token_file() -> Callable[..., Path]:
+    """Writes a token file of random rows, packed; the same seed gives the same file."""
+    import numpy as np
+
+    from mobile_ft.packing import EncodedRow, pack, write_token_file
+
+    def write(path: Path, vocab_size: int, seq_len: int, rows: int, seed: int = 0) -> Path:
+        rng = np.random.default_rng(seed)
+        encoded = []
+        for _ in range(rows):
+            tokens = rng.integers(0, vocab_size, rng.integers(4, seq_len + 1) + 1).astype(np.int32)
+            encoded.append(EncodedRow(tokens[:-1], tokens[1:]))
+        write_token_file(path, pack(encoded, seq_len, seed))
+        return path
+
+    return write

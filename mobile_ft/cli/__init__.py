@@ -1,0 +1,1 @@
+"""The command line `mobile-ft`: one file a command."""

@@ -1,0 +1,62 @@
+"""Reads a PEFT adapter and compares it with a bundle."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from mobile_ft.cli.bundle import Bundle
+from mobile_ft.errors import UserError
+from mobile_ft.lora import CONFIG_FILE, WEIGHTS_FILE
+
+Tensors = dict[str, npt.NDArray[np.float32]]
+
+
+def read_tensors(folder: Path) -> Tensors:
+    """The adapter's tensors. Raises UserError naming the file."""
+    path = folder / WEIGHTS_FILE
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; an adapter is a folder with {WEIGHTS_FILE} and {CONFIG_FILE}")
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, ValueError, TypeError) as error:
+        raise UserError(f"{path}: not a readable safetensors file ({error})") from error
+    for name, tensor in tensors.items():
+        if tensor.dtype != np.float32:
+            raise UserError(f"{path}: tensor {name} is {tensor.dtype}; supported: float32")
+    return tensors
+
+
+def read_matching_tensors(folder: Path, bundle: Bundle) -> Tensors:
+    """The adapter's tensors. Raises UserError where rank, alpha, a name or a shape is not the bundle's."""
+    _check_config(folder / CONFIG_FILE, bundle)
+    path = folder / WEIGHTS_FILE
+    tensors, expected = read_tensors(folder), read_tensors(bundle.folder)
+    for name, like in expected.items():
+        if name not in tensors:
+            raise UserError(f"{path}: tensor {name} is missing")
+        if tensors[name].shape != like.shape:
+            raise UserError(f"{path}: tensor {name} is {tensors[name].shape}; the bundle's is {like.shape}")
+    for name in tensors:
+        if name not in expected:
+            raise UserError(f"{path}: tensor {name} adapts a layer that the bundle does not")
+    return tensors
+
+
+def _check_config(path: Path, bundle: Bundle) -> None:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; an adapter is a folder with {WEIGHTS_FILE} and {CONFIG_FILE}")
+    try:
+        config = json.loads(path.read_bytes())
+        expected = {"r": bundle.lora.rank, "lora_alpha": bundle.lora.alpha}
+        for name, value in expected.items():
+            if config[name] != value:
+                raise UserError(f"{path}: {name} is {config[name]}; the bundle was exported with {value:g}")
+        for name in ("use_rslora", "use_dora"):
+            if config.get(name):
+                raise UserError(f"{path}: {name} is not supported")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path}: not a PEFT adapter configuration ({error})") from error

@@ -1,0 +1,81 @@
+"""What the command line needs to know of a bundle (docs/bundle_format.md), read without torch."""
+
+import json
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from mobile_ft.config import ModelConfig
+from mobile_ft.errors import UserError
+from mobile_ft.lora import LoraConfig
+from mobile_ft.tokenizer import Tokenizer
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The content of `bundle.json`, as far as the command line uses it."""
+
+    folder: Path
+    model: ModelConfig
+    lora: LoraConfig
+    max_seq_len: int
+    formats: tuple[str, ...]
+    files: dict[str, tuple[int, int]]  # name -> size in bytes, CRC-32
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """Reads `bundle.json`. Raises UserError naming the file where it is not one."""
+    index = folder / "bundle.json"
+    if not index.is_file():
+        raise UserError(f"{index}: no such file; {folder} is not a bundle made by `mobile-ft export`")
+    try:
+        values = json.loads(index.read_bytes())
+        if values["format"] != "mobile-ft-bundle":
+            raise ValueError(f"format is {values['format']!r}")
+        if values["version"] != _VERSION:
+            raise ValueError(f"version {values['version']}, this program reads version {_VERSION}")
+        lora = values["lora"]
+        return Bundle(
+            folder=folder,
+            model=ModelConfig(**values["model"]),
+            lora=LoraConfig(int(lora["rank"]), float(lora["alpha"]), tuple(lora["targets"])),
+            max_seq_len=int(values["max_seq_len"]),
+            formats=tuple(values["formats"]),
+            files={name: (int(x["size"]), int(x["crc32"])) for name, x in values["checksums"].items()},
+        )
+    except KeyError as error:
+        raise UserError(f"{index}: not a valid bundle description ({error} is missing)") from error
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{index}: not a valid bundle description ({error})") from error
+
+
+def check_files(bundle: Bundle) -> None:
+    """Raises UserError naming a file that is missing, truncated or damaged; mft-run checks that too."""
+    for name, (size, crc32) in bundle.files.items():
+        path = bundle.folder / name
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; export the bundle again")
+        found = path.stat().st_size
+        if found != size:
+            raise UserError(f"{path}: {found} bytes where bundle.json says {size}; export the bundle again")
+        if _crc32(path) != crc32:
+            raise UserError(f"{path}: damaged or edited, its checksum differs; export the bundle again")
+
+
+def _crc32(path: Path) -> int:
+    crc = 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            crc = zlib.crc32(chunk, crc)
+    return crc
+
+
+def read_tokenizer(bundle: Bundle) -> Tokenizer:
+    """The bundle's tokenizer. Raises UserError where it has none, as after `export --random-init`."""
+    if "tokenizer.json" not in bundle.files:
+        raise UserError(
+            f"{bundle.folder}: a bundle made with --random-init has no tokenizer to read text with"
+        )
+    return Tokenizer(bundle.folder)

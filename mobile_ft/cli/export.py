@@ -1,0 +1,94 @@
+"""`mobile-ft export`: makes a training bundle from a model."""
+
+import argparse
+import logging
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mobile_ft.cli.arguments import Subparsers, integer, positive
+from mobile_ft.cli.bundle import read_bundle
+from mobile_ft.cli.info import describe, print_description
+from mobile_ft.config import read_hf_config
+from mobile_ft.errors import UserError
+from mobile_ft.lora import LoraConfig, parse_targets
+
+if TYPE_CHECKING:  # torch and executorch load with it: only when a bundle is made
+    from mobile_ft.export.source import ModelSource
+
+_LEAST_SEQ_LEN, _MOST_SEQ_LEN = 8, 8192
+
+
+def add_parser(commands: Subparsers) -> None:
+    parser = commands.add_parser("export", help="make a training bundle from a model")
+    option = parser.add_argument
+    option("model", metavar="MODEL", help="smollm2-135m, a .gguf file, or a config.json with --random-init")
+    option("-o", "--output", metavar="BUNDLE", type=Path, required=True, help="folder to write")
+    option("--lora-rank", metavar="N", type=integer(1, 256), default=16, help="1 to 256 (default: 16)")
+    option("--lora-alpha", metavar="A", type=positive, default=32.0, help="scale is A / rank (default: 32)")
+    option(
+        "--lora-targets",
+        metavar="NAMES",
+        default="all-linear",
+        help="q_proj,v_proj, say (default: all-linear)",
+    )
+    option(
+        "--max-seq-len",
+        metavar="N",
+        type=int,
+        help="most tokens at once (default: 512, or the model's limit)",
+    )
+    option("--random-init", action="store_true", help="random weights, for work on memory and speed")
+    option("--seed", metavar="N", type=integer(0), default=0, help="of the adapter and of random weights")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    start = time.monotonic()
+    lora = LoraConfig(args.lora_rank, args.lora_alpha, parse_targets(args.lora_targets))
+    with _quiet():
+        source = _open_model(args.model, args.random_init, args.seed)
+        most = min(source.config.max_position_embeddings, _MOST_SEQ_LEN)
+        max_seq_len = min(512, most) if args.max_seq_len is None else args.max_seq_len
+        if not _LEAST_SEQ_LEN <= max_seq_len <= most:
+            raise UserError(f"--max-seq-len {max_seq_len}: this model takes {_LEAST_SEQ_LEN} to {most}")
+        from mobile_ft.export.bundle import write_bundle
+
+        write_bundle(source, lora, max_seq_len, args.seed, args.output)
+    print_description(str(args.output), describe(read_bundle(args.output)))
+    print(f"exported in {time.monotonic() - start:.1f} s")
+
+
+def _open_model(model: str, random_init: bool, seed: int) -> "ModelSource":
+    path = Path(model)
+    if (path / "config.json").is_file():
+        path = path / "config.json"
+    if path.suffix == ".json":
+        if not random_init:
+            raise UserError(f"{path}: holds no weights; give a .gguf file, or --random-init for random ones")
+        from mobile_ft.export.random_init import RandomModel
+
+        return RandomModel(read_hf_config(path), seed)
+    if random_init:
+        raise UserError(f"{model}: --random-init takes a config.json")
+    from mobile_ft.export.gguf_model import GgufModel, builtin_model
+
+    builtin = builtin_model(model)
+    if builtin is None and path.suffix != ".gguf":
+        raise UserError(f"{model}: give smollm2-135m, a .gguf file, or a config.json with --random-init")
+    return GgufModel(builtin or path)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """torch and executorch warn about themselves; nothing of it is for the user to act upon."""
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)

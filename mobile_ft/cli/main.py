@@ -1,0 +1,50 @@
+"""Entry point of `mobile-ft`: runs a command, turns errors into one line and an exit code."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from mobile_ft import __version__
+from mobile_ft.cli import convert, evaluate, export, generate, info, train
+from mobile_ft.errors import UserError
+
+_INTERRUPTED = 130  # what shells give for Ctrl-C
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mobile-ft", description="Fine-tune 4-bit LLMs with LoRA in a few hundred MB of memory."
+    )
+    parser.add_argument("--version", action="version", version=f"mobile-ft {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in (export, train, evaluate, generate, info, convert):
+        command.add_parser(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command. Returns 0, 1 after an error, 130 after Ctrl-C; argparse itself exits with 2."""
+    args = _parser().parse_args(arguments)
+    try:
+        args.run(args)
+        sys.stdout.flush()
+    except UserError as error:
+        return _fail(str(error))
+    except BrokenPipeError:  # the reader, `head` perhaps, has had enough; Python would complain at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return 0
+
+
+def _fail(message: str) -> int:
+    print(f"mobile-ft: error: {message}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""Runs the native `mft-run` as a child process and reads its events."""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+from mobile_ft.errors import UserError
+from mobile_ft.runtime import mft_run_path
+
+Event = dict[str, Any]
+
+_ERROR = "mft-run: error: "
+
+
+class KilledError(UserError):
+    """The child did not end by itself."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(f"mft-run was killed (signal {signal})")
+        self.signal = signal
+
+
+def run_native(arguments: Sequence[str], on_event: Callable[[Event], None]) -> None:
+    """Runs mft-run and hands over its events one by one.
+
+    Raises UserError with the child's own message where it fails and KilledError where a signal ended it.
+    Ctrl-C, or whatever else is raised meanwhile, ends the child too.
+    """
+    with tempfile.TemporaryFile() as errors:  # a pipe could fill up while nobody reads it
+        command = [str(mft_run_path()), *arguments]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8") as child:
+            assert child.stdout is not None
+            try:
+                for line in child.stdout:
+                    on_event(json.loads(line))
+                child.wait()
+            except BaseException:
+                child.terminate()
+                raise
+        if child.returncode < 0:
+            raise KilledError(-child.returncode)
+        if child.returncode > 0:
+            raise UserError(_message(errors))
+
+
+def _message(errors: IO[bytes]) -> str:
+    """The child's one-line error, without the child's name."""
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    own = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]
+    return (own or lines or ["mft-run failed without a message"])[-1]

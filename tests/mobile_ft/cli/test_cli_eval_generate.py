@@ -1,0 +1,76 @@
+import json
+import math
+
+import pytest
+
+
+@pytest.fixture
+def adapter(cli, bundle, data, tmp_path):
+    """Trained until the one dialogue of `data` is known by heart."""
+    out = tmp_path / "adapter"
+    options = ["--steps", 200, "--seq-len", 64, "--lr", "2e-2"]
+    assert cli("train", bundle, "--data", data, "--out", out, *options).code == 0
+    return out
+
+
+def test_eval_reports_loss(cli, bundle, data, tmp_path):
+    report = tmp_path / "eval.json"
+    result = cli("eval", bundle, "--data", data, "--json", report)
+    assert (result.code, result.err) == (0, "")
+    values = json.loads(report.read_text())
+    assert set(values) == {"loss", "ppl", "tokens"}
+    assert values["tokens"] == len("4, sir") + 2  # one token a byte, <|im_end|>, newline
+    assert values["ppl"] == pytest.approx(math.exp(values["loss"]))
+    # Random weights of 0.02 say next to nothing: the loss is that of a guess among the vocabulary.
+    assert values["loss"] == pytest.approx(math.log(288), rel=0.1)
+    assert f"loss {values['loss']:.4f}" in result.out.splitlines()[-1]
+
+
+def test_adapter_is_used(cli, bundle, data, adapter, tmp_path):
+    report = tmp_path / "eval.json"
+    assert cli("eval", bundle, "--data", data, "--adapter", adapter, "--json", report).code == 0
+    # The frozen random head gives no token more than a few times the probability of another.
+    assert json.loads(report.read_text())["loss"] < 0.8 * math.log(288)
+    assert cli("generate", bundle, "--adapter", adapter, "--prompt", "2+2?").out == "4, sir\n"
+    assert cli("generate", bundle, "--adapter", adapter, "--prompt", "2+2?", "--max-tokens", 2).out == "4,\n"
+
+
+def test_generate_repeats_itself_with_the_same_seed(cli, bundle):
+    command = ["generate", bundle, "--prompt", "Hi", "--max-tokens", 20, "--temp", 1, "--seed"]
+    first, same, other = cli(*command, 1), cli(*command, 1), cli(*command, 2)
+    assert (first.code, first.err) == (0, "")
+    assert first.out == same.out != other.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--prompt", "x" * 60], "tokens; "),
+        (["--prompt", "\udcff"], "--prompt: not UTF-8 text"),
+        (["--prompt", "x", "--temp", -1], "temp -1: must not be negative"),
+        (["--prompt", "x", "--adapter", "nowhere"], "nowhere/adapter_config.json: "),
+    ],
+)
+def test_generate_refuses(cli, bundle, options, message):
+    result = cli("generate", bundle, *options)
+    assert result.code == 1
+    assert message in result.err
+    assert result.err.startswith("mobile-ft: error: ")
+    assert result.err.count("\n") == 1
+
+
+def test_eval_refuses(cli, bundle, data):
+    result = cli("eval", bundle, "--data", data, "--seq-len", 65)
+    assert result.code == 1
+    assert "--seq-len 65 is more than the 64 tokens" in result.err
+    (data / "valid.jsonl").unlink()
+    result = cli("eval", bundle, "--data", data)
+    assert result.code == 1
+    assert "no valid.jsonl" in result.err
+
+
+def test_loss_that_is_not_finite(cli, bundle, data, fake_mft_run):
+    fake_mft_run("""echo '{"event": "done", "loss": null, "ppl": null, "tokens": 3}'""")
+    result = cli("eval", bundle, "--data", data)
+    assert result.code == 1
+    assert "the loss is not finite" in result.err

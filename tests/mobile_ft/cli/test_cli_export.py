@@ -1,0 +1,72 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def test_export_prints_what_it_wrote_and_no_noise(model_config, tmp_path):
+    """In its own process, as torch makes its noise while it is imported."""
+    out = tmp_path / "out.bundle"
+    command = ["export", model_config.parent, "--random-init", "-o", out, "--lora-targets", "q_proj,v_proj"]
+    result = subprocess.run(
+        [sys.executable, "-m", "mobile_ft.cli.main", *command], capture_output=True, encoding="utf-8"
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    for text in ("weights.ptd", "q4_0, q8_0", "q_proj, v_proj", "128 tokens", "exported in"):
+        assert text in result.stdout
+    description = json.loads((out / "bundle.json").read_text())
+    assert description["lora"] == {"rank": 16, "alpha": 32.0, "targets": ["q_proj", "v_proj"]}
+    assert description["max_seq_len"] == 128
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "config.json: holds no weights; give a .gguf file, or --random-init"),
+        (["--random-init", "--max-seq-len", 7], "--max-seq-len 7: this model takes 8 to 128"),
+        (["--random-init", "--max-seq-len", 129], "--max-seq-len 129: this model takes 8 to 128"),
+        (
+            ["--random-init", "--lora-targets", "lm_head"],
+            "--lora-targets: 'lm_head' is not one of all-linear",
+        ),
+    ],
+)
+def test_bad_values(cli, model_config, tmp_path, options, message):
+    result = cli("export", model_config, "-o", tmp_path / "out", *options)
+    assert result.code == 1
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("gpt2", [], "gpt2: give smollm2-135m, a .gguf file, or a config.json with --random-init"),
+        ("none.gguf", [], "none.gguf: no such file"),
+        ("none.json", ["--random-init"], "none.json: no such file"),
+        ("smollm2-135m", ["--random-init"], "smollm2-135m: --random-init takes a config.json"),
+    ],
+)
+def test_bad_models(cli, tmp_path, model, options, message):
+    result = cli("export", model, "-o", tmp_path / "out", *options)
+    assert result.code == 1
+    assert result.err.startswith(f"mobile-ft: error: {message}")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (["--lora-rank", "0"], "0: must be 1 to 256"),
+        (["--lora-rank", "257"], "257: must be 1 to 256"),
+        (["--lora-rank", "x"], "invalid integer value: 'x'"),
+        (["--lora-alpha", "0"], "0: must be above 0"),
+        (["--lora-alpha", "inf"], "inf: must be above 0"),
+    ],
+)
+def test_usage_errors(cli, model_config, tmp_path, option, message):
+    result = cli("export", model_config, "--random-init", "-o", tmp_path / "out", *option)
+    assert result.code == 2
+    assert message in result.err

@@ -1,0 +1,175 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from mobile_ft.cli.info import base_parameters
+from mobile_ft.config import ModelConfig
+
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+
+
+@pytest.fixture
+def adapter(bundle, tmp_path):
+    """An adapter of the bundle's shape with values of its own, among files that train leaves."""
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    initial = load_file(bundle / WEIGHTS)
+    save_file({k: rng.normal(size=v.shape).astype(np.float32) for k, v in initial.items()}, folder / WEIGHTS)
+    shutil.copy(bundle / CONFIG, folder)
+    (folder / "checkpoint.safetensors").write_text("")
+    return folder
+
+
+def test_info(cli, bundle, tmp_path):
+    report = tmp_path / "info.json"
+    result = cli("info", bundle, "--json", report)
+    assert (result.code, result.err) == (0, "")
+    for text in (
+        "0.1 M parameters",
+        "2 x (attention, MLP)",
+        "rank 4, alpha 8",
+        "64 tokens",
+        "tokenizer.json",
+    ):
+        assert text in result.out
+    values = json.loads(report.read_text())
+    assert values["model"]["hidden_size"] == 64
+    assert values["max_seq_len"] == 64
+    assert values["lora"]["rank"] == 4
+    pairs = (64 + 64) + 2 * (64 + 32) + (64 + 64) + 3 * (64 + 128)  # in + out of a layer's linears
+    assert values["lora"]["parameters"] == 2 * 4 * pairs
+    assert values["files"] == {
+        file.name: file.stat().st_size for file in bundle.iterdir() if file.name != "bundle.json"
+    }
+
+
+def test_parameter_count_of_smollm2():
+    smollm2 = ModelConfig("SmolLM2-135M", 576, 1536, 30, 9, 3, 64, 49152, 1e-5, 1e5, 8192, True)
+    assert base_parameters(smollm2) == 134_515_008  # as published
+
+
+def damage_middle(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("file", "harm", "message"),
+    [
+        ("weights.ptd", damage_middle, "weights.ptd: damaged or edited"),
+        (
+            "weights.ptd",
+            lambda path: path.write_bytes(b"short"),
+            "weights.ptd: 5 bytes where bundle.json says",
+        ),
+        ("program.pte", lambda path: path.unlink(), "program.pte: no such file"),
+        ("bundle.json", lambda path: path.write_text("{"), "bundle.json: not a valid bundle description"),
+        ("bundle.json", lambda path: path.write_text("[]"), "bundle.json: not a valid bundle description"),
+        ("bundle.json", lambda path: path.write_text("{}"), "('format' is missing)"),
+        (
+            "bundle.json",
+            lambda path: path.write_bytes(b"\xff"),
+            "bundle.json: not a valid bundle description",
+        ),
+    ],
+)
+def test_damaged_bundles(cli, bundle, file, harm, message):
+    harm(bundle / file)
+    result = cli("info", bundle)
+    assert result.code == 1
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_other_version(cli, bundle):
+    index = bundle / "bundle.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"version": 2}))
+    assert "version 2, this program reads version 1" in cli("info", bundle).err
+
+
+def test_convert_writes_only_the_adapter(cli, bundle, adapter, tmp_path):
+    out = tmp_path / "peft"
+    for _ in range(2):  # the second time over the first
+        assert cli("convert", bundle, "--adapter", adapter, "--to", "peft", "-o", out).code == 0
+        assert sorted(file.name for file in out.iterdir()) == [CONFIG, WEIGHTS]
+    written, expected = load_file(out / WEIGHTS), load_file(adapter / WEIGHTS)
+    assert written.keys() == expected.keys()
+    assert all(np.array_equal(written[name], expected[name]) for name in expected)
+    config = json.loads((out / CONFIG).read_text())
+    assert (config["r"], config["lora_alpha"], config["peft_type"]) == (4, 8.0, "LORA")
+    assert config["base_model_name_or_path"] == "config"
+
+
+def test_converted_adapter_loads_with_peft(cli, bundle, adapter, tmp_path):
+    peft = pytest.importorskip("peft")
+    out = tmp_path / "peft"
+    assert cli("convert", bundle, "--adapter", adapter, "--to", "peft", "-o", out).code == 0
+    assert peft.PeftConfig.from_pretrained(str(out)).r == 4
+    assert peft.utils.load_peft_weights(str(out)).keys() == load_file(adapter / WEIGHTS).keys()
+
+
+def edit_config(**changes):
+    def edit(folder):
+        path = folder / CONFIG
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return edit
+
+
+def edit_tensors(change):
+    def edit(folder):
+        tensors = load_file(folder / WEIGHTS)
+        change(tensors)
+        save_file(tensors, folder / WEIGHTS)
+
+    return edit
+
+
+KEY = "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (edit_config(r=8), "r is 8; the bundle was exported with 4"),
+        (edit_config(lora_alpha=16), "lora_alpha is 16; the bundle was exported with 8"),
+        (edit_config(use_dora=True), "use_dora is not supported"),
+        (lambda folder: (folder / CONFIG).unlink(), f"{CONFIG}: no such file"),
+        (lambda folder: (folder / CONFIG).write_text("[1"), f"{CONFIG}: not a PEFT adapter configuration"),
+        (lambda folder: (folder / CONFIG).write_text("{}"), f"{CONFIG}: not a PEFT adapter configuration"),
+        (lambda folder: (folder / WEIGHTS).unlink(), f"{WEIGHTS}: no such file"),
+        (lambda folder: (folder / WEIGHTS).write_bytes(b"x" * 100), f"{WEIGHTS}: not a readable safetensors"),
+        (edit_tensors(lambda t: t.pop(KEY)), f"tensor {KEY} is missing"),
+        (edit_tensors(lambda t: t.update(more=np.zeros(1, np.float32))), "tensor more adapts a layer"),
+        (
+            edit_tensors(lambda t: t.update({KEY: np.zeros((4, 32), np.float32)})),
+            f"tensor {KEY} is (4, 32); ",
+        ),
+        (edit_tensors(lambda t: t.update({KEY: t[KEY].astype(np.float16)})), "float16; supported: float32"),
+    ],
+)
+def test_convert_refuses_adapters_that_do_not_fit(cli, bundle, adapter, tmp_path, harm, message):
+    harm(adapter)
+    result = cli("convert", bundle, "--adapter", adapter, "--to", "peft", "-o", tmp_path / "peft")
+    assert result.code == 1
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert not (tmp_path / "peft").exists()
+
+
+def test_convert_keeps_folders_that_hold_more(cli, bundle, adapter):
+    result = cli("convert", bundle, "--adapter", adapter, "--to", "peft", "-o", adapter)
+    assert result.code == 1
+    assert "holds more than an adapter" in result.err
+    assert (adapter / "checkpoint.safetensors").exists()
+
+
+def test_unknown_target_format(cli, bundle, adapter, tmp_path):
+    result = cli("convert", bundle, "--adapter", adapter, "--to", "onnx", "-o", tmp_path / "peft")
+    assert result.code == 2
+    assert "peft" in result.err.splitlines()[-1]

@@ -1,0 +1,80 @@
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from mobile_ft.cli.main import main
+
+MAIN = [sys.executable, "-m", "mobile_ft.cli.main"]
+
+
+def test_torch_is_not_imported(bundle, data, tmp_path):
+    """A training front end that loads torch would weigh more than the training."""
+    script = """
+import sys
+from mobile_ft.cli.main import main
+bundle, data, out = sys.argv[1:]
+for command in (
+    ["info", bundle],
+    ["train", bundle, "--data", data, "--seq-len", "64", "--steps", "1", "--out", out + "/run"],
+    ["eval", bundle, "--data", data],
+    ["generate", bundle, "--prompt", "x", "--max-tokens", "1"],
+    ["convert", bundle, "--adapter", out + "/run", "--to", "peft", "-o", out + "/peft"],
+):
+    assert main(command) == 0, command
+print("loaded:", sorted({"torch", "transformers", "executorch", "peft"} & set(sys.modules)))
+"""
+    command = [sys.executable, "-c", script, bundle, data, tmp_path]
+    result = subprocess.run(command, capture_output=True, encoding="utf-8")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_help_of_every_command(capsys):
+    for command in ("export", "train", "eval", "generate", "info", "convert"):
+        with pytest.raises(SystemExit) as exit:
+            main([command, "--help"])
+        assert exit.value.code == 0
+        assert "BUNDLE" in capsys.readouterr().out
+
+
+def test_no_command_is_a_usage_error(cli):
+    result = cli()
+    assert result.code == 2
+    assert "COMMAND" in result.err
+
+
+def test_reader_that_stops_early_is_no_error(bundle):
+    with subprocess.Popen([*MAIN, "info", bundle], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_full_disk_is_one_line(bundle):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([*MAIN, "info", bundle], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1
+    assert result.stderr == "mobile-ft: error: standard output: No space left on device\n"
+
+
+def test_progress_bar_on_a_terminal(bundle, data, tmp_path):
+    leader, follower = pty.openpty()
+    command = ["train", bundle, "--data", data, "--seq-len", "64", "--steps", "3", "--out", tmp_path / "out"]
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen([*MAIN, *command], stdout=follower, stderr=subprocess.STDOUT, env=environment)
+    os.close(follower)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(leader, 65536)
+        except OSError:  # the other end is closed
+            break
+    os.close(leader)
+    assert process.wait() == 0
+    text = shown.decode()
+    assert "━" in text
+    assert "step 3/3" in text
+    assert "tokens/s" in text
+    assert text.endswith("\r\n")

@@ -1,0 +1,209 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TRAIN_FIELDS = {
+    *("steps", "tokens", "losses", "loss_first", "loss_last", "step_seconds_median", "tokens_per_second"),
+    *("peak_rss_mb", "peak_anon_mb", "planned_mb", "budget_mb", "schedule", "ratio", "backward", "seq_len"),
+}
+
+
+def test_train_learns_and_reports(cli, bundle, data, tmp_path):
+    out, report = tmp_path / "out", tmp_path / "report.json"
+    options = ["--steps", 12, "--seq-len", 64, "--lr", "1e-2", "--budget", "200MB", "--schedule", "lcsb"]
+    result = cli("train", bundle, "--data", data, "--out", out, "--json", report, *options)
+    assert (result.code, result.err) == (0, "")
+    assert "step 12/12  loss" in result.out
+    assert "peak anonymous memory" in result.out
+
+    values = json.loads(report.read_text())
+    assert set(values) >= TRAIN_FIELDS
+    assert "event" not in values
+    assert len(values["losses"]) == 12
+    assert values["loss_first"] == values["losses"][0]
+    assert values["loss_last"] == values["losses"][-1]
+    assert values["loss_last"] < 0.9 * values["loss_first"]
+    assert values["budget_mb"] == 200
+    assert (values["schedule"], values["ratio"], values["seq_len"]) == ("lcsb", 0.5, 64)
+    for series in values["memory_mb"].values():
+        assert len(series) == 12
+    assert max(values["memory_mb"]["anon_mb"]) == values["peak_anon_mb"]
+    assert values["peak_anon_mb"] < values["peak_rss_mb"] < values["planned_mb"]
+    for name in ("adapter_model.safetensors", "adapter_config.json", "checkpoint.safetensors"):
+        assert (out / name).is_file()
+
+
+def test_resume_prepares_the_same_data_and_goes_on(cli, bundle, data, tmp_path):
+    command = ["train", bundle, "--data", data, "--steps", 3, "--seq-len", 64, "--out", tmp_path / "out"]
+    assert cli(*command).code == 0
+    again = cli(*command)
+    assert again.code == 1
+    assert "give --resume to go on" in again.err
+    report = tmp_path / "report.json"
+    assert cli(*command, "--resume", "--json", report).code == 0
+    assert len(json.loads(report.read_text())["losses"]) == 3
+    (data / "train.jsonl").write_text('{"text": "something else"}\n')
+    other = cli(*command, "--resume")
+    assert other.code == 1
+    assert "data_crc32" in other.err
+
+
+def test_every_option_reaches_mft_run(cli, bundle, data, tmp_path, fake_mft_run):
+    fake_mft_run(f'printf "%s " "$@" > {tmp_path}/arguments; echo "mft-run: error: enough" >&2; exit 1')
+    numbers = "--steps 7 --seq-len 32 --batch-size 2 --grad-accum 3 --warmup-steps 4 --save-every 5 --seed 6"
+    rates = "--lr 0.01 --weight-decay 0.1 --max-grad-norm 0.5 --ratio 0.25"
+    names = (
+        "--lr-scheduler constant --schedule suffix --selection strided --suffix-depths 1,2 --unselected skip"
+    )
+    options = f"{numbers} {rates} {names} --budget 1GB --adapter a --resume".split()
+    result = cli("train", bundle, "--data", data, "--out", tmp_path / "out", *options)
+    assert result.err == "mobile-ft: error: enough\n"
+    passed = (tmp_path / "arguments").read_text().split()
+    assert passed[:6] == [
+        *("train", str(bundle), "--data", str(tmp_path / "out/tokens.safetensors")),
+        *("--out", str(tmp_path / "out")),
+    ]
+    pairs = {tuple(options[i : i + 2]) for i in range(0, len(options) - 1, 2)}
+    assert {tuple(passed[i : i + 2]) for i in range(6, len(passed) - 1, 2)} == pairs
+    assert passed[-1] == "--resume"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seq-len", 65], "--seq-len 65 is more than the 64 tokens that "),
+        (
+            ["--seq-len", 32, "--batch-size", 3],
+            "--seq-len 32 x --batch-size 3 is more than the 64 tokens that ",
+        ),
+        (
+            ["--seq-len", 64, "--json", "nowhere/r.json"],
+            "--json nowhere/r.json: the folder nowhere does not exist",
+        ),
+        (["--seq-len", 64, "--json", "."], "--json .: not a regular file"),
+        (["--seq-len", 0], "sequence length 0; it should be at least 1"),
+        (["--seq-len", 64, "--steps", 0], "steps 0: must be at least 1"),
+        (["--seq-len", 64, "--lr", "nan"], "--lr nan: must be a number"),
+        (["--seq-len", 64, "--budget", "lots"], "--budget lots: must be a size such as 512MB or 1GB"),
+        (["--seq-len", 64, "--budget", "1MB"], "budget 1MB is too small: this run needs "),
+        (["--seq-len", 64, "--adapter", "nowhere"], "nowhere/adapter_config.json: "),
+        (["--seq-len", 64, "--suffix-depths", "9", "--schedule", "suffix"], "suffix depth 9: must be 1 to 2"),
+    ],
+)
+def test_bad_values_are_one_line(cli, bundle, data, tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    result = cli("train", bundle, "--data", data, *options)
+    assert result.code == 1
+    assert result.err.startswith(f"mobile-ft: error: {message}")
+    assert result.err.count("\n") == 1
+    assert not (tmp_path / "mobile-ft-out" / "checkpoint.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "allowed"),
+    [
+        (["--schedule", "half"], ["full", "lcsb", "suffix"]),
+        (["--selection", "best"], ["contiguous", "strided", "random"]),
+        (["--unselected", "drop"], ["momentum", "skip"]),
+        (["--lr-scheduler", "linear"], ["cosine", "constant"]),
+        (["--steps", "many"], ["--steps", "int"]),
+        (["--seed", "-1"], ["--seed", "must be at least 0"]),
+    ],
+)
+def test_usage_errors_name_what_is_allowed(cli, bundle, data, option, allowed):
+    result = cli("train", bundle, "--data", data, *option)
+    assert result.code == 2
+    for word in allowed:
+        assert word in result.err.splitlines()[-1]
+
+
+def test_too_long_is_refused_before_the_data_is_read(cli, bundle, tmp_path):
+    result = cli("train", bundle, "--data", tmp_path / "missing", "--seq-len", 65)
+    assert "--seq-len 65" in result.err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "train.jsonl: empty"),
+        ('{"text": "fine"}\n{"text": oops}\n', "train.jsonl:2: not JSON"),
+        ('{"text": "fine"}\n\n{"body": "x"}\n', 'train.jsonl:3: found "body"'),
+    ],
+)
+def test_bad_data_names_file_and_line(cli, bundle, data, tmp_path, content, message):
+    (data / "train.jsonl").write_text(content)
+    result = cli("train", bundle, "--data", data, "--seq-len", 64, "--out", tmp_path / "out")
+    assert result.code == 1
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_missing_inputs(cli, bare_bundle, bundle, data, tmp_path):
+    result = cli("train", tmp_path / "nothing", "--data", data)
+    assert result.code == 1
+    assert f"{tmp_path / 'nothing'}/bundle.json: no such file" in result.err
+    result = cli("train", bundle, "--data", tmp_path / "nothing", "--seq-len", 64, "--out", tmp_path / "out")
+    assert result.code == 1
+    assert f"{tmp_path / 'nothing'}: not found" in result.err
+    result = cli("train", bare_bundle, "--data", data, "--seq-len", 64, "--out", tmp_path / "out")
+    assert result.code == 1
+    assert "has no tokenizer" in result.err
+    (tmp_path / "file").write_text("")
+    result = cli("train", bundle, "--data", data, "--seq-len", 64, "--out", tmp_path / "file")
+    assert result.code == 1
+    assert result.err.startswith(f"mobile-ft: error: {tmp_path / 'file'}")
+
+
+def test_rows_cut_or_left_out_are_told(cli, bundle, data, tmp_path):
+    long = json.dumps({"prompt": "a", "completion": "b" * 100})
+    silent = json.dumps({"prompt": "a" * 100, "completion": "b"})
+    (data / "train.jsonl").write_text(f"{long}\n{silent}\n")
+    result = cli("train", bundle, "--data", data, "--seq-len", 64, "--steps", 1, "--out", tmp_path / "out")
+    assert result.code == 0
+    assert result.err.splitlines() == [
+        f"mobile-ft: warning: {data}: 1 of 2 rows lost their end at --seq-len 64",
+        f"mobile-ft: warning: {data}: 1 of 2 rows left out: nothing to learn at --seq-len 64",
+    ]
+
+
+def test_killed_child_is_told(cli, bundle, data, tmp_path, fake_mft_run):
+    out = tmp_path / "out"
+    fake_mft_run("kill -9 $$")
+    command = ["train", bundle, "--data", data, "--seq-len", 64, "--out", out]
+    killed = "mobile-ft: error: the training process was killed (signal 9); "
+    assert cli(*command) == (1, "", f"{killed}nothing was saved yet\n")
+    (out / "checkpoint.safetensors").write_text("")
+    assert cli(*command).err == f"{killed}what was saved last is in {out}, go on with --resume\n"
+
+
+def test_child_that_fails_without_a_message(cli, bundle, data, tmp_path, fake_mft_run):
+    command = ["train", bundle, "--data", data, "--seq-len", 64, "--out", tmp_path / "out"]
+    fake_mft_run("exit 3")
+    assert cli(*command).err == "mobile-ft: error: mft-run failed without a message\n"
+    fake_mft_run("echo 'cannot load a library' >&2; exit 127")
+    assert cli(*command).err == "mobile-ft: error: cannot load a library\n"
+
+
+def test_ctrl_c_ends_the_child_and_keeps_the_checkpoint(bundle, data, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "mobile_ft.cli.main", "train", bundle, "--data", data, "--out", out]
+    command += ["--seq-len", "64", "--steps", "1000000", "--save-every", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not (out / "adapter_config.json").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"interrupted; what was saved last is in {out}, go on with --resume\n" in err
+    assert "Traceback" not in err
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert (out / "checkpoint.safetensors").stat().st_size > 0

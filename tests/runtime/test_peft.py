@@ -1,0 +1,63 @@
+"""Adapters go both ways: ours into PEFT on the Transformers model, PEFT's into ours, at the same evaluation loss."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from mobile_ft.packing import EncodedRow, pack, write_token_file
+from tests.runtime.conftest import summed_loss
+from tests.runtime.native import events
+
+ROWS = 6
+
+
+@pytest.fixture(scope="module")
+def data(text_tokens: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "tokens.safetensors"
+    rows = [text_tokens[i * 40 : i * 40 + 41].astype(np.int32) for i in range(ROWS)]
+    write_token_file(path, pack([EncodedRow(r[:-1], r[1:]) for r in rows], 64, 0))
+    return path
+
+
+def peft_loss(model: Any, text_tokens: np.ndarray) -> float:
+    with torch.no_grad():
+        rows = [text_tokens[i * 40 : i * 40 + 41] for i in range(ROWS)]
+        return sum(summed_loss(model, r[:-1], r[1:]).item() for r in rows) / (40 * ROWS)
+
+
+def test_ours_in_peft(
+    smollm2: Path, data: Path, load_base: Callable[[], Any], text_tokens: np.ndarray, tmp_path: Path
+) -> None:
+    from peft import PeftModel
+
+    before = events("eval", smollm2, "--data", data)[-1]
+    run = ["train", smollm2, "--data", data, "--steps", 8, "--seq-len", 64, "--lr", 1e-3, "--out", tmp_path / "out"]
+    events(*run)
+    after = events("eval", smollm2, "--data", data, "--adapter", tmp_path / "out")[-1]
+    assert after["tokens"] == 40 * ROWS
+    assert after["loss"] < 0.8 * before["loss"]
+    base = load_base()
+    assert peft_loss(base, text_tokens) == pytest.approx(before["loss"], abs=1e-3)
+    model = PeftModel.from_pretrained(base, tmp_path / "out")
+    assert peft_loss(model, text_tokens) == pytest.approx(after["loss"], abs=1e-3)
+
+
+def test_peft_in_ours(
+    smollm2: Path, data: Path, load_base: Callable[[], Any], text_tokens: np.ndarray, tmp_path: Path
+) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+    model = get_peft_model(load_base(), config)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
+    for _ in range(4):
+        optimizer.zero_grad()
+        (summed_loss(model, text_tokens[:64], text_tokens[1:65]) / 64).backward()
+        optimizer.step()
+    model.save_pretrained(tmp_path / "peft")
+    ours = events("eval", smollm2, "--data", data, "--adapter", tmp_path / "peft")[-1]
+    assert ours["loss"] == pytest.approx(peft_loss(model, text_tokens), abs=1e-3)

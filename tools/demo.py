@@ -1,0 +1,161 @@
+"""`make demo`: fine-tunes SmolLM2-135M on short dialogues within 300 MB and shows what it learned.
+
+Everything is done with the command line, as a user would; what it leaves is in ./demo-out.
+"""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import yaml
+
+from mobile_ft.cli.output import print_table
+
+OUT = Path("demo-out")
+PROMPT = "What is a compiler?"
+STEPS, SEQ_LEN = 150, 256
+# Half of the layers a step, on average; `suffix` learned more than `lcsb` here at the same cost.
+TRAINING = (
+    f"--schedule suffix --ratio 0.5 --lr 1e-3 --budget 300MB --steps {STEPS} --seq-len {SEQ_LEN}".split()
+)
+
+
+def main() -> None:
+    start = time.monotonic()
+    shutil.rmtree(OUT, ignore_errors=True)
+    data, bundle, adapter = OUT / "data", OUT / "smollm2.bundle", OUT / "adapter"
+    write_data(data)
+    mobile_ft("export", "smollm2-135m", "-o", bundle, "--max-seq-len", SEQ_LEN)
+    before = results("eval", bundle, "--data", data)
+    answer_before = answer(bundle)
+    training = results("train", bundle, "--data", data, *TRAINING, "--out", adapter)
+    after = results("eval", bundle, "--data", data, "--adapter", adapter)
+    answer_after = answer(bundle, "--adapter", adapter)
+
+    report = {
+        "loss_before": before["loss"],
+        "loss_after": after["loss"],
+        "loss_change_percent": 100 * (after["loss"] / before["loss"] - 1),
+        "held_out_tokens": after["tokens"],
+        "prompt": PROMPT,
+        "answer_before": answer_before,
+        "answer_after": answer_after,
+        "seconds": time.monotonic() - start,
+        "training": training,
+    }
+    (OUT / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+    draw(training, OUT / "training.png")
+    print_report(report)
+
+
+def write_data(folder: Path) -> None:
+    """Writes the English dialogues of chatterbot-corpus; about a tenth of them is held out."""
+    package = importlib.util.find_spec("chatterbot_corpus")
+    if package is None or not package.submodule_search_locations:
+        sys.exit("demo: chatterbot-corpus is not installed; `make setup` does it")
+    source = Path(package.submodule_search_locations[0]) / "data" / "english"
+    splits: dict[str, dict[str, None]] = {"train": {}, "valid": {}}  # keys: each dialogue once, in order
+    for file in sorted(source.glob("*.yml")):
+        for dialogue in yaml.safe_load(file.read_text(encoding="utf-8"))["conversations"]:
+            messages = to_messages(dialogue)
+            if messages:
+                # By the question: none of those held out is trained on with another answer.
+                held_out = zlib.crc32(messages[0]["content"].lower().encode()) % 10 == 0
+                splits["valid" if held_out else "train"][json.dumps({"messages": messages})] = None
+    folder.mkdir(parents=True)
+    for name, rows in splits.items():
+        (folder / f"{name}.jsonl").write_text("".join(f"{row}\n" for row in rows))
+        print(f"{folder / name}.jsonl: {len(rows)} dialogues")
+
+
+def to_messages(dialogue: Any) -> list[dict[str, str]]:
+    """User and assistant in turn, up to the last answer; nothing where an item is odd."""
+    if not isinstance(dialogue, list) or not all(isinstance(text, str) for text in dialogue):
+        return []
+    answered = dialogue[: len(dialogue) // 2 * 2]
+    roles = ("user", "assistant")
+    return [{"role": roles[i % 2], "content": text.strip()} for i, text in enumerate(answered)]
+
+
+def mobile_ft(*arguments: object, capture: bool = False) -> str:
+    """Runs the command line; its output is shown or, with `capture`, returned. Ends the demo on failure."""
+    words = [str(argument) for argument in arguments]
+    print("\n$ mobile-ft", *(repr(word) if " " in word else word for word in words), flush=True)
+    command = [sys.executable, "-m", "mobile_ft.cli.main", *words]
+    result = subprocess.run(command, stdout=subprocess.PIPE if capture else None, encoding="utf-8")
+    if result.returncode:
+        sys.exit(result.returncode)  # it said why
+    return result.stdout or ""
+
+
+def results(*arguments: object) -> dict[str, Any]:
+    """What a command writes with `--json`."""
+    file = OUT / "results.json"
+    mobile_ft(*arguments, "--json", file)
+    values: dict[str, Any] = json.loads(file.read_text())
+    file.unlink()
+    return values
+
+
+def answer(bundle: Path, *options: object) -> str:
+    text = mobile_ft("generate", bundle, "--prompt", PROMPT, "--max-tokens", 60, *options, capture=True)
+    print(text)
+    return text.strip()
+
+
+def draw(training: dict[str, Any], path: Path) -> None:
+    """Loss and memory over the steps."""
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    steps = np.arange(1, len(training["losses"]) + 1)
+    window = 15
+    smooth = np.convolve(training["losses"], np.ones(window) / window, mode="valid")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    left.plot(steps, training["losses"], color="0.8", label="each step")
+    left.plot(steps[window - 1 :], smooth, color="C0", label=f"mean of {window} steps")
+    left.set(xlabel="step", ylabel="training loss", ylim=(0, None), title="Loss")
+    left.legend()
+    right.plot(steps, training["memory_mb"]["rss_mb"], label="resident, after the step")
+    right.plot(steps, training["memory_mb"]["anon_mb"], label="anonymous")
+    right.axhline(training["peak_rss_mb"], color="C0", linestyle=":", label="resident, peak within steps")
+    right.axhline(training["planned_mb"], color="C2", linestyle="--", label="planned")
+    right.axhline(training["budget_mb"], color="C3", linestyle="--", label="budget")
+    right.set(xlabel="step", ylabel="MB", ylim=(0, None), title="Memory of the training process")
+    right.legend()
+    figure.savefig(path, dpi=120)
+
+
+def print_report(report: dict[str, Any]) -> None:
+    training = report["training"]
+    rows = {
+        "held-out loss before": f"{report['loss_before']:.3f}",
+        "held-out loss after": f"{report['loss_after']:.3f} ({report['loss_change_percent']:+.1f} %)",
+        "training speed": f"{training['tokens_per_second']:.0f} tokens/s",
+        "budget": f"{training['budget_mb']:.0f} MB",
+        "planned": f"{training['planned_mb']:.0f} MB",
+        "measured: peak RSS": f"{training['peak_rss_mb']:.0f} MB",
+        "measured: peak anonymous memory": f"{training['peak_anon_mb']:.0f} MB",
+        "prompt": PROMPT,
+        "answer before": report["answer_before"],
+        "answer after": report["answer_after"],
+        "whole demo": f"{report['seconds']:.0f} s",
+    }
+    print()
+    print_table("SmolLM2-135M, LoRA on 4-bit weights", rows)
+    print(f"Also in {OUT}: training.png, report.json, and the adapter in PEFT's format in adapter/")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
