@@ -64,6 +64,8 @@ def write_data(folder: Path) -> None:
     source = Path(package.submodule_search_locations[0]) / "data" / "english"
     splits: dict[str, dict[str, None]] = {"train": {}, "valid": {}}  # keys: each dialogue once, in order
     for file in sorted(source.glob("*.yml")):
+        if file.stem == "coding":  # programs rather than dialogues
+            continue
         for dialogue in yaml.safe_load(file.read_text(encoding="utf-8"))["conversations"]:
             messages = to_messages(dialogue)
             if messages:
@@ -117,7 +119,7 @@ def draw(training: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     steps = np.arange(1, len(training["losses"]) + 1)
-    window = 15
+    window = 25
     smooth = np.convolve(training["losses"], np.ones(window) / window, mode="valid")
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     left.plot(steps, training["losses"], color="0.8", label="each step")

@@ -58,5 +58,5 @@ def _check_config(path: Path, bundle: Bundle) -> None:
         for name in ("use_rslora", "use_dora"):
             if config.get(name):
                 raise UserError(f"{path}: {name} is not supported")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: not a PEFT adapter configuration ({error})") from error

@@ -2,8 +2,9 @@
 
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from mobile_ft.config import ModelConfig
 from mobile_ft.errors import UserError
@@ -39,7 +40,7 @@ def read_bundle(folder: Path) -> Bundle:
         lora = values["lora"]
         return Bundle(
             folder=folder,
-            model=ModelConfig(**values["model"]),
+            model=_read_model(values["model"]),
             lora=LoraConfig(int(lora["rank"]), float(lora["alpha"]), tuple(lora["targets"])),
             max_seq_len=int(values["max_seq_len"]),
             formats=tuple(values["formats"]),
@@ -47,8 +48,15 @@ def read_bundle(folder: Path) -> Bundle:
         )
     except KeyError as error:
         raise UserError(f"{index}: not a valid bundle description ({error} is missing)") from error
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{index}: not a valid bundle description ({error})") from error
+
+
+def _read_model(values: dict[str, Any]) -> ModelConfig:
+    for field in fields(ModelConfig):
+        if field.type is int and not isinstance(values[field.name], int):
+            raise ValueError(f"{field.name} is {values[field.name]!r}")
+    return ModelConfig(**values)
 
 
 def check_files(bundle: Bundle) -> None:

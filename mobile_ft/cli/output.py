@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from safetensors import SafetensorError
 
 from mobile_ft.errors import UserError
 
@@ -40,6 +41,8 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(f"{error.filename or path}: {error.strerror or error}") from error
+    except SafetensorError as error:  # in place of OSError
+        raise UserError(f"{path}: {error}") from error
 
 
 def check_json_path(path: Path | None) -> None:

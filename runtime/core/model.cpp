@@ -42,7 +42,7 @@ void Model::push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeigh
 
 void Model::embed(const int64_t* tokens, int64_t t, float* x) {
   const MappedWeights table = weights_.map(bundle_.embed_weights);
-  program_.run("embed", {{tokens, position_bytes(t), t}, {table[0].data, table[0].bytes}}, {{x, activation_bytes(t)}});
+  program_.run("embed", {{tokens, position_bytes(t), t}, {table[0].data, table[0].bytes}}, {{x, activation_bytes(t), t}});
 }
 
 void Model::forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y) {
@@ -54,7 +54,7 @@ void Model::forward(size_t unit, const float* x, const int64_t* positions, int64
     inputs.push_back({inv_freq_[0].data, inv_freq_[0].bytes});
   }
   push_unit(inputs, unit, weights);
-  program_.run(info.kind + "_forward", inputs, {{y, activation_bytes(t)}});
+  program_.run(info.kind + "_forward", inputs, {{y, activation_bytes(t), t}});
 }
 
 void Model::backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t, float* dx,
@@ -67,7 +67,7 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
     inputs.push_back({inv_freq_[0].data, inv_freq_[0].bytes});
   }
   push_unit(inputs, unit, weights);
-  std::vector<Output> outputs{{dx, activation_bytes(t)}};
+  std::vector<Output> outputs{{dx, activation_bytes(t), t}};
   const size_t begin = layout_.range(unit).begin;
   for (const AdapterTensor& tensor : layout_.units[unit]) {
     outputs.push_back({gradients + (tensor.offset - begin), tensor.size() * sizeof(float)});
@@ -91,9 +91,9 @@ void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_
   // The new keys and values go straight behind the cached ones; the method only reads what lies before them.
   const size_t past = static_cast<size_t>(positions[0] * key_size());
   program_.run(info.kind + "_decode", inputs,
-               {{y, activation_bytes(t)},
-                {k_cache + past, added * sizeof(float)},
-                {v_cache + past, added * sizeof(float)}});
+               {{y, activation_bytes(t), t},
+                {k_cache + past, added * sizeof(float), t},
+                {v_cache + past, added * sizeof(float), t}});
 }
 
 double Model::head(const float* x, const int64_t* targets, int64_t t, float* dx) {
@@ -104,7 +104,7 @@ double Model::head(const float* x, const int64_t* targets, int64_t t, float* dx)
                 {targets, position_bytes(t), t},
                 {weights[0].data, weights[0].bytes},
                 {weights[1].data, weights[1].bytes}},
-               {{&loss, sizeof(loss)}, {dx, activation_bytes(t)}});
+               {{&loss, sizeof(loss)}, {dx, activation_bytes(t), t}});
   return loss;
 }
 
@@ -126,7 +126,7 @@ void Model::logits(const float* x, int64_t t, float* out) {
                {{x, activation_bytes(t), t},
                 {weights[0].data, weights[0].bytes},
                 {weights[1].data, weights[1].bytes}},
-               {{out, static_cast<size_t>(t * bundle_.vocab_size) * sizeof(float)}});
+               {{out, static_cast<size_t>(t * bundle_.vocab_size) * sizeof(float), t}});
 }
 
 size_t Model::scratch_bytes(int64_t tokens) const {

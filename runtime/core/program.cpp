@@ -21,6 +21,21 @@ using executorch::runtime::Span;
 
 namespace {
 
+using Sizes = std::vector<executorch::aten::SizesType>;
+
+/// Sizes of a tensor with its first dimension set to `tokens` where that is not -1.
+Sizes sizes_of(const executorch::runtime::TensorInfo& info, int64_t tokens) {
+  Sizes sizes(info.sizes().begin(), info.sizes().end());
+  if (tokens >= 0 && !sizes.empty()) sizes[0] = static_cast<executorch::aten::SizesType>(tokens);
+  return sizes;
+}
+
+size_t bytes_of(const executorch::runtime::TensorInfo& info, const Sizes& sizes) {
+  size_t bytes = executorch::runtime::elementSize(info.scalar_type());
+  for (auto n : sizes) bytes *= static_cast<size_t>(n);
+  return bytes;
+}
+
 /// Errors are reported once, by exception; ExecuTorch's own log lines would only repeat them.
 void discard_log(et_timestamp_t, et_pal_log_level_t, const char*, const char*, size_t, const char*, size_t) {}
 
@@ -112,13 +127,10 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto info = meta.input_tensor_meta(i);
     if (!info.ok()) fail(path_, ": method ", name, ", input ", i, " is not a tensor");
-    std::vector<executorch::aten::SizesType> sizes(info->sizes().begin(), info->sizes().end());
-    if (inputs[i].tokens >= 0) sizes[0] = static_cast<executorch::aten::SizesType>(inputs[i].tokens);
-    size_t bytes = executorch::runtime::elementSize(info->scalar_type());
-    for (auto n : sizes) bytes *= static_cast<size_t>(n);
-    if (bytes > inputs[i].bytes) {
-      fail(path_, ": method ", name, ", input ", i, " needs ", bytes, " bytes, the bundle's tensor has ",
-           inputs[i].bytes);
+    Sizes sizes = sizes_of(*info, inputs[i].tokens);
+    if (bytes_of(*info, sizes) > inputs[i].bytes) {
+      fail(path_, ": method ", name, ", input ", i, " needs ", bytes_of(*info, sizes),
+           " bytes, the bundle's tensor has ", inputs[i].bytes);
     }
     const auto tensor = executorch::extension::make_tensor_ptr(
         std::move(sizes), const_cast<void*>(inputs[i].data), {}, {}, info->scalar_type());
@@ -127,11 +139,14 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
     }
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    // ExecuTorch holds the buffer against the shape at the last call (at first: the largest), not this one's.
     const auto info = meta.output_tensor_meta(i);
-    const size_t bytes = info.ok() ? std::max(outputs[i].bytes, info->nbytes()) : outputs[i].bytes;
+    if (!info.ok() || bytes_of(*info, sizes_of(*info, outputs[i].tokens)) > outputs[i].bytes) {
+      fail(path_, ": method ", name, ", output ", i, " does not fit the buffer that bundle.json asks for");
+    }
+    // ExecuTorch holds the buffer against the shape of the last call (at first: the largest), not of this one.
+    const size_t bytes = std::max(outputs[i].bytes, info->nbytes());
     if (method.set_output_data_ptr(outputs[i].data, bytes, i) != executorch::runtime::Error::Ok) {
-      fail(path_, ": method ", name, ", output ", i, " does not fit its buffer");
+      fail(path_, ": method ", name, ", output ", i, " cannot be set");
     }
   }
   const auto status = method.execute();

@@ -23,9 +23,11 @@ struct Input {
   int64_t tokens = -1;
 };
 
+/// One output, likewise.
 struct Output {
   void* data;
   size_t bytes;
+  int64_t tokens = -1;
 };
 
 /// program.pte: methods that share one activation arena and one kernel scratch, since they never run at once.

@@ -58,6 +58,12 @@ def damage_middle(path):
     path.write_bytes(content)
 
 
+def set_hidden_size(path):
+    description = json.loads(path.read_text())
+    description["model"]["hidden_size"] = "wide"
+    path.write_text(json.dumps(description))
+
+
 @pytest.mark.parametrize(
     ("file", "harm", "message"),
     [
@@ -71,6 +77,8 @@ def damage_middle(path):
         ("bundle.json", lambda path: path.write_text("{"), "bundle.json: not a valid bundle description"),
         ("bundle.json", lambda path: path.write_text("[]"), "bundle.json: not a valid bundle description"),
         ("bundle.json", lambda path: path.write_text("{}"), "('format' is missing)"),
+        ("bundle.json", lambda path: path.write_text("[" * 100_000), "bundle.json: not a valid bundle"),
+        ("bundle.json", set_hidden_size, "(hidden_size is 'wide')"),
         (
             "bundle.json",
             lambda path: path.write_bytes(b"\xff"),

@@ -1,5 +1,6 @@
 import os
 import pty
+import resource
 import subprocess
 import sys
 
@@ -57,6 +58,27 @@ def test_full_disk_is_one_line(bundle):
         result = subprocess.run([*MAIN, "info", bundle], stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 1
     assert result.stderr == "mobile-ft: error: standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        ("train {bundle} --data {data} --seq-len 64 --out {tmp}/out", "out/tokens.safetensors"),
+        ("convert {bundle} --adapter {bundle} --to peft -o {tmp}/peft", "peft"),
+        ("info {bundle} --json {tmp}/info.json", "info.json"),
+    ],
+)
+def test_file_that_cannot_be_written_is_named(bundle, data, tmp_path, command, file):
+    words = [word.format(bundle=bundle, data=data, tmp=tmp_path) for word in command.split()]
+
+    def small_files_only():  # the nearest thing to a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    result = subprocess.run([*MAIN, *words], stderr=subprocess.PIPE, text=True, preexec_fn=small_files_only)
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"mobile-ft: error: {tmp_path / file}: ")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / file).exists()
 
 
 def test_progress_bar_on_a_terminal(bundle, data, tmp_path):

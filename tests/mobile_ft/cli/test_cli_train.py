@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -207,3 +208,23 @@ def test_ctrl_c_ends_the_child_and_keeps_the_checkpoint(bundle, data, tmp_path):
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     assert (out / "checkpoint.safetensors").stat().st_size > 0
+
+
+def test_ctrl_c_does_not_wait_for_a_long_step(cli, bundle, data, tmp_path, fake_mft_run):
+    pid_file = tmp_path / "pid"
+    fake_mft_run(f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 600")
+
+    def interrupt():
+        while not pid_file.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    result = cli("train", bundle, "--data", data, "--seq-len", 64, "--out", tmp_path / "out")
+    assert result.code == 130
+    assert result.err == "mobile-ft: warning: interrupted; nothing was saved yet\n"
+    for _ in range(100):
+        if not Path(f"/proc/{pid_file.read_text().strip()}").exists():
+            return
+        time.sleep(0.05)
+    pytest.fail("the child still runs")

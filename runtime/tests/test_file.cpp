@@ -1,0 +1,101 @@
+// Files: checksums, and that a failed save leaves what was there.
+
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include "runtime/core/file.h"
+#include "runtime/tests/core_test.h"
+
+using namespace mft;
+using namespace mft_test;
+
+namespace {
+
+void test_checksum(const TempFolder& folder) {
+  const std::string path = folder / "checksum";
+  const auto crc = [&](const std::string& bytes) {
+    write_file(path, bytes);
+    const Checksum sum = checksum_file(path);
+    CHECK(sum.size == bytes.size());
+    return sum.crc32;
+  };
+  CHECK(crc("") == 0);
+  CHECK(crc("a") == 0xE8B7BE43u);
+  CHECK(crc("123456789") == 0xCBF43926u);
+  CHECK(crc("The quick brown fox jumps over the lazy dog") == 0x414FA339u);
+  CHECK(crc(std::string(32, '\0')) == 0x190A55ADu);
+  CHECK(crc(std::string(1000000, 'a')) == 0xDC25BFBCu);  // more than one read
+  CHECK_ERROR(checksum_file(folder / "missing"), "missing: No such file");
+}
+
+void test_mapped(const TempFolder& folder) {
+  const std::string path = folder / "mapped";
+  write_file(path, "hello");
+  const MappedFile file(path);
+  CHECK(file.size() == 5 && static_cast<char>(file.data()[4]) == 'o' && file.path() == path);
+  CHECK(read_text(path) == "hello");
+  write_file(path + "2", "");
+  CHECK_ERROR(MappedFile(path + "2"), "mapped2: the file is empty");
+  CHECK_ERROR(MappedFile(folder.path()), "not a regular file");
+  CHECK_ERROR(MappedFile(folder / "missing"), "missing: No such file");
+}
+
+void test_write(const TempFolder& folder) {
+  const std::string path = folder / "written";
+  write_atomically(path, {{"old", 3}});
+  CHECK(read_file(path) == "old");
+  write_atomically(path, {{"ne", 2}, {nullptr, 0}, {"w text", 6}});
+  CHECK(read_file(path) == "new text");
+  CHECK(!file_exists(path + ".partial"));
+  write_atomically(path, {});
+  CHECK(file_exists(path) && read_file(path).empty());
+}
+
+void test_write_nowhere(const TempFolder& folder) {
+  CHECK_ERROR(write_atomically(folder / "no/such/folder", {{"x", 1}}), "no/such/folder");
+  make_folder(folder / "taken");
+  CHECK_ERROR(write_atomically(folder / "taken", {{"x", 1}}), "taken: could not be saved");
+  CHECK(!file_exists(folder / "taken.partial"));
+}
+
+/// The disk gets full half way: stood in for by a limit on the size of files.
+void test_write_full(const TempFolder& folder) {
+  const std::string path = folder / "full";
+  write_atomically(path, {{"precious", 8}});
+  const std::string big(100000, 'x');
+  rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 50000;
+  std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string error = error_of([&] { write_atomically(path, {{"head", 4}, {big.data(), big.size()}}); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  CHECK(contains(error, "full: could not be saved"));
+  CHECK(read_file(path) == "precious");
+  CHECK(!file_exists(path + ".partial"));
+  write_atomically(path, {{big.data(), big.size()}});
+  CHECK(read_file(path) == big);
+}
+
+void test_make_folder(const TempFolder& folder) {
+  make_folder(folder / "a/b/c");
+  CHECK(file_exists(folder / "a/b/c"));
+  make_folder(folder / "a/b/c");
+  write_file(folder / "plain", "x");
+  CHECK_ERROR(make_folder(folder / "plain/inside"), "plain/inside: cannot be created");
+}
+
+}  // namespace
+
+int main() {
+  const TempFolder folder;
+  test_checksum(folder);
+  test_mapped(folder);
+  test_write(folder);
+  test_write_nowhere(folder);
+  test_write_full(folder);
+  test_make_folder(folder);
+  return finish();
+}

@@ -1,0 +1,164 @@
+// Schedule::select: how many layers, which ones, and that (seed, step) alone decides.
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "runtime/core/schedule.h"
+#include "runtime/tests/core_test.h"
+
+using namespace mft;
+using namespace mft_test;
+
+namespace {
+
+using Kind = Schedule::Kind;
+using Selection = Schedule::Selection;
+
+Schedule lcsb(Selection selection, double ratio, uint64_t seed = 0) {
+  Schedule schedule;
+  schedule.kind = Kind::kLcsb;
+  schedule.selection = selection;
+  schedule.ratio = ratio;
+  schedule.seed = seed;
+  return schedule;
+}
+
+Schedule suffix(const std::vector<int64_t>& depths, double ratio = 0.5) {
+  Schedule schedule;
+  schedule.kind = Kind::kSuffix;
+  schedule.suffix_depths = depths;
+  schedule.ratio = ratio;
+  return schedule;
+}
+
+int64_t count(const std::vector<bool>& layers) { return std::count(layers.begin(), layers.end(), true); }
+
+/// Depth of a selection that must be the top layers and nothing else.
+int64_t depth(const std::vector<bool>& layers) {
+  const int64_t d = count(layers);
+  CHECK(std::all_of(layers.end() - d, layers.end(), [](bool on) { return on; }));
+  return d;
+}
+
+void test_full() {
+  const Schedule schedule;
+  CHECK(count(schedule.select(0, 7)) == 7);
+  CHECK(schedule.most_selected(7) == 7);
+  CHECK(std::string(schedule.name()) == "full");
+}
+
+void test_lcsb_counts(Selection selection) {
+  for (const int64_t layers : {1, 2, 7, 12, 30}) {
+    for (const double ratio : {0.01, 0.25, 0.34, 0.5, 0.75, 1.0}) {
+      const Schedule schedule = lcsb(selection, ratio);
+      const int64_t expected = std::max<int64_t>(1, std::llround(ratio * static_cast<double>(layers)));
+      CHECK(schedule.most_selected(layers) == expected);
+      for (int64_t step = 0; step < 50; ++step) {
+        const auto selected = schedule.select(step, layers);
+        CHECK(static_cast<int64_t>(selected.size()) == layers);
+        CHECK(count(selected) == expected);
+        CHECK(selected == schedule.select(step, layers));
+      }
+    }
+  }
+  CHECK(std::string(lcsb(selection, 0.5).name()) == "lcsb");
+}
+
+void test_contiguous() {
+  const Schedule schedule = lcsb(Selection::kContiguous, 0.5);
+  CHECK(schedule.select(0, 4) == (std::vector<bool>{true, true, false, false}));
+  CHECK(schedule.select(1, 4) == (std::vector<bool>{false, false, true, true}));
+  CHECK(schedule.select(2, 4) == schedule.select(0, 4));
+  // A window that runs past the last layer goes on at the first, so every layer gets the same number of turns.
+  const Schedule third = lcsb(Selection::kContiguous, 0.4);  // 2 of 5
+  CHECK(third.select(2, 5) == (std::vector<bool>{true, false, false, false, true}));
+  std::vector<int> turns(5);
+  for (int64_t step = 0; step < 5; ++step) {
+    const auto selected = third.select(step, 5);
+    for (size_t i = 0; i < 5; ++i) turns[i] += selected[i];
+  }
+  CHECK(turns == std::vector<int>(5, 2));
+}
+
+void test_strided() {
+  const Schedule schedule = lcsb(Selection::kStrided, 0.25);  // every 4th of 12
+  const auto first = schedule.select(0, 12);
+  for (size_t i = 0; i < 12; ++i) CHECK(first[i] == (i % 4 == 0));
+  std::vector<int> turns(12);
+  for (int64_t step = 0; step < 4; ++step) {
+    const auto selected = schedule.select(step, 12);
+    for (size_t i = 0; i < 12; ++i) turns[i] += selected[i];
+  }
+  CHECK(turns == std::vector<int>(12, 1));
+}
+
+void test_random() {
+  const int64_t layers = 30;
+  const Schedule schedule = lcsb(Selection::kRandom, 0.5, 1);
+  const Schedule other_seed = lcsb(Selection::kRandom, 0.5, 2);
+  std::set<std::vector<bool>> seen;
+  std::vector<int> turns(layers);
+  int same = 0;
+  for (int64_t step = 0; step < 200; ++step) {
+    const auto selected = schedule.select(step, layers);
+    seen.insert(selected);
+    same += selected == other_seed.select(step, layers);
+    for (size_t i = 0; i < selected.size(); ++i) turns[i] += selected[i];
+  }
+  CHECK(seen.size() == 200);
+  CHECK(same == 0);
+  for (const int n : turns) CHECK(n > 60 && n < 140);  // 100 expected, deviation 7
+}
+
+void test_suffix() {
+  const Schedule schedule = suffix({1, 4, 2});
+  const int64_t expected[] = {1, 4, 2, 1, 4, 2};
+  for (int64_t step = 0; step < 6; ++step) CHECK(depth(schedule.select(step, 8)) == expected[step]);
+  CHECK(schedule.most_selected(8) == 4);
+  CHECK(std::string(schedule.name()) == "suffix");
+
+  const Schedule automatic = suffix({});
+  const int64_t cycle[] = {3, 6, 9, 6, 3};
+  for (int64_t step = 0; step < 5; ++step) CHECK(depth(automatic.select(step, 12)) == cycle[step]);
+  CHECK(automatic.most_selected(12) == 9);
+
+  CHECK_ERROR(suffix({0}).select(0, 8), "suffix depth 0: must be 1 to 8");
+  CHECK_ERROR(suffix({4, 9}).select(0, 8), "suffix depth 9: must be 1 to 8");
+  CHECK_ERROR(suffix({-1}).most_selected(8), "suffix depth -1: must be 1 to 8");
+}
+
+void test_suffix_bound() {
+  for (const int64_t layers : {1, 2, 5, 30}) {
+    for (const double ratio : {0.01, 0.3, 0.5, 0.9, 1.0}) {
+      const Schedule schedule = suffix({}, ratio);
+      const int64_t most = schedule.most_selected(layers);
+      int64_t deepest = 0;
+      for (int64_t step = 0; step < 8; ++step) deepest = std::max(deepest, depth(schedule.select(step, layers)));
+      CHECK(deepest == most && most >= 1 && most <= layers);
+    }
+  }
+}
+
+void test_ratio() {
+  for (const double ratio : {0.0, -0.5, 1.0001, std::numeric_limits<double>::quiet_NaN()}) {
+    CHECK_ERROR(lcsb(Selection::kRandom, ratio).select(0, 8), "must be above 0 and at most 1");
+    CHECK_ERROR(lcsb(Selection::kRandom, ratio).most_selected(8), "must be above 0 and at most 1");
+  }
+}
+
+}  // namespace
+
+int main() {
+  test_full();
+  for (const Selection selection : {Selection::kContiguous, Selection::kStrided, Selection::kRandom}) {
+    test_lcsb_counts(selection);
+  }
+  test_contiguous();
+  test_strided();
+  test_random();
+  test_suffix();
+  test_suffix_bound();
+  test_ratio();
+  return finish();
+}

@@ -1,0 +1,265 @@
+// Trainer on a real bundle, from the environment variable MFT_TEST_BUNDLE: schedules, resuming, budget.
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+
+#include "runtime/core/random.h"
+#include "runtime/core/trainer.h"
+#include "runtime/tests/core_test.h"
+
+using namespace mft;
+using namespace mft_test;
+
+namespace {
+
+using Kind = Schedule::Kind;
+using Selection = Schedule::Selection;
+
+constexpr int64_t kSeqLen = 16;
+
+/// A bundle and a token file of `sequences` random sequences for it.
+struct Fixture {
+  TempFolder folder;
+  std::string bundle;
+
+  explicit Fixture(const std::string& path) : bundle(path) {}
+
+  std::string tokens(int64_t sequences, uint64_t seed = 1) const {
+    const int64_t vocabulary = Bundle(bundle).vocab_size;
+    Random random(seed, 0);
+    TokenTensors t;
+    for (int64_t s = 0; s < sequences; ++s) {
+      std::vector<int32_t> row;
+      for (int64_t i = 0; i < kSeqLen - s % 3; ++i) {
+        row.push_back(static_cast<int32_t>(random.next() % static_cast<uint64_t>(vocabulary)));
+      }
+      t.add(row, row.front());
+    }
+    const std::string path = folder / ("tokens" + std::to_string(sequences) + "_" + std::to_string(seed));
+    t.write(path);
+    return path;
+  }
+};
+
+/// One run: model, data and trainer.
+struct Run {
+  Model model;
+  TokenFile data;
+  Trainer trainer;
+
+  Run(const Fixture& fixture, const std::string& tokens, const TrainConfig& config, const std::string& adapter = "")
+      : model(fixture.bundle), data(tokens, model.bundle().vocab_size), trainer(model, config, adapter) {}
+
+  StepResult step() { return trainer.step(data); }
+  void steps(int64_t count) {
+    for (int64_t i = 0; i < count; ++i) step();
+  }
+  std::vector<float> parameters() const { return {model.parameters(), model.parameters() + model.layout().size}; }
+};
+
+TrainConfig config_of(Kind kind, Selection selection = Selection::kRandom) {
+  TrainConfig config;
+  config.steps = 6;
+  config.seq_len = kSeqLen;
+  config.lr = 5e-3;
+  config.schedule.kind = kind;
+  config.schedule.selection = selection;
+  config.seed = 3;
+  config.schedule.seed = 3;
+  return config;
+}
+
+std::vector<TrainConfig> every_schedule() {
+  return {config_of(Kind::kFull), config_of(Kind::kLcsb, Selection::kContiguous),
+          config_of(Kind::kLcsb, Selection::kStrided), config_of(Kind::kLcsb, Selection::kRandom),
+          config_of(Kind::kSuffix)};
+}
+
+/// The loss on a repeated batch falls, and exactly the selected layers' units run their backward.
+void test_schedules(const Fixture& fixture) {
+  const std::string tokens = fixture.tokens(1);
+  for (TrainConfig config : every_schedule()) {
+    config.steps = 12;
+    config.cosine = false;
+    Run run(fixture, tokens, config);
+    const int64_t layers = run.model.bundle().num_layers;
+    const int64_t units = static_cast<int64_t>(run.model.bundle().units.size());
+    int64_t expected_runs = 0;
+    for (int64_t s = 0; s < config.steps; ++s) {
+      const auto selected = config.schedule.select(s, layers);
+      const StepResult result = run.step();
+      const int64_t expected = std::count(selected.begin(), selected.end(), true) * units / layers;
+      expected_runs += expected;
+      CHECK(result.backward_units == expected);
+      CHECK(result.step == s + 1 && run.trainer.steps_done() == s + 1);
+      CHECK(result.tokens == kSeqLen);
+      CHECK(std::isfinite(result.loss) && result.grad_norm > 0);
+      CHECK_NEAR(result.lr, config.lr, 0);
+    }
+    const auto& losses = run.trainer.losses();
+    CHECK(losses.back() < losses.front() - 0.01);
+    const auto& runs = run.trainer.backward_runs();
+    CHECK(std::accumulate(runs.begin(), runs.end(), int64_t{0}) == expected_runs);
+  }
+}
+
+void test_learning_rate(const Fixture& fixture) {
+  TrainConfig config = config_of(Kind::kSuffix);
+  config.warmup_steps = 2;
+  Run run(fixture, fixture.tokens(1), config);
+  const double expected[] = {0.5, 1, 1, 0.5 + std::sqrt(2.) / 4, 0.5, 0.5 - std::sqrt(2.) / 4};
+  for (const double share : expected) CHECK_NEAR(run.step().lr, share * config.lr, 1e-12);
+}
+
+/// With skipping, only the selected layers move; without, the others go on by their momentum.
+void test_unselected(const Fixture& fixture) {
+  for (const bool skip : {true, false}) {
+    TrainConfig config = config_of(Kind::kLcsb, Selection::kContiguous);
+    config.skip_unselected = skip;
+    Run run(fixture, fixture.tokens(2), config);
+    run.step();
+    const std::vector<float> before = run.parameters();
+    const auto selected = config.schedule.select(1, run.model.bundle().num_layers);
+    run.step();
+    const std::vector<float> after = run.parameters();
+    for (size_t u = 0; u < run.model.bundle().units.size(); ++u) {
+      const AdapterLayout::Range range = run.model.layout().range(u);
+      const bool moved = std::memcmp(&before[range.begin], &after[range.begin], range.size() * sizeof(float)) != 0;
+      CHECK(moved == (!skip || selected[static_cast<size_t>(run.model.bundle().units[u].layer)]));
+    }
+  }
+}
+
+/// Stopped after two steps and resumed in a new trainer: the same losses and parameters, bit for bit.
+void test_resume(const Fixture& fixture) {
+  const std::string tokens = fixture.tokens(5);
+  const std::string folder = fixture.folder.path();
+  for (TrainConfig config : every_schedule()) {
+    config.batch_size = 2;
+    config.grad_accum = 2;
+    Run whole(fixture, tokens, config);
+    whole.steps(config.steps);
+    {
+      Run first(fixture, tokens, config);
+      first.steps(2);
+      first.trainer.save_checkpoint(folder, first.data);
+    }
+    Run second(fixture, tokens, config);
+    second.trainer.resume(folder, second.data);
+    CHECK(second.trainer.steps_done() == 2);
+    second.steps(config.steps - 2);
+    CHECK(second.trainer.losses() == whole.trainer.losses());
+    CHECK(second.parameters() == whole.parameters());
+  }
+}
+
+void test_resume_refused(const Fixture& fixture) {
+  const TrainConfig config = config_of(Kind::kLcsb);
+  const std::string tokens = fixture.tokens(5);
+  const std::string folder = fixture.folder.path();
+  Run run(fixture, tokens, config);
+  run.step();
+  run.trainer.save_checkpoint(folder, run.data);
+
+  const auto refuses = [&](const char* option, const std::function<void(TrainConfig&)>& change) {
+    TrainConfig other = config;
+    change(other);
+    Run changed(fixture, tokens, other);
+    CHECK_ERROR(changed.trainer.resume(folder, changed.data), std::string("the run was started with ") + option + " ");
+    CHECK(changed.trainer.steps_done() == 0);
+  };
+  refuses("steps", [](TrainConfig& c) { c.steps = 7; });
+  refuses("seq_len", [](TrainConfig& c) { c.seq_len = kSeqLen + 1; });
+  refuses("batch_size", [](TrainConfig& c) { c.batch_size = 2; });
+  refuses("grad_accum", [](TrainConfig& c) { c.grad_accum = 2; });
+  refuses("lr", [](TrainConfig& c) { c.lr = 1e-3; });
+  refuses("cosine", [](TrainConfig& c) { c.cosine = false; });
+  refuses("warmup_steps", [](TrainConfig& c) { c.warmup_steps = 1; });
+  refuses("weight_decay", [](TrainConfig& c) { c.weight_decay = 0.1; });
+  refuses("max_grad_norm", [](TrainConfig& c) { c.max_grad_norm = 0; });
+  refuses("skip_unselected", [](TrainConfig& c) { c.skip_unselected = true; });
+  refuses("schedule", [](TrainConfig& c) { c.schedule.kind = Kind::kFull; });
+  refuses("selection", [](TrainConfig& c) { c.schedule.selection = Selection::kStrided; });
+  refuses("ratio", [](TrainConfig& c) { c.schedule.ratio = 0.25; });
+  refuses("suffix_depths", [](TrainConfig& c) { c.schedule.suffix_depths = {1}; });
+  refuses("seed", [](TrainConfig& c) { c.seed = 4; });
+  const TokenFile other_data(fixture.tokens(5, 2), run.model.bundle().vocab_size);
+  CHECK_ERROR(run.trainer.resume(folder, other_data), "the run was started with data_crc32 ");
+  CHECK_ERROR(run.trainer.resume(fixture.folder / "nowhere", run.data), "nowhere/checkpoint.safetensors");
+  save_adapter(folder, run.model.bundle(), run.model.layout(), run.model.parameters());
+  std::filesystem::rename(folder + "/adapter_model.safetensors", folder + "/checkpoint.safetensors");
+  CHECK_ERROR(run.trainer.resume(folder, run.data), "not a checkpoint of this program");
+}
+
+/// A saved adapter is what another run starts from.
+void test_adapter(const Fixture& fixture) {
+  const std::string tokens = fixture.tokens(1);
+  const std::string folder = fixture.folder.path();
+  Run run(fixture, tokens, config_of(Kind::kFull));
+  run.steps(3);
+  save_adapter(folder, run.model.bundle(), run.model.layout(), run.model.parameters());
+  Run next(fixture, tokens, config_of(Kind::kFull), folder);
+  CHECK(next.parameters() == run.parameters());
+  CHECK_ERROR(Run(fixture, tokens, config_of(Kind::kFull), folder + "/none"), "none/adapter_config.json");
+}
+
+void test_budget(const Fixture& fixture) {
+  const std::string tokens = fixture.tokens(1);
+  TrainConfig config = config_of(Kind::kFull);
+  config.budget = 1000000;
+  const auto refusal = [&] { return error_of([&] { Run(fixture, tokens, config); }); };
+  refusal();  // the first exception of a process makes it grow
+  const std::string error = refusal();
+  CHECK(contains(error, "budget 1MB is too small: this run needs "));
+  const std::string needs = "needs ";
+  config.budget = std::stoull(error.substr(error.find(needs) + needs.size())) * 1000000;
+  CHECK(error_of([&] {
+          Run run(fixture, tokens, config);
+          run.step();
+        }).empty());
+}
+
+void test_bad_config(const Fixture& fixture) {
+  const std::string tokens = fixture.tokens(1);
+  const auto refuses = [&](const char* part, const std::function<void(TrainConfig&)>& change) {
+    TrainConfig config = config_of(Kind::kFull);
+    change(config);
+    CHECK_ERROR(Run(fixture, tokens, config).step(), part);
+  };
+  refuses("steps 0: must be at least 1", [](TrainConfig& c) { c.steps = 0; });
+  refuses("seq-len 0: must be at least 1", [](TrainConfig& c) { c.seq_len = 0; });
+  refuses("batch-size -1: must be at least 1", [](TrainConfig& c) { c.batch_size = -1; });
+  refuses("grad-accum 0: must be at least 1", [](TrainConfig& c) { c.grad_accum = 0; });
+  refuses("warmup-steps -1", [](TrainConfig& c) { c.warmup_steps = -1; });
+  refuses("lr 0: must be above 0", [](TrainConfig& c) { c.lr = 0; });
+  refuses("lr nan: must be above 0", [](TrainConfig& c) { c.lr = std::nan(""); });
+  refuses("weight-decay -1", [](TrainConfig& c) { c.weight_decay = -1; });
+  refuses("max-grad-norm -1", [](TrainConfig& c) { c.max_grad_norm = -1; });
+  refuses("ratio 2", [](TrainConfig& c) { c.schedule.ratio = 2; });
+  refuses("the bundle's maximum is ", [](TrainConfig& c) { c.batch_size = 1000000; });
+  refuses("the bundle's maximum is ", [](TrainConfig& c) { c.batch_size = c.seq_len = int64_t{1} << 62; });
+  refuses("holds a sequence of 16 tokens; seq-len is 15", [](TrainConfig& c) { c.seq_len = 15; });
+}
+
+}  // namespace
+
+int main() {
+  const char* bundle = std::getenv("MFT_TEST_BUNDLE");
+  if (bundle == nullptr) {
+    std::printf("skipped: MFT_TEST_BUNDLE is not set\n");
+    return 0;
+  }
+  const Fixture fixture(bundle);
+  test_schedules(fixture);
+  test_learning_rate(fixture);
+  test_unselected(fixture);
+  test_resume(fixture);
+  test_resume_refused(fixture);
+  test_adapter(fixture);
+  test_budget(fixture);
+  test_bad_config(fixture);
+  return finish();
+}

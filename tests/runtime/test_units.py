@@ -1,0 +1,120 @@
+"""A whole small model of every weight format: the runtime against mobile_ft.units in PyTorch, in float64."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from mobile_ft import units
+from mobile_ft.config import ModelConfig
+from mobile_ft.export.bundle import write_bundle
+from mobile_ft.export.random_init import RandomModel
+from mobile_ft.formats import PackedWeight, pack_gguf
+from mobile_ft.lora import ALL_LINEAR, LoraConfig, write_adapter
+from mobile_ft.runtime import Model, TrainConfig, Trainer
+from mobile_ft.units import UNIT_NORMS, Linear, UnitSpec, linear_shapes
+from tests.mobile_ft.test_formats import random_gguf
+from tests.runtime.conftest import relative_error
+
+CONFIG = ModelConfig("units", 64, 96, 3, 4, 2, 16, 250, 1e-5, 1e4, 512, False)
+RANK, ALPHA = 3, 6.0
+
+
+class FormatModel(RandomModel):
+    """Random weights in one format throughout, except that layer 1 holds another, as mixed GGUF files do."""
+
+    def __init__(self, fmt: str):
+        super().__init__(CONFIG, 0)
+        self.fmt = fmt
+        self.weights: dict[str, PackedWeight] = {}
+
+    def format_of(self, name: str) -> str:
+        return "q8_0" if "layers.1." in name else self.fmt
+
+    def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
+        raw = random_gguf(self.format_of(name), out_features, in_features)
+        self.rng.shuffle(raw)
+        if self.format_of(name) == "f16":
+            raw.view(np.float16)[:] *= np.float16(0.03)
+        else:
+            scales = {"q4_1": 4}.get(self.format_of(name), 2)
+            raw[:, :scales] = (raw[:, :scales].copy().view(np.float16) * np.float16(0.005)).view(np.uint8)
+        self.weights[name] = pack_gguf(raw, self.format_of(name), out_features, in_features)
+        return self.weights[name]
+
+
+def reference(
+    model: FormatModel, adapter: dict[str, np.ndarray], tokens: np.ndarray, targets: np.ndarray, positions: np.ndarray
+) -> tuple[float, dict[str, torch.Tensor]]:
+    """Summed loss and LoRA gradients through the PyTorch ops."""
+
+    def weight(name: str) -> torch.Tensor:
+        return torch.from_numpy(model.weights[name].data)
+
+    lora = {k: torch.from_numpy(v).double().requires_grad_() for k, v in adapter.items()}
+    ones = torch.ones(CONFIG.hidden_size, dtype=torch.float64)
+    place, frequencies = torch.from_numpy(positions), torch.from_numpy(model.inv_freq())
+    x = units.embed(CONFIG, model.fmt, torch.from_numpy(tokens), weight("model.embed_tokens.weight")).double()
+    for layer in range(CONFIG.num_hidden_layers):
+        for unit_type, norm in UNIT_NORMS.items():
+            prefix = f"model.layers.{layer}."
+            linears = tuple(
+                Linear(n, i, o, model.format_of(prefix), True)
+                for n, (i, o) in linear_shapes(CONFIG, unit_type).items()
+            )
+            spec = UnitSpec(unit_type, unit_type, norm, linears, RANK, ALPHA / RANK, CONFIG)
+            weights = [ones] + [weight(f"{prefix}{n}") for n in spec.weights[1:]]
+            adapters = [lora[f"base_model.model.{prefix}{n}"] for n in spec.lora]
+            if unit_type == "attn":
+                x = units.attn(spec, x, place, frequencies, weights, adapters)
+            else:
+                x = units.mlp(spec, x, weights, adapters)
+    loss, dx = units.head(CONFIG, model.fmt, x.detach(), torch.from_numpy(targets), ones, weight("lm_head.weight"))
+    x.backward(dx)
+    return loss.item(), {k: v.grad for k, v in lora.items() if v.grad is not None}
+
+
+@pytest.fixture
+def batch() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(1)
+    tokens, targets = rng.integers(0, 250, (2, 37))
+    targets[::5] = -100
+    yield tokens, targets, np.concatenate([np.arange(20), np.arange(17)])
+
+
+@pytest.mark.parametrize("fmt", ["q4_0", "q4_1", "q8_0", "f16"])
+def test_runtime_equals_reference(
+    fmt: str, batch: tuple[np.ndarray, np.ndarray, np.ndarray], tmp_path: Path
+) -> None:
+    source = FormatModel(fmt)
+    bundle = write_bundle(source, LoraConfig(RANK, ALPHA, ALL_LINEAR), 64, 0, tmp_path / "bundle")
+    kinds = {unit["kind"] for unit in bundle["units"]}
+    assert kinds == ({"attn", "mlp"} if fmt == "q8_0" else {"attn", "attn1", "mlp", "mlp1"})
+    rng = np.random.default_rng(2)
+    adapter = load_file(tmp_path / "bundle" / "adapter_model.safetensors")
+    adapter = {k: (0.05 * rng.standard_normal(v.shape)).astype(np.float32) for k, v in adapter.items()}
+    write_adapter(tmp_path, LoraConfig(RANK, ALPHA, ALL_LINEAR), "units", adapter)
+
+    trainer = Trainer(Model(str(tmp_path / "bundle")), TrainConfig(seq_len=64), str(tmp_path))
+    loss = trainer.accumulate(*batch, [True] * CONFIG.num_hidden_layers)
+    expected, gradients = reference(source, adapter, *batch)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    ours = trainer.gradients()
+    assert set(gradients) == set(ours)
+    for name, theirs in gradients.items():
+        assert relative_error(ours[name], theirs.numpy()) < 1e-4, name
+
+
+def test_some_targets_only(token_file: Callable[..., Path], tmp_path: Path) -> None:
+    """LoRA on two linears: the others train nothing, and the adapter holds nothing of them."""
+    source = RandomModel(CONFIG, 0)
+    write_bundle(source, LoraConfig(RANK, ALPHA, ("q_proj", "v_proj")), 64, 0, tmp_path / "bundle")
+    model = Model(str(tmp_path / "bundle"))
+    trainer = Trainer(model, TrainConfig(seq_len=32, steps=2), "")
+    assert len(model.parameters()) == 2 * 2 * CONFIG.num_hidden_layers
+    tokens = np.arange(20)
+    trainer.accumulate(tokens, tokens, tokens, [True] * CONFIG.num_hidden_layers)
+    assert all(np.abs(g).max() > 0 for n, g in trainer.gradients().items() if "lora_B" in n)
