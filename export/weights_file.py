@@ -15,7 +15,8 @@ _SCALAR_TYPES = {"float32": ScalarType.FLOAT, "uint8": ScalarType.BYTE}
 
 def write_weights(path: Path, tensors: dict[str, npt.NDArray]) -> None:
     """`tensors` are float32 or uint8; the file holds them in the given order."""
-    buffers, entries = [], {}
+    buffers: list[bytes] = []
+    entries: dict[str, DataEntry] = {}
     for key, tensor in tensors.items():
         layout = TensorLayout(_SCALAR_TYPES[tensor.dtype.name], list(tensor.shape), list(range(tensor.ndim)))
         entries[key] = DataEntry(buffer_index=len(buffers), alignment=PAGE, tensor_layout=layout)

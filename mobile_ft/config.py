@@ -86,7 +86,7 @@ def read_hf_config(path: Path) -> ModelConfig:
             head_dim=_positive_int(source, values, "head_dim", max(hidden // heads, 1)),
             vocab_size=_positive_int(source, values, "vocab_size"),
             rms_norm_eps=float(values.get("rms_norm_eps", 1e-6)),
-            rope_theta=float(rope.get("rope_theta", values.get("rope_theta", 10000.0))),
+            rope_theta=float(rope.get("rope_theta") or values.get("rope_theta") or 10000.0),
             max_position_embeddings=_positive_int(source, values, "max_position_embeddings", 2048),
             tie_word_embeddings=bool(values.get("tie_word_embeddings", False)),
         ),

@@ -42,17 +42,16 @@ def pack_gguf(raw: U8, fmt: str, rows: int, cols: int) -> PackedWeight:
     blocks = raw.reshape(rows, groups, GGUF_BLOCK_BYTES[fmt])
     if panels * PANEL_ROWS != rows:
         blocks = np.concatenate([blocks, np.zeros((panels * PANEL_ROWS - rows, *blocks.shape[1:]), np.uint8)])
-    # [panel, group, row in panel, bytes]
-    blocks = blocks.reshape(panels, PANEL_ROWS, groups, -1).transpose(0, 2, 1, 3)
+    tiles = blocks.reshape(panels, PANEL_ROWS, groups, -1).transpose(0, 2, 1, 3)  # [panel, group, row, byte]
     out = np.empty((panels, groups, BLOCK_BYTES[fmt]), np.uint8)
     if fmt == "f16":
-        values = np.ascontiguousarray(blocks).view(np.uint16)  # [panel, group, 16, 32]
+        values = np.ascontiguousarray(tiles).view(np.uint16)  # [panel, group, 16, 32]
         out.view(np.uint16).reshape(panels, groups, GROUP, PANEL_ROWS)[:] = values.swapaxes(2, 3)
         return PackedWeight(out, fmt, rows, cols)
     header = 2 if fmt != "q4_1" else 4  # f16 scale, and minimum
     for i in range(0, header, 2):
-        out[..., i * PANEL_ROWS : (i + 2) * PANEL_ROWS] = blocks[..., i : i + 2].reshape(panels, groups, -1)
-    codes = blocks[..., header:]
+        out[..., i * PANEL_ROWS : (i + 2) * PANEL_ROWS] = tiles[..., i : i + 2].reshape(panels, groups, -1)
+    codes = tiles[..., header:]
     body = out[..., header * PANEL_ROWS :]
     if fmt == "q8_0":
         body.reshape(panels, groups, GROUP, PANEL_ROWS)[:] = codes.swapaxes(2, 3)

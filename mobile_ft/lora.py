@@ -46,9 +46,7 @@ def adapter_key(layer: int, name: str) -> str:
     return f"base_model.model.model.layers.{layer}.{name}"
 
 
-def init_adapter(
-    shapes: Iterable[tuple[str, int, int]], rank: int, seed: int
-) -> dict[str, npt.NDArray[np.float32]]:
+def init_adapter(shapes: Iterable[tuple[str, int, int]], rank: int, seed: int) -> dict[str, npt.NDArray[np.float32]]:
     """PEFT's initialisation for (module key, in, out): A uniform in +-1/sqrt(in) (Kaiming, a = sqrt 5), B zero."""
     rng = np.random.default_rng(seed)
     tensors = {}
@@ -76,9 +74,7 @@ def peft_config(lora: LoraConfig, base_model: str) -> dict[str, Any]:
     }
 
 
-def write_adapter(
-    folder: Path, lora: LoraConfig, base_model: str, tensors: dict[str, npt.NDArray[np.float32]]
-) -> None:
+def write_adapter(folder: Path, lora: LoraConfig, base_model: str, tensors: dict[str, npt.NDArray[np.float32]]) -> None:
     """Writes both files of an adapter into `folder`."""
     save_file(tensors, folder / WEIGHTS_FILE, metadata={"format": "pt"})
     (folder / CONFIG_FILE).write_text(json.dumps(peft_config(lora, base_model), indent=2) + "\n")

@@ -137,9 +137,7 @@ def head(
     return loss, ops.rms_norm_backward(dz, x, norm, rstd)
 
 
-def head_loss(
-    config: ModelConfig, fmt: str, x: Tensor, targets: Tensor, norm: Tensor, weight: Tensor
-) -> Tensor:
+def head_loss(config: ModelConfig, fmt: str, x: Tensor, targets: Tensor, norm: Tensor, weight: Tensor) -> Tensor:
     """Evaluation: the summed loss [1] alone."""
     z, _ = ops.rms_norm(x, norm, config.rms_norm_eps)
     return ops.linear_cross_entropy_loss(z, weight, fmt, config.vocab_size, targets)

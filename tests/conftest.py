@@ -78,16 +78,9 @@ def smollm2(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="session")
 def small_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle of random weights, small enough to train in milliseconds: 4 layers, grouped heads, rank 4."""
-    from mobile_ft.config import ModelConfig
-    from mobile_ft.export.bundle import write_bundle
-    from mobile_ft.export.random_init import RandomModel
-    from mobile_ft.lora import ALL_LINEAR, LoraConfig
+    from tests.small_bundle import write_small_bundle
 
-    config = ModelConfig("small", 64, 96, 4, 4, 2, 16, 250, 1e-5, 1e4, 512, True)
-    folder = tmp_path_factory.mktemp("export") / "small"
-    write_bundle(RandomModel(config, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, folder)
-    return folder
+    return write_small_bundle(tmp_path_factory.mktemp("export") / "small")
 
 
 @pytest.fixture(scope="session")

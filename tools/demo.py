@@ -23,9 +23,7 @@ OUT = Path("demo-out")
 PROMPT = "What is a compiler?"
 STEPS, SEQ_LEN = 150, 256
 # Half of the layers a step, on average; `suffix` learned more than `lcsb` here at the same cost.
-TRAINING = (
-    f"--schedule suffix --ratio 0.5 --lr 1e-3 --budget 300MB --steps {STEPS} --seq-len {SEQ_LEN}".split()
-)
+TRAINING = f"--schedule suffix --ratio 0.5 --lr 1e-3 --budget 300MB --steps {STEPS} --seq-len {SEQ_LEN}".split()
 
 
 def main() -> None:

@@ -83,7 +83,5 @@ def _crc32(path: Path) -> int:
 def read_tokenizer(bundle: Bundle) -> Tokenizer:
     """The bundle's tokenizer. Raises UserError where it has none, as after `export --random-init`."""
     if "tokenizer.json" not in bundle.files:
-        raise UserError(
-            f"{bundle.folder}: a bundle made with --random-init has no tokenizer to read text with"
-        )
+        raise UserError(f"{bundle.folder}: a bundle made with --random-init has no tokenizer to read text with")
     return Tokenizer(bundle.folder)

@@ -59,7 +59,5 @@ def _prompt_tokens(bundle: Bundle, tokenizer: Tokenizer, text: str) -> list[int]
     if not tokens:
         raise UserError("--prompt: empty")
     if len(tokens) >= bundle.max_seq_len:
-        raise UserError(
-            f"--prompt: {len(tokens)} tokens; {bundle.folder} takes {bundle.max_seq_len}, answer included"
-        )
+        raise UserError(f"--prompt: {len(tokens)} tokens; {bundle.folder} takes {bundle.max_seq_len}, answer included")
     return tokens

@@ -30,7 +30,5 @@ def prepare_tokens(
     if stats.truncated:
         warn(f"{data}: {stats.truncated} of {stats.rows} rows lost their end at --seq-len {seq_len}")
     if stats.dropped:
-        warn(
-            f"{data}: {stats.dropped} of {stats.rows} rows left out: nothing to learn at --seq-len {seq_len}"
-        )
+        warn(f"{data}: {stats.dropped} of {stats.rows} rows left out: nothing to learn at --seq-len {seq_len}")
     return stats

@@ -54,12 +54,8 @@ def add_parser(commands: Subparsers) -> None:
         help="layers that get a backward pass",
     )
     option("--ratio", metavar="SHARE", type=float, default=0.5, help="share of layers a step (default: 0.5)")
-    option(
-        "--selection", choices=["contiguous", "strided", "random"], default="random", help="layers of lcsb"
-    )
-    option(
-        "--suffix-depths", metavar="N,N", help="of suffix: top layers, step by step (default: around --ratio)"
-    )
+    option("--selection", choices=["contiguous", "strided", "random"], default="random", help="layers of lcsb")
+    option("--suffix-depths", metavar="N,N", help="of suffix: top layers, step by step (default: around --ratio)")
     option("--unselected", choices=["momentum", "skip"], default="momentum", help="AdamW on the other layers")
     option("--budget", metavar="SIZE", help="most memory, such as 512MB or 1GB (default: no limit)")
     option("--save-every", metavar="N", type=int, default=100, help="steps between saves (default: 100)")

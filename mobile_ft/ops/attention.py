@@ -26,9 +26,7 @@ def _scores(q: Tensor, k: Tensor, heads: int, kv_heads: int, mask: Tensor) -> Te
     return scores.masked_fill(~mask, -math.inf)
 
 
-def _reference(
-    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, heads: int, kv_heads: int
-) -> tuple[Tensor, Tensor]:
+def _reference(q: Tensor, k: Tensor, v: Tensor, positions: Tensor, heads: int, kv_heads: int) -> tuple[Tensor, Tensor]:
     scores = _scores(q, k, heads, kv_heads, _mask(positions))
     lse = scores.logsumexp(-1)
     values = v.reshape(v.shape[0], kv_heads, -1).repeat_interleave(heads // kv_heads, 1)
@@ -36,9 +34,7 @@ def _reference(
     return o.reshape(q.shape), lse
 
 
-def _fake(
-    q: Tensor, k: Tensor, v: Tensor, positions: Tensor, heads: int, kv_heads: int
-) -> tuple[Tensor, Tensor]:
+def _fake(q: Tensor, k: Tensor, v: Tensor, positions: Tensor, heads: int, kv_heads: int) -> tuple[Tensor, Tensor]:
     return torch.empty_like(q), q.new_empty((heads, q.shape[0]))
 
 

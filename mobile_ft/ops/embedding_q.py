@@ -15,6 +15,4 @@ def _fake(tokens: Tensor, table: Tensor, fmt: str, rows: int) -> Tensor:
     return tokens.new_empty((tokens.shape[0], table.shape[1] * 32), dtype=torch.float32)
 
 
-embedding_q = define_op(
-    "embedding_q(Tensor tokens, Tensor table, str format, int rows) -> Tensor", _reference, _fake
-)
+embedding_q = define_op("embedding_q(Tensor tokens, Tensor table, str format, int rows) -> Tensor", _reference, _fake)

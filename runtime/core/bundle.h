@@ -8,9 +8,9 @@ namespace mft {
 
 /// One residual unit, as listed in bundle.json.
 struct UnitInfo {
-  std::string name;                  // "layers.0.attn"
-  std::string kind;                  // prefix of its methods' names
-  bool attention = false;            // else an MLP
+  std::string name;        // "layers.0.attn"
+  std::string kind;        // prefix of its methods' names
+  bool attention = false;  // else an MLP
   int64_t layer = 0;
   std::vector<std::string> weights;  // names in weights.ptd, in the order of the methods' inputs
   std::vector<std::string> lora;     // names in the adapter file, likewise

@@ -40,7 +40,8 @@ std::string Trainer::fingerprint(const TokenFile& data) const {
       {"ratio", s.ratio},
       {"suffix_depths", s.suffix_depths},
       {"seed", config_.seed},
-  }.dump();
+  }
+      .dump();
 }
 
 void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) const {

@@ -23,7 +23,7 @@ class Generator {
   double temperature_;
   Random random_;
   int64_t past_ = 0;
-  Buffer keys_;    // [attention units, max_seq_len, kv_heads * head_dim]
+  Buffer keys_;  // [attention units, max_seq_len, kv_heads * head_dim]
   Buffer values_;
   Buffer activations_;
   Buffer logits_;

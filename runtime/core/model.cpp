@@ -42,7 +42,8 @@ void Model::push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeigh
 
 void Model::embed(const int64_t* tokens, int64_t t, float* x) {
   const MappedWeights table = weights_.map(bundle_.embed_weights);
-  program_.run("embed", {{tokens, position_bytes(t), t}, {table[0].data, table[0].bytes}}, {{x, activation_bytes(t), t}});
+  program_.run("embed", {{tokens, position_bytes(t), t}, {table[0].data, table[0].bytes}},
+               {{x, activation_bytes(t), t}});
 }
 
 void Model::forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y) {
@@ -123,9 +124,7 @@ double Model::head_loss(const float* x, const int64_t* targets, int64_t t) {
 void Model::logits(const float* x, int64_t t, float* out) {
   const MappedWeights weights = weights_.map(bundle_.head_weights);
   program_.run("logits",
-               {{x, activation_bytes(t), t},
-                {weights[0].data, weights[0].bytes},
-                {weights[1].data, weights[1].bytes}},
+               {{x, activation_bytes(t), t}, {weights[0].data, weights[0].bytes}, {weights[1].data, weights[1].bytes}},
                {{out, static_cast<size_t>(t * bundle_.vocab_size) * sizeof(float), t}});
 }
 

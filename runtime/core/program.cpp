@@ -81,8 +81,8 @@ Program::Program(const std::string& path) : path_(path) {
   auto loader = MmapDataLoader::from(path_.c_str(), MmapDataLoader::MlockConfig::NoMlock);
   if (!loader.ok()) fail(path, ": cannot be opened");
   loader_ = std::make_unique<MmapDataLoader>(std::move(loader.get()));
-  auto program = executorch::runtime::Program::load(
-      loader_.get(), executorch::runtime::Program::Verification::InternalConsistency);
+  auto program = executorch::runtime::Program::load(loader_.get(),
+                                                    executorch::runtime::Program::Verification::InternalConsistency);
   if (!program.ok()) fail(path, ": not an ExecuTorch program, export the bundle again");
   program_ = std::make_unique<executorch::runtime::Program>(std::move(program.get()));
   size_t arena = 0;
@@ -132,8 +132,8 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
       fail(path_, ": method ", name, ", input ", i, " needs ", bytes_of(*info, sizes),
            " bytes, the bundle's tensor has ", inputs[i].bytes);
     }
-    const auto tensor = executorch::extension::make_tensor_ptr(
-        std::move(sizes), const_cast<void*>(inputs[i].data), {}, {}, info->scalar_type());
+    const auto tensor = executorch::extension::make_tensor_ptr(std::move(sizes), const_cast<void*>(inputs[i].data), {},
+                                                               {}, info->scalar_type());
     if (method.set_input(executorch::runtime::EValue(*tensor), i) != executorch::runtime::Error::Ok) {
       fail(path_, ": method ", name, ", input ", i, " has the wrong shape");
     }

@@ -20,8 +20,7 @@ void Batch::clear() {
   target_count = 0;
 }
 
-TokenFile::TokenFile(const std::string& path, int64_t vocab_size)
-    : file_(path), crc32_(checksum_file(path).crc32) {
+TokenFile::TokenFile(const std::string& path, int64_t vocab_size) : file_(path), crc32_(checksum_file(path).crc32) {
   const auto& tokens = file_.get("tokens", "I32");
   const auto& targets = file_.get("targets", "I32");
   const auto& positions = file_.get("positions", "I32");

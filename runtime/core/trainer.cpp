@@ -118,9 +118,8 @@ void Trainer::update(const std::vector<bool>& layers, double lr, double gradient
     if (!selected && config_.skip_unselected) continue;
     const AdapterLayout::Range range = model_.layout().range(u);
     adamw_step(model_.parameters() + range.begin, selected ? gradients_.floats() + range.begin : nullptr,
-               exp_avg_.floats() + range.begin, exp_avg_sq_.floats() + range.begin,
-               static_cast<int64_t>(range.size()), lr, static_cast<float>(gradient_scale),
-               ++unit_steps_[u], adamw);
+               exp_avg_.floats() + range.begin, exp_avg_sq_.floats() + range.begin, static_cast<int64_t>(range.size()),
+               lr, static_cast<float>(gradient_scale), ++unit_steps_[u], adamw);
   }
 }
 

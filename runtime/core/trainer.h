@@ -17,10 +17,10 @@ struct TrainConfig {
   int64_t batch_size = 1;  // sequences a micro-batch
   int64_t grad_accum = 1;  // micro-batches a step
   double lr = 2e-4;
-  bool cosine = true;        // else constant
+  bool cosine = true;  // else constant
   int64_t warmup_steps = 0;
   double weight_decay = 0.0;
-  double max_grad_norm = 1.0;  // 0: no clipping
+  double max_grad_norm = 1.0;    // 0: no clipping
   bool skip_unselected = false;  // else AdamW goes on moving unselected adapters by their momentum
   Schedule schedule;
   uint64_t seed = 0;
@@ -28,9 +28,9 @@ struct TrainConfig {
 };
 
 struct StepResult {
-  int64_t step;     // counts from 1
-  double loss;      // mean over the step's targets
-  double grad_norm; // of the selected units, before clipping
+  int64_t step;      // counts from 1
+  double loss;       // mean over the step's targets
+  double grad_norm;  // of the selected units, before clipping
   double lr;
   int64_t tokens;
   int64_t backward_units;
@@ -76,8 +76,8 @@ class Trainer {
   Buffer unit_gradients_;  // of one micro-batch, where several are added up
   Buffer exp_avg_;
   Buffer exp_avg_sq_;
-  Buffer checkpoints_;  // inputs of the selected units
-  Buffer activations_;  // two to go forward, two to go back
+  Buffer checkpoints_;               // inputs of the selected units
+  Buffer activations_;               // two to go forward, two to go back
   std::vector<int64_t> unit_steps_;  // AdamW's step count of each unit
   std::vector<int64_t> backward_runs_;
   std::vector<double> losses_;

@@ -60,8 +60,7 @@ std::map<std::string, Array> tensors(const Model& model, const float* flat) {
   for (const auto& unit : model.layout().units) {
     for (const AdapterTensor& t : unit) {
       std::vector<float> values(flat + t.offset, flat + t.offset + t.size());
-      result.emplace(t.name,
-                     array(std::move(values), {static_cast<size_t>(t.rows), static_cast<size_t>(t.cols)}));
+      result.emplace(t.name, array(std::move(values), {static_cast<size_t>(t.rows), static_cast<size_t>(t.cols)}));
     }
   }
   return result;
@@ -69,9 +68,9 @@ std::map<std::string, Array> tensors(const Model& model, const float* flat) {
 
 TrainConfig train_config(int64_t steps, int64_t seq_len, int64_t batch_size, int64_t grad_accum, double lr,
                          const std::string& lr_scheduler, int64_t warmup_steps, double weight_decay,
-                         double max_grad_norm, const std::string& schedule, const std::string& selection,
-                         double ratio, const std::vector<int64_t>& suffix_depths, const std::string& unselected,
-                         uint64_t seed, uint64_t budget) {
+                         double max_grad_norm, const std::string& schedule, const std::string& selection, double ratio,
+                         const std::vector<int64_t>& suffix_depths, const std::string& unselected, uint64_t seed,
+                         uint64_t budget) {
   const auto choice = [](const char* name, const std::string& value, const std::vector<std::string>& choices) {
     for (size_t i = 0; i < choices.size(); ++i) {
       if (choices[i] == value) return static_cast<int>(i);
@@ -115,74 +114,84 @@ NB_MODULE(_core, m) {
       .def("prepare", &Model::prepare, "adapter"_a, "tokens"_a,
            "Loads an adapter folder ('' for the bundle's own) and makes room for calls of `tokens` tokens.")
       .def("logits", &logits, "tokens"_a, "positions"_a, "Logits float32 [T, vocab_size]; int64 inputs [T].")
-      .def("parameters", [](const Model& model) { return tensors(model, model.parameters()); },
-           "LoRA parameters by PEFT name, copied.");
+      .def(
+          "parameters", [](const Model& model) { return tensors(model, model.parameters()); },
+          "LoRA parameters by PEFT name, copied.");
 
   nb::class_<TokenFile>(m, "TokenFile", "A token file, checked.")
       .def(nb::init<const std::string&, int64_t>(), "path"_a, "vocab_size"_a)
       .def_prop_ro("sequences", &TokenFile::sequences);
 
   nb::class_<TrainConfig>(m, "TrainConfig", "Options of a run; mft-run's, with underscores.")
-      .def("__init__",
-           [](TrainConfig* self, int64_t steps, int64_t seq_len, int64_t batch_size, int64_t grad_accum, double lr,
-              const std::string& lr_scheduler, int64_t warmup_steps, double weight_decay, double max_grad_norm,
-              const std::string& schedule, const std::string& selection, double ratio,
-              const std::vector<int64_t>& suffix_depths, const std::string& unselected, uint64_t seed,
-              uint64_t budget) {
-             new (self) TrainConfig(train_config(steps, seq_len, batch_size, grad_accum, lr, lr_scheduler,
-                                                 warmup_steps, weight_decay, max_grad_norm, schedule, selection,
-                                                 ratio, suffix_depths, unselected, seed, budget));
-           },
-           "steps"_a = 100, "seq_len"_a = 256, "batch_size"_a = 1, "grad_accum"_a = 1, "lr"_a = 2e-4,
-           "lr_scheduler"_a = "cosine", "warmup_steps"_a = 0, "weight_decay"_a = 0.0, "max_grad_norm"_a = 1.0,
-           "schedule"_a = "full", "selection"_a = "random", "ratio"_a = 0.5,
-           "suffix_depths"_a = std::vector<int64_t>{}, "unselected"_a = "momentum", "seed"_a = 0, "budget"_a = 0)
-      .def("select", [](const TrainConfig& c, int64_t step, int64_t layers) { return c.schedule.select(step, layers); },
-           "step"_a, "layers"_a, "Which layers get backward at `step`, counted from 0.");
+      .def(
+          "__init__",
+          [](TrainConfig* self, int64_t steps, int64_t seq_len, int64_t batch_size, int64_t grad_accum, double lr,
+             const std::string& lr_scheduler, int64_t warmup_steps, double weight_decay, double max_grad_norm,
+             const std::string& schedule, const std::string& selection, double ratio,
+             const std::vector<int64_t>& suffix_depths, const std::string& unselected, uint64_t seed, uint64_t budget) {
+            new (self) TrainConfig(train_config(steps, seq_len, batch_size, grad_accum, lr, lr_scheduler, warmup_steps,
+                                                weight_decay, max_grad_norm, schedule, selection, ratio, suffix_depths,
+                                                unselected, seed, budget));
+          },
+          "steps"_a = 100, "seq_len"_a = 256, "batch_size"_a = 1, "grad_accum"_a = 1, "lr"_a = 2e-4,
+          "lr_scheduler"_a = "cosine", "warmup_steps"_a = 0, "weight_decay"_a = 0.0, "max_grad_norm"_a = 1.0,
+          "schedule"_a = "full", "selection"_a = "random", "ratio"_a = 0.5, "suffix_depths"_a = std::vector<int64_t>{},
+          "unselected"_a = "momentum", "seed"_a = 0, "budget"_a = 0)
+      .def(
+          "select", [](const TrainConfig& c, int64_t step, int64_t layers) { return c.schedule.select(step, layers); },
+          "step"_a, "layers"_a, "Which layers get backward at `step`, counted from 0.");
 
   nb::class_<Trainer>(m, "Trainer", "The training loop on one Model, which must outlive it.")
       .def(nb::init<Model&, const TrainConfig&, const std::string&>(), "model"_a, "config"_a, "adapter"_a = "",
            nb::keep_alive<1, 2>())
-      .def("step",
-           [](Trainer& trainer, const TokenFile& data) {
-             const StepResult r = trainer.step(data);
-             nb::dict result;
-             result["step"] = r.step;
-             result["loss"] = r.loss;
-             result["grad_norm"] = r.grad_norm;
-             result["lr"] = r.lr;
-             result["tokens"] = r.tokens;
-             result["backward_units"] = r.backward_units;
-             return result;
-           },
-           "data"_a)
-      .def("accumulate",
-           [](Trainer& trainer, const Tokens& tokens, const Tokens& targets, const Tokens& positions,
-              const std::vector<bool>& layers, bool first) {
-             Batch batch;
-             batch.tokens.assign(tokens.data(), tokens.data() + tokens.shape(0));
-             batch.targets.assign(targets.data(), targets.data() + targets.shape(0));
-             batch.positions.assign(positions.data(), positions.data() + positions.shape(0));
-             if (targets.shape(0) != tokens.shape(0)) fail("tokens and targets must have the same length");
-             check_tokens(trainer.model(), tokens, positions);
-             return trainer.accumulate(batch, layers, first);
-           },
-           "tokens"_a, "targets"_a, "positions"_a, "layers"_a, "first"_a = true,
-           "Summed loss of one micro-batch; leaves the summed gradients of the selected layers in gradients().")
-      .def("gradients", [](const Trainer& trainer) { return tensors(trainer.model(), trainer.gradients()); },
-           "Gradients by PEFT name, copied.")
+      .def(
+          "step",
+          [](Trainer& trainer, const TokenFile& data) {
+            const StepResult r = trainer.step(data);
+            nb::dict result;
+            result["step"] = r.step;
+            result["loss"] = r.loss;
+            result["grad_norm"] = r.grad_norm;
+            result["lr"] = r.lr;
+            result["tokens"] = r.tokens;
+            result["backward_units"] = r.backward_units;
+            return result;
+          },
+          "data"_a)
+      .def(
+          "accumulate",
+          [](Trainer& trainer, const Tokens& tokens, const Tokens& targets, const Tokens& positions,
+             const std::vector<bool>& layers, bool first) {
+            Batch batch;
+            batch.tokens.assign(tokens.data(), tokens.data() + tokens.shape(0));
+            batch.targets.assign(targets.data(), targets.data() + targets.shape(0));
+            batch.positions.assign(positions.data(), positions.data() + positions.shape(0));
+            if (targets.shape(0) != tokens.shape(0)) fail("tokens and targets must have the same length");
+            check_tokens(trainer.model(), tokens, positions);
+            return trainer.accumulate(batch, layers, first);
+          },
+          "tokens"_a, "targets"_a, "positions"_a, "layers"_a, "first"_a = true,
+          "Summed loss of one micro-batch; leaves the summed gradients of the selected layers in gradients().")
+      .def(
+          "gradients", [](const Trainer& trainer) { return tensors(trainer.model(), trainer.gradients()); },
+          "Gradients by PEFT name, copied.")
       .def("save_checkpoint", &Trainer::save_checkpoint, "folder"_a, "data"_a)
       .def("resume", &Trainer::resume, "folder"_a, "data"_a)
       .def_prop_ro("losses", &Trainer::losses)
       .def_prop_ro("backward_runs", &Trainer::backward_runs, "How often each unit ran its backward.")
-      .def_prop_ro("plan", [](const Trainer& trainer) { return trainer.plan().components; },
-                   "[(component, bytes)] of the memory plan.");
+      .def_prop_ro(
+          "plan", [](const Trainer& trainer) { return trainer.plan().components; },
+          "[(component, bytes)] of the memory plan.");
 
-  m.def("evaluate", [](Model& model, const TokenFile& data) { return evaluate(model, data, [](int64_t, int64_t) {}); },
-        "model"_a, "data"_a, "Summed loss and target count of a token file.");
-  m.def("process_memory", [] {
-    const ProcessMemory memory = process_memory();
-    return std::map<std::string, uint64_t>{
-        {"rss", memory.rss}, {"anon", memory.anon}, {"peak_rss", memory.peak_rss}};
-  }, "This process's memory in bytes, as the kernel says.");
+  m.def(
+      "evaluate", [](Model& model, const TokenFile& data) { return evaluate(model, data, [](int64_t, int64_t) {}); },
+      "model"_a, "data"_a, "Summed loss and target count of a token file.");
+  m.def(
+      "process_memory",
+      [] {
+        const ProcessMemory memory = process_memory();
+        return std::map<std::string, uint64_t>{
+            {"rss", memory.rss}, {"anon", memory.anon}, {"peak_rss", memory.peak_rss}};
+      },
+      "This process's memory in bytes, as the kernel says.");
 }

@@ -60,9 +60,7 @@ def write_gguf(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.mark.parametrize("quantized", [Q.Q4_0, Q.Q4_1, Q.Q8_0, Q.F16])
-def test_every_format_exports_unchanged(
-    write_gguf: Callable[..., Path], tmp_path: Path, quantized: Q
-) -> None:
+def test_every_format_exports_unchanged(write_gguf: Callable[..., Path], tmp_path: Path, quantized: Q) -> None:
     model = GgufModel(write_gguf(quantized))
     raw = {t.name: t for t in GGUFReader(model.path).tensors}
     weight = model.packed("model.layers.0.mlp.down_proj.weight", INNER, HIDDEN)

@@ -32,9 +32,7 @@ def test_smollm2_encodes_as_transformers_does(smollm2_bundle: Path, from_transfo
         assert tokenizer.decode(ids) == text
 
 
-def test_smollm2_splits_digits_where_transformers_does_not(
-    smollm2_bundle: Path, from_transformers: Any
-) -> None:
+def test_smollm2_splits_digits_where_transformers_does_not(smollm2_bundle: Path, from_transformers: Any) -> None:
     """SmolLM2's own tokenizer.json starts with Digits(individual_digits=True), and llama.cpp splits at \\p{N}
     for `smollm` too. transformers drops that step: the last space before a number then leaves the spaces
     before it, where SmolLM2 keeps them together."""

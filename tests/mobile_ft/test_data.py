@@ -200,9 +200,7 @@ def test_prepare(chat: Tokenizer, tmp_path: Path) -> None:
         "positions": ("int32", 1),
         "offsets": ("int64", 1),
     }
-    places = [
-        int(length) for length in np.diff(np.append(np.flatnonzero(file["positions"] == 0), stats.tokens))
-    ]
+    places = [int(length) for length in np.diff(np.append(np.flatnonzero(file["positions"] == 0), stats.tokens))]
     first = len(chat.encode(chat.render_chat([user("a"), assistant("b")]))) - 1
     assert sorted(places) == sorted([first, first + 8, 40, 40, 30])
     learned_places = [3, 7, 40 - (first - 3), 40, 30]

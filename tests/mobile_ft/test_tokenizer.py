@@ -117,9 +117,7 @@ def test_tokens_written_as_objects(tiny_bundle: Bundle) -> None:
         ({"chat_template": [{"name": "default"}]}, "chat_template is a list; a string is wanted"),
     ],
 )
-def test_configurations_that_cannot_be_used(
-    config: dict[str, Any], message: str, tiny_bundle: Bundle
-) -> None:
+def test_configurations_that_cannot_be_used(config: dict[str, Any], message: str, tiny_bundle: Bundle) -> None:
     folder = tiny_bundle(**config)
     with pytest.raises(UserError, match=message):
         Tokenizer(folder)

@@ -14,7 +14,7 @@ from tests.runtime.conftest import TEXT
 TEXTS = [
     TEXT,
     "<|im_start|>user\nWhat is 17 + 25?<|im_end|>\n<|im_start|>assistant\n17 + 25 = 42.<|im_end|>\n",
-    "for (int i = 0; i < 10; ++i) {\n  printf(\"%d\\n\", i * i);  // squares\n}\nHöhe: 3,5 m — 日本語 \n",
+    'for (int i = 0; i < 10; ++i) {\n  printf("%d\\n", i * i);  // squares\n}\nHöhe: 3,5 m — 日本語 \n',
 ]
 
 

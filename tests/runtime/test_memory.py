@@ -9,9 +9,7 @@ from tests.runtime.native import events, failure, files
 
 
 @pytest.mark.parametrize("options", [[], ["--schedule", "lcsb"], ["--schedule", "suffix"]])
-def test_smollm2_fits(
-    smollm2: Path, token_file: Callable[..., Path], tmp_path: Path, options: list[str]
-) -> None:
+def test_smollm2_fits(smollm2: Path, token_file: Callable[..., Path], tmp_path: Path, options: list[str]) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 49152, 256, 8)
     run = ["train", smollm2, "--data", data, "--steps", 3, "--seq-len", 256, "--budget", "300MB"]
     done = events(*run, *options, "--out", tmp_path / "out")[-1]

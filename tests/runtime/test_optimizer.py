@@ -34,9 +34,7 @@ def mean_loss(model: Any, rows: list[np.ndarray]) -> torch.Tensor:
 
 
 def trained(model: Any) -> dict[str, np.ndarray]:
-    return {
-        n.replace(".default", ""): p.detach().numpy() for n, p in model.named_parameters() if p.requires_grad
-    }
+    return {n.replace(".default", ""): p.detach().numpy() for n, p in model.named_parameters() if p.requires_grad}
 
 
 @pytest.mark.parametrize("accumulate", [False, True])

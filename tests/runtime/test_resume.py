@@ -14,9 +14,7 @@ from tests.runtime.native import command, events, failure
 
 
 @pytest.mark.parametrize("schedule", ["full", "lcsb", "suffix"])
-def test_kill_and_resume(
-    small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path, schedule: str
-) -> None:
+def test_kill_and_resume(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path, schedule: str) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
     options = ["--data", data, "--steps", 300, "--seq-len", 32, "--lr", 1e-3, "--schedule", schedule]
     options += ["--save-every", 7, "--grad-accum", 2, "--warmup-steps", 5]
@@ -38,9 +36,7 @@ def test_kill_and_resume(
     assert all(np.array_equal(ours[name], expected[name]) for name in expected)
 
 
-def test_resume_of_another_run_is_refused(
-    small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_resume_of_another_run_is_refused(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 250, 32, 5)
     run = ["train", small_bundle, "--data", data, "--seq-len", 32, "--out", tmp_path / "out"]
     events(*run, "--steps", 3)

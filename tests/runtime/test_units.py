@@ -1,6 +1,6 @@
 """A whole small model of every weight format: the runtime against mobile_ft.units in PyTorch, in float64."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +62,7 @@ def reference(
         for unit_type, norm in UNIT_NORMS.items():
             prefix = f"model.layers.{layer}."
             linears = tuple(
-                Linear(n, i, o, model.format_of(prefix), True)
-                for n, (i, o) in linear_shapes(CONFIG, unit_type).items()
+                Linear(n, i, o, model.format_of(prefix), True) for n, (i, o) in linear_shapes(CONFIG, unit_type).items()
             )
             spec = UnitSpec(unit_type, unit_type, norm, linears, RANK, ALPHA / RANK, CONFIG)
             weights = [ones] + [weight(f"{prefix}{n}") for n in spec.weights[1:]]
@@ -78,17 +77,15 @@ def reference(
 
 
 @pytest.fixture
-def batch() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def batch() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(1)
     tokens, targets = rng.integers(0, 250, (2, 37))
     targets[::5] = -100
-    yield tokens, targets, np.concatenate([np.arange(20), np.arange(17)])
+    return tokens, targets, np.concatenate([np.arange(20), np.arange(17)])
 
 
 @pytest.mark.parametrize("fmt", ["q4_0", "q4_1", "q8_0", "f16"])
-def test_runtime_equals_reference(
-    fmt: str, batch: tuple[np.ndarray, np.ndarray, np.ndarray], tmp_path: Path
-) -> None:
+def test_runtime_equals_reference(fmt: str, batch: tuple[np.ndarray, np.ndarray, np.ndarray], tmp_path: Path) -> None:
     source = FormatModel(fmt)
     bundle = write_bundle(source, LoraConfig(RANK, ALPHA, ALL_LINEAR), 64, 0, tmp_path / "bundle")
     kinds = {unit["kind"] for unit in bundle["units"]}

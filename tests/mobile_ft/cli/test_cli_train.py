@@ -59,9 +59,7 @@ def test_every_option_reaches_mft_run(cli, bundle, data, tmp_path, fake_mft_run)
     fake_mft_run(f'printf "%s " "$@" > {tmp_path}/arguments; echo "mft-run: error: enough" >&2; exit 1')
     numbers = "--steps 7 --seq-len 32 --batch-size 2 --grad-accum 3 --warmup-steps 4 --save-every 5 --seed 6"
     rates = "--lr 0.01 --weight-decay 0.1 --max-grad-norm 0.5 --ratio 0.25"
-    names = (
-        "--lr-scheduler constant --schedule suffix --selection strided --suffix-depths 1,2 --unselected skip"
-    )
+    names = "--lr-scheduler constant --schedule suffix --selection strided --suffix-depths 1,2 --unselected skip"
     options = f"{numbers} {rates} {names} --budget 1GB --adapter a --resume".split()
     result = cli("train", bundle, "--data", data, "--out", tmp_path / "out", *options)
     assert result.err == "mobile-ft: error: enough\n"
