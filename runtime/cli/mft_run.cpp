@@ -185,6 +185,10 @@ int generate(const std::vector<std::string>& arguments) {
     if (token < 0 || token >= model.bundle().vocab_size) fail("--prompt-tokens: ", token, " is not in the vocabulary");
   }
   const int64_t prompt = static_cast<int64_t>(tokens.size());
+  if (prompt >= model.bundle().max_seq_len) {
+    fail("the prompt has ", prompt, " tokens; the bundle's maximum is ", model.bundle().max_seq_len,
+         " with the answer (export with a larger --max-seq-len)");
+  }
   model.prepare(options.text("adapter"), std::max<int64_t>(1, prompt));
   Generator generator(model, prompt, options.real("temp"), static_cast<uint64_t>(options.integer("seed")));
   const int64_t most = std::min(options.integer("max-tokens"), model.bundle().max_seq_len - prompt);

@@ -75,7 +75,7 @@ uint64_t Options::bytes(const std::string& name) const {
   const double number = std::strtod(value.c_str(), &end);
   const std::string unit = end;
   const double scale = unit == "MB" ? 1e6 : unit == "GB" ? 1e9 : unit.empty() || unit == "B" ? 1 : 0;
-  if (end == value.c_str() || scale == 0 || !(number > 0) || number * scale > 1e15) {
+  if (end == value.c_str() || scale == 0 || !(number * scale >= 1) || number * scale > 1e15) {
     fail("--", name, " ", value, ": must be a size such as 512MB or 1GB");
   }
   return static_cast<uint64_t>(number * scale);

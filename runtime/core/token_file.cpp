@@ -26,21 +26,25 @@ TokenFile::TokenFile(const std::string& path, int64_t vocab_size) : file_(path),
   const auto& positions = file_.get("positions", "I32");
   const auto& offsets = file_.get("offsets", "I64");
   const int64_t count = static_cast<int64_t>(tokens.bytes / sizeof(int32_t));
-  if (targets.bytes != tokens.bytes || positions.bytes != tokens.bytes) {
-    fail(path, ": tokens, targets and positions must have the same length");
+  for (const SafeTensors::View* view : {&tokens, &targets, &positions}) {
+    if (view->bytes != tokens.bytes) fail(path, ": tokens, targets and positions must have the same length");
+    if (reinterpret_cast<uintptr_t>(view->data) % alignof(int32_t) != 0) {
+      fail(path, ": tokens, targets and positions must be aligned to 4 bytes in the file");
+    }
   }
   tokens_ = reinterpret_cast<const int32_t*>(tokens.data);
   targets_ = reinterpret_cast<const int32_t*>(targets.data);
   positions_ = reinterpret_cast<const int32_t*>(positions.data);
   offsets_.resize(offsets.bytes / sizeof(int64_t));
-  std::memcpy(offsets_.data(), offsets.data, offsets_.size() * sizeof(int64_t));
+  if (!offsets_.empty()) std::memcpy(offsets_.data(), offsets.data, offsets.bytes);
   if (offsets_.size() < 2 || offsets_.front() != 0 || offsets_.back() != count) {
     fail(path, ": offsets must run from 0 to the number of tokens, ", count, ", over at least one sequence");
   }
   for (size_t s = 0; s + 1 < offsets_.size(); ++s) {
-    const int64_t length = offsets_[s + 1] - offsets_[s];
-    if (length <= 0 || offsets_[s + 1] > count) fail(path, ": sequence ", s, " is empty or out of order");
-    longest_ = std::max(longest_, length);
+    if (offsets_[s + 1] <= offsets_[s] || offsets_[s + 1] > count) {  // before the difference, which could overflow
+      fail(path, ": sequence ", s, " is empty or out of order");
+    }
+    longest_ = std::max(longest_, offsets_[s + 1] - offsets_[s]);
     for (int64_t i = offsets_[s]; i < offsets_[s + 1]; ++i) {
       const bool target_ok = targets_[i] == kIgnore || (targets_[i] >= 0 && targets_[i] < vocab_size);
       if (tokens_[i] < 0 || tokens_[i] >= vocab_size || !target_ok) {
