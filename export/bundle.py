@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import tempfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from mobile_ft.bundle import FORMAT, VERSION, checksum
 from mobile_ft.errors import UserError
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.lower import lower
@@ -20,8 +20,6 @@ from mobile_ft.export.trace import end_methods, unit_methods
 from mobile_ft.export.weights_file import write_weights
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
 from mobile_ft.units import UNIT_NORMS, Linear, UnitSpec, linear_shapes
-
-BUNDLE_VERSION = 1
 
 
 def _unit_specs(source: ModelSource, lora: LoraConfig) -> list[tuple[int, UnitSpec]]:
@@ -68,15 +66,6 @@ def _tensors(
     yield "model.norm.weight", source.vector("model.norm.weight", c.hidden_size)
     if not c.tie_word_embeddings:
         yield head_weight, source.packed(head_weight, c.hidden_size, c.vocab_size).data
-
-
-def checksum(path: Path) -> dict[str, int]:
-    """Size in bytes and CRC-32 of a file."""
-    crc = 0
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            crc = zlib.crc32(chunk, crc)
-    return {"size": path.stat().st_size, "crc32": crc}
 
 
 @contextmanager
@@ -128,8 +117,8 @@ def write_bundle(source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: 
         if tokenizer:
             write_tokenizer(tokenizer, folder)
         bundle = {
-            "format": "mobile-ft-bundle",
-            "version": BUNDLE_VERSION,
+            "format": FORMAT,
+            "version": VERSION,
             "model": c.to_json(),
             "lora": {"rank": lora.rank, "alpha": lora.alpha, "targets": list(lora.targets)},
             "max_seq_len": max_seq_len,

@@ -9,6 +9,7 @@ from mobile_ft.runtime._core import (
     TrainConfig,
     Trainer,
     evaluate,
+    kernels,
     process_memory,
 )
 
@@ -19,6 +20,7 @@ __all__ = [
     "TrainConfig",
     "Trainer",
     "evaluate",
+    "kernels",
     "mft_run_path",
     "process_memory",
 ]

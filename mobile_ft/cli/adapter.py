@@ -8,7 +8,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from mobile_ft.cli.bundle import Bundle
+from mobile_ft.bundle import Bundle
 from mobile_ft.errors import UserError
 from mobile_ft.lora import CONFIG_FILE, WEIGHTS_FILE
 

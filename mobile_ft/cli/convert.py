@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mobile_ft.cli.adapter import read_matching_tensors
 from mobile_ft.cli.arguments import Subparsers, add_bundle
-from mobile_ft.cli.bundle import read_bundle
+from mobile_ft.bundle import read_bundle
 from mobile_ft.cli.output import writing
 from mobile_ft.errors import UserError
 from mobile_ft.lora import CONFIG_FILE, WEIGHTS_FILE, write_adapter

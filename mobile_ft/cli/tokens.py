@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from mobile_ft.cli.bundle import Bundle, read_tokenizer
+from mobile_ft.bundle import Bundle, read_tokenizer
 from mobile_ft.cli.output import warn, writing
 from mobile_ft.data import DataStats, prepare
 from mobile_ft.errors import UserError

@@ -118,7 +118,10 @@ MFT_API mft_status mft_trainer_step(mft_trainer* trainer, mft_step_result* resul
 /* Steps done so far, those before a resume included; 0 for NULL. */
 MFT_API int64_t mft_trainer_steps_done(const mft_trainer* trainer);
 
-/* The most bytes that the process will hold, as planned when the trainer was opened; 0 for NULL. */
+/*
+ * The most bytes that the process will hold while it trains, as planned when the trainer was opened. Counts what the
+ * process held then, not what it takes elsewhere later. 0 for NULL.
+ */
 MFT_API uint64_t mft_trainer_planned_bytes(const mft_trainer* trainer);
 
 /*

@@ -13,6 +13,7 @@
 #include "runtime/core/model.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/trainer.h"
+#include "runtime/python/kernels.h"
 
 namespace nb = nanobind;
 
@@ -194,4 +195,6 @@ NB_MODULE(_core, m) {
             {"rss", memory.rss}, {"anon", memory.anon}, {"peak_rss", memory.peak_rss}};
       },
       "This process's memory in bytes, as the kernel says.");
+
+  register_kernels(m.def_submodule("kernels"));
 }

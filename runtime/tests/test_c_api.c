@@ -76,6 +76,12 @@ static int collect(int64_t token, void* user_data) {
   return c->count == c->stop_after;
 }
 
+static int count(int64_t token, void* user_data) {
+  (void)token;
+  ++*(int64_t*)user_data;
+  return 0;
+}
+
 static void test_mistakes(void) {
   mft_train_options options = mft_train_options_default();
   mft_generate_options generate = mft_generate_options_default();
@@ -173,6 +179,7 @@ static void test_use(const char* folder, const char* tokens, const char* out) {
   mft_evaluation before, after;
   struct collected all = {{0}, 0, 0}, again = {{0}, 0, 0}, stopped = {{0}, 0, 2};
   int64_t prompt[] = {0, 1, 2};
+  int64_t generated = 0;
   CHECK_OK(mft_bundle_open(folder, &bundle));
   if (bundle == NULL) return;
   CHECK(mft_bundle_vocab_size(bundle) > 8 && mft_bundle_max_seq_len(bundle) >= 8);
@@ -190,6 +197,9 @@ static void test_use(const char* folder, const char* tokens, const char* out) {
   CHECK_OK(mft_generate(bundle, out, prompt, 3, &options, collect, &stopped));
   CHECK(all.count == 5 && again.count == 5 && stopped.count == 2);
   CHECK(memcmp(all.tokens, again.tokens, sizeof(all.tokens)) == 0);
+  options.max_tokens = INT64_MAX; /* up to the bundle's maximum */
+  CHECK_OK(mft_generate(bundle, out, prompt, 3, &options, count, &generated));
+  CHECK(generated == mft_bundle_max_seq_len(bundle) - 3);
   CHECK_FAILS(mft_generate(bundle, out, prompt, 0, &options, collect, &all), MFT_ERROR_FAILED, "prompt of 0 tokens");
   CHECK_FAILS(mft_generate(bundle, out, prompt, 3, &options, NULL, &all), MFT_ERROR_ARGUMENT, "on_token");
   prompt[1] = mft_bundle_vocab_size(bundle);

@@ -189,8 +189,12 @@ void test_resume_refused(const Fixture& fixture) {
   const TokenFile other_data(fixture.tokens(5, 2), run.model.bundle().vocab_size);
   CHECK_ERROR(run.trainer.resume(folder, other_data), "the run was started with data_crc32 ");
   CHECK_ERROR(run.trainer.resume(fixture.folder / "nowhere", run.data), "nowhere/checkpoint.safetensors");
+  const std::string checkpoint = folder + "/checkpoint.safetensors";
+  const std::string whole = read_file(checkpoint);
+  write_file(checkpoint, whole.substr(0, whole.size() / 2));
+  CHECK_ERROR(run.trainer.resume(folder, run.data), "checkpoint.safetensors: ");
   save_adapter(folder, run.model.bundle(), run.model.layout(), run.model.parameters());
-  std::filesystem::rename(folder + "/adapter_model.safetensors", folder + "/checkpoint.safetensors");
+  std::filesystem::rename(folder + "/adapter_model.safetensors", checkpoint);
   CHECK_ERROR(run.trainer.resume(folder, run.data), "not a checkpoint of this program");
 }
 

@@ -54,4 +54,6 @@ def test_bad_prompts(small_bundle: Path) -> None:
     assert "the prompt is empty" in failure("generate", small_bundle, "--prompt-tokens", "")
     assert "temp -1" in failure("generate", small_bundle, "--prompt-tokens", "1", "--temp", "-1")
     too_long = ",".join(["1"] * 65)
-    assert "the prompt has 65 tokens; the bundle's maximum is 64" in failure("generate", small_bundle, "--prompt-tokens", too_long)
+    assert "the prompt has 65 tokens; the bundle's maximum is 64" in failure(
+        "generate", small_bundle, "--prompt-tokens", too_long
+    )

@@ -1,4 +1,4 @@
-"""What the command line needs to know of a bundle (docs/bundle_format.md), read without torch."""
+"""Reads a bundle's description (docs/bundle_format.md), without torch."""
 
 import json
 import zlib
@@ -11,7 +11,8 @@ from mobile_ft.errors import UserError
 from mobile_ft.lora import LoraConfig
 from mobile_ft.tokenizer import Tokenizer
 
-_VERSION = 1
+FORMAT = "mobile-ft-bundle"
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,10 @@ def read_bundle(folder: Path) -> Bundle:
         raise UserError(f"{index}: no such file; {folder} is not a bundle made by `mobile-ft export`")
     try:
         values = json.loads(index.read_bytes())
-        if values["format"] != "mobile-ft-bundle":
+        if values["format"] != FORMAT:
             raise ValueError(f"format is {values['format']!r}")
-        if values["version"] != _VERSION:
-            raise ValueError(f"version {values['version']}, this program reads version {_VERSION}")
+        if values["version"] != VERSION:
+            raise ValueError(f"version {values['version']}, this program reads version {VERSION}")
         lora = values["lora"]
         return Bundle(
             folder=folder,
@@ -59,25 +60,26 @@ def _read_model(values: dict[str, Any]) -> ModelConfig:
     return ModelConfig(**values)
 
 
+def checksum(path: Path) -> dict[str, int]:
+    """Size in bytes and CRC-32 of a file, as `bundle.json` lists them."""
+    crc = 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            crc = zlib.crc32(chunk, crc)
+    return {"size": path.stat().st_size, "crc32": crc}
+
+
 def check_files(bundle: Bundle) -> None:
     """Raises UserError naming a file that is missing, truncated or damaged; mft-run checks that too."""
     for name, (size, crc32) in bundle.files.items():
         path = bundle.folder / name
         if not path.is_file():
             raise UserError(f"{path}: no such file; export the bundle again")
-        found = path.stat().st_size
-        if found != size:
-            raise UserError(f"{path}: {found} bytes where bundle.json says {size}; export the bundle again")
-        if _crc32(path) != crc32:
+        found = checksum(path)
+        if found["size"] != size:
+            raise UserError(f"{path}: {found['size']} bytes where bundle.json says {size}; export the bundle again")
+        if found["crc32"] != crc32:
             raise UserError(f"{path}: damaged or edited, its checksum differs; export the bundle again")
-
-
-def _crc32(path: Path) -> int:
-    crc = 0
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            crc = zlib.crc32(chunk, crc)
-    return crc
 
 
 def read_tokenizer(bundle: Bundle) -> Tokenizer:

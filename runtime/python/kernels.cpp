@@ -1,0 +1,442 @@
+/// The kernels on numpy arrays, for tests and benchmarks. Arguments are checked like those of the ops; results are new
+/// arrays, and scratch is kept between calls so that its allocation is no part of a timing.
+
+#include "runtime/python/kernels.h"
+
+#include <executorch/extension/threadpool/threadpool_guard.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <initializer_list>
+#include <map>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/core/error.h"
+#include "runtime/kernels/attention.h"
+#include "runtime/kernels/embedding.h"
+#include "runtime/kernels/gemm.h"
+#include "runtime/kernels/linear.h"
+#include "runtime/kernels/linear_cross_entropy.h"
+#include "runtime/kernels/quant.h"
+#include "runtime/kernels/rms_norm.h"
+#include "runtime/kernels/rope.h"
+#include "runtime/kernels/scratch.h"
+#include "runtime/kernels/swiglu.h"
+#include "runtime/kernels/threads.h"
+#include "runtime/kernels/vec.h"
+
+namespace nb = nanobind;
+
+namespace mft {
+namespace {
+
+template <typename T, size_t kDims>
+using Input = nb::ndarray<const T, nb::ndim<kDims>, nb::c_contig, nb::device::cpu>;
+using Vector = Input<float, 1>;
+using Matrix = Input<float, 2>;
+using Integers = Input<int64_t, 1>;
+using Bytes = Input<uint8_t, 3>;
+using Output = nb::ndarray<nb::numpy, float>;
+
+template <typename A>
+int64_t size(const A& array, size_t dim) {
+  return static_cast<int64_t>(array.shape(dim));
+}
+
+template <typename A>
+void check_shape(const char* name, const A& array, std::initializer_list<int64_t> shape) {
+  size_t dim = 0;
+  for (int64_t n : shape) {
+    if (size(array, dim) != n) fail(name, ": dimension ", dim, " is ", array.shape(dim), " where ", n, " is needed");
+    ++dim;
+  }
+}
+
+/// A new array, 64-byte aligned as torch's are.
+Output output(std::initializer_list<int64_t> shape) {
+  std::vector<size_t> sizes(shape.begin(), shape.end());
+  size_t bytes = sizeof(float);
+  for (size_t n : sizes) bytes *= n;
+  void* p = std::aligned_alloc(kScratchAlign, static_cast<size_t>(round_up(static_cast<int64_t>(bytes), 64)));
+  if (p == nullptr) throw std::bad_alloc();
+  return Output(p, sizes.size(), sizes.data(), nb::capsule(p, [](void* q) noexcept { std::free(q); }));
+}
+
+Scratch scratch(size_t bytes) {
+  static std::vector<std::byte> memory;
+  if (memory.size() < bytes) memory.resize(bytes);
+  return {memory.data(), bytes};
+}
+
+int64_t rows_of(const char* name, const Matrix& x) {
+  if (size(x, 0) < 1) fail(name, ": empty");
+  return size(x, 0);
+}
+
+/// A packed weight and the array it lies in.
+struct Weight {
+  Bytes bytes;
+  PackedWeight packed;
+
+  Weight(Bytes data, const std::string& format, int64_t rows) : bytes(std::move(data)) {
+    packed = {bytes.data(), Format::kQ4_0, rows, size(bytes, 1) * kGroup};
+    if (!parse_format(format, &packed.format)) fail("format ", format, " is not known");
+    if (rows < 1 || packed.cols < 1) fail("weight: empty");
+    check_shape("weight", bytes, {ceil_div(rows, kPanelRows), size(bytes, 1), int64_t(block_bytes(packed.format))});
+  }
+};
+
+/// The LoRA branch of `w`, checked.
+Lora lora_of(const PackedWeight& w, const Matrix& a, const Matrix& b, float scale) {
+  const int64_t rank = rows_of("lora_a", a);
+  check_shape("lora_a", a, {rank, w.cols});
+  check_shape("lora_b", b, {w.rows, rank});
+  return {a.data(), b.data(), rank, scale};
+}
+
+// --- Linear layers -----------------------------------------------------------------------------
+
+Output linear_forward_array(const Matrix& x, const Weight& weight, const std::optional<Matrix>& a,
+                            const std::optional<Matrix>& b, float scale) {
+  const PackedWeight& w = weight.packed;
+  const int64_t m = rows_of("x", x);
+  check_shape("x", x, {m, w.cols});
+  Output y = output({m, w.rows});
+  if (a.has_value() != b.has_value()) fail("lora_a and lora_b come together");
+  const Lora lora = a ? lora_of(w, *a, *b, scale) : Lora{};
+  linear_forward(x.data(), m, w, a ? &lora : nullptr, y.data(),
+                 scratch(linear_scratch_bytes(m, w.rows, w.cols, lora.rank)));
+  return y;
+}
+
+Output linear_backward_array(const Matrix& dy, const Weight& weight) {
+  const PackedWeight& w = weight.packed;
+  const int64_t m = rows_of("dy", dy);
+  check_shape("dy", dy, {m, w.rows});
+  Output dx = output({m, w.cols});
+  linear_backward(dy.data(), nullptr, m, w, nullptr, dx.data(), nullptr, nullptr,
+                  scratch(linear_scratch_bytes(m, w.rows, w.cols, 0)));
+  return dx;
+}
+
+nb::tuple linear_lora_backward_arrays(const Matrix& dy, const Matrix& x, const Weight& weight, const Matrix& a,
+                                      const Matrix& b, float scale) {
+  const PackedWeight& w = weight.packed;
+  const Lora lora = lora_of(w, a, b, scale);
+  const int64_t m = rows_of("dy", dy);
+  check_shape("dy", dy, {m, w.rows});
+  check_shape("x", x, {m, w.cols});
+  Output dx = output({m, w.cols}), da = output({lora.rank, w.cols}), db = output({w.rows, lora.rank});
+  linear_backward(dy.data(), x.data(), m, w, &lora, dx.data(), da.data(), db.data(),
+                  scratch(linear_scratch_bytes(m, w.rows, w.cols, lora.rank)));
+  return nb::make_tuple(dx, da, db);
+}
+
+Output decode(const Weight& weight) {
+  const PackedWeight& w = weight.packed;
+  Output dense = output({w.rows, w.cols});
+  parallel_for(ceil_div(w.rows, kPanelRows), [&](int64_t panel) {
+    float buffer[kChunk * kPanelRows];
+    const int64_t first = panel * kPanelRows, rows = std::min<int64_t>(kPanelRows, w.rows - first);
+    for (int64_t k0 = 0; k0 < w.cols; k0 += kChunk) {
+      const int64_t kc = std::min(kChunk, w.cols - k0);
+      decode_panel(w, panel, k0, kc, buffer);
+      for (int64_t j = 0; j < rows; ++j) {
+        for (int64_t k = 0; k < kc; ++k) dense.data()[(first + j) * w.cols + k0 + k] = buffer[k * kPanelRows + j];
+      }
+    }
+  });
+  return dense;
+}
+
+/// Decodes all that the input gradient decodes, in its order, and drops it.
+void decode_transposed_panels(const Weight& weight) {
+  const PackedWeight& w = weight.packed;
+  parallel_for(w.cols / kTileCols, [&](int64_t panel) {
+    alignas(kScratchAlign) float buffer[kChunk * kTileCols];
+    for (int64_t n0 = 0; n0 < w.rows; n0 += kChunk) {
+      decode_panel_transposed(w, n0, std::min(kChunk, w.rows - n0), panel * kTileCols, buffer);
+    }
+  });
+}
+
+/// The panels of an input gradient, decoded beforehand: [K / 16][N rounded up to 16][16].
+class DecodedPanels final : public PanelSource {
+ public:
+  explicit DecodedPanels(const Weight& weight)
+      : rows_(weight.packed.rows),
+        cols_(weight.packed.cols),
+        stride_(round_up(rows_, kPanelRows) * kTileCols),
+        values_(static_cast<size_t>(cols_ / kTileCols * stride_)) {
+    for (int64_t k0 = 0; k0 < cols_; k0 += kTileCols) {
+      decode_panel_transposed(weight.packed, 0, rows_, k0, values_.data() + k0 / kTileCols * stride_);
+    }
+  }
+
+  const float* load(int64_t n0, int64_t, int64_t k0, int64_t, float*, int64_t* ldb) const override {
+    *ldb = kTileCols;
+    return values_.data() + n0 / kTileCols * stride_ + k0 * kTileCols;
+  }
+
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+
+ private:
+  int64_t rows_;
+  int64_t cols_;
+  int64_t stride_;
+  std::vector<float> values_;
+};
+
+/// linear_backward without LoRA, with nothing left to decode.
+Output linear_backward_decoded(const Matrix& dy, const DecodedPanels& panels) {
+  const int64_t m = rows_of("dy", dy);
+  check_shape("dy", dy, {m, panels.rows()});
+  Output dx = output({m, panels.cols()});
+  const Term term{{dy.data(), panels.rows(), 1}, &panels, panels.rows(), 1.f};
+  gemm(m, panels.cols(), &term, 1, dx.data(), panels.cols(), false, scratch(gemm_scratch_bytes()));
+  return dx;
+}
+
+// --- Head and embedding ------------------------------------------------------------------------
+
+nb::tuple linear_cross_entropy_arrays(const Matrix& x, const Weight& weight, const Integers& targets, bool gradient) {
+  const PackedWeight& w = weight.packed;
+  const int64_t m = rows_of("x", x);
+  check_shape("x", x, {m, w.cols});
+  check_shape("targets", targets, {m});
+  for (int64_t i = 0; i < m; ++i) {
+    const int64_t target = targets.data()[i];
+    if (target != -100 && (target < 0 || target >= w.rows)) fail("target ", target, " is not in [0, ", w.rows, ")");
+  }
+  const Scratch memory = scratch(linear_cross_entropy_scratch_bytes(m, w.rows, w.cols));
+  float loss = 0;
+  if (!gradient) {
+    linear_cross_entropy(x.data(), m, w, targets.data(), &loss, nullptr, memory);
+    return nb::make_tuple(loss, nb::none());
+  }
+  Output dx = output({m, w.cols});
+  linear_cross_entropy(x.data(), m, w, targets.data(), &loss, dx.data(), memory);
+  return nb::make_tuple(loss, dx);
+}
+
+Output embedding_array(const Integers& tokens, const Weight& table) {
+  Output out = output({size(tokens, 0), table.packed.cols});
+  if (!embedding(tokens.data(), size(tokens, 0), table.packed, out.data())) fail("a token is not in the table");
+  return out;
+}
+
+// --- Attention ---------------------------------------------------------------------------------
+
+AttentionShape attention_shape(const Matrix& q, int64_t heads, int64_t kv_heads, int64_t window) {
+  const int64_t t = rows_of("q", q);
+  if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) fail(heads, " heads do not share ", kv_heads);
+  const int64_t dim = size(q, 1) / heads;
+  if (dim < 1 || dim > 256) fail("q: a head of ", dim, " numbers; 1 to 256 are possible");
+  if (window < 0) fail("window ", window, " is negative");
+  check_shape("q", q, {t, heads * dim});
+  return {t, heads, kv_heads, dim, window, 1.f / std::sqrt(static_cast<float>(dim))};
+}
+
+void check_positions(const Integers& positions, int64_t t) {
+  check_shape("positions", positions, {t});
+  for (int64_t i = 0; i < t; ++i) {
+    if (positions.data()[i] < 0 || positions.data()[i] > i) fail("position ", i, " is not in [0, ", i, "]");
+  }
+}
+
+nb::tuple attention_forward_arrays(const Matrix& q, const Matrix& k, const Matrix& v, const Integers& positions,
+                                   int64_t heads, int64_t kv_heads, int64_t window) {
+  const AttentionShape s = attention_shape(q, heads, kv_heads, window);
+  check_shape("k", k, {s.t, kv_heads * s.dim});
+  check_shape("v", v, {s.t, kv_heads * s.dim});
+  check_positions(positions, s.t);
+  Output o = output({s.t, heads * s.dim}), lse = output({heads, s.t});
+  attention_forward(s, q.data(), k.data(), v.data(), positions.data(), o.data(), lse.data(),
+                    scratch(attention_scratch_bytes(s)));
+  return nb::make_tuple(o, lse);
+}
+
+nb::tuple attention_backward_arrays(const Matrix& dout, const Matrix& q, const Matrix& k, const Matrix& v,
+                                    const Matrix& o, const Matrix& lse, const Integers& positions, int64_t heads,
+                                    int64_t kv_heads, int64_t window) {
+  const AttentionShape s = attention_shape(q, heads, kv_heads, window);
+  const int64_t queries = heads * s.dim, keys = kv_heads * s.dim;
+  check_shape("k", k, {s.t, keys});
+  check_shape("v", v, {s.t, keys});
+  check_shape("dout", dout, {s.t, queries});
+  check_shape("o", o, {s.t, queries});
+  check_shape("lse", lse, {heads, s.t});
+  check_positions(positions, s.t);
+  Output dq = output({s.t, queries}), dk = output({s.t, keys}), dv = output({s.t, keys});
+  attention_backward(s, dout.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), positions.data(), dq.data(),
+                     dk.data(), dv.data(), scratch(attention_scratch_bytes(s)));
+  return nb::make_tuple(dq, dk, dv);
+}
+
+Output attention_decode_array(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& k_cache,
+                              const Matrix& v_cache, int64_t past, int64_t heads, int64_t kv_heads) {
+  const AttentionShape s = attention_shape(q, heads, kv_heads, 0);
+  const int64_t keys = kv_heads * s.dim, capacity = size(k_cache, 0);
+  check_shape("k", k, {s.t, keys});
+  check_shape("v", v, {s.t, keys});
+  check_shape("k_cache", k_cache, {capacity, keys});
+  check_shape("v_cache", v_cache, {capacity, keys});
+  if (past < 0 || past > capacity) fail("past ", past, " is not in a cache of ", capacity);
+  Output o = output({s.t, heads * s.dim});
+  attention_decode(s, q.data(), k.data(), v.data(), k_cache.data(), v_cache.data(), past, o.data(),
+                   scratch(attention_scratch_bytes(s)));
+  return o;
+}
+
+// --- Small ops ---------------------------------------------------------------------------------
+
+nb::tuple rms_norm_arrays(const Matrix& x, const Vector& weight, float eps) {
+  const int64_t t = rows_of("x", x), d = size(x, 1);
+  check_shape("weight", weight, {d});
+  Output y = output({t, d}), rstd = output({t});
+  rms_norm(x.data(), weight.data(), t, d, eps, y.data(), rstd.data());
+  return nb::make_tuple(y, rstd);
+}
+
+Output rms_norm_backward_array(const Matrix& dy, const Matrix& x, const Vector& weight, const Vector& rstd) {
+  const int64_t t = rows_of("x", x), d = size(x, 1);
+  check_shape("dy", dy, {t, d});
+  check_shape("weight", weight, {d});
+  check_shape("rstd", rstd, {t});
+  Output dx = output({t, d});
+  rms_norm_backward(dy.data(), x.data(), weight.data(), rstd.data(), t, d, dx.data());
+  return dx;
+}
+
+Output rope_array(const Matrix& x, const Integers& positions, const Vector& inv_freq, int64_t heads, bool inverse) {
+  const int64_t t = rows_of("x", x), dim = 2 * size(inv_freq, 0);
+  if (heads < 1 || dim < 2) fail("rope: no heads, or heads of nothing");
+  check_shape("x", x, {t, heads * dim});
+  check_shape("positions", positions, {t});
+  Output y = output({t, heads * dim});
+  rope(x.data(), positions.data(), inv_freq.data(), t, heads, dim, inverse, y.data(), scratch(rope_scratch_bytes(dim)));
+  return y;
+}
+
+Output swiglu_array(const Matrix& gate, const Matrix& up) {
+  const int64_t t = rows_of("gate", gate), d = size(gate, 1);
+  check_shape("up", up, {t, d});
+  Output out = output({t, d});
+  swiglu(gate.data(), up.data(), t * d, out.data());
+  return out;
+}
+
+nb::tuple swiglu_backward_arrays(const Matrix& dout, const Matrix& gate, const Matrix& up) {
+  const int64_t t = rows_of("gate", gate), d = size(gate, 1);
+  check_shape("dout", dout, {t, d});
+  check_shape("up", up, {t, d});
+  Output dgate = output({t, d}), dup = output({t, d});
+  swiglu_backward(dout.data(), gate.data(), up.data(), t * d, dgate.data(), dup.data());
+  return nb::make_tuple(dgate, dup);
+}
+
+// --- The machine -------------------------------------------------------------------------------
+
+/// Multiply-adds of independent chains in registers, `rounds` x kChains x kVec of them.
+float multiply_add(int64_t rounds, float start) {
+  constexpr int kChains = 12;
+  Vec acc[kChains];
+  for (int i = 0; i < kChains; ++i) acc[i] = splat(start + static_cast<float>(i));
+  const Vec factor = splat(0.999f), step = splat(start);
+  for (int64_t r = 0; r < rounds; ++r) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) acc[i] = acc[i] * factor + step;
+  }
+  Vec total{};
+  for (int i = 0; i < kChains; ++i) total += acc[i];
+  return sum(total);
+}
+
+/// GFLOP/s of multiply-adds in registers, all threads in use together: the best of several runs.
+double fma_peak_gflops() {
+  constexpr int64_t kRounds = 2000000;
+  const int threads = thread_count();
+  std::vector<float> results(static_cast<size_t>(threads));
+  double best = 0;
+  for (int run = 0; run < 10; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    parallel_for(threads, [&](int64_t i) { results[static_cast<size_t>(i)] = multiply_add(kRounds, 0.5f); });
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    best = std::max(best, 2.0 * 12 * kVec * kRounds * threads / seconds / 1e9);
+  }
+  volatile float keep = results[0];
+  (void)keep;
+  return best;
+}
+
+std::map<std::string, size_t> scratch_bytes(int64_t m, int64_t rows, int64_t cols, int64_t rank) {
+  return {{"linear", linear_scratch_bytes(m, rows, cols, rank)},
+          {"linear_cross_entropy", linear_cross_entropy_scratch_bytes(m, rows, cols)}};
+}
+
+size_t attention_scratch(int64_t t, int64_t heads, int64_t kv_heads, int64_t dim) {
+  return attention_scratch_bytes({t, heads, kv_heads, dim, 0, 1.f});
+}
+
+}  // namespace
+
+void register_kernels(nb::module_ m) {
+  using namespace nb::literals;
+  m.doc() = "The kernels on numpy arrays, for tests and benchmarks. Arrays are float32, tokens and positions int64.";
+
+  // noconvert throughout: a silent copy would spoil a timing, and hide a wrong dtype in a test.
+  nb::class_<Weight>(m, "Weight", "A packed weight: uint8 [ceil(rows / 16), cols / 32, block_bytes].")
+      .def(nb::init<Bytes, const std::string&, int64_t>(), "data"_a.noconvert(), "format"_a, "rows"_a);
+  nb::class_<DecodedPanels>(m, "DecodedPanels", "A weight decoded as the input gradient wants it.")
+      .def(nb::init<const Weight&>(), "weight"_a);
+
+  m.def("linear_forward", &linear_forward_array, "x"_a.noconvert(), "weight"_a, "lora_a"_a.noconvert() = nb::none(),
+        "lora_b"_a.noconvert() = nb::none(), "scale"_a = 0.f);
+  m.def("linear_backward", &linear_backward_array, "dy"_a.noconvert(), "weight"_a, "dx, without LoRA.");
+  m.def("linear_lora_backward", &linear_lora_backward_arrays, "dy"_a.noconvert(), "x"_a.noconvert(), "weight"_a,
+        "lora_a"_a.noconvert(), "lora_b"_a.noconvert(), "scale"_a, "(dx, dA, dB).");
+  m.def("linear_backward_decoded", &linear_backward_decoded, "dy"_a.noconvert(), "panels"_a,
+        "linear_backward on panels decoded beforehand.");
+  m.def("decode", &decode, "weight"_a, "The dense weight [rows, cols].");
+  m.def("decode_transposed_panels", &decode_transposed_panels, "weight"_a,
+        "Decodes all that linear_backward decodes, and drops it.");
+  m.def("linear_cross_entropy", &linear_cross_entropy_arrays, "x"_a.noconvert(), "weight"_a, "targets"_a.noconvert(),
+        "gradient"_a = true, "(summed loss, dx or None).");
+  m.def("embedding", &embedding_array, "tokens"_a.noconvert(), "table"_a);
+  m.def("attention_forward", &attention_forward_arrays, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
+        "positions"_a.noconvert(), "heads"_a, "kv_heads"_a, "window"_a = 0, "(o, lse).");
+  m.def("attention_backward", &attention_backward_arrays, "dout"_a.noconvert(), "q"_a.noconvert(), "k"_a.noconvert(),
+        "v"_a.noconvert(), "o"_a.noconvert(), "lse"_a.noconvert(), "positions"_a.noconvert(), "heads"_a, "kv_heads"_a,
+        "window"_a = 0, "(dq, dk, dv).");
+  m.def("attention_decode", &attention_decode_array, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
+        "k_cache"_a.noconvert(), "v_cache"_a.noconvert(), "past"_a, "heads"_a, "kv_heads"_a);
+  m.def("rms_norm", &rms_norm_arrays, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a, "(y, rstd).");
+  m.def("rms_norm_backward", &rms_norm_backward_array, "dy"_a.noconvert(), "x"_a.noconvert(), "weight"_a.noconvert(),
+        "rstd"_a.noconvert());
+  m.def("rope", &rope_array, "x"_a.noconvert(), "positions"_a.noconvert(), "inv_freq"_a.noconvert(), "heads"_a,
+        "inverse"_a);
+  m.def("swiglu", &swiglu_array, "gate"_a.noconvert(), "up"_a.noconvert());
+  m.def("swiglu_backward", &swiglu_backward_arrays, "dout"_a.noconvert(), "gate"_a.noconvert(), "up"_a.noconvert(),
+        "(dgate, dup).");
+
+  m.def("scratch_bytes", &scratch_bytes, "m"_a, "rows"_a, "cols"_a, "rank"_a, "Bytes of scratch by kernel.");
+  m.def("attention_scratch_bytes", &attention_scratch, "t"_a, "heads"_a, "kv_heads"_a, "dim"_a);
+  m.def("fma_peak_gflops", &fma_peak_gflops, "GFLOP/s of multiply-adds in registers, with the threads in use.");
+  m.def("thread_count", &thread_count, "Size of the thread pool.");
+  m.def(
+      "use_threads", [](bool use) { executorch::extension::threadpool::NoThreadPoolGuard::set_enabled(!use); }, "use"_a,
+      "Whether kernels called from this Python thread use the thread pool.");
+}
+
+}  // namespace mft

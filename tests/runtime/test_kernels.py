@@ -1,0 +1,220 @@
+"""Every op three ways: the C++ kernel, the PyTorch reference in float32, and the reference in float64."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from mobile_ft import ops
+from mobile_ft.formats import FORMATS, pack_gguf
+from mobile_ft.runtime import RuntimeFailure, kernels
+from tests.mobile_ft.test_formats import random_gguf
+from tests.runtime.conftest import relative_error
+
+ROWS, COLS, RANK, SCALE = 250, 320, 3, 2.0  # ROWS leaves the last panel unfilled, COLS is more than one run of k
+HEADS, KV_HEADS, DIM, PAST = 6, 2, 24, 100
+
+Arguments = list[Any]
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape)
+
+
+def weight(fmt: str) -> Arguments:
+    """The three arguments that are one weight."""
+    return [torch.from_numpy(pack_gguf(random_gguf(fmt, ROWS, COLS), fmt, ROWS, COLS).data), fmt, ROWS]
+
+
+def lora() -> Arguments:
+    return [random(RANK, COLS), random(ROWS, RANK), SCALE]
+
+
+def targets(tokens: int) -> Tensor:
+    result = torch.arange(tokens) * 7 % ROWS
+    result[1::5] = -100
+    return result
+
+
+def attention(tokens: int) -> Arguments:
+    """Two rows packed into one sequence."""
+    first = tokens // 3
+    positions = torch.cat([torch.arange(first), torch.arange(tokens - first)])
+    q, k, v = random(tokens, HEADS * DIM), random(tokens, KV_HEADS * DIM), random(tokens, KV_HEADS * DIM)
+    return [q, k, v, positions, HEADS, KV_HEADS]
+
+
+def attention_backward(tokens: int) -> Arguments:
+    q, k, v, *rest = attention(tokens)
+    o, lse = ops.attention(q.double(), k.double(), v.double(), *rest)
+    return [random(*q.shape), q, k, v, o.float(), lse.float(), *rest]
+
+
+def attention_decode(tokens: int) -> Arguments:
+    q, k, v, *_ = attention(tokens)
+    caches = [random(PAST + 9, KV_HEADS * DIM) for _ in range(2)]
+    return [q, k, v, *caches, torch.arange(PAST, PAST + tokens), HEADS, KV_HEADS]
+
+
+def rope(tokens: int) -> Arguments:
+    # Powers of two: the angles, float32 by definition, are then exact.
+    return [random(tokens, HEADS * DIM), torch.arange(tokens) + 100, 0.5 ** torch.arange(DIM // 2), HEADS]
+
+
+def run_decode(tokens: np.ndarray, table: Any) -> np.ndarray:
+    return kernels.decode(table)[tokens]
+
+
+def run_backward_decoded(dy: np.ndarray, packed: Any) -> np.ndarray:
+    return kernels.linear_backward_decoded(dy, kernels.DecodedPanels(packed))
+
+
+def run_loss(x: np.ndarray, packed: Any, wanted: np.ndarray) -> float:
+    return kernels.linear_cross_entropy(x, packed, wanted, gradient=False)[0]
+
+
+def run_attention_decode(*arguments: Any) -> np.ndarray:
+    *inputs, positions, heads, kv_heads = arguments
+    return kernels.attention_decode(*inputs, int(positions[0]), heads, kv_heads)
+
+
+# kernel, op, and the op's arguments for a number of tokens (and a format).
+WEIGHT_CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int, str], Arguments]]] = {
+    "linear": (
+        kernels.linear_forward,
+        ops.linear_q4,
+        lambda t, fmt: [random(t, COLS), *weight(fmt), None, None, 0.0],
+    ),
+    "linear with LoRA": (
+        kernels.linear_forward,
+        ops.linear_q4,
+        lambda t, fmt: [random(t, COLS), *weight(fmt), *lora()],
+    ),
+    "linear backward": (
+        kernels.linear_backward,
+        ops.linear_q4_backward,
+        lambda t, fmt: [random(t, ROWS), *weight(fmt)],
+    ),
+    "linear backward, decoded": (
+        run_backward_decoded,
+        ops.linear_q4_backward,
+        lambda t, fmt: [random(t, ROWS), *weight(fmt)],
+    ),
+    "linear backward with LoRA": (
+        kernels.linear_lora_backward,
+        ops.linear_q4_lora_backward,
+        lambda t, fmt: [random(t, ROWS), random(t, COLS), *weight(fmt), *lora()],
+    ),
+    "linear_cross_entropy": (
+        kernels.linear_cross_entropy,
+        ops.linear_cross_entropy,
+        lambda t, fmt: [0.2 * random(t, COLS), *weight(fmt), targets(t)],
+    ),
+    "linear_cross_entropy, loss": (
+        run_loss,
+        ops.linear_cross_entropy_loss,
+        lambda t, fmt: [0.2 * random(t, COLS), *weight(fmt), targets(t)],
+    ),
+    "embedding": (kernels.embedding, ops.embedding_q, lambda t, fmt: [torch.arange(t) * 7 % ROWS, *weight(fmt)]),
+    "decode": (run_decode, ops.embedding_q, lambda t, fmt: [torch.arange(ROWS), *weight(fmt)]),
+}
+CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
+    "attention": (kernels.attention_forward, ops.attention, attention),
+    "attention backward": (kernels.attention_backward, ops.attention_backward, attention_backward),
+    "attention_decode": (run_attention_decode, ops.attention_decode, attention_decode),
+    "rms_norm": (kernels.rms_norm, ops.rms_norm, lambda t: [random(t, COLS), random(COLS), 1e-5]),
+    "rms_norm backward": (
+        kernels.rms_norm_backward,
+        ops.rms_norm_backward,
+        lambda t: [random(t, COLS), random(t, COLS), random(COLS), random(t).abs()],
+    ),
+    "rope": (kernels.rope, ops.rope, lambda t: [*rope(t), False]),
+    "rope, inverse": (kernels.rope, ops.rope, lambda t: [*rope(t), True]),
+    "swiglu": (kernels.swiglu, ops.swiglu, lambda t: [4 * random(t, ROWS), random(t, ROWS)]),
+    "swiglu backward": (
+        kernels.swiglu_backward,
+        ops.swiglu_backward,
+        lambda t: [random(t, ROWS), 4 * random(t, ROWS), random(t, ROWS)],
+    ),
+}
+
+
+def for_kernel(arguments: Arguments) -> Arguments:
+    """The same as numpy arrays, a weight's three as one."""
+    result: Arguments = []
+    rest = iter(arguments)
+    for argument in rest:
+        if isinstance(argument, Tensor) and argument.dtype == torch.uint8:
+            result.append(kernels.Weight(argument.numpy(), next(rest), next(rest)))
+        else:
+            result.append(argument.numpy() if isinstance(argument, Tensor) else argument)
+    return result
+
+
+def for_float64(arguments: Arguments) -> Arguments:
+    return [x.double() if isinstance(x, Tensor) and x.is_floating_point() else x for x in arguments]
+
+
+def as_tuple(outputs: Any) -> tuple:
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+@pytest.mark.parametrize("threads", [True, False])
+@pytest.mark.parametrize("tokens", [1, 37, 300])
+@pytest.mark.parametrize(
+    ("name", "fmt"), [(name, fmt) for name in WEIGHT_CASES for fmt in FORMATS] + [(name, None) for name in CASES]
+)
+def test_kernel_reference_and_float64(name: str, fmt: str | None, tokens: int, threads: bool) -> None:
+    torch.manual_seed(tokens)
+    if fmt is None:
+        kernel, op, make = CASES[name]
+        arguments = make(tokens)
+    else:
+        kernel, op, make_weighted = WEIGHT_CASES[name]
+        arguments = make_weighted(tokens, fmt)
+    kernels.use_threads(threads)
+    try:
+        actual = as_tuple(kernel(*for_kernel(arguments)))
+    finally:
+        kernels.use_threads(True)
+    reference, exact = as_tuple(op(*arguments)), as_tuple(op(*for_float64(arguments)))
+    assert len(actual) == len(reference) == len(exact)
+    for ours, theirs, expected in zip(actual, reference, exact, strict=True):
+        assert relative_error(theirs.numpy(), expected.numpy()) < 1e-5
+        assert relative_error(np.reshape(ours, expected.shape), expected.numpy()) < 1e-5
+
+
+def test_a_wrong_argument_is_refused() -> None:
+    data, fmt, rows = weight("q4_0")
+    packed = kernels.Weight(data.numpy(), fmt, rows)
+    x = random(4, COLS).numpy()
+    with pytest.raises(RuntimeFailure, match="not known"):
+        kernels.Weight(data.numpy(), "q5_0", rows)
+    for wrong in (rows + 16, rows - 16, -1):
+        with pytest.raises(RuntimeFailure, match="weight"):
+            kernels.Weight(data.numpy(), fmt, wrong)
+    with pytest.raises(RuntimeFailure, match="x: dimension 1 is 319 where 320"):
+        kernels.linear_forward(np.ascontiguousarray(x[:, 1:]), packed)
+    for not_fit in (x.astype(np.float64), x[:, ::-1], x[0], x[None]):
+        with pytest.raises(TypeError):
+            kernels.linear_forward(not_fit, packed)
+    with pytest.raises(RuntimeFailure, match="lora_b"):
+        kernels.linear_forward(x, packed, np.zeros((3, COLS), np.float32), np.zeros((ROWS, 2), np.float32), 1.0)
+    with pytest.raises(RuntimeFailure, match="come together"):
+        kernels.linear_forward(x, packed, np.zeros((3, COLS), np.float32))
+    with pytest.raises(RuntimeFailure, match="target 250"):
+        kernels.linear_cross_entropy(x, packed, np.array([0, 1, 2, ROWS]))
+    with pytest.raises(RuntimeFailure, match="token"):
+        kernels.embedding(np.array([-1]), packed)
+    q, k, v, positions, *heads = for_kernel(attention(6))
+    with pytest.raises(RuntimeFailure, match="k: dimension 0"):
+        kernels.attention_forward(q, k[:5], v, positions, *heads)
+    with pytest.raises(RuntimeFailure, match="position 0"):
+        kernels.attention_forward(q, k, v, positions + 1, *heads)
+    with pytest.raises(RuntimeFailure, match="share"):
+        kernels.attention_forward(q, k, v, positions, 6, 4)
+    with pytest.raises(RuntimeFailure, match="past 7"):
+        kernels.attention_decode(q, k, v, k, v, 7, *heads)
