@@ -6,9 +6,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from mobile_ft.bundle import read_bundle
 from mobile_ft.cli.adapter import read_matching_tensors
 from mobile_ft.cli.arguments import Subparsers, add_bundle
-from mobile_ft.bundle import read_bundle
 from mobile_ft.cli.output import writing
 from mobile_ft.errors import UserError
 from mobile_ft.lora import CONFIG_FILE, WEIGHTS_FILE, write_adapter

@@ -4,8 +4,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, add_data, add_json
 from mobile_ft.bundle import read_bundle
+from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, add_data, add_json
 from mobile_ft.cli.native import Event, run_native
 from mobile_ft.cli.output import check_json_path, write_json
 from mobile_ft.cli.progress import ProgressDisplay

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobile_ft.cli.arguments import Subparsers, integer, positive
 from mobile_ft.bundle import read_bundle
+from mobile_ft.cli.arguments import Subparsers, integer, positive
 from mobile_ft.cli.info import describe, print_description
 from mobile_ft.config import read_hf_config
 from mobile_ft.errors import UserError

@@ -2,8 +2,8 @@
 
 import argparse
 
-from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, integer
 from mobile_ft.bundle import Bundle, read_bundle, read_tokenizer
+from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, integer
 from mobile_ft.cli.native import Event, run_native
 from mobile_ft.errors import UserError
 from mobile_ft.tokenizer import TextStream, Tokenizer

@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
+from mobile_ft.bundle import Bundle, check_files, read_bundle
 from mobile_ft.cli.adapter import read_tensors
 from mobile_ft.cli.arguments import Subparsers, add_bundle, add_json
-from mobile_ft.bundle import Bundle, check_files, read_bundle
 from mobile_ft.cli.output import check_json_path, megabytes, print_table, write_json
 from mobile_ft.config import ModelConfig
 

@@ -5,8 +5,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, add_data, add_json, integer
 from mobile_ft.bundle import Bundle, read_bundle
+from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, add_data, add_json, integer
 from mobile_ft.cli.native import Event, KilledError, run_native
 from mobile_ft.cli.output import check_json_path, print_table, warn, write_json
 from mobile_ft.cli.progress import ProgressDisplay, duration
