@@ -7,7 +7,7 @@ import numpy as np
 
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.source import ModelSource
-from mobile_ft.formats import F32, GGUF_BLOCK_BYTES, GROUP, PackedWeight, pack_gguf
+from mobile_ft.formats import F32, PackedWeight, pack, packed_shape
 
 _LINEAR_FORMAT = "q4_0"
 _EMBEDDING_FORMAT = "q8_0"
@@ -25,12 +25,11 @@ class RandomModel(ModelSource):
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
         fmt = self.format_of(name)
-        blocks = out_features * in_features // GROUP
-        raw = self.rng.integers(0, 256, (blocks, GGUF_BLOCK_BYTES[fmt]), dtype=np.uint8)
-        spread = 0.02 / (4.6 if fmt == "q4_0" else 74.0)  # codes are uniform in 4 or 8 bits
-        scales = (spread * self.rng.uniform(0.8, 1.2, blocks)).astype(np.float16)
-        raw[:, :2] = scales.view(np.uint8).reshape(blocks, 2)
-        return pack_gguf(raw, fmt, out_features, in_features)
+        codes, deviation = (16, 4.6) if fmt == _LINEAR_FORMAT else (256, 74.0)  # of codes drawn uniformly
+        groups = packed_shape(fmt, out_features, in_features)[1]
+        scales = 0.02 / deviation * self.rng.uniform(0.8, 1.2, (out_features, groups, 1))
+        drawn = self.rng.integers(0, codes, (out_features, in_features), dtype=np.uint8)
+        return pack(fmt, drawn, scales.astype(np.float16).view(np.uint8))
 
     def vector(self, name: str, size: int) -> F32:
         return np.ones(size, np.float32)

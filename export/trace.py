@@ -10,7 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from mobile_ft import units
 from mobile_ft.config import ModelConfig
-from mobile_ft.formats import BLOCK_BYTES, GROUP, PANEL_ROWS
+from mobile_ft.formats import packed_shape
 from mobile_ft.units import UnitSpec
 
 _EXAMPLE_TOKENS = 8
@@ -33,7 +33,7 @@ def _export(function: Callable[..., Any], inputs: list[Tensor], dynamic: int, ma
 
 
 def _packed(in_features: int, out_features: int, fmt: str) -> Tensor:
-    return torch.empty((-(-out_features // PANEL_ROWS), in_features // GROUP, BLOCK_BYTES[fmt]), dtype=torch.uint8)
+    return torch.empty(packed_shape(fmt, out_features, in_features), dtype=torch.uint8)
 
 
 def _unit_inputs(spec: UnitSpec) -> tuple[list[Tensor], list[Tensor]]:

@@ -1,6 +1,7 @@
-"""Packed weight formats: 16-row panels of 32-column blocks (docs/bundle_format.md).
+"""Packed weight formats: 16-row panels of one-group-wide blocks (docs/bundle_format.md).
 
-Packing permutes the bytes of GGUF's quantized blocks, so nothing is ever re-quantized.
+A format's name is its kind of code, `q4_0`, `q4_1`, `q8_0`, `nf4`, `fp4` or `f16`, with `_g64` or `_g128` behind it where
+the group is not 32 columns. Packing only permutes the bytes of a GGUF file's blocks: nothing is re-quantized.
 """
 
 from dataclasses import dataclass
@@ -9,20 +10,69 @@ import numpy as np
 import numpy.typing as npt
 
 PANEL_ROWS = 16
-GROUP = 32
-FORMATS = ("q4_0", "q4_1", "q8_0", "f16")
-BLOCK_BYTES = {"q4_0": 288, "q4_1": 320, "q8_0": 544, "f16": 1024}
-
-# Bytes of one GGUF block: 32 consecutive values of one row.
-GGUF_BLOCK_BYTES = {"q4_0": 18, "q4_1": 20, "q8_0": 34, "f16": 64}
+GGUF_GROUP = 32
 
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 
+# The 16 values of bitsandbytes' codebooks (QLoRA, arXiv 2305.14314, appendix E; FP4 is a 2-bit exponent, 1-bit mantissa).
+CODEBOOKS: dict[str, F32] = {
+    "nf4": np.array(
+        [
+            *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
+            *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
+            *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
+            *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+        ],
+        np.float32,
+    ),
+    "fp4": np.array(
+        [
+            *(0.0, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.0),
+            *(0.0, -0.0625, -8.0, -12.0, -4.0, -6.0, -2.0, -3.0),
+        ],
+        np.float32,
+    )
+    / np.float32(12),
+}
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a format's name says."""
+
+    kind: str
+    group: int  # columns that share a scale
+
+    @property
+    def header_bytes(self) -> int:
+        """Scales, and minima, of the 16 rows of a block: f16, or f32 for codebooks as bitsandbytes has them."""
+        return {"q4_0": 32, "q4_1": 64, "q8_0": 32, "nf4": 64, "fp4": 64, "f16": 0}[self.kind]
+
+    @property
+    def code_bytes(self) -> int:
+        """Bytes of one column of a block."""
+        return {"q8_0": 16, "f16": 32}.get(self.kind, 8)
+
+    @property
+    def block_bytes(self) -> int:
+        return self.header_bytes + self.group * self.code_bytes
+
+
+def parse_format(name: str) -> Format:
+    """Raises ValueError on an unknown name."""
+    if name not in FORMATS:
+        raise ValueError(f"unknown weight format {name!r}; known: {', '.join(FORMATS)}")
+    kind, _, group = name.partition("_g")
+    return Format(kind, int(group or 32))
+
+
+FORMATS = ("f16", *(f"{kind}{g}" for kind in ("q4_0", "q4_1", "q8_0", "nf4", "fp4") for g in ("", "_g64", "_g128")))
+
 
 @dataclass(frozen=True)
 class PackedWeight:
-    """One linear layer's weight W [rows, cols] as uint8 [ceil(rows / 16), cols / 32, block_bytes]."""
+    """One linear layer's weight W [rows, cols] as uint8 [ceil(rows / 16), cols / group, block_bytes]."""
 
     data: U8
     format: str
@@ -30,57 +80,72 @@ class PackedWeight:
     cols: int
 
 
-def pack_gguf(raw: U8, fmt: str, rows: int, cols: int) -> PackedWeight:
-    """Packs GGUF blocks `raw` (uint8, rows * cols / 32 blocks) into panels. Raises ValueError on a wrong size."""
-    if cols % GROUP:
-        raise ValueError(f"{cols} columns: a packed weight needs a multiple of {GROUP}")
-    groups = cols // GROUP
-    expected = rows * groups * GGUF_BLOCK_BYTES[fmt]
-    if raw.size != expected:
-        raise ValueError(f"{raw.size} bytes of {fmt} where [{rows}, {cols}] needs {expected}")
-    panels = -(-rows // PANEL_ROWS)
-    blocks = raw.reshape(rows, groups, GGUF_BLOCK_BYTES[fmt])
-    if panels * PANEL_ROWS != rows:
-        blocks = np.concatenate([blocks, np.zeros((panels * PANEL_ROWS - rows, *blocks.shape[1:]), np.uint8)])
-    tiles = blocks.reshape(panels, PANEL_ROWS, groups, -1).transpose(0, 2, 1, 3)  # [panel, group, row, byte]
-    out = np.empty((panels, groups, BLOCK_BYTES[fmt]), np.uint8)
-    if fmt == "f16":
-        values = np.ascontiguousarray(tiles).view(np.uint16)  # [panel, group, 16, 32]
-        out.view(np.uint16).reshape(panels, groups, GROUP, PANEL_ROWS)[:] = values.swapaxes(2, 3)
-        return PackedWeight(out, fmt, rows, cols)
-    header = 2 if fmt != "q4_1" else 4  # f16 scale, and minimum
-    for i in range(0, header, 2):
-        out[..., i * PANEL_ROWS : (i + 2) * PANEL_ROWS] = tiles[..., i : i + 2].reshape(panels, groups, -1)
-    codes = tiles[..., header:]
-    body = out[..., header * PANEL_ROWS :]
-    if fmt == "q8_0":
-        body.reshape(panels, groups, GROUP, PANEL_ROWS)[:] = codes.swapaxes(2, 3)
-        return PackedWeight(out, fmt, rows, cols)
-    # GGUF: byte i of a row's 16 holds column i (low nibble) and column i + 16 (high nibble).
-    columns = np.concatenate([codes & 15, codes >> 4], axis=-1).swapaxes(2, 3)  # [panel, group, 32, 16]
-    packed = columns[..., :8] | (columns[..., 8:] << 4)
-    body.reshape(panels, groups, GROUP, PANEL_ROWS // 2)[:] = packed
-    return PackedWeight(out, fmt, rows, cols)
+def packed_shape(name: str, rows: int, cols: int) -> tuple[int, int, int]:
+    """Shape of the packed form of W [rows, cols]. Raises ValueError where cols is not a multiple of the group."""
+    fmt = parse_format(name)
+    if cols % fmt.group:
+        raise ValueError(f"{cols} columns: a {name} weight needs a multiple of {fmt.group}")
+    return -(-rows // PANEL_ROWS), cols // fmt.group, fmt.block_bytes
 
 
-def unpack(data: U8, fmt: str, rows: int) -> F32:
+def pack(name: str, codes: npt.NDArray, header: U8) -> PackedWeight:
+    """Packs codes [rows, cols] (uint8; uint16 for f16) and header [rows, groups, bytes of scale and minimum]."""
+    fmt = parse_format(name)
+    rows, cols = codes.shape
+    panels, groups, block = packed_shape(name, rows, cols)
+    padding = panels * PANEL_ROWS - rows
+    codes, header = (np.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1)) for x in (codes, header))
+    out = np.empty((panels, groups, block), np.uint8)
+    scale_bytes = 4 if fmt.kind in CODEBOOKS else 2
+    tiles = header.reshape(panels, PANEL_ROWS, groups, -1).transpose(0, 2, 1, 3)  # [panel, group, row, byte]
+    for i in range(0, header.shape[-1], scale_bytes):
+        part = out[..., i * PANEL_ROWS : (i + scale_bytes) * PANEL_ROWS]
+        part[:] = tiles[..., i : i + scale_bytes].reshape(panels, groups, -1)
+    columns = codes.reshape(panels, PANEL_ROWS, groups, fmt.group).transpose(0, 2, 3, 1)  # [panel, group, column, row]
+    if codes.dtype == np.uint8 and fmt.kind != "q8_0":
+        columns = columns[..., :8] | (columns[..., 8:] << 4)
+    out[..., fmt.header_bytes :] = np.ascontiguousarray(columns).view(np.uint8).reshape(panels, groups, -1)
+    return PackedWeight(out, name, rows, cols)
+
+
+def pack_gguf(raw: U8, kind: str, rows: int, cols: int) -> PackedWeight:
+    """Packs the GGUF blocks of W [rows, cols], of kind q4_0, q4_1, q8_0 or f16. Raises ValueError on a wrong size."""
+    groups = packed_shape(kind, rows, cols)[1]
+    block_bytes = Format(kind, GGUF_GROUP).block_bytes // PANEL_ROWS
+    if raw.size != rows * groups * block_bytes:
+        raise ValueError(f"{raw.size} bytes of {kind} where [{rows}, {cols}] needs {rows * groups * block_bytes}")
+    blocks = raw.reshape(rows, groups, block_bytes)
+    if kind == "f16":
+        return pack(kind, np.ascontiguousarray(blocks).view(np.uint16).reshape(rows, cols), blocks[..., :0])
+    header = {"q4_1": 4}.get(kind, 2)  # f16 scale, and minimum
+    codes = blocks[..., header:]
+    if kind != "q8_0":  # byte i of a row's 16 holds column i (low nibble) and column i + 16 (high nibble)
+        codes = np.concatenate([codes & 15, codes >> 4], axis=-1)
+    return pack(kind, codes.reshape(rows, cols), blocks[..., :header])
+
+
+def unpack(data: U8, name: str, rows: int) -> F32:
     """Decodes a packed weight to dense float32 [rows, cols]: the reference for kernels and tests."""
+    fmt = parse_format(name)
     panels, groups, _ = data.shape
-    if fmt == "f16":
-        values = data.view(np.float16).reshape(panels, groups, GROUP, PANEL_ROWS).astype(np.float32)
+    codes = np.ascontiguousarray(data[..., fmt.header_bytes :]).reshape(panels, groups, fmt.group, -1)
+
+    def header(i: int, dtype: type) -> F32:
+        size = np.dtype(dtype).itemsize * PANEL_ROWS
+        values = np.ascontiguousarray(data[..., i * size : (i + 1) * size]).view(dtype)
+        return values.astype(np.float32)[:, :, None, :]
+
+    if fmt.kind == "f16":
+        values = codes.view(np.float16).astype(np.float32)
+    elif fmt.kind == "q8_0":
+        values = header(0, np.float16) * codes.view(np.int8).astype(np.float32)
     else:
-        scale = data[..., : 2 * PANEL_ROWS].copy().view(np.float16).astype(np.float32)[:, :, None, :]
-        if fmt == "q8_0":
-            codes = data[..., 2 * PANEL_ROWS :].copy().view(np.int8).reshape(panels, groups, GROUP, PANEL_ROWS)
-            values = scale * codes.astype(np.float32)
+        nibbles = np.concatenate([codes & 15, codes >> 4], axis=-1)
+        if fmt.kind == "q4_0":
+            values = header(0, np.float16) * (nibbles.astype(np.float32) - 8)
+        elif fmt.kind == "q4_1":
+            values = header(0, np.float16) * nibbles.astype(np.float32) + header(1, np.float16)
         else:
-            header = 4 if fmt == "q4_1" else 2
-            packed = data[..., header * PANEL_ROWS :].reshape(panels, groups, GROUP, PANEL_ROWS // 2)
-            codes = np.concatenate([packed & 15, packed >> 4], axis=-1).astype(np.float32)
-            if fmt == "q4_1":
-                minimum = data[..., 2 * PANEL_ROWS : 4 * PANEL_ROWS].copy().view(np.float16)
-                values = scale * codes + minimum.astype(np.float32)[:, :, None, :]
-            else:
-                values = scale * (codes - 8)
-    dense = values.transpose(0, 3, 1, 2).reshape(panels * PANEL_ROWS, groups * GROUP)
+            values = header(0, np.float32) * CODEBOOKS[fmt.kind][nibbles]
+    dense = values.transpose(0, 3, 1, 2).reshape(panels * PANEL_ROWS, groups * fmt.group)
     return np.ascontiguousarray(dense[:rows])

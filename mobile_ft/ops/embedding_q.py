@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from mobile_ft.formats import parse_format
 from mobile_ft.ops.define import define_op
 from mobile_ft.ops.linear_q4 import dense
 
@@ -12,7 +13,7 @@ def _reference(tokens: Tensor, table: Tensor, fmt: str, rows: int) -> Tensor:
 
 
 def _fake(tokens: Tensor, table: Tensor, fmt: str, rows: int) -> Tensor:
-    return tokens.new_empty((tokens.shape[0], table.shape[1] * 32), dtype=torch.float32)
+    return tokens.new_empty((tokens.shape[0], table.shape[1] * parse_format(fmt).group), dtype=torch.float32)
 
 
 embedding_q = define_op("embedding_q(Tensor tokens, Tensor table, str format, int rows) -> Tensor", _reference, _fake)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mobile_ft.formats import unpack
+from mobile_ft.formats import parse_format, unpack
 from mobile_ft.ops.define import define_autograd, define_op
 
 
@@ -47,7 +47,7 @@ def _backward_reference(dy: Tensor, weight: Tensor, fmt: str, out_features: int)
 
 
 def _backward_fake(dy: Tensor, weight: Tensor, fmt: str, out_features: int) -> Tensor:
-    return dy.new_empty((dy.shape[0], weight.shape[1] * 32))
+    return dy.new_empty((dy.shape[0], weight.shape[1] * parse_format(fmt).group))
 
 
 linear_q4_backward = define_op(

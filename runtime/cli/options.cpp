@@ -1,5 +1,7 @@
 #include "runtime/cli/options.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -60,8 +62,10 @@ std::vector<int64_t> Options::integers(const std::string& name) const {
     const size_t end = std::min(value.find(',', begin), value.size());
     const std::string item = value.substr(begin, end - begin);
     char* rest = nullptr;
+    errno = 0;
     const long long number = std::strtoll(item.c_str(), &rest, 10);
-    if (item.empty() || *rest != 0) fail("--", name, " ", value, ": must be integers with commas between");
+    if (item.empty() || *rest != 0 || errno != 0)
+      fail("--", name, " ", value, ": must be integers with commas between");
     numbers.push_back(number);
     begin = end + 1;
   }

@@ -45,7 +45,12 @@ void parse(const Json& json, Bundle& bundle) {
     if (unit.layer < 0 || unit.layer >= bundle.num_layers) fail("unit ", unit.name, " has layer ", unit.layer);
     bundle.units.push_back(std::move(unit));
   }
-  if (bundle.units.empty()) fail("no units");
+  // Buffers are sized by units a layer, so no layer may have more than another.
+  std::vector<size_t> count(static_cast<size_t>(bundle.num_layers));
+  for (const UnitInfo& unit : bundle.units) ++count[static_cast<size_t>(unit.layer)];
+  for (size_t n : count) {
+    if (n == 0 || n != count[0]) fail("the layers have different numbers of units");
+  }
 }
 
 void verify(const Json& checksums, Bundle& bundle) {

@@ -12,11 +12,8 @@ namespace {
 
 constexpr const char* kFile = "/checkpoint.safetensors";
 
-void restore(const SafeTensors& file, const char* name, const Buffer& target, size_t bytes) {
-  const auto& view = file.get(name, "F32");
-  if (view.bytes != bytes) fail(file.path(), ": tensor ", name, " has another size than the bundle's adapter");
-  std::memcpy(target.bytes(), view.data, bytes);
-}
+// Float tensors as large as the adapter: parameters and AdamW's moments.
+constexpr const char* kState[] = {"parameters", "exp_avg", "exp_avg_sq"};
 
 }  // namespace
 
@@ -50,9 +47,9 @@ void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) 
   write_safetensors(folder + kFile,
                     {{"losses", "F64", {steps_done()}, losses_.data()},
                      {"unit_steps", "I64", {units}, unit_steps_.data()},
-                     {"parameters", "F32", {size}, model_.parameters()},
-                     {"exp_avg", "F32", {size}, exp_avg_.bytes()},
-                     {"exp_avg_sq", "F32", {size}, exp_avg_sq_.bytes()}},
+                     {kState[0], "F32", {size}, model_.parameters()},
+                     {kState[1], "F32", {size}, exp_avg_.bytes()},
+                     {kState[2], "F32", {size}, exp_avg_sq_.bytes()}},
                     {{"run", fingerprint(data)}});
 }
 
@@ -75,13 +72,19 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   const auto& losses = file.get("losses", "F64");
   const auto& steps = file.get("unit_steps", "I64");
   const size_t bytes = model_.layout().size * sizeof(float);
+  const size_t count = losses.bytes / sizeof(double);
+  // All of it is checked before any of it is taken over.
+  for (const char* name : kState) {
+    if (file.get(name, "F32").bytes != bytes)
+      fail(file.path(), ": tensor ", name, " does not fit the bundle's adapter");
+  }
   if (steps.bytes != unit_steps_.size() * sizeof(int64_t)) fail(file.path(), ": made for another number of units");
-  restore(file, "parameters", model_.parameter_buffer(), bytes);
-  restore(file, "exp_avg", exp_avg_, bytes);
-  restore(file, "exp_avg_sq", exp_avg_sq_, bytes);
+  if (count > static_cast<size_t>(config_.steps)) fail(file.path(), ": more losses than steps");
+  const Buffer* targets[] = {&model_.parameter_buffer(), &exp_avg_, &exp_avg_sq_};
+  for (size_t i = 0; i < 3; ++i) std::memcpy(targets[i]->bytes(), file.get(kState[i], "F32").data, bytes);
   std::memcpy(unit_steps_.data(), steps.data, steps.bytes);
-  losses_.resize(losses.bytes / sizeof(double));
-  std::memcpy(losses_.data(), losses.data, losses.bytes);
+  losses_.resize(count);
+  if (count > 0) std::memcpy(losses_.data(), losses.data, losses.bytes);
 }
 
 }  // namespace mft

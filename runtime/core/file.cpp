@@ -134,6 +134,9 @@ void make_folder(const std::string& path) {
   if (error) fail(path, ": cannot be created (", error.message(), ")");
 }
 
-bool file_exists(const std::string& path) { return std::filesystem::exists(path); }
+bool file_exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
 
 }  // namespace mft

@@ -25,7 +25,7 @@ Model::Model(const std::string& bundle_folder)
 
 void Model::prepare(const std::string& adapter_folder, int64_t tokens) {
   if (tokens > bundle_.max_seq_len) {
-    fail("batch-size x seq-len is ", tokens, " tokens; the bundle's maximum is ", bundle_.max_seq_len,
+    fail("a sequence of ", tokens, " tokens; the bundle's maximum is ", bundle_.max_seq_len,
          " (export with a larger --max-seq-len)");
   }
   program_.reserve_scratch(scratch_bytes(tokens));

@@ -37,6 +37,11 @@ size_t largest_unit(const AdapterLayout& layout) {
 
 Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& adapter)
     : model_(model), config_(checked(config)), order_(1, config.seed) {
+  const int64_t most_tokens = model_.bundle().max_seq_len;
+  if (config_.seq_len > most_tokens || config_.batch_size > most_tokens / config_.seq_len) {
+    fail("batch-size ", config_.batch_size, " x seq-len ", config_.seq_len, " tokens; the bundle's maximum is ",
+         most_tokens, " (export with a larger --max-seq-len)");
+  }
   const int64_t tokens = config_.batch_size * config_.seq_len;
   plan_ = plan_training(model_, config_.schedule, tokens, config_.grad_accum > 1);
   check_budget(plan_, config_.budget);
@@ -45,12 +50,12 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   const size_t units = model_.bundle().units.size();
   const size_t activation = static_cast<size_t>(tokens * model_.bundle().hidden_size) * sizeof(float);
   const int64_t layers = model_.bundle().num_layers;
-  const int64_t most = config_.schedule.most_selected(layers);
+  const int64_t most_layers = config_.schedule.most_selected(layers);
   gradients_ = Buffer(bytes);
   if (config_.grad_accum > 1) unit_gradients_ = Buffer(largest_unit(model_.layout()) * sizeof(float));
   exp_avg_ = Buffer(bytes);
   exp_avg_sq_ = Buffer(bytes);
-  checkpoints_ = Buffer(static_cast<size_t>(most) * (units / static_cast<size_t>(layers)) * activation);
+  checkpoints_ = Buffer(static_cast<size_t>(most_layers) * (units / static_cast<size_t>(layers)) * activation);
   activations_ = Buffer(4 * activation);
   unit_steps_.assign(units, 0);
   backward_runs_.assign(units, 0);

@@ -8,18 +8,24 @@
 
 namespace mft {
 
-enum class Format { kQ4_0, kQ4_1, kQ8_0, kF16 };
+enum class Code { kQ4_0, kQ4_1, kQ8_0, kNF4, kFP4, kF16 };
 
 constexpr int kPanelRows = 16;
-constexpr int kGroup = 32;
 
-// Bytes of one block: 16 rows by 32 columns.
-size_t block_bytes(Format format);
+// How a weight is coded: `group` columns share a scale.
+struct Format {
+  Code code;
+  int64_t group;
 
-// Understands "q4_0", "q4_1", "q8_0", "f16"; false for anything else.
+  // Bytes of one block: 16 rows by one group of columns.
+  size_t block_bytes() const;
+};
+
+// Understands "q4_0", "q4_1", "q8_0", "nf4", "fp4", each with "_g64" or "_g128" behind it where the group is not 32,
+// and "f16"; false for anything else.
 bool parse_format(std::string_view name, Format* format);
 
-// W [rows, cols]: rows are output features (N), cols input features (K, a multiple of 32).
+// W [rows, cols]: rows are output features (N), cols input features (K, a multiple of the group).
 struct PackedWeight {
   const uint8_t* data;
   Format format;

@@ -134,6 +134,18 @@ inline float half_to_float(const uint8_t* p) {
   return value;
 }
 
+inline float float_at(const uint8_t* p) {
+  float value;
+  std::memcpy(&value, p, sizeof(value));
+  return value;
+}
+
+inline Vec load_bytes(const uint8_t* p) {
+  Vec v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+
 // kVec little-endian f16 values.
 inline Vec load_half(const uint8_t* p) {
 #if defined(__F16C__)
@@ -178,6 +190,23 @@ inline void load_i8(const uint8_t* p, VecI out[kBytesVecs]) {
     for (int i = 0; i < kVec; ++i) wide[i] = static_cast<int8_t>(p[v * kVec + i]);
     out[v] = wide;
   }
+#endif
+}
+
+// table[index[i]] for indices 0..15.
+inline Vec lookup16(const float table[16], VecI index) {
+#if defined(__AVX2__)
+  const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)index);
+  const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), (__m256i)index);
+  return (Vec)_mm256_blendv_ps(low, high, (__m256)(index << 28));  // bit 3 becomes the sign, which selects
+#elif defined(__aarch64__)
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(table);
+  const uint8x16x4_t all = {vld1q_u8(bytes), vld1q_u8(bytes + 16), vld1q_u8(bytes + 32), vld1q_u8(bytes + 48)};
+  return (Vec)vqtbl4q_u8(all, (uint8x16_t)(index * 0x04040404 + 0x03020100));  // the four bytes of each entry
+#else
+  Vec v{};
+  for (int i = 0; i < kVec; ++i) v[i] = table[index[i]];
+  return v;
 #endif
 }
 

@@ -56,9 +56,10 @@ class Arguments {
   PackedWeight weight(size_t i) const {
     const Tensor& t = tensor(i);
     require(t.scalar_type() == executorch::aten::ScalarType::Byte && t.dim() == 3 && stack_[i + 1]->isString());
-    PackedWeight w{t.const_data_ptr<uint8_t>(), Format::kQ4_0, integer(i + 2), t.size(1) * kGroup};
+    PackedWeight w{t.const_data_ptr<uint8_t>(), {}, integer(i + 2), 0};
     require(parse_format(stack_[i + 1]->toString(), &w.format));
-    require(t.size(2) == static_cast<ssize_t>(block_bytes(w.format)) &&
+    w.cols = t.size(1) * w.format.group;
+    require(t.size(2) == static_cast<ssize_t>(w.format.block_bytes()) &&
             t.size(0) == (w.rows + kPanelRows - 1) / kPanelRows);
     return w;
   }

@@ -89,10 +89,11 @@ struct Weight {
   PackedWeight packed;
 
   Weight(Bytes data, const std::string& format, int64_t rows) : bytes(std::move(data)) {
-    packed = {bytes.data(), Format::kQ4_0, rows, size(bytes, 1) * kGroup};
+    packed = {bytes.data(), {}, rows, 0};
     if (!parse_format(format, &packed.format)) fail("format ", format, " is not known");
+    packed.cols = size(bytes, 1) * packed.format.group;
     if (rows < 1 || packed.cols < 1) fail("weight: empty");
-    check_shape("weight", bytes, {ceil_div(rows, kPanelRows), size(bytes, 1), int64_t(block_bytes(packed.format))});
+    check_shape("weight", bytes, {ceil_div(rows, kPanelRows), size(bytes, 1), int64_t(packed.format.block_bytes())});
   }
 };
 

@@ -19,7 +19,13 @@ using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
 constexpr double kTolerance = 1e-5;
-constexpr mft::Format kFormats[] = {mft::Format::kQ4_0, mft::Format::kQ4_1, mft::Format::kQ8_0, mft::Format::kF16};
+constexpr const char* kFormats[] = {"q4_0", "q4_1", "q8_0", "nf4", "fp4", "f16"};
+
+inline mft::Format format_named(const char* name) {
+  mft::Format format{};
+  CHECK(mft::parse_format(name, &format));
+  return format;
+}
 
 inline std::mt19937& rng() {
   static std::mt19937 generator(1);
@@ -60,15 +66,17 @@ struct TestWeight {
   Doubles dense;  // [rows, cols]
   mft::PackedWeight packed;
 
-  TestWeight(mft::Format format, int64_t rows, int64_t cols) : dense(static_cast<size_t>(rows * cols)) {
-    const size_t block = mft::block_bytes(format);
+  TestWeight(const char* name, int64_t rows, int64_t cols) : dense(static_cast<size_t>(rows * cols)) {
+    const mft::Format format = format_named(name);
+    const size_t block = format.block_bytes();
+    const int64_t group_size = format.group;
     const int64_t panels = (rows + 15) / 16;
-    bytes.assign(static_cast<size_t>(panels * (cols / 32)) * block, 0);
+    bytes.assign(static_cast<size_t>(panels * (cols / group_size)) * block, 0);
     for (int64_t panel = 0; panel < panels; ++panel) {
-      for (int64_t group = 0; group < cols / 32; ++group) {
-        uint8_t* p = bytes.data() + static_cast<size_t>(panel * (cols / 32) + group) * block;
+      for (int64_t group = 0; group < cols / group_size; ++group) {
+        uint8_t* p = bytes.data() + static_cast<size_t>(panel * (cols / group_size) + group) * block;
         for (int64_t j = 0; j < 16 && panel * 16 + j < rows; ++j) {
-          fill(format, p, j, dense.data() + (panel * 16 + j) * cols + group * 32);
+          fill(format, p, j, dense.data() + (panel * 16 + j) * cols + group * group_size);
         }
       }
     }
@@ -76,32 +84,52 @@ struct TestWeight {
   }
 
  private:
+  // As in bitsandbytes' source; FP4 is sign, two bits of exponent, one of mantissa, in twelfths.
+  static constexpr float kNF4[16] = {-1.0f,        -0.6961928f, -0.52507305f, -0.3949175f, -0.28444138f, -0.18477343f,
+                                     -0.09105004f, 0.0f,        0.0795803f,   0.1609302f,  0.2461123f,   0.33791524f,
+                                     0.44070983f,  0.562617f,   0.72295684f,  1.0f};
+  static constexpr float kFP4[16] = {0,         0.0625f / 12, 8.f / 12,  12.f / 12,     4.f / 12,  6.f / 12,
+                                     2.f / 12,  3.f / 12,     0,         -0.0625f / 12, -8.f / 12, -12.f / 12,
+                                     -4.f / 12, -6.f / 12,    -2.f / 12, -3.f / 12};
+
   static void fill(mft::Format format, uint8_t* p, int64_t j, double* out) {
     double scale = 0;
     double low = 0;
-    if (format != mft::Format::kF16) put_half(p + 2 * j, &scale);
-    if (format == mft::Format::kQ4_1) put_half(p + 32 + 2 * j, &low);
-    for (int64_t k = 0; k < 32; ++k) {
+    const bool codebook = format.code == mft::Code::kNF4 || format.code == mft::Code::kFP4;
+    if (codebook) {
+      const float value = random_floats(1)[0];
+      std::memcpy(p + 4 * j, &value, sizeof(value));
+      scale = value;
+    } else if (format.code != mft::Code::kF16) {
+      put_half(p + 2 * j, &scale);
+    }
+    if (format.code == mft::Code::kQ4_1) put_half(p + 32 + 2 * j, &low);
+    for (int64_t k = 0; k < format.group; ++k) {
       const int code = static_cast<int>(rng()() % 256);
-      switch (format) {
-        case mft::Format::kF16:
+      switch (format.code) {
+        case mft::Code::kF16:
           put_half(p + 2 * (k * 16 + j), out + k);
           if (code % 2 == 0) {
             p[2 * (k * 16 + j) + 1] |= 0x80;
             out[k] = -out[k];
           }
           break;
-        case mft::Format::kQ8_0:
+        case mft::Code::kQ8_0:
           p[32 + k * 16 + j] = static_cast<uint8_t>(code);
           out[k] = scale * static_cast<int8_t>(code);
           break;
-        case mft::Format::kQ4_0:
+        case mft::Code::kQ4_0:
           p[32 + k * 8 + j % 8] |= static_cast<uint8_t>((code & 15) << (j < 8 ? 0 : 4));
           out[k] = scale * ((code & 15) - 8);
           break;
-        case mft::Format::kQ4_1:
+        case mft::Code::kQ4_1:
           p[64 + k * 8 + j % 8] |= static_cast<uint8_t>((code & 15) << (j < 8 ? 0 : 4));
           out[k] = scale * (code & 15) + low;
+          break;
+        case mft::Code::kNF4:
+        case mft::Code::kFP4:
+          p[64 + k * 8 + j % 8] |= static_cast<uint8_t>((code & 15) << (j < 8 ? 0 : 4));
+          out[k] = scale * (format.code == mft::Code::kNF4 ? kNF4 : kFP4)[code & 15];
           break;
       }
     }

@@ -23,7 +23,7 @@ void add_product(Doubles& c, int64_t m, int64_t n, int64_t k, double alpha, cons
 
 Doubles zeros(int64_t n) { return Doubles(static_cast<size_t>(n)); }
 
-void test_decode(Format format) {
+void test_decode(const char* format) {
   const int64_t n = 20;
   const int64_t k = 64;
   const TestWeight w(format, n, k);
@@ -50,9 +50,12 @@ void test_decode(Format format) {
 
 void test_parse() {
   Format format;
-  CHECK(parse_format("q4_1", &format) && format == Format::kQ4_1);
-  CHECK(parse_format("f16", &format) && format == Format::kF16);
+  CHECK(parse_format("q4_1", &format) && format.code == Code::kQ4_1 && format.group == 32);
+  CHECK(parse_format("f16", &format) && format.code == Code::kF16);
+  CHECK(parse_format("nf4_g64", &format) && format.code == Code::kNF4 && format.group == 64);
   CHECK(!parse_format("q4_k", &format));
+  CHECK(!parse_format("q4_0_g48", &format));
+  CHECK(!parse_format("f16_g64", &format));
 }
 
 void test_half() {
@@ -62,7 +65,7 @@ void test_half() {
   for (int i = 0; i < 7; ++i) {
     std::vector<uint8_t> bytes(1024);
     std::memcpy(bytes.data(), halves + i, 2);
-    const PackedWeight w{bytes.data(), Format::kF16, 1, 32};
+    const PackedWeight w{bytes.data(), {Code::kF16, 32}, 1, 32};
     Floats row(32);
     Floats panel(32 * 16);
     decode_row(w, 0, row.data());
@@ -86,7 +89,7 @@ void test_sgemm(int64_t m, int64_t n, int64_t k) {
   }
 }
 
-void test_layer(Format format, int64_t m, int64_t n, int64_t k, int64_t rank) {
+void test_layer(const char* format, int64_t m, int64_t n, int64_t k, int64_t rank) {
   const TestWeight w(format, n, k);
   const Floats x = random_floats(m * k);
   const Floats dy = random_floats(m * n);
@@ -129,16 +132,19 @@ void test_layer(Format format, int64_t m, int64_t n, int64_t k, int64_t rank) {
 int main() {
   test_parse();
   test_half();
-  for (const Format format : kFormats) test_decode(format);
+  for (const char* format : kFormats) test_decode(format);
   test_sgemm(1, 1, 1);
   test_sgemm(7, 20, 33);
   test_sgemm(64, 96, 300);
-  for (const Format format : kFormats) {
+  for (const char* format : kFormats) {
     for (const int64_t m : {1, 5, 6, 7, 64, 257}) test_layer(format, m, 20, 64, 4);
     for (const int64_t rank : {0, 1, 8, 16, 33}) test_layer(format, 7, 48, 32, rank);
   }
-  test_layer(Format::kQ4_0, 257, 100, 576, 16);
-  test_layer(Format::kQ4_1, 9, 576, 1600, 256);
-  test_layer(Format::kQ8_0, 520, 300, 96, 0);
+  test_layer("q4_0_g64", 70, 100, 576, 4);
+  test_layer("q4_1_g128", 70, 100, 384, 4);
+  test_layer("nf4_g64", 7, 60, 640, 0);
+  test_layer("q4_0", 257, 100, 576, 16);
+  test_layer("q4_1", 9, 576, 1600, 256);
+  test_layer("q8_0", 520, 300, 96, 0);
   return finish();
 }

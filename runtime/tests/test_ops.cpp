@@ -28,7 +28,7 @@ void test_exp() {
   CHECK(std::isnan(mft::exp(splat(std::numeric_limits<float>::quiet_NaN()))[0]));
 }
 
-void test_embedding(Format format) {
+void test_embedding(const char* format) {
   const int64_t k = 64;
   const TestWeight table(format, 20, k);
   const int64_t tokens[] = {0, 19, 7, 16, 7};
@@ -147,7 +147,7 @@ void test_sum_of_squares() {
 
 int main() {
   test_exp();
-  for (const Format format : kFormats) test_embedding(format);
+  for (const char* format : kFormats) test_embedding(format);
   for (const int64_t t : {1, 5, 64}) {
     test_rms_norm(t, 576);
     test_rms_norm(t, 13);

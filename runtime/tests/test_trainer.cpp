@@ -244,6 +244,7 @@ void test_bad_config(const Fixture& fixture) {
   refuses("max-grad-norm -1", [](TrainConfig& c) { c.max_grad_norm = -1; });
   refuses("ratio 2", [](TrainConfig& c) { c.schedule.ratio = 2; });
   refuses("the bundle's maximum is ", [](TrainConfig& c) { c.batch_size = 1000000; });
+  refuses("the bundle's maximum is ", [](TrainConfig& c) { c.batch_size = c.seq_len = int64_t{1} << 62; });
   refuses("holds a sequence of 16 tokens; seq-len is 15", [](TrainConfig& c) { c.seq_len = 15; });
 }
 

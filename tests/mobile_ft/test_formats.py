@@ -1,32 +1,63 @@
-"""Packed formats against the gguf package's own decoding of the same bytes."""
+"""Packed formats against the gguf package's decoding of the same bytes, and bitsandbytes' codebooks."""
 
 import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, dequantize
 
-from mobile_ft.formats import BLOCK_BYTES, FORMATS, GGUF_BLOCK_BYTES, pack_gguf, unpack
+from mobile_ft.formats import CODEBOOKS, FORMATS, PackedWeight, pack, pack_gguf, packed_shape, parse_format, unpack
+
+GGUF_BLOCK_BYTES = {"q4_0": 18, "q4_1": 20, "q8_0": 34, "f16": 64}
 
 
-def random_gguf(fmt: str, rows: int, cols: int) -> np.ndarray:
-    """Random blocks with finite scales."""
+def random_gguf(kind: str, rows: int, cols: int) -> np.ndarray:
+    """Random GGUF blocks with finite scales."""
     rng = np.random.default_rng(0)
-    raw = rng.integers(0, 256, (rows * cols // 32, GGUF_BLOCK_BYTES[fmt]), dtype=np.uint8)
-    floats = {"q4_0": 1, "q4_1": 2, "q8_0": 1, "f16": 32}[fmt]
+    raw = rng.integers(0, 256, (rows * cols // 32, GGUF_BLOCK_BYTES[kind]), dtype=np.uint8)
+    floats = {"q4_0": 1, "q4_1": 2, "q8_0": 1, "f16": 32}[kind]
     raw[:, : 2 * floats] = rng.standard_normal((len(raw), floats)).astype(np.float16).view(np.uint8)
     return raw
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
+def random_weight(
+    name: str, rows: int, cols: int, scale: float = 1.0, seed: int = 0
+) -> tuple[PackedWeight, np.ndarray]:
+    """A random packed weight and its dense float64 value, from the description of the format."""
+    rng, fmt = np.random.default_rng(seed), parse_format(name)
+    if fmt.kind == "f16":
+        values = (scale * rng.standard_normal((rows, cols))).astype(np.float16)
+        return pack(name, values.view(np.uint16), np.empty((rows, cols // 32, 0), np.uint8)), values.astype(np.float64)
+    dtype = np.float32 if fmt.kind in CODEBOOKS else np.float16
+    numbers = (scale * rng.standard_normal((2, rows, cols // fmt.group, 1))).astype(dtype)
+    codes = rng.integers(0, 256 if fmt.kind == "q8_0" else 16, (rows, cols), dtype=np.uint8)
+    steps, low = (np.repeat(x[..., 0].astype(np.float64), fmt.group, axis=1) for x in numbers)
+    header = np.concatenate(numbers, axis=-1) if fmt.kind == "q4_1" else numbers[0]
+    packed = pack(name, codes, header.view(np.uint8))
+    if fmt.kind == "q8_0":
+        return packed, steps * codes.view(np.int8)
+    if fmt.kind == "q4_0":
+        return packed, steps * (codes.astype(np.float64) - 8)
+    if fmt.kind == "q4_1":
+        return packed, steps * codes + low
+    return packed, steps * CODEBOOKS[fmt.kind][codes]
+
+
+@pytest.mark.parametrize("kind", ["q4_0", "q4_1", "q8_0", "f16"])
 @pytest.mark.parametrize(("rows", "cols"), [(16, 32), (48, 96), (20, 64), (1, 32)])
-def test_pack_then_unpack_is_ggufs_value(fmt: str, rows: int, cols: int) -> None:
-    raw = random_gguf(fmt, rows, cols)
-    packed = pack_gguf(raw, fmt, rows, cols)
-    assert packed.data.shape == (-(-rows // 16), cols // 32, BLOCK_BYTES[fmt])
-    if fmt == "f16":
+def test_pack_then_unpack_is_ggufs_value(kind: str, rows: int, cols: int) -> None:
+    raw = random_gguf(kind, rows, cols)
+    packed = pack_gguf(raw, kind, rows, cols)
+    assert packed.data.shape == packed_shape(kind, rows, cols)
+    if kind == "f16":
         expected = raw.view(np.float16).astype(np.float32).reshape(rows, cols)
     else:
-        expected = dequantize(raw.reshape(rows, -1), GGMLQuantizationType[fmt.upper()])
-    assert np.array_equal(unpack(packed.data, fmt, rows), expected)
+        expected = dequantize(raw.reshape(rows, -1), GGMLQuantizationType[kind.upper()])
+    assert np.array_equal(unpack(packed.data, kind, rows), expected)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_pack_then_unpack(name: str) -> None:
+    packed, dense = random_weight(name, 20, 256)
+    np.testing.assert_allclose(unpack(packed.data, name, 20), dense, rtol=1e-6, atol=1e-6)
 
 
 def test_nothing_is_added_to_ggufs_bytes() -> None:
@@ -34,8 +65,19 @@ def test_nothing_is_added_to_ggufs_bytes() -> None:
     assert pack_gguf(raw, "q4_1", 64, 128).data.nbytes == raw.nbytes
 
 
+@pytest.mark.parametrize("kind", ["nf4", "fp4"])
+def test_codebooks_are_bitsandbytes(kind: str) -> None:
+    functional = pytest.importorskip("bitsandbytes.functional")
+    expected = functional.get_4bit_type(kind, device="cpu").numpy()
+    np.testing.assert_allclose(CODEBOOKS[kind], expected, rtol=1e-6)
+
+
 def test_wrong_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="multiple of 32"):
         pack_gguf(np.zeros(18, np.uint8), "q4_0", 1, 33)
     with pytest.raises(ValueError, match="needs 36"):
         pack_gguf(np.zeros(18, np.uint8), "q4_0", 1, 64)
+    with pytest.raises(ValueError, match="multiple of 128"):
+        packed_shape("nf4_g128", 16, 64)
+    with pytest.raises(ValueError, match="unknown weight format 'q5_0'"):
+        parse_format("q5_0")

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from mobile_ft import ops
-from mobile_ft.formats import FORMATS, pack_gguf, unpack
-from tests.mobile_ft.test_formats import random_gguf
+from mobile_ft.formats import FORMATS
+from tests.mobile_ft.test_formats import random_weight
 
 
 def random(*shape: int, grad: bool = True) -> Tensor:
@@ -34,10 +34,9 @@ def _seed() -> None:
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("with_lora", [False, True])
 def test_linear_q4(fmt: str, with_lora: bool) -> None:
-    raw = random_gguf(fmt, 20, 64)
-    weight = torch.from_numpy(pack_gguf(raw, fmt, 20, 64).data)
-    dense = torch.from_numpy(unpack(weight.numpy(), fmt, 20)).double()
-    x, a, b = random(5, 64), random(3, 64), random(20, 3)
+    packed, values = random_weight(fmt, 20, 128)
+    weight, dense = torch.from_numpy(packed.data), torch.from_numpy(values)
+    x, a, b = random(5, 128), random(3, 128), random(20, 3)
     expected = x @ dense.T + (2.0 * (x @ a.T) @ b.T if with_lora else 0.0)
     lora = (a, b) if with_lora else (None, None)
     check(ops.linear_q4(x, weight, fmt, 20, *lora, 2.0), expected, [x, a, b] if with_lora else [x])
@@ -93,9 +92,8 @@ def test_attention_decode_continues_attention() -> None:
 
 
 def test_linear_cross_entropy() -> None:
-    raw = random_gguf("q8_0", 40, 64)
-    weight = torch.from_numpy(pack_gguf(raw, "q8_0", 40, 64).data)
-    dense = torch.from_numpy(unpack(weight.numpy(), "q8_0", 40)).double()
+    packed, values = random_weight("q8_0", 40, 64, scale=0.01)
+    weight, dense = torch.from_numpy(packed.data), torch.from_numpy(values)
     x, targets = random(5, 64), torch.tensor([3, -100, 39, 0, -100])
     expected = torch.nn.functional.cross_entropy(x @ dense.T, targets, reduction="sum", ignore_index=-100)
     loss, dx = ops.linear_cross_entropy(x.detach(), weight, "q8_0", 40, targets)
@@ -105,9 +103,8 @@ def test_linear_cross_entropy() -> None:
 
 
 def test_embedding_q() -> None:
-    raw = random_gguf("q4_0", 40, 64)
-    table = torch.from_numpy(pack_gguf(raw, "q4_0", 40, 64).data)
-    dense = torch.from_numpy(unpack(table.numpy(), "q4_0", 40))
+    packed, values = random_weight("q4_0", 40, 64)
+    table, dense = torch.from_numpy(packed.data), torch.from_numpy(values).float()
     tokens = torch.tensor([0, 39, 7, 7])
     assert torch.equal(ops.embedding_q(tokens, table, "q4_0", 40), dense[tokens])
 

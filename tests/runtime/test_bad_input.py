@@ -110,7 +110,7 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
         (["--steps", "ten"], "--steps ten: must be an integer"),
         (["--lr", "-1"], "lr -1: must be above 0"),
         (["--budget", "10GiB"], "--budget 10GiB: must be a size such as 512MB or 1GB"),
-        (["--seq-len", "65"], "65 tokens; the bundle's maximum is 64"),
+        (["--seq-len", "65"], "x seq-len 65 tokens; the bundle's maximum is 64"),
         (["--seq-len", "8"], "holds a sequence of"),
         (["--speed", "9"], "unknown option --speed"),
         (["--lr"], "--lr needs a value"),

@@ -12,14 +12,14 @@ from mobile_ft import units
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
-from mobile_ft.formats import PackedWeight, pack_gguf
+from mobile_ft.formats import PackedWeight
 from mobile_ft.lora import ALL_LINEAR, LoraConfig, write_adapter
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 from mobile_ft.units import UNIT_NORMS, Linear, UnitSpec, linear_shapes
-from tests.mobile_ft.test_formats import random_gguf
+from tests.mobile_ft.test_formats import random_weight
 from tests.runtime.conftest import relative_error
 
-CONFIG = ModelConfig("units", 64, 96, 3, 4, 2, 16, 250, 1e-5, 1e4, 512, False)
+CONFIG = ModelConfig("units", 64, 128, 3, 4, 2, 16, 250, 1e-5, 1e4, 512, False)
 RANK, ALPHA = 3, 6.0
 
 
@@ -35,14 +35,9 @@ class FormatModel(RandomModel):
         return "q8_0" if "layers.1." in name else self.fmt
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
-        raw = random_gguf(self.format_of(name), out_features, in_features)
-        self.rng.shuffle(raw)
-        if self.format_of(name) == "f16":
-            raw.view(np.float16)[:] *= np.float16(0.03)
-        else:
-            scales = {"q4_1": 4}.get(self.format_of(name), 2)
-            raw[:, :scales] = (raw[:, :scales].copy().view(np.float16) * np.float16(0.005)).view(np.uint8)
-        self.weights[name] = pack_gguf(raw, self.format_of(name), out_features, in_features)
+        fmt = self.format_of(name)
+        scale = 0.03 if fmt == "f16" else 0.05 if fmt.startswith("nf4") else 0.005
+        self.weights[name], _ = random_weight(fmt, out_features, in_features, scale, seed=len(self.weights))
         return self.weights[name]
 
 
@@ -84,7 +79,7 @@ def batch() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return tokens, targets, np.concatenate([np.arange(20), np.arange(17)])
 
 
-@pytest.mark.parametrize("fmt", ["q4_0", "q4_1", "q8_0", "f16"])
+@pytest.mark.parametrize("fmt", ["q4_0", "q4_1_g64", "q8_0", "f16", "nf4_g64"])
 def test_runtime_equals_reference(fmt: str, batch: tuple[np.ndarray, np.ndarray, np.ndarray], tmp_path: Path) -> None:
     source = FormatModel(fmt)
     bundle = write_bundle(source, LoraConfig(RANK, ALPHA, ALL_LINEAR), 64, 0, tmp_path / "bundle")
