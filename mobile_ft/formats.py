@@ -1,7 +1,7 @@
 """Packed weight formats: 16-row panels of one-group-wide blocks (docs/bundle_format.md).
 
-A format's name is its kind of code, `q4_0`, `q4_1`, `q8_0`, `nf4`, `fp4` or `f16`, with `_g64` or `_g128` behind it where
-the group is not 32 columns. Packing only permutes the bytes of a GGUF file's blocks: nothing is re-quantized.
+A format's name is its kind of code, `q4_0`, `q4_1`, `q8_0`, `nf4`, `fp4` or `f16`, with `_g64` or `_g128` behind it
+where the group is not 32 columns. Packing only permutes the bytes of a GGUF file's blocks: nothing is re-quantized.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ GGUF_GROUP = 32
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 
-# The 16 values of bitsandbytes' codebooks (QLoRA, arXiv 2305.14314, appendix E; FP4 is a 2-bit exponent, 1-bit mantissa).
+# The 16 values of bitsandbytes' codebooks (NF4: QLoRA, arXiv 2305.14314; FP4: 2 bits of exponent, 1 of mantissa).
 CODEBOOKS: dict[str, F32] = {
     "nf4": np.array(
         [

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mobile_ft import ops
-from mobile_ft.formats import FORMATS
+from mobile_ft.formats import FORMATS, unpack
 from tests.mobile_ft.test_formats import random_weight
 
 
@@ -34,8 +34,8 @@ def _seed() -> None:
 @pytest.mark.parametrize("fmt", FORMATS)
 @pytest.mark.parametrize("with_lora", [False, True])
 def test_linear_q4(fmt: str, with_lora: bool) -> None:
-    packed, values = random_weight(fmt, 20, 128)
-    weight, dense = torch.from_numpy(packed.data), torch.from_numpy(values)
+    weight = torch.from_numpy(random_weight(fmt, 20, 128)[0].data)
+    dense = torch.from_numpy(unpack(weight.numpy(), fmt, 20)).double()
     x, a, b = random(5, 128), random(3, 128), random(20, 3)
     expected = x @ dense.T + (2.0 * (x @ a.T) @ b.T if with_lora else 0.0)
     lora = (a, b) if with_lora else (None, None)

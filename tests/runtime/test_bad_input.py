@@ -117,7 +117,7 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     ],
 )
 def test_bad_option(small_bundle: Path, data: Path, tmp_path: Path, options: list[str], expected: str) -> None:
-    message = failure("train", small_bundle, "--data", data, "--out", tmp_path / "out", *options)
+    message = failure("train", small_bundle, "--data", data, "--out", tmp_path / "out", "--seq-len", 32, *options)
     assert expected in message
     assert not files(tmp_path / "out")
 

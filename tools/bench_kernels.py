@@ -1,0 +1,277 @@
+"""The kernels against PyTorch on dense float32 weights, in one process and in turn: `python tools/bench_kernels.py`.
+
+Every ratio is torch's time divided by ours: above 1, we are faster.
+"""
+
+import os
+
+# torch's OpenMP threads spin after each call and would take the cores from our pool.
+os.environ["OMP_WAIT_POLICY"] = "passive"
+os.environ["GOMP_SPINCOUNT"] = "0"
+
+import argparse  # noqa: E402
+import json  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from functools import partial  # noqa: E402
+from pathlib import Path  # noqa: E402
+from statistics import median  # noqa: E402
+from typing import Any  # noqa: E402
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+from torch import Tensor  # noqa: E402
+from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention  # noqa: E402
+
+from mobile_ft.formats import BLOCK_BYTES, FORMATS  # noqa: E402
+from mobile_ft.runtime import kernels  # noqa: E402
+
+M, RANK, SCALE = 256, 16, 2.0
+SHAPES = [(576, 1536), (1536, 576), (896, 4864), (4864, 896), (2048, 8192), (8192, 2048)]  # (K, N)
+HEADS = {"SmolLM2-135M": (9, 3, 64), "Qwen2.5-0.5B": (14, 2, 64)}  # heads, key-value heads, dim
+VOCABULARIES = [(49152, 576), (262144, 640)]  # entries, K
+
+Row = dict[str, Any]
+TimeSides = Callable[..., dict[str, float]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, choices=sorted({1, kernels.thread_count()}))
+    parser.add_argument("--rounds", type=int, default=9, help="timings of each side (default: 9)")
+    parser.add_argument("--best", action="store_true", help="compare the best times, for a busy machine (not medians)")
+    parser.add_argument("--quick", action="store_true", help="3 rounds of the smallest shapes")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    threads = args.threads or kernels.thread_count()
+    torch.set_num_threads(threads)
+    kernels.use_threads(threads > 1)
+    torch.manual_seed(0)
+
+    peak = max(kernels.fma_peak_gflops() for _ in range(5))
+    time_sides = partial(in_turn, 3 if args.quick else args.rounds, min if args.best else median)
+    some = slice(2 if args.quick else None)
+    weights = [(k, n, fmt) for k, n in SHAPES[some] for fmt in FORMATS]
+    heads = [(model, t) for model in HEADS for t in (256, 1024, 2048)[some]]
+    vocabularies = [(v, k, fmt) for v, k in VOCABULARIES[: 1 if args.quick else 2] for fmt in ("q4_1", "q8_0")]
+    results: dict[str, Any] = {
+        "threads": threads,
+        "fma_peak_gflops": peak,
+        "statistic": "best" if args.best else "median",
+        "torch": torch.__version__,
+        "environment": {name: os.environ[name] for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")},
+    }
+    print(f"{threads} threads, FMA peak {peak:.0f} GFLOP/s, {results['statistic']} times")
+    print(f"torch {torch.__version__} on dense float32 weights, {results['environment']}")
+    results["linear"] = [linear_row(time_sides, peak, *case) for case in weights]
+    print_rows("Linear layer, 256 rows, no LoRA: forward, and gradient to the input", results["linear"])
+    results["lora"] = [lora_row(time_sides, k, n) for k, n in SHAPES[some]]
+    print_rows(f"Linear layer with LoRA rank {RANK}, q4_1; backward with both LoRA gradients", results["lora"])
+    results["decode"] = [decode_row(time_sides, *case) for case in weights]
+    print_rows("Share of decoding in the gradient to the input", results["decode"])
+    results["attention"] = [attention_row(time_sides, peak, *case) for case in heads]
+    print_rows("Attention, forward and backward", results["attention"])
+    results["linear_cross_entropy"] = [cross_entropy_row(time_sides, peak, *case) for case in vocabularies]
+    print_rows("Loss and gradient of the head, 256 rows", results["linear_cross_entropy"])
+    results["scratch"] = [scratch_row(threads, m, k, n) for m in (256, 2048) for k, n in (SHAPES[0], SHAPES[-1])]
+    print_rows(f"Scratch of a linear layer with LoRA rank {RANK}", results["scratch"])
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def in_turn(rounds: int, statistic: Callable[[list[float]], float], **sides: Callable[[], object]) -> dict[str, float]:
+    """Seconds of each side. A call before each timing wakes its threads; the other's go to sleep in a pause."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for call in sides.values():
+        call()
+    for _ in range(rounds):
+        for name, call in sides.items():
+            time.sleep(0.02)
+            call()
+            start = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistic(values) for name, values in seconds.items()}
+
+
+def random_weight(fmt: str, rows: int, cols: int) -> tuple[Any, Tensor]:
+    """A packed weight with values of about 1 / sqrt(cols), and the same dense."""
+    rng = np.random.default_rng(0)
+    data = rng.integers(0, 256, (-(-rows // 16), cols // 32, BLOCK_BYTES[fmt]), dtype=np.uint8)
+    spread = 1 / cols**0.5
+    if fmt == "f16":
+        data.view(np.float16)[:] = rng.standard_normal((*data.shape[:2], 512), dtype=np.float32) * spread
+    else:
+        scale = spread / (74 if fmt == "q8_0" else 4.6)  # standard deviation of the codes
+        data[..., :32].view(np.float16)[:] = scale
+        if fmt == "q4_1":
+            data[..., 32:64].view(np.float16)[:] = -7.5 * scale
+    weight = kernels.Weight(data, fmt, rows)
+    return weight, torch.from_numpy(kernels.decode(weight))
+
+
+def linear_row(time_sides: TimeSides, peak: float, k: int, n: int, fmt: str) -> Row:
+    weight, dense = random_weight(fmt, n, k)
+    x, dy = torch.randn(M, k), torch.randn(M, n)
+    t = time_sides(
+        forward=lambda: kernels.linear_forward(x.numpy(), weight),
+        torch_forward=lambda: linear(x, dense),
+        backward=lambda: kernels.linear_backward(dy.numpy(), weight),
+        torch_backward=lambda: dy @ dense,
+    )
+    row: Row = {"KxN": f"{k}x{n}", "format": fmt}
+    for name, short in (("forward", "fwd"), ("backward", "bwd")):
+        gflops = 2e-9 * M * k * n / t[name]
+        row |= {
+            f"{short} ms": 1e3 * t[name],
+            f"{short} torch ms": 1e3 * t[f"torch_{name}"],
+            f"{short} ratio": t[f"torch_{name}"] / t[name],
+            f"{short} GFLOP/s": gflops,
+            f"{short} % of peak": 100 * gflops / peak,
+        }
+    return row
+
+
+def lora_row(time_sides: TimeSides, k: int, n: int) -> Row:
+    weight, dense = random_weight("q4_1", n, k)
+    x, dy, a, b = torch.randn(M, k), torch.randn(M, n), torch.randn(RANK, k), torch.randn(n, RANK)
+    lora = a.numpy(), b.numpy(), SCALE
+
+    def torch_backward() -> tuple[Tensor, ...]:
+        g = SCALE * (dy @ b)
+        return dy @ dense + g @ a, g.T @ x, SCALE * (dy.T @ linear(x, a))
+
+    t = time_sides(
+        forward=lambda: kernels.linear_forward(x.numpy(), weight, *lora),
+        plain_forward=lambda: kernels.linear_forward(x.numpy(), weight),
+        torch_forward=lambda: linear(x, dense) + SCALE * linear(linear(x, a), b),
+        backward=lambda: kernels.linear_lora_backward(dy.numpy(), x.numpy(), weight, *lora),
+        plain_backward=lambda: kernels.linear_backward(dy.numpy(), weight),
+        torch_backward=torch_backward,
+    )
+    row: Row = {"KxN": f"{k}x{n}"}
+    # Multiply-adds of the branch over those of the weight.
+    counts = {"forward": RANK * (k + n), "backward": RANK * (3 * k + 2 * n)}
+    for name, short in (("forward", "fwd"), ("backward", "bwd")):
+        row |= {
+            f"{short} ms": 1e3 * t[name],
+            f"{short} LoRA adds %": 100 * (t[name] / t[f"plain_{name}"] - 1),
+            f"{short} by count %": 100 * counts[name] / (k * n),
+            f"{short} torch ms": 1e3 * t[f"torch_{name}"],
+            f"{short} ratio": t[f"torch_{name}"] / t[name],
+        }
+    return row
+
+
+def decode_row(time_sides: TimeSides, k: int, n: int, fmt: str) -> Row:
+    """Two measures of the share of decoding.
+
+    alone: time to decode all that the gradient decodes, and nothing else, over its whole time.
+    fed: 1 - time of the same kernel fed panels decoded beforehand, over its whole time. Those are read from memory
+    at up to 8 times the bytes, so this can be negative.
+    """
+    weight, _ = random_weight(fmt, n, k)
+    panels = kernels.DecodedPanels(weight)
+    dy = torch.randn(M, n).numpy()
+    t = time_sides(
+        whole=lambda: kernels.linear_backward(dy, weight),
+        decode=lambda: kernels.decode_transposed_panels(weight),
+        fed=lambda: kernels.linear_backward_decoded(dy, panels),
+    )
+    return {
+        "KxN": f"{k}x{n}",
+        "format": fmt,
+        "whole ms": 1e3 * t["whole"],
+        "decode ms": 1e3 * t["decode"],
+        "alone %": 100 * t["decode"] / t["whole"],
+        "fed ms": 1e3 * t["fed"],
+        "fed %": 100 * (1 - t["fed"] / t["whole"]),
+    }
+
+
+def attention_row(time_sides: TimeSides, peak: float, model: str, tokens: int) -> Row:
+    """torch in two ways: with enable_gqa, and with keys and values expanded to all heads first."""
+    heads, kv_heads, dim = HEADS[model]
+    q, k, v, do = (torch.randn(tokens, h * dim) for h in (heads, kv_heads, kv_heads, heads))
+    arrays = [x.numpy() for x in (q, k, v)]
+    positions = np.arange(tokens)
+    # [1, heads, T, dim] views, as Transformers has them.
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    views = [x.view(1, tokens, -1, dim).transpose(1, 2) for x in leaves]
+    grad = do.view(1, tokens, heads, dim).transpose(1, 2)
+
+    def ours() -> object:
+        o, lse = kernels.attention_forward(*arrays, positions, heads, kv_heads)
+        return kernels.attention_backward(do.numpy(), *arrays, o, lse, positions, heads, kv_heads)
+
+    def torch_gqa() -> object:
+        o = scaled_dot_product_attention(*views, is_causal=True, enable_gqa=True)
+        return torch.autograd.grad(o, leaves, grad)
+
+    def torch_expanded() -> object:
+        keys, values = (x.repeat_interleave(heads // kv_heads, 1) for x in views[1:])
+        o = scaled_dot_product_attention(views[0], keys, values, is_causal=True)
+        return torch.autograd.grad(o, leaves, grad)
+
+    t = time_sides(ours=ours, gqa=torch_gqa, expanded=torch_expanded)
+    gflops = 7e-9 * heads * tokens**2 * dim / t["ours"]  # 2 products forward, 5 backward, half of each masked
+    return {
+        "heads of": model,
+        "T": tokens,
+        "ms": 1e3 * t["ours"],
+        "torch gqa ms": 1e3 * t["gqa"],
+        "torch expanded ms": 1e3 * t["expanded"],
+        "ratio": min(t["gqa"], t["expanded"]) / t["ours"],
+        "GFLOP/s": gflops,
+        "% of peak": 100 * gflops / peak,
+        "scratch kB": kernels.attention_scratch_bytes(tokens, heads, kv_heads, dim) / 1e3,
+    }
+
+
+def cross_entropy_row(time_sides: TimeSides, peak: float, entries: int, k: int, fmt: str) -> Row:
+    """Logits of standard deviation 1: no tile is negligible, so none is skipped."""
+    weight, dense = random_weight(fmt, entries, k)
+    x, targets = torch.randn(M, k), torch.randint(entries, (M,))
+    leaf = x.clone().requires_grad_()
+    t = time_sides(
+        ours=lambda: kernels.linear_cross_entropy(x.numpy(), weight, targets.numpy()),
+        torch=lambda: torch.autograd.grad(cross_entropy(linear(leaf, dense), targets, reduction="sum"), leaf),
+    )
+    gflops = 4e-9 * M * entries * k / t["ours"]
+    return {
+        "vocabulary": entries,
+        "K": k,
+        "format": fmt,
+        "ms": 1e3 * t["ours"],
+        "torch ms": 1e3 * t["torch"],
+        "ratio": t["torch"] / t["ours"],
+        "GFLOP/s": gflops,
+        "% of peak": 100 * gflops / peak,
+        "scratch MB": kernels.scratch_bytes(M, entries, k, 0)["linear_cross_entropy"] / 1e6,
+    }
+
+
+def scratch_row(threads: int, m: int, k: int, n: int) -> Row:
+    size = kernels.scratch_bytes(m, n, k, RANK)["linear"]
+    return {"M": m, "KxN": f"{k}x{n}", "MB": size / 1e6, "MB a thread": size / threads / 1e6}
+
+
+def print_rows(title: str, rows: list[Row]) -> None:
+    table = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+    for row in rows:
+        table.add_row(*(text(value) for value in row.values()))
+    Console(width=200).print(table)
+
+
+def text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}" if abs(value) < 20 else f"{value:.0f}"
+    return str(value)
+
+
+if __name__ == "__main__":
+    main()
