@@ -135,6 +135,7 @@ def unpack(data: U8, name: str, rows: int) -> F32:
         values = np.ascontiguousarray(data[..., i * size : (i + 1) * size]).view(dtype)
         return values.astype(np.float32)[:, :, None, :]
 
+    values: F32
     if fmt.kind == "f16":
         values = codes.view(np.float16).astype(np.float32)
     elif fmt.kind == "q8_0":

@@ -48,6 +48,11 @@ def test_rms_norm() -> None:
     check(ops.rms_norm(x, weight, 1e-5)[0], expected, [x])
 
 
+def test_add() -> None:
+    x, y = random(5, 32), random(5, 32)
+    check(ops.add(x, y), x + y, [x, y])
+
+
 def test_swiglu() -> None:
     gate, up = random(5, 32), random(5, 32)
     check(ops.swiglu(gate, up), torch.nn.functional.silu(gate) * up, [gate, up])
