@@ -5,6 +5,7 @@ where the group is not 32 columns. Packing only permutes the bytes of a GGUF fil
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -135,7 +136,7 @@ def unpack(data: U8, name: str, rows: int) -> F32:
         values = np.ascontiguousarray(data[..., i * size : (i + 1) * size]).view(dtype)
         return values.astype(np.float32)[:, :, None, :]
 
-    values: F32
+    values: Any
     if fmt.kind == "f16":
         values = codes.view(np.float16).astype(np.float32)
     elif fmt.kind == "q8_0":
