@@ -64,7 +64,7 @@ def _gradient(forward: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, ...
 
 
 def _clean_up(module: torch.fx.GraphModule) -> None:
-    """Leaves the custom ops alone: autograd's detach means nothing once traced, and it adds gradients with aten's add."""
+    """Leaves custom ops only: autograd's detach means nothing once traced, and it sums gradients with aten's add."""
     for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
         node.replace_all_uses_with(node.args[0])
     for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor):

@@ -5,7 +5,6 @@ where the group is not 32 columns. Packing only permutes the bytes of a GGUF fil
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -133,10 +132,9 @@ def unpack(data: U8, name: str, rows: int) -> F32:
 
     def header(i: int, dtype: type) -> F32:
         size = np.dtype(dtype).itemsize * PANEL_ROWS
-        values = np.ascontiguousarray(data[..., i * size : (i + 1) * size]).view(dtype)
-        return values.astype(np.float32)[:, :, None, :]
+        numbers: npt.NDArray = np.ascontiguousarray(data[..., i * size : (i + 1) * size]).view(dtype)
+        return numbers.astype(np.float32)[:, :, None, :]
 
-    values: Any
     if fmt.kind == "f16":
         values = codes.view(np.float16).astype(np.float32)
     elif fmt.kind == "q8_0":
