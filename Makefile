@@ -6,7 +6,7 @@ CPP = $(shell git ls-files 'runtime/*.h' 'runtime/*.cpp' 'runtime/*.c')
 PY := mobile_ft export tools tests runtime
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup demo test test-cpp test-all lint format bench clean
+.PHONY: setup demo test test-cpp lint format bench clean
 
 setup: $(VENV)/.installed
 
@@ -33,9 +33,6 @@ test-cpp: setup
 	$(BIN)/cmake --build build/sanitized
 	$(BIN)/python tests/small_bundle.py build/sanitized/bundle
 	MFT_TEST_BUNDLE=$(CURDIR)/build/sanitized/bundle $(BIN)/ctest --test-dir build/sanitized --output-on-failure
-
-test-all: test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests -m slow
 
 lint: setup
 	$(BIN)/ruff check $(PY)
