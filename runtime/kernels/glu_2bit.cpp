@@ -1,0 +1,102 @@
+#include "runtime/kernels/glu_2bit.h"
+
+#include <algorithm>
+
+#include "runtime/kernels/activations.h"
+#include "runtime/kernels/threads.h"
+#include "runtime/kernels/vec.h"
+
+namespace mft {
+namespace {
+
+constexpr int64_t kStep = 16384;  // whole bytes of codes
+
+// Found by the paper's authors with simulated annealing; mobile_ft/ops/glu_2bit.py has the same.
+constexpr ReluCombination kReSilu2 = {{-0.04060357190528599, 1.080925428529668, -0.040321856624382146},
+                                      {-6.3050461001646445, -0.0008684942046214787, 6.325815242089708}};
+constexpr ReluCombination kReGelu2 = {{-0.04922261145617846, 1.0979632065417297, -0.048740595085551286},
+                                      {-3.1858810036855245, -0.001178821281161997, 3.190832613414926}};
+
+// Where the codes of a vector's lanes lie in its kVec / 4 bytes, read as one little-endian number.
+#if defined(__AVX__)
+constexpr VecI kShift = {0, 2, 4, 6, 8, 10, 12, 14};
+#else
+constexpr VecI kShift = {0, 2, 4, 6};
+#endif
+
+// The codes of `count` lanes; lanes must be 0 past it.
+void store_codes(uint8_t* p, VecI codes, int64_t count) {
+  codes <<= kShift;
+  int32_t bits = 0;
+  for (int lane = 0; lane < kVec; ++lane) bits |= codes[lane];
+  for (int64_t i = 0; i < glu_2bit_code_bytes(count); ++i) p[i] = static_cast<uint8_t>(bits >> (8 * i));
+}
+
+VecI load_codes(const uint8_t* p, int64_t count) {
+  int32_t bits = 0;
+  for (int64_t i = 0; i < glu_2bit_code_bytes(count); ++i) bits |= p[i] << (8 * i);
+  return ((bits - VecI{}) >> kShift) & 3;
+}
+
+template <Vec (*act)(Vec)>
+void forward(const ReluCombination& h, const float* gate, const float* up, int64_t n, float* out, uint8_t* codes) {
+  const Vec c0 = splat(static_cast<float>(h.c[0]));
+  const Vec c1 = splat(static_cast<float>(h.c[1]));
+  const Vec c2 = splat(static_cast<float>(h.c[2]));
+  const auto code_of = [&](Vec g) { return -((g > c0) + (g > c1) + (g > c2)); };  // true is -1
+  parallel_ranges(n, kStep, [&](int64_t begin, int64_t end) {
+    int64_t i = begin;
+    for (; i + kVec <= end; i += kVec) {
+      const Vec g = load(gate + i);
+      store(out + i, act(g) * load(up + i));
+      store_codes(codes + i / 4, code_of(g), kVec);
+    }
+    if (i < end) {
+      const int64_t count = end - i;
+      const Vec g = load_part(gate + i, count);
+      store_part(out + i, act(g) * load_part(up + i, count), count);
+      VecI code = code_of(g);
+      for (int64_t lane = count; lane < kVec; ++lane) code[lane] = 0;
+      store_codes(codes + i / 4, code, count);
+    }
+  });
+}
+
+}  // namespace
+
+void glu_2bit(Glu kind, const float* gate, const float* up, int64_t n, float* out, uint8_t* codes) {
+  if (kind == Glu::kSwiglu) {
+    forward<silu>(kReSilu2, gate, up, n, out, codes);
+  } else {
+    forward<gelu_tanh>(kReGelu2, gate, up, n, out, codes);
+  }
+}
+
+void glu_2bit_backward(Glu kind, const float* dout, const float* up, const float* y, const uint8_t* codes, int64_t n,
+                       float* dgate, float* dup) {
+  const ReluCombination& h = kind == Glu::kSwiglu ? kReSilu2 : kReGelu2;
+  float slopes[16] = {};  // by code
+  double slope = 0;
+  for (int i = 0; i < 3; ++i) slopes[i + 1] = static_cast<float>(slope += h.a[i]);
+
+  parallel_ranges(n, kStep, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += kVec) {
+      const int64_t count = std::min<int64_t>(kVec, end - i);
+      const bool whole = count == kVec;
+      const Vec d = whole ? load(dout + i) : load_part(dout + i, count);
+      const Vec u = whole ? load(up + i) : load_part(up + i, count);
+      const Vec product = whole ? load(y + i) : load_part(y + i, count);
+      const Vec dg = d * u * lookup16(slopes, load_codes(codes + i / 4, count));
+      const Vec du = u == 0.f ? Vec{} : d * (product / u);
+      if (whole) {
+        store(dgate + i, dg);
+        store(dup + i, du);
+      } else {
+        store_part(dgate + i, dg, count);
+        store_part(dup + i, du, count);
+      }
+    }
+  });
+}
+
+}  // namespace mft
