@@ -63,10 +63,12 @@ def _gradient(forward: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, ...
     return gradient
 
 
-def _drop_detach(module: torch.fx.GraphModule) -> None:
-    """Autograd's detach calls mean nothing once traced, and would become copies when lowered."""
+def _clean_up(module: torch.fx.GraphModule) -> None:
+    """Leaves custom ops only: autograd's detach means nothing once traced, and it sums gradients with aten's add."""
     for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
         node.replace_all_uses_with(node.args[0])
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor):
+        node.target = torch.ops.mobile_ft.add.default
     module.graph.eliminate_dead_code()
     module.recompile()
 
@@ -103,7 +105,7 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> dict[str, ExportedProgram]
 
     inputs = [x, x.clone(), *extra, *weights, *lora]
     traced = make_fx(backward, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*inputs)
-    _drop_detach(traced)
+    _clean_up(traced)
     methods[f"{spec.kind}_backward_recompute"] = _export(traced, inputs, dynamic + 1, max_seq_len)
 
     if spec.type == "attn":

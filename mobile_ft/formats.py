@@ -132,8 +132,8 @@ def unpack(data: U8, name: str, rows: int) -> F32:
 
     def header(i: int, dtype: type) -> F32:
         size = np.dtype(dtype).itemsize * PANEL_ROWS
-        values = np.ascontiguousarray(data[..., i * size : (i + 1) * size]).view(dtype)
-        return values.astype(np.float32)[:, :, None, :]
+        numbers: npt.NDArray = np.ascontiguousarray(data[..., i * size : (i + 1) * size]).view(dtype)
+        return numbers.astype(np.float32)[:, :, None, :]
 
     if fmt.kind == "f16":
         values = codes.view(np.float16).astype(np.float32)

@@ -94,7 +94,7 @@ def attn(
     *qkv, o_proj = _linears(spec, packed, lora)
     q, k, v = _qkv(spec, x, positions, inv_freq, norm, qkv)
     o, _ = ops.attention(q, k, v, positions, spec.config.num_attention_heads, spec.config.num_key_value_heads, 0)
-    return x + o_proj(o)
+    return ops.add(x, o_proj(o))
 
 
 def attn_decode(
@@ -112,7 +112,8 @@ def attn_decode(
     *qkv, o_proj = _linears(spec, packed, lora)
     q, k, v = _qkv(spec, x, positions, inv_freq, norm, qkv)
     heads, kv_heads = spec.config.num_attention_heads, spec.config.num_key_value_heads
-    return x + o_proj(ops.attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, 0)), k, v
+    o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, 0)
+    return ops.add(x, o_proj(o)), k, v
 
 
 def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
@@ -120,7 +121,7 @@ def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) ->
     norm, *packed = weights
     gate, up, down = _linears(spec, packed, lora)
     z, _ = ops.rms_norm(x, norm, spec.config.rms_norm_eps)
-    return x + down(ops.swiglu(gate(z), up(z)))
+    return ops.add(x, down(ops.swiglu(gate(z), up(z))))
 
 
 def embed(config: ModelConfig, fmt: str, tokens: Tensor, table: Tensor) -> Tensor:

@@ -3,32 +3,27 @@
 Every ratio is torch's time divided by ours: above 1, we are faster.
 """
 
-import os
+import argparse
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
 
-# torch's OpenMP threads spin after each call and would take the cores from our pool.
-os.environ["OMP_WAIT_POLICY"] = "passive"
-os.environ["GOMP_SPINCOUNT"] = "0"
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention
 
-import argparse  # noqa: E402
-import json  # noqa: E402
-import time  # noqa: E402
-from collections.abc import Callable  # noqa: E402
-from functools import partial  # noqa: E402
-from pathlib import Path  # noqa: E402
-from statistics import median  # noqa: E402
-from typing import Any  # noqa: E402
-
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
-from torch import Tensor  # noqa: E402
-from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention  # noqa: E402
-
-from mobile_ft.formats import BLOCK_BYTES, FORMATS  # noqa: E402
-from mobile_ft.runtime import kernels  # noqa: E402
+from mobile_ft.formats import BLOCK_BYTES, FORMATS
+from mobile_ft.runtime import kernels
 
 M, RANK, SCALE = 256, 16, 2.0
+PAUSE, MIN_SECONDS = 0.02, 0.01
 SHAPES = [(576, 1536), (1536, 576), (896, 4864), (4864, 896), (2048, 8192), (8192, 2048)]  # (K, N)
 HEADS = {"SmolLM2-135M": (9, 3, 64), "Qwen2.5-0.5B": (14, 2, 64)}  # heads, key-value heads, dim
 VOCABULARIES = [(49152, 576), (262144, 640)]  # entries, K
@@ -61,10 +56,9 @@ def main() -> None:
         "fma_peak_gflops": peak,
         "statistic": "best" if args.best else "median",
         "torch": torch.__version__,
-        "environment": {name: os.environ[name] for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")},
     }
     print(f"{threads} threads, FMA peak {peak:.0f} GFLOP/s, {results['statistic']} times")
-    print(f"torch {torch.__version__} on dense float32 weights, {results['environment']}")
+    print(f"torch {torch.__version__} on dense float32 weights; ratio: torch's time / ours")
     results["linear"] = [linear_row(time_sides, peak, *case) for case in weights]
     print_rows("Linear layer, 256 rows, no LoRA: forward, and gradient to the input", results["linear"])
     results["lora"] = [lora_row(time_sides, k, n) for k, n in SHAPES[some]]
@@ -82,18 +76,29 @@ def main() -> None:
 
 
 def in_turn(rounds: int, statistic: Callable[[list[float]], float], **sides: Callable[[], object]) -> dict[str, float]:
-    """Seconds of each side. A call before each timing wakes its threads; the other's go to sleep in a pause."""
+    """Seconds a call of each side, timed over at least 10 ms.
+
+    Both thread pools spin for a few ms after a call, which makes their own next one start fast and takes the cores
+    from the other. So each side has a pause for the other's threads to go to sleep, and a call to wake its own.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for call in sides.values():
-        call()
+    calls = {}
+    for name, side in sides.items():
+        side()
+        calls[name] = max(1, int(MIN_SECONDS / call_seconds(side, 1)))
     for _ in range(rounds):
-        for name, call in sides.items():
-            time.sleep(0.02)
-            call()
-            start = time.perf_counter()
-            call()
-            seconds[name].append(time.perf_counter() - start)
+        for name, side in sides.items():
+            time.sleep(PAUSE)
+            side()
+            seconds[name].append(call_seconds(side, calls[name]))
     return {name: statistic(values) for name, values in seconds.items()}
+
+
+def call_seconds(side: Callable[[], object], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        side()
+    return (time.perf_counter() - start) / calls
 
 
 def random_weight(fmt: str, rows: int, cols: int) -> tuple[Any, Tensor]:

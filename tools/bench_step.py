@@ -34,6 +34,7 @@ OURS = {
     "mobile-ft, lcsb half": ["--schedule", "lcsb", "--ratio", "0.5"],
     "mobile-ft, suffix half": ["--schedule", "suffix", "--ratio", "0.5"],
 }
+HALF = [name for name in OURS if "half" in name]  # backward through 15 of the 30 layers
 
 Result = dict[str, Any]
 
@@ -228,21 +229,24 @@ def peer(arguments: list[str]) -> None:
 # --- Results -----------------------------------------------------------------------------------
 
 
-def step_gflop(layers: int) -> float:
-    """Multiply-adds of our step, times two, with backward through `layers` of the 30 layers."""
+def step_gflop(layers: int, recompute_all: bool) -> float:
+    """Multiply-adds of a step, times two, with backward through `layers` layers.
+
+    A backward recomputes the forward of its unit first, for us without its last linear layer, which nothing needs.
+    """
     from mobile_ft.export.gguf_model import GgufModel
     from mobile_ft.units import UNIT_NORMS, linear_shapes
 
     c = GgufModel(gguf_path()).config
-    layers = min(layers, c.num_hidden_layers)
-    shapes = [shape for unit in UNIT_NORMS for shape in linear_shapes(c, unit).values()]
-    weights, ends = sum(k * n for k, n in shapes), sum(k + n for k, n in shapes)
-    # Causal: half of the scores. Two products forward, five backward.
-    attention = c.num_attention_heads * c.head_dim * TOKENS
-    forward = TOKENS * (weights + RANK * ends + attention)
-    backward = TOKENS * (weights + RANK * sum(3 * k + 2 * n for k, n in shapes) + 2.5 * attention)
-    head = 2 * TOKENS * c.vocab_size * c.hidden_size
-    return 2e-9 * (c.num_hidden_layers * forward + layers * (forward + backward) + head)
+    units = [list(linear_shapes(c, unit).values()) for unit in UNIT_NORMS]
+    every = [shape for unit in units for shape in unit]
+    again = every if recompute_all else [shape for unit in units for shape in unit[:-1]]
+    attention = c.num_attention_heads * c.head_dim * TOKENS  # two products; causal, so half of the scores
+    forward = sum(k * n + RANK * (k + n) for k, n in every) + attention
+    recompute = sum(k * n + RANK * (k + n) for k, n in again) + attention
+    backward = sum(k * n + RANK * (3 * k + 2 * n) for k, n in every) + 2.5 * attention
+    head = 2 * c.vocab_size * c.hidden_size
+    return 2e-9 * TOKENS * (c.num_hidden_layers * forward + layers * (recompute + backward) + head)
 
 
 def summary(runs: dict[str, list[Result]]) -> dict[str, Result]:
@@ -254,7 +258,7 @@ def summary(runs: dict[str, list[Result]]) -> dict[str, Result]:
         first = next(iter(results.values()), result)
         result["ratio"] = first["step_seconds"] / result["step_seconds"]
         result["best_ratio"] = first["best_seconds"] / result["best_seconds"]
-        result["gflop"] = step_gflop(30 if name in PEERS or "full" in name else 15)
+        result["gflop"] = step_gflop(15 if name in HALF else 30, recompute_all=name in PEERS)
         result["gflops"] = result["gflop"] / result["step_seconds"]
         results[name] = result
     return results

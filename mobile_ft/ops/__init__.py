@@ -4,6 +4,7 @@ Every tensor is float32 unless said otherwise; tokens, targets and positions are
 are uint8.
 """
 
+from mobile_ft.ops.add import add
 from mobile_ft.ops.attention import attention, attention_backward, attention_decode
 from mobile_ft.ops.embedding_q import embedding_q
 from mobile_ft.ops.geglu import geglu, geglu_backward
@@ -17,6 +18,7 @@ from mobile_ft.ops.rope import rope
 from mobile_ft.ops.swiglu import swiglu, swiglu_backward
 
 __all__ = [
+    "add",
     "attention",
     "attention_backward",
     "attention_decode",

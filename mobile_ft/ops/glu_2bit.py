@@ -66,7 +66,7 @@ def _define(name: str, act: Callable[[Tensor], Tensor], h: ReluCombination) -> t
     """The op and its backward."""
 
     def reference(gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
-        return act(gate) * up, _pack(sum((gate > c).long() for c in h.c))
+        return act(gate) * up, _pack(torch.stack([gate > c for c in h.c]).sum(0))
 
     def fake(gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
         return torch.empty_like(gate), gate.new_empty(((gate.numel() + 3) // 4,), dtype=torch.uint8)

@@ -13,6 +13,7 @@
 #include "runtime/core/generator.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/trainer.h"
+#include "runtime/ops/counters.h"
 
 namespace mft {
 namespace {
@@ -134,6 +135,10 @@ int train(const std::vector<std::string>& arguments) {
       emit({{"event", "saved"}, {"step", result.step}, {"path", out}});
     }
   }
+  Json op_seconds = Json::object();
+  for (const OpCounter& op : op_counters()) {
+    if (op.calls > 0) op_seconds[op.name] = {{"calls", op.calls}, {"seconds", op.seconds}};
+  }
   const auto& losses = trainer.losses();
   double total = 0;
   for (double s : seconds) total += s;
@@ -153,7 +158,8 @@ int train(const std::vector<std::string>& arguments) {
         {"ratio", config.schedule.kind == Schedule::Kind::kFull ? 1.0 : config.schedule.ratio},
         {"backward", "recompute"},
         {"seq_len", config.seq_len},
-        {"backward_runs", trainer.backward_runs()}});
+        {"backward_runs", trainer.backward_runs()},
+        {"op_seconds", op_seconds}});
   return 0;
 }
 

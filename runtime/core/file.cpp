@@ -85,6 +85,8 @@ MappedFile::MappedFile(const std::string& path) : path_(path) {
   data_ = static_cast<const std::byte*>(mapped);
 }
 
+void MappedFile::drop() const { madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED); }
+
 MappedFile::~MappedFile() { munmap(const_cast<std::byte*>(data_), size_); }
 
 void write_atomically(const std::string& path, const std::vector<FilePart>& parts) {

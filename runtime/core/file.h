@@ -16,6 +16,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   const std::byte* data() const { return data_; }
+  /// Lets the pages leave the process; they come back from the file when they are read again.
+  void drop() const;
   size_t size() const { return size_; }
   const std::string& path() const { return path_; }
 

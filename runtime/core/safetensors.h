@@ -27,6 +27,8 @@ class SafeTensors {
   const std::map<std::string, View>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::string& path() const { return file_.path(); }
+  /// Lets the file's pages leave the process until they are read again.
+  void drop() const { file_.drop(); }
 
  private:
   MappedFile file_;

@@ -2,8 +2,11 @@
 
 #include <executorch/runtime/kernel/operator_registry.h>
 
+#include <chrono>
 #include <cmath>
+#include <iterator>
 
+#include "runtime/kernels/add.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/embedding.h"
 #include "runtime/kernels/geglu.h"
@@ -16,6 +19,7 @@
 #include "runtime/kernels/rope.h"
 #include "runtime/kernels/swiglu.h"
 #include "runtime/ops/arguments.h"
+#include "runtime/ops/counters.h"
 
 namespace mft {
 namespace {
@@ -232,43 +236,77 @@ void linear_cross_entropy_op(const Arguments& a) {
                        a.scratch(linear_cross_entropy_scratch_bytes(t, w.rows, w.cols)));
 }
 
-template <void (*kernel)(const Arguments&)>
+/// add(x, y) -> z
+void add_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  add(a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
+}
+
+struct Op {
+  const char* name;
+  void (*kernel)(const Arguments&);
+};
+
+constexpr Op kOps[] = {
+    {"mobile_ft::add.out", add_op},
+    {"mobile_ft::linear_q4.out", linear_q4},
+    {"mobile_ft::linear_q4_backward.out", linear_q4_backward},
+    {"mobile_ft::linear_q4_lora_backward.out", linear_q4_lora_backward},
+    {"mobile_ft::rms_norm.out", rms_norm_op},
+    {"mobile_ft::rms_norm_backward.out", rms_norm_backward_op},
+    {"mobile_ft::ms_rms_norm.out", plain_norm_op<ms_rms_norm>},
+    {"mobile_ft::ms_rms_norm_backward.out", plain_norm_backward_op<ms_rms_norm_backward>},
+    {"mobile_ft::layer_norm.out", plain_norm_op<layer_norm>},
+    {"mobile_ft::layer_norm_backward.out", plain_norm_backward_op<layer_norm_backward>},
+    {"mobile_ft::rope.out", rope_op},
+    {"mobile_ft::swiglu.out", swiglu_op},
+    {"mobile_ft::swiglu_backward.out", swiglu_backward_op},
+    {"mobile_ft::swiglu_2bit.out", glu_2bit_op<Glu::kSwiglu>},
+    {"mobile_ft::swiglu_2bit_backward.out", glu_2bit_backward_op<Glu::kSwiglu>},
+    {"mobile_ft::geglu.out", geglu_op},
+    {"mobile_ft::geglu_backward.out", geglu_backward_op},
+    {"mobile_ft::geglu_2bit.out", glu_2bit_op<Glu::kGeglu>},
+    {"mobile_ft::geglu_2bit_backward.out", glu_2bit_backward_op<Glu::kGeglu>},
+    {"mobile_ft::attention.out", attention_op},
+    {"mobile_ft::attention_backward.out", attention_backward_op},
+    {"mobile_ft::attention_decode.out", attention_decode_op},
+    {"mobile_ft::embedding_q.out", embedding_q},
+    {"mobile_ft::linear_cross_entropy.out", linear_cross_entropy_op<true>},
+    {"mobile_ft::linear_cross_entropy_loss.out", linear_cross_entropy_op<false>},
+};
+constexpr size_t kCount = std::size(kOps);
+
+struct Spent {
+  int64_t calls;
+  double seconds;
+} spent[kCount];
+
+template <size_t I>
 void boxed(KernelRuntimeContext& context, Span<EValue*> stack) {
+  const auto start = std::chrono::steady_clock::now();
   try {
-    kernel(Arguments(context, stack));
+    kOps[I].kernel(Arguments(context, stack));
   } catch (const Arguments::BadArguments&) {
     context.fail(executorch::runtime::Error::InvalidArgument);
   }
+  ++spent[I].calls;
+  spent[I].seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-const Kernel kKernels[] = {
-    Kernel("mobile_ft::linear_q4.out", boxed<linear_q4>),
-    Kernel("mobile_ft::linear_q4_backward.out", boxed<linear_q4_backward>),
-    Kernel("mobile_ft::linear_q4_lora_backward.out", boxed<linear_q4_lora_backward>),
-    Kernel("mobile_ft::rms_norm.out", boxed<rms_norm_op>),
-    Kernel("mobile_ft::rms_norm_backward.out", boxed<rms_norm_backward_op>),
-    Kernel("mobile_ft::ms_rms_norm.out", boxed<plain_norm_op<ms_rms_norm>>),
-    Kernel("mobile_ft::ms_rms_norm_backward.out", boxed<plain_norm_backward_op<ms_rms_norm_backward>>),
-    Kernel("mobile_ft::layer_norm.out", boxed<plain_norm_op<layer_norm>>),
-    Kernel("mobile_ft::layer_norm_backward.out", boxed<plain_norm_backward_op<layer_norm_backward>>),
-    Kernel("mobile_ft::rope.out", boxed<rope_op>),
-    Kernel("mobile_ft::swiglu.out", boxed<swiglu_op>),
-    Kernel("mobile_ft::swiglu_backward.out", boxed<swiglu_backward_op>),
-    Kernel("mobile_ft::swiglu_2bit.out", boxed<glu_2bit_op<Glu::kSwiglu>>),
-    Kernel("mobile_ft::swiglu_2bit_backward.out", boxed<glu_2bit_backward_op<Glu::kSwiglu>>),
-    Kernel("mobile_ft::geglu.out", boxed<geglu_op>),
-    Kernel("mobile_ft::geglu_backward.out", boxed<geglu_backward_op>),
-    Kernel("mobile_ft::geglu_2bit.out", boxed<glu_2bit_op<Glu::kGeglu>>),
-    Kernel("mobile_ft::geglu_2bit_backward.out", boxed<glu_2bit_backward_op<Glu::kGeglu>>),
-    Kernel("mobile_ft::attention.out", boxed<attention_op>),
-    Kernel("mobile_ft::attention_backward.out", boxed<attention_backward_op>),
-    Kernel("mobile_ft::attention_decode.out", boxed<attention_decode_op>),
-    Kernel("mobile_ft::embedding_q.out", boxed<embedding_q>),
-    Kernel("mobile_ft::linear_cross_entropy.out", boxed<linear_cross_entropy_op<true>>),
-    Kernel("mobile_ft::linear_cross_entropy_loss.out", boxed<linear_cross_entropy_op<false>>),
-};
+template <size_t... I>
+executorch::runtime::Error register_all(std::index_sequence<I...>) {
+  const Kernel kernels[] = {Kernel(kOps[I].name, boxed<I>)...};
+  return executorch::runtime::register_kernels({kernels, kCount});
+}
 
-const auto kRegistered = executorch::runtime::register_kernels({kKernels, std::size(kKernels)});
+const auto registered = register_all(std::make_index_sequence<kCount>());
 
 }  // namespace
+
+std::vector<OpCounter> op_counters() {
+  std::vector<OpCounter> counters;
+  for (size_t i = 0; i < kCount; ++i) counters.push_back({kOps[i].name, spent[i].calls, spent[i].seconds});
+  return counters;
+}
+
 }  // namespace mft

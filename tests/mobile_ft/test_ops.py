@@ -50,6 +50,11 @@ def test_rms_norm() -> None:
     check(ops.rms_norm(x, weight, 1e-5)[0], expected, [x])
 
 
+def test_add() -> None:
+    x, y = random(5, 32), random(5, 32)
+    check(ops.add(x, y), x + y, [x, y])
+
+
 def test_layer_norm() -> None:
     x = random(5, 32, scale=3.0)
     x.data += 7  # the mean
@@ -126,8 +131,7 @@ def test_relu_combinations_are_fitted(
 ) -> None:
     """No constant can be moved without more L2 distance, so none is mistyped."""
     x = torch.linspace(-40, 40, 400_001, dtype=torch.float64)
-    # The paper fits to the exact gelu; h is x itself on the far right, or the distance would not be finite.
-    target = torch.nn.functional.gelu(x) if act is gelu else act(x)
+    target = torch.nn.functional.gelu(x) if act is gelu else act(x)  # the paper fits the exact gelu
 
     def distance(a: list[float], c: list[float]) -> float:
         last = 1 - a[0] - a[1]
@@ -135,11 +139,13 @@ def test_relu_combinations_are_fitted(
 
     a, c = list(combination.a[:2]), list(combination.c)
     assert math.isclose(sum(combination.a), 1)
-    assert abs(sum(w * t for w, t in zip(combination.a, c, strict=True))) < 1e-3
+    assert abs(sum(w * t for w, t in zip(combination.a, c, strict=True))) < 1e-3  # h(x) is x on the far right
     best = distance(a, c)
     for step in (-0.02, 0.02):
         for i in range(3):
             assert distance(a, [t + step * (j == i) for j, t in enumerate(c)]) > best
+        for i in range(2):
+            assert distance([w + step / 10 * (j == i) for j, w in enumerate(a)], c) > best
 
 
 def test_rope() -> None:
