@@ -5,8 +5,6 @@ BIN := $(VENV)/bin
 CPP = $(shell git ls-files 'runtime/*.h' 'runtime/*.cpp' 'runtime/*.c')
 PY := mobile_ft export tools tests runtime
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# torch's and the runtime's worker threads would spin for the same cores.
-export OMP_NUM_THREADS = 1
 
 .PHONY: setup demo test test-cpp test-all lint format bench clean
 
@@ -24,8 +22,9 @@ $(VENV)/.installed: pyproject.toml CMakeLists.txt $(shell find runtime -name '*.
 demo: setup
 	$(BIN)/python tools/demo.py
 
+# One torch thread: its workers would spin for the cores that the runtime works on.
 test: test-cpp
-	$(BIN)/python -m pytest -q tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests
 
 # The C++ tests, with the address and undefined-behaviour sanitizers.
 test-cpp: setup
@@ -36,7 +35,7 @@ test-cpp: setup
 	MFT_TEST_BUNDLE=$(CURDIR)/build/sanitized/bundle $(BIN)/ctest --test-dir build/sanitized --output-on-failure
 
 test-all: test
-	$(BIN)/python -m pytest -q tests -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests -m slow
 
 lint: setup
 	$(BIN)/ruff check $(PY)
@@ -50,6 +49,7 @@ format: setup
 	$(BIN)/clang-format -i $(CPP)
 
 bench: setup
+	$(BIN)/pip install -q --no-build-isolation -e '.[bench]'
 	$(BIN)/python tools/bench_kernels.py
 	$(BIN)/python tools/bench_step.py
 

@@ -102,8 +102,11 @@ def write_bundle(source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: 
     with _new_folder(target) as folder:
         write_weights(folder / "weights.ptd", dict(_tensors(source, specs, head_weight)))
         methods = end_methods(c, embed_format, head_format, max_seq_len)
+        saved = {}
         for spec in {spec.kind: spec for _, spec in specs}.values():
-            methods |= unit_methods(spec, max_seq_len)
+            unit = unit_methods(spec, max_seq_len)
+            methods |= unit.methods
+            saved[spec.kind] = unit.saved
         with (folder / "program.pte").open("wb") as file:
             lower(methods).write_to_file(file)
         shapes = [
@@ -124,6 +127,7 @@ def write_bundle(source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: 
             "max_seq_len": max_seq_len,
             "formats": sorted({x.format for _, spec in specs for x in spec.linears} | {embed_format, head_format}),
             "embed": {"weights": ["model.embed_tokens.weight"]},
+            "saved": saved,
             "units": [_unit_entry(layer, spec) for layer, spec in specs],
             "head": {"weights": ["model.norm.weight", head_weight]},
             "checksums": {file.name: checksum(file) for file in sorted(folder.iterdir())},

@@ -1,19 +1,21 @@
 """Traces the methods of the program: forwards as they are, backwards by autograd over the unit."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from mobile_ft import units
 from mobile_ft.config import ModelConfig
+from mobile_ft.export.split import split_at_gradient
 from mobile_ft.formats import packed_shape
 from mobile_ft.units import UnitSpec
 
-_EXAMPLE_TOKENS = 8
+_EXAMPLE_TOKENS = 11  # no dimension of a model has this size
 
 
 class _Method(nn.Module):
@@ -25,10 +27,12 @@ class _Method(nn.Module):
         return self.function(*inputs)
 
 
-def _export(function: Callable[..., Any], inputs: list[Tensor], dynamic: int, max_seq_len: int) -> ExportedProgram:
-    """Exports `function`; the first `dynamic` inputs have the token count as their first dimension."""
+def _export(
+    function: Callable[..., Any], inputs: list[Tensor], token_dims: list[int | None], max_seq_len: int
+) -> ExportedProgram:
+    """Exports `function`; `token_dims` says which dimension of each input is the token count, None where none is."""
     tokens = Dim("tokens", min=2, max=max_seq_len)
-    shapes = tuple({0: tokens} if i < dynamic else None for i in range(len(inputs)))
+    shapes = tuple(None if dim is None else {dim: tokens} for dim in token_dims)
     return torch.export.export(_Method(function), tuple(inputs), dynamic_shapes=(shapes,), strict=False)
 
 
@@ -47,23 +51,7 @@ def _unit_inputs(spec: UnitSpec) -> tuple[list[Tensor], list[Tensor]]:
     return weights, lora
 
 
-def _gradient(forward: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, ...]]:
-    """(dy, x, extra..., weights..., lora...) -> (dx, lora gradients...) of `forward(x, extra, weights, lora)`.
-
-    The result contains the recomputation of the forward as far as the gradients need it.
-    """
-
-    def gradient(dy: Tensor, x: Tensor, extra: list[Tensor], ws: list[Tensor], lora: list[Tensor]):  # type: ignore[no-untyped-def]
-        with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            lora = [t.detach().requires_grad_() for t in lora]
-            y = forward(x, *extra, ws, lora)
-            return torch.autograd.grad(y, [x, *lora], dy)
-
-    return gradient
-
-
-def _clean_up(module: torch.fx.GraphModule) -> None:
+def _clean_up(module: fx.GraphModule) -> None:
     """Leaves custom ops only: autograd's detach means nothing once traced, and it sums gradients with aten's add."""
     for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
         node.replace_all_uses_with(node.args[0])
@@ -73,50 +61,73 @@ def _clean_up(module: torch.fx.GraphModule) -> None:
     module.recompile()
 
 
-def unit_methods(spec: UnitSpec, max_seq_len: int) -> dict[str, ExportedProgram]:
-    """`<kind>_forward`, `<kind>_backward_recompute` and, for attention, `<kind>_decode`."""
+@dataclass(frozen=True)
+class UnitMethods:
+    """The methods of one kind of unit, and the shapes of what `<kind>_forward_save` hands to `<kind>_backward`."""
+
+    methods: dict[str, ExportedProgram]
+    saved: list[list[int]]  # -1 stands for the token count
+
+
+def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
+    """`<kind>_forward`, `_backward_recompute`, `_forward_save`, `_backward` and, for attention, `_decode`.
+
+    Inputs: activations, positions and inv_freq for attention, weights, lora; backwards take dy before them, `_backward`
+    the saved tensors behind.
+    """
     c = spec.config
-    x = torch.empty(_EXAMPLE_TOKENS, c.hidden_size)
     weights, lora = _unit_inputs(spec)
     n = len(weights)
-    extra: list[Tensor] = []
-    if spec.type == "attn":
-        extra = [torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64), torch.empty(c.head_dim // 2)]
-    dynamic = 1 + len(extra[:1])  # x and positions; inv_freq is fixed
+    x = torch.empty(_EXAMPLE_TOKENS, c.hidden_size)
+    extra = [torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64), torch.empty(c.head_dim // 2)]
+    if spec.type == "mlp":
+        extra = []
     e = len(extra)
+    inputs = [x, *extra, *weights, *lora]
+    dims: list[int | None] = [0, *[0, None][:e], *[None] * len(weights + lora)]
 
-    def forward(x: Tensor, *rest: Any) -> Tensor:
-        if spec.type == "attn":
-            return units.attn(spec, x, *rest)
-        return units.mlp(spec, x, *rest)
+    def forward(x: Tensor, *rest: Tensor) -> Tensor:
+        unit: Callable[..., Tensor] = units.attn if spec.type == "attn" else units.mlp
+        return unit(spec, x, *rest[:e], list(rest[e : e + n]), list(rest[e + n :]))
+
+    def joint(dy: Tensor, x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        """Forward, and its gradients to x and lora by autograd."""
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            adapters = [t.detach().requires_grad_() for t in rest[e + n :]]
+            y = forward(x, *rest[: e + n], *adapters)
+            return y, *torch.autograd.grad(y, [x, *adapters], dy)
+
+    traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
+    _clean_up(traced)
+    save, backward, saved = split_at_gradient(traced)
+    saved_shapes = [
+        [-1 if not isinstance(n, int) and int(n) == _EXAMPLE_TOKENS else int(n) for n in value.shape] for value in saved
+    ]
+    saved_examples = [torch.empty([_EXAMPLE_TOKENS if n < 0 else n for n in shape]) for shape in saved_shapes]
+    saved_dims = [shape.index(-1) for shape in saved_shapes]
+
+    def recompute(dy: Tensor, *rest: Tensor) -> Any:
+        _, *between = save(*[dy, *rest][-len(inputs) :])
+        return backward(dy, *rest, *between)
 
     methods = {
-        f"{spec.kind}_forward": _export(
-            lambda x, *r: forward(x, *r[:e], list(r[e : e + n]), list(r[e + n :])),
-            [x, *extra, *weights, *lora],
-            dynamic,
-            max_seq_len,
-        )
+        f"{spec.kind}_forward": _export(forward, inputs, dims, max_seq_len),
+        f"{spec.kind}_forward_save": _export(save, inputs, dims, max_seq_len),
+        f"{spec.kind}_backward": _export(
+            backward, [x.clone(), *inputs, *saved_examples], [0, *dims, *saved_dims], max_seq_len
+        ),
+        f"{spec.kind}_backward_recompute": _export(recompute, [x.clone(), *inputs], [0, *dims], max_seq_len),
     }
-    gradient = _gradient(forward)
-
-    def backward(dy: Tensor, x: Tensor, *r: Tensor) -> tuple[Tensor, ...]:
-        return gradient(dy, x, list(r[:e]), list(r[e : e + n]), list(r[e + n :]))
-
-    inputs = [x, x.clone(), *extra, *weights, *lora]
-    traced = make_fx(backward, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*inputs)
-    _clean_up(traced)
-    methods[f"{spec.kind}_backward_recompute"] = _export(traced, inputs, dynamic + 1, max_seq_len)
-
     if spec.type == "attn":
         cache = torch.empty(max_seq_len, c.num_key_value_heads * c.head_dim)
         methods[f"{spec.kind}_decode"] = _export(
             lambda x, p, f, k, v, *r: units.attn_decode(spec, x, p, f, k, v, list(r[:n]), list(r[n:])),
             [x, *extra, cache, cache.clone(), *weights, *lora],
-            dynamic,
+            [0, 0, None, None, None, *[None] * len(weights + lora)],
             max_seq_len,
         )
-    return methods
+    return UnitMethods(methods, saved_shapes)
 
 
 def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len: int) -> dict[str, ExportedProgram]:
@@ -128,7 +139,9 @@ def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len:
     weight = _packed(c.hidden_size, c.vocab_size, head_fmt)
 
     def export(function: Callable[..., Any], fmt: str, inputs: list[Tensor], dynamic: int) -> ExportedProgram:
-        return _export(lambda *i: function(c, fmt, *i), inputs, dynamic, max_seq_len)
+        """The first `dynamic` inputs begin with the token count."""
+        dims = [0 if i < dynamic else None for i in range(len(inputs))]
+        return _export(lambda *i: function(c, fmt, *i), inputs, dims, max_seq_len)
 
     return {
         "embed": export(units.embed, embed_fmt, [tokens, table], 1),

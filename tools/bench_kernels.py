@@ -19,10 +19,11 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention
 
-from mobile_ft.formats import BLOCK_BYTES, FORMATS
+from mobile_ft.formats import CODEBOOKS, FORMATS, packed_shape, parse_format
 from mobile_ft.runtime import kernels
 
 M, RANK, SCALE = 256, 16, 2.0
+DEFAULT_FORMATS = ["q4_0", "q4_1", "q4_1_g64", "nf4_g64", "q8_0", "f16"]  # g64: bitsandbytes has groups of 64
 PAUSE, MIN_SECONDS = 0.02, 0.01
 SHAPES = [(576, 1536), (1536, 576), (896, 4864), (4864, 896), (2048, 8192), (8192, 2048)]  # (K, N)
 HEADS = {"SmolLM2-135M": (9, 3, 64), "Qwen2.5-0.5B": (14, 2, 64)}  # heads, key-value heads, dim
@@ -36,6 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, choices=sorted({1, kernels.thread_count()}))
     parser.add_argument("--rounds", type=int, default=9, help="timings of each side (default: 9)")
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=DEFAULT_FORMATS, metavar="FORMAT")
     parser.add_argument("--best", action="store_true", help="compare the best times, for a busy machine (not medians)")
     parser.add_argument("--quick", action="store_true", help="3 rounds of the smallest shapes")
     parser.add_argument("--json", type=Path)
@@ -45,10 +47,10 @@ def main() -> None:
     kernels.use_threads(threads > 1)
     torch.manual_seed(0)
 
-    peak = max(kernels.fma_peak_gflops() for _ in range(5))
+    peak = max(kernels.fma_peak_gflops() for _ in range(30))
     time_sides = partial(in_turn, 3 if args.quick else args.rounds, min if args.best else median)
     some = slice(2 if args.quick else None)
-    weights = [(k, n, fmt) for k, n in SHAPES[some] for fmt in FORMATS]
+    weights = [(k, n, fmt) for k, n in SHAPES[some] for fmt in args.formats if k % parse_format(fmt).group == 0]
     heads = [(model, t) for model in HEADS for t in (256, 1024, 2048)[some]]
     vocabularies = [(v, k, fmt) for v, k in VOCABULARIES[: 1 if args.quick else 2] for fmt in ("q4_1", "q8_0")]
     results: dict[str, Any] = {
@@ -101,19 +103,22 @@ def call_seconds(side: Callable[[], object], calls: int) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def random_weight(fmt: str, rows: int, cols: int) -> tuple[Any, Tensor]:
+def random_weight(name: str, rows: int, cols: int) -> tuple[Any, Tensor]:
     """A packed weight with values of about 1 / sqrt(cols), and the same dense."""
     rng = np.random.default_rng(0)
-    data = rng.integers(0, 256, (-(-rows // 16), cols // 32, BLOCK_BYTES[fmt]), dtype=np.uint8)
-    spread = 1 / cols**0.5
-    if fmt == "f16":
-        data.view(np.float16)[:] = rng.standard_normal((*data.shape[:2], 512), dtype=np.float32) * spread
+    fmt, spread = parse_format(name), 1 / cols**0.5
+    data = rng.integers(0, 256, packed_shape(name, rows, cols), dtype=np.uint8)
+    if fmt.kind == "f16":
+        data.view(np.float16)[:] = rng.standard_normal((*data.shape[:2], data.shape[2] // 2), np.float32) * spread
     else:
-        scale = spread / (74 if fmt == "q8_0" else 4.6)  # standard deviation of the codes
-        data[..., :32].view(np.float16)[:] = scale
-        if fmt == "q4_1":
+        scale = spread / {"q8_0": 74, "q4_0": 4.6, "q4_1": 4.6}.get(fmt.kind, 0.6)  # the codes' standard deviation
+        if fmt.kind in CODEBOOKS:
+            data[..., :64].view(np.float32)[:] = scale
+        else:
+            data[..., :32].view(np.float16)[:] = scale
+        if fmt.kind == "q4_1":
             data[..., 32:64].view(np.float16)[:] = -7.5 * scale
-    weight = kernels.Weight(data, fmt, rows)
+    weight = kernels.Weight(data, name, rows)
     return weight, torch.from_numpy(kernels.decode(weight))
 
 

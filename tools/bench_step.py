@@ -27,6 +27,7 @@ WARM_UP = 2  # steps of a run that do not count
 # Name -> arguments of the peer process, or of mft-run. The first is what the others are held against.
 PEERS = {
     "PyTorch + PEFT + bitsandbytes NF4, checkpointing": ["--quant", "nf4"],
+    "the same, bfloat16 compute": ["--quant", "nf4", "--compute-dtype", "bfloat16"],
     "PyTorch + PEFT, float32, checkpointing": ["--quant", "none"],
 }
 OURS = {

@@ -19,7 +19,7 @@ _CHECKPOINT = "checkpoint.safetensors"
 _PASSED_ON = (
     *("steps", "seq_len", "batch_size", "grad_accum", "seed"),
     *("lr", "lr_scheduler", "warmup_steps", "weight_decay", "max_grad_norm"),
-    *("schedule", "ratio", "selection", "suffix_depths", "unselected"),
+    *("schedule", "ratio", "selection", "suffix_depths", "unselected", "backward"),
     *("budget", "adapter", "save_every"),
 )
 
@@ -57,6 +57,12 @@ def add_parser(commands: Subparsers) -> None:
     option("--selection", choices=["contiguous", "strided", "random"], default="random", help="layers of lcsb")
     option("--suffix-depths", metavar="N,N", help="of suffix: top layers, step by step (default: around --ratio)")
     option("--unselected", choices=["momentum", "skip"], default="momentum", help="AdamW on the other layers")
+    option(
+        "--backward",
+        choices=["auto", "store", "recompute"],
+        default="recompute",
+        help="recompute activations, store them, or store what the budget has room for (default: recompute)",
+    )
     option("--budget", metavar="SIZE", help="most memory, such as 512MB or 1GB (default: no limit)")
     option("--save-every", metavar="N", type=int, default=100, help="steps between saves (default: 100)")
     option("--seed", metavar="N", type=integer(0), default=0)

@@ -56,6 +56,7 @@ TrainConfig train_config(const Options& options) {
       static_cast<Schedule::Selection>(options.choice("selection", {"contiguous", "strided", "random"}));
   c.schedule.ratio = options.real("ratio");
   c.schedule.suffix_depths = options.integers("suffix-depths");
+  c.backward = static_cast<Backward>(options.choice("backward", {"auto", "store", "recompute"}));
   c.seed = static_cast<uint64_t>(options.integer("seed"));
   c.schedule.seed = c.seed;
   c.budget = options.bytes("budget");
@@ -80,6 +81,7 @@ int train(const std::vector<std::string>& arguments) {
                                     {"ratio", "0.5"},
                                     {"suffix-depths", ""},
                                     {"unselected", "momentum"},
+                                    {"backward", "recompute"},
                                     {"budget", ""},
                                     {"save-every", "100"},
                                     {"seed", "0"},
@@ -106,6 +108,7 @@ int train(const std::vector<std::string>& arguments) {
         {"planned_mb", megabytes(trainer.plan().total())},
         {"budget_mb", config.budget ? Json(megabytes(config.budget)) : Json(nullptr)},
         {"components_mb", components},
+        {"stored_layers", trainer.plan().stored_layers},
         {"steps_done", trainer.steps_done()}});
 
   reset_peak_rss();
@@ -156,7 +159,8 @@ int train(const std::vector<std::string>& arguments) {
         {"budget_mb", config.budget ? Json(megabytes(config.budget)) : Json(nullptr)},
         {"schedule", config.schedule.name()},
         {"ratio", config.schedule.kind == Schedule::Kind::kFull ? 1.0 : config.schedule.ratio},
-        {"backward", "recompute"},
+        {"backward", options.text("backward")},
+        {"stored_layers", trainer.plan().stored_layers},
         {"seq_len", config.seq_len},
         {"backward_runs", trainer.backward_runs()},
         {"op_seconds", op_seconds}});

@@ -18,6 +18,26 @@ int64_t positive(const Json& object, const char* key) {
   return value;
 }
 
+std::vector<SavedTensor> saved_tensors(const Json& shapes) {
+  std::vector<SavedTensor> saved;
+  for (const Json& shape : shapes) {
+    SavedTensor tensor{1, shape.size()};
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const int64_t n = shape[d].get<int64_t>();
+      if (n == -1) {
+        tensor.token_dim = d;
+      } else if (n > 0 && n < (int64_t{1} << 31) / tensor.values) {
+        tensor.values *= n;
+      } else {
+        fail("saved tensor with dimension ", n);
+      }
+    }
+    if (tensor.token_dim == shape.size()) fail("saved tensor without tokens");
+    saved.push_back(tensor);
+  }
+  return saved;
+}
+
 void parse(const Json& json, Bundle& bundle) {
   const Json& model = json.at("model");
   bundle.model_name = model.at("name");
@@ -42,6 +62,7 @@ void parse(const Json& json, Bundle& bundle) {
     unit.layer = entry.at("layer");
     entry.at("weights").get_to(unit.weights);
     entry.at("lora").get_to(unit.lora);
+    unit.saved = saved_tensors(json.at("saved").at(unit.kind));
     if (unit.layer < 0 || unit.layer >= bundle.num_layers) fail("unit ", unit.name, " has layer ", unit.layer);
     bundle.units.push_back(std::move(unit));
   }

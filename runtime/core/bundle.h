@@ -6,6 +6,13 @@
 
 namespace mft {
 
+/// A tensor that `<kind>_forward_save` hands to `<kind>_backward`: `values` floats a token, the tokens in dimension
+/// `token_dim`.
+struct SavedTensor {
+  int64_t values;
+  size_t token_dim;
+};
+
 /// One residual unit, as listed in bundle.json.
 struct UnitInfo {
   std::string name;        // "layers.0.attn"
@@ -14,6 +21,7 @@ struct UnitInfo {
   int64_t layer = 0;
   std::vector<std::string> weights;  // names in weights.ptd, in the order of the methods' inputs
   std::vector<std::string> lora;     // names in the adapter file, likewise
+  std::vector<SavedTensor> saved;
 };
 
 /// A training bundle: bundle.json parsed, and every file's size and checksum verified (docs/bundle_format.md).

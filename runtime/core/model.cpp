@@ -14,6 +14,11 @@ namespace {
 
 size_t position_bytes(int64_t t) { return static_cast<size_t>(t) * sizeof(int64_t); }
 
+/// Rounded up, so that the next tensor is aligned.
+size_t saved_tensor_bytes(const SavedTensor& tensor, int64_t t) {
+  return (static_cast<size_t>(tensor.values * t) * sizeof(float) + 63) / 64 * 64;
+}
+
 }  // namespace
 
 Model::Model(const std::string& bundle_folder)
@@ -46,34 +51,52 @@ void Model::embed(const int64_t* tokens, int64_t t, float* x) {
                {{x, activation_bytes(t), t}});
 }
 
+std::vector<Input> Model::unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
+                                      const MappedWeights& weights) const {
+  std::vector<Input> inputs{{x, activation_bytes(t), t}};
+  if (bundle_.units[unit].attention) {
+    inputs.push_back({positions, position_bytes(t), t});
+    inputs.push_back({inv_freq_[0].data, inv_freq_[0].bytes});
+  }
+  push_unit(inputs, unit, weights);
+  return inputs;
+}
+
 void Model::forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y) {
   const UnitInfo& info = bundle_.units[unit];
   const MappedWeights weights = weights_.map(info.weights);
-  std::vector<Input> inputs{{x, activation_bytes(t), t}};
-  if (info.attention) {
-    inputs.push_back({positions, position_bytes(t), t});
-    inputs.push_back({inv_freq_[0].data, inv_freq_[0].bytes});
-  }
-  push_unit(inputs, unit, weights);
-  program_.run(info.kind + "_forward", inputs, {{y, activation_bytes(t), t}});
+  program_.run(info.kind + "_forward", unit_inputs(unit, x, positions, t, weights), {{y, activation_bytes(t), t}});
 }
 
-void Model::backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t, float* dx,
-                     float* gradients) {
+void Model::forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved) {
   const UnitInfo& info = bundle_.units[unit];
   const MappedWeights weights = weights_.map(info.weights);
-  std::vector<Input> inputs{{dy, activation_bytes(t), t}, {x, activation_bytes(t), t}};
-  if (info.attention) {
-    inputs.push_back({positions, position_bytes(t), t});
-    inputs.push_back({inv_freq_[0].data, inv_freq_[0].bytes});
+  std::vector<Output> outputs{{y, activation_bytes(t), t}};
+  for (const SavedTensor& tensor : info.saved) {
+    outputs.push_back({saved, saved_tensor_bytes(tensor, t), t, tensor.token_dim});
+    saved += saved_tensor_bytes(tensor, t);
   }
-  push_unit(inputs, unit, weights);
+  program_.run(info.kind + "_forward_save", unit_inputs(unit, x, positions, t, weights), outputs);
+}
+
+void Model::backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
+                     const std::byte* saved, float* dx, float* gradients) {
+  const UnitInfo& info = bundle_.units[unit];
+  const MappedWeights weights = weights_.map(info.weights);
+  std::vector<Input> inputs = unit_inputs(unit, x, positions, t, weights);
+  inputs.insert(inputs.begin(), {dy, activation_bytes(t), t});
+  if (saved != nullptr) {
+    for (const SavedTensor& tensor : info.saved) {
+      inputs.push_back({saved, saved_tensor_bytes(tensor, t), t, tensor.token_dim});
+      saved += saved_tensor_bytes(tensor, t);
+    }
+  }
   std::vector<Output> outputs{{dx, activation_bytes(t), t}};
   const size_t begin = layout_.range(unit).begin;
   for (const AdapterTensor& tensor : layout_.units[unit]) {
     outputs.push_back({gradients + (tensor.offset - begin), tensor.size() * sizeof(float)});
   }
-  program_.run(info.kind + "_backward_recompute", inputs, outputs);
+  program_.run(info.kind + (saved != nullptr ? "_backward" : "_backward_recompute"), inputs, outputs);
 }
 
 void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* k_cache, float* v_cache,
@@ -149,6 +172,20 @@ size_t Model::scratch_bytes(int64_t tokens) const {
   most = std::max(most, attention_scratch_bytes(shape));
   most = std::max(most, linear_cross_entropy_scratch_bytes(tokens, b.vocab_size, b.hidden_size));
   return most + 4096;  // the allocator aligns within it
+}
+
+size_t Model::saved_bytes(size_t unit, int64_t tokens) const {
+  size_t bytes = 0;
+  for (const SavedTensor& tensor : bundle_.units[unit].saved) bytes += saved_tensor_bytes(tensor, tokens);
+  return bytes;
+}
+
+size_t Model::saved_layer_bytes(int64_t tokens) const {
+  std::vector<size_t> bytes(static_cast<size_t>(bundle_.num_layers));
+  for (size_t u = 0; u < bundle_.units.size(); ++u) {
+    bytes[static_cast<size_t>(bundle_.units[u].layer)] += saved_bytes(u, tokens);
+  }
+  return *std::max_element(bytes.begin(), bytes.end());
 }
 
 size_t Model::weight_window_bytes() const {

@@ -24,9 +24,12 @@ class Model {
 
   void embed(const int64_t* tokens, int64_t t, float* x);
   void forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y);
-  /// dy -> dx, and the unit's LoRA gradients in the layout's order. Recomputes the forward from `x`.
-  void backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t, float* dx,
-                float* gradients);
+  /// Like `forward`, and leaves in `saved` [saved_bytes(unit, t)] what `backward` needs.
+  void forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved);
+  /// dy -> dx, and the unit's LoRA gradients in the layout's order. Recomputes the forward from `x` where `saved` is
+  /// null.
+  void backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
+                const std::byte* saved, float* dx, float* gradients);
   /// Generation: like `forward` after positions[0] tokens in the caches [max_seq_len, kv_heads * head_dim]; appends
   /// the new keys and values. `x` goes through attention and MLP units alike.
   void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* k_cache, float* v_cache,
@@ -44,6 +47,10 @@ class Model {
   const Buffer& parameter_buffer() const { return parameters_; }
   int64_t key_size() const { return bundle_.num_kv_heads * bundle_.head_dim; }
 
+  /// Bytes of what `forward_save` leaves.
+  size_t saved_bytes(size_t unit, int64_t tokens) const;
+  /// The most that the units of one layer leave.
+  size_t saved_layer_bytes(int64_t tokens) const;
   /// Bytes of kernel scratch that calls of up to `tokens` tokens need.
   size_t scratch_bytes(int64_t tokens) const;
   /// Largest file-backed bytes mapped at one time.
@@ -51,6 +58,8 @@ class Model {
 
  private:
   size_t activation_bytes(int64_t t) const { return static_cast<size_t>(t * bundle_.hidden_size) * sizeof(float); }
+  std::vector<Input> unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
+                                 const MappedWeights& weights) const;
   void push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeights& weights) const;
 
   Bundle bundle_;

@@ -20,7 +20,8 @@ uint64_t Plan::total() const {
   return sum;
 }
 
-Plan plan_training(const Model& model, const Schedule& schedule, int64_t tokens, bool accumulate) {
+Plan plan_training(const Model& model, const Schedule& schedule, int64_t tokens, bool accumulate, Backward backward,
+                   uint64_t budget) {
   const uint64_t activation = static_cast<uint64_t>(tokens * model.bundle().hidden_size) * sizeof(float);
   const uint64_t adapter = model.layout().size * sizeof(float);
   const int64_t layers = model.bundle().num_layers;
@@ -41,6 +42,13 @@ Plan plan_training(const Model& model, const Schedule& schedule, int64_t tokens,
       {"activations", 4 * activation},
       {"kernel_scratch", model.scratch_bytes(tokens)},
   };
+  if (backward == Backward::kRecompute) return plan;
+  const uint64_t layer = model.saved_layer_bytes(tokens);
+  const uint64_t most = static_cast<uint64_t>(schedule.most_selected(layers));
+  const uint64_t room = budget > plan.total() ? (budget - plan.total()) / layer : 0;
+  const uint64_t stored = backward == Backward::kStore || budget == 0 ? most : std::min(most, room);
+  plan.stored_layers = static_cast<int64_t>(stored);
+  plan.components.push_back({"saved_activations", stored * layer});
   return plan;
 }
 

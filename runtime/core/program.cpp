@@ -23,10 +23,10 @@ namespace {
 
 using Sizes = std::vector<executorch::aten::SizesType>;
 
-/// Sizes of a tensor with its first dimension set to `tokens` where that is not -1.
-Sizes sizes_of(const executorch::runtime::TensorInfo& info, int64_t tokens) {
+/// Sizes of a tensor with its dimension `token_dim` set to `tokens` where that is not -1.
+Sizes sizes_of(const executorch::runtime::TensorInfo& info, int64_t tokens, size_t token_dim) {
   Sizes sizes(info.sizes().begin(), info.sizes().end());
-  if (tokens >= 0 && !sizes.empty()) sizes[0] = static_cast<executorch::aten::SizesType>(tokens);
+  if (tokens >= 0 && token_dim < sizes.size()) sizes[token_dim] = static_cast<executorch::aten::SizesType>(tokens);
   return sizes;
 }
 
@@ -127,7 +127,7 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto info = meta.input_tensor_meta(i);
     if (!info.ok()) fail(path_, ": method ", name, ", input ", i, " is not a tensor");
-    Sizes sizes = sizes_of(*info, inputs[i].tokens);
+    Sizes sizes = sizes_of(*info, inputs[i].tokens, inputs[i].token_dim);
     if (bytes_of(*info, sizes) > inputs[i].bytes) {
       fail(path_, ": method ", name, ", input ", i, " needs ", bytes_of(*info, sizes),
            " bytes, the bundle's tensor has ", inputs[i].bytes);
@@ -140,7 +140,7 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto info = meta.output_tensor_meta(i);
-    if (!info.ok() || bytes_of(*info, sizes_of(*info, outputs[i].tokens)) > outputs[i].bytes) {
+    if (!info.ok() || bytes_of(*info, sizes_of(*info, outputs[i].tokens, outputs[i].token_dim)) > outputs[i].bytes) {
       fail(path_, ": method ", name, ", output ", i, " does not fit the buffer that bundle.json asks for");
     }
     // ExecuTorch holds the buffer against the shape of the last call (at first: the largest), not of this one.

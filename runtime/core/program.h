@@ -15,12 +15,13 @@
 
 namespace mft {
 
-/// One input of a method call. `tokens` is the first dimension where that is the dynamic token count, -1 where the
-/// shape is fixed by the program. `bytes` is what `data` holds; too little is an error, never an overrun.
+/// One input of a method call. `tokens` is the size of dimension `token_dim`, -1 where the program fixes the whole
+/// shape. `bytes` is what `data` holds; too little is an error, never an overrun.
 struct Input {
   const void* data;
   size_t bytes;
   int64_t tokens = -1;
+  size_t token_dim = 0;
 };
 
 /// One output, likewise.
@@ -28,6 +29,7 @@ struct Output {
   void* data;
   size_t bytes;
   int64_t tokens = -1;
+  size_t token_dim = 0;
 };
 
 /// program.pte: methods that share one activation arena and one kernel scratch, since they never run at once.

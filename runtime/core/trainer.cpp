@@ -43,7 +43,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
          most_tokens, " (export with a larger --max-seq-len)");
   }
   const int64_t tokens = config_.batch_size * config_.seq_len;
-  plan_ = plan_training(model_, config_.schedule, tokens, config_.grad_accum > 1);
+  plan_ = plan_training(model_, config_.schedule, tokens, config_.grad_accum > 1, config_.backward, config_.budget);
   check_budget(plan_, config_.budget);
   model_.prepare(adapter, tokens);
   const size_t bytes = model_.layout().size * sizeof(float);
@@ -56,6 +56,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   exp_avg_ = Buffer(bytes);
   exp_avg_sq_ = Buffer(bytes);
   checkpoints_ = Buffer(static_cast<size_t>(most_layers) * (units / static_cast<size_t>(layers)) * activation);
+  saved_ = Buffer(static_cast<size_t>(plan_.stored_layers) * model_.saved_layer_bytes(tokens));
   activations_ = Buffer(4 * activation);
   unit_steps_.assign(units, 0);
   backward_runs_.assign(units, 0);
@@ -79,8 +80,24 @@ double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, 
     const bool keep = u < units.size() && selected(u);
     inputs[u] = keep ? checkpoints_.floats() + activation * slots++ : scratch[u % 2];
   }
+  // The top selected layers keep their activations, as far as the plan has room.
+  std::vector<std::byte*> saved(units.size(), nullptr);
+  int64_t selected_layers = std::count(layers.begin(), layers.end(), true);
+  std::byte* next_saved = saved_.bytes();
+  for (size_t u = 0; u < units.size(); ++u) {
+    if (u > 0 && units[u].layer != units[u - 1].layer && selected(u - 1)) --selected_layers;
+    if (!selected(u) || selected_layers > plan_.stored_layers) continue;
+    saved[u] = next_saved;
+    next_saved += model_.saved_bytes(u, t);
+  }
   model_.embed(batch.tokens.data(), t, inputs[0]);
-  for (size_t u = 0; u < units.size(); ++u) model_.forward(u, inputs[u], positions, t, inputs[u + 1]);
+  for (size_t u = 0; u < units.size(); ++u) {
+    if (saved[u] != nullptr) {
+      model_.forward_save(u, inputs[u], positions, t, inputs[u + 1], saved[u]);
+    } else {
+      model_.forward(u, inputs[u], positions, t, inputs[u + 1]);
+    }
+  }
 
   float* dy = activations_.floats() + 2 * activation;
   float* dx = dy + activation;
@@ -93,7 +110,7 @@ double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, 
     const AdapterLayout::Range range = model_.layout().range(u);
     float* gradients = gradients_.floats() + range.begin;
     float* target = first ? gradients : unit_gradients_.floats();
-    model_.backward(u, dy, inputs[u], positions, t, dx, target);
+    model_.backward(u, dy, inputs[u], positions, t, saved[u], dx, target);
     if (!first) {
       for (size_t i = 0; i < range.size(); ++i) gradients[i] += target[i];
     }

@@ -23,6 +23,7 @@ struct TrainConfig {
   double max_grad_norm = 1.0;    // 0: no clipping
   bool skip_unselected = false;  // else AdamW goes on moving unselected adapters by their momentum
   Schedule schedule;
+  Backward backward = Backward::kRecompute;
   uint64_t seed = 0;
   uint64_t budget = 0;  // bytes, 0: no limit
 };
@@ -77,6 +78,7 @@ class Trainer {
   Buffer exp_avg_;
   Buffer exp_avg_sq_;
   Buffer checkpoints_;               // inputs of the selected units
+  Buffer saved_;                     // activations of the layers that the plan stores
   Buffer activations_;               // two to go forward, two to go back
   std::vector<int64_t> unit_steps_;  // AdamW's step count of each unit
   std::vector<int64_t> backward_runs_;

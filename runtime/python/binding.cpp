@@ -70,8 +70,8 @@ std::map<std::string, Array> tensors(const Model& model, const float* flat) {
 TrainConfig train_config(int64_t steps, int64_t seq_len, int64_t batch_size, int64_t grad_accum, double lr,
                          const std::string& lr_scheduler, int64_t warmup_steps, double weight_decay,
                          double max_grad_norm, const std::string& schedule, const std::string& selection, double ratio,
-                         const std::vector<int64_t>& suffix_depths, const std::string& unselected, uint64_t seed,
-                         uint64_t budget) {
+                         const std::vector<int64_t>& suffix_depths, const std::string& unselected,
+                         const std::string& backward, uint64_t seed, uint64_t budget) {
   const auto choice = [](const char* name, const std::string& value, const std::vector<std::string>& choices) {
     for (size_t i = 0; i < choices.size(); ++i) {
       if (choices[i] == value) return static_cast<int>(i);
@@ -94,6 +94,7 @@ TrainConfig train_config(int64_t steps, int64_t seq_len, int64_t batch_size, int
       static_cast<Schedule::Selection>(choice("selection", selection, {"contiguous", "strided", "random"}));
   c.schedule.ratio = ratio;
   c.schedule.suffix_depths = suffix_depths;
+  c.backward = static_cast<Backward>(choice("backward", backward, {"auto", "store", "recompute"}));
   c.schedule.seed = seed;
   c.seed = seed;
   c.budget = budget;
@@ -129,15 +130,16 @@ NB_MODULE(_core, m) {
           [](TrainConfig* self, int64_t steps, int64_t seq_len, int64_t batch_size, int64_t grad_accum, double lr,
              const std::string& lr_scheduler, int64_t warmup_steps, double weight_decay, double max_grad_norm,
              const std::string& schedule, const std::string& selection, double ratio,
-             const std::vector<int64_t>& suffix_depths, const std::string& unselected, uint64_t seed, uint64_t budget) {
+             const std::vector<int64_t>& suffix_depths, const std::string& unselected, const std::string& backward,
+             uint64_t seed, uint64_t budget) {
             new (self) TrainConfig(train_config(steps, seq_len, batch_size, grad_accum, lr, lr_scheduler, warmup_steps,
                                                 weight_decay, max_grad_norm, schedule, selection, ratio, suffix_depths,
-                                                unselected, seed, budget));
+                                                unselected, backward, seed, budget));
           },
           "steps"_a = 100, "seq_len"_a = 256, "batch_size"_a = 1, "grad_accum"_a = 1, "lr"_a = 2e-4,
           "lr_scheduler"_a = "cosine", "warmup_steps"_a = 0, "weight_decay"_a = 0.0, "max_grad_norm"_a = 1.0,
           "schedule"_a = "full", "selection"_a = "random", "ratio"_a = 0.5, "suffix_depths"_a = std::vector<int64_t>{},
-          "unselected"_a = "momentum", "seed"_a = 0, "budget"_a = 0)
+          "unselected"_a = "momentum", "backward"_a = "recompute", "seed"_a = 0, "budget"_a = 0)
       .def(
           "select", [](const TrainConfig& c, int64_t step, int64_t layers) { return c.schedule.select(step, layers); },
           "step"_a, "layers"_a, "Which layers get backward at `step`, counted from 0.");

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "runtime/core/error.h"
+#include "runtime/kernels/add.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/embedding.h"
 #include "runtime/kernels/gemm.h"
@@ -330,6 +331,14 @@ Output rope_array(const Matrix& x, const Integers& positions, const Vector& inv_
   return y;
 }
 
+Output add_array(const Matrix& x, const Matrix& y) {
+  const int64_t t = rows_of("x", x), d = size(x, 1);
+  check_shape("y", y, {t, d});
+  Output out = output({t, d});
+  add(x.data(), y.data(), t * d, out.data());
+  return out;
+}
+
 Output swiglu_array(const Matrix& gate, const Matrix& up) {
   const int64_t t = rows_of("gate", gate), d = size(gate, 1);
   check_shape("up", up, {t, d});
@@ -427,6 +436,7 @@ void register_kernels(nb::module_ m) {
         "rstd"_a.noconvert());
   m.def("rope", &rope_array, "x"_a.noconvert(), "positions"_a.noconvert(), "inv_freq"_a.noconvert(), "heads"_a,
         "inverse"_a);
+  m.def("add", &add_array, "x"_a.noconvert(), "y"_a.noconvert());
   m.def("swiglu", &swiglu_array, "gate"_a.noconvert(), "up"_a.noconvert());
   m.def("swiglu_backward", &swiglu_backward_arrays, "dout"_a.noconvert(), "gate"_a.noconvert(), "up"_a.noconvert(),
         "(dgate, dup).");

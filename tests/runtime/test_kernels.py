@@ -130,6 +130,7 @@ WEIGHT_CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int, str], Argu
     "decode": (run_decode, ops.embedding_q, lambda t, fmt: [torch.arange(ROWS), *weight(fmt)]),
 }
 CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
+    "add": (kernels.add, ops.add, lambda t: [random(t, COLS), random(t, COLS)]),
     "attention": (kernels.attention_forward, ops.attention, attention),
     "attention backward": (kernels.attention_backward, ops.attention_backward, attention_backward),
     "attention_decode": (run_attention_decode, ops.attention_decode, attention_decode),

@@ -18,6 +18,20 @@ def test_smollm2_fits(smollm2: Path, token_file: Callable[..., Path], tmp_path: 
     assert done["peak_rss_mb"] <= done["planned_mb"] <= done["budget_mb"] == 300
 
 
+def test_activations_are_stored_as_far_as_the_budget_goes(
+    smollm2: Path, token_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    data = token_file(tmp_path / "tokens.safetensors", 49152, 256, 8)
+    run = ["train", smollm2, "--data", data, "--steps", 2, "--seq-len", 256, "--backward"]
+    least = events(*run, "recompute", "--out", tmp_path / "recompute")[-1]
+    some = events(*run, "auto", "--budget", "250MB", "--out", tmp_path / "auto")[-1]
+    assert 0 < some["stored_layers"] < 30
+    assert least["peak_anon_mb"] < some["peak_anon_mb"]
+    assert some["peak_rss_mb"] <= some["planned_mb"] <= 250
+    assert some["losses"] == least["losses"]
+    assert "needs" in failure(*run, "store", "--budget", "250MB", "--out", tmp_path / "store")
+
+
 def test_budget_too_small(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:
     """The error names the smallest budget that works, and it does work."""
     data = token_file(tmp_path / "tokens.safetensors", 250, 32, 5)

@@ -99,6 +99,11 @@ def test_runtime_equals_reference(fmt: str, batch: tuple[np.ndarray, np.ndarray,
     for name, theirs in gradients.items():
         assert relative_error(ours[name], theirs.numpy()) < 1e-4, name
 
+    # Stored activations are the ones that would be recomputed: the same gradients to the last bit.
+    stored = Trainer(Model(str(tmp_path / "bundle")), TrainConfig(seq_len=64, backward="store"), str(tmp_path))
+    assert stored.accumulate(*batch, [True] * CONFIG.num_hidden_layers) == loss
+    assert all(np.array_equal(gradient, ours[name]) for name, gradient in stored.gradients().items())
+
 
 def test_some_targets_only(token_file: Callable[..., Path], tmp_path: Path) -> None:
     """LoRA on two linears: the others train nothing, and the adapter holds nothing of them."""

@@ -189,6 +189,13 @@ def test_child_that_fails_without_a_message(cli, bundle, data, tmp_path, fake_mf
     assert cli(*command).err == "mobile-ft: error: cannot load a library\n"
 
 
+@pytest.fixture
+def ctrl_c() -> None:
+    """Makes Ctrl-C count: whoever is started in a shell's background inherits it as ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_the_child_and_keeps_the_checkpoint(bundle, data, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-m", "mobile_ft.cli.main", "train", bundle, "--data", data, "--out", out]
@@ -208,6 +215,7 @@ def test_ctrl_c_ends_the_child_and_keeps_the_checkpoint(bundle, data, tmp_path):
     assert (out / "checkpoint.safetensors").stat().st_size > 0
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_does_not_wait_for_a_long_step(cli, bundle, data, tmp_path, fake_mft_run):
     pid_file = tmp_path / "pid"
     fake_mft_run(f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 600")
