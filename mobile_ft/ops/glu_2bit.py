@@ -6,8 +6,9 @@ derivative is the sum of the a passed, 0, a1, a1 + a2 or 1.
 
     dgate = dy * up * h'(gate)      dup = dy * act(gate), with act(gate) = y / up
 
-Saved: `codes`, `up`, and y, which the next linear keeps as its input (its LoRA gradient needs it). The division costs a
-rounding; only where `up` is exactly 0 the activation is lost, and dup is 0 there. Bytes per element in float32:
+Saved: `codes` [T, ceil(D / 4)], `up`, and y, which the next linear keeps as its input (its LoRA gradient needs it). The
+division costs a rounding; only where `up` is exactly 0 the activation is lost, and dup is 0 there. Bytes per element in
+float32:
 
     gate, act, up, y          16     every op saves what it needs, as PyTorch does
     codes, act, up, y         12.25  the same with Approx-BP, as the paper does it
@@ -52,14 +53,13 @@ REGELU2 = ReluCombination(
 
 
 def _pack(codes: Tensor) -> Tensor:
-    """Codes 0..3 of n elements -> uint8 [ceil(n / 4)], the first element in the lowest bits."""
-    flat = torch.nn.functional.pad(codes.flatten(), (0, -codes.numel() % 4)).reshape(-1, 4)
-    return (flat << torch.arange(0, 8, 2)).sum(1).to(torch.uint8)
+    """Codes 0..3 [T, D] -> uint8 [T, ceil(D / 4)], the first element in the lowest bits."""
+    fours = torch.nn.functional.pad(codes, (0, -codes.shape[1] % 4)).unflatten(1, (-1, 4))
+    return (fours << torch.arange(0, 8, 2)).sum(2).to(torch.uint8)
 
 
 def _unpack(packed: Tensor, shape: torch.Size) -> Tensor:
-    codes = packed[:, None].long() >> torch.arange(0, 8, 2) & 3
-    return codes.flatten()[: shape.numel()].reshape(shape)
+    return (packed[..., None].long() >> torch.arange(0, 8, 2) & 3).flatten(1)[:, : shape[1]]
 
 
 def _define(name: str, act: Callable[[Tensor], Tensor], h: ReluCombination) -> tuple[Any, Any]:
@@ -69,7 +69,7 @@ def _define(name: str, act: Callable[[Tensor], Tensor], h: ReluCombination) -> t
         return act(gate) * up, _pack(torch.stack([gate > c for c in h.c]).sum(0))
 
     def fake(gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.empty_like(gate), gate.new_empty(((gate.numel() + 3) // 4,), dtype=torch.uint8)
+        return torch.empty_like(gate), gate.new_empty((gate.shape[0], (gate.shape[1] + 3) // 4), dtype=torch.uint8)
 
     def backward_reference(dy: Tensor, up: Tensor, y: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
         slopes = torch.tensor([*accumulate(h.a, initial=0.0)], dtype=dy.dtype)

@@ -9,7 +9,7 @@
 namespace mft {
 namespace {
 
-constexpr int64_t kStep = 16384;  // whole bytes of codes
+constexpr int64_t kStep = 16384;  // elements
 
 // Found by the paper's authors with simulated annealing; mobile_ft/ops/glu_2bit.py has the same.
 constexpr ReluCombination kReSilu2 = {{-0.04060357190528599, 1.080925428529668, -0.040321856624382146},
@@ -38,63 +38,69 @@ VecI load_codes(const uint8_t* p, int64_t count) {
   return ((bits - VecI{}) >> kShift) & 3;
 }
 
+// f(element, byte of codes, count) for runs of at most kVec elements that do not cross rows.
+template <typename F>
+void for_runs(int64_t t, int64_t d, const F& f) {
+  parallel_ranges(t, std::max<int64_t>(1, kStep / std::max<int64_t>(1, d)), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      for (int64_t i = 0; i < d; i += kVec) {
+        f(row * d + i, row * glu_2bit_code_bytes(d) + i / 4, std::min<int64_t>(kVec, d - i));
+      }
+    }
+  });
+}
+
 template <Vec (*act)(Vec)>
-void forward(const ReluCombination& h, const float* gate, const float* up, int64_t n, float* out, uint8_t* codes) {
+void forward(const ReluCombination& h, const float* gate, const float* up, int64_t t, int64_t d, float* out,
+             uint8_t* codes) {
   const Vec c0 = splat(static_cast<float>(h.c[0]));
   const Vec c1 = splat(static_cast<float>(h.c[1]));
   const Vec c2 = splat(static_cast<float>(h.c[2]));
-  const auto code_of = [&](Vec g) { return -((g > c0) + (g > c1) + (g > c2)); };  // true is -1
-  parallel_ranges(n, kStep, [&](int64_t begin, int64_t end) {
-    int64_t i = begin;
-    for (; i + kVec <= end; i += kVec) {
-      const Vec g = load(gate + i);
-      store(out + i, act(g) * load(up + i));
-      store_codes(codes + i / 4, code_of(g), kVec);
-    }
-    if (i < end) {
-      const int64_t count = end - i;
-      const Vec g = load_part(gate + i, count);
-      store_part(out + i, act(g) * load_part(up + i, count), count);
-      VecI code = code_of(g);
+  for_runs(t, d, [&](int64_t i, int64_t byte, int64_t count) {
+    const bool whole = count == kVec;
+    const Vec g = whole ? load(gate + i) : load_part(gate + i, count);
+    const Vec y = act(g) * (whole ? load(up + i) : load_part(up + i, count));
+    VecI code = -((g > c0) + (g > c1) + (g > c2));  // true is -1
+    if (whole) {
+      store(out + i, y);
+    } else {
+      store_part(out + i, y, count);
       for (int64_t lane = count; lane < kVec; ++lane) code[lane] = 0;
-      store_codes(codes + i / 4, code, count);
     }
+    store_codes(codes + byte, code, count);
   });
 }
 
 }  // namespace
 
-void glu_2bit(Glu kind, const float* gate, const float* up, int64_t n, float* out, uint8_t* codes) {
+void glu_2bit(Glu kind, const float* gate, const float* up, int64_t t, int64_t d, float* out, uint8_t* codes) {
   if (kind == Glu::kSwiglu) {
-    forward<silu>(kReSilu2, gate, up, n, out, codes);
+    forward<silu>(kReSilu2, gate, up, t, d, out, codes);
   } else {
-    forward<gelu_tanh>(kReGelu2, gate, up, n, out, codes);
+    forward<gelu_tanh>(kReGelu2, gate, up, t, d, out, codes);
   }
 }
 
-void glu_2bit_backward(Glu kind, const float* dout, const float* up, const float* y, const uint8_t* codes, int64_t n,
-                       float* dgate, float* dup) {
+void glu_2bit_backward(Glu kind, const float* dout, const float* up, const float* y, const uint8_t* codes, int64_t t,
+                       int64_t d, float* dgate, float* dup) {
   const ReluCombination& h = kind == Glu::kSwiglu ? kReSilu2 : kReGelu2;
   float slopes[16] = {};  // by code
   double slope = 0;
   for (int i = 0; i < 3; ++i) slopes[i + 1] = static_cast<float>(slope += h.a[i]);
 
-  parallel_ranges(n, kStep, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i += kVec) {
-      const int64_t count = std::min<int64_t>(kVec, end - i);
-      const bool whole = count == kVec;
-      const Vec d = whole ? load(dout + i) : load_part(dout + i, count);
-      const Vec u = whole ? load(up + i) : load_part(up + i, count);
-      const Vec product = whole ? load(y + i) : load_part(y + i, count);
-      const Vec dg = d * u * lookup16(slopes, load_codes(codes + i / 4, count));
-      const Vec du = u == 0.f ? Vec{} : d * (product / u);
-      if (whole) {
-        store(dgate + i, dg);
-        store(dup + i, du);
-      } else {
-        store_part(dgate + i, dg, count);
-        store_part(dup + i, du, count);
-      }
+  for_runs(t, d, [&](int64_t i, int64_t byte, int64_t count) {
+    const bool whole = count == kVec;
+    const Vec grad = whole ? load(dout + i) : load_part(dout + i, count);
+    const Vec u = whole ? load(up + i) : load_part(up + i, count);
+    const Vec product = whole ? load(y + i) : load_part(y + i, count);
+    const Vec dg = grad * u * lookup16(slopes, load_codes(codes + byte, count));
+    const Vec du = u == 0.f ? Vec{} : grad * (product / u);
+    if (whole) {
+      store(dgate + i, dg);
+      store(dup + i, du);
+    } else {
+      store_part(dgate + i, dg, count);
+      store_part(dup + i, du, count);
     }
   });
 }

@@ -145,8 +145,8 @@ void geglu_backward_op(const Arguments& a) {
 template <Glu kind>
 void glu_2bit_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  glu_2bit(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}),
-           a.output_bytes(3, {size32(glu_2bit_code_bytes(t * d))}));
+  glu_2bit(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t, d, a.output(2, {size32(t), size32(d)}),
+           a.output_bytes(3, {size32(t), size32(glu_2bit_code_bytes(d))}));
 }
 
 /// swiglu_2bit_backward, geglu_2bit_backward(dy, up, y, codes) -> dgate, dup
@@ -154,7 +154,7 @@ template <Glu kind>
 void glu_2bit_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
   glu_2bit_backward(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}),
-                    a.bytes(3, {glu_2bit_code_bytes(t * d)}), t * d, a.output(4, {size32(t), size32(d)}),
+                    a.bytes(3, {t, glu_2bit_code_bytes(d)}), t, d, a.output(4, {size32(t), size32(d)}),
                     a.output(5, {size32(t), size32(d)}));
 }
 

@@ -154,7 +154,8 @@ void test_geglu(int64_t n) {
   }
 }
 
-void test_glu_2bit(Glu kind, int64_t n) {
+void test_glu_2bit(Glu kind, int64_t t, int64_t d) {
+  const int64_t n = t * d, row_bytes = (d + 3) / 4;
   // From the paper.
   const bool silu = kind == Glu::kSwiglu;
   const double a[] = {silu ? -0.04060357190528599 : -0.04922261145617846,
@@ -167,20 +168,20 @@ void test_glu_2bit(Glu kind, int64_t n) {
   Floats up = random_floats(n);
   if (n > 9) up[9] = 0.f, up[n - 1] = -0.f;
   Doubles y(n), dg(n), du(n);
-  std::vector<uint8_t> expected(glu_2bit_code_bytes(n));
+  std::vector<uint8_t> expected(t * row_bytes);
   for (int64_t i = 0; i < n; ++i) {
     const double value = (silu ? silu_exact(gate[i]) : gelu_exact(gate[i])).value;
     int code = 0;
     for (const double threshold : c) code += gate[i] > static_cast<float>(threshold);
-    expected[i / 4] |= static_cast<uint8_t>(code << (2 * (i % 4)));
+    expected[i / d * row_bytes + i % d / 4] |= static_cast<uint8_t>(code << (2 * (i % d % 4)));
     y[i] = value * up[i];
     dg[i] = slopes[code] * dout[i] * up[i];
     du[i] = up[i] == 0 ? 0 : dout[i] * value;
   }
   Floats out(n), dgate(n), dup(n);
-  std::vector<uint8_t> codes(glu_2bit_code_bytes(n), 0xff);
-  glu_2bit(kind, gate.data(), up.data(), n, out.data(), codes.data());
-  glu_2bit_backward(kind, dout.data(), up.data(), out.data(), codes.data(), n, dgate.data(), dup.data());
+  std::vector<uint8_t> codes(t * row_bytes, 0xff);
+  glu_2bit(kind, gate.data(), up.data(), t, d, out.data(), codes.data());
+  glu_2bit_backward(kind, dout.data(), up.data(), out.data(), codes.data(), t, d, dgate.data(), dup.data());
   CHECK(codes == expected);
   CHECK(error(out, y) < kTolerance);
   CHECK(error(dgate, dg) < kTolerance);
@@ -268,10 +269,12 @@ int main() {
   }
   test_swiglu(1);
   test_swiglu(20003);
-  for (const int64_t n : {1, 2, 3, 7, 16385, 40003}) {
-    test_geglu(n);
-    test_glu_2bit(Glu::kSwiglu, n);
-    test_glu_2bit(Glu::kGeglu, n);
+  for (const int64_t n : {1, 2, 3, 7, 16385, 40003}) test_geglu(n);
+  for (const Glu kind : {Glu::kSwiglu, Glu::kGeglu}) {
+    for (const int64_t d : {1, 2, 3, 7, 96, 16385}) {
+      test_glu_2bit(kind, 1, d);
+      test_glu_2bit(kind, 37, d);
+    }
   }
   test_adamw(20003, true);
   test_adamw(13, false);

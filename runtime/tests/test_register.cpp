@@ -102,35 +102,35 @@ void test_geglu() {
 }
 
 void test_glu_2bit(Glu kind, const std::string& name) {
-  const int32_t bytes = glu_2bit_code_bytes(kN);
+  const int32_t bytes = glu_2bit_code_bytes(kD);
   const Floats dy = random_floats(kN), gate = random_floats(kN), up = random_floats(kN);
   Floats y(kN), dgate(kN), dup(kN), y_op(kN), dgate_op(kN), dup_op(kN);
-  std::vector<uint8_t> codes(bytes), codes_op(bytes);
-  glu_2bit(kind, gate.data(), up.data(), kN, y.data(), codes.data());
-  glu_2bit_backward(kind, dy.data(), up.data(), y.data(), codes.data(), kN, dgate.data(), dup.data());
+  std::vector<uint8_t> codes(kT * bytes), codes_op(kT * bytes);
+  glu_2bit(kind, gate.data(), up.data(), kT, kD, y.data(), codes.data());
+  glu_2bit_backward(kind, dy.data(), up.data(), y.data(), codes.data(), kT, kD, dgate.data(), dup.data());
   CHECK(Call()
             .floats(gate, {kT, kD})
             .floats(up, {kT, kD})
             .floats(y_op, {kT, kD})
-            .bytes(codes_op, {bytes})("mobile_ft::" + name + ".out") == et::Error::Ok);
+            .bytes(codes_op, {kT, bytes})("mobile_ft::" + name + ".out") == et::Error::Ok);
   const auto backward = [&](int32_t code_bytes) {
     return Call()
         .floats(dy, {kT, kD})
         .floats(up, {kT, kD})
         .floats(y, {kT, kD})
-        .bytes(codes, {code_bytes})
+        .bytes(codes, {kT, code_bytes})
         .floats(dgate_op, {kT, kD})
         .floats(dup_op, {kT, kD})("mobile_ft::" + name + "_backward.out");
   };
   CHECK(backward(bytes) == et::Error::Ok);
   CHECK(y == y_op && codes == codes_op && dgate == dgate_op && dup == dup_op);
   CHECK(backward(bytes - 1) == et::Error::InvalidArgument);
-  const Floats not_bytes(bytes);
+  const Floats not_bytes(kT * bytes);
   CHECK(Call()
             .floats(gate, {kT, kD})
             .floats(up, {kT, kD})
             .floats(y_op, {kT, kD})
-            .floats(not_bytes, {bytes})("mobile_ft::" + name + ".out") == et::Error::InvalidArgument);
+            .floats(not_bytes, {kT, bytes})("mobile_ft::" + name + ".out") == et::Error::InvalidArgument);
 }
 
 void test_norm(decltype(&layer_norm) norm, decltype(&layer_norm_backward) norm_backward, const std::string& name) {
