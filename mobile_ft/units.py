@@ -93,7 +93,7 @@ def attn(
     norm, *packed = weights
     *qkv, o_proj = _linears(spec, packed, lora)
     q, k, v = _qkv(spec, x, positions, inv_freq, norm, qkv)
-    o, _ = ops.attention(q, k, v, positions, spec.config.num_attention_heads, spec.config.num_key_value_heads)
+    o, _ = ops.attention(q, k, v, positions, spec.config.num_attention_heads, spec.config.num_key_value_heads, 0)
     return ops.add(x, o_proj(o))
 
 
@@ -112,7 +112,7 @@ def attn_decode(
     *qkv, o_proj = _linears(spec, packed, lora)
     q, k, v = _qkv(spec, x, positions, inv_freq, norm, qkv)
     heads, kv_heads = spec.config.num_attention_heads, spec.config.num_key_value_heads
-    o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads)
+    o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, 0)
     return ops.add(x, o_proj(o)), k, v
 
 

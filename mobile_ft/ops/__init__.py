@@ -1,13 +1,18 @@
 """The custom ops (namespace `mobile_ft`): schema, PyTorch reference, shapes and autograd formula of each.
 
-Every tensor is float32 unless said otherwise; tokens, targets and positions are int64; packed weights are uint8.
+Every tensor is float32 unless said otherwise; tokens, targets and positions are int64; packed weights and 2-bit codes
+are uint8.
 """
 
 from mobile_ft.ops.add import add
 from mobile_ft.ops.attention import attention, attention_backward, attention_decode
 from mobile_ft.ops.embedding_q import embedding_q
+from mobile_ft.ops.geglu import geglu, geglu_backward
+from mobile_ft.ops.glu_2bit import geglu_2bit, geglu_2bit_backward, swiglu_2bit, swiglu_2bit_backward
+from mobile_ft.ops.layer_norm import layer_norm, layer_norm_backward
 from mobile_ft.ops.linear_cross_entropy import linear_cross_entropy, linear_cross_entropy_loss
 from mobile_ft.ops.linear_q4 import linear_q4, linear_q4_backward, linear_q4_lora_backward
+from mobile_ft.ops.ms_rms_norm import ms_rms_norm, ms_rms_norm_backward
 from mobile_ft.ops.rms_norm import rms_norm, rms_norm_backward
 from mobile_ft.ops.rope import rope
 from mobile_ft.ops.swiglu import swiglu, swiglu_backward
@@ -18,14 +23,24 @@ __all__ = [
     "attention_backward",
     "attention_decode",
     "embedding_q",
+    "geglu",
+    "geglu_2bit",
+    "geglu_2bit_backward",
+    "geglu_backward",
+    "layer_norm",
+    "layer_norm_backward",
     "linear_cross_entropy",
     "linear_cross_entropy_loss",
     "linear_q4",
     "linear_q4_backward",
     "linear_q4_lora_backward",
+    "ms_rms_norm",
+    "ms_rms_norm_backward",
     "rms_norm",
     "rms_norm_backward",
     "rope",
     "swiglu",
+    "swiglu_2bit",
+    "swiglu_2bit_backward",
     "swiglu_backward",
 ]

@@ -1,5 +1,6 @@
 #include "runtime/kernels/swiglu.h"
 
+#include "runtime/kernels/activations.h"
 #include "runtime/kernels/threads.h"
 #include "runtime/kernels/vec.h"
 
@@ -7,8 +8,6 @@ namespace mft {
 namespace {
 
 constexpr int64_t kStep = 16384;
-
-Vec sigmoid(Vec x) { return 1.f / (1.f + exp(-x)); }
 
 }  // namespace
 

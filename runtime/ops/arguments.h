@@ -52,6 +52,10 @@ class Arguments {
     return data<int64_t>(i, executorch::aten::ScalarType::Long, sizes);
   }
 
+  const uint8_t* bytes(size_t i, std::initializer_list<int64_t> sizes) const {
+    return data<uint8_t>(i, executorch::aten::ScalarType::Byte, sizes);
+  }
+
   /// Packed weight at `i`, its format at `i + 1`, its rows at `i + 2`; `cols` from the blocks.
   PackedWeight weight(size_t i) const {
     const Tensor& t = tensor(i);
@@ -73,11 +77,10 @@ class Arguments {
 
   /// Float output, resized.
   float* output(size_t i, std::initializer_list<int32_t> sizes) const {
-    require(i < stack_.size() && stack_[i]->isTensor());
-    Tensor t = stack_[i]->toTensor();
-    const executorch::aten::ArrayRef<executorch::aten::SizesType> shape(sizes.begin(), sizes.size());
-    require(executorch::runtime::resize_tensor(t, shape) == executorch::runtime::Error::Ok);
-    return t.mutable_data_ptr<float>();
+    return resized<float>(i, executorch::aten::ScalarType::Float, sizes);
+  }
+  uint8_t* output_bytes(size_t i, std::initializer_list<int32_t> sizes) const {
+    return resized<uint8_t>(i, executorch::aten::ScalarType::Byte, sizes);
   }
 
   Scratch scratch(size_t bytes) const {
@@ -94,6 +97,15 @@ class Arguments {
     size_t d = 0;
     for (int64_t n : sizes) require(t.size(d++) == n);
     return t.const_data_ptr<T>();
+  }
+
+  template <typename T>
+  T* resized(size_t i, executorch::aten::ScalarType type, std::initializer_list<int32_t> sizes) const {
+    require(i < stack_.size() && stack_[i]->isTensor());
+    Tensor t = stack_[i]->toTensor();
+    const executorch::aten::ArrayRef<executorch::aten::SizesType> shape(sizes.begin(), sizes.size());
+    require(t.scalar_type() == type && executorch::runtime::resize_tensor(t, shape) == executorch::runtime::Error::Ok);
+    return t.mutable_data_ptr<T>();
   }
 
   executorch::runtime::KernelRuntimeContext& context_;

@@ -9,8 +9,12 @@
 #include "runtime/kernels/add.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/embedding.h"
+#include "runtime/kernels/geglu.h"
+#include "runtime/kernels/glu_2bit.h"
+#include "runtime/kernels/layer_norm.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/linear_cross_entropy.h"
+#include "runtime/kernels/ms_rms_norm.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rope.h"
 #include "runtime/kernels/swiglu.h"
@@ -89,6 +93,20 @@ void rms_norm_backward_op(const Arguments& a) {
                     a.output(4, {size32(t), size32(d)}));
 }
 
+/// A norm without a weight, norm(x, eps) -> z, rstd
+template <void (*norm)(const float*, int64_t, int64_t, float, float*, float*)>
+void plain_norm_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  norm(a.floats(0, {t, d}), t, d, a.real(1), a.output(2, {size32(t), size32(d)}), a.output(3, {size32(t)}));
+}
+
+/// norm_backward(dz, z, rstd) -> dx
+template <void (*backward)(const float*, const float*, const float*, int64_t, int64_t, float*)>
+void plain_norm_backward_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t}), t, d, a.output(3, {size32(t), size32(d)}));
+}
+
 /// rope(x, positions, inv_freq, heads, inverse) -> y
 void rope_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), heads = a.integer(3), half = tokens_of(a, 2);
@@ -110,13 +128,45 @@ void swiglu_backward_op(const Arguments& a) {
                   a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(d)}));
 }
 
-/// Shape of attention from q at `q`, and the head counts at `heads` and `heads + 1`.
+/// geglu(gate, up) -> y
+void geglu_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  geglu(a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
+}
+
+/// geglu_backward(dy, gate, up) -> dgate, dup
+void geglu_backward_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  geglu_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}), t * d,
+                 a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(d)}));
+}
+
+/// swiglu_2bit, geglu_2bit(gate, up) -> y, codes
+template <Glu kind>
+void glu_2bit_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  glu_2bit(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t, d, a.output(2, {size32(t), size32(d)}),
+           a.output_bytes(3, {size32(t), size32(glu_2bit_code_bytes(d))}));
+}
+
+/// swiglu_2bit_backward, geglu_2bit_backward(dy, up, y, codes) -> dgate, dup
+template <Glu kind>
+void glu_2bit_backward_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  glu_2bit_backward(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}),
+                    a.bytes(3, {t, glu_2bit_code_bytes(d)}), t, d, a.output(4, {size32(t), size32(d)}),
+                    a.output(5, {size32(t), size32(d)}));
+}
+
+/// Shape of attention from q at `q`, and from `heads` on: heads, kv_heads, window.
 AttentionShape attention_shape(const Arguments& a, size_t q, size_t heads) {
   AttentionShape shape{};
   shape.t = tokens_of(a, q);
   shape.heads = a.integer(heads);
   shape.kv_heads = a.integer(heads + 1);
-  Arguments::require(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 && columns_of(a, q) % shape.heads == 0);
+  shape.window = a.integer(heads + 2);
+  Arguments::require(shape.window >= 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 &&
+                     columns_of(a, q) % shape.heads == 0);
   shape.dim = columns_of(a, q) / shape.heads;
   shape.scale = 1.0f / std::sqrt(static_cast<float>(shape.dim));
   return shape;
@@ -129,27 +179,27 @@ const int64_t* row_positions(const Arguments& a, size_t i, int64_t t) {
   return positions;
 }
 
-/// attention(q, k, v, positions, heads, kv_heads) -> o, lse
+/// attention(q, k, v, positions, heads, kv_heads, window) -> o, lse
 void attention_op(const Arguments& a) {
   const AttentionShape s = attention_shape(a, 0, 4);
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim;
   attention_forward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
-                    row_positions(a, 3, s.t), a.output(6, {size32(s.t), size32(queries)}),
-                    a.output(7, {size32(s.heads), size32(s.t)}), a.scratch(attention_scratch_bytes(s)));
+                    row_positions(a, 3, s.t), a.output(7, {size32(s.t), size32(queries)}),
+                    a.output(8, {size32(s.heads), size32(s.t)}), a.scratch(attention_scratch_bytes(s)));
 }
 
-/// attention_backward(do, q, k, v, o, lse, positions, heads, kv_heads) -> dq, dk, dv
+/// attention_backward(do, q, k, v, o, lse, positions, heads, kv_heads, window) -> dq, dk, dv
 void attention_backward_op(const Arguments& a) {
   const AttentionShape s = attention_shape(a, 1, 7);
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim;
   attention_backward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, queries}), a.floats(2, {s.t, keys}),
                      a.floats(3, {s.t, keys}), a.floats(4, {s.t, queries}), a.floats(5, {s.heads, s.t}),
-                     row_positions(a, 6, s.t), a.output(9, {size32(s.t), size32(queries)}),
-                     a.output(10, {size32(s.t), size32(keys)}), a.output(11, {size32(s.t), size32(keys)}),
+                     row_positions(a, 6, s.t), a.output(10, {size32(s.t), size32(queries)}),
+                     a.output(11, {size32(s.t), size32(keys)}), a.output(12, {size32(s.t), size32(keys)}),
                      a.scratch(attention_scratch_bytes(s)));
 }
 
-/// attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads) -> o
+/// attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, window) -> o
 void attention_decode_op(const Arguments& a) {
   const AttentionShape s = attention_shape(a, 0, 6);
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim, capacity = tokens_of(a, 3);
@@ -157,7 +207,7 @@ void attention_decode_op(const Arguments& a) {
   Arguments::require(s.t > 0 && past >= 0 && past + s.t <= capacity);
   attention_decode(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
                    a.floats(3, {capacity, keys}), a.floats(4, {capacity, keys}), past,
-                   a.output(8, {size32(s.t), size32(queries)}), a.scratch(attention_scratch_bytes(s)));
+                   a.output(9, {size32(s.t), size32(queries)}), a.scratch(attention_scratch_bytes(s)));
 }
 
 /// embedding_q(tokens, table, format, rows) -> x
@@ -204,9 +254,19 @@ constexpr Op kOps[] = {
     {"mobile_ft::linear_q4_lora_backward.out", linear_q4_lora_backward},
     {"mobile_ft::rms_norm.out", rms_norm_op},
     {"mobile_ft::rms_norm_backward.out", rms_norm_backward_op},
+    {"mobile_ft::ms_rms_norm.out", plain_norm_op<ms_rms_norm>},
+    {"mobile_ft::ms_rms_norm_backward.out", plain_norm_backward_op<ms_rms_norm_backward>},
+    {"mobile_ft::layer_norm.out", plain_norm_op<layer_norm>},
+    {"mobile_ft::layer_norm_backward.out", plain_norm_backward_op<layer_norm_backward>},
     {"mobile_ft::rope.out", rope_op},
     {"mobile_ft::swiglu.out", swiglu_op},
     {"mobile_ft::swiglu_backward.out", swiglu_backward_op},
+    {"mobile_ft::swiglu_2bit.out", glu_2bit_op<Glu::kSwiglu>},
+    {"mobile_ft::swiglu_2bit_backward.out", glu_2bit_backward_op<Glu::kSwiglu>},
+    {"mobile_ft::geglu.out", geglu_op},
+    {"mobile_ft::geglu_backward.out", geglu_backward_op},
+    {"mobile_ft::geglu_2bit.out", glu_2bit_op<Glu::kGeglu>},
+    {"mobile_ft::geglu_2bit_backward.out", glu_2bit_backward_op<Glu::kGeglu>},
     {"mobile_ft::attention.out", attention_op},
     {"mobile_ft::attention_backward.out", attention_backward_op},
     {"mobile_ft::attention_decode.out", attention_decode_op},

@@ -124,6 +124,7 @@ int main() {
       for (const int64_t past : {0, 1, 211}) {
         test_decode({t, 4, 2, dim, 0, scale}, past);
         test_decode({t, 4, 2, dim, 100, scale}, past);
+        test_decode({t, 4, 2, dim, 3, scale}, past);  // late queries see nothing of the cache
       }
     }
   }

@@ -1,10 +1,14 @@
-// Embedding, RMS norm, rotary embedding, SwiGLU and AdamW against float64.
+// Embedding, norms, rotary embedding, gated activations and AdamW against float64.
 
 #include <algorithm>
 #include <limits>
 
 #include "runtime/kernels/adamw.h"
 #include "runtime/kernels/embedding.h"
+#include "runtime/kernels/geglu.h"
+#include "runtime/kernels/glu_2bit.h"
+#include "runtime/kernels/layer_norm.h"
+#include "runtime/kernels/ms_rms_norm.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rope.h"
 #include "runtime/kernels/swiglu.h"
@@ -112,6 +116,111 @@ void test_swiglu(int64_t n) {
   CHECK(error(dup, du) < kTolerance);
 }
 
+// The activation and its derivative.
+struct Activation {
+  double value, slope;
+};
+
+Activation silu_exact(double g) {
+  const double s = 1 / (1 + std::exp(-g));
+  return {g * s, s * (1 + g * (1 - s))};
+}
+
+Activation gelu_exact(double g) {
+  const double scale = std::sqrt(2 / std::acos(-1.));
+  const double tanh = std::tanh(scale * (g + 0.044715 * g * g * g));
+  return {g / 2 * (1 + tanh), (1 + tanh + g * (1 - tanh * tanh) * scale * (1 + 3 * 0.044715 * g * g)) / 2};
+}
+
+// Moderate gates and, from the third on, a few that overflow a naive formula.
+Floats random_gates(int64_t n) {
+  Floats gate = random_floats(n, 4.f);
+  const float extremes[] = {0.f, -200.f, 200.f, -1e15f, 1e15f, 1e30f, -1e38f};
+  for (int64_t i = 0; i < 7 && 2 + 3 * i < n; ++i) gate[2 + 3 * i] = extremes[i];
+  return gate;
+}
+
+void test_geglu(int64_t n) {
+  const Floats gate = random_gates(n), up = random_floats(n), dout = random_floats(n);
+  Floats out(n), dgate(n), dup(n);
+  geglu(gate.data(), up.data(), n, out.data());
+  geglu_backward(dout.data(), gate.data(), up.data(), n, dgate.data(), dup.data());
+  // Element by element: the largest gates would hide the rest. Far left the value is all but 0.
+  for (int64_t i = 0; i < n; ++i) {
+    const Activation act = gelu_exact(gate[i]);
+    CHECK_NEAR(out[i], act.value * up[i], kTolerance * std::max(1., std::fabs(act.value * up[i])));
+    CHECK_NEAR(dgate[i], act.slope * dout[i] * up[i], kTolerance * std::max(1., std::fabs(act.slope)));
+    CHECK_NEAR(dup[i], act.value * dout[i], kTolerance * std::max(1., std::fabs(act.value * dout[i])));
+  }
+}
+
+void test_glu_2bit(Glu kind, int64_t t, int64_t d) {
+  const int64_t n = t * d, row_bytes = (d + 3) / 4;
+  // From the paper.
+  const bool silu = kind == Glu::kSwiglu;
+  const double a[] = {silu ? -0.04060357190528599 : -0.04922261145617846,
+                      silu ? 1.080925428529668 : 1.0979632065417297};
+  const double c[] = {silu ? -6.3050461001646445 : -3.1858810036855245,
+                      silu ? -0.0008684942046214787 : -0.001178821281161997,
+                      silu ? 6.325815242089708 : 3.190832613414926};
+  const double slopes[] = {0, a[0], a[0] + a[1], 1};
+  const Floats gate = random_floats(n, 4.f), dout = random_floats(n);
+  Floats up = random_floats(n);
+  if (n > 9) up[9] = 0.f, up[n - 1] = -0.f;
+  Doubles y(n), dg(n), du(n);
+  std::vector<uint8_t> expected(t * row_bytes);
+  for (int64_t i = 0; i < n; ++i) {
+    const double value = (silu ? silu_exact(gate[i]) : gelu_exact(gate[i])).value;
+    int code = 0;
+    for (const double threshold : c) code += gate[i] > static_cast<float>(threshold);
+    expected[i / d * row_bytes + i % d / 4] |= static_cast<uint8_t>(code << (2 * (i % d % 4)));
+    y[i] = value * up[i];
+    dg[i] = slopes[code] * dout[i] * up[i];
+    du[i] = up[i] == 0 ? 0 : dout[i] * value;
+  }
+  Floats out(n), dgate(n), dup(n);
+  std::vector<uint8_t> codes(t * row_bytes, 0xff);
+  glu_2bit(kind, gate.data(), up.data(), t, d, out.data(), codes.data());
+  glu_2bit_backward(kind, dout.data(), up.data(), out.data(), codes.data(), t, d, dgate.data(), dup.data());
+  CHECK(codes == expected);
+  CHECK(error(out, y) < kTolerance);
+  CHECK(error(dgate, dg) < kTolerance);
+  CHECK(error(dup, du) < kTolerance);
+}
+
+// layer_norm, or ms_rms_norm if not `centred`.
+void test_plain_norm(bool centred, int64_t t, int64_t d) {
+  const double eps = 1e-5f;
+  const Floats dz = random_floats(t * d);
+  Floats x = random_floats(t * d);
+  for (float& value : x) value += 3.f;  // a mean that has to go, or to stay
+  Doubles z(t * d), r(t), dx(t * d);
+  for (int64_t i = 0; i < t; ++i) {
+    double mean = 0, squares = 0, dz_mean = 0, dot = 0;
+    for (int64_t j = 0; j < d && centred; ++j) {
+      mean += static_cast<double>(x[i * d + j]) / d;
+      dz_mean += static_cast<double>(dz[i * d + j]) / d;
+    }
+    for (int64_t j = 0; j < d; ++j) squares += (x[i * d + j] - mean) * (x[i * d + j] - mean);
+    r[i] = 1 / std::sqrt(squares / d + eps);
+    for (int64_t j = 0; j < d; ++j) {
+      z[i * d + j] = (x[i * d + j] - mean) * r[i];
+      dot += dz[i * d + j] * z[i * d + j] / d;
+    }
+    for (int64_t j = 0; j < d; ++j) dx[i * d + j] = r[i] * (dz[i * d + j] - dz_mean - z[i * d + j] * dot);
+  }
+  Floats out(t * d), rstd(t), grad(t * d);
+  (centred ? layer_norm : ms_rms_norm)(x.data(), t, d, 1e-5f, out.data(), rstd.data());
+  (centred ? layer_norm_backward : ms_rms_norm_backward)(dz.data(), out.data(), rstd.data(), t, d, grad.data());
+  CHECK(error(out, z) < kTolerance);
+  CHECK(error(rstd, r) < kTolerance);
+  CHECK(error(grad, dx) < kTolerance);
+  Floats in_place = dz;
+  (centred ? layer_norm_backward : ms_rms_norm_backward)(in_place.data(), out.data(), rstd.data(), t, d,
+                                                         in_place.data());
+  CHECK(in_place == grad);
+}
+
 void test_adamw(int64_t n, bool with_gradient) {
   AdamWConfig config;
   config.weight_decay = 0.01;
@@ -151,11 +260,22 @@ int main() {
   for (const int64_t t : {1, 5, 64}) {
     test_rms_norm(t, 576);
     test_rms_norm(t, 13);
+    for (const bool centred : {true, false}) {
+      test_plain_norm(centred, t, 576);
+      test_plain_norm(centred, t, 13);
+    }
     test_rope(t, 3, 64);
     test_rope(t, 2, 8);
   }
   test_swiglu(1);
   test_swiglu(20003);
+  for (const int64_t n : {1, 2, 3, 7, 16385, 40003}) test_geglu(n);
+  for (const Glu kind : {Glu::kSwiglu, Glu::kGeglu}) {
+    for (const int64_t d : {1, 2, 3, 7, 96, 16385}) {
+      test_glu_2bit(kind, 1, d);
+      test_glu_2bit(kind, 37, d);
+    }
+  }
   test_adamw(20003, true);
   test_adamw(13, false);
   test_sum_of_squares();

@@ -1,6 +1,7 @@
 """The ops' backward formulas against autograd through plain PyTorch, in float64."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,11 +10,12 @@ from torch import Tensor
 
 from mobile_ft import ops
 from mobile_ft.formats import FORMATS, unpack
+from mobile_ft.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
 from tests.mobile_ft.test_formats import random_weight
 
 
-def random(*shape: int, grad: bool = True) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, requires_grad=grad)
+def random(*shape: int, scale: float = 1.0, grad: bool = True) -> Tensor:
+    return (scale * torch.randn(*shape, dtype=torch.float64)).requires_grad_(grad)
 
 
 def check(actual: Tensor, expected: Tensor, inputs: list[Tensor]) -> None:
@@ -53,9 +55,98 @@ def test_add() -> None:
     check(ops.add(x, y), x + y, [x, y])
 
 
-def test_swiglu() -> None:
-    gate, up = random(5, 32), random(5, 32)
-    check(ops.swiglu(gate, up), torch.nn.functional.silu(gate) * up, [gate, up])
+def test_layer_norm() -> None:
+    x = random(5, 32, scale=3.0)
+    x.data += 7  # the mean
+    check(ops.layer_norm(x, 1e-5)[0], torch.nn.functional.layer_norm(x, (32,), eps=1e-5), [x])
+
+
+def test_ms_rms_norm() -> None:
+    x = random(5, 32)
+    check(ops.ms_rms_norm(x, 1e-5)[0], torch.nn.functional.rms_norm(x, (32,), eps=1e-5), [x])
+
+
+@pytest.mark.parametrize("op", [ops.layer_norm, ops.ms_rms_norm])
+def test_memory_sharing_norms_save_their_output_only(op: torch._ops.OpOverloadPacket) -> None:
+    x = random(5, 32)
+    z, rstd = op(x, 1e-5)
+    saved = {t.data_ptr() for t in z.grad_fn.saved_tensors}
+    assert saved == {z.data_ptr(), rstd.data_ptr()}
+
+
+def gelu(x: Tensor) -> Tensor:
+    return torch.nn.functional.gelu(x, approximate="tanh")
+
+
+@pytest.mark.parametrize(
+    ("op", "act"), [(ops.swiglu, torch.nn.functional.silu), (ops.geglu, gelu)], ids=["swiglu", "geglu"]
+)
+def test_glu(op: torch._ops.OpOverloadPacket, act: Callable[[Tensor], Tensor]) -> None:
+    gate, up = random(5, 32, scale=3.0), random(5, 32)
+    check(op(gate, up), act(gate) * up, [gate, up])
+
+
+GLU_2BIT = [(ops.swiglu_2bit, torch.nn.functional.silu, RESILU2), (ops.geglu_2bit, gelu, REGELU2)]
+
+
+@pytest.mark.parametrize(("op", "act", "combination"), GLU_2BIT, ids=["swiglu", "geglu"])
+@pytest.mark.parametrize("size", [(5, 32), (3, 7)])
+def test_glu_2bit(
+    op: torch._ops.OpOverloadPacket, act: Callable[[Tensor], Tensor], combination: ReluCombination, size: tuple
+) -> None:
+    """The value of the activation, the gradient of its combination of ReLUs."""
+    gate, up = random(*size, scale=5.0), random(*size)
+    h = sum(a * (gate - c).relu() for a, c in zip(combination.a, combination.c, strict=True))
+    y, codes = op(gate, up)
+    check(y, (act(gate).detach() + h - h.detach()) * up, [gate, up])
+
+    expected = sum((gate > c).int() for c in combination.c).tolist()
+    assert {code for row in expected for code in row} == {0, 1, 2, 3}  # every interval has some
+    assert codes.dtype == torch.uint8 and codes.shape == (size[0], (size[1] + 3) // 4)
+    unpacked = [[byte >> shift & 3 for byte in row for shift in (0, 2, 4, 6)] for row in codes.tolist()]
+    assert [row[: size[1]] for row in unpacked] == expected
+
+
+@pytest.mark.parametrize(("op", "act", "combination"), GLU_2BIT, ids=["swiglu", "geglu"])
+def test_glu_2bit_saves_what_the_docstring_says(
+    op: torch._ops.OpOverloadPacket, act: Callable[[Tensor], Tensor], combination: ReluCombination
+) -> None:
+    up = random(5, 32)
+    y, codes = op(random(5, 32), up)
+    assert {t.data_ptr() for t in y.grad_fn.saved_tensors} == {t.data_ptr() for t in (up, y, codes)}
+    assert not codes.requires_grad
+
+
+@pytest.mark.parametrize(("op", "act", "combination"), GLU_2BIT, ids=["swiglu", "geglu"])
+def test_glu_2bit_where_up_is_zero(
+    op: torch._ops.OpOverloadPacket, act: Callable[[Tensor], Tensor], combination: ReluCombination
+) -> None:
+    gate, up = random(2, 4), torch.zeros(2, 4, dtype=torch.float64, requires_grad=True)
+    dgate, dup = torch.autograd.grad(op(gate, up)[0].sum(), [gate, up])
+    assert not dgate.any() and not dup.any()
+
+
+@pytest.mark.parametrize(("op", "act", "combination"), GLU_2BIT, ids=["swiglu", "geglu"])
+def test_relu_combinations_are_fitted(
+    op: torch._ops.OpOverloadPacket, act: Callable[[Tensor], Tensor], combination: ReluCombination
+) -> None:
+    """No constant can be moved without more L2 distance, so none is mistyped."""
+    x = torch.linspace(-40, 40, 400_001, dtype=torch.float64)
+    target = torch.nn.functional.gelu(x) if act is gelu else act(x)  # the paper fits the exact gelu
+
+    def distance(a: list[float], c: list[float]) -> float:
+        last = 1 - a[0] - a[1]
+        return float(sum(w * (x - t).relu() for w, t in zip([*a, last], c, strict=True)).sub(target).square().sum())
+
+    a, c = list(combination.a[:2]), list(combination.c)
+    assert math.isclose(sum(combination.a), 1)
+    assert abs(sum(w * t for w, t in zip(combination.a, c, strict=True))) < 1e-3  # h(x) is x on the far right
+    best = distance(a, c)
+    for step in (-0.02, 0.02):
+        for i in range(3):
+            assert distance(a, [t + step * (j == i) for j, t in enumerate(c)]) > best
+        for i in range(2):
+            assert distance([w + step / 10 * (j == i) for j, w in enumerate(a)], c) > best
 
 
 def test_rope() -> None:
@@ -70,11 +161,14 @@ def test_rope() -> None:
 
 
 @pytest.mark.parametrize("positions", [[0, 1, 2, 3, 4, 5, 6], [0, 1, 0, 1, 2, 0, 1], [0, 0, 0, 0, 0, 0, 0]])
-def test_attention(positions: list[int]) -> None:
+@pytest.mark.parametrize("window", [0, 1, 3, 7])
+def test_attention(positions: list[int], window: int) -> None:
     t, heads, kv_heads, dim = 7, 6, 2, 8
     q, k, v = random(t, heads * dim), random(t, kv_heads * dim), random(t, kv_heads * dim)
     rows = np.cumsum(np.array(positions) == 0)
     mask = torch.from_numpy((rows[:, None] == rows[None]) & np.tri(t, dtype=bool))
+    if window:
+        mask &= torch.ones(t, t, dtype=torch.bool).triu(1 - window)
 
     def heads_first(x: Tensor, n: int) -> Tensor:
         return x.reshape(t, n, dim).transpose(0, 1).repeat_interleave(heads // n, 0)
@@ -82,17 +176,18 @@ def test_attention(positions: list[int]) -> None:
     expected = torch.nn.functional.scaled_dot_product_attention(
         heads_first(q, heads), heads_first(k, kv_heads), heads_first(v, kv_heads), attn_mask=mask
     )
-    o, lse = ops.attention(q, k, v, torch.tensor(positions), heads, kv_heads)
+    o, lse = ops.attention(q, k, v, torch.tensor(positions), heads, kv_heads, window)
     check(o, expected.transpose(0, 1).reshape(t, -1), [q, k, v])
     scores = heads_first(q, heads) @ heads_first(k, kv_heads).transpose(1, 2) / math.sqrt(dim)
     torch.testing.assert_close(lse, scores.masked_fill(~mask, -math.inf).logsumexp(-1))
 
 
-def test_attention_decode_continues_attention() -> None:
+@pytest.mark.parametrize("window", [0, 1, 3, 5])
+def test_attention_decode_continues_attention(window: int) -> None:
     q, k, v = random(6, 32, grad=False), random(6, 16, grad=False), random(6, 16, grad=False)
-    whole, _ = ops.attention(q, k, v, torch.arange(6), 4, 2)
+    whole, _ = ops.attention(q, k, v, torch.arange(6), 4, 2, window)
     caches = [torch.cat([x[:4], torch.full((4, 16), math.nan, dtype=x.dtype)]) for x in (k, v)]
-    rest = ops.attention_decode(q[4:], k[4:], v[4:], *caches, torch.arange(4, 6), 4, 2)
+    rest = ops.attention_decode(q[4:], k[4:], v[4:], *caches, torch.arange(4, 6), 4, 2, window)
     torch.testing.assert_close(rest, whole[4:])
 
 
@@ -119,9 +214,21 @@ def test_embedding_q() -> None:
     [
         (ops.swiglu, (torch.randn(4, 8), torch.randn(4, 8))),
         (ops.swiglu_backward, (torch.randn(4, 8), torch.randn(4, 8), torch.randn(4, 8))),
+        (ops.geglu, (torch.randn(4, 8), torch.randn(4, 8))),
+        (ops.geglu_backward, (torch.randn(4, 8), torch.randn(4, 8), torch.randn(4, 8))),
+        (ops.swiglu_2bit, (torch.randn(3, 7), torch.randn(3, 7))),
+        (ops.geglu_2bit, (torch.randn(3, 7), torch.randn(3, 7))),
+        (
+            ops.swiglu_2bit_backward,
+            (torch.randn(3, 7), torch.randn(3, 7), torch.randn(3, 7), torch.zeros(3, 2, dtype=torch.uint8)),
+        ),
+        (ops.layer_norm, (torch.randn(4, 8), 1e-5)),
+        (ops.layer_norm_backward, (torch.randn(4, 8), torch.randn(4, 8), torch.rand(4))),
+        (ops.ms_rms_norm, (torch.randn(4, 8), 1e-5)),
+        (ops.ms_rms_norm_backward, (torch.randn(4, 8), torch.randn(4, 8), torch.rand(4))),
         (ops.rms_norm, (torch.randn(4, 8), torch.randn(8), 1e-5)),
         (ops.rope, (torch.randn(4, 32), torch.arange(4), torch.rand(8), 2, False)),
-        (ops.attention, (torch.randn(4, 32), torch.randn(4, 16), torch.randn(4, 16), torch.arange(4), 4, 2)),
+        (ops.attention, (torch.randn(4, 32), torch.randn(4, 16), torch.randn(4, 16), torch.arange(4), 4, 2, 3)),
     ],
 )
 def test_fakes_give_the_shapes(op: torch._ops.OpOverloadPacket, arguments: tuple) -> None:

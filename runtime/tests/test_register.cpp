@@ -1,0 +1,227 @@
+// Ops that no unit uses yet, as ExecuTorch calls them: by name, with boxed arguments in the order of their schema. Each
+// must give what its kernel gives, and refuse what does not fit.
+
+#include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
+#include <executorch/runtime/core/evalue.h>
+#include <executorch/runtime/kernel/kernel_runtime_context.h>
+#include <executorch/runtime/kernel/operator_registry.h>
+#include <executorch/runtime/platform/runtime.h>
+
+#include <cstddef>
+#include <deque>
+#include <string>
+
+#include "runtime/kernels/attention.h"
+#include "runtime/kernels/geglu.h"
+#include "runtime/kernels/glu_2bit.h"
+#include "runtime/kernels/layer_norm.h"
+#include "runtime/kernels/ms_rms_norm.h"
+#include "runtime/tests/kernel_test.h"
+
+using namespace mft;
+using namespace mft_test;
+
+namespace {
+
+namespace et = executorch::runtime;
+using executorch::aten::ScalarType;
+
+// The arguments of one call. Tensors refer to the caller's vectors.
+class Call {
+ public:
+  Call& floats(const Floats& data, std::vector<int32_t> sizes) {
+    return tensor(ScalarType::Float, data.data(), std::move(sizes));
+  }
+  Call& bytes(const std::vector<uint8_t>& data, std::vector<int32_t> sizes) {
+    return tensor(ScalarType::Byte, data.data(), std::move(sizes));
+  }
+  Call& integers(const std::vector<int64_t>& data) {
+    return tensor(ScalarType::Long, data.data(), {static_cast<int32_t>(data.size())});
+  }
+  Call& integer(int64_t value) {
+    values_.emplace_back(value);
+    return *this;
+  }
+  Call& real(double value) {
+    values_.emplace_back(value);
+    return *this;
+  }
+
+  et::Error operator()(const std::string& name) {
+    const auto op = et::get_op_function_from_registry(name.c_str());
+    CHECK(op.ok());
+    if (!op.ok()) return op.error();
+    executorch::extension::MallocMemoryAllocator allocator;
+    et::KernelRuntimeContext context(nullptr, &allocator);
+    std::vector<et::EValue*> stack;
+    for (et::EValue& value : values_) stack.push_back(&value);
+    (*op)(context, {stack.data(), stack.size()});
+    return context.failure_state();
+  }
+
+ private:
+  struct Shape {
+    std::vector<int32_t> sizes, strides;
+    std::vector<uint8_t> order;
+  };
+
+  Call& tensor(ScalarType type, const void* data, std::vector<int32_t> sizes) {
+    Shape& shape = shapes_.emplace_back();
+    shape.sizes = std::move(sizes);
+    const size_t n = shape.sizes.size();
+    shape.strides.assign(n, 1);
+    for (size_t i = n; i-- > 1;) shape.strides[i - 1] = shape.strides[i] * shape.sizes[i];
+    for (size_t i = 0; i < n; ++i) shape.order.push_back(static_cast<uint8_t>(i));
+    tensors_.emplace_back(type, n, shape.sizes.data(), const_cast<void*>(data), shape.order.data(),
+                          shape.strides.data());
+    values_.emplace_back(executorch::aten::Tensor(&tensors_.back()));
+    return *this;
+  }
+
+  std::deque<Shape> shapes_;
+  std::deque<executorch::aten::TensorImpl> tensors_;
+  std::deque<et::EValue> values_;
+};
+
+constexpr int32_t kT = 5, kD = 7, kN = kT * kD;
+
+void test_geglu() {
+  const Floats dy = random_floats(kN), gate = random_floats(kN), up = random_floats(kN);
+  Floats y(kN), dgate(kN), dup(kN), y_op(kN), dgate_op(kN), dup_op(kN);
+  geglu(gate.data(), up.data(), kN, y.data());
+  geglu_backward(dy.data(), gate.data(), up.data(), kN, dgate.data(), dup.data());
+  CHECK(Call().floats(gate, {kT, kD}).floats(up, {kT, kD}).floats(y_op, {kT, kD})("mobile_ft::geglu.out") ==
+        et::Error::Ok);
+  CHECK(Call()
+            .floats(dy, {kT, kD})
+            .floats(gate, {kT, kD})
+            .floats(up, {kT, kD})
+            .floats(dgate_op, {kT, kD})
+            .floats(dup_op, {kT, kD})("mobile_ft::geglu_backward.out") == et::Error::Ok);
+  CHECK(y == y_op && dgate == dgate_op && dup == dup_op);
+}
+
+void test_glu_2bit(Glu kind, const std::string& name) {
+  const int32_t bytes = glu_2bit_code_bytes(kD);
+  const Floats dy = random_floats(kN), gate = random_floats(kN), up = random_floats(kN);
+  Floats y(kN), dgate(kN), dup(kN), y_op(kN), dgate_op(kN), dup_op(kN);
+  std::vector<uint8_t> codes(kT * bytes), codes_op(kT * bytes);
+  glu_2bit(kind, gate.data(), up.data(), kT, kD, y.data(), codes.data());
+  glu_2bit_backward(kind, dy.data(), up.data(), y.data(), codes.data(), kT, kD, dgate.data(), dup.data());
+  CHECK(Call()
+            .floats(gate, {kT, kD})
+            .floats(up, {kT, kD})
+            .floats(y_op, {kT, kD})
+            .bytes(codes_op, {kT, bytes})("mobile_ft::" + name + ".out") == et::Error::Ok);
+  const auto backward = [&](int32_t code_bytes) {
+    return Call()
+        .floats(dy, {kT, kD})
+        .floats(up, {kT, kD})
+        .floats(y, {kT, kD})
+        .bytes(codes, {kT, code_bytes})
+        .floats(dgate_op, {kT, kD})
+        .floats(dup_op, {kT, kD})("mobile_ft::" + name + "_backward.out");
+  };
+  CHECK(backward(bytes) == et::Error::Ok);
+  CHECK(y == y_op && codes == codes_op && dgate == dgate_op && dup == dup_op);
+  CHECK(backward(bytes - 1) == et::Error::InvalidArgument);
+  const Floats not_bytes(kT * bytes);
+  CHECK(Call()
+            .floats(gate, {kT, kD})
+            .floats(up, {kT, kD})
+            .floats(y_op, {kT, kD})
+            .floats(not_bytes, {kT, bytes})("mobile_ft::" + name + ".out") == et::Error::InvalidArgument);
+}
+
+void test_norm(decltype(&layer_norm) norm, decltype(&layer_norm_backward) norm_backward, const std::string& name) {
+  const Floats x = random_floats(kN), dz = random_floats(kN);
+  Floats z(kN), rstd(kT), dx(kN), z_op(kN), rstd_op(kT), dx_op(kN);
+  norm(x.data(), kT, kD, 1e-3f, z.data(), rstd.data());
+  norm_backward(dz.data(), z.data(), rstd.data(), kT, kD, dx.data());
+  CHECK(Call()
+            .floats(x, {kT, kD})
+            .real(1e-3)
+            .floats(z_op, {kT, kD})
+            .floats(rstd_op, {kT})("mobile_ft::" + name + ".out") == et::Error::Ok);
+  CHECK(Call()
+            .floats(dz, {kT, kD})
+            .floats(z, {kT, kD})
+            .floats(rstd, {kT})
+            .floats(dx_op, {kT, kD})("mobile_ft::" + name + "_backward.out") == et::Error::Ok);
+  CHECK(z == z_op && rstd == rstd_op && dx == dx_op);
+}
+
+void test_attention_window(int64_t window) {
+  const int32_t heads = 2, kv_heads = 1, dim = 8, nq = heads * dim, nk = kv_heads * dim;
+  const AttentionShape shape{kT, heads, kv_heads, dim, window, 1.f / std::sqrt(8.f)};
+  const Floats q = random_floats(kT * nq), k = random_floats(kT * nk), v = random_floats(kT * nk);
+  const Floats dout = random_floats(kT * nq);
+  const std::vector<int64_t> positions = {0, 1, 2, 3, 4};
+  Floats o(kT * nq), lse(heads * kT), dq(kT * nq), dk(kT * nk), dv(kT * nk);
+  Floats o_op = o, lse_op = lse, dq_op = dq, dk_op = dk, dv_op = dv;
+  TestScratch scratch(attention_scratch_bytes(shape));
+  attention_forward(shape, q.data(), k.data(), v.data(), positions.data(), o.data(), lse.data(), scratch.get());
+  attention_backward(shape, dout.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), positions.data(),
+                     dq.data(), dk.data(), dv.data(), scratch.get());
+  const auto forward = [&](int64_t requested) {
+    return Call()
+        .floats(q, {kT, nq})
+        .floats(k, {kT, nk})
+        .floats(v, {kT, nk})
+        .integers(positions)
+        .integer(heads)
+        .integer(kv_heads)
+        .integer(requested)
+        .floats(o_op, {kT, nq})
+        .floats(lse_op, {heads, kT})("mobile_ft::attention.out");
+  };
+  CHECK(forward(window) == et::Error::Ok);
+  CHECK(Call()
+            .floats(dout, {kT, nq})
+            .floats(q, {kT, nq})
+            .floats(k, {kT, nk})
+            .floats(v, {kT, nk})
+            .floats(o, {kT, nq})
+            .floats(lse, {heads, kT})
+            .integers(positions)
+            .integer(heads)
+            .integer(kv_heads)
+            .integer(window)
+            .floats(dq_op, {kT, nq})
+            .floats(dk_op, {kT, nk})
+            .floats(dv_op, {kT, nk})("mobile_ft::attention_backward.out") == et::Error::Ok);
+  CHECK(o == o_op && lse == lse_op && dq == dq_op && dk == dk_op && dv == dv_op);
+  CHECK(forward(-1) == et::Error::InvalidArgument);
+
+  // The last two tokens after three cached ones: the rows of the whole.
+  const Floats q_new(q.begin() + 3 * nq, q.end()), k_new(k.begin() + 3 * nk, k.end()),
+      v_new(v.begin() + 3 * nk, v.end());
+  const std::vector<int64_t> places = {3, 4};
+  const Doubles whole(o.begin() + 3 * nq, o.end());
+  Floats rest(2 * nq);
+  CHECK(Call()
+            .floats(q_new, {2, nq})
+            .floats(k_new, {2, nk})
+            .floats(v_new, {2, nk})
+            .floats(k, {kT, nk})
+            .floats(v, {kT, nk})
+            .integers(places)
+            .integer(heads)
+            .integer(kv_heads)
+            .integer(window)
+            .floats(rest, {2, nq})("mobile_ft::attention_decode.out") == et::Error::Ok);
+  CHECK(error(rest, whole) < kTolerance);
+}
+
+}  // namespace
+
+int main() {
+  et::runtime_init();
+  test_geglu();
+  test_glu_2bit(Glu::kSwiglu, "swiglu_2bit");
+  test_glu_2bit(Glu::kGeglu, "geglu_2bit");
+  test_norm(layer_norm, layer_norm_backward, "layer_norm");
+  test_norm(ms_rms_norm, ms_rms_norm_backward, "ms_rms_norm");
+  for (const int64_t window : {0, 2}) test_attention_window(window);
+  return finish();
+}
