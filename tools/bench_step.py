@@ -34,9 +34,8 @@ OURS = {
     "mobile-ft, full backward, recompute": ["--schedule", "full"],
     "mobile-ft, lcsb half": ["--schedule", "lcsb", "--ratio", "0.5"],
     "mobile-ft, suffix half": ["--schedule", "suffix", "--ratio", "0.5"],
+    "mobile-ft, lcsb half, activations stored": ["--schedule", "lcsb", "--ratio", "0.5", "--backward", "store"],
 }
-HALF = [name for name in OURS if "half" in name]  # backward through 15 of the 30 layers
-
 Result = dict[str, Any]
 
 
@@ -230,10 +229,11 @@ def peer(arguments: list[str]) -> None:
 # --- Results -----------------------------------------------------------------------------------
 
 
-def step_gflop(layers: int, recompute_all: bool) -> float:
-    """Multiply-adds of a step, times two, with backward through `layers` layers.
+def step_gflop(name: str) -> float:
+    """Multiply-adds of a step, times two.
 
-    A backward recomputes the forward of its unit first, for us without its last linear layer, which nothing needs.
+    A backward recomputes the forward of its unit first, for us without its last linear layer, which nothing needs, and
+    not at all where activations are stored.
     """
     from mobile_ft.export.gguf_model import GgufModel
     from mobile_ft.units import UNIT_NORMS, linear_shapes
@@ -241,10 +241,11 @@ def step_gflop(layers: int, recompute_all: bool) -> float:
     c = GgufModel(gguf_path()).config
     units = [list(linear_shapes(c, unit).values()) for unit in UNIT_NORMS]
     every = [shape for unit in units for shape in unit]
-    again = every if recompute_all else [shape for unit in units for shape in unit[:-1]]
+    again = every if name in PEERS else [shape for unit in units for shape in unit[:-1]]
     attention = c.num_attention_heads * c.head_dim * TOKENS  # two products; causal, so half of the scores
     forward = sum(k * n + RANK * (k + n) for k, n in every) + attention
-    recompute = sum(k * n + RANK * (k + n) for k, n in again) + attention
+    recompute = 0 if "stored" in name else sum(k * n + RANK * (k + n) for k, n in again) + attention
+    layers = c.num_hidden_layers // (2 if "half" in name else 1)
     backward = sum(k * n + RANK * (3 * k + 2 * n) for k, n in every) + 2.5 * attention
     head = 2 * c.vocab_size * c.hidden_size
     return 2e-9 * TOKENS * (c.num_hidden_layers * forward + layers * (recompute + backward) + head)
@@ -259,7 +260,7 @@ def summary(runs: dict[str, list[Result]]) -> dict[str, Result]:
         first = next(iter(results.values()), result)
         result["ratio"] = first["step_seconds"] / result["step_seconds"]
         result["best_ratio"] = first["best_seconds"] / result["best_seconds"]
-        result["gflop"] = step_gflop(15 if name in HALF else 30, recompute_all=name in PEERS)
+        result["gflop"] = step_gflop(name)
         result["gflops"] = result["gflop"] / result["step_seconds"]
         results[name] = result
     return results
