@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from mobile_ft.bundle import FORMAT, VERSION, checksum
+from mobile_ft.bundle import FORMAT, VERSION, checksum, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.lower import lower
@@ -71,8 +71,9 @@ def _tensors(
 @contextmanager
 def _new_folder(target: Path) -> Iterator[Path]:
     """A folder beside `target` that takes its place if the block succeeds and vanishes if it does not."""
-    if target.exists() and not (target / "bundle.json").is_file():
-        raise UserError(f"{target}: exists and is not a bundle; choose another folder for -o")
+    target = target.resolve()
+    if target.exists():
+        _check_replaceable(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -80,17 +81,43 @@ def _new_folder(target: Path) -> Iterator[Path]:
         raise UserError(f"{target}: cannot be written ({error.strerror})") from None
     try:
         yield scratch
-        for file in scratch.iterdir():
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())
         scratch.chmod(0o755)
+        for path in [*scratch.iterdir(), scratch]:
+            _sync(path)
         if target.exists():
-            shutil.rmtree(target)
-        scratch.rename(target)
+            old = scratch.with_name(f"{scratch.name}.old")
+            target.rename(old)
+            try:
+                scratch.rename(target)
+            except OSError:
+                old.rename(target)
+                raise
+            shutil.rmtree(old)
+        else:
+            scratch.rename(target)
+        _sync(target.parent)
     except OSError as error:
-        raise UserError(f"{target}: cannot be written ({error.strerror})") from None
+        raise UserError(f"{target}: cannot be written ({error.strerror or error})") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _check_replaceable(target: Path) -> None:
+    """Raises UserError unless the folder is a bundle and nothing else."""
+    if not (target / "bundle.json").is_file():
+        raise UserError(f"{target}: exists and is not a bundle; choose another folder for -o")
+    own = {"bundle.json", *read_bundle(target).files}
+    others = sorted(path.name for path in target.iterdir() if path.name not in own)
+    if others:
+        raise UserError(f"{target}: holds {others[0]}, which is not part of a bundle; choose another folder for -o")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def write_bundle(source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: int, target: Path) -> dict[str, Any]:

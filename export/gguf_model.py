@@ -95,24 +95,35 @@ class GgufModel(ModelSource):
             raise UserError(f"{self.path}: metadata llama.{key} is missing")
         return value
 
+    def _positive(self, key: str, default: int | None = None) -> int:
+        value = self._field(key, default)
+        if not isinstance(value, int) or value <= 0:
+            raise UserError(f"{self.path}: metadata llama.{key} is {value!r}; it must be one positive integer")
+        return value
+
     def _read_config(self) -> ModelConfig:
         if self._field("rope.scaling.type", "none") != "none":
             raise UserError(f"{self.path}: rope scaling {self._field('rope.scaling.type')!r} is not supported")
-        heads, hidden = int(self._field("attention.head_count")), int(self._field("embedding_length"))
+        heads, hidden = self._positive("attention.head_count"), self._positive("embedding_length")
+        head_dim = self._positive("attention.key_length", hidden // heads)
+        if self._positive("rope.dimension_count", head_dim) != head_dim:
+            raise UserError(f"{self.path}: rotary embedding of a part of each head is not supported")
+        if self.rope_factors is not None and self.rope_factors.size != head_dim // 2:
+            raise UserError(f"{self.path}: rope_freqs has {self.rope_factors.size} values instead of {head_dim // 2}")
         embed = self._tensor("model.embed_tokens.weight")
         return check_config(
             ModelConfig(
                 name=str(self.fields.get("general.name", self.path.stem)),
                 hidden_size=hidden,
-                intermediate_size=int(self._field("feed_forward_length")),
-                num_hidden_layers=int(self._field("block_count")),
+                intermediate_size=self._positive("feed_forward_length"),
+                num_hidden_layers=self._positive("block_count"),
                 num_attention_heads=heads,
-                num_key_value_heads=int(self._field("attention.head_count_kv", heads)),
-                head_dim=int(self._field("attention.key_length", hidden // heads)),
+                num_key_value_heads=self._positive("attention.head_count_kv", heads),
+                head_dim=head_dim,
                 vocab_size=int(embed.shape[1]),
                 rms_norm_eps=float(self._field("attention.layer_norm_rms_epsilon")),
                 rope_theta=float(self._field("rope.freq_base", 10000.0)),
-                max_position_embeddings=int(self._field("context_length")),
+                max_position_embeddings=self._positive("context_length"),
                 tie_word_embeddings="lm_head.weight" not in self.tensors,
             ),
             str(self.path),

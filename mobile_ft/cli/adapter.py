@@ -55,7 +55,7 @@ def _check_config(path: Path, bundle: Bundle) -> None:
         for name, value in expected.items():
             if config[name] != value:
                 raise UserError(f"{path}: {name} is {config[name]}; the bundle was exported with {value:g}")
-        for name in ("use_rslora", "use_dora"):
+        for name in ("use_rslora", "use_dora", "rank_pattern", "alpha_pattern"):
             if config.get(name):
                 raise UserError(f"{path}: {name} is not supported")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

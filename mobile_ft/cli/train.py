@@ -74,6 +74,8 @@ def run(args: argparse.Namespace) -> None:
     bundle = read_bundle(args.bundle)
     check_lengths(bundle, args.seq_len, args.batch_size)
     check_json_path(args.json)
+    if (args.out / _CHECKPOINT).exists() and not args.resume:
+        raise UserError(f"{args.out}: holds the checkpoint of an earlier run; give --resume to go on, or another --out")
     tokens = args.out / _TOKENS  # the same file again on --resume: mft-run compares
     prepare_tokens(bundle, args.data, "train", args.seq_len, args.seed, tokens)
     result = _train(args, bundle, tokens)

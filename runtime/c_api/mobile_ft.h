@@ -15,7 +15,7 @@
  *   }
  *   mft_step_result result;
  *   while (mft_trainer_steps_done(trainer) < options.steps && mft_trainer_step(trainer, &result) == MFT_OK) { ... }
- *   mft_trainer_save(trainer, "out");
+ *   mft_trainer_save_adapter(trainer, "out");
  *   mft_trainer_close(trainer);
  *
  * Errors: functions that can fail return a status, and mft_last_error() says in one line what was wrong. Results are

@@ -133,14 +133,19 @@ int train(const std::vector<std::string>& arguments) {
           {"rss_mb", megabytes(memory.rss)},
           {"anon_mb", megabytes(memory.anon)}});
     if (trainer.steps_done() % save_every == 0 || trainer.steps_done() == config.steps) {
-      trainer.save_checkpoint(out, data);
+      // The adapter first: killed in between, a resumed run comes here again and writes it again.
       save_adapter(out, model.bundle(), model.layout(), model.parameters());
+      trainer.save_checkpoint(out, data);
       emit({{"event", "saved"}, {"step", result.step}, {"path", out}});
     }
   }
   Json op_seconds = Json::object();
   for (const OpCounter& op : op_counters()) {
     if (op.calls > 0) op_seconds[op.name] = {{"calls", op.calls}, {"seconds", op.seconds}};
+  }
+  Json method_seconds = Json::object();
+  for (const auto& [name, time] : model.program().times()) {
+    method_seconds[name] = {{"calls", time.first}, {"seconds", time.second}};
   }
   const auto& losses = trainer.losses();
   double total = 0;
@@ -163,6 +168,7 @@ int train(const std::vector<std::string>& arguments) {
         {"stored_layers", trainer.plan().stored_layers},
         {"seq_len", config.seq_len},
         {"backward_runs", trainer.backward_runs()},
+        {"method_seconds", method_seconds},
         {"op_seconds", op_seconds}});
   return 0;
 }

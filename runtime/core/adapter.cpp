@@ -26,6 +26,9 @@ void check_config(const std::string& path, const Bundle& bundle) {
     };
     require("r", static_cast<double>(bundle.lora_rank));
     require("lora_alpha", bundle.lora_alpha);
+    for (const char* key : {"rank_pattern", "alpha_pattern"}) {
+      if (config.contains(key) && !config.at(key).empty()) fail(path, ": ", key, " is not supported");
+    }
     for (const char* key : {"use_rslora", "use_dora"}) {
       if (config.value(key, false)) fail(path, ": ", key, " is not supported");
     }

@@ -64,7 +64,11 @@ void parse(const Json& json, Bundle& bundle) {
     entry.at("lora").get_to(unit.lora);
     unit.saved = saved_tensors(json.at("saved").at(unit.kind));
     if (unit.layer < 0 || unit.layer >= bundle.num_layers) fail("unit ", unit.name, " has layer ", unit.layer);
+    if (!bundle.units.empty() && unit.layer < bundle.units.back().layer) fail("unit ", unit.name, " is out of order");
     bundle.units.push_back(std::move(unit));
+  }
+  if (bundle.embed_weights.size() != 1 || bundle.head_weights.size() != 2) {
+    fail("embed takes one weight and head two");
   }
   // Buffers are sized by units a layer, so no layer may have more than another.
   std::vector<size_t> count(static_cast<size_t>(bundle.num_layers));

@@ -42,7 +42,7 @@ struct Bundle {
   int64_t vocab_size = 0;
   int64_t max_seq_len = 0;
   int64_t lora_rank = 0;
-  float lora_alpha = 0;
+  double lora_alpha = 0;
   std::vector<std::string> lora_targets;
   std::vector<UnitInfo> units;
   std::vector<std::string> embed_weights;

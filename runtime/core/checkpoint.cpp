@@ -21,6 +21,9 @@ std::string Trainer::fingerprint(const TokenFile& data) const {
   const Schedule& s = config_.schedule;
   return nlohmann::ordered_json{
       {"weights_crc32", model_.bundle().weights_crc32},
+      {"lora_rank", model_.bundle().lora_rank},
+      {"lora_alpha", model_.bundle().lora_alpha},
+      {"lora_targets", model_.bundle().lora_targets},
       {"data_crc32", data.crc32()},
       {"steps", config_.steps},
       {"seq_len", config_.seq_len},

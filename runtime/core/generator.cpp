@@ -39,6 +39,9 @@ int64_t Generator::next(const std::vector<int64_t>& tokens) {
   const Bundle& b = model_.bundle();
   const int64_t t = static_cast<int64_t>(tokens.size());
   if (t == 0) fail("the prompt is empty");
+  if (2 * static_cast<size_t>(t * b.hidden_size) * sizeof(float) > activations_.size()) {
+    fail(t, " tokens are more than the prompt that this generator was made for");
+  }
   if (past_ + t > b.max_seq_len) fail("prompt and answer exceed the bundle's maximum of ", b.max_seq_len, " tokens");
   std::vector<int64_t> positions(tokens.size());
   for (size_t i = 0; i < positions.size(); ++i) positions[i] = past_ + static_cast<int64_t>(i);

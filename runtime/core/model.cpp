@@ -189,7 +189,7 @@ size_t Model::saved_layer_bytes(int64_t tokens) const {
 }
 
 size_t Model::weight_window_bytes() const {
-  size_t most = weights_.map(bundle_.head_weights).bytes();
+  size_t most = std::max(weights_.map(bundle_.head_weights).bytes(), weights_.map(bundle_.embed_weights).bytes());
   for (const UnitInfo& unit : bundle_.units) most = std::max(most, weights_.map(unit.weights).bytes());
   return most;
 }

@@ -45,7 +45,7 @@ Plan plan_training(const Model& model, const Schedule& schedule, int64_t tokens,
   if (backward == Backward::kRecompute) return plan;
   const uint64_t layer = model.saved_layer_bytes(tokens);
   const uint64_t most = static_cast<uint64_t>(schedule.most_selected(layers));
-  const uint64_t room = budget > plan.total() ? (budget - plan.total()) / layer : 0;
+  const uint64_t room = layer > 0 && budget > plan.total() ? (budget - plan.total()) / layer : 0;
   const uint64_t stored = backward == Backward::kStore || budget == 0 ? most : std::min(most, room);
   plan.stored_layers = static_cast<int64_t>(stored);
   plan.components.push_back({"saved_activations", stored * layer});

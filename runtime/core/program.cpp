@@ -6,6 +6,7 @@
 #include <executorch/runtime/platform/runtime.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "runtime/core/error.h"
 
@@ -55,6 +56,8 @@ struct Program::Loaded {
   HierarchicalAllocator planned;
   MemoryManager manager;
   Method method;
+  int64_t calls = 0;
+  double seconds = 0;
 
   static Method load(const executorch::runtime::Program& program, const std::string& path, const std::string& name,
                      MemoryManager* manager) {
@@ -97,6 +100,7 @@ Program::Program(const std::string& path) : path_(path) {
 }
 
 void Program::reserve_scratch(size_t bytes) {
+  if (bytes > UINT32_MAX) fail("kernel scratch of ", bytes >> 20, " MB; the runtime takes at most 4095");
   methods_.clear();  // they hold the allocator
   scratch_ = Buffer(bytes);
   temp_allocator_ =
@@ -109,6 +113,12 @@ Program::Loaded& Program::loaded(const std::string& method) {
   return *entry;
 }
 
+std::map<std::string, std::pair<int64_t, double>> Program::times() const {
+  std::map<std::string, std::pair<int64_t, double>> result;
+  for (const auto& [name, entry] : methods_) result[name] = {entry->calls, entry->seconds};
+  return result;
+}
+
 std::vector<int64_t> Program::input_sizes(const std::string& method, size_t index) const {
   const auto meta = program_->method_meta(method.c_str());
   if (!meta.ok()) fail(path_, ": method ", method, " is missing");
@@ -118,7 +128,10 @@ std::vector<int64_t> Program::input_sizes(const std::string& method, size_t inde
 }
 
 void Program::run(const std::string& name, const std::vector<Input>& inputs, const std::vector<Output>& outputs) {
-  Method& method = loaded(name).method;
+  if (!temp_allocator_) fail("the model is not prepared");
+  const auto start = std::chrono::steady_clock::now();
+  Loaded& entry = loaded(name);
+  Method& method = entry.method;
   const auto meta = method.method_meta();
   if (inputs.size() != meta.num_inputs() || outputs.size() != meta.num_outputs()) {
     fail(path_, ": method ", name, " takes ", meta.num_inputs(), " inputs and gives ", meta.num_outputs(),
@@ -153,6 +166,8 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
   if (status != executorch::runtime::Error::Ok) {
     fail("method ", name, " failed (ExecuTorch error ", static_cast<int>(status), ")");
   }
+  ++entry.calls;
+  entry.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace mft

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/buffer.h"
@@ -43,6 +44,9 @@ class Program {
 
   /// Runs a method for `tokens` tokens. Throws Error naming method and input where a shape does not fit.
   void run(const std::string& method, const std::vector<Input>& inputs, const std::vector<Output>& outputs);
+
+  /// {method: (calls, seconds)} since the scratch was reserved, mapping of inputs included.
+  std::map<std::string, std::pair<int64_t, double>> times() const;
 
   /// Size of the arena: the largest of the methods'.
   size_t arena_bytes() const { return arena_.size(); }

@@ -56,7 +56,7 @@ TokenFile::TokenFile(const std::string& path, int64_t vocab_size) : file_(path),
       if (!starts && !goes_on) fail(path, ": position ", positions_[i], " at token ", i, " does not follow its row");
     }
   }
-  file_.drop();  // a step needs a few hundred of the tokens, not all that were checked
+  drop();  // a step needs a few hundred of the tokens, not all that were checked
 }
 
 void TokenFile::append(int64_t index, Batch& batch) const {

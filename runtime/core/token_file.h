@@ -29,6 +29,8 @@ class TokenFile {
   int64_t longest() const { return longest_; }
   int64_t total_tokens() const { return offsets_.back(); }
 
+  /// Lets the file's pages leave the process until they are read again.
+  void drop() const { file_.drop(); }
   /// Adds sequence `index` to `batch`.
   void append(int64_t index, Batch& batch) const;
 

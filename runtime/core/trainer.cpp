@@ -69,6 +69,12 @@ double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, 
   if (t == 0 || t > config_.batch_size * config_.seq_len) {
     fail("a micro-batch of ", t, " tokens does not fit batch-size x seq-len");
   }
+  const int64_t num_layers = model_.bundle().num_layers;
+  if (static_cast<int64_t>(layers.size()) != num_layers ||
+      std::count(layers.begin(), layers.end(), true) > config_.schedule.most_selected(num_layers)) {
+    fail("one flag for each of ", num_layers, " layers, and no more of them set than the schedule selects");
+  }
+  if (!first && unit_gradients_.size() == 0) fail("adding up gradients needs grad-accum above 1");
   const auto selected = [&](size_t unit) { return layers[static_cast<size_t>(units[unit].layer)]; };
   const int64_t* positions = batch.positions.data();
 
@@ -181,6 +187,7 @@ StepResult Trainer::step(const TokenFile& data) {
   const double clip =
       config_.max_grad_norm > 0 ? std::min(1.0, config_.max_grad_norm / (result.grad_norm + 1e-6)) : 1.0;
   update(layers, result.lr, clip / static_cast<double>(targets));
+  data.drop();  // or an epoch would leave the whole file resident
   losses_.push_back(result.loss);
   result.step = steps_done();
   return result;

@@ -57,6 +57,7 @@ Array logits(Model& model, const Tokens& tokens, const Tokens& positions) {
 
 /// {PEFT tensor name: float32 array} of a flat parameter array.
 std::map<std::string, Array> tensors(const Model& model, const float* flat) {
+  if (flat == nullptr) fail("the model is not prepared; call prepare first");
   std::map<std::string, Array> result;
   for (const auto& unit : model.layout().units) {
     for (const AdapterTensor& t : unit) {

@@ -22,8 +22,10 @@ def test_greedy_equals_transformers(smollm2: Path, load_base: Callable[[], Any],
     tokenizer = Tokenizer(smollm2)
     messages = [{"role": "user", "content": "Name three colours of the rainbow, and what each reminds you of."}]
     prompt = tokenizer.encode(tokenizer.render_chat(messages, add_generation_prompt=True))
-    base, answers = load_base(), []
-    for model, options in ((base, []), (PeftModel.from_pretrained(base, adapter), ["--adapter", adapter])):
+    model, answers = load_base(), []
+    for options in ([], ["--adapter", adapter]):
+        if options:
+            model = PeftModel.from_pretrained(model, adapter)
         answer = generate(smollm2, prompt, "--max-tokens", 40, *options)
         assert len(answer) == 40
         with torch.no_grad():
