@@ -202,7 +202,7 @@ def test_ctrl_c_ends_the_child_and_keeps_the_checkpoint(bundle, data, tmp_path):
     command = [sys.executable, "-m", "mobile_ft.cli.main", "train", bundle, "--data", data, "--out", out]
     command += ["--seq-len", "64", "--steps", "1000000", "--save-every", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not (out / "adapter_config.json").exists():
+        while not (out / "checkpoint.safetensors").exists():
             assert process.poll() is None
             time.sleep(0.01)
         child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
