@@ -42,7 +42,7 @@ class Program {
   /// Allocates the kernels' scratch, in place of any earlier one; must be called before the first `run`.
   void reserve_scratch(size_t bytes);
 
-  /// Runs a method for `tokens` tokens. Throws Error naming method and input where a shape does not fit.
+  /// Runs a method. Throws Error naming method and input where a shape does not fit.
   void run(const std::string& method, const std::vector<Input>& inputs, const std::vector<Output>& outputs);
 
   /// {method: (calls, seconds)} since the scratch was reserved, mapping of inputs included.
