@@ -1,7 +1,6 @@
 """Writes a training bundle (docs/bundle_format.md) from a model."""
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from mobile_ft.export.lower import lower
 from mobile_ft.export.source import ModelSource
 from mobile_ft.export.trace import end_methods, unit_methods
 from mobile_ft.export.weights_file import write_weights
+from mobile_ft.folder import replace_folder
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
 from mobile_ft.units import UNIT_NORMS, Linear, UnitSpec, linear_shapes
 
@@ -81,21 +81,7 @@ def _new_folder(target: Path) -> Iterator[Path]:
         raise UserError(f"{target}: cannot be written ({error.strerror})") from None
     try:
         yield scratch
-        scratch.chmod(0o755)
-        for path in [*scratch.iterdir(), scratch]:
-            _sync(path)
-        if target.exists():
-            old = scratch.with_name(f"{scratch.name}.old")
-            target.rename(old)
-            try:
-                scratch.rename(target)
-            except OSError:
-                old.rename(target)
-                raise
-            shutil.rmtree(old)
-        else:
-            scratch.rename(target)
-        _sync(target.parent)
+        replace_folder(scratch, target)
     except OSError as error:
         raise UserError(f"{target}: cannot be written ({error.strerror or error})") from None
     finally:
@@ -110,14 +96,6 @@ def _check_replaceable(target: Path) -> None:
     others = sorted(path.name for path in target.iterdir() if path.name not in own)
     if others:
         raise UserError(f"{target}: holds {others[0]}, which is not part of a bundle; choose another folder for -o")
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def write_bundle(source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: int, target: Path) -> dict[str, Any]:

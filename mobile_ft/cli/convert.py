@@ -1,7 +1,6 @@
 """`mobile-ft convert`: a checked, clean copy of an adapter for other programs."""
 
 import argparse
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,6 +10,7 @@ from mobile_ft.cli.adapter import read_matching_tensors
 from mobile_ft.cli.arguments import Subparsers, add_bundle
 from mobile_ft.cli.output import writing
 from mobile_ft.errors import UserError
+from mobile_ft.folder import replace_folder
 from mobile_ft.lora import CONFIG_FILE, WEIGHTS_FILE, write_adapter
 
 
@@ -36,12 +36,7 @@ def run(args: argparse.Namespace) -> None:
             write_adapter(scratch, bundle.lora, bundle.model.name, tensors)
             for file in scratch.iterdir():
                 file.chmod(0o644)
-                _sync(file)
-            scratch.chmod(0o755)
-            if out.exists():
-                shutil.rmtree(out)
-            scratch.rename(out)
-            _sync(out.absolute().parent)
+            replace_folder(scratch, out.resolve())
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
     print(f"{out}: {len(tensors)} tensors for {bundle.model.name}, rank {bundle.lora.rank}")
@@ -53,11 +48,3 @@ def _check_replaceable(out: Path) -> None:
         return
     if not out.is_dir() or {file.name for file in out.iterdir()} - {WEIGHTS_FILE, CONFIG_FILE}:
         raise UserError(f"{out}: exists and holds more than an adapter; choose another folder for -o")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

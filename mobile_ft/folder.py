@@ -1,0 +1,33 @@
+"""Puts a finished folder in the place of another, so that one of the two is always there."""
+
+import os
+import shutil
+from pathlib import Path
+
+
+def replace_folder(scratch: Path, target: Path) -> None:
+    """Renames `scratch`, which lies beside `target`, to it; an older `target` goes only then. Raises OSError."""
+    scratch.chmod(0o755)
+    for path in [*scratch.iterdir(), scratch]:
+        _sync(path)
+    old = scratch.with_name(f"{scratch.name}.old")
+    replaces = target.exists()
+    if replaces:
+        target.rename(old)
+    try:
+        scratch.rename(target)
+    except OSError:
+        if replaces:
+            old.rename(target)
+        raise
+    if replaces:
+        shutil.rmtree(old)
+    _sync(target.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
