@@ -13,16 +13,16 @@ import numpy.typing as npt
 from mobile_ft.bundle import FORMAT, VERSION, checksum, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
-from mobile_ft.export.lower import lower
+from mobile_ft.export.lower import arena_tensors, lower
 from mobile_ft.export.source import ModelSource
-from mobile_ft.export.trace import end_methods, unit_methods
+from mobile_ft.export.trace import TOKENS_PER_CALL, end_methods, unit_methods
 from mobile_ft.export.weights_file import write_weights
 from mobile_ft.folder import replace_folder
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
 from mobile_ft.units import UNIT_NORMS, Linear, UnitSpec, linear_shapes
 
 
-def _unit_specs(source: ModelSource, lora: LoraConfig) -> list[tuple[int, UnitSpec]]:
+def _unit_specs(source: ModelSource, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:
     """(layer, spec) of every unit in execution order. Units of one type and the same formats share a kind."""
     kinds: dict[tuple, str] = {}
     specs = []
@@ -35,7 +35,9 @@ def _unit_specs(source: ModelSource, lora: LoraConfig) -> list[tuple[int, UnitSp
             )
             same_type = sum(1 for t, _ in kinds if t == unit_type)
             kind = kinds.setdefault((unit_type, linears), f"{unit_type}{same_type or ''}")
-            specs.append((layer, UnitSpec(kind, unit_type, norm, linears, lora.rank, lora.scale, source.config)))
+            specs.append(
+                (layer, UnitSpec(kind, unit_type, norm, linears, lora.rank, lora.scale, source.config, activation))
+            )
     return specs
 
 
@@ -98,10 +100,15 @@ def _check_replaceable(target: Path) -> None:
         raise UserError(f"{target}: holds {others[0]}, which is not part of a bundle; choose another folder for -o")
 
 
-def write_bundle(source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: int, target: Path) -> dict[str, Any]:
-    """Exports `source` to the folder `target` and returns the content of its bundle.json."""
+def write_bundle(
+    source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: int, target: Path, activation: str = "exact"
+) -> dict[str, Any]:
+    """Exports `source` to the folder `target` and returns the content of its bundle.json.
+
+    `activation` is "exact", or "approx2bit": 2-bit gates (Approx-BP) and float16 for what units store.
+    """
     c = source.config
-    specs = _unit_specs(source, lora)
+    specs = _unit_specs(source, lora, activation)
     head_weight = "model.embed_tokens.weight" if c.tie_word_embeddings else "lm_head.weight"
     embed_format, head_format = source.format_of("model.embed_tokens.weight"), source.format_of(head_weight)
     with _new_folder(target) as folder:
@@ -111,9 +118,10 @@ def write_bundle(source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: 
         for spec in {spec.kind: spec for _, spec in specs}.values():
             unit = unit_methods(spec, max_seq_len)
             methods |= unit.methods
-            saved[spec.kind] = unit.saved
+            saved[spec.kind] = {"tensors": unit.saved, "reads_x": unit.reads_x}
+        program = lower(methods)
         with (folder / "program.pte").open("wb") as file:
-            lower(methods).write_to_file(file)
+            program.write_to_file(file)
         shapes = [
             (adapter_key(layer, linear.name), linear.in_features, linear.out_features)
             for layer, spec in specs
@@ -130,9 +138,12 @@ def write_bundle(source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: 
             "model": c.to_json(),
             "lora": {"rank": lora.rank, "alpha": lora.alpha, "targets": list(lora.targets)},
             "max_seq_len": max_seq_len,
+            "tokens_per_call": min(max_seq_len, TOKENS_PER_CALL),
+            "activation": activation,
             "formats": sorted({x.format for _, spec in specs for x in spec.linears} | {embed_format, head_format}),
             "embed": {"weights": ["model.embed_tokens.weight"]},
             "saved": saved,
+            "arena": arena_tensors(program),
             "units": [_unit_entry(layer, spec) for layer, spec in specs],
             "head": {"weights": ["model.norm.weight", head_weight]},
             "checksums": {file.name: checksum(file) for file in sorted(folder.iterdir())},

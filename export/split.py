@@ -1,15 +1,24 @@
 """Splits a traced forward and backward where the gradient enters: what crosses the cut is what storing means."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import fx
 
+# Elementwise, so the backward computes them again from what is saved anyway.
+_CHEAP = {torch.ops.mobile_ft.affine.default, torch.ops.mobile_ft.swiglu.default, torch.ops.mobile_ft.geglu.default}
 
-def split_at_gradient(joint: fx.GraphModule) -> tuple[fx.GraphModule, fx.GraphModule, list[torch.Tensor]]:
-    """(dy, inputs...) -> (y, gradients...) becomes two graphs, and examples of the tensors between them.
 
-    The first takes the inputs and gives y and the saved tensors; the second takes dy, the inputs and the saved tensors
-    and gives the gradients. A node belongs to the second if it depends on dy.
-    """
+@dataclass(frozen=True)
+class Split:
+    forward_save: fx.GraphModule  # inputs -> y, saved tensors
+    backward: fx.GraphModule  # dy, inputs, saved tensors -> gradients
+    saved: list[torch.Tensor]  # examples of the saved tensors
+    reads_x: bool  # whether the backward needs the unit's input besides
+
+
+def split_at_gradient(joint: fx.GraphModule) -> Split:
+    """Cuts (dy, x, other inputs...) -> (y, gradients...) in two. A node belongs to the backward if it depends on dy."""
     nodes = list(joint.graph.nodes)
     placeholders = [n for n in nodes if n.op == "placeholder"]
     output = next(n for n in nodes if n.op == "output")
@@ -18,17 +27,21 @@ def split_at_gradient(joint: fx.GraphModule) -> tuple[fx.GraphModule, fx.GraphMo
     for node in nodes:
         if any(source in after for source in node.all_input_nodes):
             after.add(node)
-    saved = [
-        node
-        for node in nodes
-        if node not in after and node.op != "placeholder" and any(u in after and u is not output for u in node.users)
-    ]
+    after.remove(output)
+    needed = {source for node in after for source in node.all_input_nodes} - after - set(placeholders)
+    again: set[fx.Node] = set()
+    for node in reversed(nodes):
+        if node in needed and node.target in _CHEAP:
+            needed.remove(node)
+            needed |= set(node.all_input_nodes) - set(placeholders)
+            again.add(node)
+    saved = [node for node in nodes if node in needed]
 
     first, second = fx.Graph(), fx.Graph()
     first_copy: dict[fx.Node, fx.Node] = {}
     second_copy: dict[fx.Node, fx.Node] = {}
     for node in nodes:
-        if node not in after:
+        if node not in after and node is not output:
             first_copy[node] = first.node_copy(node, first_copy.__getitem__)
     first.output(tuple(first_copy[node] for node in (y, *saved)))
 
@@ -37,10 +50,15 @@ def split_at_gradient(joint: fx.GraphModule) -> tuple[fx.GraphModule, fx.GraphMo
     for node in saved:
         second_copy[node] = second.placeholder(f"saved_{node.name}")
     for node in nodes:
-        if node in after and node is not output and node.op != "placeholder":
+        if node.op != "placeholder" and (node in after or node in again):
             second_copy[node] = second.node_copy(node, second_copy.__getitem__)
     second.output(tuple(second_copy[node] for node in gradients))
 
     for graph in (first, second):
         graph.eliminate_dead_code()
-    return fx.GraphModule(joint, first), fx.GraphModule(joint, second), [node.meta["val"] for node in saved]
+    return Split(
+        fx.GraphModule(joint, first),
+        fx.GraphModule(joint, second),
+        [node.meta["val"] for node in saved],
+        bool(second_copy[placeholders[1]].users),
+    )

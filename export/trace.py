@@ -17,6 +17,10 @@ from mobile_ft.units import UnitSpec
 
 _EXAMPLE_TOKENS = 7  # no other dimension of a saved tensor has this size
 
+# What works token by token (MLP, loss) takes at most this many at once; the runtime calls it as often as need be. So
+# its memory stops growing with the sequence, and the kernels, which decode weights anew for every 256 rows, lose nothing.
+TOKENS_PER_CALL = 512
+
 
 class _Method(nn.Module):
     def __init__(self, function: Callable[..., Any]):
@@ -63,10 +67,19 @@ def _clean_up(module: fx.GraphModule) -> None:
 
 @dataclass(frozen=True)
 class UnitMethods:
-    """The methods of one kind of unit, and the shapes of what `<kind>_forward_save` hands to `<kind>_backward`."""
+    """The methods of one kind of unit, and what `<kind>_forward_save` hands to `<kind>_backward`."""
 
     methods: dict[str, ExportedProgram]
-    saved: list[list[int]]  # -1 stands for the token count
+    saved: list[dict[str, Any]]  # shape, -1 for the token count; dtype; the dtype it is stored in
+    reads_x: bool  # whether `<kind>_backward` needs the unit's input besides
+
+
+def _saved_entry(tensor: Tensor, activation: str) -> dict[str, Any]:
+    """Wide tensors are stored in float16 beside approximate activations; per-row numbers always stay exact."""
+    shape = [-1 if not isinstance(n, int) and int(n) == _EXAMPLE_TOKENS else int(n) for n in tensor.shape]
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    wide = dtype == "float32" and len(shape) == 2 and shape[0] == -1
+    return {"shape": shape, "dtype": dtype, "stored": "float16" if wide and activation != "exact" else dtype}
 
 
 def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
@@ -78,6 +91,8 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     c = spec.config
     weights, lora = _unit_inputs(spec)
     n = len(weights)
+    if spec.type == "mlp":
+        max_seq_len = min(max_seq_len, TOKENS_PER_CALL)
     x = torch.empty(_EXAMPLE_TOKENS, c.hidden_size)
     extra = [torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64), torch.empty(c.head_dim // 2)]
     if spec.type == "mlp":
@@ -100,22 +115,23 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
 
     traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
     _clean_up(traced)
-    save, backward, saved = split_at_gradient(traced)
-    saved_shapes = [
-        [-1 if not isinstance(n, int) and int(n) == _EXAMPLE_TOKENS else int(n) for n in value.shape] for value in saved
+    split = split_at_gradient(traced)
+    saved = [_saved_entry(tensor, spec.activation) for tensor in split.saved]
+    saved_examples = [
+        torch.empty([_EXAMPLE_TOKENS if n < 0 else n for n in entry["shape"]], dtype=tensor.dtype)
+        for entry, tensor in zip(saved, split.saved, strict=True)
     ]
-    saved_examples = [torch.empty([_EXAMPLE_TOKENS if n < 0 else n for n in shape]) for shape in saved_shapes]
-    saved_dims = [shape.index(-1) for shape in saved_shapes]
+    saved_dims = [entry["shape"].index(-1) for entry in saved]
 
     def recompute(dy: Tensor, *rest: Tensor) -> Any:
-        _, *between = save(*[dy, *rest][-len(inputs) :])
-        return backward(dy, *rest, *between)
+        _, *between = split.forward_save(*[dy, *rest][-len(inputs) :])
+        return split.backward(dy, *rest, *between)
 
     methods = {
         f"{spec.kind}_forward": _export(forward, inputs, dims, max_seq_len),
-        f"{spec.kind}_forward_save": _export(save, inputs, dims, max_seq_len),
+        f"{spec.kind}_forward_save": _export(split.forward_save, inputs, dims, max_seq_len),
         f"{spec.kind}_backward": _export(
-            backward, [x.clone(), *inputs, *saved_examples], [0, *dims, *saved_dims], max_seq_len
+            split.backward, [x.clone(), *inputs, *saved_examples], [0, *dims, *saved_dims], max_seq_len
         ),
         f"{spec.kind}_backward_recompute": _export(recompute, [x.clone(), *inputs], [0, *dims], max_seq_len),
     }
@@ -127,11 +143,11 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
             [0, 0, None, None, None, *[None] * len(weights + lora)],
             max_seq_len,
         )
-    return UnitMethods(methods, saved_shapes)
+    return UnitMethods(methods, saved, split.reads_x)
 
 
 def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len: int) -> dict[str, ExportedProgram]:
-    """`embed`, `head`, `head_loss` and `logits`."""
+    """`embed`, `head`, `head_loss` and `logits`; all but `embed` take at most TOKENS_PER_CALL tokens."""
     c = config
     tokens = torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64)
     x, norm = torch.empty(_EXAMPLE_TOKENS, c.hidden_size), torch.empty(c.hidden_size)
@@ -141,7 +157,8 @@ def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len:
     def export(function: Callable[..., Any], fmt: str, inputs: list[Tensor], dynamic: int) -> ExportedProgram:
         """The first `dynamic` inputs begin with the token count."""
         dims = [0 if i < dynamic else None for i in range(len(inputs))]
-        return _export(lambda *i: function(c, fmt, *i), inputs, dims, max_seq_len)
+        most = max_seq_len if function is units.embed else min(max_seq_len, TOKENS_PER_CALL)
+        return _export(lambda *i: function(c, fmt, *i), inputs, dims, most)
 
     return {
         "embed": export(units.embed, embed_fmt, [tokens, table], 1),

@@ -12,7 +12,7 @@ from mobile_ft.lora import LoraConfig
 from mobile_ft.tokenizer import Tokenizer
 
 FORMAT = "mobile-ft-bundle"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)

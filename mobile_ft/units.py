@@ -34,6 +34,7 @@ class UnitSpec:
     lora_rank: int
     lora_scale: float
     config: ModelConfig
+    activation: str = "exact"  # or "approx2bit"
 
     @property
     def weights(self) -> list[str]:
@@ -75,11 +76,17 @@ def _linears(spec: UnitSpec, weights: list[Tensor], lora: list[Tensor]) -> list:
     ]
 
 
+def _norm(spec: UnitSpec, x: Tensor, weight: Tensor) -> Tensor:
+    """RMS norm in the memory-sharing form: what it saves is z, and the linears' input is z times the weight again."""
+    z, _ = ops.ms_rms_norm(x, spec.config.rms_norm_eps)
+    return ops.affine(z, weight)
+
+
 def _qkv(
     spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor, norm: Tensor, linears: list
 ) -> tuple[Tensor, Tensor, Tensor]:
     c = spec.config
-    z, _ = ops.rms_norm(x, norm, c.rms_norm_eps)
+    z = _norm(spec, x, norm)
     q, k, v = (linear(z) for linear in linears)
     q = ops.rope(q, positions, inv_freq, c.num_attention_heads, False)
     k = ops.rope(k, positions, inv_freq, c.num_key_value_heads, False)
@@ -120,8 +127,11 @@ def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) ->
     """x [T, hidden] -> x + mlp(x) [T, hidden]."""
     norm, *packed = weights
     gate, up, down = _linears(spec, packed, lora)
-    z, _ = ops.rms_norm(x, norm, spec.config.rms_norm_eps)
-    return ops.add(x, down(ops.swiglu(gate(z), up(z))))
+    z = _norm(spec, x, norm)
+    if spec.activation == "exact":
+        return ops.add(x, down(ops.swiglu(gate(z), up(z))))
+    y, _ = ops.swiglu_2bit(gate(z), up(z))
+    return ops.add(x, down(y))
 
 
 def embed(config: ModelConfig, fmt: str, tokens: Tensor, table: Tensor) -> Tensor:

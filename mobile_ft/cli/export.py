@@ -41,6 +41,12 @@ def add_parser(commands: Subparsers) -> None:
         type=int,
         help="most tokens at once (default: 512, or the model's limit)",
     )
+    option(
+        "--activation",
+        choices=["exact", "approx2bit"],
+        default="exact",
+        help="approx2bit: 2-bit gates and float16 for what a layer stores for its backward (default: exact)",
+    )
     option("--random-init", action="store_true", help="random weights, for work on memory and speed")
     option("--seed", metavar="N", type=integer(0), default=0, help="of the adapter and of random weights")
     parser.set_defaults(run=run)
@@ -57,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
             raise UserError(f"--max-seq-len {max_seq_len}: this model takes {_LEAST_SEQ_LEN} to {most}")
         from mobile_ft.export.bundle import write_bundle
 
-        write_bundle(source, lora, max_seq_len, args.seed, args.output)
+        write_bundle(source, lora, max_seq_len, args.seed, args.output, args.activation)
     print_description(str(args.output), describe(read_bundle(args.output)))
     print(f"exported in {time.monotonic() - start:.1f} s")
 

@@ -5,13 +5,16 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "runtime/cli/options.h"
 #include "runtime/core/error.h"
 #include "runtime/core/file.h"
 #include "runtime/core/generator.h"
 #include "runtime/core/process_memory.h"
+#include "runtime/core/trace.h"
 #include "runtime/core/trainer.h"
 #include "runtime/ops/counters.h"
 
@@ -23,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kUsage =
     "usage: mft-run train BUNDLE --data TOKENS --out DIR [options]\n"
+    "       mft-run plan BUNDLE [options of train]\n"
     "       mft-run eval BUNDLE --data TOKENS [--adapter DIR]\n"
     "       mft-run generate BUNDLE --prompt-tokens 1,2,3 [--adapter DIR] [options]\n"
     "TOKENS is a token file (docs/bundle_format.md); `mobile-ft` makes one from text.\n";
@@ -51,6 +55,7 @@ TrainConfig train_config(const Options& options) {
   c.weight_decay = options.real("weight-decay");
   c.max_grad_norm = options.real("max-grad-norm");
   c.skip_unselected = options.choice("unselected", {"momentum", "skip"}) == 1;
+  c.optimizer = static_cast<Optimizer>(options.choice("optimizer", {"adamw", "adamw8bit"}));
   c.schedule.kind = static_cast<Schedule::Kind>(options.choice("schedule", {"full", "lcsb", "suffix"}));
   c.schedule.selection =
       static_cast<Schedule::Selection>(options.choice("selection", {"contiguous", "strided", "random"}));
@@ -60,32 +65,70 @@ TrainConfig train_config(const Options& options) {
   c.seed = static_cast<uint64_t>(options.integer("seed"));
   c.schedule.seed = c.seed;
   c.budget = options.bytes("budget");
+  c.spill_folder = options.text("out");
   return c;
 }
 
+const std::map<std::string, std::string> kTrainOptions = {{"data", ""},
+                                                          {"out", "."},
+                                                          {"adapter", ""},
+                                                          {"steps", "100"},
+                                                          {"seq-len", "256"},
+                                                          {"batch-size", "1"},
+                                                          {"grad-accum", "1"},
+                                                          {"lr", "2e-4"},
+                                                          {"lr-scheduler", "cosine"},
+                                                          {"warmup-steps", "0"},
+                                                          {"weight-decay", "0"},
+                                                          {"max-grad-norm", "1"},
+                                                          {"optimizer", "adamw"},
+                                                          {"schedule", "full"},
+                                                          {"selection", "random"},
+                                                          {"ratio", "0.5"},
+                                                          {"suffix-depths", ""},
+                                                          {"unselected", "momentum"},
+                                                          {"backward", "recompute"},
+                                                          {"budget", ""},
+                                                          {"save-every", "100"},
+                                                          {"seed", "0"},
+                                                          {"trace", ""},
+                                                          {"resume", "flag"}};
+
+Json described(const Plan& plan, const TrainConfig& config) {
+  Json components = Json::object(), anonymous = Json::array();
+  for (const Plan::Component& c : plan.components) {
+    components[c.name] = megabytes(c.bytes);
+    if (c.anonymous) anonymous.push_back(c.name);
+  }
+  return {{"event", "plan"},
+          {"planned_mb", megabytes(plan.total())},
+          {"planned_anon_mb", megabytes(plan.anonymous())},
+          {"budget_mb", config.budget ? Json(megabytes(config.budget)) : Json(nullptr)},
+          {"components_mb", components},
+          {"anonymous", anonymous},
+          {"stored_attn", plan.stored_attn},
+          {"stored_mlp", plan.stored_mlp},
+          {"checkpoints", plan.checkpoints},
+          {"spilled", plan.spilled},
+          {"resident_units", plan.resident},
+          {"relative_time", plan.relative_time}};
+}
+
+int plan(const std::vector<std::string>& arguments) {
+  const Options options(arguments, kTrainOptions);
+  const TrainConfig config = train_config(options);
+  const Model model(options.bundle());
+  Json event = described(plan_training(model, config), config);
+  TrainConfig smallest = config;
+  smallest.budget = 1;
+  event["smallest_budget_mb"] = megabytes(plan_training(model, smallest).total());
+  event["longest_seq_len"] = longest_sequence(model, config);
+  emit(event);
+  return 0;
+}
+
 int train(const std::vector<std::string>& arguments) {
-  const Options options(arguments, {{"data", ""},
-                                    {"out", ""},
-                                    {"adapter", ""},
-                                    {"steps", "100"},
-                                    {"seq-len", "256"},
-                                    {"batch-size", "1"},
-                                    {"grad-accum", "1"},
-                                    {"lr", "2e-4"},
-                                    {"lr-scheduler", "cosine"},
-                                    {"warmup-steps", "0"},
-                                    {"weight-decay", "0"},
-                                    {"max-grad-norm", "1"},
-                                    {"schedule", "full"},
-                                    {"selection", "random"},
-                                    {"ratio", "0.5"},
-                                    {"suffix-depths", ""},
-                                    {"unselected", "momentum"},
-                                    {"backward", "recompute"},
-                                    {"budget", ""},
-                                    {"save-every", "100"},
-                                    {"seed", "0"},
-                                    {"resume", "flag"}});
+  const Options options(arguments, kTrainOptions);
   const TrainConfig config = train_config(options);
   const std::string& out = options.required("out");
   const int64_t save_every = options.integer("save-every");
@@ -96,20 +139,19 @@ int train(const std::vector<std::string>& arguments) {
   if (!resume && file_exists(checkpoint)) {
     fail(out, ": holds the checkpoint of an earlier run; give --resume to go on, or another --out");
   }
+  make_folder(out);
   Model model(options.bundle());
   const TokenFile data(options.required("data"), model.bundle().vocab_size);
   Trainer trainer(model, config, options.text("adapter"));
-  make_folder(out);
   if (resume) trainer.resume(out, data);
-
-  Json components = Json::object();
-  for (const auto& [name, bytes] : trainer.plan().components) components[name] = megabytes(bytes);
-  emit({{"event", "plan"},
-        {"planned_mb", megabytes(trainer.plan().total())},
-        {"budget_mb", config.budget ? Json(megabytes(config.budget)) : Json(nullptr)},
-        {"components_mb", components},
-        {"stored_layers", trainer.plan().stored_layers},
-        {"steps_done", trainer.steps_done()}});
+  std::optional<Trace> trace;
+  if (!options.text("trace").empty()) {
+    trace.emplace(options.text("trace"), trainer);
+    model.observe([&](const auto&... call) { trace->method(call...); });
+  }
+  Json planned = described(trainer.plan(), config);
+  planned["steps_done"] = trainer.steps_done();
+  emit(planned);
 
   reset_peak_rss();
   uint64_t peak_anon = 0;
@@ -165,7 +207,11 @@ int train(const std::vector<std::string>& arguments) {
         {"schedule", config.schedule.name()},
         {"ratio", config.schedule.kind == Schedule::Kind::kFull ? 1.0 : config.schedule.ratio},
         {"backward", options.text("backward")},
-        {"stored_layers", trainer.plan().stored_layers},
+        {"planned_anon_mb", megabytes(trainer.plan().anonymous())},
+        {"stored_attn", trainer.plan().stored_attn},
+        {"stored_mlp", trainer.plan().stored_mlp},
+        {"spilled", trainer.plan().spilled},
+        {"optimizer", options.text("optimizer")},
         {"seq_len", config.seq_len},
         {"backward_runs", trainer.backward_runs()},
         {"method_seconds", method_seconds},
@@ -224,6 +270,7 @@ int run(int argc, char** argv) {
   const std::string command = argc > 1 ? argv[1] : "";
   const std::vector<std::string> arguments(argv + std::min(argc, 2), argv + argc);
   if (command == "train") return train(arguments);
+  if (command == "plan") return plan(arguments);
   if (command == "eval") return eval(arguments);
   if (command == "generate") return generate(arguments);
   std::fputs(kUsage, stderr);

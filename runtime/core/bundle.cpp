@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 int64_t positive(const Json& object, const char* key) {
   const int64_t value = object.at(key).get<int64_t>();
@@ -18,10 +18,20 @@ int64_t positive(const Json& object, const char* key) {
   return value;
 }
 
-std::vector<SavedTensor> saved_tensors(const Json& shapes) {
+std::vector<SavedTensor> saved_tensors(const Json& entries) {
   std::vector<SavedTensor> saved;
-  for (const Json& shape : shapes) {
-    SavedTensor tensor{1, shape.size()};
+  for (const Json& entry : entries) {
+    const Json& shape = entry.at("shape");
+    const std::string dtype = entry.at("dtype"), stored = entry.at("stored");
+    SavedTensor tensor;
+    tensor.token_dim = shape.size();
+    tensor.half = stored == "float16";
+    if (dtype == "uint8") {
+      tensor.item_bytes = 1;
+    } else if (dtype != "float32") {
+      fail("saved tensor of type ", dtype);
+    }
+    if (stored != dtype && !(tensor.half && dtype == "float32")) fail("saved tensor of type ", dtype, " as ", stored);
     for (size_t d = 0; d < shape.size(); ++d) {
       const int64_t n = shape[d].get<int64_t>();
       if (n == -1) {
@@ -49,6 +59,7 @@ void parse(const Json& json, Bundle& bundle) {
   bundle.head_dim = positive(model, "head_dim");
   bundle.vocab_size = positive(model, "vocab_size");
   bundle.max_seq_len = positive(json, "max_seq_len");
+  bundle.tokens_per_call = positive(json, "tokens_per_call");
   bundle.lora_rank = positive(json.at("lora"), "rank");
   bundle.lora_alpha = json.at("lora").at("alpha");
   json.at("lora").at("targets").get_to(bundle.lora_targets);
@@ -62,10 +73,22 @@ void parse(const Json& json, Bundle& bundle) {
     unit.layer = entry.at("layer");
     entry.at("weights").get_to(unit.weights);
     entry.at("lora").get_to(unit.lora);
-    unit.saved = saved_tensors(json.at("saved").at(unit.kind));
+    const Json& saved = json.at("saved").at(unit.kind);
+    unit.saved = saved_tensors(saved.at("tensors"));
+    unit.backward_reads_x = saved.at("reads_x");
     if (unit.layer < 0 || unit.layer >= bundle.num_layers) fail("unit ", unit.name, " has layer ", unit.layer);
     if (!bundle.units.empty() && unit.layer < bundle.units.back().layer) fail("unit ", unit.name, " is out of order");
     bundle.units.push_back(std::move(unit));
+  }
+  for (const auto& [method, tensors] : json.at("arena").items()) {
+    auto& ranges = bundle.arena[method];
+    for (const Json& tensor : tensors) {
+      const ArenaTensor range{tensor.at(0).get<uint64_t>(), tensor.at(1).get<uint64_t>()};
+      if (range.offset > UINT32_MAX * uint64_t{16} || range.bytes > UINT32_MAX * uint64_t{16}) {
+        fail("method ", method, " has a tensor of ", range.bytes, " bytes at ", range.offset);
+      }
+      ranges.push_back(range);
+    }
   }
   if (bundle.embed_weights.size() != 1 || bundle.head_weights.size() != 2) {
     fail("embed takes one weight and head two");

@@ -1,16 +1,28 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace mft {
 
-/// A tensor that `<kind>_forward_save` hands to `<kind>_backward`: `values` floats a token, the tokens in dimension
+/// A tensor that `<kind>_forward_save` hands to `<kind>_backward`: `values` numbers a token, the tokens in dimension
 /// `token_dim`.
 struct SavedTensor {
-  int64_t values;
-  size_t token_dim;
+  int64_t values = 1;
+  size_t token_dim = 0;
+  size_t item_bytes = sizeof(float);  // as the methods take it
+  bool half = false;                  // kept as f16 in between
+  size_t bytes(int64_t tokens) const { return static_cast<size_t>(values * tokens) * item_bytes; }
+  /// What it takes in store; rounded up, so that the next tensor is aligned.
+  size_t stored_bytes(int64_t tokens) const { return ((half ? bytes(tokens) / 2 : bytes(tokens)) + 63) / 64 * 64; }
+};
+
+/// A tensor in the activation arena, at the most tokens that its method takes.
+struct ArenaTensor {
+  uint64_t offset;
+  uint64_t bytes;
 };
 
 /// One residual unit, as listed in bundle.json.
@@ -22,6 +34,7 @@ struct UnitInfo {
   std::vector<std::string> weights;  // names in weights.ptd, in the order of the methods' inputs
   std::vector<std::string> lora;     // names in the adapter file, likewise
   std::vector<SavedTensor> saved;
+  bool backward_reads_x = false;  // besides what is saved
 };
 
 /// A training bundle: bundle.json parsed, and every file's size and checksum verified (docs/bundle_format.md).
@@ -41,10 +54,12 @@ struct Bundle {
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
   int64_t max_seq_len = 0;
+  int64_t tokens_per_call = 0;  // most that MLP units and the head take at once
   int64_t lora_rank = 0;
   double lora_alpha = 0;
   std::vector<std::string> lora_targets;
   std::vector<UnitInfo> units;
+  std::map<std::string, std::vector<ArenaTensor>> arena;  // by method
   std::vector<std::string> embed_weights;
   std::vector<std::string> head_weights;
   uint32_t weights_crc32 = 0;  // identifies the model in checkpoints

@@ -12,8 +12,6 @@ namespace {
 
 constexpr const char* kFile = "/checkpoint.safetensors";
 
-// Float tensors as large as the adapter: parameters and AdamW's moments.
-constexpr const char* kState[] = {"parameters", "exp_avg", "exp_avg_sq"};
 
 }  // namespace
 
@@ -35,6 +33,7 @@ std::string Trainer::fingerprint(const TokenFile& data) const {
       {"weight_decay", config_.weight_decay},
       {"max_grad_norm", config_.max_grad_norm},
       {"skip_unselected", config_.skip_unselected},
+      {"optimizer", static_cast<int>(config_.optimizer)},
       {"schedule", s.name()},
       {"selection", static_cast<int>(s.selection)},
       {"ratio", s.ratio},
@@ -50,9 +49,8 @@ void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) 
   write_safetensors(folder + kFile,
                     {{"losses", "F64", {steps_done()}, losses_.data()},
                      {"unit_steps", "I64", {units}, unit_steps_.data()},
-                     {kState[0], "F32", {size}, model_.parameters()},
-                     {kState[1], "F32", {size}, exp_avg_.bytes()},
-                     {kState[2], "F32", {size}, exp_avg_sq_.bytes()}},
+                     {"parameters", "F32", {size}, model_.parameters()},
+                     {"moments", "U8", {static_cast<int64_t>(moments_.bytes())}, optimizer_.bytes()}},
                     {{"run", fingerprint(data)}});
 }
 
@@ -77,14 +75,14 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   const size_t bytes = model_.layout().size * sizeof(float);
   const size_t count = losses.bytes / sizeof(double);
   // All of it is checked before any of it is taken over.
-  for (const char* name : kState) {
-    if (file.get(name, "F32").bytes != bytes)
-      fail(file.path(), ": tensor ", name, " does not fit the bundle's adapter");
-  }
+  const auto& parameters = file.get("parameters", "F32");
+  const auto& moments = file.get("moments", "U8");
+  if (parameters.bytes != bytes) fail(file.path(), ": tensor parameters does not fit the bundle's adapter");
+  if (moments.bytes != moments_.bytes()) fail(file.path(), ": tensor moments does not fit the bundle's adapter");
   if (steps.bytes != unit_steps_.size() * sizeof(int64_t)) fail(file.path(), ": made for another number of units");
   if (count > static_cast<size_t>(config_.steps)) fail(file.path(), ": more losses than steps");
-  const Buffer* targets[] = {&model_.parameter_buffer(), &exp_avg_, &exp_avg_sq_};
-  for (size_t i = 0; i < 3; ++i) std::memcpy(targets[i]->bytes(), file.get(kState[i], "F32").data, bytes);
+  std::memcpy(model_.parameters(), parameters.data, bytes);
+  std::memcpy(optimizer_.bytes(), moments.data, moments_.bytes());
   std::memcpy(unit_steps_.data(), steps.data, steps.bytes);
   losses_.resize(count);
   if (count > 0) std::memcpy(losses_.data(), losses.data, losses.bytes);

@@ -1,23 +1,36 @@
 #include "runtime/core/model.h"
 
 #include <algorithm>
-#include <cstring>
+#include <chrono>
+#include <optional>
 
 #include "runtime/core/error.h"
 #include "runtime/kernels/attention.h"
+#include "runtime/kernels/half.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/linear_cross_entropy.h"
 #include "runtime/kernels/rope.h"
+#include "runtime/kernels/sweep.h"
 
 namespace mft {
 namespace {
 
 size_t position_bytes(int64_t t) { return static_cast<size_t>(t) * sizeof(int64_t); }
 
-/// Rounded up, so that the next tensor is aligned.
-size_t saved_tensor_bytes(const SavedTensor& tensor, int64_t t) {
-  return (static_cast<size_t>(tensor.values * t) * sizeof(float) + 63) / 64 * 64;
+constexpr int64_t kEmbedTokens = 4;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+/// While it lives, the pages of `weight` leave the process behind a kernel that reads them front to back.
+struct Sweep {
+  explicit Sweep(const MappedWeights::Weight& weight) {
+    sweep_begin = static_cast<const uint8_t*>(weight.data);
+    sweep_end = sweep_begin + weight.bytes;
+  }
+  ~Sweep() { sweep_begin = sweep_end = nullptr; }
+};
 
 }  // namespace
 
@@ -35,6 +48,7 @@ void Model::prepare(const std::string& adapter_folder, int64_t tokens) {
   }
   program_.reserve_scratch(scratch_bytes(tokens));
   parameters_ = Buffer(layout_.size * sizeof(float));
+  staging_ = Buffer(staging_bytes(tokens));
   load_adapter(adapter_folder.empty() ? bundle_.folder : adapter_folder, bundle_, layout_, parameters());
 }
 
@@ -45,10 +59,53 @@ void Model::push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeigh
   }
 }
 
+int64_t Model::call_tokens(size_t unit, int64_t t) const {
+  return bundle_.units[unit].attention ? t : std::min(t, bundle_.tokens_per_call);
+}
+
+void Model::run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
+                const std::vector<Output>& outputs) {
+  const double begin = now();
+  program_.run(method, inputs, outputs);
+  if (observer_) observer_(unit, method, begin, now());
+}
+
+void Model::keep_resident(size_t units) {
+  resident_.clear();
+  for (size_t u = 0; u < std::min(units, bundle_.units.size()); ++u) {
+    resident_.push_back(weights_.map(bundle_.units[u].weights));
+  }
+  if (units > bundle_.units.size()) resident_.push_back(weights_.map(bundle_.head_weights));
+}
+
+const MappedWeights& Model::weights_of(size_t unit, size_t next) {
+  if (unit < resident_.size()) return resident_[unit];
+  if (unit == next_unit_) {
+    current_ = std::move(next_);
+  } else {
+    current_ = {};
+    current_ = weights_.map(unit < bundle_.units.size() ? bundle_.units[unit].weights : bundle_.head_weights);
+  }
+  next_ = {};
+  next_unit_ = SIZE_MAX;
+  if (next < bundle_.units.size() && next >= resident_.size()) {
+    next_ = weights_.map(bundle_.units[next].weights);
+    next_.prefetch();
+    next_unit_ = next;
+  }
+  return current_;
+}
+
 void Model::embed(const int64_t* tokens, int64_t t, float* x) {
   const MappedWeights table = weights_.map(bundle_.embed_weights);
-  program_.run("embed", {{tokens, position_bytes(t), t}, {table[0].data, table[0].bytes}},
-               {{x, activation_bytes(t), t}});
+  table.expect_random_access();
+  // A row brings the pages around it into the process, up to 2 MB of them where the page cache keeps large folios.
+  for (int64_t i = 0; i < t; i += kEmbedTokens) {
+    const int64_t n = std::min(kEmbedTokens, t - i);
+    run("embed", "embed", {{tokens + i, position_bytes(n), n}, {table[0].data, table[0].bytes}},
+        {{x + i * bundle_.hidden_size, activation_bytes(n), n}});
+    table.drop();
+  }
 }
 
 std::vector<Input> Model::unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
@@ -64,46 +121,81 @@ std::vector<Input> Model::unit_inputs(size_t unit, const float* x, const int64_t
 
 void Model::forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y) {
   const UnitInfo& info = bundle_.units[unit];
-  const MappedWeights weights = weights_.map(info.weights);
-  program_.run(info.kind + "_forward", unit_inputs(unit, x, positions, t, weights), {{y, activation_bytes(t), t}});
+  const MappedWeights& weights = weights_of(unit, unit + 1);
+  const int64_t step = call_tokens(unit, t);
+  for (int64_t i = 0; i < t; i += step) {
+    const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
+    run(info.name, info.kind + "_forward", unit_inputs(unit, x + at, positions, n, weights),
+        {{y + at, activation_bytes(n), n}});
+  }
 }
 
 void Model::forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved) {
   const UnitInfo& info = bundle_.units[unit];
-  const MappedWeights weights = weights_.map(info.weights);
-  std::vector<Output> outputs{{y, activation_bytes(t), t}};
-  for (const SavedTensor& tensor : info.saved) {
-    outputs.push_back({saved, saved_tensor_bytes(tensor, t), t, tensor.token_dim});
-    saved += saved_tensor_bytes(tensor, t);
+  const MappedWeights& weights = weights_of(unit, unit + 1);
+  const int64_t step = call_tokens(unit, t);
+  for (int64_t i = 0; i < t; i += step) {
+    const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
+    std::vector<Output> outputs{{y + at, activation_bytes(n), n}};
+    std::byte* staging = staging_.bytes();
+    std::byte* store = saved;
+    for (const SavedTensor& tensor : info.saved) {
+      outputs.push_back({tensor.half ? staging : store, tensor.bytes(n), n, tensor.token_dim});
+      if (tensor.half) staging += tensor.bytes(n);
+      store += tensor.stored_bytes(n);
+    }
+    run(info.name, info.kind + "_forward_save", unit_inputs(unit, x + at, positions, n, weights), outputs);
+    staging = staging_.bytes();
+    for (const SavedTensor& tensor : info.saved) {
+      if (tensor.half) {
+        to_half(reinterpret_cast<const float*>(staging), tensor.values * n, reinterpret_cast<uint16_t*>(saved));
+        staging += tensor.bytes(n);
+      }
+      saved += tensor.stored_bytes(n);
+    }
   }
-  program_.run(info.kind + "_forward_save", unit_inputs(unit, x, positions, t, weights), outputs);
 }
 
 void Model::backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
-                     const std::byte* saved, float* dx, float* gradients) {
+                     const std::byte* saved, float* dx, float* gradients, bool add, float* spare) {
   const UnitInfo& info = bundle_.units[unit];
-  const MappedWeights weights = weights_.map(info.weights);
-  std::vector<Input> inputs = unit_inputs(unit, x, positions, t, weights);
-  inputs.insert(inputs.begin(), {dy, activation_bytes(t), t});
-  if (saved != nullptr) {
-    for (const SavedTensor& tensor : info.saved) {
-      inputs.push_back({saved, saved_tensor_bytes(tensor, t), t, tensor.token_dim});
-      saved += saved_tensor_bytes(tensor, t);
+  const MappedWeights& weights = weights_of(unit, unit - 1);
+  const AdapterLayout::Range range = layout_.range(unit);
+  const int64_t step = call_tokens(unit, t);
+  if (x == nullptr) x = dy;  // a method's input all the same, though it is not read
+  if ((add || step < t) && spare == nullptr) fail("adding up gradients needs a spare buffer");
+  for (int64_t i = 0; i < t; i += step) {
+    const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
+    std::vector<Input> inputs = unit_inputs(unit, x + at, positions, n, weights);
+    inputs.insert(inputs.begin(), {dy + at, activation_bytes(n), n});
+    if (saved != nullptr) {
+      std::byte* staging = staging_.bytes();
+      for (const SavedTensor& tensor : info.saved) {
+        if (tensor.half) {
+          from_half(reinterpret_cast<const uint16_t*>(saved), tensor.values * n, reinterpret_cast<float*>(staging));
+        }
+        inputs.push_back({tensor.half ? staging : saved, tensor.bytes(n), n, tensor.token_dim});
+        if (tensor.half) staging += tensor.bytes(n);
+        saved += tensor.stored_bytes(n);
+      }
+    }
+    std::vector<Output> outputs{{dx + at, activation_bytes(n), n}};
+    float* target = add || i > 0 ? spare : gradients;
+    for (const AdapterTensor& tensor : layout_.units[unit]) {
+      outputs.push_back({target + (tensor.offset - range.begin), tensor.size() * sizeof(float)});
+    }
+    run(info.name, info.kind + (saved != nullptr ? "_backward" : "_backward_recompute"), inputs, outputs);
+    if (target == spare) {
+      for (size_t j = 0; j < range.size(); ++j) gradients[j] += spare[j];
     }
   }
-  std::vector<Output> outputs{{dx, activation_bytes(t), t}};
-  const size_t begin = layout_.range(unit).begin;
-  for (const AdapterTensor& tensor : layout_.units[unit]) {
-    outputs.push_back({gradients + (tensor.offset - begin), tensor.size() * sizeof(float)});
-  }
-  program_.run(info.kind + (saved != nullptr ? "_backward" : "_backward_recompute"), inputs, outputs);
 }
 
 void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* k_cache, float* v_cache,
                    float* y) {
   const UnitInfo& info = bundle_.units[unit];
   if (!info.attention) return forward(unit, x, positions, t, y);
-  const MappedWeights weights = weights_.map(info.weights);
+  const MappedWeights& weights = weights_of(unit, unit + 1);
   const size_t cache = static_cast<size_t>(bundle_.max_seq_len * key_size()) * sizeof(float);
   const size_t added = static_cast<size_t>(t * key_size());
   std::vector<Input> inputs{{x, activation_bytes(t), t},
@@ -114,46 +206,58 @@ void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_
   push_unit(inputs, unit, weights);
   // The new keys and values go straight behind the cached ones; the method only reads what lies before them.
   const size_t past = static_cast<size_t>(positions[0] * key_size());
-  program_.run(info.kind + "_decode", inputs,
-               {{y, activation_bytes(t), t},
-                {k_cache + past, added * sizeof(float), t},
-                {v_cache + past, added * sizeof(float), t}});
+  run(info.name, info.kind + "_decode", inputs,
+      {{y, activation_bytes(t), t},
+       {k_cache + past, added * sizeof(float), t},
+       {v_cache + past, added * sizeof(float), t}});
+}
+
+double Model::head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* dx) {
+  const size_t unit = bundle_.units.size();
+  const MappedWeights& weights = weights_of(unit, unit - 1);
+  std::optional<Sweep> sweep;
+  if (unit >= resident_.size()) sweep.emplace(weights[1]);
+  double total = 0;
+  for (int64_t i = 0; i < t; i += bundle_.tokens_per_call) {
+    const int64_t n = std::min(bundle_.tokens_per_call, t - i), at = i * bundle_.hidden_size;
+    float loss = 0;
+    std::vector<Output> outputs{{&loss, sizeof(loss)}};
+    if (dx != nullptr) outputs.push_back({dx + at, activation_bytes(n), n});
+    run("head", method,
+        {{x + at, activation_bytes(n), n},
+         {targets + i, position_bytes(n), n},
+         {weights[0].data, weights[0].bytes},
+         {weights[1].data, weights[1].bytes}},
+        outputs);
+    total += loss;
+  }
+  return total;
 }
 
 double Model::head(const float* x, const int64_t* targets, int64_t t, float* dx) {
-  const MappedWeights weights = weights_.map(bundle_.head_weights);
-  float loss = 0;
-  program_.run("head",
-               {{x, activation_bytes(t), t},
-                {targets, position_bytes(t), t},
-                {weights[0].data, weights[0].bytes},
-                {weights[1].data, weights[1].bytes}},
-               {{&loss, sizeof(loss)}, {dx, activation_bytes(t), t}});
-  return loss;
+  return head_call("head", x, targets, t, dx);
 }
 
 double Model::head_loss(const float* x, const int64_t* targets, int64_t t) {
-  const MappedWeights weights = weights_.map(bundle_.head_weights);
-  float loss = 0;
-  program_.run("head_loss",
-               {{x, activation_bytes(t), t},
-                {targets, position_bytes(t), t},
-                {weights[0].data, weights[0].bytes},
-                {weights[1].data, weights[1].bytes}},
-               {{&loss, sizeof(loss)}});
-  return loss;
+  return head_call("head_loss", x, targets, t, nullptr);
 }
 
 void Model::logits(const float* x, int64_t t, float* out) {
-  const MappedWeights weights = weights_.map(bundle_.head_weights);
-  program_.run("logits",
-               {{x, activation_bytes(t), t}, {weights[0].data, weights[0].bytes}, {weights[1].data, weights[1].bytes}},
-               {{out, static_cast<size_t>(t * bundle_.vocab_size) * sizeof(float), t}});
+  const MappedWeights& weights = weights_of(bundle_.units.size(), 0);
+  for (int64_t i = 0; i < t; i += bundle_.tokens_per_call) {
+    const int64_t n = std::min(bundle_.tokens_per_call, t - i);
+    run("head", "logits",
+        {{x + i * bundle_.hidden_size, activation_bytes(n), n},
+         {weights[0].data, weights[0].bytes},
+         {weights[1].data, weights[1].bytes}},
+        {{out + i * bundle_.vocab_size, static_cast<size_t>(n * bundle_.vocab_size) * sizeof(float), n}});
+  }
 }
 
 size_t Model::scratch_bytes(int64_t tokens) const {
   const Bundle& b = bundle_;
   const int64_t queries = b.num_heads * b.head_dim;
+  const int64_t call = std::min(tokens, b.tokens_per_call);
   size_t most = rope_scratch_bytes(b.head_dim);
   const auto linear = [&](int64_t in, int64_t out) {
     most = std::max(most, linear_scratch_bytes(tokens, out, in, b.lora_rank));
@@ -170,28 +274,33 @@ size_t Model::scratch_bytes(int64_t tokens) const {
   shape.kv_heads = b.num_kv_heads;
   shape.dim = b.head_dim;
   most = std::max(most, attention_scratch_bytes(shape));
-  most = std::max(most, linear_cross_entropy_scratch_bytes(tokens, b.vocab_size, b.hidden_size));
+  most = std::max(most, linear_cross_entropy_scratch_bytes(call, b.vocab_size, b.hidden_size));
   return most + 4096;  // the allocator aligns within it
 }
 
 size_t Model::saved_bytes(size_t unit, int64_t tokens) const {
+  const int64_t step = call_tokens(unit, tokens);
   size_t bytes = 0;
-  for (const SavedTensor& tensor : bundle_.units[unit].saved) bytes += saved_tensor_bytes(tensor, tokens);
+  for (int64_t i = 0; i < tokens; i += step) {
+    for (const SavedTensor& tensor : bundle_.units[unit].saved) bytes += tensor.stored_bytes(std::min(step, tokens - i));
+  }
   return bytes;
 }
 
-size_t Model::saved_layer_bytes(int64_t tokens) const {
-  std::vector<size_t> bytes(static_cast<size_t>(bundle_.num_layers));
+size_t Model::staging_bytes(int64_t tokens) const {
+  size_t most = 0;
   for (size_t u = 0; u < bundle_.units.size(); ++u) {
-    bytes[static_cast<size_t>(bundle_.units[u].layer)] += saved_bytes(u, tokens);
+    size_t bytes = 0;
+    for (const SavedTensor& tensor : bundle_.units[u].saved) {
+      if (tensor.half) bytes += tensor.bytes(call_tokens(u, tokens));
+    }
+    most = std::max(most, bytes);
   }
-  return *std::max_element(bytes.begin(), bytes.end());
+  return most;
 }
 
-size_t Model::weight_window_bytes() const {
-  size_t most = std::max(weights_.map(bundle_.head_weights).bytes(), weights_.map(bundle_.embed_weights).bytes());
-  for (const UnitInfo& unit : bundle_.units) most = std::max(most, weights_.map(unit.weights).bytes());
-  return most;
+size_t Model::weight_bytes(size_t unit) const {
+  return weights_.map(unit < bundle_.units.size() ? bundle_.units[unit].weights : bundle_.head_weights).bytes();
 }
 
 }  // namespace mft

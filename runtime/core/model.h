@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,13 @@
 
 namespace mft {
 
-/// A bundle ready to run, unit by unit. Activations are float32 [tokens, hidden_size] and belong to the caller; a
-/// unit's weights are mapped for the call and dropped after it.
+/// Hears of every method call: the unit ("layers.3.mlp", "embed" or "head"), the method, and when it began and ended
+/// (seconds of the steady clock).
+using Observer = std::function<void(const std::string& unit, const std::string& method, double begin, double end)>;
+
+/// A bundle ready to run, unit by unit. Activations are float32 [tokens, hidden_size] and belong to the caller. One
+/// unit's weights are mapped at a time, while the next one's are read ahead from disk. What works token by token runs in
+/// calls of at most `tokens_per_call` tokens.
 class Model {
  public:
   explicit Model(const std::string& bundle_folder);
@@ -24,12 +30,13 @@ class Model {
 
   void embed(const int64_t* tokens, int64_t t, float* x);
   void forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y);
-  /// Like `forward`, and leaves in `saved` [saved_bytes(unit, t)] what `backward` needs.
+  /// Like `forward`, and leaves in `saved` [saved_bytes(unit, t)] what `backward` needs beside x, if it needs x.
   void forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved);
-  /// dy -> dx, and the unit's LoRA gradients in the layout's order. Recomputes the forward from `x` where `saved` is
-  /// null.
+  /// dy -> dx, and the unit's LoRA gradients in the layout's order, added to what is there if `add`. Recomputes the
+  /// forward from `x` where `saved` is null. `spare` [the unit's LoRA size] is needed to add, and for more tokens than
+  /// a call takes.
   void backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
-                const std::byte* saved, float* dx, float* gradients);
+                const std::byte* saved, float* dx, float* gradients, bool add, float* spare);
   /// Generation: like `forward` after positions[0] tokens in the caches [max_seq_len, kv_heads * head_dim]; appends
   /// the new keys and values. `x` goes through attention and MLP units alike.
   void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* k_cache, float* v_cache,
@@ -45,19 +52,28 @@ class Model {
   const Program& program() const { return program_; }
   float* parameters() const { return parameters_.floats(); }
   const Buffer& parameter_buffer() const { return parameters_; }
+  const Buffer& staging_buffer() const { return staging_; }
+  void observe(Observer observer) { observer_ = std::move(observer); }
+  /// Keeps the weights of the first `units` units mapped from now on, those of the head too where there is one more.
+  void keep_resident(size_t units);
   int64_t key_size() const { return bundle_.num_kv_heads * bundle_.head_dim; }
 
   /// Bytes of what `forward_save` leaves.
   size_t saved_bytes(size_t unit, int64_t tokens) const;
-  /// The most that the units of one layer leave.
-  size_t saved_layer_bytes(int64_t tokens) const;
   /// Bytes of kernel scratch that calls of up to `tokens` tokens need.
   size_t scratch_bytes(int64_t tokens) const;
-  /// Largest file-backed bytes mapped at one time.
-  size_t weight_window_bytes() const;
+  /// Bytes in which `forward_save` and `backward` convert between float32 and f16.
+  size_t staging_bytes(int64_t tokens) const;
+  /// Bytes of a unit's weights, and of the head's for the unit after the last.
+  size_t weight_bytes(size_t unit) const;
 
  private:
   size_t activation_bytes(int64_t t) const { return static_cast<size_t>(t * bundle_.hidden_size) * sizeof(float); }
+  int64_t call_tokens(size_t unit, int64_t t) const;
+  const MappedWeights& weights_of(size_t unit, size_t next);
+  void run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
+           const std::vector<Output>& outputs);
+  double head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* dx);
   std::vector<Input> unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
                                  const MappedWeights& weights) const;
   void push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeights& weights) const;
@@ -67,7 +83,13 @@ class Model {
   WeightStore weights_;
   AdapterLayout layout_;
   MappedWeights inv_freq_;
+  std::vector<MappedWeights> resident_;
+  MappedWeights current_;
+  MappedWeights next_;
+  size_t next_unit_ = SIZE_MAX;
   Buffer parameters_;
+  Buffer staging_;
+  Observer observer_;
 };
 
 }  // namespace mft

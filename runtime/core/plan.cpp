@@ -1,61 +1,236 @@
 #include "runtime/core/plan.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "runtime/core/error.h"
+#include "runtime/core/moments.h"
 #include "runtime/core/process_memory.h"
 
 namespace mft {
 namespace {
 
-// What loading the methods, starting the threads and the C++ heap add after planning; measured, with a margin.
-constexpr uint64_t kRuntimeGrowth = uint64_t{12} << 20;
 constexpr uint64_t kMegabyte = 1000 * 1000;
+constexpr uint64_t kPage = 4096;
+// What starting the threads, loading the methods and the heap add after planning; measured, with a margin: anonymous
+// pages, and pages of code and program.
+constexpr uint64_t kHeapGrowth = uint64_t{3} << 20;
+constexpr uint64_t kCodeGrowth = uint64_t{9} << 20;
+// What a sweep over the head leaves resident: a piece for each thread, and the pages around a token's row.
+constexpr uint64_t kSweepWindow = uint64_t{4} << 20;
+// Rates for comparing mixes, not for telling times: multiply-adds of the kernels, and bytes of a spill file.
+constexpr double kFlopsPerSecond = 150e9;
+constexpr double kSpillBytesPerSecond = 1e9;
+
+/// What the choice of a mix depends on, gathered once.
+struct Facts {
+  const Model& model;
+  const TrainConfig& config;
+  int64_t layers;         // selected by a step, at most
+  uint64_t activation;    // bytes of x
+  uint64_t saved[2];      // bytes a stored unit leaves: attention, MLP
+  bool reads_x[2];        // whether it keeps its checkpoint besides
+  double again[2];        // seconds to compute a unit's forward once more
+  double base;            // seconds of a step with everything stored
+  std::vector<Plan::Component> fixed;
+  std::map<std::set<std::string>, uint64_t> arenas{};  // by the methods in use
+};
+
+uint64_t round_to_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+/// Bytes of the arena that `methods` touch in calls of up to `tokens` tokens.
+uint64_t arena_bytes(const Bundle& bundle, const std::set<std::string>& methods, int64_t tokens) {
+  std::vector<std::pair<uint64_t, uint64_t>> touched;
+  for (const std::string& method : methods) {
+    const auto found = bundle.arena.find(method);
+    if (found == bundle.arena.end()) fail("bundle.json: no arena of method ", method);
+    const bool whole = method.compare(0, 4, "attn") == 0 || method == "embed";
+    const uint64_t most = static_cast<uint64_t>(whole ? bundle.max_seq_len : bundle.tokens_per_call);
+    const uint64_t used = std::min(most, static_cast<uint64_t>(tokens));
+    for (const ArenaTensor& tensor : found->second) {
+      const uint64_t begin = tensor.offset / kPage * kPage;
+      touched.emplace_back(begin, round_to_pages(tensor.offset + (tensor.bytes * used + most - 1) / most));
+    }
+  }
+  std::sort(touched.begin(), touched.end());
+  uint64_t total = 0, covered = 0;
+  for (const auto& [begin, end] : touched) {
+    if (end <= covered) continue;
+    total += end - std::max(begin, covered);
+    covered = end;
+  }
+  return total;
+}
+
+/// Multiply-adds of a unit's forward, twice; `again`: without its last linear, whose output no gradient needs.
+double forward_flops(const Bundle& b, const UnitInfo& unit, int64_t tokens, bool again) {
+  const double t = static_cast<double>(tokens), hidden = static_cast<double>(b.hidden_size);
+  const double queries = static_cast<double>(b.num_heads * b.head_dim);
+  const double keys = static_cast<double>(b.num_kv_heads * b.head_dim);
+  const double inner = static_cast<double>(b.intermediate_size);
+  if (!unit.attention) return 2 * t * hidden * inner * (again ? 2 : 3);
+  return 2 * t * hidden * (queries * (again ? 1 : 2) + 2 * keys) + 2 * t * t * queries;
+}
+
+Facts gather(const Model& model, const TrainConfig& config) {
+  const Bundle& b = model.bundle();
+  const int64_t tokens = config.tokens();
+  Facts f{model, config, config.schedule.most_selected(b.num_layers), 0, {}, {}, {}, 0, {}};
+  f.activation = static_cast<uint64_t>(tokens * b.hidden_size) * sizeof(float);
+  uint64_t largest_unit = 0, largest_layer = 0, largest_weights = 0;
+  std::map<int64_t, uint64_t> layer_sizes;
+  const double share = static_cast<double>(f.layers) / static_cast<double>(b.num_layers);
+  for (size_t u = 0; u < b.units.size(); ++u) {
+    const UnitInfo& unit = b.units[u];
+    const uint64_t size = model.layout().range(u).size() * sizeof(float);
+    largest_unit = std::max(largest_unit, size);
+    largest_layer = std::max(largest_layer, layer_sizes[unit.layer] += size);
+    largest_weights = std::max<uint64_t>(largest_weights, model.weight_bytes(u));
+    const int mlp = unit.attention ? 0 : 1;
+    f.saved[mlp] = std::max<uint64_t>(f.saved[mlp], model.saved_bytes(u, tokens));
+    f.reads_x[mlp] = f.reads_x[mlp] || unit.backward_reads_x;
+    f.again[mlp] = std::max(f.again[mlp], forward_flops(b, unit, tokens, true) / kFlopsPerSecond);
+    f.base += forward_flops(b, unit, tokens, false) / kFlopsPerSecond * (1 + share);
+  }
+  f.base += 4.0 * static_cast<double>(tokens * b.hidden_size) * static_cast<double>(b.vocab_size) / kFlopsPerSecond;
+
+  const uint64_t adapter = model.layout().size * sizeof(float);
+  const uint64_t selected = std::min(adapter, static_cast<uint64_t>(f.layers) * largest_layer);
+  const bool spare = config.grad_accum > 1 || tokens > b.tokens_per_call;
+  const ProcessMemory now = process_memory();
+  f.fixed = {
+      {"code", now.rss - now.anon + kCodeGrowth, false},
+      {"weights_window", std::max(largest_weights, kSweepWindow), false},
+      {"heap", now.anon + kHeapGrowth, true},
+      {"lora", adapter, true},
+      {"gradients", config.immediate_update() ? largest_unit : selected, true},
+      {"spare_gradients", spare ? largest_unit : 0, true},
+      {"optimizer", Moments(model.layout(), config.optimizer).bytes(), true},
+      {"activations", 4 * f.activation, true},
+      {"kernel_scratch", model.scratch_bytes(tokens), true},
+  };
+  return f;
+}
+
+/// The plan that stores `attn` and `mlp` units and keeps as many of the others' checkpoints in memory as there is room.
+Plan mix(Facts& f, int64_t attn, int64_t mlp) {
+  const Bundle& b = f.model.bundle();
+  const int64_t tokens = f.config.tokens();
+  Plan plan;
+  plan.components = f.fixed;
+  plan.stored_attn = attn;
+  plan.stored_mlp = mlp;
+  const int64_t again = 2 * f.layers - attn - mlp;
+  std::set<std::string> methods{"embed", "head"};
+  for (const UnitInfo& unit : b.units) {
+    const bool some = unit.attention ? attn > 0 : mlp > 0, all = (unit.attention ? attn : mlp) == f.layers;
+    methods.insert(unit.kind + "_forward");
+    if (some) methods.insert({unit.kind + "_forward_save", unit.kind + "_backward"});
+    if (!all) methods.insert(unit.kind + "_backward_recompute");
+  }
+  const bool stored = attn + mlp > 0;
+  const auto [arena, is_new] = f.arenas.try_emplace(methods, 0);
+  if (is_new) arena->second = arena_bytes(b, methods, tokens);
+  plan.components.push_back({"arena", arena->second, true});
+  plan.components.push_back({"staging", stored ? f.model.staging_bytes(tokens) : 0, true});
+  plan.components.push_back({"saved_activations",
+                             static_cast<uint64_t>(attn) * f.saved[0] + static_cast<uint64_t>(mlp) * f.saved[1],
+                             true});
+  const int64_t beside = (f.reads_x[0] ? attn : 0) + (f.reads_x[1] ? mlp : 0);
+  const uint64_t budget = f.config.budget, before = plan.total() + static_cast<uint64_t>(beside) * f.activation;
+  int64_t in_memory = again;
+  if (budget > 0 && !f.config.spill_folder.empty()) {
+    const uint64_t room = budget > before ? budget - before : 0;
+    in_memory = std::min<int64_t>(again, static_cast<int64_t>(room / std::max<uint64_t>(1, f.activation)));
+  }
+  plan.checkpoints = in_memory + beside;
+  plan.spilled = again - in_memory;
+  plan.components.push_back({"checkpoints", static_cast<uint64_t>(plan.checkpoints) * f.activation, true});
+  const double seconds = f.base + static_cast<double>(f.layers - attn) * f.again[0] +
+                         static_cast<double>(f.layers - mlp) * f.again[1] +
+                         static_cast<double>(plan.spilled) * 2.0 * static_cast<double>(f.activation) /
+                             kSpillBytesPerSecond;
+  plan.relative_time = seconds / f.base;
+  return plan;
+}
+
+/// Spends what is left on keeping weights mapped from step to step.
+void keep_weights(const Facts& f, Plan& plan) {
+  const size_t units = f.model.bundle().units.size();
+  uint64_t kept = 0;
+  while (plan.resident <= units) {
+    const uint64_t next = f.model.weight_bytes(plan.resident);
+    if (f.config.budget > 0 && plan.total() + kept + next > f.config.budget) break;
+    kept += next;
+    ++plan.resident;
+  }
+  plan.components.push_back({"resident_weights", kept, false});
+}
 
 }  // namespace
 
+uint64_t Plan::bytes(const std::string& component) const {
+  for (const Component& c : components) {
+    if (c.name == component) return c.bytes;
+  }
+  return 0;
+}
+
 uint64_t Plan::total() const {
   uint64_t sum = 0;
-  for (const auto& [name, bytes] : components) sum += bytes;
+  for (const Component& c : components) sum += c.bytes;
   return sum;
 }
 
-Plan plan_training(const Model& model, const Schedule& schedule, int64_t tokens, bool accumulate, Backward backward,
-                   uint64_t budget) {
-  const uint64_t activation = static_cast<uint64_t>(tokens * model.bundle().hidden_size) * sizeof(float);
-  const uint64_t adapter = model.layout().size * sizeof(float);
-  const int64_t layers = model.bundle().num_layers;
-  const uint64_t units_per_layer = model.bundle().units.size() / static_cast<uint64_t>(layers);
-  uint64_t largest_unit = 0;
-  for (size_t u = 0; u < model.layout().units.size(); ++u) {
-    largest_unit = std::max<uint64_t>(largest_unit, model.layout().range(u).size() * sizeof(float));
+uint64_t Plan::anonymous() const {
+  uint64_t sum = 0;
+  for (const Component& c : components) sum += c.anonymous ? c.bytes : 0;
+  return sum;
+}
+
+Plan plan_training(const Model& model, const TrainConfig& config) {
+  Facts facts = gather(model, config);
+  const uint64_t budget = config.budget;
+  if (config.backward == Backward::kRecompute) return mix(facts, 0, 0);
+  if (config.backward == Backward::kStore) return mix(facts, facts.layers, facts.layers);
+  Plan best = mix(facts, 0, 0);
+  for (int64_t attn = 0; attn <= facts.layers; ++attn) {
+    for (int64_t mlp = 0; mlp <= facts.layers; ++mlp) {
+      Plan plan = mix(facts, attn, mlp);
+      const bool fits = budget == 0 || plan.total() <= budget, best_fits = budget == 0 || best.total() <= budget;
+      const bool better = fits && best_fits ? plan.relative_time < best.relative_time
+                                            : fits || (!best_fits && plan.total() < best.total());
+      if (better) best = std::move(plan);
+    }
   }
-  Plan plan;
-  plan.components = {
-      {"program", process_memory().rss + kRuntimeGrowth},
-      {"weights_window", model.weight_window_bytes()},
-      {"lora", adapter},
-      {"gradients", adapter + (accumulate ? largest_unit : 0)},
-      {"optimizer", 2 * adapter},
-      {"arena", model.program().arena_bytes()},
-      {"checkpoints", static_cast<uint64_t>(schedule.most_selected(layers)) * units_per_layer * activation},
-      {"activations", 4 * activation},
-      {"kernel_scratch", model.scratch_bytes(tokens)},
-  };
-  if (backward == Backward::kRecompute) return plan;
-  const uint64_t layer = model.saved_layer_bytes(tokens);
-  const uint64_t most = static_cast<uint64_t>(schedule.most_selected(layers));
-  const uint64_t room = layer > 0 && budget > plan.total() ? (budget - plan.total()) / layer : 0;
-  const uint64_t stored = backward == Backward::kStore || budget == 0 ? most : std::min(most, room);
-  plan.stored_layers = static_cast<int64_t>(stored);
-  plan.components.push_back({"saved_activations", stored * layer});
-  return plan;
+  keep_weights(facts, best);
+  return best;
 }
 
 void check_budget(const Plan& plan, uint64_t budget) {
   if (budget == 0 || plan.total() <= budget) return;
   fail("budget ", budget / kMegabyte, "MB is too small: this run needs ", plan.total() / kMegabyte + 1,
        "MB; raise --budget, or lower --seq-len, --batch-size or --ratio");
+}
+
+int64_t longest_sequence(const Model& model, TrainConfig config) {
+  const int64_t most = model.bundle().max_seq_len / config.batch_size;
+  const auto fits = [&](int64_t tokens) {
+    config.seq_len = tokens;
+    return config.budget == 0 || plan_training(model, config).total() <= config.budget;
+  };
+  if (most < 1 || !fits(1)) return 0;
+  int64_t low = 1, high = most;
+  while (low < high) {
+    const int64_t middle = (low + high + 1) / 2;
+    if (fits(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
 }
 
 }  // namespace mft

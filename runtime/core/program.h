@@ -48,8 +48,9 @@ class Program {
   /// {method: (calls, seconds)} since the scratch was reserved, mapping of inputs included.
   std::map<std::string, std::pair<int64_t, double>> times() const;
 
-  /// Size of the arena: the largest of the methods'.
-  size_t arena_bytes() const { return arena_.size(); }
+  /// Of the largest method's size; a call touches what its token count needs.
+  const Buffer& arena() const { return arena_; }
+  const Buffer& scratch() const { return scratch_; }
 
   /// Fixed sizes of input `index` of a method (upper bounds where dynamic).
   std::vector<int64_t> input_sizes(const std::string& method, size_t index) const;

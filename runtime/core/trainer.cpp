@@ -27,102 +27,127 @@ const TrainConfig& checked(const TrainConfig& c) {
   return c;
 }
 
-size_t largest_unit(const AdapterLayout& layout) {
-  size_t most = 0;
-  for (size_t u = 0; u < layout.units.size(); ++u) most = std::max(most, layout.range(u).size());
-  return most;
-}
-
 }  // namespace
 
 Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& adapter)
-    : model_(model), config_(checked(config)), order_(1, config.seed) {
+    : model_(model), config_(checked(config)), moments_(model.layout(), config.optimizer), order_(1, config.seed) {
   const int64_t most_tokens = model_.bundle().max_seq_len;
   if (config_.seq_len > most_tokens || config_.batch_size > most_tokens / config_.seq_len) {
     fail("batch-size ", config_.batch_size, " x seq-len ", config_.seq_len, " tokens; the bundle's maximum is ",
          most_tokens, " (export with a larger --max-seq-len)");
   }
-  const int64_t tokens = config_.batch_size * config_.seq_len;
-  plan_ = plan_training(model_, config_.schedule, tokens, config_.grad_accum > 1, config_.backward, config_.budget);
-  check_budget(plan_, config_.budget);
-  model_.prepare(adapter, tokens);
-  const size_t bytes = model_.layout().size * sizeof(float);
   const size_t units = model_.bundle().units.size();
-  const size_t activation = static_cast<size_t>(tokens * model_.bundle().hidden_size) * sizeof(float);
-  const int64_t layers = model_.bundle().num_layers;
-  const int64_t most_layers = config_.schedule.most_selected(layers);
-  gradients_ = Buffer(bytes);
-  if (config_.grad_accum > 1) unit_gradients_ = Buffer(largest_unit(model_.layout()) * sizeof(float));
-  exp_avg_ = Buffer(bytes);
-  exp_avg_sq_ = Buffer(bytes);
-  checkpoints_ = Buffer(static_cast<size_t>(most_layers) * (units / static_cast<size_t>(layers)) * activation);
-  saved_ = Buffer(static_cast<size_t>(plan_.stored_layers) * model_.saved_layer_bytes(tokens));
-  activations_ = Buffer(4 * activation);
+  plan_ = plan_training(model_, config_);
+  check_budget(plan_, config_.budget);
+  model_.prepare(adapter, config_.tokens());
+  model_.keep_resident(plan_.resident);
+  gradients_ = Buffer(plan_.bytes("gradients"));
+  spare_gradients_ = Buffer(plan_.bytes("spare_gradients"));
+  optimizer_ = Buffer(moments_.bytes());
+  checkpoints_ = Buffer(plan_.bytes("checkpoints"));
+  saved_ = Buffer(plan_.bytes("saved_activations"));
+  activations_ = Buffer(plan_.bytes("activations"));
+  if (plan_.spilled > 0) {
+    const uint64_t activation = plan_.bytes("activations") / 4;
+    spill_ = SpillFile(config_.spill_folder, static_cast<uint64_t>(plan_.spilled) * activation);
+  }
+  gradient_offsets_.assign(units, -1);
   unit_steps_.assign(units, 0);
   backward_runs_.assign(units, 0);
 }
 
-double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, bool first) {
+std::vector<std::pair<std::string, const Buffer*>> Trainer::buffers() const {
+  return {{"gradients", &gradients_},
+          {"spare_gradients", &spare_gradients_},
+          {"optimizer", &optimizer_},
+          {"checkpoints", &checkpoints_},
+          {"saved_activations", &saved_},
+          {"activations", &activations_},
+          {"lora", &model_.parameter_buffer()},
+          {"staging", &model_.staging_buffer()},
+          {"arena", &model_.program().arena()},
+          {"kernel_scratch", &model_.program().scratch()}};
+}
+
+std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& layers, int64_t tokens) {
+  const auto& units = model_.bundle().units;
+  const size_t activation = static_cast<size_t>(tokens * model_.bundle().hidden_size);
+  std::vector<Kept> kept(units.size());
+  int64_t attn = plan_.stored_attn, mlp = plan_.stored_mlp, checkpoints = plan_.checkpoints, spilled = 0;
+  std::byte* saved = saved_.bytes();
+  int64_t gradients = 0;
+  for (size_t u = units.size(); u-- > 0;) {
+    Kept& k = kept[u];
+    k.selected = layers[static_cast<size_t>(units[u].layer)];
+    if (!k.selected) continue;
+    int64_t& left = units[u].attention ? attn : mlp;
+    if (left > 0) {
+      --left;
+      k.saved = saved;
+      saved += model_.saved_bytes(u, tokens);
+      if (!units[u].backward_reads_x) continue;
+    }
+    if (checkpoints > 0) {
+      k.checkpoint = checkpoints_.floats() + activation * static_cast<size_t>(--checkpoints);
+    } else {
+      k.spilled = spilled++;
+    }
+  }
+  for (size_t u = 0; u < units.size(); ++u) {
+    gradient_offsets_[u] = !kept[u].selected ? -1 : config_.immediate_update() ? 0 : gradients;
+    if (kept[u].selected) gradients += static_cast<int64_t>(model_.layout().range(u).size());
+  }
+  return kept;
+}
+
+double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, bool first,
+                           const std::function<void(size_t)>& on_gradients) {
   const auto& units = model_.bundle().units;
   const int64_t t = batch.size();
   const size_t activation = static_cast<size_t>(t * model_.bundle().hidden_size);
-  if (t == 0 || t > config_.batch_size * config_.seq_len) {
-    fail("a micro-batch of ", t, " tokens does not fit batch-size x seq-len");
-  }
+  if (t == 0 || t > config_.tokens()) fail("a micro-batch of ", t, " tokens does not fit batch-size x seq-len");
   const int64_t num_layers = model_.bundle().num_layers;
   if (static_cast<int64_t>(layers.size()) != num_layers ||
       std::count(layers.begin(), layers.end(), true) > config_.schedule.most_selected(num_layers)) {
     fail("one flag for each of ", num_layers, " layers, and no more of them set than the schedule selects");
   }
-  if (!first && unit_gradients_.size() == 0) fail("adding up gradients needs grad-accum above 1");
-  const auto selected = [&](size_t unit) { return layers[static_cast<size_t>(units[unit].layer)]; };
+  if (!first && spare_gradients_.size() == 0) fail("adding up gradients needs grad-accum above 1");
+  const std::vector<Kept> kept = keep(layers, t);
   const int64_t* positions = batch.positions.data();
 
-  // Forward. A selected unit's input goes into a checkpoint slot, any other into one of two buffers in turn.
+  // Forward. A unit's input goes into its checkpoint if it has one, else into one of two buffers in turn.
   float* scratch[2] = {activations_.floats(), activations_.floats() + activation};
-  std::vector<float*> inputs(units.size() + 1);
-  size_t slots = 0;
-  for (size_t u = 0; u <= units.size(); ++u) {
-    const bool keep = u < units.size() && selected(u);
-    inputs[u] = keep ? checkpoints_.floats() + activation * slots++ : scratch[u % 2];
-  }
-  // The top selected layers keep their activations, as far as the plan has room.
-  std::vector<std::byte*> saved(units.size(), nullptr);
-  int64_t selected_layers = std::count(layers.begin(), layers.end(), true);
-  std::byte* next_saved = saved_.bytes();
+  const auto input = [&](size_t u) {
+    return u < units.size() && kept[u].checkpoint != nullptr ? kept[u].checkpoint : scratch[u % 2];
+  };
+  model_.embed(batch.tokens.data(), t, input(0));
   for (size_t u = 0; u < units.size(); ++u) {
-    if (u > 0 && units[u].layer != units[u - 1].layer && selected(u - 1)) --selected_layers;
-    if (!selected(u) || selected_layers > plan_.stored_layers) continue;
-    saved[u] = next_saved;
-    next_saved += model_.saved_bytes(u, t);
-  }
-  model_.embed(batch.tokens.data(), t, inputs[0]);
-  for (size_t u = 0; u < units.size(); ++u) {
-    if (saved[u] != nullptr) {
-      model_.forward_save(u, inputs[u], positions, t, inputs[u + 1], saved[u]);
+    if (kept[u].spilled >= 0) spill_.write(spill_offset(kept[u].spilled), input(u), activation * sizeof(float));
+    if (kept[u].saved != nullptr) {
+      model_.forward_save(u, input(u), positions, t, input(u + 1), kept[u].saved);
     } else {
-      model_.forward(u, inputs[u], positions, t, inputs[u + 1]);
+      model_.forward(u, input(u), positions, t, input(u + 1));
     }
   }
 
   float* dy = activations_.floats() + 2 * activation;
   float* dx = dy + activation;
-  const double loss = model_.head(inputs.back(), batch.targets.data(), t, dy);
+  const double loss = model_.head(input(units.size()), batch.targets.data(), t, dy);
 
   // Backward. An unselected unit passes the gradient on by its identity path; below the lowest selected one nothing
   // needs a gradient any more.
-  for (size_t u = units.size(); u-- > 0 && slots > 0;) {
-    if (!selected(u)) continue;
-    const AdapterLayout::Range range = model_.layout().range(u);
-    float* gradients = gradients_.floats() + range.begin;
-    float* target = first ? gradients : unit_gradients_.floats();
-    model_.backward(u, dy, inputs[u], positions, t, saved[u], dx, target);
-    if (!first) {
-      for (size_t i = 0; i < range.size(); ++i) gradients[i] += target[i];
+  for (size_t u = units.size(); u-- > 0;) {
+    if (!kept[u].selected) continue;
+    const float* x = kept[u].checkpoint;
+    if (kept[u].spilled >= 0) {
+      spill_.read(spill_offset(kept[u].spilled), scratch[0], activation * sizeof(float));
+      x = scratch[0];
     }
+    model_.backward(u, dy, x, positions, t, kept[u].saved, dx, gradients_.floats() + gradient_offsets_[u], !first,
+                    spare_gradients_.floats());
+    if (on_gradients) on_gradients(u);
     std::swap(dy, dx);
     ++backward_runs_[u];
-    --slots;
   }
   return loss;
 }
@@ -137,18 +162,11 @@ double Trainer::learning_rate() const {
   return config_.lr * 0.5 * (1.0 + std::cos(kPi * static_cast<double>(step - config_.warmup_steps) / rest));
 }
 
-void Trainer::update(const std::vector<bool>& layers, double lr, double gradient_scale) {
+void Trainer::update(size_t unit, const float* gradients, double lr, double gradient_scale) {
   AdamWConfig adamw;
   adamw.weight_decay = config_.weight_decay;
-  const auto& units = model_.bundle().units;
-  for (size_t u = 0; u < units.size(); ++u) {
-    const bool selected = layers[static_cast<size_t>(units[u].layer)];
-    if (!selected && config_.skip_unselected) continue;
-    const AdapterLayout::Range range = model_.layout().range(u);
-    adamw_step(model_.parameters() + range.begin, selected ? gradients_.floats() + range.begin : nullptr,
-               exp_avg_.floats() + range.begin, exp_avg_sq_.floats() + range.begin, static_cast<int64_t>(range.size()),
-               lr, static_cast<float>(gradient_scale), ++unit_steps_[u], adamw);
-  }
+  moments_.step(optimizer_.bytes(), unit, model_.parameters() + model_.layout().range(unit).begin, gradients, lr,
+                static_cast<float>(gradient_scale), ++unit_steps_[unit], adamw);
 }
 
 StepResult Trainer::step(const TokenFile& data) {
@@ -158,35 +176,54 @@ StepResult Trainer::step(const TokenFile& data) {
   if (order_.sequences() != data.sequences()) order_ = TokenOrder(data.sequences(), config_.seed);
   const auto& units = model_.bundle().units;
   const std::vector<bool> layers = config_.schedule.select(steps_done(), model_.bundle().num_layers);
+  const auto selected = [&](size_t unit) { return layers[static_cast<size_t>(units[unit].layer)]; };
+  const auto must_be_finite = [&](double value) {
+    if (!std::isfinite(value)) fail("step ", steps_done() + 1, ": the loss is not finite; lower --lr");
+  };
   StepResult result{};
-  double loss = 0;
+  result.lr = learning_rate();
+  double loss = 0, squares = 0;
   int64_t targets = 0;
+  const auto add_squares = [&](size_t unit) {
+    const double sum = sum_of_squares(gradients(unit), static_cast<int64_t>(model_.layout().range(unit).size()));
+    must_be_finite(sum);
+    squares += sum;
+    ++result.backward_units;
+  };
   int64_t next = steps_done() * config_.grad_accum * config_.batch_size;
   for (int64_t micro = 0; micro < config_.grad_accum; ++micro) {
     batch_.clear();
     for (int64_t i = 0; i < config_.batch_size; ++i) data.append(order_.at(next++), batch_);
-    loss += accumulate(batch_, layers, micro == 0);
     targets += batch_.target_count;
+    if (micro + 1 == config_.grad_accum && targets == 0) {
+      fail(data.path(), ": a whole step without a target; every row needs at least one");
+    }
+    std::function<void(size_t)> at_once;
+    if (config_.immediate_update()) {
+      at_once = [&](size_t unit) {
+        add_squares(unit);
+        update(unit, gradients(unit), result.lr, 1.0 / static_cast<double>(targets));
+      };
+    }
+    loss += accumulate(batch_, layers, micro == 0, at_once);
     result.tokens += batch_.size();
   }
-  if (targets == 0) fail(data.path(), ": a whole step without a target; every row needs at least one");
-  double squares = 0;
-  for (size_t u = 0; u < units.size(); ++u) {
-    if (!layers[static_cast<size_t>(units[u].layer)]) continue;
-    const AdapterLayout::Range range = model_.layout().range(u);
-    squares += sum_of_squares(gradients_.floats() + range.begin, static_cast<int64_t>(range.size()));
-    ++result.backward_units;
-  }
   result.loss = loss / static_cast<double>(targets);
-  result.grad_norm = std::sqrt(squares) / static_cast<double>(targets);
-  result.lr = learning_rate();
-  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
-    fail("step ", steps_done() + 1, ": the loss is not finite; lower --lr");
+  must_be_finite(result.loss);
+  if (!config_.immediate_update()) {
+    for (size_t u = 0; u < units.size(); ++u) {
+      if (selected(u)) add_squares(u);
+    }
   }
+  result.grad_norm = std::sqrt(squares) / static_cast<double>(targets);
   // As torch.nn.utils.clip_grad_norm_ does.
   const double clip =
       config_.max_grad_norm > 0 ? std::min(1.0, config_.max_grad_norm / (result.grad_norm + 1e-6)) : 1.0;
-  update(layers, result.lr, clip / static_cast<double>(targets));
+  for (size_t u = 0; u < units.size(); ++u) {
+    if (!selected(u) && config_.skip_unselected) continue;
+    if (selected(u) && config_.immediate_update()) continue;
+    update(u, selected(u) ? gradients(u) : nullptr, result.lr, clip / static_cast<double>(targets));
+  }
   data.drop();  // or an epoch would leave the whole file resident
   losses_.push_back(result.loss);
   result.step = steps_done();

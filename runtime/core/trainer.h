@@ -1,32 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/model.h"
+#include "runtime/core/moments.h"
 #include "runtime/core/plan.h"
-#include "runtime/core/schedule.h"
+#include "runtime/core/spill_file.h"
 #include "runtime/core/token_file.h"
+#include "runtime/core/train_config.h"
 
 namespace mft {
-
-struct TrainConfig {
-  int64_t steps = 100;
-  int64_t seq_len = 256;
-  int64_t batch_size = 1;  // sequences a micro-batch
-  int64_t grad_accum = 1;  // micro-batches a step
-  double lr = 2e-4;
-  bool cosine = true;  // else constant
-  int64_t warmup_steps = 0;
-  double weight_decay = 0.0;
-  double max_grad_norm = 1.0;    // 0: no clipping
-  bool skip_unselected = false;  // else AdamW goes on moving unselected adapters by their momentum
-  Schedule schedule;
-  Backward backward = Backward::kRecompute;
-  uint64_t seed = 0;
-  uint64_t budget = 0;  // bytes, 0: no limit
-};
 
 struct StepResult {
   int64_t step;      // counts from 1
@@ -45,8 +32,10 @@ class Trainer {
   Trainer(Model& model, const TrainConfig& config, const std::string& adapter);
 
   /// Loss sum and gradient sums of one micro-batch, for the units of the selected layers; the first of a step
-  /// overwrites the gradients, others add to them.
-  double accumulate(const Batch& batch, const std::vector<bool>& layers, bool first);
+  /// overwrites the gradients, others add to them. Where updates are immediate, `on_gradients(unit)` comes after each
+  /// unit's backward, whose gradients are lost with the next one's.
+  double accumulate(const Batch& batch, const std::vector<bool>& layers, bool first,
+                    const std::function<void(size_t)>& on_gradients = {});
 
   /// One optimizer step on the next `grad_accum` micro-batches of `data`.
   StepResult step(const TokenFile& data);
@@ -61,26 +50,43 @@ class Trainer {
   const std::vector<double>& losses() const { return losses_; }
   /// How often each unit ran its backward.
   const std::vector<int64_t>& backward_runs() const { return backward_runs_; }
-  const float* gradients() const { return gradients_.floats(); }
+  /// Where the last `accumulate` left a unit's gradients; null if it was not selected.
+  const float* gradients(size_t unit) const {
+    return gradient_offsets_[unit] < 0 ? nullptr : gradients_.floats() + gradient_offsets_[unit];
+  }
+  /// The large blocks of anonymous memory, under the names of the plan's components.
+  std::vector<std::pair<std::string, const Buffer*>> buffers() const;
   Model& model() { return model_; }
   const Model& model() const { return model_; }
 
  private:
+  /// What a unit keeps from forward to backward.
+  struct Kept {
+    bool selected = false;
+    float* checkpoint = nullptr;  // its input
+    int64_t spilled = -1;         // or the input's place in the spill file
+    std::byte* saved = nullptr;   // its activations
+  };
+
   double learning_rate() const;
-  void update(const std::vector<bool>& layers, double lr, double gradient_scale);
+  uint64_t spill_offset(int64_t slot) const { return static_cast<uint64_t>(slot) * (plan_.bytes("activations") / 4); }
+  std::vector<Kept> keep(const std::vector<bool>& layers, int64_t tokens);
+  void update(size_t unit, const float* gradients, double lr, double gradient_scale);
   std::string fingerprint(const TokenFile& data) const;
 
   Model& model_;
   TrainConfig config_;
   Plan plan_;
-  Buffer gradients_;
-  Buffer unit_gradients_;  // of one micro-batch, where several are added up
-  Buffer exp_avg_;
-  Buffer exp_avg_sq_;
-  Buffer checkpoints_;               // inputs of the selected units
-  Buffer saved_;                     // activations of the layers that the plan stores
-  Buffer activations_;               // two to go forward, two to go back
-  std::vector<int64_t> unit_steps_;  // AdamW's step count of each unit
+  Moments moments_;
+  Buffer gradients_;        // of the selected units, or of one where updates are immediate
+  Buffer spare_gradients_;  // what a call adds to them
+  Buffer optimizer_;        // AdamW's moments
+  Buffer checkpoints_;      // inputs of selected units
+  Buffer saved_;            // activations of stored units
+  Buffer activations_;      // two to go forward, two to go back
+  SpillFile spill_;
+  std::vector<int64_t> gradient_offsets_;  // of each unit in gradients_, -1 where it has none
+  std::vector<int64_t> unit_steps_;       // AdamW's step count of each unit
   std::vector<int64_t> backward_runs_;
   std::vector<double> losses_;
   TokenOrder order_;

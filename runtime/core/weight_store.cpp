@@ -1,5 +1,8 @@
 #include "runtime/core/weight_store.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "runtime/core/error.h"
 
 namespace mft {
@@ -12,6 +15,22 @@ size_t MappedWeights::bytes() const {
   for (const Weight& weight : weights_) total += weight.bytes;
   return total;
 }
+
+namespace {
+
+void advise(const MappedWeights& weights, int advice) {
+  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(weights[i].data);
+    madvise(reinterpret_cast<void*>(begin / page * page), begin % page + weights[i].bytes, advice);
+  }
+}
+
+}  // namespace
+
+void MappedWeights::prefetch() const { advise(*this, MADV_WILLNEED); }
+void MappedWeights::drop() const { advise(*this, MADV_DONTNEED); }
+void MappedWeights::expect_random_access() const { advise(*this, MADV_RANDOM); }
 
 WeightStore::WeightStore(const std::string& path) : path_(path) {
   auto loader = MmapDataLoader::from(path_.c_str(), MmapDataLoader::MlockConfig::NoMlock);

@@ -19,6 +19,12 @@ class MappedWeights {
   const Weight& operator[](size_t i) const { return weights_[i]; }
   size_t size() const { return weights_.size(); }
   size_t bytes() const;
+  /// Starts reading the pages from disk, without making them part of the process.
+  void prefetch() const;
+  /// Lets the pages leave the process until they are read again.
+  void drop() const;
+  /// The kernel need not read ahead around a page that is touched.
+  void expect_random_access() const;
 
  private:
   friend class WeightStore;

@@ -8,6 +8,7 @@
 
 #include "runtime/kernels/gemm.h"
 #include "runtime/kernels/softmax_row.h"
+#include "runtime/kernels/sweep.h"
 #include "runtime/kernels/threads.h"
 
 namespace mft {
@@ -54,7 +55,7 @@ struct Block {
   const float* packed_x;
   const int64_t* targets;
   float* target_logits;  // [count]
-  bool gradient;
+  float* const* dx;      // [count] rows, null where no gradient is wanted
 };
 
 // Logits of entries [v0, v0 + entries).
@@ -80,7 +81,11 @@ void add_tile(const Block& block, const Range& range, int64_t v0, int64_t entrie
   for (int64_t r = 0; r < block.count; ++r) {
     const float* row = range.logits + r * kEntries;
     const int64_t target = block.targets[r] - v0;
-    if (target >= 0 && target < entries) block.target_logits[r] = row[target];
+    if (target >= 0 && target < entries) {
+      block.target_logits[r] = row[target];
+      // Now, while its pages are in memory.
+      if (block.dx != nullptr) decode_row(block.w, block.targets[r], block.dx[r]);
+    }
     highest[r] = max_of(row, entries);
     negligible = negligible && highest[r] < range.maximum[r] - kNegligible;
   }
@@ -91,14 +96,14 @@ void add_tile(const Block& block, const Range& range, int64_t v0, int64_t entrie
       const float factor = std::exp(range.maximum[r] - highest[r]);
       range.maximum[r] = highest[r];
       range.total[r] *= factor;
-      if (block.gradient && !first) {
+      if (block.dx != nullptr && !first) {
         float* row = range.accumulator + r * k;
         for (int64_t i = 0; i < k; ++i) row[i] *= factor;
       }
     }
     range.total[r] += exp_row(range.logits + r * kEntries, entries, range.maximum[r]);
   }
-  if (!block.gradient) return;
+  if (block.dx == nullptr) return;
   pack({range.logits, kEntries, 1}, block.count, entries, 1.f, range.packed);
   for (int64_t k0 = 0; k0 < k; k0 += kTileCols) {
     decode_panel_transposed(block.w, v0, entries, k0, range.panel);
@@ -110,8 +115,17 @@ void add_tile(const Block& block, const Range& range, int64_t v0, int64_t entrie
 void add_range(const Block& block, const Range& range, int64_t begin, int64_t end) {
   std::fill_n(range.maximum, block.count, -kInfinity);
   std::fill_n(range.total, block.count, 0.f);
+  const int64_t panel_bytes = block.w.cols / block.w.format.group * static_cast<int64_t>(block.w.format.block_bytes());
+  const auto bytes_at = [&](int64_t v) { return block.w.data + v / kPanelRows * panel_bytes; };
+  const uint8_t* resident = bytes_at(begin);
   for (int64_t v0 = begin; v0 < end; v0 += kEntries) {
-    add_tile(block, range, v0, std::min(kEntries, end - v0), v0 == begin);
+    const int64_t entries = std::min(kEntries, end - v0);
+    add_tile(block, range, v0, entries, v0 == begin);
+    const uint8_t* done = bytes_at(v0 + entries);
+    if (done - resident >= static_cast<ptrdiff_t>(kSweepBytes) || v0 + entries == end) {
+      swept(resident, done);
+      resident = done;
+    }
   }
 }
 
@@ -150,6 +164,7 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
   for (int64_t next = 0; next < m;) {
     int64_t rows[kRows];
     int64_t row_targets[kRows];
+    float* row_dx[kRows];
     int64_t count = 0;
     for (; next < m && count < kRows; ++next) {
       if (targets[next] == kIgnored) {
@@ -158,11 +173,12 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
       }
       ET_CHECK_MSG(targets[next] >= 0 && targets[next] < w.rows, "target out of range");
       row_targets[count] = targets[next];
+      row_dx[count] = dx != nullptr ? dx + next * k : nullptr;
       rows[count++] = next;
     }
     if (count == 0) break;
     pack_rows(x, rows, count, k, packed_x);
-    const Block block{w, count, packed_x, row_targets, target_logits, dx != nullptr};
+    const Block block{w, count, packed_x, row_targets, target_logits, dx != nullptr ? row_dx : nullptr};
     parallel_for(ranges, [&](int64_t r) {
       add_range(block, Range(range_base + r * range_floats, most), r * range_entries,
                 std::min(w.rows, (r + 1) * range_entries));
@@ -179,8 +195,7 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
       }
       losses[i] = maximum - target_logits[i] + std::log(total);
       if (dx == nullptr) return;
-      float* out = dx + rows[i] * k;
-      decode_row(w, row_targets[i], out);
+      float* out = row_dx[i];  // holds the target's weights
       for (int64_t j = 0; j < k; ++j) out[j] = -out[j];
       for (int64_t r = 0; r < ranges; ++r) {
         const Range range(range_base + r * range_floats, most);

@@ -38,6 +38,12 @@ inline void store_part(float* p, Vec v, int64_t n) { std::memcpy(p, &v, static_c
 
 inline Vec vmax(Vec a, Vec b) { return a > b ? a : b; }
 
+// Keeps NaN.
+inline Vec clamp(Vec x, float low, float high) {
+  x = x < splat(low) ? splat(low) : x;
+  return x > splat(high) ? splat(high) : x;
+}
+
 // Sums lanes pairwise, always in the same order.
 inline float sum(Vec v) {
   float lanes[kVec];
@@ -156,6 +162,30 @@ inline Vec load_half(const uint8_t* p) {
   Vec v{};
   for (int i = 0; i < kVec; ++i) v[i] = half_to_float(p + 2 * i);
   return v;
+#endif
+}
+
+// Rounds to nearest even; the values must lie within f16's range.
+inline void store_half(uint16_t* p, Vec v) {
+#if defined(__F16C__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__aarch64__)
+  vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v)));
+#else
+  for (int i = 0; i < kVec; ++i) {
+    uint32_t bits;
+    const float x = v[i];
+    std::memcpy(&bits, &x, sizeof(bits));
+    const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
+    const float magnitude = x < 0 ? -x : x;
+    if (!(magnitude >= 0x1p-14f)) {  // subnormal: a multiple of 2^-24; or NaN
+      p[i] = magnitude != magnitude ? 0x7e00u : static_cast<uint16_t>(sign | uint16_t(magnitude * 0x1p24f + 0x1p23f - 0x1p23f));
+      continue;
+    }
+    bits &= 0x7fffffffu;
+    bits += 0xfffu + (bits >> 13 & 1u);
+    p[i] = static_cast<uint16_t>(sign | ((bits >> 13) - (112u << 10)));
+  }
 #endif
 }
 

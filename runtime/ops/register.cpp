@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "runtime/kernels/add.h"
+#include "runtime/kernels/affine.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/embedding.h"
 #include "runtime/kernels/geglu.h"
@@ -105,6 +106,12 @@ template <void (*backward)(const float*, const float*, const float*, int64_t, in
 void plain_norm_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
   backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t}), t, d, a.output(3, {size32(t), size32(d)}));
+}
+
+/// affine(z, weight) -> y
+void affine_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  affine(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.output(2, {size32(t), size32(d)}));
 }
 
 /// rope(x, positions, inv_freq, heads, inverse) -> y
@@ -256,6 +263,7 @@ constexpr Op kOps[] = {
     {"mobile_ft::rms_norm_backward.out", rms_norm_backward_op},
     {"mobile_ft::ms_rms_norm.out", plain_norm_op<ms_rms_norm>},
     {"mobile_ft::ms_rms_norm_backward.out", plain_norm_backward_op<ms_rms_norm_backward>},
+    {"mobile_ft::affine.out", affine_op},
     {"mobile_ft::layer_norm.out", plain_norm_op<layer_norm>},
     {"mobile_ft::layer_norm_backward.out", plain_norm_backward_op<layer_norm_backward>},
     {"mobile_ft::rope.out", rope_op},

@@ -55,13 +55,16 @@ Array logits(Model& model, const Tokens& tokens, const Tokens& positions) {
   return array(std::move(out), {tokens.shape(0), vocab});
 }
 
-/// {PEFT tensor name: float32 array} of a flat parameter array.
-std::map<std::string, Array> tensors(const Model& model, const float* flat) {
-  if (flat == nullptr) fail("the model is not prepared; call prepare first");
+/// {PEFT tensor name: float32 array} of what `unit_values(unit)` holds in the layout's order; a null unit is left out.
+template <typename UnitValues>
+std::map<std::string, Array> tensors(const Model& model, const UnitValues& unit_values) {
   std::map<std::string, Array> result;
-  for (const auto& unit : model.layout().units) {
-    for (const AdapterTensor& t : unit) {
-      std::vector<float> values(flat + t.offset, flat + t.offset + t.size());
+  for (size_t u = 0; u < model.layout().units.size(); ++u) {
+    const float* from = unit_values(u);
+    if (from == nullptr) continue;
+    for (const AdapterTensor& t : model.layout().units[u]) {
+      const float* first = from + (t.offset - model.layout().range(u).begin);
+      std::vector<float> values(first, first + t.size());
       result.emplace(t.name, array(std::move(values), {static_cast<size_t>(t.rows), static_cast<size_t>(t.cols)}));
     }
   }
@@ -72,7 +75,7 @@ TrainConfig train_config(int64_t steps, int64_t seq_len, int64_t batch_size, int
                          const std::string& lr_scheduler, int64_t warmup_steps, double weight_decay,
                          double max_grad_norm, const std::string& schedule, const std::string& selection, double ratio,
                          const std::vector<int64_t>& suffix_depths, const std::string& unselected,
-                         const std::string& backward, uint64_t seed, uint64_t budget) {
+                         const std::string& backward, const std::string& optimizer, uint64_t seed, uint64_t budget) {
   const auto choice = [](const char* name, const std::string& value, const std::vector<std::string>& choices) {
     for (size_t i = 0; i < choices.size(); ++i) {
       if (choices[i] == value) return static_cast<int>(i);
@@ -96,6 +99,7 @@ TrainConfig train_config(int64_t steps, int64_t seq_len, int64_t batch_size, int
   c.schedule.ratio = ratio;
   c.schedule.suffix_depths = suffix_depths;
   c.backward = static_cast<Backward>(choice("backward", backward, {"auto", "store", "recompute"}));
+  c.optimizer = static_cast<Optimizer>(choice("optimizer", optimizer, {"adamw", "adamw8bit"}));
   c.schedule.seed = seed;
   c.seed = seed;
   c.budget = budget;
@@ -118,7 +122,12 @@ NB_MODULE(_core, m) {
            "Loads an adapter folder ('' for the bundle's own) and makes room for calls of `tokens` tokens.")
       .def("logits", &logits, "tokens"_a, "positions"_a, "Logits float32 [T, vocab_size]; int64 inputs [T].")
       .def(
-          "parameters", [](const Model& model) { return tensors(model, model.parameters()); },
+          "parameters",
+          [](const Model& model) {
+            if (model.parameters() == nullptr) fail("the model is not prepared; call prepare first");
+            return tensors(model,
+                           [&](size_t unit) { return model.parameters() + model.layout().range(unit).begin; });
+          },
           "LoRA parameters by PEFT name, copied.");
 
   nb::class_<TokenFile>(m, "TokenFile", "A token file, checked.")
@@ -132,15 +141,15 @@ NB_MODULE(_core, m) {
              const std::string& lr_scheduler, int64_t warmup_steps, double weight_decay, double max_grad_norm,
              const std::string& schedule, const std::string& selection, double ratio,
              const std::vector<int64_t>& suffix_depths, const std::string& unselected, const std::string& backward,
-             uint64_t seed, uint64_t budget) {
+             const std::string& optimizer, uint64_t seed, uint64_t budget) {
             new (self) TrainConfig(train_config(steps, seq_len, batch_size, grad_accum, lr, lr_scheduler, warmup_steps,
                                                 weight_decay, max_grad_norm, schedule, selection, ratio, suffix_depths,
-                                                unselected, backward, seed, budget));
+                                                unselected, backward, optimizer, seed, budget));
           },
           "steps"_a = 100, "seq_len"_a = 256, "batch_size"_a = 1, "grad_accum"_a = 1, "lr"_a = 2e-4,
           "lr_scheduler"_a = "cosine", "warmup_steps"_a = 0, "weight_decay"_a = 0.0, "max_grad_norm"_a = 1.0,
           "schedule"_a = "full", "selection"_a = "random", "ratio"_a = 0.5, "suffix_depths"_a = std::vector<int64_t>{},
-          "unselected"_a = "momentum", "backward"_a = "recompute", "seed"_a = 0, "budget"_a = 0)
+          "unselected"_a = "momentum", "backward"_a = "recompute", "optimizer"_a = "adamw", "seed"_a = 0, "budget"_a = 0)
       .def(
           "select", [](const TrainConfig& c, int64_t step, int64_t layers) { return c.schedule.select(step, layers); },
           "step"_a, "layers"_a, "Which layers get backward at `step`, counted from 0.");
@@ -177,15 +186,23 @@ NB_MODULE(_core, m) {
           "tokens"_a, "targets"_a, "positions"_a, "layers"_a, "first"_a = true,
           "Summed loss of one micro-batch; leaves the summed gradients of the selected layers in gradients().")
       .def(
-          "gradients", [](const Trainer& trainer) { return tensors(trainer.model(), trainer.gradients()); },
-          "Gradients by PEFT name, copied.")
+          "gradients",
+          [](const Trainer& trainer) {
+            return tensors(trainer.model(), [&](size_t unit) { return trainer.gradients(unit); });
+          },
+          "Gradients of the selected layers by PEFT name, copied.")
       .def("save_checkpoint", &Trainer::save_checkpoint, "folder"_a, "data"_a)
       .def("resume", &Trainer::resume, "folder"_a, "data"_a)
       .def_prop_ro("losses", &Trainer::losses)
       .def_prop_ro("backward_runs", &Trainer::backward_runs, "How often each unit ran its backward.")
       .def_prop_ro(
-          "plan", [](const Trainer& trainer) { return trainer.plan().components; },
-          "[(component, bytes)] of the memory plan.");
+          "plan",
+          [](const Trainer& trainer) {
+            std::map<std::string, uint64_t> components;
+            for (const Plan::Component& c : trainer.plan().components) components[c.name] = c.bytes;
+            return components;
+          },
+          "{component: bytes} of the memory plan.");
 
   m.def(
       "evaluate", [](Model& model, const TokenFile& data) { return evaluate(model, data, [](int64_t, int64_t) {}); },

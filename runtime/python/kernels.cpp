@@ -23,6 +23,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/kernels/add.h"
+#include "runtime/kernels/affine.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/embedding.h"
 #include "runtime/kernels/gemm.h"
@@ -339,6 +340,14 @@ Output add_array(const Matrix& x, const Matrix& y) {
   return out;
 }
 
+Output affine_array(const Matrix& z, const Vector& weight) {
+  const int64_t t = rows_of("z", z), d = size(z, 1);
+  check_shape("weight", weight, {d});
+  Output y = output({t, d});
+  affine(z.data(), weight.data(), t, d, y.data());
+  return y;
+}
+
 Output swiglu_array(const Matrix& gate, const Matrix& up) {
   const int64_t t = rows_of("gate", gate), d = size(gate, 1);
   check_shape("up", up, {t, d});
@@ -436,6 +445,7 @@ void register_kernels(nb::module_ m) {
         "rstd"_a.noconvert());
   m.def("rope", &rope_array, "x"_a.noconvert(), "positions"_a.noconvert(), "inv_freq"_a.noconvert(), "heads"_a,
         "inverse"_a);
+  m.def("affine", &affine_array, "z"_a.noconvert(), "weight"_a.noconvert());
   m.def("add", &add_array, "x"_a.noconvert(), "y"_a.noconvert());
   m.def("swiglu", &swiglu_array, "gate"_a.noconvert(), "up"_a.noconvert());
   m.def("swiglu_backward", &swiglu_backward_arrays, "dout"_a.noconvert(), "gate"_a.noconvert(), "up"_a.noconvert(),

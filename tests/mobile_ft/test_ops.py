@@ -55,6 +55,11 @@ def test_add() -> None:
     check(ops.add(x, y), x + y, [x, y])
 
 
+def test_affine() -> None:
+    z, weight = random(5, 32), random(32, grad=False)
+    check(ops.affine(z, weight), z * weight, [z])
+
+
 def test_layer_norm() -> None:
     x = random(5, 32, scale=3.0)
     x.data += 7  # the mean
@@ -226,6 +231,7 @@ def test_embedding_q() -> None:
         (ops.layer_norm_backward, (torch.randn(4, 8), torch.randn(4, 8), torch.rand(4))),
         (ops.ms_rms_norm, (torch.randn(4, 8), 1e-5)),
         (ops.ms_rms_norm_backward, (torch.randn(4, 8), torch.randn(4, 8), torch.rand(4))),
+        (ops.affine, (torch.randn(4, 8), torch.randn(8))),
         (ops.rms_norm, (torch.randn(4, 8), torch.randn(8), 1e-5)),
         (ops.rope, (torch.randn(4, 32), torch.arange(4), torch.rand(8), 2, False)),
         (ops.attention, (torch.randn(4, 32), torch.randn(4, 16), torch.randn(4, 16), torch.arange(4), 4, 2, 3)),

@@ -131,6 +131,7 @@ WEIGHT_CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int, str], Argu
 }
 CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
     "add": (kernels.add, ops.add, lambda t: [random(t, COLS), random(t, COLS)]),
+    "affine": (kernels.affine, ops.affine, lambda t: [random(t, COLS), random(COLS)]),
     "attention": (kernels.attention_forward, ops.attention, attention),
     "attention backward": (kernels.attention_backward, ops.attention_backward, attention_backward),
     "attention_decode": (run_attention_decode, ops.attention_decode, attention_decode),

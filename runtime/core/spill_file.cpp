@@ -1,0 +1,63 @@
+#include "runtime/core/spill_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "runtime/core/error.h"
+
+namespace mft {
+
+SpillFile::SpillFile(const std::string& folder, uint64_t bytes) : folder_(folder) {
+  const std::string path = folder + "/spill-XXXXXX";
+  std::vector<char> name(path.c_str(), path.c_str() + path.size() + 1);
+  fd_ = mkostemp(name.data(), O_CLOEXEC);
+  if (fd_ < 0) fail(folder, ": no spill file can be made there (", std::strerror(errno), ")");
+  unlink(name.data());
+  const int error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
+  if (error != 0) {
+    close(fd_);
+    fail(folder, ": ", bytes / 1000000, " MB for spilled checkpoints cannot be had (", std::strerror(error), ")");
+  }
+}
+
+SpillFile::~SpillFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+SpillFile& SpillFile::operator=(SpillFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(folder_, other.folder_);
+  return *this;
+}
+
+void SpillFile::write(uint64_t offset, const void* data, size_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = pwrite(fd_, from, bytes, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail(folder_, ": the spill file cannot be written (", std::strerror(errno), ")");
+    from += n;
+    offset += static_cast<uint64_t>(n);
+    bytes -= static_cast<size_t>(n);
+  }
+}
+
+void SpillFile::read(uint64_t offset, void* data, size_t bytes) const {
+  char* to = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = pread(fd_, to, bytes, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail(folder_, ": the spill file cannot be read (", n == 0 ? "it is short" : std::strerror(errno), ")");
+    to += n;
+    offset += static_cast<uint64_t>(n);
+    bytes -= static_cast<size_t>(n);
+  }
+}
+
+}  // namespace mft

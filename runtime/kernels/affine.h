@@ -1,0 +1,10 @@
+#pragma once
+
+#include <cstdint>
+
+namespace mft {
+
+// y = z * weight for rows z [T, d] and weight [d].
+void affine(const float* z, const float* weight, int64_t t, int64_t d, float* y);
+
+}  // namespace mft
