@@ -8,16 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
 from mobile_ft.bundle import FORMAT, VERSION, checksum, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.lower import lower
 from mobile_ft.export.source import ModelSource
 from mobile_ft.export.trace import end_methods, unit_methods
-from mobile_ft.export.weights_file import write_weights
+from mobile_ft.export.weights_file import LazyTensor, write_weights
 from mobile_ft.folder import replace_folder
+from mobile_ft.formats import packed_shape
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
 from mobile_ft.units import UNIT_NORMS, Linear, UnitSpec, linear_shapes
 
@@ -50,22 +49,27 @@ def _unit_entry(layer: int, spec: UnitSpec) -> dict[str, Any]:
     }
 
 
-def _tensors(
-    source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight: str
-) -> Iterator[tuple[str, npt.NDArray]]:
+def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight: str) -> Iterator[LazyTensor]:
     """All tensors of `weights.ptd`, in the order in which a step reads them."""
     c = source.config
-    yield "inv_freq", source.inv_freq()
-    yield "model.embed_tokens.weight", source.packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size).data
+
+    def packed(name: str, in_features: int, out_features: int) -> LazyTensor:
+        shape = packed_shape(source.format_of(name), out_features, in_features)
+        return LazyTensor(name, "uint8", shape, lambda: source.packed(name, in_features, out_features).data)
+
+    def vector(name: str, size: int) -> LazyTensor:
+        return LazyTensor(name, "float32", (size,), lambda: source.vector(name, size))
+
+    yield LazyTensor("inv_freq", "float32", (c.head_dim // 2,), source.inv_freq)
+    yield packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size)
     for layer, spec in specs:
         prefix = f"model.layers.{layer}."
-        yield f"{prefix}{spec.norm}.weight", source.vector(f"{prefix}{spec.norm}.weight", c.hidden_size)
+        yield vector(f"{prefix}{spec.norm}.weight", c.hidden_size)
         for linear in spec.linears:
-            name = f"{prefix}{linear.name}.weight"
-            yield name, source.packed(name, linear.in_features, linear.out_features).data
-    yield "model.norm.weight", source.vector("model.norm.weight", c.hidden_size)
+            yield packed(f"{prefix}{linear.name}.weight", linear.in_features, linear.out_features)
+    yield vector("model.norm.weight", c.hidden_size)
     if not c.tie_word_embeddings:
-        yield head_weight, source.packed(head_weight, c.hidden_size, c.vocab_size).data
+        yield packed(head_weight, c.hidden_size, c.vocab_size)
 
 
 @contextmanager
@@ -105,7 +109,7 @@ def write_bundle(source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: 
     head_weight = "model.embed_tokens.weight" if c.tie_word_embeddings else "lm_head.weight"
     embed_format, head_format = source.format_of("model.embed_tokens.weight"), source.format_of(head_weight)
     with _new_folder(target) as folder:
-        write_weights(folder / "weights.ptd", dict(_tensors(source, specs, head_weight)))
+        write_weights(folder / "weights.ptd", _tensors(source, specs, head_weight))
         methods = end_methods(c, embed_format, head_format, max_seq_len)
         saved = {}
         for spec in {spec.kind: spec for _, spec in specs}.values():
