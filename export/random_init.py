@@ -1,4 +1,4 @@
-"""Random weights for any Llama-family shape: memory and speed do not depend on what the weights say."""
+"""Random weights for any shape: memory and speed do not depend on what the weights say."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -37,7 +37,9 @@ class RandomModel(ModelSource):
         return PackedWeight(data, fmt, out_features, in_features)
 
     def vector(self, name: str, size: int) -> F32:
-        return np.ones(size, np.float32)
+        if name.endswith(".bias"):
+            return self.rng.normal(0, 0.02, size).astype(np.float32)
+        return np.full(size, 0 if self.config.is_gemma else 1, np.float32)  # Gemma's norms multiply by 1 + weight
 
     def tokenizer_fields(self) -> Iterator[tuple[str, Any]]:
         return iter(())

@@ -41,7 +41,7 @@ def _packed(in_features: int, out_features: int, fmt: str) -> Tensor:
 
 
 def _unit_inputs(spec: UnitSpec) -> tuple[list[Tensor], list[Tensor]]:
-    weights = [torch.empty(spec.config.hidden_size)]
+    weights = [torch.empty(size) for size in spec.vectors.values()]
     lora = []
     for linear in spec.linears:
         weights.append(_packed(linear.in_features, linear.out_features, linear.format))
@@ -79,9 +79,8 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     weights, lora = _unit_inputs(spec)
     n = len(weights)
     x = torch.empty(_EXAMPLE_TOKENS, c.hidden_size)
-    extra = [torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64), torch.empty(c.head_dim // 2)]
-    if spec.type == "mlp":
-        extra = []
+    positions, inv_freq = torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64), torch.empty(c.head_dim // 2)
+    extra = [positions, inv_freq] if spec.type == "attn" else []
     e = len(extra)
     inputs = [x, *extra, *weights, *lora]
     dims: list[int | None] = [0, *[0, None][:e], *[None] * len(weights + lora)]
@@ -122,8 +121,8 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     if spec.type == "attn":
         cache = torch.empty(max_seq_len, c.num_key_value_heads * c.head_dim)
         methods[f"{spec.kind}_decode"] = _export(
-            lambda x, p, f, k, v, *r: units.attn_decode(spec, x, p, f, k, v, list(r[:n]), list(r[n:])),
-            [x, *extra, cache, cache.clone(), *weights, *lora],
+            lambda x, p, k, v, f, *r: units.attn_decode(spec, x, p, k, v, f, list(r[:n]), list(r[n:])),
+            [x, positions, cache, cache.clone(), inv_freq, *weights, *lora],
             [0, 0, None, None, None, *[None] * len(weights + lora)],
             max_seq_len,
         )

@@ -5,6 +5,7 @@ are uint8.
 """
 
 from mobile_ft.ops.add import add
+from mobile_ft.ops.add_bias import add_bias
 from mobile_ft.ops.attention import attention, attention_backward, attention_decode
 from mobile_ft.ops.embedding_q import embedding_q
 from mobile_ft.ops.geglu import geglu, geglu_backward
@@ -19,6 +20,7 @@ from mobile_ft.ops.swiglu import swiglu, swiglu_backward
 
 __all__ = [
     "add",
+    "add_bias",
     "attention",
     "attention_backward",
     "attention_decode",

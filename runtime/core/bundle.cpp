@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 int64_t positive(const Json& object, const char* key) {
   const int64_t value = object.at(key).get<int64_t>();

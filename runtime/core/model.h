@@ -66,7 +66,6 @@ class Model {
   Program program_;
   WeightStore weights_;
   AdapterLayout layout_;
-  MappedWeights inv_freq_;
   Buffer parameters_;
 };
 

@@ -46,7 +46,7 @@ def test_bad_values(cli, model_config, tmp_path, options, message):
         ("gpt2", [], "gpt2: give smollm2-135m, a .gguf file, or a config.json with --random-init"),
         ("none.gguf", [], "none.gguf: no such file"),
         ("none.json", ["--random-init"], "none.json: no such file"),
-        ("smollm2-135m", ["--random-init"], "smollm2-135m: --random-init takes a config.json"),
+        ("smollm2-135m", ["--random-init"], "smollm2-135m: --random-init takes a config.json or one of gemma-3-1b"),
     ],
 )
 def test_bad_models(cli, tmp_path, model, options, message):
