@@ -15,7 +15,7 @@ from mobile_ft.export.split import split_at_gradient
 from mobile_ft.formats import packed_shape
 from mobile_ft.units import UnitSpec
 
-_EXAMPLE_TOKENS = 7  # no other dimension of a saved tensor has this size
+_EXAMPLE_TOKENS = 7
 
 
 class _Method(nn.Module):
@@ -100,9 +100,8 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
     _clean_up(traced)
     save, backward, saved = split_at_gradient(traced)
-    saved_shapes = [
-        [-1 if not isinstance(n, int) and int(n) == _EXAMPLE_TOKENS else int(n) for n in value.shape] for value in saved
-    ]
+    tokens = str(next(iter(traced.graph.nodes)).meta["val"].shape[0])  # its symbol; other sizes may be 7 as well
+    saved_shapes = [[-1 if str(n) == tokens else int(n) for n in value.shape] for value in saved]
     saved_examples = [torch.empty([_EXAMPLE_TOKENS if n < 0 else n for n in shape]) for shape in saved_shapes]
     saved_dims = [shape.index(-1) for shape in saved_shapes]
 

@@ -16,13 +16,16 @@ QWEN = dataclasses.replace(LLAMA, model_type="qwen2")
 GEMMA = dataclasses.replace(LLAMA, model_type="gemma3_text", layer_types=(SLIDING,), sliding_window=8)
 
 
+def unit_spec(config: ModelConfig, unit_type: str) -> UnitSpec:
+    linears = tuple(Linear(n, i, o, "q4_1", True) for n, (i, o) in linear_shapes(config, unit_type).items())
+    return UnitSpec(unit_type, unit_type, linears, 4, 2.0, config, sliding=SLIDING in config.layer_types)
+
+
 def lowered(config: ModelConfig) -> dict[str, list[str]]:
     """Operators each method calls, with repetition."""
     methods = end_methods(config, "q8_0", "q8_0", 64)
     for unit_type in UNIT_TYPES:
-        linears = tuple(Linear(n, i, o, "q4_1", True) for n, (i, o) in linear_shapes(config, unit_type).items())
-        spec = UnitSpec(unit_type, unit_type, linears, 4, 2.0, config, sliding=SLIDING in config.layer_types)
-        methods |= unit_methods(spec, 64).methods
+        methods |= unit_methods(unit_spec(config, unit_type), 64).methods
     program = lower(methods)._emitter_output.program
     return {
         plan.name: [
@@ -76,3 +79,11 @@ def test_backward_recomputes_no_more_than_it_needs(operators: dict[str, list[str
     assert operators["mlp_backward"].count("mobile_ft::linear_q4") == 0
     assert operators["attn_forward_save"] == operators["attn_forward"]
     assert attention.count("mobile_ft::attention") == attention.count("mobile_ft::attention_backward") == 1
+
+
+def test_seven_heads_are_not_taken_for_tokens() -> None:
+    """The example that is traced has 7 tokens."""
+    config = dataclasses.replace(GEMMA, num_attention_heads=7, num_key_value_heads=7, head_dim=32)
+    saved = unit_methods(unit_spec(config, "attn"), 64).saved
+    assert [-1, 7] in saved and [7, -1] in saved  # of the norm of q, of attention
+    assert all(shape.count(-1) == 1 for shape in saved)
