@@ -237,10 +237,10 @@ def step_gflop(name: str) -> float:
     not at all where activations are stored.
     """
     from mobile_ft.export.gguf_model import GgufModel
-    from mobile_ft.units import UNIT_NORMS, linear_shapes
+    from mobile_ft.shapes import UNIT_TYPES, linear_shapes
 
     c = GgufModel(gguf_path()).config
-    units = [list(linear_shapes(c, unit).values()) for unit in UNIT_NORMS]
+    units = [list(linear_shapes(c, unit).values()) for unit in UNIT_TYPES]
     every = [shape for unit in units for shape in unit]
     again = every if name in PEERS else [shape for unit in units for shape in unit[:-1]]
     attention = c.num_attention_heads * c.head_dim * TOKENS  # two products; causal, so half of the scores

@@ -72,7 +72,7 @@ def rope(tokens: int) -> Arguments:
     return [random(tokens, HEADS * DIM), torch.arange(tokens) + 100, 0.5 ** torch.arange(DIM // 2), HEADS]
 
 
-def run_decode(tokens: np.ndarray, table: Any) -> np.ndarray:
+def run_decode(tokens: np.ndarray, table: Any, scale: float) -> np.ndarray:
     return kernels.decode(table)[tokens]
 
 
@@ -126,12 +126,13 @@ WEIGHT_CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int, str], Argu
         ops.linear_cross_entropy_loss,
         cross_entropy,
     ),
-    "embedding": (kernels.embedding, ops.embedding_q, lambda t, fmt: [torch.arange(t) * 7 % ROWS, *weight(fmt)]),
-    "decode": (run_decode, ops.embedding_q, lambda t, fmt: [torch.arange(ROWS), *weight(fmt)]),
+    "embedding": (kernels.embedding, ops.embedding_q, lambda t, fmt: [torch.arange(t) * 7 % ROWS, *weight(fmt), SCALE]),
+    "decode": (run_decode, ops.embedding_q, lambda t, fmt: [torch.arange(ROWS), *weight(fmt), 1.0]),
 }
 CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
     "add": (kernels.add, ops.add, lambda t: [random(t, COLS), random(t, COLS)]),
     "affine": (kernels.affine, ops.affine, lambda t: [random(t, COLS), random(COLS)]),
+    "add_bias": (kernels.add_bias, ops.add_bias, lambda t: [random(t, COLS), random(COLS)]),
     "attention": (kernels.attention_forward, ops.attention, attention),
     "attention backward": (kernels.attention_backward, ops.attention_backward, attention_backward),
     "attention_decode": (run_attention_decode, ops.attention_decode, attention_decode),
@@ -139,7 +140,13 @@ CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
     "rms_norm backward": (
         kernels.rms_norm_backward,
         ops.rms_norm_backward,
-        lambda t: [random(t, COLS), random(t, COLS), random(COLS), random(t).abs()],
+        lambda t: [random(t, COLS), random(t, COLS), random(COLS), random(t, 1).abs()],
+    ),
+    "rms_norm of heads": (kernels.rms_norm, ops.rms_norm, lambda t: [random(t, COLS), random(DIM), 1e-5]),
+    "rms_norm of heads, backward": (
+        kernels.rms_norm_backward,
+        ops.rms_norm_backward,
+        lambda t: [random(t, COLS), random(t, COLS), random(DIM), random(t, COLS // DIM).abs()],
     ),
     "rope": (kernels.rope, ops.rope, lambda t: [*rope(t), False]),
     "rope, inverse": (kernels.rope, ops.rope, lambda t: [*rope(t), True]),
@@ -211,6 +218,8 @@ def test_a_wrong_argument_is_refused() -> None:
     for not_fit in (x.astype(np.float64), x[:, ::-1], x[0], x[None]):
         with pytest.raises(TypeError):
             kernels.linear_forward(not_fit, packed)
+    with pytest.raises(RuntimeFailure, match="weight: 7 numbers do not divide rows of 384"):
+        kernels.rms_norm(x, np.ones(7, np.float32), 1e-5)
     with pytest.raises(RuntimeFailure, match="lora_b"):
         kernels.linear_forward(x, packed, np.zeros((3, COLS), np.float32), np.zeros((ROWS, 2), np.float32), 1.0)
     with pytest.raises(RuntimeFailure, match="come together"):
@@ -218,7 +227,7 @@ def test_a_wrong_argument_is_refused() -> None:
     with pytest.raises(RuntimeFailure, match="target 250"):
         kernels.linear_cross_entropy(x, packed, np.array([0, 1, 2, ROWS]))
     with pytest.raises(RuntimeFailure, match="token"):
-        kernels.embedding(np.array([-1]), packed)
+        kernels.embedding(np.array([-1]), packed, 1.0)
     q, k, v, positions, *heads = for_kernel(attention(6))
     with pytest.raises(RuntimeFailure, match="k: dimension 0"):
         kernels.attention_forward(q, k[:5], v, positions, *heads)

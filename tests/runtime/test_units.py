@@ -15,7 +15,8 @@ from mobile_ft.export.random_init import RandomModel
 from mobile_ft.formats import PackedWeight
 from mobile_ft.lora import ALL_LINEAR, LoraConfig, write_adapter
 from mobile_ft.runtime import Model, TrainConfig, Trainer
-from mobile_ft.units import UNIT_NORMS, Linear, UnitSpec, linear_shapes
+from mobile_ft.shapes import UNIT_TYPES, linear_shapes
+from mobile_ft.units import Linear, UnitSpec
 from tests.mobile_ft.test_formats import random_weight
 from tests.runtime.conftest import relative_error
 
@@ -56,15 +57,15 @@ def reference(
 
     lora = {k: torch.from_numpy(v).double().requires_grad_() for k, v in adapter.items()}
     ones = torch.ones(CONFIG.hidden_size, dtype=torch.float64)
-    place, frequencies = torch.from_numpy(positions), torch.from_numpy(model.inv_freq())
+    place, frequencies = torch.from_numpy(positions), torch.from_numpy(model.inv_freq(False))
     x = units.embed(CONFIG, model.fmt, torch.from_numpy(tokens), weight("model.embed_tokens.weight")).double()
     for layer in range(CONFIG.num_hidden_layers):
-        for unit_type, norm in UNIT_NORMS.items():
+        for unit_type in UNIT_TYPES:
             prefix = f"model.layers.{layer}."
             linears = tuple(
                 Linear(n, i, o, model.format_of(prefix), True) for n, (i, o) in linear_shapes(CONFIG, unit_type).items()
             )
-            spec = UnitSpec(unit_type, unit_type, norm, linears, RANK, ALPHA / RANK, CONFIG, activation)
+            spec = UnitSpec(unit_type, unit_type, linears, RANK, ALPHA / RANK, CONFIG, activation)
             weights = [ones] + [weight(f"{prefix}{n}") for n in spec.weights[1:]]
             adapters = [lora[f"base_model.model.{prefix}{n}"] for n in spec.lora]
             if unit_type == "attn":
