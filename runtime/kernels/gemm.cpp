@@ -109,24 +109,21 @@ void transpose_panel(const float* src, int64_t stride, int64_t nr, int64_t k, fl
   }
 }
 
-// Rows [k0, k0 + kc) of columns [n0, n0 + nr) of b, in place where they lie as the kernel wants.
-const float* dense_panel(Mat b, int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) {
-  const float* src = b.p + k0 * b.row + n0 * b.col;
-  *ldb = kTileCols;
-  if (b.col == 1 && nr == kTileCols) {
-    *ldb = b.row;
-    return src;
-  }
+// out[i][j] = b(i, j), i in [0, k), j in [0, 16); columns from nr on are zero.
+void pack_panel(Mat b, int64_t nr, int64_t k, float* out) {
   if (b.row == 1) {
-    transpose_panel(src, b.col, nr, kc, buffer);
-    return buffer;
-  }
-  for (int64_t i = 0; i < kc; ++i) {
-    for (int64_t j = 0; j < kTileCols; ++j) {
-      buffer[i * kTileCols + j] = j < nr ? src[i * b.row + j * b.col] : 0.f;
+    transpose_panel(b.p, b.col, nr, k, out);
+  } else if (b.col == 1 && nr == kTileCols) {
+    for (int64_t i = 0; i < k; ++i) {
+      for (int64_t j = 0; j < kTileCols; j += kVec) store(out + i * kTileCols + j, load(b.p + i * b.row + j));
+    }
+  } else {
+    for (int64_t i = 0; i < k; ++i) {
+      for (int64_t j = 0; j < kTileCols; ++j) {
+        out[i * kTileCols + j] = j < nr ? b.p[i * b.row + j * b.col] : 0.f;
+      }
     }
   }
-  return buffer;
 }
 
 // Packs the tile of rows [first, first + 6) of a [m, *], columns [k0, k0 + k).
@@ -137,6 +134,21 @@ void pack_tile_of(Mat a, int64_t first, int64_t m, int64_t k0, int64_t k, float 
   }
   pack_tile(rows, a.col, k, alpha, out);
 }
+
+// out[k][r] = alpha * src[k * col + r] for r < R, else zero.
+template <int R>
+void pack_adjacent(const float* src, int64_t col, int64_t k, float alpha, float* out) {
+  for (int64_t i = 0; i < k; ++i) {
+    float rows[kTileRows] = {};
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) rows[r] = src[i * col + r] * alpha;
+    std::memcpy(out + i * kTileRows, rows, sizeof(rows));
+  }
+}
+
+using PackAdjacent = void (*)(const float*, int64_t, int64_t, float, float*);
+constexpr PackAdjacent kPackAdjacent[] = {pack_adjacent<1>, pack_adjacent<2>, pack_adjacent<3>,
+                                          pack_adjacent<4>, pack_adjacent<5>, pack_adjacent<6>};
 
 // A run of k within one term, and where its packed A starts.
 struct Chunk {
@@ -164,9 +176,12 @@ void pack_tile(const float* const rows[kTileRows], int64_t col, int64_t k, float
         }
       }
     }
-  } else if (rows[kTileRows - 1] != nullptr && rows[kTileRows - 1] == rows[0] + kTileRows - 1) {
-    for (; i < k; ++i) {
-      for (int r = 0; r < kTileRows; ++r) out[i * kTileRows + r] = rows[0][i * col + r] * alpha;
+  } else {
+    int64_t adjacent = 0;
+    while (adjacent < kTileRows && rows[adjacent] == rows[0] + adjacent) ++adjacent;
+    if (adjacent == kTileRows || rows[adjacent] == nullptr) {
+      kPackAdjacent[adjacent - 1](rows[0], col, k, alpha, out);
+      return;
     }
   }
   for (; i < k; ++i) {
@@ -192,19 +207,9 @@ void multiply_panel(const float* packed, int64_t m, int64_t k, const float* b, i
   }
 }
 
-void sgemm(int64_t m, int64_t n, int64_t k, Mat a, Mat b, float alpha, float* c, int64_t ldc, bool accumulate,
-           float* scratch) {
-  float* packed = scratch;
-  float* buffer = scratch + packed_floats(m, std::min(k, kChunk));
-  for (int64_t k0 = 0; k0 < k; k0 += kChunk) {
-    const int64_t kc = std::min(kChunk, k - k0);
-    pack({a.p + k0 * a.col, a.row, a.col}, m, kc, alpha, packed);
-    for (int64_t n0 = 0; n0 < n; n0 += kTileCols) {
-      const int64_t nr = std::min(kTileCols, n - n0);
-      int64_t ldb;
-      const float* panel = dense_panel(b, n0, nr, k0, kc, buffer, &ldb);
-      multiply_panel(packed, m, kc, panel, ldb, c + n0, ldc, nr, accumulate || k0 > 0);
-    }
+void pack_panels(Mat b, int64_t k, int64_t n, float* out) {
+  for (int64_t n0 = 0; n0 < n; n0 += kTileCols, out += k * kTileCols) {
+    pack_panel({b.p + n0 * b.col, b.row, b.col}, std::min(kTileCols, n - n0), k, out);
   }
 }
 
@@ -221,7 +226,14 @@ const float* TransposedPanels::load(int64_t n0, int64_t, int64_t k0, int64_t kc,
 }
 
 const float* DensePanels::load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const {
-  return dense_panel(b_, n0, nr, k0, kc, buffer, ldb);
+  const Mat part{b_.p + k0 * b_.row + n0 * b_.col, b_.row, b_.col};
+  if (part.col == 1 && nr == kTileCols) {
+    *ldb = part.row;
+    return part.p;
+  }
+  *ldb = kTileCols;
+  pack_panel(part, nr, kc, buffer);
+  return buffer;
 }
 
 void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t ldc, bool accumulate, Scratch scratch) {

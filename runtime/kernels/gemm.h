@@ -34,19 +34,13 @@ void pack_tile(const float* const rows[kTileRows], int64_t col, int64_t k, float
 // Packs a [m, k], times alpha.
 void pack(Mat a, int64_t m, int64_t k, float alpha, float* out);
 
+// Packs B [k, n] as its panels, one after the other: each is k rows of 16 floats, zero past column n.
+constexpr int64_t panel_floats(int64_t k, int64_t n) { return (n + kTileCols - 1) / kTileCols * kTileCols * k; }
+void pack_panels(Mat b, int64_t k, int64_t n, float* out);
+
 // C [m, nr] (+)= A B for packed A [m, k] and a panel B of k rows of 16 floats, ldb apart; nr <= 16.
 void multiply_panel(const float* packed, int64_t m, int64_t k, const float* b, int64_t ldb, float* c, int64_t ldc,
                     int64_t nr, bool accumulate);
-
-// --- One thread --------------------------------------------------------------------------------
-
-// C [m, n] (+)= alpha A B, A [m, k], B [k, n]. For blocks inside other kernels.
-void sgemm(int64_t m, int64_t n, int64_t k, Mat a, Mat b, float alpha, float* c, int64_t ldc, bool accumulate,
-           float* scratch);
-constexpr int64_t sgemm_scratch_floats(int64_t max_m, int64_t max_k) {
-  const int64_t k = max_k < kChunk ? max_k : kChunk;
-  return packed_floats(max_m, k) + kTileCols * k;
-}
 
 // --- All threads -------------------------------------------------------------------------------
 
