@@ -13,7 +13,7 @@
 namespace mft {
 
 // Larger is no faster, and leaves short sequences too few blocks to share out.
-constexpr int64_t kBlock = 64;
+constexpr int64_t kBlock = 96;
 constexpr int64_t kTile = kBlock * kBlock;
 // The rows of a block, six at a time as they are multiplied.
 constexpr int64_t kStrips = (kBlock + kTileRows - 1) / kTileRows;
