@@ -11,11 +11,11 @@ namespace mft {
 namespace {
 
 struct Work {
-  float* p;                  // [rows, kBlock]
-  float* ds;                 // [rows, kBlock]
-  float* packed;             // any left-hand factor
-  float* panels;             // a right-hand factor of the tile
-  float* key_panels;         // keys and values as columns, for all heads that share them
+  float* p;           // [rows, kBlock]
+  float* ds;          // [rows, kBlock]
+  float* packed;      // any left-hand factor
+  float* panels;      // a right-hand factor of the tile
+  float* key_panels;  // keys and values as columns, for all heads that share them
   float* value_panels;
 
   static int64_t floats(int64_t dim) {

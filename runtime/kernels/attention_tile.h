@@ -61,7 +61,7 @@ struct Visible {
 struct Seen {
   int64_t rows;
   int64_t keys;
-  Range of_row[kBlock];      // keys that a query sees
+  Range of_row[kBlock];       // keys that a query sees
   Range of_queries[kStrips];  // keys that one of six queries sees
   Range of_keys[kStrips];     // queries that see one of six keys
 

@@ -205,8 +205,8 @@ Output linear_backward_decoded(const Matrix& dy, const DecodedPanels& panels) {
   const int64_t m = rows_of("dy", dy);
   check_shape("dy", dy, {m, panels.rows()});
   Output dx = output({m, panels.cols()});
-  const Term term{{dy.data(), panels.rows(), 1}, &panels, panels.rows(), 1.f};
-  gemm(m, panels.cols(), &term, 1, dx.data(), panels.cols(), false, scratch(gemm_scratch_bytes()));
+  gemm(m, panels.cols(), panels.rows(), {dy.data(), panels.rows(), 1}, panels, nullptr, dx.data(), panels.cols(),
+       scratch(gemm_scratch_bytes()));
   return dx;
 }
 
