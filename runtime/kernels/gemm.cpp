@@ -164,15 +164,13 @@ struct Chunk {
   int64_t size() const { return kc + rc; }
 };
 
-// Packs the tiles [begin, end) of a [m, *] and adds their part of A U; where the chunk reaches into the rank, A U is
-// complete and is packed behind A.
+// Packs the tiles [begin, end) of a [m, *] to out and adds their part of A U; where the chunk reaches into the rank,
+// A U is complete and is packed behind A.
 void pack_chunk(const Chunk& chunk, int64_t begin, int64_t end, int64_t m, Mat a, const LowRank* summand, float* buffer,
                 float* out) {
   const int64_t stride = packed_floats(kTileRows, chunk.size());
-  if (chunk.kc > 0) {
-    for (int64_t t = begin; t < end; ++t) {
-      pack_tile_of(a, t * kTileRows, m, chunk.k0, chunk.kc, 1.f, out + t * stride);
-    }
+  for (int64_t t = begin; t < end && chunk.kc > 0; ++t) {
+    pack_tile_of(a, t * kTileRows, m, chunk.k0, chunk.kc, 1.f, out + (t - begin) * stride);
   }
   if (summand == nullptr) return;
   const int64_t rank = summand->rank;
@@ -183,13 +181,13 @@ void pack_chunk(const Chunk& chunk, int64_t begin, int64_t end, int64_t m, Mat a
     const float* panel = u.load(r0, nr, chunk.k0, chunk.kc, buffer, &ldb);
     for (int64_t t = begin; t < end; ++t) {
       const int64_t row = t * kTileRows;
-      multiply_panel(out + t * stride, std::min(kTileRows, m - row), chunk.kc, panel, ldb,
+      multiply_panel(out + (t - begin) * stride, std::min(kTileRows, m - row), chunk.kc, panel, ldb,
                      summand->au + row * rank + r0, rank, nr, chunk.k0 > 0);
     }
   }
   for (int64_t t = begin; t < end && chunk.rc > 0; ++t) {
     pack_tile_of({summand->au, rank, 1}, t * kTileRows, m, chunk.r0, chunk.rc, summand->alpha,
-                 out + t * stride + chunk.kc * kTileRows);
+                 out + (t - begin) * stride + chunk.kc * kTileRows);
   }
 }
 
@@ -316,9 +314,12 @@ void gemm(int64_t m, int64_t n, int64_t k, Mat a, const PanelSource& b, const Lo
       const int64_t last = std::min(chunks, first + group);
       const auto chunk_at = [&](int64_t i) { return Chunk(i * size, std::min(total, (i + 1) * size), k); };
       parallel_for_worker(ceil_div(tiles, pack_step), [&](int64_t item, int64_t worker) {
+        const int64_t begin = item * pack_step;
         for (int64_t i = first; i < last; ++i) {
-          pack_chunk(chunk_at(i), item * pack_step, std::min(tiles, (item + 1) * pack_step), rows, some, summand,
-                     buffers + worker * kChunk * kTileCols, packed + (i - first) * stride);
+          const Chunk chunk = chunk_at(i);
+          pack_chunk(chunk, begin, std::min(tiles, begin + pack_step), rows, some, summand,
+                     buffers + worker * kChunk * kTileCols,
+                     packed + (i - first) * stride + packed_floats(begin * kTileRows, chunk.size()));
         }
       });
       parallel_for_worker(column_items * row_items, [&](int64_t item, int64_t worker) {
@@ -352,9 +353,11 @@ void narrow_gemm(int64_t m, int64_t rank, int64_t k, Mat a, Mat u, float* c, Scr
   const int64_t tiles = ceil_div(m, kTileRows);
   const int64_t step = ceil_div(tiles, 4 * thread_count());
   parallel_for_worker(ceil_div(tiles, step), [&](int64_t item, int64_t worker) {
+    const int64_t begin = item * step;
     for (int64_t k0 = 0; k0 < k; k0 += kChunk) {
-      pack_chunk(Chunk(k0, std::min(k, k0 + kChunk), k), item * step, std::min(tiles, (item + 1) * step), m, a,
-                 &product, buffers + worker * kChunk * kTileCols, packed);
+      // Each chunk where the last one was, and still is in the cache.
+      pack_chunk(Chunk(k0, std::min(k, k0 + kChunk), k), begin, std::min(tiles, begin + step), m, a, &product,
+                 buffers + worker * kChunk * kTileCols, packed + packed_floats(begin * kTileRows, kChunk));
     }
   });
 }

@@ -207,13 +207,17 @@ def test_kernel_reference_and_float64(name: str, fmt: str | None, tokens: int, t
         assert relative_error(np.reshape(ours, expected.shape), expected.numpy()) < 1e-5
 
 
-def test_attention_backward_is_the_same_on_any_number_of_threads() -> None:
-    arguments = for_kernel(attention_backward(400))
-    results = []
-    for threads in (False, True, True):
-        kernels.use_threads(threads)
-        results.append(np.concatenate([x.ravel() for x in kernels.attention_backward(*arguments)]))
-    assert all((result == results[0]).all() for result in results)
+def test_gradients_are_the_same_on_any_number_of_threads() -> None:
+    lora_kernel, _, make = WEIGHT_CASES["linear backward with LoRA"]
+    for kernel, arguments in (
+        (kernels.attention_backward, attention_backward(400)),
+        (lora_kernel, make(300, "q4_1")),
+    ):
+        results = []
+        for threads in (False, True, True, True):
+            kernels.use_threads(threads)
+            results.append(np.concatenate([x.ravel() for x in kernel(*for_kernel(arguments))]))
+        assert all((result == results[0]).all() for result in results)
 
 
 def test_a_wrong_argument_is_refused() -> None:
