@@ -207,8 +207,8 @@ Output linear_backward_decoded(const Matrix& dy, const DecodedPanels& panels) {
   const int64_t m = rows_of("dy", dy);
   check_shape("dy", dy, {m, panels.rows()});
   Output dx = output({m, panels.cols()});
-  const Term term{{dy.data(), panels.rows(), 1}, &panels, panels.rows(), 1.f};
-  gemm(m, panels.cols(), &term, 1, dx.data(), panels.cols(), false, scratch(gemm_scratch_bytes()));
+  gemm(m, panels.cols(), panels.rows(), {dy.data(), panels.rows(), 1}, panels, nullptr, dx.data(), panels.cols(),
+       scratch(gemm_scratch_bytes()));
   return dx;
 }
 
@@ -289,8 +289,8 @@ nb::tuple attention_backward_arrays(const Matrix& dout, const Matrix& q, const M
 }
 
 Output attention_decode_array(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& k_cache,
-                              const Matrix& v_cache, int64_t past, int64_t heads, int64_t kv_heads) {
-  const AttentionShape s = attention_shape(q, heads, kv_heads, 0);
+                              const Matrix& v_cache, int64_t past, int64_t heads, int64_t kv_heads, int64_t window) {
+  const AttentionShape s = attention_shape(q, heads, kv_heads, window);
   const int64_t keys = kv_heads * s.dim, capacity = size(k_cache, 0);
   check_shape("k", k, {s.t, keys});
   check_shape("v", v, {s.t, keys});
@@ -453,7 +453,7 @@ void register_kernels(nb::module_ m) {
         "v"_a.noconvert(), "o"_a.noconvert(), "lse"_a.noconvert(), "positions"_a.noconvert(), "heads"_a, "kv_heads"_a,
         "window"_a = 0, "(dq, dk, dv).");
   m.def("attention_decode", &attention_decode_array, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
-        "k_cache"_a.noconvert(), "v_cache"_a.noconvert(), "past"_a, "heads"_a, "kv_heads"_a);
+        "k_cache"_a.noconvert(), "v_cache"_a.noconvert(), "past"_a, "heads"_a, "kv_heads"_a, "window"_a = 0);
   m.def("rms_norm", &rms_norm_arrays, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a, "(y, rstd).");
   m.def("rms_norm_backward", &rms_norm_backward_array, "dy"_a.noconvert(), "x"_a.noconvert(), "weight"_a.noconvert(),
         "rstd"_a.noconvert());

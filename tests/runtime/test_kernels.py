@@ -15,7 +15,7 @@ from tests.mobile_ft.test_formats import random_weight
 from tests.runtime.conftest import relative_error
 
 ROWS, COLS, RANK, SCALE = 250, 384, 3, 2.0  # ROWS leaves the last panel unfilled, COLS is more than one run of k
-HEADS, KV_HEADS, DIM, PAST = 6, 2, 24, 100
+HEADS, KV_HEADS, DIM, PAST, WINDOW = 6, 2, 24, 100, 70
 
 Arguments = list[Any]
 
@@ -55,8 +55,8 @@ def attention(tokens: int) -> Arguments:
     return [q, k, v, positions, HEADS, KV_HEADS]
 
 
-def attention_backward(tokens: int) -> Arguments:
-    q, k, v, *rest = attention(tokens)
+def attention_backward(tokens: int, window: int = 0) -> Arguments:
+    q, k, v, *rest = [*attention(tokens), window]
     o, lse = ops.attention(q.double(), k.double(), v.double(), *rest)
     return [random(*q.shape), q, k, v, o.float(), lse.float(), *rest]
 
@@ -85,8 +85,8 @@ def run_loss(x: np.ndarray, packed: Any, wanted: np.ndarray) -> float:
 
 
 def run_attention_decode(*arguments: Any) -> np.ndarray:
-    *inputs, positions, heads, kv_heads = arguments
-    return kernels.attention_decode(*inputs, int(positions[0]), heads, kv_heads)
+    q, k, v, k_cache, v_cache, positions, *rest = arguments
+    return kernels.attention_decode(q, k, v, k_cache, v_cache, int(positions[0]), *rest)
 
 
 # kernel, op, and the op's arguments for a number of tokens (and a format).
@@ -136,6 +136,17 @@ CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
     "attention": (kernels.attention_forward, ops.attention, attention),
     "attention backward": (kernels.attention_backward, ops.attention_backward, attention_backward),
     "attention_decode": (run_attention_decode, ops.attention_decode, attention_decode),
+    "attention, window": (kernels.attention_forward, ops.attention, lambda t: [*attention(t), WINDOW]),
+    "attention backward, window": (
+        kernels.attention_backward,
+        ops.attention_backward,
+        lambda t: attention_backward(t, WINDOW),
+    ),
+    "attention_decode, window": (
+        run_attention_decode,
+        ops.attention_decode,
+        lambda t: [*attention_decode(t), WINDOW],
+    ),
     "rms_norm": (kernels.rms_norm, ops.rms_norm, lambda t: [random(t, COLS), random(COLS), 1e-5]),
     "rms_norm backward": (
         kernels.rms_norm_backward,
@@ -202,6 +213,19 @@ def test_kernel_reference_and_float64(name: str, fmt: str | None, tokens: int, t
     for ours, theirs, expected in zip(actual, reference, exact, strict=True):
         assert relative_error(theirs.numpy(), expected.numpy()) < 1e-5
         assert relative_error(np.reshape(ours, expected.shape), expected.numpy()) < 1e-5
+
+
+def test_gradients_are_the_same_on_any_number_of_threads() -> None:
+    lora_kernel, _, make = WEIGHT_CASES["linear backward with LoRA"]
+    for kernel, arguments in (
+        (kernels.attention_backward, attention_backward(400)),
+        (lora_kernel, make(300, "q4_1")),
+    ):
+        results = []
+        for threads in (False, True, True, True):
+            kernels.use_threads(threads)
+            results.append(np.concatenate([x.ravel() for x in kernel(*for_kernel(arguments))]))
+        assert all((result == results[0]).all() for result in results)
 
 
 def test_a_wrong_argument_is_refused() -> None:
