@@ -18,7 +18,7 @@ from mobile_ft.units import UnitSpec
 _EXAMPLE_TOKENS = 7
 
 # What works token by token (MLP, loss) takes at most this many at once; the runtime calls it as often as need be. So
-# its memory stops growing with the sequence, and the kernels, which decode weights anew for every 256 rows, lose nothing.
+# its memory stops growing with the sequence. The kernels lose nothing: they decode weights anew for every 256 rows.
 TOKENS_PER_CALL = 512
 
 

@@ -198,17 +198,8 @@ def limits(args: argparse.Namespace) -> Iterator[Row]:
         folder = bundle(args, model, 512)
         for name, options in {"fp32 moments": [], "adamw8bit, at once": SMALL}.items():
             p = profile(args, folder, 256, "--backward", "auto", "--budget", GIB, *options)
-            yield {"model": model, "optimizer": name} | {
-                key: p.get(key)
-                for key in (
-                    "survived",
-                    "planned_anon_mb",
-                    "peak_anon_mb",
-                    "peak_rss_mb",
-                    "step_seconds_median",
-                    "error",
-                )
-            }
+            keys = ("survived", "planned_anon_mb", "peak_anon_mb", "peak_rss_mb", "step_seconds_median", "error")
+            yield {"model": model, "optimizer": name} | {key: p.get(key) for key in keys}
 
 
 def budgets(args: argparse.Namespace) -> Iterator[Row]:

@@ -106,7 +106,10 @@ def gguf_path() -> Path:
 
 
 def run(command: list[str], warm_up: int = WARM_UP) -> Result:
-    """Runs a side that prints mft-run's events, `warm_up` steps of which do not count; its anonymous memory is sampled from the first step on."""
+    """Runs a side that prints mft-run's events, the first `warm_up` steps of which do not count.
+
+    Its anonymous memory is sampled from the first step on.
+    """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stderr is not None
     errors: list[str] = []
