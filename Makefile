@@ -31,6 +31,7 @@ test-cpp: setup
 	$(BIN)/cmake -S . -B build/sanitized -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON -DMFT_SANITIZE=address,undefined \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
 	$(BIN)/cmake --build build/sanitized
+	rm -rf build/sanitized/bundle
 	$(BIN)/python tests/small_bundle.py build/sanitized/bundle
 	MFT_TEST_BUNDLE=$(CURDIR)/build/sanitized/bundle $(BIN)/ctest --test-dir build/sanitized --output-on-failure
 
