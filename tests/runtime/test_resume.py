@@ -1,9 +1,10 @@
 """A run killed in the middle goes on to the same losses, bit for bit."""
 
 import json
+import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,37 @@ from safetensors.numpy import load_file
 from tests.runtime.native import command, events, failure
 
 
-@pytest.mark.parametrize("schedule", ["full", "lcsb", "suffix"])
-def test_kill_and_resume(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path, schedule: str) -> None:
+@pytest.fixture
+def memory_group() -> Iterator[Callable[[int], Path]]:
+    """Makes a control group (version 1) with a limit in bytes."""
+    root = Path("/sys/fs/cgroup/memory")
+    if os.geteuid() != 0 or not (root / "memory.limit_in_bytes").exists():
+        pytest.skip("needs root and a memory control group of version 1")
+    group = root / f"mobile-ft-test-{os.getpid()}"
+
+    def make(limit: int) -> Path:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(limit))
+        return group
+
+    yield make
+    if group.exists():
+        group.rmdir()
+
+
+ACCUMULATE = ["--grad-accum", 2]
+EIGHT_BITS = ["--optimizer", "adamw8bit", "--max-grad-norm", 0]  # and updates right after each backward
+
+
+@pytest.mark.parametrize(
+    "run",
+    [*(["--schedule", s, *ACCUMULATE] for s in ("full", "lcsb", "suffix")), ["--schedule", "lcsb", *EIGHT_BITS]],
+    ids=["full", "lcsb", "suffix", "8 bits"],
+)
+def test_kill_and_resume(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path, run: list) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
-    options = ["--data", data, "--steps", 300, "--seq-len", 32, "--lr", 1e-3, "--schedule", schedule]
-    options += ["--save-every", 7, "--grad-accum", 2, "--warmup-steps", 5]
+    options = ["--data", data, "--steps", 300, "--seq-len", 32, "--lr", 1e-3, *run]
+    options += ["--save-every", 7, "--warmup-steps", 5]
     whole = events("train", small_bundle, *options, "--out", tmp_path / "whole")[-1]
 
     process = subprocess.Popen(
@@ -34,6 +61,54 @@ def test_kill_and_resume(small_bundle: Path, token_file: Callable[..., Path], tm
     assert resumed[-1]["losses"] == whole["losses"]
     ours, expected = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("killed", "whole"))
     assert all(np.array_equal(ours[name], expected[name]) for name in expected)
+
+
+def test_signal_to_end_saves_first(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:
+    data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
+    run = ["train", small_bundle, "--data", data, "--steps", 300, "--seq-len", 32]
+    whole = events(*run, "--out", tmp_path / "whole")[-1]
+    process = subprocess.Popen(
+        command(*run, "--out", tmp_path / "out"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stderr is not None
+    for line in process.stdout:
+        if json.loads(line).get("step", 0) >= 50:
+            process.send_signal(signal.SIGTERM)
+            break
+    last = json.loads(process.stdout.read().splitlines()[-1])
+    assert process.wait() == 1
+    assert f"stopped by signal 15; step {last['step']} is saved" in process.stderr.read()
+    resumed = events(*run, "--out", tmp_path / "out", "--resume")
+    assert resumed[0]["steps_done"] == last["step"] < 300
+    assert resumed[-1]["losses"] == whole["losses"]
+
+
+def test_lowered_memory_limit_saves_first(
+    smollm2: Path, token_file: Callable[..., Path], tmp_path: Path, memory_group: Callable[[int], Path]
+) -> None:
+    """A limit that the present memory still fits in, but not what the plan may need."""
+    data = token_file(tmp_path / "tokens.safetensors", 49152, 32, 8)
+    run = ["train", smollm2, "--data", data, "--seq-len", 32, "--steps", 100, "--out", tmp_path / "out"]
+    group = memory_group(10**9)
+    process = subprocess.Popen(
+        ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", *command(*run)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    for line in process.stdout:
+        event = json.loads(line)
+        if event["event"] == "plan":
+            needed = event["planned_anon_mb"]
+        if event.get("step", 0) == 2:
+            (group / "memory.limit_in_bytes").write_text(str(int((needed - 0.5) * 1e6)))
+            break
+    process.stdout.read()
+    assert process.wait() == 1
+    assert "the memory limit is" in (message := process.stderr.read()) and "is saved" in message
+    resumed = events(*run, "--resume", "--budget", f"{needed + 30:.0f}MB", "--steps", 100)
+    assert 2 <= resumed[0]["steps_done"] < 100
 
 
 def test_resume_of_another_run_is_refused(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:
