@@ -18,6 +18,16 @@ def add_bundle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder made by `mobile-ft export`")
 
 
+def add_bundle_or_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "bundle",
+        metavar="BUNDLE|config.json",
+        type=Path,
+        help="a bundle, or a model's config.json, which is exported with random weights first; of a model of billions "
+        "of parameters that takes minutes and its size on disk",
+    )
+
+
 def add_adapter(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument("--adapter", metavar="DIR", type=Path, help=f"PEFT adapter (default: {default})")
 
