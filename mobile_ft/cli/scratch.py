@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Gone after the block. On a disk where it can be had: /tmp is often memory, which a memory measurement would see."""
+    """Gone after the block. On a disk where there is one: /tmp is often memory, and would count as such."""
     parent = None if "TMPDIR" in os.environ or not os.access("/var/tmp", os.W_OK) else "/var/tmp"
     with tempfile.TemporaryDirectory(prefix="mobile-ft-", dir=parent) as folder:
         yield Path(folder)

@@ -153,8 +153,9 @@ def cgroup_parents(mountinfo: str, own: str) -> list[tuple[EnforcedBy, Path]]:
         filesystem, _, options = kind.split(None, 2)
         if filesystem == "cgroup2" and "" in paths:
             group = _below(point, root, paths[""])
-            # A group that holds processes hands no controllers down, so its parent comes next.
-            parents += [("cgroup-v2", group)] + [("cgroup-v2", group.parent)] * (group != Path(point))
+            parents.append(("cgroup-v2", group))
+            if group != Path(point):  # a group that holds processes hands no controllers down, its parent might
+                parents.append(("cgroup-v2", group.parent))
         elif filesystem == "cgroup" and "memory" in options.split(","):
             for controllers, path in paths.items():
                 if "memory" in controllers.split(","):

@@ -71,12 +71,13 @@ class Recording:
         return max((getattr(sample, field) for sample in self.samples), default=0) / 1e6
 
     def peak_rss_mb(self) -> float:
-        """The kernel's own peak; of samples where the process did not live to tell."""
+        """The kernel's own peak; of samples alone where the process did not live to tell."""
         sampled = max((sample.anon + sample.file for sample in self.samples), default=0) / 1e6
-        return float(self.done.get("peak_rss_mb", sampled))
+        return float(max(sampled, self.done.get("peak_rss_mb", 0)))
 
     def peak_anon_mb(self) -> float:
-        return float(self.done.get("peak_anon_mb", self.sampled_peak_mb("anon")))
+        """Likewise; mft-run reads it after each step."""
+        return float(max(self.sampled_peak_mb("anon"), self.done.get("peak_anon_mb", 0)))
 
 
 def _megabytes(sizes: list[int]) -> NDArray[np.float64]:

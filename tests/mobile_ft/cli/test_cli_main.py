@@ -34,7 +34,7 @@ print("loaded:", sorted({"torch", "transformers", "executorch", "peft"} & set(sy
 
 
 def test_help_of_every_command(capsys):
-    for command in ("export", "train", "eval", "generate", "info", "convert"):
+    for command in ("export", "plan", "profile", "train", "eval", "generate", "info", "convert"):
         with pytest.raises(SystemExit) as exit:
             main([command, "--help"])
         assert exit.value.code == 0
