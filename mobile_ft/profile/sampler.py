@@ -48,7 +48,7 @@ class Sampler:
         self.samples: list[Sample] = []
         self._buffers = buffers
         self._resident = [0] * len(buffers)
-        self._files = [str(bundle.resolve() / name) for name in ("weights.ptd", "program.pte")]
+        self._files = [os.fsencode(bundle.resolve() / name) for name in ("weights.ptd", "program.pte")]
         self._mapped = [0, 0]
         self._anon = self._file = -1
         self._limited = limited
@@ -106,14 +106,14 @@ class Sampler:
         return int(np.count_nonzero(np.frombuffer(entries, np.uint8)[7::8] & bits == bits))
 
     def _count_files(self) -> list[int]:
-        """Resident bytes of the mappings of each file in `_files`."""
+        """Resident bytes of weights.ptd and program.pte."""
         text = bytearray()
         while chunk := os.pread(self._opened["maps"], 1 << 16, len(text)):
             text += chunk
         counted = [0] * len(self._files)
-        for line in text.decode(errors="replace").splitlines():
-            fields = line.split(maxsplit=5)
-            if len(fields) == 6 and fields[5] in self._files:
-                begin, end = (int(address, 16) for address in fields[0].split("-"))
-                counted[self._files.index(fields[5])] += self._count(begin, end - begin, _PRESENT) * _PAGE
+        for line in text.splitlines():
+            for i, file in enumerate(self._files):
+                if line.endswith(file):
+                    begin, end = (int(address, 16) for address in line[: line.index(b" ")].split(b"-"))
+                    counted[i] += self._count(begin, end - begin, _PRESENT) * _PAGE
         return counted
