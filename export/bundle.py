@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
+import numpy as np
 
 from mobile_ft.bundle import FORMAT, VERSION, checksum, read_bundle
 from mobile_ft.errors import UserError
@@ -16,58 +16,69 @@ from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.lower import arena_tensors, lower
 from mobile_ft.export.source import ModelSource
 from mobile_ft.export.trace import TOKENS_PER_CALL, end_methods, unit_methods
-from mobile_ft.export.weights_file import write_weights
+from mobile_ft.export.weights_file import LazyTensor, write_weights
 from mobile_ft.folder import replace_folder
+from mobile_ft.formats import packed_shape
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
-from mobile_ft.units import UNIT_NORMS, Linear, UnitSpec, linear_shapes
+from mobile_ft.shapes import UNIT_TYPES, linear_shapes
+from mobile_ft.units import Linear, UnitSpec
 
 
 def _unit_specs(source: ModelSource, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:
     """(layer, spec) of every unit in execution order. Units of one type and the same formats share a kind."""
+    c = source.config
     kinds: dict[tuple, str] = {}
     specs = []
-    for layer in range(source.config.num_hidden_layers):
-        for unit_type, norm in UNIT_NORMS.items():
-            shapes = linear_shapes(source.config, unit_type)
+    for layer in range(c.num_hidden_layers):
+        for unit_type in UNIT_TYPES:
             linears = tuple(
                 Linear(n, i, o, source.format_of(f"model.layers.{layer}.{n}.weight"), n.split(".")[1] in lora.targets)
-                for n, (i, o) in shapes.items()
+                for n, (i, o) in linear_shapes(c, unit_type).items()
             )
-            same_type = sum(1 for t, _ in kinds if t == unit_type)
-            kind = kinds.setdefault((unit_type, linears), f"{unit_type}{same_type or ''}")
-            specs.append(
-                (layer, UnitSpec(kind, unit_type, norm, linears, lora.rank, lora.scale, source.config, activation))
-            )
+            sliding = unit_type == "attn" and c.is_sliding(layer)
+            prefix = f"{unit_type}_sliding" if sliding else unit_type
+            number = sum(1 for other, _ in kinds if other == prefix)
+            kind = kinds.setdefault((prefix, linears), f"{prefix}{number or ''}")
+            specs.append((layer, UnitSpec(kind, unit_type, linears, lora.rank, lora.scale, c, activation, sliding)))
     return specs
 
 
 def _unit_entry(layer: int, spec: UnitSpec) -> dict[str, Any]:
+    rotary = [spec.inv_freq] if spec.type == "attn" else []
     return {
         "name": f"layers.{layer}.{spec.type}",
         "type": spec.type,
         "kind": spec.kind,
         "layer": layer,
-        "weights": [f"model.layers.{layer}.{name}" for name in spec.weights],
+        "weights": rotary + [f"model.layers.{layer}.{name}" for name in spec.weights],
         "lora": [adapter_key(layer, name) for name in spec.lora],
     }
 
 
-def _tensors(
-    source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight: str
-) -> Iterator[tuple[str, npt.NDArray]]:
+def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight: str) -> Iterator[LazyTensor]:
     """All tensors of `weights.ptd`, in the order in which a step reads them."""
     c = source.config
-    yield "inv_freq", source.inv_freq()
-    yield "model.embed_tokens.weight", source.packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size).data
+
+    def packed(name: str, in_features: int, out_features: int) -> LazyTensor:
+        shape = packed_shape(source.format_of(name), out_features, in_features)
+        return LazyTensor(name, "uint8", shape, lambda: source.packed(name, in_features, out_features).data)
+
+    def vector(name: str, size: int) -> LazyTensor:
+        # The runtime multiplies a norm by its weight, Gemma by 1 + weight.
+        one = np.float32(c.is_gemma and name.endswith("norm.weight"))
+        return LazyTensor(name, "float32", (size,), lambda: source.vector(name, size) + one)
+
+    for rotary, sliding in {spec.inv_freq: spec.sliding for _, spec in specs if spec.type == "attn"}.items():
+        yield LazyTensor(rotary, "float32", (c.head_dim // 2,), lambda sliding=sliding: source.inv_freq(sliding))
+    yield packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size)
     for layer, spec in specs:
         prefix = f"model.layers.{layer}."
-        yield f"{prefix}{spec.norm}.weight", source.vector(f"{prefix}{spec.norm}.weight", c.hidden_size)
+        yield from (vector(f"{prefix}{name}", size) for name, size in spec.vectors.items())
         for linear in spec.linears:
-            name = f"{prefix}{linear.name}.weight"
-            yield name, source.packed(name, linear.in_features, linear.out_features).data
-    yield "model.norm.weight", source.vector("model.norm.weight", c.hidden_size)
+            yield packed(f"{prefix}{linear.name}.weight", linear.in_features, linear.out_features)
+    yield vector("model.norm.weight", c.hidden_size)
     if not c.tie_word_embeddings:
-        yield head_weight, source.packed(head_weight, c.hidden_size, c.vocab_size).data
+        yield packed(head_weight, c.hidden_size, c.vocab_size)
 
 
 @contextmanager
@@ -112,7 +123,7 @@ def write_bundle(
     head_weight = "model.embed_tokens.weight" if c.tie_word_embeddings else "lm_head.weight"
     embed_format, head_format = source.format_of("model.embed_tokens.weight"), source.format_of(head_weight)
     with _new_folder(target) as folder:
-        write_weights(folder / "weights.ptd", dict(_tensors(source, specs, head_weight)))
+        write_weights(folder / "weights.ptd", _tensors(source, specs, head_weight))
         methods = end_methods(c, embed_format, head_format, max_seq_len)
         saved = {}
         for spec in {spec.kind: spec for _, spec in specs}.values():

@@ -165,8 +165,8 @@ class GgufModel(ModelSource):
             raise UserError(f"{self.path}: norm {tensor.name!r} has {tensor.data.size} values instead of {size}")
         return np.array(tensor.data, np.float32).reshape(size)
 
-    def inv_freq(self) -> F32:
-        plain = super().inv_freq()
+    def inv_freq(self, sliding: bool) -> F32:
+        plain = super().inv_freq(sliding)
         return plain if self.rope_factors is None else plain / self.rope_factors
 
     def tokenizer_fields(self) -> Iterator[tuple[str, Any]]:

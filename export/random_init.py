@@ -1,4 +1,4 @@
-"""Random weights for any Llama-family shape: memory and speed do not depend on what the weights say."""
+"""Random weights for any shape: memory and speed do not depend on what the weights say."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.source import ModelSource
-from mobile_ft.formats import F32, PackedWeight, pack, packed_shape
+from mobile_ft.formats import F32, PANEL_ROWS, PackedWeight, packed_shape, parse_format
 
 _LINEAR_FORMAT = "q4_0"
 _EMBEDDING_FORMAT = "q8_0"
@@ -24,15 +24,22 @@ class RandomModel(ModelSource):
         return _EMBEDDING_FORMAT if "embed_tokens" in name or "lm_head" in name else _LINEAR_FORMAT
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
+        """Packed bytes drawn as they are, which makes the codes uniform; then the scales."""
         fmt = self.format_of(name)
-        codes, deviation = (16, 4.6) if fmt == _LINEAR_FORMAT else (256, 74.0)  # of codes drawn uniformly
-        groups = packed_shape(fmt, out_features, in_features)[1]
-        scales = 0.02 / deviation * self.rng.uniform(0.8, 1.2, (out_features, groups, 1))
-        drawn = self.rng.integers(0, codes, (out_features, in_features), dtype=np.uint8)
-        return pack(fmt, drawn, scales.astype(np.float16).view(np.uint8))
+        deviation = 4.6 if fmt == _LINEAR_FORMAT else 74.0  # of codes drawn uniformly
+        shape = packed_shape(fmt, out_features, in_features)
+        data = self.rng.integers(0, 256, shape, dtype=np.uint8)
+        scales = self.rng.random((*shape[:2], PANEL_ROWS), dtype=np.float32)
+        scales *= 0.4 * 0.02 / deviation
+        scales += 0.8 * 0.02 / deviation
+        scales[-1, :, (out_features - 1) % PANEL_ROWS + 1 :] = 0  # rows beyond the last one
+        data[..., : parse_format(fmt).header_bytes] = scales.astype(np.float16).view(np.uint8)
+        return PackedWeight(data, fmt, out_features, in_features)
 
     def vector(self, name: str, size: int) -> F32:
-        return np.ones(size, np.float32)
+        if name.endswith(".bias"):
+            return self.rng.normal(0, 0.02, size).astype(np.float32)
+        return np.full(size, 0 if self.config.is_gemma else 1, np.float32)  # Gemma's norms multiply by 1 + weight
 
     def tokenizer_fields(self) -> Iterator[tuple[str, Any]]:
         return iter(())

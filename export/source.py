@@ -4,9 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from mobile_ft.config import ModelConfig
+from mobile_ft.export.rotary import inv_freq
 from mobile_ft.formats import F32, PackedWeight
 
 
@@ -25,13 +24,12 @@ class ModelSource(ABC):
 
     @abstractmethod
     def vector(self, name: str, size: int) -> F32:
-        """A norm's weight, float32 [size]."""
+        """A norm's weight or a bias as Hugging Face's model holds it, float32 [size]."""
 
     @abstractmethod
     def tokenizer_fields(self) -> Iterator[tuple[str, Any]]:
         """GGUF's tokenizer metadata; nothing where there is no tokenizer."""
 
-    def inv_freq(self) -> F32:
-        """Rotary frequencies [head_dim / 2], in the arithmetic of Hugging Face."""
-        exponents = np.arange(0, self.config.head_dim, 2, dtype=np.float32) / np.float32(self.config.head_dim)
-        return (np.float32(1.0) / np.float32(self.config.rope_theta) ** exponents).astype(np.float32)
+    def inv_freq(self, sliding: bool) -> F32:
+        """Rotary frequencies [head_dim / 2] of the layers with sliding or with full attention."""
+        return inv_freq(self.config, sliding)

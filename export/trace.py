@@ -15,10 +15,10 @@ from mobile_ft.export.split import split_at_gradient
 from mobile_ft.formats import packed_shape
 from mobile_ft.units import UnitSpec
 
-_EXAMPLE_TOKENS = 7  # no other dimension of a saved tensor has this size
+_EXAMPLE_TOKENS = 7
 
 # What works token by token (MLP, loss) takes at most this many at once; the runtime calls it as often as need be. So
-# its memory stops growing with the sequence, and the kernels, which decode weights anew for every 256 rows, lose nothing.
+# its memory stops growing with the sequence. The kernels lose nothing: they decode weights anew for every 256 rows.
 TOKENS_PER_CALL = 512
 
 
@@ -45,7 +45,7 @@ def _packed(in_features: int, out_features: int, fmt: str) -> Tensor:
 
 
 def _unit_inputs(spec: UnitSpec) -> tuple[list[Tensor], list[Tensor]]:
-    weights = [torch.empty(spec.config.hidden_size)]
+    weights = [torch.empty(size) for size in spec.vectors.values()]
     lora = []
     for linear in spec.linears:
         weights.append(_packed(linear.in_features, linear.out_features, linear.format))
@@ -74,12 +74,12 @@ class UnitMethods:
     reads_x: bool  # whether `<kind>_backward` needs the unit's input besides
 
 
-def _saved_entry(tensor: Tensor, activation: str) -> dict[str, Any]:
-    """Wide tensors are stored in float16 beside approximate activations; per-row numbers always stay exact."""
-    shape = [-1 if not isinstance(n, int) and int(n) == _EXAMPLE_TOKENS else int(n) for n in tensor.shape]
+def _saved_entry(tensor: Tensor, tokens: str, spec: UnitSpec) -> dict[str, Any]:
+    """Activations are stored in float16 if they may be approximate; one number a row or head always stays exact."""
+    shape = [-1 if str(n) == tokens else int(n) for n in tensor.shape]
     dtype = str(tensor.dtype).removeprefix("torch.")
-    wide = dtype == "float32" and len(shape) == 2 and shape[0] == -1
-    return {"shape": shape, "dtype": dtype, "stored": "float16" if wide and activation != "exact" else dtype}
+    wide = dtype == "float32" and shape[0] == -1 and len(shape) == 2 and shape[1] > spec.config.num_attention_heads
+    return {"shape": shape, "dtype": dtype, "stored": "float16" if wide and spec.activation != "exact" else dtype}
 
 
 def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
@@ -94,9 +94,8 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     if spec.type == "mlp":
         max_seq_len = min(max_seq_len, TOKENS_PER_CALL)
     x = torch.empty(_EXAMPLE_TOKENS, c.hidden_size)
-    extra = [torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64), torch.empty(c.head_dim // 2)]
-    if spec.type == "mlp":
-        extra = []
+    positions, inv_freq = torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64), torch.empty(c.head_dim // 2)
+    extra = [positions, inv_freq] if spec.type == "attn" else []
     e = len(extra)
     inputs = [x, *extra, *weights, *lora]
     dims: list[int | None] = [0, *[0, None][:e], *[None] * len(weights + lora)]
@@ -116,7 +115,8 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
     _clean_up(traced)
     split = split_at_gradient(traced)
-    saved = [_saved_entry(tensor, spec.activation) for tensor in split.saved]
+    tokens = str(next(iter(traced.graph.nodes)).meta["val"].shape[0])  # its symbol; other sizes may be 7 as well
+    saved = [_saved_entry(tensor, tokens, spec) for tensor in split.saved]
     saved_examples = [
         torch.empty([_EXAMPLE_TOKENS if n < 0 else n for n in entry["shape"]], dtype=tensor.dtype)
         for entry, tensor in zip(saved, split.saved, strict=True)
@@ -138,8 +138,8 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     if spec.type == "attn":
         cache = torch.empty(max_seq_len, c.num_key_value_heads * c.head_dim)
         methods[f"{spec.kind}_decode"] = _export(
-            lambda x, p, f, k, v, *r: units.attn_decode(spec, x, p, f, k, v, list(r[:n]), list(r[n:])),
-            [x, *extra, cache, cache.clone(), *weights, *lora],
+            lambda x, p, k, v, f, *r: units.attn_decode(spec, x, p, k, v, f, list(r[:n]), list(r[n:])),
+            [x, positions, cache, cache.clone(), inv_freq, *weights, *lora],
             [0, 0, None, None, None, *[None] * len(weights + lora)],
             max_seq_len,
         )

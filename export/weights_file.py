@@ -1,26 +1,82 @@
-"""Writes `weights.ptd`: ExecuTorch named data, one page-aligned segment a tensor, so each can be mapped alone."""
+"""Writes `weights.ptd`: ExecuTorch named data, one page-aligned segment a tensor, so each can be mapped alone.
 
+ExecuTorch's `FlatTensorSerializer` wants all data at once. The index in front depends on the sizes alone, so it is
+written here from them, with ExecuTorch's own parts, and one tensor after the other follows.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
+from executorch.exir._serialize._program import _insert_flatbuffer_header
+from executorch.exir._serialize.padding import aligned_size, pad_to
 from executorch.exir.scalar_type import ScalarType
 from executorch.exir.tensor_layout import TensorLayout
-from executorch.extension.flat_tensor.serialize.serialize import FlatTensorConfig, FlatTensorSerializer
+from executorch.extension.flat_tensor.serialize.flat_tensor_schema import DataSegment, FlatTensor, NamedData
+from executorch.extension.flat_tensor.serialize.serialize import (
+    _FLAT_TENSOR_VERSION,
+    _FLATBUFFER_ALIGNMENT,
+    FlatTensorHeader,
+    _serialize_to_flatbuffer,
+)
 
 PAGE = 4096
 _SCALAR_TYPES = {"float32": ScalarType.FLOAT, "uint8": ScalarType.BYTE}
 
 
-def write_weights(path: Path, tensors: dict[str, npt.NDArray]) -> None:
-    """`tensors` are float32 or uint8; the file holds them in the given order."""
-    buffers: list[bytes] = []
-    entries: dict[str, DataEntry] = {}
-    for key, tensor in tensors.items():
-        layout = TensorLayout(_SCALAR_TYPES[tensor.dtype.name], list(tensor.shape), list(range(tensor.ndim)))
-        entries[key] = DataEntry(buffer_index=len(buffers), alignment=PAGE, tensor_layout=layout)
-        buffers.append(np.ascontiguousarray(tensor).tobytes())
-    serializer = FlatTensorSerializer(FlatTensorConfig(segment_alignment=PAGE))
+@dataclass(frozen=True)
+class LazyTensor:
+    """A tensor of the file; `load` makes its data when its turn has come."""
+
+    name: str
+    dtype: str  # float32 or uint8
+    shape: tuple[int, ...]
+    load: Callable[[], npt.NDArray]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+def write_weights(path: Path, tensors: Iterable[LazyTensor]) -> None:
+    """Writes the tensors in the given order, with no more than one of them in memory."""
+    tensors = list(tensors)
+    segments: list[DataSegment] = []
+    end = 0
+    for tensor in tensors:
+        segments.append(DataSegment(offset=aligned_size(end, PAGE), size=tensor.nbytes))
+        end = segments[-1].offset + tensor.nbytes
     with path.open("wb") as file:
-        serializer.serialize(DataPayload(buffers=buffers, named_data=entries)).write_to_file(file)
+        base = file.write(_index(tensors, segments, end))
+        for tensor, segment in zip(tensors, segments, strict=True):
+            data = np.ascontiguousarray(tensor.load())
+            if data.dtype != tensor.dtype or data.shape != tensor.shape:
+                raise ValueError(f"{tensor.name}: {data.dtype} {data.shape} instead of {tensor.dtype} {tensor.shape}")
+            file.write(bytes(base + segment.offset - file.tell()))
+            file.write(data.data)
+
+
+def _index(tensors: list[LazyTensor], segments: list[DataSegment], data_size: int) -> bytes:
+    """All that comes before the first segment, in whole pages."""
+    named = [
+        NamedData(
+            key=tensor.name,
+            segment_index=i,
+            tensor_layout=TensorLayout(_SCALAR_TYPES[tensor.dtype], list(tensor.shape), list(range(len(tensor.shape)))),
+        )
+        for i, tensor in enumerate(tensors)
+    ]
+    flatbuffer = bytes(_serialize_to_flatbuffer(FlatTensor(_FLAT_TENSOR_VERSION, segments, named)))
+    header_size = aligned_size(FlatTensorHeader.EXPECTED_LENGTH, _FLATBUFFER_ALIGNMENT)
+    base = aligned_size(header_size + len(flatbuffer), PAGE)
+    header = FlatTensorHeader(
+        flatbuffer_offset=header_size,
+        flatbuffer_size=len(flatbuffer),
+        segment_base_offset=base,
+        segment_data_size=data_size,
+    )
+    whole = _insert_flatbuffer_header(flatbuffer, r"FT[0-9a-zA-Z][0-9a-zA-Z]", pad_to(header.to_bytes(), header_size))
+    return pad_to(whole, base)

@@ -57,7 +57,7 @@ def _read_model(values: dict[str, Any]) -> ModelConfig:
     for field in fields(ModelConfig):
         if field.type is int and not isinstance(values[field.name], int):
             raise ValueError(f"{field.name} is {values[field.name]!r}")
-    return ModelConfig(**values)
+    return ModelConfig(**values | {"layer_types": tuple(values["layer_types"])})
 
 
 def checksum(path: Path) -> dict[str, int]:

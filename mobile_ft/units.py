@@ -1,15 +1,19 @@
 """The training graph: a decoder as a chain of residual units, `x + attn(x)` and `x + mlp(x)`.
 
 Weights are inputs of every function, so one traced program serves all layers. A unit's inputs are always in the
-order: activations, then `UnitSpec.weights`, then `UnitSpec.lora` (A and B of each adapted linear in turn).
+order: activations, rotary frequencies for attention, then `UnitSpec.weights`, then `UnitSpec.lora` (A and B of each
+adapted linear in turn).
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from mobile_ft import ops
 from mobile_ft.config import ModelConfig
+from mobile_ft.shapes import unit_norms, vector_shapes
 
 
 @dataclass(frozen=True)
@@ -29,65 +33,92 @@ class UnitSpec:
 
     kind: str  # prefix of the methods' names
     type: str  # "attn" or "mlp"
-    norm: str  # Hugging Face's name of the norm before the branch
     linears: tuple[Linear, ...]
     lora_rank: int
     lora_scale: float
     config: ModelConfig
     activation: str = "exact"  # or "approx2bit"
+    sliding: bool = False  # attention within a window, with its own rotary frequencies
+
+    @property
+    def vectors(self) -> dict[str, int]:
+        """Sizes of norms and biases."""
+        return vector_shapes(self.config, self.type)
 
     @property
     def weights(self) -> list[str]:
-        return [f"{self.norm}.weight"] + [f"{linear.name}.weight" for linear in self.linears]
+        return [*self.vectors, *(f"{linear.name}.weight" for linear in self.linears)]
 
     @property
     def lora(self) -> list[str]:
         return [f"{x.name}.lora_{ab}.weight" for x in self.linears if x.lora for ab in "AB"]
 
+    @property
+    def inv_freq(self) -> str:
+        """Name of the rotary frequencies in `weights.ptd`."""
+        return "inv_freq_sliding" if self.sliding else "inv_freq"
 
-def linear_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, int]]:
-    """{name: (in_features, out_features)} of the linears of a unit of that type, in execution order."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    queries = config.num_attention_heads * config.head_dim
-    keys = config.num_key_value_heads * config.head_dim
-    if unit_type == "attn":
-        return {
-            "self_attn.q_proj": (hidden, queries),
-            "self_attn.k_proj": (hidden, keys),
-            "self_attn.v_proj": (hidden, keys),
-            "self_attn.o_proj": (queries, hidden),
-        }
-    return {"mlp.gate_proj": (hidden, inner), "mlp.up_proj": (hidden, inner), "mlp.down_proj": (inner, hidden)}
+    @property
+    def window(self) -> int:
+        return self.config.sliding_window if self.sliding else 0
 
 
-UNIT_NORMS = {"attn": "input_layernorm", "mlp": "post_attention_layernorm"}
+Weights = dict[str, Tensor]  # by the names of `UnitSpec.weights`
+Linears = dict[str, Callable[[Tensor], Tensor]]  # by the linears' names
 
 
-def _linears(spec: UnitSpec, weights: list[Tensor], lora: list[Tensor]) -> list:
+def _linears(spec: UnitSpec, weights: Weights, lora: list[Tensor]) -> Linears:
     """One function x -> y for each linear of the unit."""
     adapters = iter(lora)
 
-    def bind(linear: Linear, weight: Tensor, a: Tensor | None, b: Tensor | None):  # type: ignore[no-untyped-def]
-        return lambda x: ops.linear_q4(x, weight, linear.format, linear.out_features, a, b, spec.lora_scale)
+    def bind(linear: Linear, a: Tensor | None, b: Tensor | None) -> Callable[[Tensor], Tensor]:
+        weight, bias = weights[f"{linear.name}.weight"], weights.get(f"{linear.name}.bias")
 
-    return [
-        bind(linear, weight, *((next(adapters), next(adapters)) if linear.lora else (None, None)))
-        for linear, weight in zip(spec.linears, weights, strict=True)
-    ]
+        def apply(x: Tensor) -> Tensor:
+            y = ops.linear_q4(x, weight, linear.format, linear.out_features, a, b, spec.lora_scale)
+            return y if bias is None else ops.add_bias(y, bias)
+
+        return apply
+
+    return {
+        linear.name: bind(linear, *((next(adapters), next(adapters)) if linear.lora else (None, None)))
+        for linear in spec.linears
+    }
 
 
-def _norm(spec: UnitSpec, x: Tensor, weight: Tensor) -> Tensor:
+def _norm(spec: UnitSpec, x: Tensor, weights: Weights, name: str) -> Tensor:
     """RMS norm in the memory-sharing form: what it saves is z, and the linears' input is z times the weight again."""
     z, _ = ops.ms_rms_norm(x, spec.config.rms_norm_eps)
-    return ops.affine(z, weight)
+    return ops.affine(z, weights[f"{name}.weight"])
+
+
+def _head_norm(spec: UnitSpec, x: Tensor, weights: Weights, name: str) -> Tensor:
+    """RMS norm of every head by itself."""
+    y, _ = ops.rms_norm(x, weights[f"{name}.weight"], spec.config.rms_norm_eps)
+    return y
+
+
+def _gated(spec: UnitSpec, gate: Tensor, up: Tensor) -> Tensor:
+    """act(gate) * up, with the exact derivative or the one of Approx-BP."""
+    if spec.activation == "exact":
+        return ops.geglu(gate, up) if spec.config.is_gemma else ops.swiglu(gate, up)
+    y, _ = ops.geglu_2bit(gate, up) if spec.config.is_gemma else ops.swiglu_2bit(gate, up)
+    return y
+
+
+def _residual(spec: UnitSpec, x: Tensor, branch: Tensor, weights: Weights) -> Tensor:
+    behind = unit_norms(spec.config, spec.type)[1]
+    return ops.add(x, branch if behind is None else _norm(spec, branch, weights, behind))
 
 
 def _qkv(
-    spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor, norm: Tensor, linears: list
+    spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor, weights: Weights, linears: Linears
 ) -> tuple[Tensor, Tensor, Tensor]:
     c = spec.config
-    z = _norm(spec, x, norm)
-    q, k, v = (linear(z) for linear in linears)
+    z = _norm(spec, x, weights, unit_norms(c, "attn")[0])
+    q, k, v = (linears[f"self_attn.{name}_proj"](z) for name in "qkv")
+    if c.is_gemma:
+        q, k = (_head_norm(spec, y, weights, f"self_attn.{name}_norm") for name, y in (("q", q), ("k", k)))
     q = ops.rope(q, positions, inv_freq, c.num_attention_heads, False)
     k = ops.rope(k, positions, inv_freq, c.num_key_value_heads, False)
     return q, k, v
@@ -97,46 +128,46 @@ def attn(
     spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor, weights: list[Tensor], lora: list[Tensor]
 ) -> Tensor:
     """x [T, hidden] -> x + attention(x) [T, hidden]."""
-    norm, *packed = weights
-    *qkv, o_proj = _linears(spec, packed, lora)
-    q, k, v = _qkv(spec, x, positions, inv_freq, norm, qkv)
-    o, _ = ops.attention(q, k, v, positions, spec.config.num_attention_heads, spec.config.num_key_value_heads, 0)
-    return ops.add(x, o_proj(o))
+    named = dict(zip(spec.weights, weights, strict=True))
+    linears = _linears(spec, named, lora)
+    q, k, v = _qkv(spec, x, positions, inv_freq, named, linears)
+    heads, kv_heads = spec.config.num_attention_heads, spec.config.num_key_value_heads
+    o, _ = ops.attention(q, k, v, positions, heads, kv_heads, spec.window)
+    return _residual(spec, x, linears["self_attn.o_proj"](o), named)
 
 
 def attn_decode(
     spec: UnitSpec,
     x: Tensor,
     positions: Tensor,
-    inv_freq: Tensor,
     k_cache: Tensor,
     v_cache: Tensor,
+    inv_freq: Tensor,
     weights: list[Tensor],
     lora: list[Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Generation: like `attn` after positions[0] cached tokens; also returns the keys and values to append."""
-    norm, *packed = weights
-    *qkv, o_proj = _linears(spec, packed, lora)
-    q, k, v = _qkv(spec, x, positions, inv_freq, norm, qkv)
+    named = dict(zip(spec.weights, weights, strict=True))
+    linears = _linears(spec, named, lora)
+    q, k, v = _qkv(spec, x, positions, inv_freq, named, linears)
     heads, kv_heads = spec.config.num_attention_heads, spec.config.num_key_value_heads
-    o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, 0)
-    return ops.add(x, o_proj(o)), k, v
+    o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, spec.window)
+    return _residual(spec, x, linears["self_attn.o_proj"](o), named), k, v
 
 
 def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
     """x [T, hidden] -> x + mlp(x) [T, hidden]."""
-    norm, *packed = weights
-    gate, up, down = _linears(spec, packed, lora)
-    z = _norm(spec, x, norm)
-    if spec.activation == "exact":
-        return ops.add(x, down(ops.swiglu(gate(z), up(z))))
-    y, _ = ops.swiglu_2bit(gate(z), up(z))
-    return ops.add(x, down(y))
+    named = dict(zip(spec.weights, weights, strict=True))
+    linears = _linears(spec, named, lora)
+    z = _norm(spec, x, named, unit_norms(spec.config, "mlp")[0])
+    product = _gated(spec, linears["mlp.gate_proj"](z), linears["mlp.up_proj"](z))
+    return _residual(spec, x, linears["mlp.down_proj"](product), named)
 
 
 def embed(config: ModelConfig, fmt: str, tokens: Tensor, table: Tensor) -> Tensor:
-    """tokens [T] -> x [T, hidden]."""
-    return ops.embedding_q(tokens, table, fmt, config.vocab_size)
+    """tokens [T] -> x [T, hidden]; Gemma multiplies its embedding, but not the head tied to it."""
+    scale = math.sqrt(config.hidden_size) if config.is_gemma else 1.0
+    return ops.embedding_q(tokens, table, fmt, config.vocab_size, scale)
 
 
 def head(

@@ -5,6 +5,7 @@ Every ratio is torch's time divided by ours: above 1, we are faster.
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -46,6 +47,7 @@ def main() -> None:
     torch.set_num_threads(threads)
     kernels.use_threads(threads > 1)
     torch.manual_seed(0)
+    pin_threads()
 
     peak = max(kernels.fma_peak_gflops() for _ in range(30))
     time_sides = partial(in_turn, 3 if args.quick else args.rounds, min if args.best else median)
@@ -75,6 +77,23 @@ def main() -> None:
     print_rows(f"Scratch of a linear layer with LoRA rank {RANK}", results["scratch"])
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def pin_threads() -> None:
+    """This thread on the first CPU, the workers of torch's pool and of ours on the others in turn.
+
+    The kernel may wake a sleeping worker on its caller's CPU, where both then share for milliseconds and two threads
+    take the time of one. In training no pool sleeps that long.
+    """
+    x = torch.ones(1 << 20)
+    x += x  # starts torch's pool, as the next line does ours
+    kernels.fma_peak_gflops()
+    first, *others = sorted(os.sched_getaffinity(0))
+    workers = sorted(int(thread) for thread in os.listdir("/proc/self/task"))
+    workers.remove(os.getpid())  # the rest is in order of creation, so that those of a pool are neighbours
+    os.sched_setaffinity(0, {first})
+    for i, worker in enumerate(workers if others else []):
+        os.sched_setaffinity(worker, {others[i % len(others)]})
 
 
 def in_turn(rounds: int, statistic: Callable[[list[float]], float], **sides: Callable[[], object]) -> dict[str, float]:

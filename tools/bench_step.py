@@ -105,8 +105,11 @@ def gguf_path() -> Path:
     return Path(package.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def run(command: list[str]) -> Result:
-    """Runs a side that prints mft-run's events; its anonymous memory is sampled from the first step on."""
+def run(command: list[str], warm_up: int = WARM_UP) -> Result:
+    """Runs a side that prints mft-run's events, the first `warm_up` steps of which do not count.
+
+    Its anonymous memory is sampled from the first step on.
+    """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stderr is not None
     errors: list[str] = []
@@ -127,7 +130,7 @@ def run(command: list[str]) -> Result:
     if process.wait() or not done:
         sys.exit(f"bench_step: {' '.join(command)}\n{errors[0]}")
     return {
-        "step_seconds": median(seconds[WARM_UP:]),
+        "step_seconds": median(seconds[warm_up:] or seconds),
         "peak_rss_mb": done["peak_rss_mb"],
         "peak_anon_mb": memory.peak / 1e6,
         "mean_loss": float(np.mean(losses)),
@@ -177,6 +180,7 @@ def peer(arguments: list[str]) -> None:
     parser.add_argument("--compute-dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=TOKENS, help="of a sequence")
     args = parser.parse_args(arguments)
 
     import torch
@@ -209,7 +213,7 @@ def peer(arguments: list[str]) -> None:
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, lr=LR, weight_decay=0.0)
     data = load_file(args.data)
-    tokens, targets = (torch.from_numpy(data[name]).long().view(-1, TOKENS) for name in ("tokens", "targets"))
+    tokens, targets = (torch.from_numpy(data[name]).long().view(-1, args.tokens) for name in ("tokens", "targets"))
 
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here, as mft-run's does
     for step in range(args.steps):
@@ -236,10 +240,10 @@ def step_gflop(name: str) -> float:
     not at all where activations are stored.
     """
     from mobile_ft.export.gguf_model import GgufModel
-    from mobile_ft.units import UNIT_NORMS, linear_shapes
+    from mobile_ft.shapes import UNIT_TYPES, linear_shapes
 
     c = GgufModel(gguf_path()).config
-    units = [list(linear_shapes(c, unit).values()) for unit in UNIT_NORMS]
+    units = [list(linear_shapes(c, unit).values()) for unit in UNIT_TYPES]
     every = [shape for unit in units for shape in unit]
     again = every if name in PEERS else [shape for unit in units for shape in unit[:-1]]
     attention = c.num_attention_heads * c.head_dim * TOKENS  # two products; causal, so half of the scores

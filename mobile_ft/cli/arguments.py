@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
+from mobile_ft.hf_config import known_models
+
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 # What decides over a step's memory and time, and so over the plan.
@@ -23,8 +25,8 @@ def add_bundle_or_config(parser: argparse.ArgumentParser) -> None:
         "bundle",
         metavar="BUNDLE|config.json",
         type=Path,
-        help="a bundle, or a model's config.json, which is exported with random weights first; of a model of billions "
-        "of parameters that takes minutes and its size on disk",
+        help=f"a bundle, or a config.json or one of {', '.join(known_models())}, which is exported with random weights "
+        "first; of a model of billions of parameters that takes minutes and its size on disk",
     )
 
 

@@ -14,8 +14,9 @@ from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.cli.arguments import Subparsers, integer, positive
 from mobile_ft.cli.info import describe, print_description
 from mobile_ft.cli.scratch import scratch_folder
-from mobile_ft.config import ModelConfig, read_hf_config
+from mobile_ft.config import ModelConfig
 from mobile_ft.errors import UserError
+from mobile_ft.hf_config import known_config, known_models, read_hf_config
 from mobile_ft.lora import LoraConfig, parse_targets
 
 if TYPE_CHECKING:  # torch and executorch load with it: only when a bundle is made
@@ -28,7 +29,11 @@ _LORA = LoraConfig(16, 32.0, parse_targets("all-linear"))
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("export", help="make a training bundle from a model")
     option = parser.add_argument
-    option("model", metavar="MODEL", help="smollm2-135m, a .gguf file, or a config.json with --random-init")
+    option(
+        "model",
+        metavar="MODEL",
+        help=f"smollm2-135m, a .gguf file, or with --random-init a config.json or one of {', '.join(known_models())}",
+    )
     option("-o", "--output", metavar="BUNDLE", type=Path, required=True, help="folder to write")
     option("--lora-rank", metavar="N", type=integer(1, 256), default=_LORA.rank, help="1 to 256 (default: 16)")
     option("--lora-alpha", metavar="A", type=positive, default=_LORA.alpha, help="scale is A / rank (default: 32)")
@@ -71,9 +76,9 @@ def run(args: argparse.Namespace) -> None:
 
 @contextmanager
 def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
-    """The bundle at `path`. Of a config.json, one that this command's defaults make with random weights, for at least
-    `tokens` tokens; it is gone after the block."""
-    if path.suffix != ".json" and not (path / "config.json").is_file():
+    """The bundle at `path`. Of a config.json, or the name of a known one, a bundle that this command's defaults make
+    with random weights, for at least `tokens` tokens; it is gone after the block."""
+    if path.suffix != ".json" and not (path / "config.json").is_file() and known_config(str(path)) is None:
         yield read_bundle(path)
         return
     with scratch_folder() as folder:
@@ -98,17 +103,17 @@ def _write(source: "ModelSource", lora: LoraConfig, max_seq_len: int, seed: int,
 
 
 def _open_model(model: str, random_init: bool, seed: int) -> "ModelSource":
-    path = Path(model)
+    path = known_config(model) or Path(model)
     if (path / "config.json").is_file():
         path = path / "config.json"
     if path.suffix == ".json":
         if not random_init:
-            raise UserError(f"{path}: holds no weights; give a .gguf file, or --random-init for random ones")
+            raise UserError(f"{model}: holds no weights; give a .gguf file, or --random-init for random ones")
         from mobile_ft.export.random_init import RandomModel
 
         return RandomModel(read_hf_config(path), seed)
     if random_init:
-        raise UserError(f"{model}: --random-init takes a config.json")
+        raise UserError(f"{model}: --random-init takes a config.json or one of {', '.join(known_models())}")
     from mobile_ft.export.gguf_model import GgufModel, builtin_model
 
     builtin = builtin_model(model)

@@ -7,7 +7,8 @@ from mobile_ft.bundle import Bundle, check_files, read_bundle
 from mobile_ft.cli.adapter import read_tensors
 from mobile_ft.cli.arguments import Subparsers, add_bundle, add_json
 from mobile_ft.cli.output import check_json_path, megabytes, print_table, write_json
-from mobile_ft.config import ModelConfig
+from mobile_ft.config import SLIDING
+from mobile_ft.shapes import base_parameters
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -24,16 +25,6 @@ def run(args: argparse.Namespace) -> None:
     facts = describe(bundle)
     write_json(args.json, facts)
     print_description(str(bundle.folder), facts)
-
-
-def base_parameters(c: ModelConfig) -> int:
-    """How many weights the model has, LoRA aside."""
-    queries, keys = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
-    attention = 2 * c.hidden_size * (queries + keys)
-    mlp = 3 * c.hidden_size * c.intermediate_size
-    layers = c.num_hidden_layers * (attention + mlp + 2 * c.hidden_size)
-    tables = c.vocab_size * c.hidden_size * (1 if c.tie_word_embeddings else 2)
-    return tables + layers + c.hidden_size
 
 
 def describe(bundle: Bundle) -> dict[str, Any]:
@@ -58,12 +49,14 @@ def print_description(title: str, facts: dict[str, Any]) -> None:
     """A table of what `describe` gives."""
     model, lora = facts["model"], facts["lora"]
     heads, key_heads = model["num_attention_heads"], model["num_key_value_heads"]
+    sliding = list(model["layer_types"]).count(SLIDING)
+    window = f", {sliding} of them with a window of {model['sliding_window']} tokens" if sliding else ""
     scale = f"rank {lora['rank']}, alpha {lora['alpha']:g}"
     print_table(
         title,
         {
             "model": f"{model['name']}, {facts['parameters'] / 1e6:.1f} M parameters",
-            "layers": f"{model['num_hidden_layers']} x (attention, MLP)",
+            "layers": f"{model['num_hidden_layers']} x (attention, MLP){window}",
             "hidden, MLP": f"{model['hidden_size']}, {model['intermediate_size']}",
             "heads": f"{heads} of {model['head_dim']}, {key_heads} for keys and values",
             "vocabulary": str(model["vocab_size"]),

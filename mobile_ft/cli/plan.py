@@ -134,7 +134,7 @@ def _print_facts(bundle: Bundle, plan: dict[str, Any]) -> None:
     limit = ", all that the bundle was made for" if longest == bundle.max_seq_len else ""
     facts = {
         "backward": mix_in_words(plan),
-        "expected time": f"{plan['relative_time']:.2f} of a step that stores everything",
+        "expected time": f"{plan['relative_time']:.2f} times that of a step that stores everything",
         "smallest budget": f"{whole_megabytes(plan)} MB",
     }
     if plan["budget_mb"] is not None:

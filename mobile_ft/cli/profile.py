@@ -38,9 +38,9 @@ from mobile_ft.profile.sampler import Sampler
 
 _ROWS = 8  # of random tokens; their number has no part in what a step takes
 _ENFORCED = {
-    "cgroup-v2": "a memory cgroup, everything in it counted",
-    "cgroup-v1": "a memory cgroup (v1), everything in it counted",
-    "rlimit-data": "RLIMIT_DATA, mapped private memory counted",
+    "cgroup-v2": "a memory cgroup",
+    "cgroup-v1": "a memory cgroup (version 1)",
+    "rlimit-data": "RLIMIT_DATA, on mapped private memory",
     "sampling": "nothing, memory was only watched",
 }
 

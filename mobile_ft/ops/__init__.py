@@ -5,6 +5,7 @@ are uint8.
 """
 
 from mobile_ft.ops.add import add
+from mobile_ft.ops.add_bias import add_bias
 from mobile_ft.ops.affine import affine
 from mobile_ft.ops.attention import attention, attention_backward, attention_decode
 from mobile_ft.ops.embedding_q import embedding_q
@@ -20,6 +21,7 @@ from mobile_ft.ops.swiglu import swiglu, swiglu_backward
 
 __all__ = [
     "add",
+    "add_bias",
     "affine",
     "attention",
     "attention_backward",

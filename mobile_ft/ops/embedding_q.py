@@ -1,4 +1,4 @@
-"""`embedding_q`: gathers and decodes rows of a packed table."""
+"""`embedding_q`: gathers and decodes rows of a packed table, times a number."""
 
 import torch
 from torch import Tensor
@@ -8,12 +8,14 @@ from mobile_ft.ops.define import define_op
 from mobile_ft.ops.linear_q4 import dense
 
 
-def _reference(tokens: Tensor, table: Tensor, fmt: str, rows: int) -> Tensor:
-    return dense(table, fmt, rows)[tokens]
+def _reference(tokens: Tensor, table: Tensor, fmt: str, rows: int, scale: float) -> Tensor:
+    return dense(table, fmt, rows)[tokens] * scale
 
 
-def _fake(tokens: Tensor, table: Tensor, fmt: str, rows: int) -> Tensor:
+def _fake(tokens: Tensor, table: Tensor, fmt: str, rows: int, scale: float) -> Tensor:
     return tokens.new_empty((tokens.shape[0], table.shape[1] * parse_format(fmt).group), dtype=torch.float32)
 
 
-embedding_q = define_op("embedding_q(Tensor tokens, Tensor table, str format, int rows) -> Tensor", _reference, _fake)
+embedding_q = define_op(
+    "embedding_q(Tensor tokens, Tensor table, str format, int rows, float scale) -> Tensor", _reference, _fake
+)

@@ -1,5 +1,7 @@
 """`rms_norm`: y = x * r * weight with r = rsqrt(mean(x^2) + eps); the weight is frozen.
 
+x [T, D] is normalised in groups of the weight's size: the whole row, or each of its heads. r is [T, groups].
+
 Backward (LowMemoryBP, arXiv 2406.16282): dx = r * (dz - z * mean(dz * z)) with z = x * r, dz = dy * weight.
 """
 
@@ -11,22 +13,28 @@ from torch import Tensor
 from mobile_ft.ops.define import define_autograd, define_op
 
 
+def _groups(x: Tensor, weight: Tensor) -> Tensor:
+    """[T, D] -> [T, groups, size of the weight]."""
+    return x.reshape(x.shape[0], -1, weight.shape[0])
+
+
 def _reference(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    rstd = torch.rsqrt(x.square().mean(-1) + eps)
-    return x * rstd[:, None] * weight, rstd
+    groups = _groups(x, weight)
+    rstd = torch.rsqrt(groups.square().mean(-1) + eps)
+    return (groups * rstd[..., None] * weight).reshape(x.shape), rstd
 
 
 def _fake(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x), x.new_empty((x.shape[0],))
+    return torch.empty_like(x), x.new_empty((x.shape[0], x.shape[1] // weight.shape[0]))
 
 
 rms_norm = define_op("rms_norm(Tensor x, Tensor weight, float eps) -> (Tensor, Tensor)", _reference, _fake)
 
 
 def _backward_reference(dy: Tensor, x: Tensor, weight: Tensor, rstd: Tensor) -> Tensor:
-    z = x * rstd[:, None]
-    dz = dy * weight
-    return rstd[:, None] * (dz - z * (dz * z).mean(-1, keepdim=True))
+    z = _groups(x, weight) * rstd[..., None]
+    dz = _groups(dy, weight) * weight
+    return (rstd[..., None] * (dz - z * (dz * z).mean(-1, keepdim=True))).reshape(x.shape)
 
 
 def _backward_fake(dy: Tensor, x: Tensor, weight: Tensor, rstd: Tensor) -> Tensor:

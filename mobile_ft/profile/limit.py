@@ -76,8 +76,9 @@ class CgroupLimit(Limit):
         return int((self._folder / self._files.usage).read_text())
 
     def explains(self, failure: str) -> bool:
+        """Killed, or mft-run saw the limit itself."""
         kills = re.search(r"^oom_kill (\d+)$", (self._folder / self._files.events).read_text(), re.MULTILINE)
-        return kills is not None and int(kills[1]) > 0
+        return (kills is not None and int(kills[1]) > 0) or failure.startswith("the memory limit is ")
 
     def remove(self) -> None:
         for _ in range(100):

@@ -88,6 +88,12 @@ mft::TrainConfig train_config(const mft_train_options& o) {
   if (o.selection < MFT_SELECTION_CONTIGUOUS || o.selection > MFT_SELECTION_RANDOM) {
     throw BadArgument("selection: not an mft_selection");
   }
+  if (o.backward < MFT_BACKWARD_AUTO || o.backward > MFT_BACKWARD_RECOMPUTE) {
+    throw BadArgument("backward: not an mft_backward");
+  }
+  if (o.optimizer < MFT_OPTIMIZER_ADAMW || o.optimizer > MFT_OPTIMIZER_ADAMW_8BIT) {
+    throw BadArgument("optimizer: not an mft_optimizer");
+  }
   mft::TrainConfig c;
   c.steps = o.steps;
   c.seq_len = o.seq_len;
@@ -108,6 +114,9 @@ mft::TrainConfig train_config(const mft_train_options& o) {
   c.schedule.seed = o.seed;
   c.seed = o.seed;
   c.budget = o.budget;
+  c.backward = static_cast<mft::Backward>(o.backward);
+  c.optimizer = static_cast<mft::Optimizer>(o.optimizer);
+  c.spill_folder = or_empty(o.spill_folder);
   return c;
 }
 
@@ -134,6 +143,8 @@ mft_train_options mft_train_options_default(void) {
   o.skip_unselected = c.skip_unselected;
   o.seed = c.seed;
   o.budget = c.budget;
+  o.backward = static_cast<mft_backward>(c.backward);
+  o.optimizer = static_cast<mft_optimizer>(c.optimizer);
   return o;
 }
 

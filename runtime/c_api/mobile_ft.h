@@ -70,6 +70,17 @@ typedef enum mft_selection {
   MFT_SELECTION_RANDOM = 2      /* drawn anew at every step */
 } mft_selection;
 
+typedef enum mft_backward {
+  MFT_BACKWARD_AUTO = 0,     /* store activations as far as `budget` has room, spill checkpoints where it has none */
+  MFT_BACKWARD_STORE = 1,    /* store every selected layer's activations */
+  MFT_BACKWARD_RECOMPUTE = 2 /* compute them again from each layer's input: least memory */
+} mft_backward;
+
+typedef enum mft_optimizer {
+  MFT_OPTIMIZER_ADAMW = 0,
+  MFT_OPTIMIZER_ADAMW_8BIT = 1 /* moments in 8 bits: a quarter of their memory */
+} mft_optimizer;
+
 /* Always start from mft_train_options_default(). */
 typedef struct mft_train_options {
   size_t struct_size;           /* set by mft_train_options_default(): tells versions of this header apart */
@@ -90,9 +101,15 @@ typedef struct mft_train_options {
   int skip_unselected; /* nonzero: layers without backward stay put; zero: they go on by their momentum */
   uint64_t seed;       /* of data order and random selection */
   uint64_t budget;     /* bytes the process may hold; 0: no limit */
+  mft_backward backward;
+  mft_optimizer optimizer;
+  const char* spill_folder; /* where checkpoints may be spilled to within a budget; NULL: nowhere */
 } mft_train_options;
 
-/* 100 steps of one sequence of up to 256 tokens, learning rate 2e-4, backward through every layer, no budget. */
+/*
+ * 100 steps of one sequence of up to 256 tokens, learning rate 2e-4, backward through every layer from recomputed
+ * activations, no budget.
+ */
 MFT_API mft_train_options mft_train_options_default(void);
 
 typedef struct mft_step_result {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <map>
@@ -13,6 +14,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/file.h"
 #include "runtime/core/generator.h"
+#include "runtime/core/memory_limit.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/trace.h"
 #include "runtime/core/trainer.h"
@@ -127,6 +129,22 @@ int plan(const std::vector<std::string>& arguments) {
   return 0;
 }
 
+volatile std::sig_atomic_t stop_signal = 0;
+
+/// From now on a signal to end lets the step in progress come to its end.
+void stop_between_steps() {
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int s) { stop_signal = s; });
+}
+
+/// Why training cannot go on, empty if it can: a signal, or a memory limit that was lowered meanwhile.
+std::string reason_to_stop(const Plan& plan) {
+  if (stop_signal != 0) return "stopped by signal " + std::to_string(stop_signal);
+  const uint64_t limit = memory_limit();
+  if (limit == 0 || limit >= plan.anonymous()) return "";
+  return "the memory limit is " + std::to_string(limit / 1000000) + "MB now and this run needs " +
+         std::to_string(plan.anonymous() / 1000000 + 1) + "MB that cannot be dropped";
+}
+
 int train(const std::vector<std::string>& arguments) {
   const Options options(arguments, kTrainOptions);
   const TrainConfig config = train_config(options);
@@ -153,6 +171,7 @@ int train(const std::vector<std::string>& arguments) {
   planned["steps_done"] = trainer.steps_done();
   emit(planned);
 
+  stop_between_steps();
   reset_peak_rss();
   uint64_t peak_anon = 0;
   std::vector<double> seconds;
@@ -174,11 +193,16 @@ int train(const std::vector<std::string>& arguments) {
           {"backward_units", result.backward_units},
           {"rss_mb", megabytes(memory.rss)},
           {"anon_mb", megabytes(memory.anon)}});
-    if (trainer.steps_done() % save_every == 0 || trainer.steps_done() == config.steps) {
+    const std::string reason = trainer.steps_done() < config.steps ? reason_to_stop(trainer.plan()) : "";
+    if (!reason.empty() || trainer.steps_done() % save_every == 0 || trainer.steps_done() == config.steps) {
       // The adapter first: killed in between, a resumed run comes here again and writes it again.
       save_adapter(out, model.bundle(), model.layout(), model.parameters());
       trainer.save_checkpoint(out, data);
       emit({{"event", "saved"}, {"step", result.step}, {"path", out}});
+    }
+    if (!reason.empty()) {
+      fail(reason, "; step ", trainer.steps_done(), " is saved in ", out, ", go on with --resume",
+           stop_signal == 0 ? " and a smaller --budget" : "");
     }
   }
   Json op_seconds = Json::object();

@@ -42,7 +42,7 @@ void check_config(const std::string& path, const Bundle& bundle) {
 AdapterLayout::AdapterLayout(const Bundle& bundle, const Program& program) {
   for (const UnitInfo& unit : bundle.units) {
     const std::string method = unit.kind + "_forward";
-    const size_t first = (unit.attention ? 3 : 1) + unit.weights.size();
+    const size_t first = (unit.attention ? 2 : 1) + unit.weights.size();
     std::vector<AdapterTensor> tensors;
     for (size_t i = 0; i < unit.lora.size(); ++i) {
       const std::vector<int64_t> sizes = program.input_sizes(method, first + i);

@@ -38,8 +38,7 @@ Model::Model(const std::string& bundle_folder)
     : bundle_(bundle_folder),
       program_(bundle_.file("program.pte")),
       weights_(bundle_.file("weights.ptd")),
-      layout_(bundle_, program_),
-      inv_freq_(weights_.map({"inv_freq"})) {}
+      layout_(bundle_, program_) {}
 
 void Model::prepare(const std::string& adapter_folder, int64_t tokens) {
   if (tokens > bundle_.max_seq_len) {
@@ -111,10 +110,7 @@ void Model::embed(const int64_t* tokens, int64_t t, float* x) {
 std::vector<Input> Model::unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
                                       const MappedWeights& weights) const {
   std::vector<Input> inputs{{x, activation_bytes(t), t}};
-  if (bundle_.units[unit].attention) {
-    inputs.push_back({positions, position_bytes(t), t});
-    inputs.push_back({inv_freq_[0].data, inv_freq_[0].bytes});
-  }
+  if (bundle_.units[unit].attention) inputs.push_back({positions, position_bytes(t), t});
   push_unit(inputs, unit, weights);
   return inputs;
 }
@@ -198,11 +194,8 @@ void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_
   const MappedWeights& weights = weights_of(unit, unit + 1);
   const size_t cache = static_cast<size_t>(bundle_.max_seq_len * key_size()) * sizeof(float);
   const size_t added = static_cast<size_t>(t * key_size());
-  std::vector<Input> inputs{{x, activation_bytes(t), t},
-                            {positions, position_bytes(t), t},
-                            {inv_freq_[0].data, inv_freq_[0].bytes},
-                            {k_cache, cache},
-                            {v_cache, cache}};
+  std::vector<Input> inputs{
+      {x, activation_bytes(t), t}, {positions, position_bytes(t), t}, {k_cache, cache}, {v_cache, cache}};
   push_unit(inputs, unit, weights);
   // The new keys and values go straight behind the cached ones; the method only reads what lies before them.
   const size_t past = static_cast<size_t>(positions[0] * key_size());

@@ -82,7 +82,6 @@ class Model {
   Program program_;
   WeightStore weights_;
   AdapterLayout layout_;
-  MappedWeights inv_freq_;
   std::vector<MappedWeights> resident_;
   MappedWeights current_;
   MappedWeights next_;

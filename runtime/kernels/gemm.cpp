@@ -10,10 +10,8 @@ namespace mft {
 namespace {
 
 constexpr int kPanelVecs = kPanelRows / kVec;
-// Rows of C a packed A covers at once; with kPackedFloats this keeps A within a core's L2.
-constexpr int64_t kRowBlock = 256;
-constexpr int64_t kPackedFloats = packed_floats(kRowBlock, kChunk) * 5;
-constexpr int kMaxChunks = 64;
+// Keeps A within a core's L2.
+constexpr int64_t kPackedFloats = packed_floats(kRowBlock, kChunk) * 4;
 
 // C [R, nr] (+)= A B for one packed tile of which R rows count.
 template <int R>
@@ -109,24 +107,21 @@ void transpose_panel(const float* src, int64_t stride, int64_t nr, int64_t k, fl
   }
 }
 
-// Rows [k0, k0 + kc) of columns [n0, n0 + nr) of b, in place where they lie as the kernel wants.
-const float* dense_panel(Mat b, int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) {
-  const float* src = b.p + k0 * b.row + n0 * b.col;
-  *ldb = kTileCols;
-  if (b.col == 1 && nr == kTileCols) {
-    *ldb = b.row;
-    return src;
-  }
+// out[i][j] = b(i, j), i in [0, k), j in [0, 16); columns from nr on are zero.
+void pack_panel(Mat b, int64_t nr, int64_t k, float* out) {
   if (b.row == 1) {
-    transpose_panel(src, b.col, nr, kc, buffer);
-    return buffer;
-  }
-  for (int64_t i = 0; i < kc; ++i) {
-    for (int64_t j = 0; j < kTileCols; ++j) {
-      buffer[i * kTileCols + j] = j < nr ? src[i * b.row + j * b.col] : 0.f;
+    transpose_panel(b.p, b.col, nr, k, out);
+  } else if (b.col == 1 && nr == kTileCols) {
+    for (int64_t i = 0; i < k; ++i) {
+      for (int64_t j = 0; j < kTileCols; j += kVec) store(out + i * kTileCols + j, load(b.p + i * b.row + j));
+    }
+  } else {
+    for (int64_t i = 0; i < k; ++i) {
+      for (int64_t j = 0; j < kTileCols; ++j) {
+        out[i * kTileCols + j] = j < nr ? b.p[i * b.row + j * b.col] : 0.f;
+      }
     }
   }
-  return buffer;
 }
 
 // Packs the tile of rows [first, first + 6) of a [m, *], columns [k0, k0 + k).
@@ -138,13 +133,77 @@ void pack_tile_of(Mat a, int64_t first, int64_t m, int64_t k0, int64_t k, float 
   pack_tile(rows, a.col, k, alpha, out);
 }
 
-// A run of k within one term, and where its packed A starts.
+// out[k][r] = alpha * src[k * col + r] for r < R, else zero.
+template <int R>
+void pack_adjacent(const float* src, int64_t col, int64_t k, float alpha, float* out) {
+  for (int64_t i = 0; i < k; ++i) {
+    float rows[kTileRows] = {};
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) rows[r] = src[i * col + r] * alpha;
+    std::memcpy(out + i * kTileRows, rows, sizeof(rows));
+  }
+}
+
+using PackAdjacent = void (*)(const float*, int64_t, int64_t, float, float*);
+constexpr PackAdjacent kPackAdjacent[] = {pack_adjacent<1>, pack_adjacent<2>, pack_adjacent<3>,
+                                          pack_adjacent<4>, pack_adjacent<5>, pack_adjacent<6>};
+
+// A stretch of the sum over k and then the rank: kc of A and B at k0, rc of A U and V at r0.
 struct Chunk {
-  const Term* term;
   int64_t k0;
   int64_t kc;
-  int64_t offset;
+  int64_t r0;
+  int64_t rc;
+
+  Chunk(int64_t begin, int64_t end, int64_t k) {
+    k0 = std::min(begin, k);
+    kc = std::min(end, k) - k0;
+    r0 = std::max(begin, k) - k;
+    rc = std::max(end, k) - k - r0;
+  }
+  int64_t size() const { return kc + rc; }
 };
+
+// Packs the tiles [begin, end) of a [m, *] to out and adds their part of A U; where the chunk reaches into the rank,
+// A U is complete and is packed behind A.
+void pack_chunk(const Chunk& chunk, int64_t begin, int64_t end, int64_t m, Mat a, const LowRank* summand, float* buffer,
+                float* out) {
+  const int64_t stride = packed_floats(kTileRows, chunk.size());
+  for (int64_t t = begin; t < end && chunk.kc > 0; ++t) {
+    pack_tile_of(a, t * kTileRows, m, chunk.k0, chunk.kc, 1.f, out + (t - begin) * stride);
+  }
+  if (summand == nullptr) return;
+  const int64_t rank = summand->rank;
+  const DensePanels u(summand->u);
+  for (int64_t r0 = 0; r0 < rank && chunk.kc > 0; r0 += kTileCols) {
+    const int64_t nr = std::min(kTileCols, rank - r0);
+    int64_t ldb;
+    const float* panel = u.load(r0, nr, chunk.k0, chunk.kc, buffer, &ldb);
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t row = t * kTileRows;
+      multiply_panel(out + (t - begin) * stride, std::min(kTileRows, m - row), chunk.kc, panel, ldb,
+                     summand->au + row * rank + r0, rank, nr, chunk.k0 > 0);
+    }
+  }
+  for (int64_t t = begin; t < end && chunk.rc > 0; ++t) {
+    pack_tile_of({summand->au, rank, 1}, t * kTileRows, m, chunk.r0, chunk.rc, summand->alpha,
+                 out + (t - begin) * stride + chunk.kc * kTileRows);
+  }
+}
+
+// The chunk's panel of B, and V behind it.
+const float* load_chunk(const Chunk& chunk, int64_t n0, int64_t nr, const PanelSource& b, const LowRank* summand,
+                        float* buffer, int64_t* ldb) {
+  *ldb = kTileCols;
+  const float* panel = buffer;
+  if (chunk.kc > 0) panel = b.load(n0, nr, chunk.k0, chunk.kc, buffer, ldb);
+  if (chunk.rc == 0) return panel;
+  if (panel != buffer) pack_panel({panel, *ldb, 1}, kTileCols, chunk.kc, buffer);
+  const Mat& v = summand->v;
+  pack_panel({v.p + chunk.r0 * v.row + n0 * v.col, v.row, v.col}, nr, chunk.rc, buffer + chunk.kc * kTileCols);
+  *ldb = kTileCols;
+  return buffer;
+}
 
 }  // namespace
 
@@ -164,9 +223,12 @@ void pack_tile(const float* const rows[kTileRows], int64_t col, int64_t k, float
         }
       }
     }
-  } else if (rows[kTileRows - 1] != nullptr && rows[kTileRows - 1] == rows[0] + kTileRows - 1) {
-    for (; i < k; ++i) {
-      for (int r = 0; r < kTileRows; ++r) out[i * kTileRows + r] = rows[0][i * col + r] * alpha;
+  } else {
+    int64_t adjacent = 0;
+    while (adjacent < kTileRows && rows[adjacent] == rows[0] + adjacent) ++adjacent;
+    if (adjacent == kTileRows || rows[adjacent] == nullptr) {
+      kPackAdjacent[adjacent - 1](rows[0], col, k, alpha, out);
+      return;
     }
   }
   for (; i < k; ++i) {
@@ -192,19 +254,9 @@ void multiply_panel(const float* packed, int64_t m, int64_t k, const float* b, i
   }
 }
 
-void sgemm(int64_t m, int64_t n, int64_t k, Mat a, Mat b, float alpha, float* c, int64_t ldc, bool accumulate,
-           float* scratch) {
-  float* packed = scratch;
-  float* buffer = scratch + packed_floats(m, std::min(k, kChunk));
-  for (int64_t k0 = 0; k0 < k; k0 += kChunk) {
-    const int64_t kc = std::min(kChunk, k - k0);
-    pack({a.p + k0 * a.col, a.row, a.col}, m, kc, alpha, packed);
-    for (int64_t n0 = 0; n0 < n; n0 += kTileCols) {
-      const int64_t nr = std::min(kTileCols, n - n0);
-      int64_t ldb;
-      const float* panel = dense_panel(b, n0, nr, k0, kc, buffer, &ldb);
-      multiply_panel(packed, m, kc, panel, ldb, c + n0, ldc, nr, accumulate || k0 > 0);
-    }
+void pack_panels(Mat b, int64_t k, int64_t n, float* out) {
+  for (int64_t n0 = 0; n0 < n; n0 += kTileCols, out += k * kTileCols) {
+    pack_panel({b.p + n0 * b.col, b.row, b.col}, std::min(kTileCols, n - n0), k, out);
   }
 }
 
@@ -221,19 +273,27 @@ const float* TransposedPanels::load(int64_t n0, int64_t, int64_t k0, int64_t kc,
 }
 
 const float* DensePanels::load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const {
-  return dense_panel(b_, n0, nr, k0, kc, buffer, ldb);
+  const Mat part{b_.p + k0 * b_.row + n0 * b_.col, b_.row, b_.col};
+  if (part.col == 1 && nr == kTileCols) {
+    *ldb = part.row;
+    return part.p;
+  }
+  *ldb = kTileCols;
+  pack_panel(part, nr, kc, buffer);
+  return buffer;
 }
 
-void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t ldc, bool accumulate, Scratch scratch) {
+void gemm(int64_t m, int64_t n, int64_t k, Mat a, const PanelSource& b, const LowRank* summand, float* c, int64_t ldc,
+          Scratch scratch) {
   const int64_t threads = thread_count();
-  const int64_t block = std::min(m, kRowBlock);
   float* packed = scratch.take(kPackedFloats);
   float* buffers = scratch.take(threads * kChunk * kTileCols);
-  int64_t total_chunks = 0;
-  for (int t = 0; t < count; ++t) total_chunks += ceil_div(terms[t].k, kChunk);
-  // Split k evenly into groups of chunks whose packed A fits.
-  const int64_t fit = std::min<int64_t>(kMaxChunks, kPackedFloats / packed_floats(block, kChunk));
-  const int64_t group = ceil_div(total_chunks, ceil_div(total_chunks, fit));
+  // Split k and the rank evenly into chunks, and those into groups whose packed A fits.
+  const int64_t total = k + (summand != nullptr ? summand->rank : 0);
+  const int64_t size = round_up(ceil_div(total, ceil_div(total, kChunk)), kTileCols);
+  const int64_t chunks = ceil_div(total, size);
+  const int64_t fit = kPackedFloats / packed_floats(std::min(m, kRowBlock), size);
+  const int64_t group = ceil_div(chunks, ceil_div(chunks, fit));
 
   const int64_t panels = ceil_div(n, kTileCols);
   const int64_t panel_step = ceil_div(panels, 16 * threads);
@@ -246,31 +306,20 @@ void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t 
     const int64_t row_split = panels >= 2 * threads ? 1 : std::min(tiles, ceil_div(2 * threads, panels));
     const int64_t tile_step = ceil_div(tiles, row_split);
     const int64_t row_items = ceil_div(tiles, tile_step);
+    const int64_t pack_step = ceil_div(tiles, 4 * threads);
+    const int64_t stride = packed_floats(rows, size);
+    const Mat some{a.p + m0 * a.row, a.row, a.col};
 
-    bool add = accumulate;
-    int term = 0;
-    int64_t k0 = 0;
-    while (term < count) {
-      Chunk chunks[kMaxChunks];
-      int used = 0;
-      int64_t offset = 0;
-      while (term < count && used < group) {
-        const int64_t kc = std::min(kChunk, terms[term].k - k0);
-        chunks[used++] = {&terms[term], k0, kc, offset};
-        offset += packed_floats(rows, kc);
-        k0 += kc;
-        if (k0 == terms[term].k) {
-          ++term;
-          k0 = 0;
-        }
-      }
-      parallel_ranges(tiles, ceil_div(tiles, 4 * threads), [&](int64_t begin, int64_t end) {
-        for (int i = 0; i < used; ++i) {
-          const Chunk& chunk = chunks[i];
-          for (int64_t tile = begin; tile < end; ++tile) {
-            pack_tile_of(chunk.term->a, m0 + tile * kTileRows, m0 + rows, chunk.k0, chunk.kc, chunk.term->alpha,
-                         packed + chunk.offset + tile * packed_floats(kTileRows, chunk.kc));
-          }
+    for (int64_t first = 0; first < chunks; first += group) {
+      const int64_t last = std::min(chunks, first + group);
+      const auto chunk_at = [&](int64_t i) { return Chunk(i * size, std::min(total, (i + 1) * size), k); };
+      parallel_for_worker(ceil_div(tiles, pack_step), [&](int64_t item, int64_t worker) {
+        const int64_t begin = item * pack_step;
+        for (int64_t i = first; i < last; ++i) {
+          const Chunk chunk = chunk_at(i);
+          pack_chunk(chunk, begin, std::min(tiles, begin + pack_step), rows, some, summand,
+                     buffers + worker * kChunk * kTileCols,
+                     packed + (i - first) * stride + packed_floats(begin * kTileRows, chunk.size()));
         }
       });
       parallel_for_worker(column_items * row_items, [&](int64_t item, int64_t worker) {
@@ -284,18 +333,33 @@ void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t 
           const int64_t n0 = panel * kTileCols;
           const int64_t nr = std::min(kTileCols, n - n0);
           float* out = c + (m0 + first_row) * ldc + n0;
-          for (int i = 0; i < used; ++i) {
-            const Chunk& chunk = chunks[i];
+          for (int64_t i = first; i < last; ++i) {
+            const Chunk chunk = chunk_at(i);
             int64_t ldb;
-            const float* b = chunk.term->b->load(n0, nr, chunk.k0, chunk.kc, buffer, &ldb);
-            multiply_panel(packed + chunk.offset + first_tile * packed_floats(kTileRows, chunk.kc), some_rows, chunk.kc,
-                           b, ldb, out, ldc, nr, add || i > 0);
+            const float* columns = load_chunk(chunk, n0, nr, b, summand, buffer, &ldb);
+            multiply_panel(packed + (i - first) * stride + first_tile * packed_floats(kTileRows, chunk.size()),
+                           some_rows, chunk.size(), columns, ldb, out, ldc, nr, i > 0);
           }
         }
       });
-      add = true;
     }
   }
+}
+
+void narrow_gemm(int64_t m, int64_t rank, int64_t k, Mat a, Mat u, float* c, Scratch scratch) {
+  float* packed = scratch.take(kPackedFloats);
+  float* buffers = scratch.take(thread_count() * kChunk * kTileCols);
+  const LowRank product{u, {}, rank, 1.f, c};
+  const int64_t tiles = ceil_div(m, kTileRows);
+  const int64_t step = ceil_div(tiles, 4 * thread_count());
+  parallel_for_worker(ceil_div(tiles, step), [&](int64_t item, int64_t worker) {
+    const int64_t begin = item * step;
+    for (int64_t k0 = 0; k0 < k; k0 += kChunk) {
+      // Each chunk where the last one was, and still is in the cache.
+      pack_chunk(Chunk(k0, std::min(k, k0 + kChunk), k), begin, std::min(tiles, begin + step), m, a, &product,
+                 buffers + worker * kChunk * kTileCols, packed + packed_floats(begin * kTileRows, kChunk));
+    }
+  });
 }
 
 size_t gemm_scratch_bytes() {

@@ -13,8 +13,10 @@ namespace mft {
 
 constexpr int64_t kTileRows = 6;
 constexpr int64_t kTileCols = kPanelRows;
-// Longest run of k a panel holds: 256 x 16 floats are 16 KB.
-constexpr int64_t kChunk = 256;
+// Longest run of k a panel holds: 320 x 16 floats are 20 KB.
+constexpr int64_t kChunk = 320;
+// Rows of C that a packed A covers at once.
+constexpr int64_t kRowBlock = 256;
 
 // A strided matrix: element (i, j) is p[i * row + j * col].
 struct Mat {
@@ -34,19 +36,13 @@ void pack_tile(const float* const rows[kTileRows], int64_t col, int64_t k, float
 // Packs a [m, k], times alpha.
 void pack(Mat a, int64_t m, int64_t k, float alpha, float* out);
 
+// Packs B [k, n] as its panels, one after the other: each is k rows of 16 floats, zero past column n.
+constexpr int64_t panel_floats(int64_t k, int64_t n) { return (n + kTileCols - 1) / kTileCols * kTileCols * k; }
+void pack_panels(Mat b, int64_t k, int64_t n, float* out);
+
 // C [m, nr] (+)= A B for packed A [m, k] and a panel B of k rows of 16 floats, ldb apart; nr <= 16.
 void multiply_panel(const float* packed, int64_t m, int64_t k, const float* b, int64_t ldb, float* c, int64_t ldc,
                     int64_t nr, bool accumulate);
-
-// --- One thread --------------------------------------------------------------------------------
-
-// C [m, n] (+)= alpha A B, A [m, k], B [k, n]. For blocks inside other kernels.
-void sgemm(int64_t m, int64_t n, int64_t k, Mat a, Mat b, float alpha, float* c, int64_t ldc, bool accumulate,
-           float* scratch);
-constexpr int64_t sgemm_scratch_floats(int64_t max_m, int64_t max_k) {
-  const int64_t k = max_k < kChunk ? max_k : kChunk;
-  return packed_floats(max_m, k) + kTileCols * k;
-}
 
 // --- All threads -------------------------------------------------------------------------------
 
@@ -90,17 +86,22 @@ class DensePanels final : public PanelSource {
   Mat b_;
 };
 
-// One summand alpha A B: A [m, k], B [k, n].
-struct Term {
-  Mat a;
-  const PanelSource* b;
-  int64_t k;
+// A summand of low rank to B: alpha U V, U [k, rank], V [rank, n].
+struct LowRank {
+  Mat u;
+  Mat v;
+  int64_t rank;
   float alpha;
+  float* au;  // A U [m, rank] is left here
 };
 
-// C [m, n] (+)= sum of the terms; m, n and every k are at least 1. The result does not depend on
-// the number of threads.
-void gemm(int64_t m, int64_t n, const Term* terms, int count, float* c, int64_t ldc, bool accumulate, Scratch scratch);
+// C [m, n] = A (B + the summand, if any), A [m, k]; no extent is zero. A U comes from the A packed for B, and its
+// product with V continues the sum over k. The result does not depend on the number of threads.
+void gemm(int64_t m, int64_t n, int64_t k, Mat a, const PanelSource& b, const LowRank* summand, float* c, int64_t ldc,
+          Scratch scratch);
+
+// C [m, rank] = A U for few columns, m at most kRowBlock: A is used as it is packed.
+void narrow_gemm(int64_t m, int64_t rank, int64_t k, Mat a, Mat u, float* c, Scratch scratch);
 
 // Enough for a product of any shape.
 size_t gemm_scratch_bytes();

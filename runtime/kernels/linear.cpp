@@ -3,17 +3,51 @@
 #include <algorithm>
 
 #include "runtime/kernels/gemm.h"
+#include "runtime/kernels/threads.h"
 
 namespace mft {
 namespace {
 
 // Rows handled at once, so that the LoRA intermediates do not grow with the sequence.
-constexpr int64_t kRows = 256;
+constexpr int64_t kRows = kRowBlock;
+// Columns one thread takes at a time of a LoRA gradient: some cache lines of each row.
+constexpr int64_t kStrip = 64;
 
-void product(int64_t m, int64_t n, Mat a, Mat b, int64_t k, float alpha, float* c, bool accumulate, Scratch scratch) {
-  const DensePanels panels(b);
-  const Term term{a, &panels, k, alpha};
-  gemm(m, n, &term, 1, c, n, accumulate, scratch);
+// g [rank, n] (+)= scale h^T x, or its transpose [n, rank]: h [m, rank], x [m, n], m at most kRows.
+void lora_gradient(const Lora& lora, const float* h, int64_t m, const float* x, int64_t n, bool transposed, float* g,
+                   bool accumulate, Scratch scratch) {
+  const int64_t rank = lora.rank;
+  float* packed = scratch.take(packed_floats(rank, kRows));
+  float* buffers = scratch.take(thread_count() * kRows * kTileCols);
+  float* tiles = scratch.take(thread_count() * rank * kTileCols);
+  pack({h, 1, rank}, rank, m, lora.scale, packed);
+  const DensePanels columns({x, n, 1});
+  parallel_for_worker(ceil_div(n, kStrip), [&](int64_t item, int64_t worker) {
+    const int64_t end = std::min(n, (item + 1) * kStrip);
+    for (int64_t n0 = item * kStrip; n0 < end; n0 += kTileCols) {
+      const int64_t nr = std::min(kTileCols, n - n0);
+      int64_t ldb;
+      const float* panel = columns.load(n0, nr, 0, m, buffers + worker * kRows * kTileCols, &ldb);
+      if (!transposed) {
+        multiply_panel(packed, rank, m, panel, ldb, g + n0, n, nr, accumulate);
+        continue;
+      }
+      float* tile = tiles + worker * rank * kTileCols;
+      multiply_panel(packed, rank, m, panel, ldb, tile, kTileCols, kTileCols, false);
+      for (int64_t j = 0; j < nr; ++j) {
+        float* out = g + (n0 + j) * rank;
+        for (int64_t i = 0; i < rank; ++i) out[i] = (accumulate ? out[i] : 0.f) + tile[i * kTileCols + j];
+      }
+    }
+  });
+}
+
+size_t lora_gradient_scratch_bytes(int64_t rank) {
+  ScratchSize size;
+  size.take(packed_floats(rank, kRows));
+  size.take(thread_count() * kRows * kTileCols);
+  size.take(thread_count() * rank * kTileCols);
+  return size.bytes;
 }
 
 }  // namespace
@@ -23,20 +57,14 @@ void linear_forward(const float* x, int64_t m, const PackedWeight& w, const Lora
   const int64_t k = w.cols;
   const ForwardPanels weight(w);
   if (lora == nullptr) {
-    const Term term{{x, k, 1}, &weight, k, 1.f};
-    gemm(m, n, &term, 1, y, n, false, scratch);
+    gemm(m, n, k, {x, k, 1}, weight, nullptr, y, n, scratch);
     return;
   }
   const int64_t rank = lora->rank;
   float* h = scratch.take(std::min(m, kRows) * rank);
-  const DensePanels up({lora->b, 1, rank});
+  const LowRank branch{{lora->a, 1, k}, {lora->b, 1, rank}, rank, lora->scale, h};
   for (int64_t m0 = 0; m0 < m; m0 += kRows) {
-    const int64_t rows = std::min(kRows, m - m0);
-    const Mat xs{x + m0 * k, k, 1};
-    product(rows, rank, xs, {lora->a, 1, k}, k, 1.f, h, false, scratch);
-    // The up-projection is one more stretch of the same sum.
-    const Term terms[] = {{xs, &weight, k, 1.f}, {{h, rank, 1}, &up, rank, lora->scale}};
-    gemm(rows, n, terms, 2, y + m0 * n, n, false, scratch);
+    gemm(std::min(kRows, m - m0), n, k, {x + m0 * k, k, 1}, weight, &branch, y + m0 * n, n, scratch);
   }
 }
 
@@ -46,27 +74,26 @@ void linear_backward(const float* dy, const float* x, int64_t m, const PackedWei
   const int64_t k = w.cols;
   const TransposedPanels weight(w);
   if (lora == nullptr) {
-    if (dx == nullptr) return;
-    const Term term{{dy, n, 1}, &weight, n, 1.f};
-    gemm(m, k, &term, 1, dx, k, false, scratch);
+    if (dx != nullptr) gemm(m, k, n, {dy, n, 1}, weight, nullptr, dx, k, scratch);
     return;
   }
   const int64_t rank = lora->rank;
-  float* h = scratch.take(std::min(m, kRows) * rank);
-  float* dh = scratch.take(std::min(m, kRows) * rank);
-  const DensePanels down({lora->a, k, 1});
+  float* h = scratch.take(std::min(m, kRows) * rank);   // x A^T
+  float* dh = scratch.take(std::min(m, kRows) * rank);  // dy B
+  const Mat up{lora->b, rank, 1};
+  const LowRank branch{up, {lora->a, k, 1}, rank, lora->scale, dh};
   for (int64_t m0 = 0; m0 < m; m0 += kRows) {
     const int64_t rows = std::min(kRows, m - m0);
-    const bool add = m0 > 0;
     const Mat xs{x + m0 * k, k, 1};
     const Mat dys{dy + m0 * n, n, 1};
-    product(rows, rank, xs, {lora->a, 1, k}, k, 1.f, h, false, scratch);
-    product(rows, rank, dys, {lora->b, rank, 1}, n, lora->scale, dh, false, scratch);
-    product(rank, k, {dh, 1, rank}, xs, rows, 1.f, ga, add, scratch);
-    product(n, rank, {dys.p, 1, n}, {h, rank, 1}, rows, lora->scale, gb, add, scratch);
-    if (dx == nullptr) continue;
-    const Term terms[] = {{dys, &weight, n, 1.f}, {{dh, rank, 1}, &down, rank, 1.f}};
-    gemm(rows, k, terms, 2, dx + m0 * k, k, false, scratch);
+    if (dx != nullptr) {
+      gemm(rows, k, n, dys, weight, &branch, dx + m0 * k, k, scratch);
+    } else {
+      narrow_gemm(rows, rank, n, dys, up, dh, scratch);
+    }
+    narrow_gemm(rows, rank, k, xs, {lora->a, 1, k}, h, scratch);
+    lora_gradient(*lora, dh, rows, xs.p, k, false, ga, m0 > 0, scratch);
+    lora_gradient(*lora, h, rows, dys.p, n, true, gb, m0 > 0, scratch);
   }
 }
 
@@ -74,7 +101,7 @@ size_t linear_scratch_bytes(int64_t max_m, int64_t, int64_t, int64_t rank) {
   ScratchSize size;
   size.take(std::min(max_m, kRows) * rank);
   size.take(std::min(max_m, kRows) * rank);
-  return size.bytes + gemm_scratch_bytes();
+  return size.bytes + std::max(gemm_scratch_bytes(), lora_gradient_scratch_bytes(rank));
 }
 
 }  // namespace mft

@@ -149,8 +149,13 @@ template <Code F>
 void panel_transposed(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0, float* out) {
   const int64_t group = k0 / w.format.group;
   const int64_t column = k0 % w.format.group;
+  constexpr int64_t kAhead = Block<F>::kHeader + kPanelRows * Block<F>::kColumnBytes;
   for (int64_t n = 0; n < nc; n += kPanelRows, out += kPanelRows * kPanelRows) {
     const Block<F> block(block_at<F>(w, (n0 + n) / kPanelRows, group));
+    // The next panel's codes lie behind these, one row of blocks from its neighbours: too far for the processor to see.
+    for (int64_t byte = 0; byte < kAhead; byte += 64) {
+      __builtin_prefetch(block.codes + (column + kPanelRows) * Block<F>::kColumnBytes + byte);
+    }
     for (int k = 0; k < kPanelRows; k += kVec) {
       Vec tile[kPanelVecs][kVec];
       for (int i = 0; i < kVec; ++i) {

@@ -46,20 +46,27 @@ inline Vec clamp(Vec x, float low, float high) {
 
 // Sums lanes pairwise, always in the same order.
 inline float sum(Vec v) {
-  float lanes[kVec];
-  store(lanes, v);
-  for (int width = kVec / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  }
-  return lanes[0];
+#if defined(__AVX__)
+  v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+  v += __builtin_shufflevector(v, v, 2, 3, 0, 1, 4, 5, 6, 7);
+  v += __builtin_shufflevector(v, v, 1, 0, 2, 3, 4, 5, 6, 7);
+#else
+  v += __builtin_shufflevector(v, v, 2, 3, 0, 1);
+  v += __builtin_shufflevector(v, v, 1, 0, 2, 3);
+#endif
+  return v[0];
 }
 
 inline float max_lane(Vec v) {
-  float lanes[kVec];
-  store(lanes, v);
-  float m = lanes[0];
-  for (int i = 1; i < kVec; ++i) m = lanes[i] > m ? lanes[i] : m;
-  return m;
+#if defined(__AVX__)
+  v = vmax(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+  v = vmax(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 4, 5, 6, 7));
+  v = vmax(v, __builtin_shufflevector(v, v, 1, 0, 2, 3, 4, 5, 6, 7));
+#else
+  v = vmax(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
+  v = vmax(v, __builtin_shufflevector(v, v, 1, 0, 2, 3));
+#endif
+  return v[0];
 }
 
 // e^x, about 1 ulp for -87.3 <= x <= 88.3; 0 below (also for -inf), saturates above, keeps NaN.

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "runtime/kernels/add.h"
+#include "runtime/kernels/add_bias.h"
 #include "runtime/kernels/affine.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/embedding.h"
@@ -80,18 +81,25 @@ void linear_q4_lora_backward(const Arguments& a) {
   linear_backward(dy, x, m, w, &lora, dx, da, db, a.scratch(linear_scratch_bytes(m, w.rows, w.cols, lora.rank)));
 }
 
+/// How many groups of the size of weight `i` a row of x, of `d` numbers, holds.
+int64_t norm_groups(const Arguments& a, size_t i, int64_t d) {
+  const int64_t n = tokens_of(a, i);
+  Arguments::require(n > 0 && d % n == 0);
+  return d / n;
+}
+
 /// rms_norm(x, weight, eps) -> y, rstd
 void rms_norm_op(const Arguments& a) {
-  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  rms_norm(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.real(2), a.output(3, {size32(t), size32(d)}),
-           a.output(4, {size32(t)}));
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0), groups = norm_groups(a, 1, d);
+  rms_norm(a.floats(0, {t, d}), a.floats(1, {d / groups}), t * groups, d / groups, a.real(2),
+           a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(groups)}));
 }
 
 /// rms_norm_backward(dy, x, weight, rstd) -> dx
 void rms_norm_backward_op(const Arguments& a) {
-  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  rms_norm_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {d}), a.floats(3, {t}), t, d,
-                    a.output(4, {size32(t), size32(d)}));
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0), groups = norm_groups(a, 2, d);
+  rms_norm_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {d / groups}), a.floats(3, {t, groups}),
+                    t * groups, d / groups, a.output(4, {size32(t), size32(d)}));
 }
 
 /// A norm without a weight, norm(x, eps) -> z, rstd
@@ -217,11 +225,11 @@ void attention_decode_op(const Arguments& a) {
                    a.output(9, {size32(s.t), size32(queries)}), a.scratch(attention_scratch_bytes(s)));
 }
 
-/// embedding_q(tokens, table, format, rows) -> x
+/// embedding_q(tokens, table, format, rows, scale) -> x
 void embedding_q(const Arguments& a) {
   const int64_t t = tokens_of(a, 0);
   const PackedWeight table = a.weight(1);
-  Arguments::require(embedding(a.integers(0, {t}), t, table, a.output(4, {size32(t), size32(table.cols)})));
+  Arguments::require(embedding(a.integers(0, {t}), t, table, a.real(4), a.output(5, {size32(t), size32(table.cols)})));
 }
 
 const int64_t* valid_targets(const Arguments& a, size_t i, int64_t t, int64_t vocabulary) {
@@ -249,6 +257,12 @@ void add_op(const Arguments& a) {
   add(a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
 }
 
+/// add_bias(x, bias) -> y
+void add_bias_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  add_bias(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.output(2, {size32(t), size32(d)}));
+}
+
 struct Op {
   const char* name;
   void (*kernel)(const Arguments&);
@@ -256,6 +270,7 @@ struct Op {
 
 constexpr Op kOps[] = {
     {"mobile_ft::add.out", add_op},
+    {"mobile_ft::add_bias.out", add_bias_op},
     {"mobile_ft::linear_q4.out", linear_q4},
     {"mobile_ft::linear_q4_backward.out", linear_q4_backward},
     {"mobile_ft::linear_q4_lora_backward.out", linear_q4_lora_backward},

@@ -23,6 +23,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/kernels/add.h"
+#include "runtime/kernels/add_bias.h"
 #include "runtime/kernels/affine.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/embedding.h"
@@ -206,8 +207,8 @@ Output linear_backward_decoded(const Matrix& dy, const DecodedPanels& panels) {
   const int64_t m = rows_of("dy", dy);
   check_shape("dy", dy, {m, panels.rows()});
   Output dx = output({m, panels.cols()});
-  const Term term{{dy.data(), panels.rows(), 1}, &panels, panels.rows(), 1.f};
-  gemm(m, panels.cols(), &term, 1, dx.data(), panels.cols(), false, scratch(gemm_scratch_bytes()));
+  gemm(m, panels.cols(), panels.rows(), {dy.data(), panels.rows(), 1}, panels, nullptr, dx.data(), panels.cols(),
+       scratch(gemm_scratch_bytes()));
   return dx;
 }
 
@@ -233,9 +234,9 @@ nb::tuple linear_cross_entropy_arrays(const Matrix& x, const Weight& weight, con
   return nb::make_tuple(loss, dx);
 }
 
-Output embedding_array(const Integers& tokens, const Weight& table) {
+Output embedding_array(const Integers& tokens, const Weight& table, float scale) {
   Output out = output({size(tokens, 0), table.packed.cols});
-  if (!embedding(tokens.data(), size(tokens, 0), table.packed, out.data())) fail("a token is not in the table");
+  if (!embedding(tokens.data(), size(tokens, 0), table.packed, scale, out.data())) fail("a token is not in the table");
   return out;
 }
 
@@ -288,8 +289,8 @@ nb::tuple attention_backward_arrays(const Matrix& dout, const Matrix& q, const M
 }
 
 Output attention_decode_array(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& k_cache,
-                              const Matrix& v_cache, int64_t past, int64_t heads, int64_t kv_heads) {
-  const AttentionShape s = attention_shape(q, heads, kv_heads, 0);
+                              const Matrix& v_cache, int64_t past, int64_t heads, int64_t kv_heads, int64_t window) {
+  const AttentionShape s = attention_shape(q, heads, kv_heads, window);
   const int64_t keys = kv_heads * s.dim, capacity = size(k_cache, 0);
   check_shape("k", k, {s.t, keys});
   check_shape("v", v, {s.t, keys});
@@ -304,21 +305,26 @@ Output attention_decode_array(const Matrix& q, const Matrix& k, const Matrix& v,
 
 // --- Small ops ---------------------------------------------------------------------------------
 
+/// How many groups of the size of `weight` a row of `d` numbers holds.
+int64_t norm_groups(const Vector& weight, int64_t d) {
+  const int64_t n = size(weight, 0);
+  if (n < 1 || d % n != 0) fail("weight: ", n, " numbers do not divide rows of ", d);
+  return d / n;
+}
+
 nb::tuple rms_norm_arrays(const Matrix& x, const Vector& weight, float eps) {
-  const int64_t t = rows_of("x", x), d = size(x, 1);
-  check_shape("weight", weight, {d});
-  Output y = output({t, d}), rstd = output({t});
-  rms_norm(x.data(), weight.data(), t, d, eps, y.data(), rstd.data());
+  const int64_t t = rows_of("x", x), d = size(x, 1), groups = norm_groups(weight, d);
+  Output y = output({t, d}), rstd = output({t, groups});
+  rms_norm(x.data(), weight.data(), t * groups, d / groups, eps, y.data(), rstd.data());
   return nb::make_tuple(y, rstd);
 }
 
-Output rms_norm_backward_array(const Matrix& dy, const Matrix& x, const Vector& weight, const Vector& rstd) {
-  const int64_t t = rows_of("x", x), d = size(x, 1);
+Output rms_norm_backward_array(const Matrix& dy, const Matrix& x, const Vector& weight, const Matrix& rstd) {
+  const int64_t t = rows_of("x", x), d = size(x, 1), groups = norm_groups(weight, d);
   check_shape("dy", dy, {t, d});
-  check_shape("weight", weight, {d});
-  check_shape("rstd", rstd, {t});
+  check_shape("rstd", rstd, {t, groups});
   Output dx = output({t, d});
-  rms_norm_backward(dy.data(), x.data(), weight.data(), rstd.data(), t, d, dx.data());
+  rms_norm_backward(dy.data(), x.data(), weight.data(), rstd.data(), t * groups, d / groups, dx.data());
   return dx;
 }
 
@@ -330,6 +336,14 @@ Output rope_array(const Matrix& x, const Integers& positions, const Vector& inv_
   Output y = output({t, heads * dim});
   rope(x.data(), positions.data(), inv_freq.data(), t, heads, dim, inverse, y.data(), scratch(rope_scratch_bytes(dim)));
   return y;
+}
+
+Output add_bias_array(const Matrix& x, const Vector& bias) {
+  const int64_t t = rows_of("x", x), d = size(x, 1);
+  check_shape("bias", bias, {d});
+  Output out = output({t, d});
+  add_bias(x.data(), bias.data(), t, d, out.data());
+  return out;
 }
 
 Output add_array(const Matrix& x, const Matrix& y) {
@@ -432,14 +446,14 @@ void register_kernels(nb::module_ m) {
         "Decodes all that linear_backward decodes, and drops it.");
   m.def("linear_cross_entropy", &linear_cross_entropy_arrays, "x"_a.noconvert(), "weight"_a, "targets"_a.noconvert(),
         "gradient"_a = true, "(summed loss, dx or None).");
-  m.def("embedding", &embedding_array, "tokens"_a.noconvert(), "table"_a);
+  m.def("embedding", &embedding_array, "tokens"_a.noconvert(), "table"_a, "scale"_a);
   m.def("attention_forward", &attention_forward_arrays, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
         "positions"_a.noconvert(), "heads"_a, "kv_heads"_a, "window"_a = 0, "(o, lse).");
   m.def("attention_backward", &attention_backward_arrays, "dout"_a.noconvert(), "q"_a.noconvert(), "k"_a.noconvert(),
         "v"_a.noconvert(), "o"_a.noconvert(), "lse"_a.noconvert(), "positions"_a.noconvert(), "heads"_a, "kv_heads"_a,
         "window"_a = 0, "(dq, dk, dv).");
   m.def("attention_decode", &attention_decode_array, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
-        "k_cache"_a.noconvert(), "v_cache"_a.noconvert(), "past"_a, "heads"_a, "kv_heads"_a);
+        "k_cache"_a.noconvert(), "v_cache"_a.noconvert(), "past"_a, "heads"_a, "kv_heads"_a, "window"_a = 0);
   m.def("rms_norm", &rms_norm_arrays, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a, "(y, rstd).");
   m.def("rms_norm_backward", &rms_norm_backward_array, "dy"_a.noconvert(), "x"_a.noconvert(), "weight"_a.noconvert(),
         "rstd"_a.noconvert());
@@ -447,6 +461,7 @@ void register_kernels(nb::module_ m) {
         "inverse"_a);
   m.def("affine", &affine_array, "z"_a.noconvert(), "weight"_a.noconvert());
   m.def("add", &add_array, "x"_a.noconvert(), "y"_a.noconvert());
+  m.def("add_bias", &add_bias_array, "x"_a.noconvert(), "bias"_a.noconvert());
   m.def("swiglu", &swiglu_array, "gate"_a.noconvert(), "up"_a.noconvert());
   m.def("swiglu_backward", &swiglu_backward_arrays, "dout"_a.noconvert(), "gate"_a.noconvert(), "up"_a.noconvert(),
         "(dgate, dup).");

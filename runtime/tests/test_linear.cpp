@@ -1,5 +1,7 @@
 // Packed weights, matrix products and the linear layer against float64.
 
+#include <algorithm>
+
 #include "runtime/kernels/gemm.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/tests/kernel_test.h"
@@ -74,7 +76,7 @@ void test_half() {
   }
 }
 
-void test_sgemm(int64_t m, int64_t n, int64_t k) {
+void test_packed_product(int64_t m, int64_t n, int64_t k) {
   const Floats a = random_floats(m * k);
   const Floats b = random_floats(k * n);
   for (int layout = 0; layout < 4; ++layout) {
@@ -83,8 +85,13 @@ void test_sgemm(int64_t m, int64_t n, int64_t k) {
     Floats c = random_floats(m * n);
     Doubles expected(c.begin(), c.end());
     add_product(expected, m, n, k, 0.5, a, am.row, am.col, b, bm.row, bm.col);
-    TestScratch scratch((sgemm_scratch_floats(m, k) + 16) * sizeof(float));
-    sgemm(m, n, k, am, bm, 0.5f, c.data(), n, true, scratch.get().take(sgemm_scratch_floats(m, k)));
+    Floats packed(packed_floats(m, k)), panels(panel_floats(k, n));
+    pack(am, m, k, 0.5f, packed.data());
+    pack_panels(bm, k, n, panels.data());
+    for (int64_t n0 = 0; n0 < n; n0 += kTileCols) {
+      multiply_panel(packed.data(), m, k, panels.data() + n0 * k, kTileCols, c.data() + n0, n,
+                     std::min(kTileCols, n - n0), true);
+    }
     CHECK(error(c, expected) < kTolerance);
   }
 }
@@ -133,9 +140,9 @@ int main() {
   test_parse();
   test_half();
   for (const char* format : kFormats) test_decode(format);
-  test_sgemm(1, 1, 1);
-  test_sgemm(7, 20, 33);
-  test_sgemm(64, 96, 300);
+  test_packed_product(1, 1, 1);
+  test_packed_product(7, 20, 33);
+  test_packed_product(64, 96, 300);
   for (const char* format : kFormats) {
     for (const int64_t m : {1, 5, 6, 7, 64, 257}) test_layer(format, m, 20, 64, 4);
     for (const int64_t rank : {0, 1, 8, 16, 33}) test_layer(format, 7, 48, 32, rank);

@@ -1,9 +1,10 @@
-// Embedding, norms, rotary embedding, gated activations and AdamW against float64.
+// Embedding, biases, norms, rotary embedding, gated activations and AdamW against float64.
 
 #include <algorithm>
 #include <limits>
 
 #include "runtime/kernels/adamw.h"
+#include "runtime/kernels/add_bias.h"
 #include "runtime/kernels/embedding.h"
 #include "runtime/kernels/geglu.h"
 #include "runtime/kernels/glu_2bit.h"
@@ -37,14 +38,23 @@ void test_embedding(const char* format) {
   const TestWeight table(format, 20, k);
   const int64_t tokens[] = {0, 19, 7, 16, 7};
   Floats out(5 * k);
-  CHECK(embedding(tokens, 5, table.packed, out.data()));
-  for (int64_t i = 0; i < 5 * k; ++i) {
-    CHECK_NEAR(out[i], table.dense[tokens[i / k] * k + i % k], 1e-5);
+  for (const float scale : {1.f, 3.f}) {
+    CHECK(embedding(tokens, 5, table.packed, scale, out.data()));
+    for (int64_t i = 0; i < 5 * k; ++i) {
+      CHECK_NEAR(out[i], scale * table.dense[tokens[i / k] * k + i % k], 1e-5 * scale);
+    }
   }
   const int64_t high = 20;
   const int64_t low = -1;
-  CHECK(!embedding(&high, 1, table.packed, out.data()));
-  CHECK(!embedding(&low, 1, table.packed, out.data()));
+  CHECK(!embedding(&high, 1, table.packed, 1.f, out.data()));
+  CHECK(!embedding(&low, 1, table.packed, 1.f, out.data()));
+}
+
+void test_add_bias(int64_t t, int64_t d) {
+  const Floats x = random_floats(t * d), bias = random_floats(d);
+  Floats out(t * d);
+  add_bias(x.data(), bias.data(), t, d, out.data());
+  for (int64_t i = 0; i < t * d; ++i) CHECK(out[i] == x[i] + bias[i % d]);
 }
 
 void test_rms_norm(int64_t t, int64_t d) {
@@ -260,6 +270,7 @@ int main() {
   for (const int64_t t : {1, 5, 64}) {
     test_rms_norm(t, 576);
     test_rms_norm(t, 13);
+    test_add_bias(t, 13);
     for (const bool centred : {true, false}) {
       test_plain_norm(centred, t, 576);
       test_plain_norm(centred, t, 13);

@@ -1,5 +1,5 @@
-// Ops that no unit uses yet, as ExecuTorch calls them: by name, with boxed arguments in the order of their schema. Each
-// must give what its kernel gives, and refuse what does not fit.
+// Ops that the small bundle does not use, as ExecuTorch calls them: by name, with boxed arguments in the order of their
+// schema. Each must give what its kernel gives, and refuse what does not fit.
 
 #include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
 #include <executorch/runtime/core/evalue.h>
@@ -11,11 +11,13 @@
 #include <deque>
 #include <string>
 
+#include "runtime/kernels/add_bias.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/geglu.h"
 #include "runtime/kernels/glu_2bit.h"
 #include "runtime/kernels/layer_norm.h"
 #include "runtime/kernels/ms_rms_norm.h"
+#include "runtime/kernels/rms_norm.h"
 #include "runtime/tests/kernel_test.h"
 
 using namespace mft;
@@ -151,6 +153,43 @@ void test_norm(decltype(&layer_norm) norm, decltype(&layer_norm_backward) norm_b
   CHECK(z == z_op && rstd == rstd_op && dx == dx_op);
 }
 
+void test_rms_norm_of_heads() {
+  const int32_t heads = 3, dim = 4, n = heads * dim;
+  const Floats dy = random_floats(kT * n), x = random_floats(kT * n), weight = random_floats(dim);
+  Floats y(kT * n), rstd(kT * heads), dx(kT * n), y_op(kT * n), rstd_op(kT * heads), dx_op(kT * n);
+  rms_norm(x.data(), weight.data(), kT * heads, dim, 1e-5f, y.data(), rstd.data());
+  rms_norm_backward(dy.data(), x.data(), weight.data(), rstd.data(), kT * heads, dim, dx.data());
+  const auto forward = [&](const Floats& w) {
+    return Call()
+        .floats(x, {kT, n})
+        .floats(w, {static_cast<int32_t>(w.size())})
+        .real(1e-5)
+        .floats(y_op, {kT, n})
+        .floats(rstd_op, {kT, heads})("mobile_ft::rms_norm.out");
+  };
+  CHECK(forward(weight) == et::Error::Ok);
+  CHECK(Call()
+            .floats(dy, {kT, n})
+            .floats(x, {kT, n})
+            .floats(weight, {dim})
+            .floats(rstd, {kT, heads})
+            .floats(dx_op, {kT, n})("mobile_ft::rms_norm_backward.out") == et::Error::Ok);
+  CHECK(y == y_op && rstd == rstd_op && dx == dx_op);
+  CHECK(forward(random_floats(5)) == et::Error::InvalidArgument);
+}
+
+void test_add_bias() {
+  const Floats x = random_floats(kN), bias = random_floats(kD);
+  Floats y(kN), y_op(kN);
+  add_bias(x.data(), bias.data(), kT, kD, y.data());
+  const auto call = [&](const Floats& b, int32_t size) {
+    return Call().floats(x, {kT, kD}).floats(b, {size}).floats(y_op, {kT, kD})("mobile_ft::add_bias.out");
+  };
+  CHECK(call(bias, kD) == et::Error::Ok);
+  CHECK(y == y_op);
+  CHECK(call(random_floats(kD - 1), kD - 1) == et::Error::InvalidArgument);
+}
+
 void test_attention_window(int64_t window) {
   const int32_t heads = 2, kv_heads = 1, dim = 8, nq = heads * dim, nk = kv_heads * dim;
   const AttentionShape shape{kT, heads, kv_heads, dim, window, 1.f / std::sqrt(8.f)};
@@ -222,6 +261,8 @@ int main() {
   test_glu_2bit(Glu::kGeglu, "geglu_2bit");
   test_norm(layer_norm, layer_norm_backward, "layer_norm");
   test_norm(ms_rms_norm, ms_rms_norm_backward, "ms_rms_norm");
+  test_rms_norm_of_heads();
+  test_add_bias();
   for (const int64_t window : {0, 2}) test_attention_window(window);
   return finish();
 }

@@ -1,24 +1,31 @@
 """What lowering leaves of the traced methods: the custom ops and next to nothing else."""
 
+import dataclasses
 import itertools
 
 import pytest
 
-from mobile_ft.config import ModelConfig
+from mobile_ft.config import SLIDING, ModelConfig
 from mobile_ft.export.lower import lower
 from mobile_ft.export.trace import end_methods, unit_methods
-from mobile_ft.units import UNIT_NORMS, Linear, UnitSpec, linear_shapes
+from mobile_ft.shapes import UNIT_TYPES, linear_shapes
+from mobile_ft.units import Linear, UnitSpec
 
-CONFIG = ModelConfig("tiny", 64, 96, 1, 4, 2, 16, 250, 1e-5, 1e4, 512, True)
+LLAMA = ModelConfig("tiny", 64, 96, 1, 4, 2, 16, 250, 1e-5, 1e4, 512, True)
+QWEN = dataclasses.replace(LLAMA, model_type="qwen2")
+GEMMA = dataclasses.replace(LLAMA, model_type="gemma3_text", layer_types=(SLIDING,), sliding_window=8)
 
 
-@pytest.fixture(scope="module")
-def operators() -> dict[str, list[str]]:
+def unit_spec(config: ModelConfig, unit_type: str) -> UnitSpec:
+    linears = tuple(Linear(n, i, o, "q4_1", True) for n, (i, o) in linear_shapes(config, unit_type).items())
+    return UnitSpec(unit_type, unit_type, linears, 4, 2.0, config, sliding=SLIDING in config.layer_types)
+
+
+def lowered(config: ModelConfig) -> dict[str, list[str]]:
     """Operators each method calls, with repetition."""
-    methods = end_methods(CONFIG, "q8_0", "q8_0", 64)
-    for unit_type, norm in UNIT_NORMS.items():
-        linears = tuple(Linear(n, i, o, "q4_1", True) for n, (i, o) in linear_shapes(CONFIG, unit_type).items())
-        methods |= unit_methods(UnitSpec(unit_type, unit_type, norm, linears, 4, 2.0, CONFIG), 64).methods
+    methods = end_methods(config, "q8_0", "q8_0", 64)
+    for unit_type in UNIT_TYPES:
+        methods |= unit_methods(unit_spec(config, unit_type), 64).methods
     program = lower(methods)._emitter_output.program
     return {
         plan.name: [
@@ -30,18 +37,40 @@ def operators() -> dict[str, list[str]]:
     }
 
 
+@pytest.fixture(scope="module")
+def operators() -> dict[str, list[str]]:
+    return lowered(LLAMA)
+
+
 def test_methods(operators: dict[str, list[str]]) -> None:
     unit = ("forward", "forward_save", "backward", "backward_recompute")
     units = {f"{kind}_{method}" for kind in ("attn", "mlp") for method in unit}
     assert set(operators) == units | {"attn_decode", "embed", "head", "head_loss", "logits"}
 
 
-def test_only_custom_ops(operators: dict[str, list[str]]) -> None:
-    for name, calls in operators.items():
+@pytest.mark.parametrize("config", [LLAMA, QWEN, GEMMA], ids=lambda config: config.model_type)
+def test_only_custom_ops(config: ModelConfig) -> None:
+    for name, calls in lowered(config).items():
         assert [call for call in calls if not call.startswith("mobile_ft::")] == [], name
         # The residual, and a norm's output feeding two or three linears.
         most = {"attn": 3, "mlp": 2}[name.split("_")[0]] if "backward" in name else 1
         assert calls.count("mobile_ft::add") <= most, name
+
+
+def test_biases_are_added_to_q_k_and_v() -> None:
+    calls = lowered(QWEN)
+    assert calls["attn_forward"].count("mobile_ft::add_bias") == calls["attn_decode"].count("mobile_ft::add_bias") == 3
+    assert "mobile_ft::add_bias" not in calls["attn_backward"] + calls["mlp_forward"]
+
+
+def test_gemma_has_more_norms() -> None:
+    gemma = lowered(GEMMA)
+    assert gemma["attn_forward"].count("mobile_ft::ms_rms_norm") == 2  # before and behind
+    assert gemma["attn_forward"].count("mobile_ft::rms_norm") == 2  # of q and of k
+    assert gemma["attn_backward_recompute"].count("mobile_ft::ms_rms_norm_backward") == 2
+    assert gemma["attn_backward_recompute"].count("mobile_ft::rms_norm_backward") == 2
+    assert gemma["mlp_forward"].count("mobile_ft::ms_rms_norm") == 2
+    assert "mobile_ft::geglu" in gemma["mlp_forward"]
 
 
 def test_backward_recomputes_no_more_than_it_needs(operators: dict[str, list[str]]) -> None:
@@ -52,3 +81,11 @@ def test_backward_recomputes_no_more_than_it_needs(operators: dict[str, list[str
     assert operators["mlp_backward"].count("mobile_ft::linear_q4") == 0
     assert operators["attn_forward_save"] == operators["attn_forward"]
     assert attention.count("mobile_ft::attention") == attention.count("mobile_ft::attention_backward") == 1
+
+
+def test_seven_heads_are_not_taken_for_tokens() -> None:
+    """The example that is traced has 7 tokens."""
+    config = dataclasses.replace(GEMMA, num_attention_heads=7, num_key_value_heads=7, head_dim=32)
+    saved = [tensor["shape"] for tensor in unit_methods(unit_spec(config, "attn"), 64).saved]
+    assert [-1, 7] in saved and [7, -1] in saved  # of the norm of q, of attention
+    assert all(shape.count(-1) == 1 for shape in saved)

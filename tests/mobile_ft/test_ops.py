@@ -50,6 +50,19 @@ def test_rms_norm() -> None:
     check(ops.rms_norm(x, weight, 1e-5)[0], expected, [x])
 
 
+def test_rms_norm_of_heads() -> None:
+    x, weight = random(5, 32), random(8, grad=False)
+    expected = torch.nn.functional.rms_norm(x.reshape(5, 4, 8), (8,), weight, 1e-5).reshape(5, 32)
+    y, rstd = ops.rms_norm(x, weight, 1e-5)
+    check(y, expected, [x])
+    assert rstd.shape == (5, 4)
+
+
+def test_add_bias() -> None:
+    x, bias = random(5, 32), random(32, grad=False)
+    check(ops.add_bias(x, bias), x + bias, [x])
+
+
 def test_add() -> None:
     x, y = random(5, 32), random(5, 32)
     check(ops.add(x, y), x + y, [x, y])
@@ -211,7 +224,8 @@ def test_embedding_q() -> None:
     packed, values = random_weight("q4_0", 40, 64)
     table, dense = torch.from_numpy(packed.data), torch.from_numpy(values).float()
     tokens = torch.tensor([0, 39, 7, 7])
-    assert torch.equal(ops.embedding_q(tokens, table, "q4_0", 40), dense[tokens])
+    for scale in (1.0, 2.5):
+        assert torch.equal(ops.embedding_q(tokens, table, "q4_0", 40, scale), scale * dense[tokens])
 
 
 @pytest.mark.parametrize(
@@ -233,6 +247,9 @@ def test_embedding_q() -> None:
         (ops.ms_rms_norm_backward, (torch.randn(4, 8), torch.randn(4, 8), torch.rand(4))),
         (ops.affine, (torch.randn(4, 8), torch.randn(8))),
         (ops.rms_norm, (torch.randn(4, 8), torch.randn(8), 1e-5)),
+        (ops.rms_norm, (torch.randn(4, 8), torch.randn(2), 1e-5)),
+        (ops.rms_norm_backward, (torch.randn(4, 8), torch.randn(4, 8), torch.randn(2), torch.rand(4, 4))),
+        (ops.add_bias, (torch.randn(4, 8), torch.randn(8))),
         (ops.rope, (torch.randn(4, 32), torch.arange(4), torch.rand(8), 2, False)),
         (ops.attention, (torch.randn(4, 32), torch.randn(4, 16), torch.randn(4, 16), torch.arange(4), 4, 2, 3)),
     ],

@@ -15,7 +15,7 @@ from tests.mobile_ft.test_formats import random_weight
 from tests.runtime.conftest import relative_error
 
 ROWS, COLS, RANK, SCALE = 250, 384, 3, 2.0  # ROWS leaves the last panel unfilled, COLS is more than one run of k
-HEADS, KV_HEADS, DIM, PAST = 6, 2, 24, 100
+HEADS, KV_HEADS, DIM, PAST, WINDOW = 6, 2, 24, 100, 70
 
 Arguments = list[Any]
 
@@ -55,8 +55,8 @@ def attention(tokens: int) -> Arguments:
     return [q, k, v, positions, HEADS, KV_HEADS]
 
 
-def attention_backward(tokens: int) -> Arguments:
-    q, k, v, *rest = attention(tokens)
+def attention_backward(tokens: int, window: int = 0) -> Arguments:
+    q, k, v, *rest = [*attention(tokens), window]
     o, lse = ops.attention(q.double(), k.double(), v.double(), *rest)
     return [random(*q.shape), q, k, v, o.float(), lse.float(), *rest]
 
@@ -72,7 +72,7 @@ def rope(tokens: int) -> Arguments:
     return [random(tokens, HEADS * DIM), torch.arange(tokens) + 100, 0.5 ** torch.arange(DIM // 2), HEADS]
 
 
-def run_decode(tokens: np.ndarray, table: Any) -> np.ndarray:
+def run_decode(tokens: np.ndarray, table: Any, scale: float) -> np.ndarray:
     return kernels.decode(table)[tokens]
 
 
@@ -85,8 +85,8 @@ def run_loss(x: np.ndarray, packed: Any, wanted: np.ndarray) -> float:
 
 
 def run_attention_decode(*arguments: Any) -> np.ndarray:
-    *inputs, positions, heads, kv_heads = arguments
-    return kernels.attention_decode(*inputs, int(positions[0]), heads, kv_heads)
+    q, k, v, k_cache, v_cache, positions, *rest = arguments
+    return kernels.attention_decode(q, k, v, k_cache, v_cache, int(positions[0]), *rest)
 
 
 # kernel, op, and the op's arguments for a number of tokens (and a format).
@@ -126,20 +126,38 @@ WEIGHT_CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int, str], Argu
         ops.linear_cross_entropy_loss,
         cross_entropy,
     ),
-    "embedding": (kernels.embedding, ops.embedding_q, lambda t, fmt: [torch.arange(t) * 7 % ROWS, *weight(fmt)]),
-    "decode": (run_decode, ops.embedding_q, lambda t, fmt: [torch.arange(ROWS), *weight(fmt)]),
+    "embedding": (kernels.embedding, ops.embedding_q, lambda t, fmt: [torch.arange(t) * 7 % ROWS, *weight(fmt), SCALE]),
+    "decode": (run_decode, ops.embedding_q, lambda t, fmt: [torch.arange(ROWS), *weight(fmt), 1.0]),
 }
 CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
     "add": (kernels.add, ops.add, lambda t: [random(t, COLS), random(t, COLS)]),
     "affine": (kernels.affine, ops.affine, lambda t: [random(t, COLS), random(COLS)]),
+    "add_bias": (kernels.add_bias, ops.add_bias, lambda t: [random(t, COLS), random(COLS)]),
     "attention": (kernels.attention_forward, ops.attention, attention),
     "attention backward": (kernels.attention_backward, ops.attention_backward, attention_backward),
     "attention_decode": (run_attention_decode, ops.attention_decode, attention_decode),
+    "attention, window": (kernels.attention_forward, ops.attention, lambda t: [*attention(t), WINDOW]),
+    "attention backward, window": (
+        kernels.attention_backward,
+        ops.attention_backward,
+        lambda t: attention_backward(t, WINDOW),
+    ),
+    "attention_decode, window": (
+        run_attention_decode,
+        ops.attention_decode,
+        lambda t: [*attention_decode(t), WINDOW],
+    ),
     "rms_norm": (kernels.rms_norm, ops.rms_norm, lambda t: [random(t, COLS), random(COLS), 1e-5]),
     "rms_norm backward": (
         kernels.rms_norm_backward,
         ops.rms_norm_backward,
-        lambda t: [random(t, COLS), random(t, COLS), random(COLS), random(t).abs()],
+        lambda t: [random(t, COLS), random(t, COLS), random(COLS), random(t, 1).abs()],
+    ),
+    "rms_norm of heads": (kernels.rms_norm, ops.rms_norm, lambda t: [random(t, COLS), random(DIM), 1e-5]),
+    "rms_norm of heads, backward": (
+        kernels.rms_norm_backward,
+        ops.rms_norm_backward,
+        lambda t: [random(t, COLS), random(t, COLS), random(DIM), random(t, COLS // DIM).abs()],
     ),
     "rope": (kernels.rope, ops.rope, lambda t: [*rope(t), False]),
     "rope, inverse": (kernels.rope, ops.rope, lambda t: [*rope(t), True]),
@@ -197,6 +215,19 @@ def test_kernel_reference_and_float64(name: str, fmt: str | None, tokens: int, t
         assert relative_error(np.reshape(ours, expected.shape), expected.numpy()) < 1e-5
 
 
+def test_gradients_are_the_same_on_any_number_of_threads() -> None:
+    lora_kernel, _, make = WEIGHT_CASES["linear backward with LoRA"]
+    for kernel, arguments in (
+        (kernels.attention_backward, attention_backward(400)),
+        (lora_kernel, make(300, "q4_1")),
+    ):
+        results = []
+        for threads in (False, True, True, True):
+            kernels.use_threads(threads)
+            results.append(np.concatenate([x.ravel() for x in kernel(*for_kernel(arguments))]))
+        assert all((result == results[0]).all() for result in results)
+
+
 def test_a_wrong_argument_is_refused() -> None:
     data, fmt, rows = weight("q4_0")
     packed = kernels.Weight(data.numpy(), fmt, rows)
@@ -211,6 +242,8 @@ def test_a_wrong_argument_is_refused() -> None:
     for not_fit in (x.astype(np.float64), x[:, ::-1], x[0], x[None]):
         with pytest.raises(TypeError):
             kernels.linear_forward(not_fit, packed)
+    with pytest.raises(RuntimeFailure, match="weight: 7 numbers do not divide rows of 384"):
+        kernels.rms_norm(x, np.ones(7, np.float32), 1e-5)
     with pytest.raises(RuntimeFailure, match="lora_b"):
         kernels.linear_forward(x, packed, np.zeros((3, COLS), np.float32), np.zeros((ROWS, 2), np.float32), 1.0)
     with pytest.raises(RuntimeFailure, match="come together"):
@@ -218,7 +251,7 @@ def test_a_wrong_argument_is_refused() -> None:
     with pytest.raises(RuntimeFailure, match="target 250"):
         kernels.linear_cross_entropy(x, packed, np.array([0, 1, 2, ROWS]))
     with pytest.raises(RuntimeFailure, match="token"):
-        kernels.embedding(np.array([-1]), packed)
+        kernels.embedding(np.array([-1]), packed, 1.0)
     q, k, v, positions, *heads = for_kernel(attention(6))
     with pytest.raises(RuntimeFailure, match="k: dimension 0"):
         kernels.attention_forward(q, k[:5], v, positions, *heads)

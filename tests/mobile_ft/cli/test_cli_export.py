@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from mobile_ft.cli.export import _open_model
+
 
 def test_export_prints_what_it_wrote_and_no_noise(model_config, tmp_path):
     """In its own process, as torch makes its noise while it is imported."""
@@ -44,9 +46,10 @@ def test_bad_values(cli, model_config, tmp_path, options, message):
     ("model", "options", "message"),
     [
         ("gpt2", [], "gpt2: give smollm2-135m, a .gguf file, or a config.json with --random-init"),
+        ("qwen2.5-0.5b", [], "qwen2.5-0.5b: holds no weights; give a .gguf file, or --random-init"),
         ("none.gguf", [], "none.gguf: no such file"),
         ("none.json", ["--random-init"], "none.json: no such file"),
-        ("smollm2-135m", ["--random-init"], "smollm2-135m: --random-init takes a config.json"),
+        ("smollm2-135m", ["--random-init"], "smollm2-135m: --random-init takes a config.json or one of gemma-3-1b"),
     ],
 )
 def test_bad_models(cli, tmp_path, model, options, message):
@@ -54,6 +57,11 @@ def test_bad_models(cli, tmp_path, model, options, message):
     assert result.code == 1
     assert result.err.startswith(f"mobile-ft: error: {message}")
     assert result.err.count("\n") == 1
+
+
+def test_known_models_need_no_file():
+    source = _open_model("gemma-3-4b", True, 0)
+    assert (source.config.name, source.config.hidden_size) == ("gemma-3-4b", 2560)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from mobile_ft.cli.info import base_parameters
 from mobile_ft.config import ModelConfig
+from mobile_ft.shapes import base_parameters
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
@@ -96,8 +96,8 @@ def test_damaged_bundles(cli, bundle, file, harm, message):
 
 def test_other_version(cli, bundle):
     index = bundle / "bundle.json"
-    index.write_text(json.dumps(json.loads(index.read_text()) | {"version": 2}))
-    assert "version 2, this program reads version 1" in cli("info", bundle).err
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"version": 1}))
+    assert "version 1, this program reads version 2" in cli("info", bundle).err
 
 
 def test_convert_writes_only_the_adapter(cli, bundle, adapter, tmp_path):

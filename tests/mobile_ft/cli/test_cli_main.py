@@ -19,6 +19,8 @@ from mobile_ft.cli.main import main
 bundle, data, out = sys.argv[1:]
 for command in (
     ["info", bundle],
+    ["plan", bundle, "--seq-len", "64"],
+    ["profile", bundle, "--seq-len", "64", "--steps", "1", "--report", out + "/report.html"],
     ["train", bundle, "--data", data, "--seq-len", "64", "--steps", "1", "--out", out + "/run"],
     ["eval", bundle, "--data", data],
     ["generate", bundle, "--prompt", "x", "--max-tokens", "1"],

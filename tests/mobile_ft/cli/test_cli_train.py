@@ -17,7 +17,7 @@ TRAIN_FIELDS = {
 
 def test_train_learns_and_reports(cli, bundle, data, tmp_path):
     out, report = tmp_path / "out", tmp_path / "report.json"
-    options = ["--steps", 12, "--seq-len", 64, "--lr", "1e-2", "--budget", "200MB", "--schedule", "lcsb"]
+    options = ["--steps", 12, "--seq-len", 64, "--lr", "2e-2", "--budget", "200MB", "--schedule", "lcsb"]
     result = cli("train", bundle, "--data", data, "--out", out, "--json", report, *options)
     assert (result.code, result.err) == (0, "")
     assert "step 12/12  loss" in result.out

@@ -1,0 +1,97 @@
+"""Tiny random Transformers models of each family, and the same weights as a source for export.
+
+Linears are quantized to 4 bits and the embedding to 8, and the values of that go back into the Transformers model, so
+both hold the same numbers.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType, quantize
+from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig, PreTrainedConfig, Qwen2Config
+
+from mobile_ft.export.source import ModelSource
+from mobile_ft.formats import F32, PackedWeight, pack_gguf, unpack
+from mobile_ft.hf_config import read_hf_config
+
+_SHAPE = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 250,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": True,
+}
+# 34 tokens of context before the scaling: some frequencies stay, some are divided, some lie between.
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 34,
+}
+_GEMMA_ROPE = {
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+}
+FAMILIES: dict[str, PreTrainedConfig] = {
+    "qwen2": Qwen2Config(
+        num_hidden_layers=2, rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6}, **_SHAPE
+    ),
+    "llama3": LlamaConfig(num_hidden_layers=2, head_dim=32, rope_parameters=_LLAMA3, **_SHAPE),
+    # The window is shorter than the tests' sequences, and one layer of three has none.
+    "gemma3": Gemma3TextConfig(
+        num_hidden_layers=3,
+        head_dim=32,
+        query_pre_attn_scalar=32,
+        sliding_window=9,
+        sliding_window_pattern=2,
+        rope_parameters=_GEMMA_ROPE,
+        **_SHAPE,
+    ),
+}
+
+
+def random_model(config: PreTrainedConfig) -> Any:
+    """A Transformers model whose biases and norms say something too."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1:
+                parameter += 0.3 * torch.randn_like(parameter)
+            elif "embed_tokens" in name:
+                parameter.normal_(0, 0.1)
+            else:
+                parameter.normal_(0, 0.15)
+    return model
+
+
+class HfModel(ModelSource):
+    """The weights of a Transformers model, which it leaves with their quantized values."""
+
+    def __init__(self, model: Any, folder: Path):
+        model.config.to_json_file(folder / "config.json", use_diff=False)
+        self.config = read_hf_config(folder / "config.json")
+        self.parameters = dict(model.named_parameters())
+
+    def format_of(self, name: str) -> str:
+        return "q8_0" if "embed_tokens" in name else "q4_0"
+
+    def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
+        fmt, parameter = self.format_of(name), self.parameters[name].data
+        raw = quantize(parameter.numpy(), GGMLQuantizationType[fmt.upper()])
+        weight = pack_gguf(raw.view(np.uint8).reshape(-1), fmt, out_features, in_features)
+        parameter.copy_(torch.from_numpy(unpack(weight.data, fmt, out_features)))
+        return weight
+
+    def vector(self, name: str, size: int) -> F32:
+        return self.parameters[name].detach().numpy()
+
+    def tokenizer_fields(self) -> Iterator[tuple[str, Any]]:
+        return iter(())

@@ -1,0 +1,104 @@
+"""What units store for their backward: approximate activations, f16, and sequences longer than one call takes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobile_ft.export import trace
+from mobile_ft.export.bundle import write_bundle
+from mobile_ft.export.random_init import RandomModel
+from mobile_ft.lora import ALL_LINEAR, LoraConfig
+from mobile_ft.runtime import Model, TrainConfig, Trainer
+from tests.runtime.conftest import relative_error
+from tests.small_bundle import CONFIG
+
+TOKENS = 60
+Export = Callable[[str], Path]
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Export:
+    def write(activation: str, name: str = "bundle") -> Path:
+        lora = LoraConfig(4, 8.0, ALL_LINEAR)
+        write_bundle(RandomModel(CONFIG, 0), lora, 64, 0, tmp_path / name, activation)
+        return tmp_path / name
+
+    return write
+
+
+def step(bundle: Path, **options: Any) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of one batch, after a first step that makes B more than zero."""
+    rng = np.random.default_rng(0)
+    tokens, targets = rng.integers(0, CONFIG.vocab_size, (2, TOKENS))
+    trainer = Trainer(Model(str(bundle)), TrainConfig(seq_len=64, **options))
+    loss = trainer.accumulate(tokens, targets, np.arange(TOKENS), [True] * CONFIG.num_hidden_layers)
+    return loss, trainer.gradients()
+
+
+def largest_error(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> float:
+    assert set(ours) == set(theirs)
+    return max(relative_error(ours[name], theirs[name]) for name in ours if "lora_B" in name)
+
+
+def test_approximate_activations(export: Export) -> None:
+    """The forward stays exact, the gradient does not, and storing in f16 costs it about f16's precision."""
+    exact_loss, exact = step(export("exact", "exact"))
+    loss, recomputed = step(export("approx2bit", "approx"))
+    assert loss == exact_loss
+    assert largest_error(recomputed, exact) > 0.001
+    loss, stored = step(export("approx2bit", "stored"), backward="store")
+    assert loss == exact_loss
+    assert 0 < largest_error(stored, recomputed) < 2e-3
+
+
+@pytest.mark.parametrize("activation", ["exact", "approx2bit"])
+@pytest.mark.parametrize("backward", ["store", "recompute"])
+def test_sequences_longer_than_a_call(
+    export: Export, activation: str, backward: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLP and head in calls of 16 tokens, the last one of 12, give the gradients of one call."""
+    whole_loss, whole = step(export(activation, "whole"), backward=backward)
+    monkeypatch.setattr(trace, "TOKENS_PER_CALL", 16)
+    monkeypatch.setattr("mobile_ft.export.bundle.TOKENS_PER_CALL", 16)
+    loss, pieces = step(export(activation, "pieces"), backward=backward)
+    assert loss == pytest.approx(whole_loss, rel=1e-6)
+    assert largest_error(pieces, whole) < 1e-5
+
+
+def test_gradients_may_be_added_over_long_sequences(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "TOKENS_PER_CALL", 16)
+    monkeypatch.setattr("mobile_ft.export.bundle.TOKENS_PER_CALL", 16)
+    bundle = export("exact")
+    rng = np.random.default_rng(0)
+    trainer = Trainer(Model(str(bundle)), TrainConfig(seq_len=64, grad_accum=2))
+    batches = [[*rng.integers(0, CONFIG.vocab_size, (2, TOKENS)), np.arange(TOKENS)] for _ in range(2)]
+    layers = [True] * CONFIG.num_hidden_layers
+    each = []
+    for batch in batches:
+        trainer.accumulate(*batch, layers)
+        each.append(trainer.gradients())
+    trainer.accumulate(*batches[0], layers)
+    trainer.accumulate(*batches[1], layers, first=False)
+    total = {name: each[0][name] + each[1][name] for name in each[0]}
+    assert largest_error(trainer.gradients(), total) < 1e-6
+
+
+def test_updates_at_once_are_the_same_updates(export: Export, token_file: Callable[..., Path], tmp_path: Path) -> None:
+    """Without clipping nothing needs all gradients together: a huge norm and none train alike."""
+    from mobile_ft.runtime import TokenFile
+
+    bundle = export("exact")
+    data = TokenFile(str(token_file(tmp_path / "tokens.safetensors", CONFIG.vocab_size, 32, 4)), CONFIG.vocab_size)
+    results = []
+    for norm in (0.0, 1e30):
+        model = Model(str(bundle))
+        trainer = Trainer(model, TrainConfig(steps=4, seq_len=32, max_grad_norm=norm, schedule="lcsb"))
+        norms = [trainer.step(data)["grad_norm"] for _ in range(4)]
+        results.append((norms, trainer.plan["gradients"], model.parameters()))
+    (norms, gradients, at_once), (same_norms, all_gradients, together) = results
+    assert norms == pytest.approx(same_norms, rel=1e-12)
+    assert gradients < all_gradients
+    assert all(np.array_equal(at_once[name], together[name]) for name in together)

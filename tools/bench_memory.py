@@ -1,0 +1,301 @@
+"""Memory and what it buys: `python tools/bench_memory.py residuals|speed|plans|limits|budgets|lengths`.
+
+residuals: bytes a token that units store, exact and approximate
+speed:     LCSB with stored approximate activations against full backward with recomputation
+plans:     planned against measured memory, five models, three lengths, two schedules
+limits:    every model in a memory cgroup of 1 GiB
+budgets:   step time from the smallest budget to none, as a figure
+lengths:   memory and step time from 128 to 8192 tokens against PyTorch, as a figure
+
+Bundles are made once, in --folder. All but SmolLM2 have random weights: memory and speed do not depend on them.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from bench_step import run as run_side
+from rich.console import Console
+from rich.table import Table
+
+SMOLLM2 = "smollm2-135m"
+SHAPES = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "llama-3.2-1b", "llama-3.2-3b", "gemma-3-1b", "gemma-3-4b"]
+LCSB = ["--schedule", "lcsb", "--selection", "contiguous"]
+SMALL = ["--optimizer", "adamw8bit", "--max-grad-norm", "0"]
+GIB = "1073MB"
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=list(BENCHMARKS))
+    parser.add_argument("--folder", type=Path, default=Path("build/bench"), help="of bundles and figures")
+    parser.add_argument("--models", nargs="+", help="other models than the benchmark's own")
+    parser.add_argument("--steps", type=int, default=3, help="steps a run; the first does not count (default: 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each side, in turn (default: 3)")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for row in BENCHMARKS[args.what](args):
+        print("  ".join(f"{key} {text(value)}" for key, value in row.items()), flush=True)
+        rows.append(row)
+    print_rows(args.what, rows)
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+# --- Runs --------------------------------------------------------------------------------------
+
+
+def bundle(args: argparse.Namespace, model: str, most: int, activation: str = "exact") -> Path:
+    """The bundle of `model` for up to `most` tokens, exported if it is not there."""
+    folder: Path = args.folder / f"{model}-{most}-{activation}"
+    if not folder.exists():
+        options = [] if model == SMOLLM2 else ["--random-init"]
+        command = [*mobile_ft("export"), model, "-o", str(folder), "--max-seq-len", str(most), *options]
+        subprocess.run([*command, "--activation", activation], check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def mobile_ft(command: str) -> list[str]:
+    return [sys.executable, "-m", "mobile_ft.cli.main", command]
+
+
+def token_file(args: argparse.Namespace, bundle: Path, tokens: int) -> Path:
+    """Random sequences of the full length: what is planned for."""
+    from mobile_ft.bundle import read_bundle
+    from mobile_ft.packing import EncodedRow, pack, write_token_file
+
+    vocabulary = read_bundle(bundle).model.vocab_size
+    path: Path = args.folder / f"tokens-{vocabulary}-{tokens}.safetensors"
+    if not path.exists():
+        rows = np.random.default_rng(0).integers(0, vocabulary, (4, tokens + 1)).astype(np.int32)
+        write_token_file(path, pack([EncodedRow(row[:-1], row[1:]) for row in rows], tokens, 0))
+    return path
+
+
+def train(args: argparse.Namespace, bundle: Path, tokens: int, *options: str) -> Row:
+    """Runs mft-run; step_seconds, peak_rss_mb, peak_anon_mb."""
+    from mobile_ft.runtime import mft_run_path
+
+    out = args.folder / "out"
+    subprocess.run(["rm", "-rf", str(out)], check=True)
+    data = token_file(args, bundle, tokens)
+    command = [str(mft_run_path()), "train", str(bundle), "--data", str(data), "--seq-len", str(tokens)]
+    return run_side([*command, "--steps", str(args.steps), "--out", str(out), *options], warm_up=1)
+
+
+def profile(args: argparse.Namespace, bundle: Path, tokens: int, *options: str) -> Row:
+    """`mobile-ft profile` and its JSON, also where the run did not survive."""
+    path = args.folder / "profile.json"
+    path.unlink(missing_ok=True)
+    command = [*mobile_ft("profile"), str(bundle), "--seq-len", str(tokens), "--steps", str(args.steps)]
+    result = subprocess.run([*command, *options, "--json", str(path)], capture_output=True, text=True)
+    if not path.exists():
+        return {"survived": False, "error": result.stderr.strip().splitlines()[-1]}
+    values: Row = json.loads(path.read_text())
+    return values
+
+
+def plan(bundle: Path, tokens: int, *options: str) -> Row:
+    from mobile_ft.runtime import mft_run_path
+
+    command = [str(mft_run_path()), "plan", str(bundle), "--seq-len", str(tokens), *options]
+    values: Row = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return values
+
+
+# --- Benchmarks --------------------------------------------------------------------------------
+
+
+def residuals(args: argparse.Namespace) -> Iterator[Row]:
+    for model in args.models or [SMOLLM2, "qwen2.5-0.5b", "gemma-3-1b"]:
+        sizes = [saved_bytes(bundle(args, model, 512, activation)) for activation in ("exact", "approx2bit")]
+        for kind, exact in sizes[0].items():
+            approximate = sizes[1][kind]
+            yield {
+                "model": model,
+                "unit": kind,
+                "exact, B a token": exact,
+                "approx2bit, B a token": approximate,
+                "less %": 100 * (1 - approximate / exact),
+            }
+
+
+def saved_bytes(bundle: Path) -> dict[str, float]:
+    """{kind: bytes a token} of what a stored unit keeps."""
+    description = json.loads((bundle / "bundle.json").read_text())
+    items = {"float32": 4, "float16": 2, "uint8": 1}
+    hidden = description["model"]["hidden_size"]
+    return {
+        kind: sum(items[t["stored"]] * abs(np.prod(t["shape"])) for t in saved["tensors"])
+        + (4 * hidden if saved["reads_x"] else 0)
+        for kind, saved in description["saved"].items()
+    }
+
+
+def speed(args: argparse.Namespace) -> Iterator[Row]:
+    sides = {
+        "full, recompute": ("exact", ["--backward", "recompute"]),
+        "lcsb half, recompute": ("exact", LCSB),
+        "lcsb half, stored": ("exact", [*LCSB, "--backward", "store"]),
+        "lcsb half, approx2bit stored": ("approx2bit", [*LCSB, "--backward", "store"]),
+        "the same, adamw8bit, updates at once": ("approx2bit", [*LCSB, "--backward", "store", *SMALL]),
+    }
+    for model in args.models or [SMOLLM2, "qwen2.5-1.5b"]:
+        runs: dict[str, list[Row]] = {name: [] for name in sides}
+        for _ in range(args.rounds):
+            for name, (activation, options) in sides.items():
+                runs[name].append(train(args, bundle(args, model, 512, activation), 256, *options))
+        first: Row = {}
+        for name, rounds in runs.items():
+            best = {key: median(r[key] for r in rounds) for key in ("step_seconds", "peak_rss_mb", "peak_anon_mb")}
+            first = first or best
+            yield {
+                "model": model,
+                "side": name,
+                "step s": best["step_seconds"],
+                "times faster": first["step_seconds"] / best["step_seconds"],
+                "peak RSS MB": best["peak_rss_mb"],
+                "peak anon MB": best["peak_anon_mb"],
+                "of full's": best["peak_anon_mb"] / first["peak_anon_mb"],
+            }
+
+
+def plans(args: argparse.Namespace) -> Iterator[Row]:
+    for model in args.models or [SMOLLM2, "qwen2.5-0.5b", "qwen2.5-1.5b", "llama-3.2-1b", "gemma-3-1b"]:
+        folder = bundle(args, model, 1024)
+        for tokens in (128, 256, 1024):
+            for schedule in ("full", "lcsb"):
+                options = ["--schedule", schedule, "--backward", "auto"]
+                # A budget half way between the least that works and storing everything: a bit of each way.
+                least = plan(folder, tokens, *options)
+                budget = (least["smallest_budget_mb"] + least["planned_mb"]) / 2
+                p = profile(args, folder, tokens, *options, "--budget", f"{budget:.0f}MB")
+                yield {
+                    "model": model,
+                    "T": tokens,
+                    "schedule": schedule,
+                    "budget MB": budget,
+                    "planned anon MB": p["planned_anon_mb"],
+                    "peak anon MB": p["peak_anon_mb"],
+                    "error %": 100 * (p["planned_anon_mb"] / p["peak_anon_mb"] - 1),
+                    "peak RSS MB": p["peak_rss_mb"],
+                    "survived": p["survived"],
+                    "enforced by": p["enforced_by"],
+                }
+
+
+def limits(args: argparse.Namespace) -> Iterator[Row]:
+    for model in args.models or [SMOLLM2, *SHAPES]:
+        folder = bundle(args, model, 512)
+        for name, options in {"fp32 moments": [], "adamw8bit, at once": SMALL}.items():
+            p = profile(args, folder, 256, "--backward", "auto", "--budget", GIB, *options)
+            keys = ("survived", "planned_anon_mb", "peak_anon_mb", "peak_rss_mb", "step_seconds_median", "error")
+            yield {"model": model, "optimizer": name} | {key: p.get(key) for key in keys}
+
+
+def budgets(args: argparse.Namespace) -> Iterator[Row]:
+    results: dict[str, list[tuple[float, float]]] = {}
+    for model in args.models or [SMOLLM2, "qwen2.5-0.5b"]:
+        folder = bundle(args, model, 512)
+        options = ["--backward", "auto"]
+        unlimited = plan(folder, 256, *options)
+        least, most = unlimited["smallest_budget_mb"] + 1, unlimited["planned_mb"]
+        for share in (0, 0.1, 0.25, 0.5, 0.75, 1):
+            budget = least + share * (most - least)
+            runs = [train(args, folder, 256, *options, "--budget", f"{budget:.0f}MB") for _ in range(args.rounds)]
+            seconds = min(r["step_seconds"] for r in runs)
+            results.setdefault(model, []).append((budget, seconds))
+            mix = plan(folder, 256, *options, "--budget", f"{budget:.0f}MB")
+            yield {
+                "model": model,
+                "budget MB": budget,
+                "step s": seconds,
+                "peak RSS MB": max(r["peak_rss_mb"] for r in runs),
+                "stored": mix["stored_attn"] + mix["stored_mlp"],
+                "recomputed": mix["checkpoints"],
+                "spilled": mix["spilled"],
+                "by count": mix["relative_time"],
+            }
+    figure, axes = new_figure(1)
+    for model, points in results.items():
+        axes[0].plot(*zip(*points, strict=True), marker="o", label=model)
+    axes[0].set(xlabel="budget, MB", ylabel="seconds a step", title="256 tokens, full backward", ylim=(0, None))
+    axes[0].legend()
+    figure.savefig(args.folder / "budgets.svg")
+
+
+def lengths(args: argparse.Namespace) -> Iterator[Row]:
+    folder = bundle(args, SMOLLM2, 8192)
+    model = args.folder / "smollm2-transformers"
+    peer = [sys.executable, str(Path(__file__).with_name("bench_step.py")), "peer", "--model", str(model)]
+    if not model.exists():
+        subprocess.run([*peer, "--data", "none", "--save"], check=True, capture_output=True)
+    sides: dict[str, list[tuple[int, Row]]] = {"mobile-ft": [], "PyTorch + PEFT + NF4": []}
+    for tokens in (128, 256, 512, 1024, 2048, 4096, 8192):
+        ours = train(args, folder, tokens, *LCSB, "--backward", "auto", "--budget", "620MB")
+        data = token_file(args, folder, tokens)
+        theirs = run_side(
+            [*peer, "--data", str(data), "--quant", "nf4", "--tokens", str(tokens), "--steps", str(args.steps)], 1
+        )
+        for (name, points), result in zip(sides.items(), (ours, theirs), strict=True):
+            points.append((tokens, result))
+            keys = ("step_seconds", "peak_rss_mb", "peak_anon_mb")
+            yield {"T": tokens, "side": name} | {key: result[key] for key in keys}
+    figure, axes = new_figure(2)
+    for axis, key, label in zip(axes, ("peak_anon_mb", "step_seconds"), ("peak anonymous MB", "s a step"), strict=True):
+        for name, points in sides.items():
+            axis.plot([t for t, _ in points], [result[key] for _, result in points], marker="o", label=name)
+        axis.set(xlabel="tokens", ylabel=label, xscale="log", yscale="log")
+        axis.set_xticks([128, 512, 2048, 8192], ["128", "512", "2048", "8192"])
+        axis.legend()
+    figure.savefig(args.folder / "lengths.svg")
+
+
+BENCHMARKS = {
+    "residuals": residuals,
+    "speed": speed,
+    "plans": plans,
+    "limits": limits,
+    "budgets": budgets,
+    "lengths": lengths,
+}
+
+# --- Output ------------------------------------------------------------------------------------
+
+
+def new_figure(count: int) -> tuple[Any, Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, count, figsize=(5 * count, 3.6), squeeze=False, layout="constrained")
+    return figure, axes[0]
+
+
+def print_rows(title: str, rows: list[Row]) -> None:
+    table = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+    for row in rows:
+        table.add_row(*(text(row.get(name)) for name in rows[0]))
+    Console(width=180).print(table)
+
+
+def text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 10 else f"{value:.0f}"
+    return "-" if value is None else str(value)
+
+
+if __name__ == "__main__":
+    main()
