@@ -1,15 +1,33 @@
 """Arguments that several commands share, and checks that argparse lacks."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
+from mobile_ft.hf_config import known_models
+
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+# What decides over a step's memory and time, and so over the plan.
+STEP_OPTIONS = (
+    *("seq_len", "batch_size", "grad_accum", "schedule", "ratio", "selection", "suffix_depths"),
+    *("backward", "optimizer", "max_grad_norm", "budget"),
+)
 
 
 def add_bundle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder made by `mobile-ft export`")
+
+
+def add_bundle_or_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "bundle",
+        metavar="BUNDLE|config.json",
+        type=Path,
+        help=f"a bundle, or a config.json or one of {', '.join(known_models())}, which is exported with random weights "
+        "first; of a model of billions of parameters that takes minutes and its size on disk",
+    )
 
 
 def add_adapter(parser: argparse.ArgumentParser, default: str) -> None:
@@ -24,6 +42,55 @@ def add_data(parser: argparse.ArgumentParser, file: str) -> None:
         required=True,
         help=f"folder with {file}, .jsonl or .txt file",
     )
+
+
+def add_step_options(parser: argparse.ArgumentParser, backward: str) -> None:
+    """Adds STEP_OPTIONS; `backward` is the default of --backward."""
+    option = parser.add_argument
+    option("--seq-len", metavar="N", type=int, default=256, help="tokens a sequence (default: 256)")
+    option("--batch-size", metavar="N", type=int, default=1, help="sequences computed at once (default: 1)")
+    option("--grad-accum", metavar="N", type=int, default=1, help="batches a step (default: 1)")
+    option(
+        "--schedule",
+        choices=["full", "lcsb", "suffix"],
+        default="full",
+        help="layers that get a backward pass",
+    )
+    option("--ratio", metavar="SHARE", type=float, default=0.5, help="share of layers a step (default: 0.5)")
+    option("--selection", choices=["contiguous", "strided", "random"], default="random", help="layers of lcsb")
+    option("--suffix-depths", metavar="N,N", help="of suffix: top layers, step by step (default: around --ratio)")
+    option(
+        "--backward",
+        choices=["auto", "store", "recompute"],
+        default=backward,
+        help="recompute activations, store them, or whichever mix of both is fastest within the budget "
+        f"(default: {backward})",
+    )
+    option(
+        "--optimizer",
+        choices=["adamw", "adamw8bit"],
+        default="adamw",
+        help="adamw8bit: moments in 8 bits, a quarter of the memory (default: adamw)",
+    )
+    option(
+        "--max-grad-norm",
+        metavar="NORM",
+        type=float,
+        default=1.0,
+        help="clipping (default: 1); 0: none, which also saves the memory of all gradients at once",
+    )
+    option("--budget", metavar="SIZE", help="most memory, such as 512MB or 1GB (default: no limit)")
+
+
+def native_arguments(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """The options `names`, where they are given, as mft-run takes them; it checks their values too."""
+    values = {name: getattr(args, name) for name in names}
+    return [
+        text
+        for name, value in values.items()
+        if value is not None
+        for text in (f"--{name.replace('_', '-')}", str(value))
+    ]
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -9,9 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.cli.arguments import Subparsers, integer, positive
 from mobile_ft.cli.info import describe, print_description
+from mobile_ft.cli.scratch import scratch_folder
+from mobile_ft.config import ModelConfig
 from mobile_ft.errors import UserError
 from mobile_ft.hf_config import known_config, known_models, read_hf_config
 from mobile_ft.lora import LoraConfig, parse_targets
@@ -19,7 +22,8 @@ from mobile_ft.lora import LoraConfig, parse_targets
 if TYPE_CHECKING:  # torch and executorch load with it: only when a bundle is made
     from mobile_ft.export.source import ModelSource
 
-_LEAST_SEQ_LEN, _MOST_SEQ_LEN = 8, 8192
+_LEAST_SEQ_LEN, _SEQ_LEN, _MOST_SEQ_LEN = 8, 512, 8192
+_LORA = LoraConfig(16, 32.0, parse_targets("all-linear"))
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -31,8 +35,8 @@ def add_parser(commands: Subparsers) -> None:
         help=f"smollm2-135m, a .gguf file, or with --random-init a config.json or one of {', '.join(known_models())}",
     )
     option("-o", "--output", metavar="BUNDLE", type=Path, required=True, help="folder to write")
-    option("--lora-rank", metavar="N", type=integer(1, 256), default=16, help="1 to 256 (default: 16)")
-    option("--lora-alpha", metavar="A", type=positive, default=32.0, help="scale is A / rank (default: 32)")
+    option("--lora-rank", metavar="N", type=integer(1, 256), default=_LORA.rank, help="1 to 256 (default: 16)")
+    option("--lora-alpha", metavar="A", type=positive, default=_LORA.alpha, help="scale is A / rank (default: 32)")
     option(
         "--lora-targets",
         metavar="NAMES",
@@ -61,15 +65,41 @@ def run(args: argparse.Namespace) -> None:
     lora = LoraConfig(args.lora_rank, args.lora_alpha, parse_targets(args.lora_targets))
     with _quiet():
         source = _open_model(args.model, args.random_init, args.seed)
-        most = min(source.config.max_position_embeddings, _MOST_SEQ_LEN)
-        max_seq_len = min(512, most) if args.max_seq_len is None else args.max_seq_len
+        most = _most_seq_len(source.config)
+        max_seq_len = min(_SEQ_LEN, most) if args.max_seq_len is None else args.max_seq_len
         if not _LEAST_SEQ_LEN <= max_seq_len <= most:
             raise UserError(f"--max-seq-len {max_seq_len}: this model takes {_LEAST_SEQ_LEN} to {most}")
-        from mobile_ft.export.bundle import write_bundle
-
-        write_bundle(source, lora, max_seq_len, args.seed, args.output, args.activation)
+        _write(source, lora, max_seq_len, args.seed, args.output, args.activation)
     print_description(str(args.output), describe(read_bundle(args.output)))
     print(f"exported in {time.monotonic() - start:.1f} s")
+
+
+@contextmanager
+def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
+    """The bundle at `path`. Of a config.json, or the name of a known one, a bundle that this command's defaults make
+    with random weights, for at least `tokens` tokens; it is gone after the block."""
+    if path.suffix != ".json" and not (path / "config.json").is_file() and known_config(str(path)) is None:
+        yield read_bundle(path)
+        return
+    with scratch_folder() as folder:
+        with _quiet():
+            source = _open_model(str(path), True, 0)
+            most = _most_seq_len(source.config)
+            if tokens > most:
+                raise UserError(f"--seq-len x --batch-size is {tokens} tokens; {path} takes at most {most}")
+            print(f"exporting {path} with random weights, for its shapes", file=sys.stderr)
+            _write(source, _LORA, max(tokens, min(_SEQ_LEN, most)), 0, folder / "bundle", "exact")
+        yield read_bundle(folder / "bundle")
+
+
+def _most_seq_len(config: ModelConfig) -> int:
+    return min(config.max_position_embeddings, _MOST_SEQ_LEN)
+
+
+def _write(source: "ModelSource", lora: LoraConfig, max_seq_len: int, seed: int, output: Path, activation: str) -> None:
+    from mobile_ft.export.bundle import write_bundle
+
+    write_bundle(source, lora, max_seq_len, seed, output, activation)
 
 
 def _open_model(model: str, random_init: bool, seed: int) -> "ModelSource":

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from mobile_ft import __version__
-from mobile_ft.cli import convert, evaluate, export, generate, info, train
+from mobile_ft.cli import convert, evaluate, export, generate, info, plan, profile, train
 from mobile_ft.errors import UserError
 
 _INTERRUPTED = 130  # what shells give for Ctrl-C
@@ -18,7 +18,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mobile-ft {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (export, train, evaluate, generate, info, convert):
+    for command in (export, plan, profile, train, evaluate, generate, info, convert):
         command.add_parser(commands)
     return parser
 

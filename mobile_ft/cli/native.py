@@ -22,17 +22,26 @@ class KilledError(UserError):
         self.signal = signal
 
 
-def run_native(arguments: Sequence[str], on_event: Callable[[Event], None]) -> None:
+def run_native(
+    arguments: Sequence[str],
+    on_event: Callable[[Event], None],
+    confine: Callable[[], None] | None = None,
+    on_start: Callable[[int], None] = lambda pid: None,
+) -> None:
     """Runs mft-run and hands over its events one by one.
 
+    The child calls `confine` before it becomes mft-run; `on_start` gets its process id.
     Raises UserError with the child's own message where it fails and KilledError where a signal ended it.
     Ctrl-C, or whatever else is raised meanwhile, ends the child too.
     """
     with tempfile.TemporaryFile() as errors:  # a pipe could fill up while nobody reads it
         command = [str(mft_run_path()), *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8") as child:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8", preexec_fn=confine
+        ) as child:
             assert child.stdout is not None
             try:
+                on_start(child.pid)
                 for line in child.stdout:
                     on_event(json.loads(line))
                 child.wait()

@@ -47,12 +47,17 @@ def writing(path: Path) -> Iterator[None]:
 
 def check_json_path(path: Path | None) -> None:
     """Raises UserError now where `write_json` would fail after hours of work."""
+    check_output_path("--json", path)
+
+
+def check_output_path(option: str, path: Path | None) -> None:
+    """Raises UserError where the file `path`, given as `option`, could not be written."""
     if path is None:
         return
     if not path.absolute().parent.is_dir():
-        raise UserError(f"--json {path}: the folder {path.parent} does not exist")
+        raise UserError(f"{option} {path}: the folder {path.parent} does not exist")
     if path.exists() and not path.is_file():
-        raise UserError(f"--json {path}: not a regular file")
+        raise UserError(f"{option} {path}: not a regular file")
 
 
 def write_json(path: Path | None, values: Mapping[str, Any]) -> None:

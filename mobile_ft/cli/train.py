@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from mobile_ft.bundle import Bundle, read_bundle
-from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, add_data, add_json, integer
+from mobile_ft.cli.arguments import (
+    STEP_OPTIONS,
+    Subparsers,
+    add_adapter,
+    add_bundle,
+    add_data,
+    add_json,
+    add_step_options,
+    integer,
+    native_arguments,
+)
 from mobile_ft.cli.native import Event, KilledError, run_native
 from mobile_ft.cli.output import check_json_path, print_table, warn, write_json
 from mobile_ft.cli.progress import ProgressDisplay, duration
@@ -15,12 +25,9 @@ from mobile_ft.errors import UserError
 
 _TOKENS = "tokens.safetensors"
 _CHECKPOINT = "checkpoint.safetensors"
-# Options that mft-run has under the same name; it checks their values too.
 _PASSED_ON = (
-    *("steps", "seq_len", "batch_size", "grad_accum", "seed"),
-    *("lr", "lr_scheduler", "warmup_steps", "weight_decay", "max_grad_norm"),
-    *("schedule", "ratio", "selection", "suffix_depths", "unselected", "backward"),
-    *("budget", "adapter", "save_every"),
+    *STEP_OPTIONS,
+    *("steps", "seed", "lr", "lr_scheduler", "warmup_steps", "weight_decay", "unselected", "adapter", "save_every"),
 )
 
 
@@ -39,31 +46,12 @@ def add_parser(commands: Subparsers) -> None:
     option("--resume", action="store_true", help="go on from the checkpoint in --out")
     add_adapter(parser, "the bundle's own, untrained")
     option("--steps", metavar="N", type=int, default=100, help="optimizer steps (default: 100)")
-    option("--seq-len", metavar="N", type=int, default=256, help="tokens a sequence (default: 256)")
-    option("--batch-size", metavar="N", type=int, default=1, help="sequences computed at once (default: 1)")
-    option("--grad-accum", metavar="N", type=int, default=1, help="batches a step (default: 1)")
+    add_step_options(parser, backward="recompute")
     option("--lr", metavar="RATE", type=float, default=2e-4, help="learning rate (default: 2e-4)")
     option("--lr-scheduler", choices=["cosine", "constant"], default="cosine")
     option("--warmup-steps", metavar="N", type=int, default=0)
     option("--weight-decay", metavar="RATE", type=float, default=0.0)
-    option("--max-grad-norm", metavar="NORM", type=float, default=1.0, help="clipping; 0: none (default: 1)")
-    option(
-        "--schedule",
-        choices=["full", "lcsb", "suffix"],
-        default="full",
-        help="layers that get a backward pass",
-    )
-    option("--ratio", metavar="SHARE", type=float, default=0.5, help="share of layers a step (default: 0.5)")
-    option("--selection", choices=["contiguous", "strided", "random"], default="random", help="layers of lcsb")
-    option("--suffix-depths", metavar="N,N", help="of suffix: top layers, step by step (default: around --ratio)")
     option("--unselected", choices=["momentum", "skip"], default="momentum", help="AdamW on the other layers")
-    option(
-        "--backward",
-        choices=["auto", "store", "recompute"],
-        default="recompute",
-        help="recompute activations, store them, or store what the budget has room for (default: recompute)",
-    )
-    option("--budget", metavar="SIZE", help="most memory, such as 512MB or 1GB (default: no limit)")
     option("--save-every", metavar="N", type=int, default=100, help="steps between saves (default: 100)")
     option("--seed", metavar="N", type=integer(0), default=0)
     add_json(parser)
@@ -86,10 +74,7 @@ def run(args: argparse.Namespace) -> None:
 def _train(args: argparse.Namespace, bundle: Bundle, tokens: Path) -> dict[str, Any]:
     """The fields of `--json`."""
     arguments = ["train", str(bundle.folder), "--data", str(tokens), "--out", str(args.out)]
-    for name in _PASSED_ON:
-        value = getattr(args, name)
-        if value is not None:
-            arguments += [f"--{name.replace('_', '-')}", str(value)]
+    arguments += native_arguments(args, _PASSED_ON)
     if args.resume:
         arguments.append("--resume")
     try:

@@ -19,6 +19,8 @@ from mobile_ft.cli.main import main
 bundle, data, out = sys.argv[1:]
 for command in (
     ["info", bundle],
+    ["plan", bundle, "--seq-len", "64"],
+    ["profile", bundle, "--seq-len", "64", "--steps", "1", "--report", out + "/report.html"],
     ["train", bundle, "--data", data, "--seq-len", "64", "--steps", "1", "--out", out + "/run"],
     ["eval", bundle, "--data", data],
     ["generate", bundle, "--prompt", "x", "--max-tokens", "1"],
@@ -34,7 +36,7 @@ print("loaded:", sorted({"torch", "transformers", "executorch", "peft"} & set(sy
 
 
 def test_help_of_every_command(capsys):
-    for command in ("export", "train", "eval", "generate", "info", "convert"):
+    for command in ("export", "plan", "profile", "train", "eval", "generate", "info", "convert"):
         with pytest.raises(SystemExit) as exit:
             main([command, "--help"])
         assert exit.value.code == 0

@@ -60,7 +60,7 @@ def test_every_option_reaches_mft_run(cli, bundle, data, tmp_path, fake_mft_run)
     numbers = "--steps 7 --seq-len 32 --batch-size 2 --grad-accum 3 --warmup-steps 4 --save-every 5 --seed 6"
     rates = "--lr 0.01 --weight-decay 0.1 --max-grad-norm 0.5 --ratio 0.25"
     names = "--lr-scheduler constant --schedule suffix --selection strided --suffix-depths 1,2 --unselected skip"
-    names += " --backward store"
+    names += " --backward store --optimizer adamw8bit"
     options = f"{numbers} {rates} {names} --budget 1GB --adapter a --resume".split()
     result = cli("train", bundle, "--data", data, "--out", tmp_path / "out", *options)
     assert result.err == "mobile-ft: error: enough\n"

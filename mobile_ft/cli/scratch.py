@@ -1,0 +1,15 @@
+"""A temporary folder for large files."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Gone after the block. On a disk where there is one: /tmp is often memory, and would count as such."""
+    parent = None if "TMPDIR" in os.environ or not os.access("/var/tmp", os.W_OK) else "/var/tmp"
+    with tempfile.TemporaryDirectory(prefix="mobile-ft-", dir=parent) as folder:
+        yield Path(folder)

@@ -1,0 +1,100 @@
+"""What was seen of a run: its plan, memory samples, method calls and steps."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mobile_ft.profile.sampler import Buffer, Sample
+
+# Components of the plan that are pages of weights.ptd, which nothing tells apart.
+_WEIGHTS = ("weights_window", "resident_weights")
+
+
+class Call(NamedTuple):
+    """A method that ran; seconds of the monotonic clock."""
+
+    unit: str
+    method: str
+    begin: float
+    end: float
+
+    @property
+    def phase(self) -> str:
+        if self.method == "head":
+            return "head"
+        return "backward" if "_backward" in self.method else "forward"
+
+
+class Step(NamedTuple):
+    number: int
+    begin: float
+    end: float
+
+
+@dataclass
+class Recording:
+    """`plan` and `done` are mft-run's events; `done` is empty where the run did not get that far."""
+
+    plan: dict[str, Any]
+    buffers: Sequence[Buffer] = ()
+    samples: list[Sample] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    done: dict[str, Any] = field(default_factory=dict)
+
+    def planned_mb(self) -> dict[str, float]:
+        """By component, in the order in which they are stacked: pages of files, then anonymous memory."""
+        sizes = dict(self.plan["components_mb"])
+        weights = sum(sizes.pop(name, 0.0) for name in _WEIGHTS)
+        return {"code": sizes.pop("code"), "weights": weights} | sizes
+
+    def series_mb(self) -> dict[str, NDArray[np.float64]]:
+        """Resident megabytes of each component of `planned_mb`, sample by sample."""
+        samples = self.samples
+        weights = _megabytes([s.weights for s in samples])
+        buffers = {b.name: _megabytes([s.buffers[i] for s in samples]) for i, b in enumerate(self.buffers)}
+        heap = _megabytes([max(0, s.anon - sum(s.buffers)) for s in samples])
+        code = _megabytes([max(0, s.file - s.weights) for s in samples])
+        known = {"code": code, "weights": weights, "heap": heap} | buffers
+        return {name: known.get(name, np.zeros(len(samples))) for name in self.planned_mb()}
+
+    def measured_mb(self) -> dict[str, float]:
+        """The most of each component in any sample."""
+        return {name: float(values.max(initial=0)) for name, values in self.series_mb().items()}
+
+    def sampled_peak_mb(self, field: str) -> float:
+        return max((getattr(sample, field) for sample in self.samples), default=0) / 1e6
+
+    def peak_rss_mb(self) -> float:
+        """The kernel's own peak; of samples alone where the process did not live to tell."""
+        sampled = max((sample.anon + sample.file for sample in self.samples), default=0) / 1e6
+        return float(max(sampled, self.done.get("peak_rss_mb", 0)))
+
+    def peak_anon_mb(self) -> float:
+        """Likewise; mft-run reads it after each step."""
+        return float(max(self.sampled_peak_mb("anon"), self.done.get("peak_anon_mb", 0)))
+
+
+def _megabytes(sizes: list[int]) -> NDArray[np.float64]:
+    return np.array(sizes, np.float64) / 1e6
+
+
+def read_buffers(trace: Path) -> list[Buffer]:
+    """The blocks of memory at the beginning of mft-run's trace."""
+    return [Buffer(x["buffer"], x["address"], x["bytes"]) for x in _lines(trace) if "buffer" in x]
+
+
+def read_calls(trace: Path) -> list[Call]:
+    return [Call(x["unit"], x["method"], x["begin"], x["end"]) for x in _lines(trace) if "method" in x]
+
+
+def _lines(trace: Path) -> list[dict[str, Any]]:
+    """Complete lines only: a process that is killed may leave half a one."""
+    if not trace.exists():
+        return []
+    return [json.loads(line) for line in trace.read_text().splitlines(keepends=True) if line.endswith("\n")]

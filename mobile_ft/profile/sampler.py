@@ -1,0 +1,119 @@
+"""Watches where the memory of a process lies, by what /proc tells. Linux only."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+INTERVAL = 0.005  # seconds between samples
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PRESENT, _EXCLUSIVE = 0x80, 0x01  # of the top byte of a pagemap entry
+
+
+class Buffer(NamedTuple):
+    """A planned block of the process's memory."""
+
+    name: str
+    address: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Resident bytes at a time (seconds of the monotonic clock)."""
+
+    time: float
+    anon: int
+    file: int
+    weights: int  # of `file`, pages of weights.ptd
+    program: int  # likewise, program.pte
+    limited: int  # what counts against the limit, 0 where the kernel does not tell
+    buffers: tuple[int, ...]  # of `anon`, in the order of the buffers given
+
+
+class Sampler:
+    """Samples every INTERVAL in a thread of its own until the process ends.
+
+    To cost little, pages are counted again only where the totals have changed, and never again in a buffer that is
+    resident as a whole: a buffer gives no page back.
+    """
+
+    def __init__(self, pid: int, buffers: Sequence[Buffer], bundle: Path, limited: Callable[[], int]) -> None:
+        self.samples: list[Sample] = []
+        self._buffers = buffers
+        self._resident = [0] * len(buffers)
+        self._files = [os.fsencode(bundle.resolve() / name) for name in ("weights.ptd", "program.pte")]
+        self._mapped = [0, 0]
+        self._anon = self._file = -1
+        self._limited = limited
+        self._opened = {name: os.open(f"/proc/{pid}/{name}", os.O_RDONLY) for name in ("statm", "maps", "pagemap")}
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+        for descriptor in self._opened.values():
+            os.close(descriptor)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(INTERVAL) and self.sample():
+            pass
+
+    def sample(self, whole: bool = False) -> bool:
+        """Takes one now; `whole`: counts every page. False once the process has ended."""
+        with self._lock:
+            try:
+                sample = self._take(whole)
+            except OSError:  # no such process
+                return False
+            if sample is not None:
+                self.samples.append(sample)
+            return sample is not None
+
+    def _take(self, whole: bool) -> Sample | None:
+        now = time.monotonic()
+        fields = os.pread(self._opened["statm"], 256, 0).split()
+        resident, file = int(fields[1]) * _PAGE, int(fields[2]) * _PAGE
+        anon = resident - file
+        if resident == 0:
+            return None
+        if whole or file != self._file:
+            self._mapped = self._count_files()
+        if whole or anon != self._anon:
+            for i, buffer in enumerate(self._buffers):
+                if self._resident[i] < buffer.bytes:
+                    # The page of zeros that reading untouched memory maps is shared, and no memory of the process.
+                    pages = self._count(buffer.address, buffer.bytes, _PRESENT | _EXCLUSIVE)
+                    self._resident[i] = max(self._resident[i], pages * _PAGE)
+        self._anon, self._file = anon, file
+        return Sample(now, anon, file, self._mapped[0], self._mapped[1], self._limited(), tuple(self._resident))
+
+    def _count(self, address: int, size: int, bits: int) -> int:
+        """Pages of the range whose pagemap entry has these bits."""
+        first, end = address // _PAGE, -(-(address + size) // _PAGE)
+        entries = os.pread(self._opened["pagemap"], (end - first) * 8, first * 8)
+        return int(np.count_nonzero(np.frombuffer(entries, np.uint8)[7::8] & bits == bits))
+
+    def _count_files(self) -> list[int]:
+        """Resident bytes of weights.ptd and program.pte."""
+        text = bytearray()
+        while chunk := os.pread(self._opened["maps"], 1 << 16, len(text)):
+            text += chunk
+        counted = [0] * len(self._files)
+        for line in text.splitlines():
+            for i, file in enumerate(self._files):
+                if line.endswith(file):
+                    begin, end = (int(address, 16) for address in line[: line.index(b" ")].split(b"-"))
+                    counted[i] += self._count(begin, end - begin, _PRESENT) * _PAGE
+        return counted

@@ -1,0 +1,120 @@
+import json
+import math
+
+import pytest
+
+NATIVE_FIELDS = {
+    *("planned_mb", "planned_anon_mb", "budget_mb", "components_mb", "anonymous", "stored_attn", "stored_mlp"),
+    *("checkpoints", "spilled", "resident_units", "relative_time", "smallest_budget_mb", "longest_seq_len"),
+}
+
+
+@pytest.fixture
+def plan(cli, bare_bundle, tmp_path):
+    """Runs `mobile-ft plan`: the result, and what --json holds."""
+
+    def run(*options):
+        report = tmp_path / "plan.json"
+        result = cli("plan", bare_bundle, "--seq-len", 64, *options, "--json", report)
+        return result, json.loads(report.read_text())
+
+    return run
+
+
+def test_plan_adds_up(plan):
+    result, values = plan("--budget", "1GB")
+    assert (result.code, result.err) == (0, "")
+    assert set(values) == NATIVE_FIELDS | {"savings"}
+    components = values["components_mb"]
+    assert sum(components.values()) == pytest.approx(values["planned_mb"])
+    assert sum(components[name] for name in values["anonymous"]) == pytest.approx(values["planned_anon_mb"])
+    assert values["planned_mb"] < values["budget_mb"] == 1000
+    assert values["longest_seq_len"] == 64
+    for text in ("optimizer", "anonymous", "of 1000 MB budget", "64 tokens, all that the bundle was made for"):
+        assert text in result.out
+
+
+def test_with_room_auto_stores_everything(plan):
+    result, values = plan()
+    assert (values["stored_attn"], values["stored_mlp"], values["relative_time"]) == (2, 2, 1.0)
+    assert "activations of 2 attention and 2 MLP units stored" in result.out
+    assert "longest sequence" not in result.out  # there is no budget to be within
+
+
+def test_savings_are_planned_with_their_options(cli, bare_bundle, tmp_path, fake_mft_run):
+    """With a plan made up: a small model's savings would drown in what code takes from process to process."""
+    sizes = {"planned_mb": 90, "planned_anon_mb": 80, "budget_mb": None, "components_mb": {"lora": 90}}
+    counts = dict.fromkeys(("stored_attn", "stored_mlp", "checkpoints", "spilled", "resident_units"), 0)
+    rest = {"anonymous": ["lora"], "relative_time": 1.2, "smallest_budget_mb": 70.1, "longest_seq_len": 64}
+    line = json.dumps({"event": "plan"} | sizes | counts | rest)
+    fake_mft_run(f"echo \"$@\" >> {tmp_path}/calls; echo '{line}'")
+    report = tmp_path / "plan.json"
+    result = cli("plan", bare_bundle, "--seq-len", 64, "--json", report)
+    assert (result.code, result.err) == (0, "")
+    assert "72 MB" in result.out
+    every = {"optimizer": "adamw8bit", "max_grad_norm": 0, "schedule": "lcsb", "ratio": 0.5}
+    rows = json.loads(report.read_text())["savings"]
+    assert [row["options"] for row in rows] == [
+        *({"optimizer": "adamw8bit"}, {"max_grad_norm": 0}, {"schedule": "lcsb", "ratio": 0.5}),
+        every,
+    ]
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 5
+    for row, call in zip(rows, calls[1:], strict=True):
+        for name, value in row["options"].items():
+            assert f"--{name.replace('_', '-')} {value}" in call
+    assert "--schedule full" in calls[0] and "--optimizer adamw " in calls[0] and "--backward auto" in calls[0]
+
+
+def test_nothing_left_to_save(plan):
+    options = ("--optimizer", "adamw8bit", "--max-grad-norm", 0, "--schedule", "lcsb")
+    result, values = plan(*options)
+    assert values["savings"] == []
+    assert "What would save memory" not in result.out
+
+
+def test_savings_are_those_that_would_work(plan):
+    """Gradients that are added up over batches have to be there all at once."""
+    _, values = plan("--grad-accum", 2, "--schedule", "suffix")
+    assert [row["options"] for row in values["savings"]] == [{"optimizer": "adamw8bit"}]
+
+
+def test_too_small_a_budget_is_refused_with_the_smallest_that_works(plan):
+    result, values = plan("--budget", "1MB")
+    smallest = math.ceil(values["smallest_budget_mb"]) + 1
+    assert result.code == 1
+    assert f"error: --budget 1MB is too small: the smallest that works is {smallest} MB; raise it" in result.err
+    assert result.err.count("\n") == 1
+    assert "of 1 MB budget" in result.out
+    assert "none fits" in result.out
+    result, values = plan("--budget", f"{smallest}MB")
+    assert (result.code, result.err) == (0, "")
+
+
+def test_config_alone_is_enough(cli, model_config, tmp_path):
+    report = tmp_path / "plan.json"
+    result = cli("plan", model_config, "--seq-len", 32, "--json", report)
+    assert result.code == 0
+    assert f"exporting {model_config} with random weights" in result.err
+    assert json.loads(report.read_text())["longest_seq_len"] == 128
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seq-len", 65], "--seq-len 65 is more than the 64 tokens that "),
+        (["--seq-len", 64, "--budget", "lots"], "--budget lots: must be a size such as 512MB or 1GB"),
+        (["--seq-len", 64, "--json", "nowhere/p.json"], "--json nowhere/p.json: the folder nowhere does not exist"),
+    ],
+)
+def test_bad_values_are_one_line(cli, bare_bundle, options, message):
+    result = cli("plan", bare_bundle, *options)
+    assert result.code == 1
+    assert result.err.startswith(f"mobile-ft: error: {message}")
+    assert result.err.count("\n") == 1
+
+
+def test_config_of_a_model_with_a_shorter_limit(cli, model_config):
+    result = cli("plan", model_config, "--seq-len", 100, "--batch-size", 2)
+    assert result.code == 1
+    assert f"--seq-len x --batch-size is 200 tokens; {model_config} takes at most 128" in result.err
