@@ -138,7 +138,10 @@ class _Watcher:
         recording = self._recording
         if event["event"] == "plan":  # the trace names the buffers by now
             recording.plan, recording.buffers = event, read_buffers(self._trace)
-            self._sampler = Sampler(self._pid, recording.buffers, self._bundle, self._limit.usage)
+            try:
+                self._sampler = Sampler(self._pid, recording.buffers, self._bundle, self._limit.usage)
+            except OSError:  # the limit has ended it already
+                return
             recording.samples = self._sampler.samples
             self._sampler.start()
         elif event["event"] == "step":

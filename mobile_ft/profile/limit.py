@@ -51,7 +51,8 @@ _FILES: dict[EnforcedBy, _Files] = {
 
 
 class CgroupLimit(Limit):
-    """A cgroup of its own. Everything counts, page cache that the child brings in and kernel memory too."""
+    """A cgroup of its own. Everything counts, page cache and kernel memory too; but not pages that another group has
+    read in before, as is likely of the libraries."""
 
     def __init__(self, version: EnforcedBy, folder: Path) -> None:
         self.enforced_by = version
