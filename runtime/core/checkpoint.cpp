@@ -12,7 +12,6 @@ namespace {
 
 constexpr const char* kFile = "/checkpoint.safetensors";
 
-
 }  // namespace
 
 std::string Trainer::fingerprint(const TokenFile& data) const {

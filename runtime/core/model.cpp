@@ -19,9 +19,7 @@ size_t position_bytes(int64_t t) { return static_cast<size_t>(t) * sizeof(int64_
 
 constexpr int64_t kEmbedTokens = 4;
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// While it lives, the pages of `weight` leave the process behind a kernel that reads them front to back.
 struct Sweep {
@@ -275,7 +273,8 @@ size_t Model::saved_bytes(size_t unit, int64_t tokens) const {
   const int64_t step = call_tokens(unit, tokens);
   size_t bytes = 0;
   for (int64_t i = 0; i < tokens; i += step) {
-    for (const SavedTensor& tensor : bundle_.units[unit].saved) bytes += tensor.stored_bytes(std::min(step, tokens - i));
+    for (const SavedTensor& tensor : bundle_.units[unit].saved)
+      bytes += tensor.stored_bytes(std::min(step, tokens - i));
   }
   return bytes;
 }

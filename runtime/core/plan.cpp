@@ -27,12 +27,12 @@ constexpr double kSpillBytesPerSecond = 1e9;
 struct Facts {
   const Model& model;
   const TrainConfig& config;
-  int64_t layers;         // selected by a step, at most
-  uint64_t activation;    // bytes of x
-  uint64_t saved[2];      // bytes a stored unit leaves: attention, MLP
-  bool reads_x[2];        // whether it keeps its checkpoint besides
-  double again[2];        // seconds to compute a unit's forward once more
-  double base;            // seconds of a step with everything stored
+  int64_t layers;       // selected by a step, at most
+  uint64_t activation;  // bytes of x
+  uint64_t saved[2];    // bytes a stored unit leaves: attention, MLP
+  bool reads_x[2];      // whether it keeps its checkpoint besides
+  double again[2];      // seconds to compute a unit's forward once more
+  double base;          // seconds of a step with everything stored
   std::vector<Plan::Component> fixed;
   std::map<std::set<std::string>, uint64_t> arenas{};  // by the methods in use
 };
@@ -134,9 +134,8 @@ Plan mix(Facts& f, int64_t attn, int64_t mlp) {
   if (is_new) arena->second = arena_bytes(b, methods, tokens);
   plan.components.push_back({"arena", arena->second, true});
   plan.components.push_back({"staging", stored ? f.model.staging_bytes(tokens) : 0, true});
-  plan.components.push_back({"saved_activations",
-                             static_cast<uint64_t>(attn) * f.saved[0] + static_cast<uint64_t>(mlp) * f.saved[1],
-                             true});
+  plan.components.push_back(
+      {"saved_activations", static_cast<uint64_t>(attn) * f.saved[0] + static_cast<uint64_t>(mlp) * f.saved[1], true});
   const int64_t beside = (f.reads_x[0] ? attn : 0) + (f.reads_x[1] ? mlp : 0);
   const uint64_t budget = f.config.budget, before = plan.total() + static_cast<uint64_t>(beside) * f.activation;
   int64_t in_memory = again;
@@ -147,10 +146,9 @@ Plan mix(Facts& f, int64_t attn, int64_t mlp) {
   plan.checkpoints = in_memory + beside;
   plan.spilled = again - in_memory;
   plan.components.push_back({"checkpoints", static_cast<uint64_t>(plan.checkpoints) * f.activation, true});
-  const double seconds = f.base + static_cast<double>(f.layers - attn) * f.again[0] +
-                         static_cast<double>(f.layers - mlp) * f.again[1] +
-                         static_cast<double>(plan.spilled) * 2.0 * static_cast<double>(f.activation) /
-                             kSpillBytesPerSecond;
+  const double seconds =
+      f.base + static_cast<double>(f.layers - attn) * f.again[0] + static_cast<double>(f.layers - mlp) * f.again[1] +
+      static_cast<double>(plan.spilled) * 2.0 * static_cast<double>(f.activation) / kSpillBytesPerSecond;
   plan.relative_time = seconds / f.base;
   return plan;
 }

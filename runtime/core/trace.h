@@ -7,9 +7,9 @@
 
 namespace mft {
 
-/// Writes what a memory profiler needs beside what the kernel tells it, as JSON lines: first where each planned block of
-/// memory lies ({"buffer", "address", "bytes"}), then every method call as it ends ({"unit", "method", "begin", "end"},
-/// seconds of the system's monotonic clock).
+/// Writes what a memory profiler needs beside what the kernel tells it, as JSON lines: first where each planned block
+/// of memory lies ({"buffer", "address", "bytes"}), then every method call as it ends ({"unit", "method", "begin",
+/// "end"}, seconds of the system's monotonic clock).
 class Trace {
  public:
   /// Throws Error naming the file where it cannot be written.

@@ -57,16 +57,11 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
 }
 
 std::vector<std::pair<std::string, const Buffer*>> Trainer::buffers() const {
-  return {{"gradients", &gradients_},
-          {"spare_gradients", &spare_gradients_},
-          {"optimizer", &optimizer_},
-          {"checkpoints", &checkpoints_},
-          {"saved_activations", &saved_},
-          {"activations", &activations_},
-          {"lora", &model_.parameter_buffer()},
-          {"staging", &model_.staging_buffer()},
-          {"arena", &model_.program().arena()},
-          {"kernel_scratch", &model_.program().scratch()}};
+  return {{"gradients", &gradients_},           {"spare_gradients", &spare_gradients_},
+          {"optimizer", &optimizer_},           {"checkpoints", &checkpoints_},
+          {"saved_activations", &saved_},       {"activations", &activations_},
+          {"lora", &model_.parameter_buffer()}, {"staging", &model_.staging_buffer()},
+          {"arena", &model_.program().arena()}, {"kernel_scratch", &model_.program().scratch()}};
 }
 
 std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& layers, int64_t tokens) {

@@ -86,7 +86,7 @@ class Trainer {
   Buffer activations_;      // two to go forward, two to go back
   SpillFile spill_;
   std::vector<int64_t> gradient_offsets_;  // of each unit in gradients_, -1 where it has none
-  std::vector<int64_t> unit_steps_;       // AdamW's step count of each unit
+  std::vector<int64_t> unit_steps_;        // AdamW's step count of each unit
   std::vector<int64_t> backward_runs_;
   std::vector<double> losses_;
   TokenOrder order_;

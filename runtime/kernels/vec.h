@@ -186,7 +186,8 @@ inline void store_half(uint16_t* p, Vec v) {
     const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
     const float magnitude = x < 0 ? -x : x;
     if (!(magnitude >= 0x1p-14f)) {  // subnormal: a multiple of 2^-24; or NaN
-      p[i] = magnitude != magnitude ? 0x7e00u : static_cast<uint16_t>(sign | uint16_t(magnitude * 0x1p24f + 0x1p23f - 0x1p23f));
+      p[i] = magnitude != magnitude ? 0x7e00u
+                                    : static_cast<uint16_t>(sign | uint16_t(magnitude * 0x1p24f + 0x1p23f - 0x1p23f));
       continue;
     }
     bits &= 0x7fffffffu;

@@ -125,8 +125,7 @@ NB_MODULE(_core, m) {
           "parameters",
           [](const Model& model) {
             if (model.parameters() == nullptr) fail("the model is not prepared; call prepare first");
-            return tensors(model,
-                           [&](size_t unit) { return model.parameters() + model.layout().range(unit).begin; });
+            return tensors(model, [&](size_t unit) { return model.parameters() + model.layout().range(unit).begin; });
           },
           "LoRA parameters by PEFT name, copied.");
 
@@ -149,7 +148,8 @@ NB_MODULE(_core, m) {
           "steps"_a = 100, "seq_len"_a = 256, "batch_size"_a = 1, "grad_accum"_a = 1, "lr"_a = 2e-4,
           "lr_scheduler"_a = "cosine", "warmup_steps"_a = 0, "weight_decay"_a = 0.0, "max_grad_norm"_a = 1.0,
           "schedule"_a = "full", "selection"_a = "random", "ratio"_a = 0.5, "suffix_depths"_a = std::vector<int64_t>{},
-          "unselected"_a = "momentum", "backward"_a = "recompute", "optimizer"_a = "adamw", "seed"_a = 0, "budget"_a = 0)
+          "unselected"_a = "momentum", "backward"_a = "recompute", "optimizer"_a = "adamw", "seed"_a = 0,
+          "budget"_a = 0)
       .def(
           "select", [](const TrainConfig& c, int64_t step, int64_t layers) { return c.schedule.select(step, layers); },
           "step"_a, "layers"_a, "Which layers get backward at `step`, counted from 0.");

@@ -1,13 +1,12 @@
 /// 8-bit AdamW against the definition: moments restored, exact AdamW in double, and the nearest code of a map that is
 /// built here once more.
 
-#include "runtime/kernels/adamw8bit.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "runtime/core/random.h"
+#include "runtime/kernels/adamw8bit.h"
 #include "runtime/tests/check.h"
 
 namespace mft {

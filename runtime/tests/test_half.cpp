@@ -1,11 +1,10 @@
 /// Conversion to f16 and back: within half a unit in the last place, saturating, and exact the second time.
 
-#include "runtime/kernels/half.h"
-
 #include <cmath>
 #include <vector>
 
 #include "runtime/core/random.h"
+#include "runtime/kernels/half.h"
 #include "runtime/tests/check.h"
 
 namespace mft {
