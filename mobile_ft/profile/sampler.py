@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-INTERVAL = 0.005  # seconds between samples
+INTERVAL = 0.005  # seconds between samples, at least
+_SHARE = 0.04  # of a core that sampling may take; the process would have to wait for more
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PRESENT, _EXCLUSIVE = 0x80, 0x01  # of the top byte of a pagemap entry
@@ -38,7 +39,7 @@ class Sample:
 
 
 class Sampler:
-    """Samples every INTERVAL in a thread of its own until the process ends.
+    """Samples in a thread of its own until the process ends.
 
     To cost little, pages are counted again only where the totals have changed, and never again in a buffer that is
     resident as a whole: a buffer gives no page back.
@@ -67,8 +68,10 @@ class Sampler:
             os.close(descriptor)
 
     def _run(self) -> None:
-        while not self._stopped.wait(INTERVAL) and self.sample():
-            pass
+        spent, pause = time.thread_time(), INTERVAL
+        while not self._stopped.wait(pause) and self.sample():
+            before, spent = spent, time.thread_time()
+            pause = max(INTERVAL, (spent - before) / _SHARE)
 
     def sample(self, whole: bool = False) -> bool:
         """Takes one now; `whole`: counts every page. False once the process has ended."""
