@@ -16,9 +16,10 @@ constexpr uint64_t kPage = 4096;
 // What starting the threads, loading the methods and the heap add after planning; measured, with a margin: anonymous
 // pages, and pages of code and program.
 constexpr uint64_t kHeapGrowth = uint64_t{3} << 20;
-constexpr uint64_t kCodeGrowth = uint64_t{9} << 20;
-// What a sweep over the head leaves resident: a piece for each thread, and the pages around a token's row.
-constexpr uint64_t kSweepWindow = uint64_t{4} << 20;
+constexpr uint64_t kCodeGrowth = uint64_t{4} << 20;
+// What a sweep over the head leaves resident for each thread, or a few rows of the embedding: the page cache may hold
+// pieces of 2 MB, which come into the process as a whole.
+constexpr uint64_t kSweepWindow = uint64_t{9} << 20;
 // Rates for comparing mixes, not for telling times: multiply-adds of the kernels, and bytes of a spill file.
 constexpr double kFlopsPerSecond = 150e9;
 constexpr double kSpillBytesPerSecond = 1e9;
@@ -188,6 +189,7 @@ uint64_t Plan::anonymous() const {
 }
 
 Plan plan_training(const Model& model, const TrainConfig& config) {
+  check(config, model.bundle().max_seq_len);
   Facts facts = gather(model, config);
   const uint64_t budget = config.budget;
   if (config.backward == Backward::kRecompute) return mix(facts, 0, 0);

@@ -38,4 +38,7 @@ struct TrainConfig {
   bool immediate_update() const { return grad_accum == 1 && max_grad_norm == 0; }
 };
 
+/// Throws Error naming the option where a value is out of range, or a micro-batch longer than `max_seq_len`.
+void check(const TrainConfig& config, int64_t max_seq_len);
+
 }  // namespace mft

@@ -12,30 +12,10 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-const TrainConfig& checked(const TrainConfig& c) {
-  const auto positive = [](const char* name, int64_t value) {
-    if (value < 1) fail(name, " ", value, ": must be at least 1");
-  };
-  positive("steps", c.steps);
-  positive("seq-len", c.seq_len);
-  positive("batch-size", c.batch_size);
-  positive("grad-accum", c.grad_accum);
-  if (c.warmup_steps < 0) fail("warmup-steps ", c.warmup_steps, ": must not be negative");
-  if (!(c.lr > 0) || !std::isfinite(c.lr)) fail("lr ", c.lr, ": must be above 0");
-  if (!(c.weight_decay >= 0)) fail("weight-decay ", c.weight_decay, ": must not be negative");
-  if (!(c.max_grad_norm >= 0)) fail("max-grad-norm ", c.max_grad_norm, ": must not be negative; 0 is no clipping");
-  return c;
-}
-
 }  // namespace
 
 Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& adapter)
-    : model_(model), config_(checked(config)), moments_(model.layout(), config.optimizer), order_(1, config.seed) {
-  const int64_t most_tokens = model_.bundle().max_seq_len;
-  if (config_.seq_len > most_tokens || config_.batch_size > most_tokens / config_.seq_len) {
-    fail("batch-size ", config_.batch_size, " x seq-len ", config_.seq_len, " tokens; the bundle's maximum is ",
-         most_tokens, " (export with a larger --max-seq-len)");
-  }
+    : model_(model), config_(config), moments_(model.layout(), config.optimizer), order_(1, config.seed) {
   const size_t units = model_.bundle().units.size();
   plan_ = plan_training(model_, config_);
   check_budget(plan_, config_.budget);
