@@ -20,9 +20,10 @@ constexpr uint64_t kCodeGrowth = uint64_t{4} << 20;
 // What a sweep over the head leaves resident for each thread, or a few rows of the embedding: the page cache may hold
 // pieces of 2 MB, which come into the process as a whole.
 constexpr uint64_t kSweepWindow = uint64_t{9} << 20;
-// Rates for comparing mixes, not for telling times: multiply-adds of the kernels, and bytes of a spill file.
+// Rates for comparing mixes, not for telling times: of the kernels, and of a phone's flash, slow enough that nothing is
+// spilled to make room for activations.
 constexpr double kFlopsPerSecond = 150e9;
-constexpr double kSpillBytesPerSecond = 1e9;
+constexpr double kSpillBytesPerSecond = 0.5e9;
 
 /// What the choice of a mix depends on, gathered once.
 struct Facts {
