@@ -116,7 +116,7 @@ def write_bundle(
 ) -> dict[str, Any]:
     """Exports `source` to the folder `target` and returns the content of its bundle.json.
 
-    `activation` is "exact", or "approx2bit": 2-bit gates (Approx-BP) and float16 for what units store.
+    `activation` is one of ACTIVATIONS, of mobile_ft.bundle: how units store activations.
     """
     c = source.config
     specs = _unit_specs(source, lora, activation)

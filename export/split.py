@@ -13,7 +13,7 @@ _CHEAP = {torch.ops.mobile_ft.affine.default, torch.ops.mobile_ft.swiglu.default
 class Split:
     forward_save: fx.GraphModule  # inputs -> y, saved tensors
     backward: fx.GraphModule  # dy, inputs, saved tensors -> gradients
-    saved: list[torch.Tensor]  # examples of the saved tensors
+    saved: list[fx.Node]  # what the first hands to the second
     reads_x: bool  # whether the backward needs the unit's input besides
 
 
@@ -59,6 +59,6 @@ def split_at_gradient(joint: fx.GraphModule) -> Split:
     return Split(
         fx.GraphModule(joint, first),
         fx.GraphModule(joint, second),
-        [node.meta["val"] for node in saved],
+        saved,
         bool(second_copy[placeholders[1]].users),
     )

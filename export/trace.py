@@ -74,12 +74,22 @@ class UnitMethods:
     reads_x: bool  # whether `<kind>_backward` needs the unit's input besides
 
 
-def _saved_entry(tensor: Tensor, tokens: str, spec: UnitSpec) -> dict[str, Any]:
-    """Activations are stored in float16 if they may be approximate; one number a row or head always stays exact."""
+def _saved_entry(node: fx.Node, tokens: str, spec: UnitSpec) -> dict[str, Any]:
+    tensor = node.meta["val"]
     shape = [-1 if str(n) == tokens else int(n) for n in tensor.shape]
     dtype = str(tensor.dtype).removeprefix("torch.")
+    # One number a row or head always stays exact.
     wide = dtype == "float32" and shape[0] == -1 and len(shape) == 2 and shape[1] > spec.config.num_attention_heads
-    return {"shape": shape, "dtype": dtype, "stored": "float16" if wide and spec.activation != "exact" else dtype}
+    return {"shape": shape, "dtype": dtype, "stored": _stored(node, spec) if wide else dtype}
+
+
+def _stored(node: fx.Node, spec: UnitSpec) -> str:
+    """What an activation is stored as. int8 is too coarse for two kinds of them: queries and keys, which rope yields
+    and whose products the exponential takes, and the product and factor of a 2-bit gate, which are divided."""
+    if spec.activation == "exact":
+        return "float32"
+    rotated = node.target is torch.ops.mobile_ft.rope.default
+    return "float16" if rotated or spec.activation == "approx2bit" else "int8"
 
 
 def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
@@ -116,10 +126,10 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     _clean_up(traced)
     split = split_at_gradient(traced)
     tokens = str(next(iter(traced.graph.nodes)).meta["val"].shape[0])  # its symbol; other sizes may be 7 as well
-    saved = [_saved_entry(tensor, tokens, spec) for tensor in split.saved]
+    saved = [_saved_entry(node, tokens, spec) for node in split.saved]
     saved_examples = [
-        torch.empty([_EXAMPLE_TOKENS if n < 0 else n for n in entry["shape"]], dtype=tensor.dtype)
-        for entry, tensor in zip(saved, split.saved, strict=True)
+        torch.empty([_EXAMPLE_TOKENS if n < 0 else n for n in entry["shape"]], dtype=node.meta["val"].dtype)
+        for entry, node in zip(saved, split.saved, strict=True)
     ]
     saved_dims = [entry["shape"].index(-1) for entry in saved]
 

@@ -37,7 +37,7 @@ class UnitSpec:
     lora_rank: int
     lora_scale: float
     config: ModelConfig
-    activation: str = "exact"  # or "approx2bit"
+    activation: str = "exact"  # one of ACTIVATIONS
     sliding: bool = False  # attention within a window, with its own rotary frequencies
 
     @property
@@ -100,7 +100,7 @@ def _head_norm(spec: UnitSpec, x: Tensor, weights: Weights, name: str) -> Tensor
 
 def _gated(spec: UnitSpec, gate: Tensor, up: Tensor) -> Tensor:
     """act(gate) * up, with the exact derivative or the one of Approx-BP."""
-    if spec.activation == "exact":
+    if spec.activation != "approx2bit":
         return ops.geglu(gate, up) if spec.config.is_gemma else ops.swiglu(gate, up)
     y, _ = ops.geglu_2bit(gate, up) if spec.config.is_gemma else ops.swiglu_2bit(gate, up)
     return y

@@ -1,7 +1,7 @@
 """Memory and what it buys: `python tools/bench_memory.py residuals|speed|plans|limits|budgets|lengths`.
 
-residuals: bytes a token that units store, exact and approximate
-speed:     LCSB with stored approximate activations against full backward with recomputation
+residuals: bytes a token that units store, by --activation
+speed:     LCSB with stored activations against full backward with recomputation
 plans:     planned against measured memory, five models, three lengths, two schedules
 limits:    every model in a memory cgroup of 1 GiB
 budgets:   step time from the smallest budget to none, as a figure
@@ -23,6 +23,8 @@ import numpy as np
 from bench_step import run as run_side
 from rich.console import Console
 from rich.table import Table
+
+from mobile_ft.bundle import ACTIVATIONS
 
 SMOLLM2 = "smollm2-135m"
 SHAPES = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "llama-3.2-1b", "llama-3.2-3b", "gemma-3-1b", "gemma-3-4b"]
@@ -117,22 +119,19 @@ def plan(bundle: Path, tokens: int, *options: str) -> Row:
 
 def residuals(args: argparse.Namespace) -> Iterator[Row]:
     for model in args.models or [SMOLLM2, "qwen2.5-0.5b", "gemma-3-1b"]:
-        sizes = [saved_bytes(bundle(args, model, 512, activation)) for activation in ("exact", "approx2bit")]
-        for kind, exact in sizes[0].items():
-            approximate = sizes[1][kind]
-            yield {
-                "model": model,
-                "unit": kind,
-                "exact, B a token": exact,
-                "approx2bit, B a token": approximate,
-                "less %": 100 * (1 - approximate / exact),
-            }
+        sizes = {activation: saved_bytes(bundle(args, model, 512, activation)) for activation in ACTIVATIONS}
+        for kind, exact in sizes["exact"].items():
+            row = {"model": model, "unit": kind, "exact, B a token": exact}
+            for activation in ACTIVATIONS[1:]:
+                row[activation] = sizes[activation][kind]
+                row[f"{activation}, less %"] = 100 * (1 - row[activation] / exact)
+            yield row
 
 
 def saved_bytes(bundle: Path) -> dict[str, float]:
     """{kind: bytes a token} of what a stored unit keeps."""
     description = json.loads((bundle / "bundle.json").read_text())
-    items = {"float32": 4, "float16": 2, "uint8": 1}
+    items = {"float32": 4, "float16": 2, "int8": 1 + 4 / 64, "uint8": 1}
     hidden = description["model"]["hidden_size"]
     return {
         kind: sum(items[t["stored"]] * abs(np.prod(t["shape"])) for t in saved["tensors"])
@@ -147,7 +146,8 @@ def speed(args: argparse.Namespace) -> Iterator[Row]:
         "lcsb half, recompute": ("exact", LCSB),
         "lcsb half, stored": ("exact", [*LCSB, "--backward", "store"]),
         "lcsb half, approx2bit stored": ("approx2bit", [*LCSB, "--backward", "store"]),
-        "the same, adamw8bit, updates at once": ("approx2bit", [*LCSB, "--backward", "store", *SMALL]),
+        "lcsb half, int8 stored": ("int8", [*LCSB, "--backward", "store"]),
+        "the same, adamw8bit, updates at once": ("int8", [*LCSB, "--backward", "store", *SMALL]),
     }
     for model in args.models or [SMOLLM2, "qwen2.5-1.5b"]:
         runs: dict[str, list[Row]] = {name: [] for name in sides}
@@ -170,8 +170,15 @@ def speed(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def plans(args: argparse.Namespace) -> Iterator[Row]:
-    for model in args.models or [SMOLLM2, "qwen2.5-0.5b", "qwen2.5-1.5b", "llama-3.2-1b", "gemma-3-1b"]:
-        folder = bundle(args, model, 1024)
+    bundles = {
+        SMOLLM2: "exact",
+        "qwen2.5-0.5b": "int8",
+        "qwen2.5-1.5b": "exact",
+        "llama-3.2-1b": "int8",
+        "gemma-3-1b": "approx2bit",
+    }
+    for model in args.models or bundles:
+        folder = bundle(args, model, 1024, bundles.get(model, "exact"))
         for tokens in (128, 256, 1024):
             for schedule in ("full", "lcsb"):
                 options = ["--schedule", schedule, "--backward", "auto"]
@@ -180,7 +187,7 @@ def plans(args: argparse.Namespace) -> Iterator[Row]:
                 budget = (least["smallest_budget_mb"] + least["planned_mb"]) / 2
                 p = profile(args, folder, tokens, *options, "--budget", f"{budget:.0f}MB")
                 yield {
-                    "model": model,
+                    "bundle": folder.name,
                     "T": tokens,
                     "schedule": schedule,
                     "budget MB": budget,

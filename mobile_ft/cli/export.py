@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mobile_ft.bundle import Bundle, read_bundle
+from mobile_ft.bundle import ACTIVATIONS, Bundle, read_bundle
 from mobile_ft.cli.arguments import Subparsers, integer, positive
 from mobile_ft.cli.info import describe, print_description
 from mobile_ft.cli.scratch import scratch_folder
@@ -51,9 +51,9 @@ def add_parser(commands: Subparsers) -> None:
     )
     option(
         "--activation",
-        choices=["exact", "approx2bit"],
+        choices=ACTIVATIONS,
         default="exact",
-        help="approx2bit: 2-bit gates and float16 for what a layer stores for its backward (default: exact)",
+        help="what a layer stores for its backward: int8, or approx2bit: 2-bit gates and float16 (default: exact)",
     )
     option("--random-init", action="store_true", help="random weights, for work on memory and speed")
     option("--seed", metavar="N", type=integer(0), default=0, help="of the adapter and of random weights")

@@ -4,6 +4,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/file.h"
+#include "runtime/kernels/int8_blocks.h"
 
 namespace mft {
 namespace {
@@ -25,13 +26,18 @@ std::vector<SavedTensor> saved_tensors(const Json& entries) {
     const std::string dtype = entry.at("dtype"), stored = entry.at("stored");
     SavedTensor tensor;
     tensor.token_dim = shape.size();
-    tensor.half = stored == "float16";
+    if (stored == "float16" && dtype == "float32") {
+      tensor.stored = Stored::kHalf;
+    } else if (stored == "int8" && dtype == "float32") {
+      tensor.stored = Stored::kInt8Blocks;
+    } else if (stored != dtype) {
+      fail("saved tensor of type ", dtype, " as ", stored);
+    }
     if (dtype == "uint8") {
       tensor.item_bytes = 1;
     } else if (dtype != "float32") {
       fail("saved tensor of type ", dtype);
     }
-    if (stored != dtype && !(tensor.half && dtype == "float32")) fail("saved tensor of type ", dtype, " as ", stored);
     for (size_t d = 0; d < shape.size(); ++d) {
       const int64_t n = shape[d].get<int64_t>();
       if (n == -1) {
@@ -120,6 +126,13 @@ void verify(const Json& checksums, Bundle& bundle) {
 }
 
 }  // namespace
+
+size_t SavedTensor::stored_bytes(int64_t tokens) const {
+  size_t size = bytes(tokens);
+  if (stored == Stored::kHalf) size /= 2;
+  if (stored == Stored::kInt8Blocks) size = static_cast<size_t>(int8_blocks(values * tokens)) * sizeof(Int8Block);
+  return (size + 63) / 64 * 64;
+}
 
 Bundle::Bundle(const std::string& path) : folder(path) {
   const std::string index = file("bundle.json");

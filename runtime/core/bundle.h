@@ -7,16 +7,19 @@
 
 namespace mft {
 
+/// What a saved tensor is kept as between forward and backward.
+enum class Stored { kAsIs, kHalf, kInt8Blocks };
+
 /// A tensor that `<kind>_forward_save` hands to `<kind>_backward`: `values` numbers a token, the tokens in dimension
 /// `token_dim`.
 struct SavedTensor {
   int64_t values = 1;
   size_t token_dim = 0;
   size_t item_bytes = sizeof(float);  // as the methods take it
-  bool half = false;                  // kept as f16 in between
+  Stored stored = Stored::kAsIs;
   size_t bytes(int64_t tokens) const { return static_cast<size_t>(values * tokens) * item_bytes; }
   /// What it takes in store; rounded up, so that the next tensor is aligned.
-  size_t stored_bytes(int64_t tokens) const { return ((half ? bytes(tokens) / 2 : bytes(tokens)) + 63) / 64 * 64; }
+  size_t stored_bytes(int64_t tokens) const;
 };
 
 /// A tensor in the activation arena, at the most tokens that its method takes.

@@ -31,7 +31,7 @@ Generator::Generator(Model& model, int64_t prompt_tokens, double temperature, ui
   const size_t cache = b.units.size() * static_cast<size_t>(b.max_seq_len * model.key_size()) * sizeof(float);
   keys_ = Buffer(cache);  // pages are touched as tokens come; MLP units' parts never
   values_ = Buffer(cache);
-  activations_ = Buffer(2 * static_cast<size_t>(prompt_tokens * b.hidden_size) * sizeof(float));
+  activations_ = Buffer(2 * model_.activation_bytes(prompt_tokens));
   logits_ = Buffer(static_cast<size_t>(b.vocab_size) * sizeof(float));
 }
 
@@ -39,7 +39,7 @@ int64_t Generator::next(const std::vector<int64_t>& tokens) {
   const Bundle& b = model_.bundle();
   const int64_t t = static_cast<int64_t>(tokens.size());
   if (t == 0) fail("the prompt is empty");
-  if (2 * static_cast<size_t>(t * b.hidden_size) * sizeof(float) > activations_.size()) {
+  if (2 * model_.activation_bytes(t) > activations_.size()) {
     fail(t, " tokens are more than the prompt that this generator was made for");
   }
   if (past_ + t > b.max_seq_len) fail("prompt and answer exceed the bundle's maximum of ", b.max_seq_len, " tokens");

@@ -7,6 +7,7 @@
 #include "runtime/core/error.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/half.h"
+#include "runtime/kernels/int8_blocks.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/linear_cross_entropy.h"
 #include "runtime/kernels/rope.h"
@@ -20,6 +21,23 @@ size_t position_bytes(int64_t t) { return static_cast<size_t>(t) * sizeof(int64_
 constexpr int64_t kEmbedTokens = 4;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// Between what the methods take and what is kept, for `n` tokens of a tensor that is not kept as it is.
+void shrink(const SavedTensor& tensor, const float* from, int64_t n, std::byte* to) {
+  if (tensor.stored == Stored::kHalf) {
+    to_half(from, tensor.values * n, reinterpret_cast<uint16_t*>(to));
+  } else {
+    to_int8(from, tensor.values * n, reinterpret_cast<Int8Block*>(to));
+  }
+}
+
+void expand(const SavedTensor& tensor, const std::byte* from, int64_t n, float* to) {
+  if (tensor.stored == Stored::kHalf) {
+    from_half(reinterpret_cast<const uint16_t*>(from), tensor.values * n, to);
+  } else {
+    from_int8(reinterpret_cast<const Int8Block*>(from), tensor.values * n, to);
+  }
+}
 
 /// While it lives, the pages of `weight` leave the process behind a kernel that reads them front to back.
 struct Sweep {
@@ -134,15 +152,16 @@ void Model::forward_save(size_t unit, const float* x, const int64_t* positions, 
     std::byte* staging = staging_.bytes();
     std::byte* store = saved;
     for (const SavedTensor& tensor : info.saved) {
-      outputs.push_back({tensor.half ? staging : store, tensor.bytes(n), n, tensor.token_dim});
-      if (tensor.half) staging += tensor.bytes(n);
+      const bool staged = tensor.stored != Stored::kAsIs;
+      outputs.push_back({staged ? staging : store, tensor.bytes(n), n, tensor.token_dim});
+      if (staged) staging += tensor.bytes(n);
       store += tensor.stored_bytes(n);
     }
     run(info.name, info.kind + "_forward_save", unit_inputs(unit, x + at, positions, n, weights), outputs);
     staging = staging_.bytes();
     for (const SavedTensor& tensor : info.saved) {
-      if (tensor.half) {
-        to_half(reinterpret_cast<const float*>(staging), tensor.values * n, reinterpret_cast<uint16_t*>(saved));
+      if (tensor.stored != Stored::kAsIs) {
+        shrink(tensor, reinterpret_cast<const float*>(staging), n, saved);
         staging += tensor.bytes(n);
       }
       saved += tensor.stored_bytes(n);
@@ -165,11 +184,10 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
     if (saved != nullptr) {
       std::byte* staging = staging_.bytes();
       for (const SavedTensor& tensor : info.saved) {
-        if (tensor.half) {
-          from_half(reinterpret_cast<const uint16_t*>(saved), tensor.values * n, reinterpret_cast<float*>(staging));
-        }
-        inputs.push_back({tensor.half ? staging : saved, tensor.bytes(n), n, tensor.token_dim});
-        if (tensor.half) staging += tensor.bytes(n);
+        const bool staged = tensor.stored != Stored::kAsIs;
+        if (staged) expand(tensor, saved, n, reinterpret_cast<float*>(staging));
+        inputs.push_back({staged ? staging : saved, tensor.bytes(n), n, tensor.token_dim});
+        if (staged) staging += tensor.bytes(n);
         saved += tensor.stored_bytes(n);
       }
     }
@@ -284,7 +302,7 @@ size_t Model::staging_bytes(int64_t tokens) const {
   for (size_t u = 0; u < bundle_.units.size(); ++u) {
     size_t bytes = 0;
     for (const SavedTensor& tensor : bundle_.units[u].saved) {
-      if (tensor.half) bytes += tensor.bytes(call_tokens(u, tokens));
+      if (tensor.stored != Stored::kAsIs) bytes += tensor.bytes(call_tokens(u, tokens));
     }
     most = std::max(most, bytes);
   }

@@ -58,17 +58,18 @@ class Model {
   void keep_resident(size_t units);
   int64_t key_size() const { return bundle_.num_kv_heads * bundle_.head_dim; }
 
+  /// Bytes of x.
+  size_t activation_bytes(int64_t t) const { return static_cast<size_t>(t * bundle_.hidden_size) * sizeof(float); }
   /// Bytes of what `forward_save` leaves.
   size_t saved_bytes(size_t unit, int64_t tokens) const;
   /// Bytes of kernel scratch that calls of up to `tokens` tokens need.
   size_t scratch_bytes(int64_t tokens) const;
-  /// Bytes in which `forward_save` and `backward` convert between float32 and f16.
+  /// Bytes in which `forward_save` and `backward` convert between float32 and what is kept.
   size_t staging_bytes(int64_t tokens) const;
   /// Bytes of a unit's weights, and of the head's for the unit after the last.
   size_t weight_bytes(size_t unit) const;
 
  private:
-  size_t activation_bytes(int64_t t) const { return static_cast<size_t>(t * bundle_.hidden_size) * sizeof(float); }
   int64_t call_tokens(size_t unit, int64_t t) const;
   const MappedWeights& weights_of(size_t unit, size_t next);
   void run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,

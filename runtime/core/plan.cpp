@@ -79,7 +79,7 @@ Facts gather(const Model& model, const TrainConfig& config) {
   const Bundle& b = model.bundle();
   const int64_t tokens = config.tokens();
   Facts f{model, config, config.schedule.most_selected(b.num_layers), 0, {}, {}, {}, 0, {}};
-  f.activation = static_cast<uint64_t>(tokens * b.hidden_size) * sizeof(float);
+  f.activation = model.activation_bytes(tokens);
   uint64_t largest_unit = 0, largest_layer = 0, largest_weights = 0;
   std::map<int64_t, uint64_t> layer_sizes;
   const double share = static_cast<double>(f.layers) / static_cast<double>(b.num_layers);
@@ -109,7 +109,6 @@ Facts gather(const Model& model, const TrainConfig& config) {
       {"gradients", config.immediate_update() ? largest_unit : selected, true},
       {"spare_gradients", spare ? largest_unit : 0, true},
       {"optimizer", Moments(model.layout(), config.optimizer).bytes(), true},
-      {"activations", 4 * f.activation, true},
       {"kernel_scratch", model.scratch_bytes(tokens), true},
   };
   return f;
@@ -139,12 +138,16 @@ Plan mix(Facts& f, int64_t attn, int64_t mlp) {
   plan.components.push_back(
       {"saved_activations", static_cast<uint64_t>(attn) * f.saved[0] + static_cast<uint64_t>(mlp) * f.saved[1], true});
   const int64_t beside = (f.reads_x[0] ? attn : 0) + (f.reads_x[1] ? mlp : 0);
-  const uint64_t budget = f.config.budget, before = plan.total() + static_cast<uint64_t>(beside) * f.activation;
-  int64_t in_memory = again;
+  const uint64_t budget = f.config.budget, before = plan.total() + static_cast<uint64_t>(2 + beside) * f.activation;
+  int64_t in_memory = again, buffers = 2;
   if (budget > 0 && !f.config.spill_folder.empty()) {
-    const uint64_t room = budget > before ? budget - before : 0;
-    in_memory = std::min<int64_t>(again, static_cast<int64_t>(room / std::max<uint64_t>(1, f.activation)));
+    const int64_t room = static_cast<int64_t>(budget > before ? (budget - before) / f.activation : 0);
+    if (room < again) {
+      buffers = 3;  // one for reading back
+      in_memory = std::max<int64_t>(0, room - 1);
+    }
   }
+  plan.components.push_back({"activations", static_cast<uint64_t>(buffers) * f.activation, true});
   plan.checkpoints = in_memory + beside;
   plan.spilled = again - in_memory;
   plan.components.push_back({"checkpoints", static_cast<uint64_t>(plan.checkpoints) * f.activation, true});

@@ -27,10 +27,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   checkpoints_ = Buffer(plan_.bytes("checkpoints"));
   saved_ = Buffer(plan_.bytes("saved_activations"));
   activations_ = Buffer(plan_.bytes("activations"));
-  if (plan_.spilled > 0) {
-    const uint64_t activation = plan_.bytes("activations") / 4;
-    spill_ = SpillFile(config_.spill_folder, static_cast<uint64_t>(plan_.spilled) * activation);
-  }
+  if (plan_.spilled > 0) spill_ = SpillFile(config_.spill_folder, spill_offset(plan_.spilled));
   gradient_offsets_.assign(units, -1);
   unit_steps_.assign(units, 0);
   backward_runs_.assign(units, 0);
@@ -105,8 +102,9 @@ double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, 
     }
   }
 
-  float* dy = activations_.floats() + 2 * activation;
-  float* dx = dy + activation;
+  // The gradient goes on in the same two buffers, first in the one that the head does not read.
+  float* dy = scratch[(units.size() + 1) % 2];
+  float* dx = scratch[units.size() % 2];
   const double loss = model_.head(input(units.size()), batch.targets.data(), t, dy);
 
   // Backward. An unselected unit passes the gradient on by its identity path; below the lowest selected one nothing
@@ -115,8 +113,9 @@ double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, 
     if (!kept[u].selected) continue;
     const float* x = kept[u].checkpoint;
     if (kept[u].spilled >= 0) {
-      spill_.read(spill_offset(kept[u].spilled), scratch[0], activation * sizeof(float));
-      x = scratch[0];
+      float* read_back = activations_.floats() + 2 * activation;
+      spill_.read(spill_offset(kept[u].spilled), read_back, activation * sizeof(float));
+      x = read_back;
     }
     model_.backward(u, dy, x, positions, t, kept[u].saved, dx, gradients_.floats() + gradient_offsets_[u], !first,
                     spare_gradients_.floats());

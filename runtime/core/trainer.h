@@ -69,7 +69,9 @@ class Trainer {
   };
 
   double learning_rate() const;
-  uint64_t spill_offset(int64_t slot) const { return static_cast<uint64_t>(slot) * (plan_.bytes("activations") / 4); }
+  uint64_t spill_offset(int64_t slot) const {
+    return static_cast<uint64_t>(slot) * model_.activation_bytes(config_.tokens());
+  }
   std::vector<Kept> keep(const std::vector<bool>& layers, int64_t tokens);
   void update(size_t unit, const float* gradients, double lr, double gradient_scale);
   std::string fingerprint(const TokenFile& data) const;
@@ -83,7 +85,7 @@ class Trainer {
   Buffer optimizer_;        // AdamW's moments
   Buffer checkpoints_;      // inputs of selected units
   Buffer saved_;            // activations of stored units
-  Buffer activations_;      // two to go forward, two to go back
+  Buffer activations_;      // two that units read and write in turn; one for what was spilled
   SpillFile spill_;
   std::vector<int64_t> gradient_offsets_;  // of each unit in gradients_, -1 where it has none
   std::vector<int64_t> unit_steps_;        // AdamW's step count of each unit

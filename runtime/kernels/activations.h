@@ -4,23 +4,28 @@
 
 namespace mft {
 
+struct Activation {
+  Vec value, slope;
+};
+
 inline Vec sigmoid(Vec x) { return 1.f / (1.f + exp(-x)); }
 
-inline Vec silu(Vec x) { return x * sigmoid(x); }
-
-// gelu(x) = x / 2 * (1 + tanh(t)) = x * sigmoid(2 t), t = sqrt(2 / pi) * (x + 0.044715 x^3).
-constexpr float kGeluScale = 1.5957691216057308f;  // 2 sqrt(2 / pi)
-constexpr float kGeluCube = 0.044715f;
-
-// At -10 gelu is -1e-37 and at 10 it is x; beyond, the arguments would only overflow. Both keep NaN.
-inline Vec gelu_floor(Vec x) { return x < splat(-10.f) ? splat(-10.f) : x; }
-inline Vec gelu_clamp(Vec x) {
-  x = gelu_floor(x);
-  return x > splat(10.f) ? splat(10.f) : x;
+inline Activation silu(Vec x) {
+  // At -100 silu is -4e-42; beyond, a huge x would outweigh a sigmoid that cannot get smaller. Keeps NaN.
+  const Vec floored = x < splat(-100.f) ? splat(-100.f) : x;
+  const Vec s = sigmoid(floored);
+  return {floored * s, s * (1.f + floored * (1.f - s))};
 }
 
-inline Vec gelu_sigmoid(Vec clamped) { return sigmoid(kGeluScale * clamped * (1.f + kGeluCube * clamped * clamped)); }
-
-inline Vec gelu_tanh(Vec x) { return gelu_floor(x) * gelu_sigmoid(gelu_clamp(x)); }
+// gelu(x) = x / 2 * (1 + tanh(t / 2)) = x * sigmoid(t), t = 2 sqrt(2 / pi) * (x + 0.044715 x^3).
+inline Activation gelu_tanh(Vec x) {
+  constexpr float kScale = 1.5957691216057308f, kCube = 0.044715f;
+  // At -10 gelu is -1e-37 and at 10 it is x; beyond, the arguments would only overflow. Both keep NaN.
+  const Vec floored = x < splat(-10.f) ? splat(-10.f) : x;
+  const Vec clamped = floored > splat(10.f) ? splat(10.f) : floored;
+  const Vec s = sigmoid(kScale * clamped * (1.f + kCube * clamped * clamped));
+  const Vec dt = kScale * (1.f + 3.f * kCube * clamped * clamped);
+  return {floored * s, s * (1.f + clamped * (1.f - s) * dt)};
+}
 
 }  // namespace mft

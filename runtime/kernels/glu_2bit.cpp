@@ -50,23 +50,17 @@ void for_runs(int64_t t, int64_t d, const F& f) {
   });
 }
 
-template <Vec (*act)(Vec)>
+template <Activation (*act)(Vec)>
 void forward(const ReluCombination& h, const float* gate, const float* up, int64_t t, int64_t d, float* out,
              uint8_t* codes) {
   const Vec c0 = splat(static_cast<float>(h.c[0]));
   const Vec c1 = splat(static_cast<float>(h.c[1]));
   const Vec c2 = splat(static_cast<float>(h.c[2]));
   for_runs(t, d, [&](int64_t i, int64_t byte, int64_t count) {
-    const bool whole = count == kVec;
-    const Vec g = whole ? load(gate + i) : load_part(gate + i, count);
-    const Vec y = act(g) * (whole ? load(up + i) : load_part(up + i, count));
+    const Vec g = load_part(gate + i, count);
+    store_part(out + i, act(g).value * load_part(up + i, count), count);
     VecI code = -((g > c0) + (g > c1) + (g > c2));  // true is -1
-    if (whole) {
-      store(out + i, y);
-    } else {
-      store_part(out + i, y, count);
-      for (int64_t lane = count; lane < kVec; ++lane) code[lane] = 0;
-    }
+    for (int64_t lane = count; lane < kVec; ++lane) code[lane] = 0;
     store_codes(codes + byte, code, count);
   });
 }
@@ -89,19 +83,10 @@ void glu_2bit_backward(Glu kind, const float* dout, const float* up, const float
   for (int i = 0; i < 3; ++i) slopes[i + 1] = static_cast<float>(slope += h.a[i]);
 
   for_runs(t, d, [&](int64_t i, int64_t byte, int64_t count) {
-    const bool whole = count == kVec;
-    const Vec grad = whole ? load(dout + i) : load_part(dout + i, count);
-    const Vec u = whole ? load(up + i) : load_part(up + i, count);
-    const Vec product = whole ? load(y + i) : load_part(y + i, count);
-    const Vec dg = grad * u * lookup16(slopes, load_codes(codes + byte, count));
-    const Vec du = u == 0.f ? Vec{} : grad * (product / u);
-    if (whole) {
-      store(dgate + i, dg);
-      store(dup + i, du);
-    } else {
-      store_part(dgate + i, dg, count);
-      store_part(dup + i, du, count);
-    }
+    const Vec grad = load_part(dout + i, count);
+    const Vec u = load_part(up + i, count);
+    store_part(dgate + i, grad * u * lookup16(slopes, load_codes(codes + byte, count)), count);
+    store_part(dup + i, u == 0.f ? Vec{} : grad * (load_part(y + i, count) / u), count);
   });
 }
 

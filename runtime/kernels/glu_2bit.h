@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/kernels/glu.h"
+
 namespace mft {
 
 // Gated activations whose backward needs 2 bits of each gate (Approx-BP, arXiv 2406.16282).
@@ -13,10 +15,10 @@ struct ReluCombination {
   double c[3];
 };
 
-enum class Glu { kSwiglu, kGeglu };  // silu with ReSiLU2; tanh-approximated gelu with ReGELU2
-
 // Of the codes of one row.
 constexpr int64_t glu_2bit_code_bytes(int64_t d) { return (d + 3) / 4; }
+
+// silu goes with ReSiLU2, gelu with ReGELU2.
 
 // out = act(gate) * up, exact; all [T, D]. codes [T, glu_2bit_code_bytes(D)]: the code of element i of a row, the
 // number of thresholds c below its gate, is in bits 2 (i % 4) and up of byte i / 4; unused bits are 0.

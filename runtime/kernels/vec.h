@@ -28,13 +28,17 @@ inline Vec load(const float* p) { return *reinterpret_cast<const VecUnaligned*>(
 inline void store(float* p, Vec v) { *reinterpret_cast<VecUnaligned*>(p) = v; }
 inline Vec splat(float x) { return x - Vec{}; }
 
-// The first n lanes; the others are zero.
+// The first n lanes, at most kVec; the others are zero.
 inline Vec load_part(const float* p, int64_t n) {
+  if (n == kVec) return load(p);
   Vec v{};
   std::memcpy(&v, p, static_cast<size_t>(n) * sizeof(float));
   return v;
 }
-inline void store_part(float* p, Vec v, int64_t n) { std::memcpy(p, &v, static_cast<size_t>(n) * sizeof(float)); }
+inline void store_part(float* p, Vec v, int64_t n) {
+  if (n == kVec) return store(p, v);
+  std::memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
+}
 
 inline Vec vmax(Vec a, Vec b) { return a > b ? a : b; }
 
@@ -67,6 +71,12 @@ inline float max_lane(Vec v) {
   v = vmax(v, __builtin_shufflevector(v, v, 1, 0, 2, 3));
 #endif
   return v[0];
+}
+
+// To the nearest integer, for |x| < 2^22: adding 1.5 * 2^23 leaves it in the low bits.
+inline VecI round_to_int(Vec x) {
+  const Vec magic = splat(12582912.f);
+  return (VecI)(x + magic) - (VecI)magic;
 }
 
 // e^x, about 1 ulp for -87.3 <= x <= 88.3; 0 below (also for -inf), saturates above, keeps NaN.
@@ -229,6 +239,13 @@ inline void load_i8(const uint8_t* p, VecI out[kBytesVecs]) {
     out[v] = wide;
   }
 #endif
+}
+
+// The low bytes.
+inline void store_i8(int8_t* p, VecI v) {
+  typedef int8_t Bytes __attribute__((vector_size(kVec)));
+  const Bytes bytes = __builtin_convertvector(v, Bytes);
+  std::memcpy(p, &bytes, sizeof(bytes));
 }
 
 // table[index[i]] for indices 0..15.

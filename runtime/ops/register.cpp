@@ -11,7 +11,7 @@
 #include "runtime/kernels/affine.h"
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/embedding.h"
-#include "runtime/kernels/geglu.h"
+#include "runtime/kernels/glu.h"
 #include "runtime/kernels/glu_2bit.h"
 #include "runtime/kernels/layer_norm.h"
 #include "runtime/kernels/linear.h"
@@ -19,7 +19,6 @@
 #include "runtime/kernels/ms_rms_norm.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rope.h"
-#include "runtime/kernels/swiglu.h"
 #include "runtime/ops/arguments.h"
 #include "runtime/ops/counters.h"
 
@@ -130,30 +129,19 @@ void rope_op(const Arguments& a) {
        a.output(5, {size32(t), size32(heads * half * 2)}), a.scratch(rope_scratch_bytes(half * 2)));
 }
 
-/// swiglu(gate, up) -> y
-void swiglu_op(const Arguments& a) {
+/// swiglu, geglu(gate, up) -> y
+template <Glu kind>
+void glu_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  swiglu(a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
+  glu(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
 }
 
-/// swiglu_backward(dy, gate, up) -> dgate, dup
-void swiglu_backward_op(const Arguments& a) {
+/// swiglu_backward, geglu_backward(dy, gate, up) -> dgate, dup
+template <Glu kind>
+void glu_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  swiglu_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}), t * d,
-                  a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(d)}));
-}
-
-/// geglu(gate, up) -> y
-void geglu_op(const Arguments& a) {
-  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  geglu(a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
-}
-
-/// geglu_backward(dy, gate, up) -> dgate, dup
-void geglu_backward_op(const Arguments& a) {
-  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  geglu_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}), t * d,
-                 a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(d)}));
+  glu_backward(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}), t * d,
+               a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(d)}));
 }
 
 /// swiglu_2bit, geglu_2bit(gate, up) -> y, codes
@@ -282,12 +270,12 @@ constexpr Op kOps[] = {
     {"mobile_ft::layer_norm.out", plain_norm_op<layer_norm>},
     {"mobile_ft::layer_norm_backward.out", plain_norm_backward_op<layer_norm_backward>},
     {"mobile_ft::rope.out", rope_op},
-    {"mobile_ft::swiglu.out", swiglu_op},
-    {"mobile_ft::swiglu_backward.out", swiglu_backward_op},
+    {"mobile_ft::swiglu.out", glu_op<Glu::kSwiglu>},
+    {"mobile_ft::swiglu_backward.out", glu_backward_op<Glu::kSwiglu>},
     {"mobile_ft::swiglu_2bit.out", glu_2bit_op<Glu::kSwiglu>},
     {"mobile_ft::swiglu_2bit_backward.out", glu_2bit_backward_op<Glu::kSwiglu>},
-    {"mobile_ft::geglu.out", geglu_op},
-    {"mobile_ft::geglu_backward.out", geglu_backward_op},
+    {"mobile_ft::geglu.out", glu_op<Glu::kGeglu>},
+    {"mobile_ft::geglu_backward.out", glu_backward_op<Glu::kGeglu>},
     {"mobile_ft::geglu_2bit.out", glu_2bit_op<Glu::kGeglu>},
     {"mobile_ft::geglu_2bit_backward.out", glu_2bit_backward_op<Glu::kGeglu>},
     {"mobile_ft::attention.out", attention_op},

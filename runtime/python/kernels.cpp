@@ -28,13 +28,13 @@
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/embedding.h"
 #include "runtime/kernels/gemm.h"
+#include "runtime/kernels/glu.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/linear_cross_entropy.h"
 #include "runtime/kernels/quant.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rope.h"
 #include "runtime/kernels/scratch.h"
-#include "runtime/kernels/swiglu.h"
 #include "runtime/kernels/threads.h"
 #include "runtime/kernels/vec.h"
 
@@ -366,7 +366,7 @@ Output swiglu_array(const Matrix& gate, const Matrix& up) {
   const int64_t t = rows_of("gate", gate), d = size(gate, 1);
   check_shape("up", up, {t, d});
   Output out = output({t, d});
-  swiglu(gate.data(), up.data(), t * d, out.data());
+  glu(Glu::kSwiglu, gate.data(), up.data(), t * d, out.data());
   return out;
 }
 
@@ -375,7 +375,7 @@ nb::tuple swiglu_backward_arrays(const Matrix& dout, const Matrix& gate, const M
   check_shape("dout", dout, {t, d});
   check_shape("up", up, {t, d});
   Output dgate = output({t, d}), dup = output({t, d});
-  swiglu_backward(dout.data(), gate.data(), up.data(), t * d, dgate.data(), dup.data());
+  glu_backward(Glu::kSwiglu, dout.data(), gate.data(), up.data(), t * d, dgate.data(), dup.data());
   return nb::make_tuple(dgate, dup);
 }
 

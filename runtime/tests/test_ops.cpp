@@ -6,13 +6,12 @@
 #include "runtime/kernels/adamw.h"
 #include "runtime/kernels/add_bias.h"
 #include "runtime/kernels/embedding.h"
-#include "runtime/kernels/geglu.h"
+#include "runtime/kernels/glu.h"
 #include "runtime/kernels/glu_2bit.h"
 #include "runtime/kernels/layer_norm.h"
 #include "runtime/kernels/ms_rms_norm.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rope.h"
-#include "runtime/kernels/swiglu.h"
 #include "runtime/kernels/vec.h"
 #include "runtime/tests/kernel_test.h"
 
@@ -107,25 +106,6 @@ void test_rope(int64_t t, int64_t heads, int64_t dim) {
   CHECK(error(back, Doubles(x.begin(), x.end())) < kTolerance);
 }
 
-void test_swiglu(int64_t n) {
-  Floats gate = random_floats(n, 4.f);
-  gate[n / 2] = n > 1 ? -200.f : 1.f;
-  const Floats up = random_floats(n), dout = random_floats(n);
-  Doubles y(n), dg(n), du(n);
-  for (int64_t i = 0; i < n; ++i) {
-    const double g = gate[i], s = 1 / (1 + std::exp(-g));
-    y[i] = g * s * up[i];
-    dg[i] = static_cast<double>(dout[i]) * up[i] * s * (1 + g * (1 - s));
-    du[i] = dout[i] * g * s;
-  }
-  Floats out(n), dgate(n), dup(n);
-  swiglu(gate.data(), up.data(), n, out.data());
-  swiglu_backward(dout.data(), gate.data(), up.data(), n, dgate.data(), dup.data());
-  CHECK(error(out, y) < kTolerance);
-  CHECK(error(dgate, dg) < kTolerance);
-  CHECK(error(dup, du) < kTolerance);
-}
-
 // The activation and its derivative.
 struct Activation {
   double value, slope;
@@ -150,14 +130,14 @@ Floats random_gates(int64_t n) {
   return gate;
 }
 
-void test_geglu(int64_t n) {
+void test_glu(Glu kind, int64_t n) {
   const Floats gate = random_gates(n), up = random_floats(n), dout = random_floats(n);
   Floats out(n), dgate(n), dup(n);
-  geglu(gate.data(), up.data(), n, out.data());
-  geglu_backward(dout.data(), gate.data(), up.data(), n, dgate.data(), dup.data());
+  glu(kind, gate.data(), up.data(), n, out.data());
+  glu_backward(kind, dout.data(), gate.data(), up.data(), n, dgate.data(), dup.data());
   // Element by element: the largest gates would hide the rest. Far left the value is all but 0.
   for (int64_t i = 0; i < n; ++i) {
-    const Activation act = gelu_exact(gate[i]);
+    const Activation act = kind == Glu::kSwiglu ? silu_exact(gate[i]) : gelu_exact(gate[i]);
     CHECK_NEAR(out[i], act.value * up[i], kTolerance * std::max(1., std::fabs(act.value * up[i])));
     CHECK_NEAR(dgate[i], act.slope * dout[i] * up[i], kTolerance * std::max(1., std::fabs(act.slope)));
     CHECK_NEAR(dup[i], act.value * dout[i], kTolerance * std::max(1., std::fabs(act.value * dout[i])));
@@ -278,10 +258,8 @@ int main() {
     test_rope(t, 3, 64);
     test_rope(t, 2, 8);
   }
-  test_swiglu(1);
-  test_swiglu(20003);
-  for (const int64_t n : {1, 2, 3, 7, 16385, 40003}) test_geglu(n);
   for (const Glu kind : {Glu::kSwiglu, Glu::kGeglu}) {
+    for (const int64_t n : {1, 2, 3, 7, 16385, 40003}) test_glu(kind, n);
     for (const int64_t d : {1, 2, 3, 7, 96, 16385}) {
       test_glu_2bit(kind, 1, d);
       test_glu_2bit(kind, 37, d);

@@ -13,7 +13,7 @@
 
 #include "runtime/kernels/add_bias.h"
 #include "runtime/kernels/attention.h"
-#include "runtime/kernels/geglu.h"
+#include "runtime/kernels/glu.h"
 #include "runtime/kernels/glu_2bit.h"
 #include "runtime/kernels/layer_norm.h"
 #include "runtime/kernels/ms_rms_norm.h"
@@ -87,19 +87,19 @@ class Call {
 
 constexpr int32_t kT = 5, kD = 7, kN = kT * kD;
 
-void test_geglu() {
+void test_glu(Glu kind, const std::string& name) {
   const Floats dy = random_floats(kN), gate = random_floats(kN), up = random_floats(kN);
   Floats y(kN), dgate(kN), dup(kN), y_op(kN), dgate_op(kN), dup_op(kN);
-  geglu(gate.data(), up.data(), kN, y.data());
-  geglu_backward(dy.data(), gate.data(), up.data(), kN, dgate.data(), dup.data());
-  CHECK(Call().floats(gate, {kT, kD}).floats(up, {kT, kD}).floats(y_op, {kT, kD})("mobile_ft::geglu.out") ==
+  glu(kind, gate.data(), up.data(), kN, y.data());
+  glu_backward(kind, dy.data(), gate.data(), up.data(), kN, dgate.data(), dup.data());
+  CHECK(Call().floats(gate, {kT, kD}).floats(up, {kT, kD}).floats(y_op, {kT, kD})("mobile_ft::" + name + ".out") ==
         et::Error::Ok);
   CHECK(Call()
             .floats(dy, {kT, kD})
             .floats(gate, {kT, kD})
             .floats(up, {kT, kD})
             .floats(dgate_op, {kT, kD})
-            .floats(dup_op, {kT, kD})("mobile_ft::geglu_backward.out") == et::Error::Ok);
+            .floats(dup_op, {kT, kD})("mobile_ft::" + name + "_backward.out") == et::Error::Ok);
   CHECK(y == y_op && dgate == dgate_op && dup == dup_op);
 }
 
@@ -256,7 +256,8 @@ void test_attention_window(int64_t window) {
 
 int main() {
   et::runtime_init();
-  test_geglu();
+  test_glu(Glu::kSwiglu, "swiglu");
+  test_glu(Glu::kGeglu, "geglu");
   test_glu_2bit(Glu::kSwiglu, "swiglu_2bit");
   test_glu_2bit(Glu::kGeglu, "geglu_2bit");
   test_norm(layer_norm, layer_norm_backward, "layer_norm");

@@ -1,6 +1,7 @@
 """What units store for their backward: approximate activations, f16, and sequences longer than one call takes."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,21 @@ from tests.runtime.conftest import relative_error
 from tests.small_bundle import CONFIG
 
 TOKENS = 60
-Export = Callable[[str], Path]
+Export = Callable[..., Path]
 
 
-@pytest.fixture
-def export(tmp_path: Path) -> Export:
-    def write(activation: str, name: str = "bundle") -> Path:
-        lora = LoraConfig(4, 8.0, ALL_LINEAR)
-        write_bundle(RandomModel(CONFIG, 0), lora, 64, 0, tmp_path / name, activation)
-        return tmp_path / name
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
+    """Exports once what the tests share: (activation, tokens a call) -> bundle."""
+
+    @cache
+    def write(activation: str, tokens_per_call: int = trace.TOKENS_PER_CALL) -> Path:
+        folder = tmp_path_factory.mktemp("bundles") / "bundle"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(trace, "TOKENS_PER_CALL", tokens_per_call)
+            patch.setattr("mobile_ft.export.bundle.TOKENS_PER_CALL", tokens_per_call)
+            write_bundle(RandomModel(CONFIG, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, folder, activation)
+        return folder
 
     return write
 
@@ -45,33 +52,39 @@ def largest_error(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) ->
 
 def test_approximate_activations(export: Export) -> None:
     """The forward stays exact, the gradient does not, and storing in f16 costs it about f16's precision."""
-    exact_loss, exact = step(export("exact", "exact"))
-    loss, recomputed = step(export("approx2bit", "approx"))
+    exact_loss, exact = step(export("exact"))
+    loss, recomputed = step(export("approx2bit"))
     assert loss == exact_loss
     assert largest_error(recomputed, exact) > 0.001
-    loss, stored = step(export("approx2bit", "stored"), backward="store")
+    loss, stored = step(export("approx2bit"), backward="store")
     assert loss == exact_loss
     assert 0 < largest_error(stored, recomputed) < 2e-3
 
 
-@pytest.mark.parametrize("activation", ["exact", "approx2bit"])
+def test_activations_in_int8(export: Export) -> None:
+    """Forward and recomputed gradients are exact; the stored ones are off by the rounding to 8 bits."""
+    exact_loss, exact = step(export("exact"))
+    bundle = export("int8")
+    loss, recomputed = step(bundle)
+    assert loss == exact_loss
+    assert all(np.array_equal(recomputed[name], exact[name]) for name in exact)
+    loss, stored = step(bundle, backward="store")
+    assert loss == exact_loss
+    assert 0 < largest_error(stored, exact) < 0.05
+
+
+@pytest.mark.parametrize("activation", ["exact", "int8", "approx2bit"])
 @pytest.mark.parametrize("backward", ["store", "recompute"])
-def test_sequences_longer_than_a_call(
-    export: Export, activation: str, backward: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sequences_longer_than_a_call(export: Export, activation: str, backward: str) -> None:
     """MLP and head in calls of 16 tokens, the last one of 12, give the gradients of one call."""
-    whole_loss, whole = step(export(activation, "whole"), backward=backward)
-    monkeypatch.setattr(trace, "TOKENS_PER_CALL", 16)
-    monkeypatch.setattr("mobile_ft.export.bundle.TOKENS_PER_CALL", 16)
-    loss, pieces = step(export(activation, "pieces"), backward=backward)
+    whole_loss, whole = step(export(activation), backward=backward)
+    loss, pieces = step(export(activation, 16), backward=backward)
     assert loss == pytest.approx(whole_loss, rel=1e-6)
     assert largest_error(pieces, whole) < 1e-5
 
 
-def test_gradients_may_be_added_over_long_sequences(export: Export, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "TOKENS_PER_CALL", 16)
-    monkeypatch.setattr("mobile_ft.export.bundle.TOKENS_PER_CALL", 16)
-    bundle = export("exact")
+def test_gradients_may_be_added_over_long_sequences(export: Export) -> None:
+    bundle = export("exact", 16)
     rng = np.random.default_rng(0)
     trainer = Trainer(Model(str(bundle)), TrainConfig(seq_len=64, grad_accum=2))
     batches = [[*rng.integers(0, CONFIG.vocab_size, (2, TOKENS)), np.arange(TOKENS)] for _ in range(2)]
