@@ -181,10 +181,10 @@ def plans(args: argparse.Namespace) -> Iterator[Row]:
         folder = bundle(args, model, 1024, bundles.get(model, "exact"))
         for tokens in (128, 256, 1024):
             for schedule in ("full", "lcsb"):
-                options = ["--schedule", schedule, "--backward", "auto"]
+                options = ["--schedule", schedule]
                 # A budget half way between the least that works and storing everything: a bit of each way.
-                least = plan(folder, tokens, *options)
-                budget = (least["smallest_budget_mb"] + least["planned_mb"]) / 2
+                least = plan(folder, tokens, *options)["smallest_budget_mb"]
+                budget = (least + plan(folder, tokens, *options, "--budget", "1TB")["planned_mb"]) / 2
                 p = profile(args, folder, tokens, *options, "--budget", f"{budget:.0f}MB")
                 yield {
                     "bundle": folder.name,
@@ -204,7 +204,7 @@ def limits(args: argparse.Namespace) -> Iterator[Row]:
     for model in args.models or [SMOLLM2, *SHAPES]:
         folder = bundle(args, model, 512)
         for name, options in {"fp32 moments": [], "adamw8bit, at once": SMALL}.items():
-            p = profile(args, folder, 256, "--backward", "auto", "--budget", GIB, *options)
+            p = profile(args, folder, 256, "--budget", GIB, *options)
             keys = ("survived", "planned_anon_mb", "peak_anon_mb", "peak_rss_mb", "step_seconds_median", "error")
             yield {"model": model, "optimizer": name} | {key: p.get(key) for key in keys}
 
@@ -213,15 +213,14 @@ def budgets(args: argparse.Namespace) -> Iterator[Row]:
     results: dict[str, list[tuple[float, float]]] = {}
     for model in args.models or [SMOLLM2, "qwen2.5-0.5b"]:
         folder = bundle(args, model, 512)
-        options = ["--backward", "auto"]
-        unlimited = plan(folder, 256, *options)
+        unlimited = plan(folder, 256, "--budget", "1TB")
         least, most = unlimited["smallest_budget_mb"] + 1, unlimited["planned_mb"]
         for share in (0, 0.1, 0.25, 0.5, 0.75, 1):
             budget = least + share * (most - least)
-            runs = [train(args, folder, 256, *options, "--budget", f"{budget:.0f}MB") for _ in range(args.rounds)]
+            runs = [train(args, folder, 256, "--budget", f"{budget:.0f}MB") for _ in range(args.rounds)]
             seconds = min(r["step_seconds"] for r in runs)
             results.setdefault(model, []).append((budget, seconds))
-            mix = plan(folder, 256, *options, "--budget", f"{budget:.0f}MB")
+            mix = plan(folder, 256, "--budget", f"{budget:.0f}MB")
             yield {
                 "model": model,
                 "budget MB": budget,
@@ -248,7 +247,7 @@ def lengths(args: argparse.Namespace) -> Iterator[Row]:
         subprocess.run([*peer, "--data", "none", "--save"], check=True, capture_output=True)
     sides: dict[str, list[tuple[int, Row]]] = {"mobile-ft": [], "PyTorch + PEFT + NF4": []}
     for tokens in (128, 256, 512, 1024, 2048, 4096, 8192):
-        ours = train(args, folder, tokens, *LCSB, "--backward", "auto", "--budget", "620MB")
+        ours = train(args, folder, tokens, *LCSB, "--budget", "620MB")
         data = token_file(args, folder, tokens)
         theirs = run_side(
             [*peer, "--data", str(data), "--quant", "nf4", "--tokens", str(tokens), "--steps", str(args.steps)], 1

@@ -44,8 +44,8 @@ def add_data(parser: argparse.ArgumentParser, file: str) -> None:
     )
 
 
-def add_step_options(parser: argparse.ArgumentParser, backward: str) -> None:
-    """Adds STEP_OPTIONS; `backward` is the default of --backward."""
+def add_step_options(parser: argparse.ArgumentParser) -> None:
+    """Adds STEP_OPTIONS."""
     option = parser.add_argument
     option("--seq-len", metavar="N", type=int, default=256, help="tokens a sequence (default: 256)")
     option("--batch-size", metavar="N", type=int, default=1, help="sequences computed at once (default: 1)")
@@ -62,9 +62,9 @@ def add_step_options(parser: argparse.ArgumentParser, backward: str) -> None:
     option(
         "--backward",
         choices=["auto", "store", "recompute"],
-        default=backward,
-        help="recompute activations, store them, or whichever mix of both is fastest within the budget "
-        f"(default: {backward})",
+        default="auto",
+        help="recompute activations, store them, or auto, the default: the fastest mix of both within the budget, "
+        "recompute without one",
     )
     option(
         "--optimizer",

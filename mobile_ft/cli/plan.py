@@ -35,7 +35,7 @@ _SAVED = ("planned_mb", "smallest_budget_mb", "longest_seq_len")
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("plan", help="the memory that training will take, and what would save some")
     add_bundle_or_config(parser)
-    add_step_options(parser, backward="auto")
+    add_step_options(parser)
     add_json(parser)
     parser.set_defaults(run=run)
 

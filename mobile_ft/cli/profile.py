@@ -54,7 +54,7 @@ def add_parser(commands: Subparsers) -> None:
     )
     add_bundle_or_config(parser)
     parser.add_argument("--steps", metavar="N", type=integer(1), default=3, help="optimizer steps (default: 3)")
-    add_step_options(parser, backward="auto")
+    add_step_options(parser)
     parser.add_argument("--report", metavar="FILE", type=Path, help="write a timeline and table there, as HTML")
     parser.add_argument("--trace-out", metavar="FILE", type=Path, help="write a trace for ui.perfetto.dev there")
     add_json(parser)

@@ -46,7 +46,7 @@ def add_parser(commands: Subparsers) -> None:
     option("--resume", action="store_true", help="go on from the checkpoint in --out")
     add_adapter(parser, "the bundle's own, untrained")
     option("--steps", metavar="N", type=int, default=100, help="optimizer steps (default: 100)")
-    add_step_options(parser, backward="recompute")
+    add_step_options(parser)
     option("--lr", metavar="RATE", type=float, default=2e-4, help="learning rate (default: 2e-4)")
     option("--lr-scheduler", choices=["cosine", "constant"], default="cosine")
     option("--warmup-steps", metavar="N", type=int, default=0)

@@ -71,7 +71,8 @@ typedef enum mft_selection {
 } mft_selection;
 
 typedef enum mft_backward {
-  MFT_BACKWARD_AUTO = 0,     /* store activations as far as `budget` has room, spill checkpoints where it has none */
+  MFT_BACKWARD_AUTO = 0,     /* whatever is fastest within `budget`: store activations, recompute, spill; without a
+                              * budget recompute */
   MFT_BACKWARD_STORE = 1,    /* store every selected layer's activations */
   MFT_BACKWARD_RECOMPUTE = 2 /* compute them again from each layer's input: least memory */
 } mft_backward;
@@ -107,8 +108,8 @@ typedef struct mft_train_options {
 } mft_train_options;
 
 /*
- * 100 steps of one sequence of up to 256 tokens, learning rate 2e-4, backward through every layer from recomputed
- * activations, no budget.
+ * 100 steps of one sequence of up to 256 tokens, learning rate 2e-4, backward through every layer, no
+ * budget.
  */
 MFT_API mft_train_options mft_train_options_default(void);
 

@@ -71,30 +71,15 @@ TrainConfig train_config(const Options& options) {
   return c;
 }
 
-const std::map<std::string, std::string> kTrainOptions = {{"data", ""},
-                                                          {"out", "."},
-                                                          {"adapter", ""},
-                                                          {"steps", "100"},
-                                                          {"seq-len", "256"},
-                                                          {"batch-size", "1"},
-                                                          {"grad-accum", "1"},
-                                                          {"lr", "2e-4"},
-                                                          {"lr-scheduler", "cosine"},
-                                                          {"warmup-steps", "0"},
-                                                          {"weight-decay", "0"},
-                                                          {"max-grad-norm", "1"},
-                                                          {"optimizer", "adamw"},
-                                                          {"schedule", "full"},
-                                                          {"selection", "random"},
-                                                          {"ratio", "0.5"},
-                                                          {"suffix-depths", ""},
-                                                          {"unselected", "momentum"},
-                                                          {"backward", "recompute"},
-                                                          {"budget", ""},
-                                                          {"save-every", "100"},
-                                                          {"seed", "0"},
-                                                          {"trace", ""},
-                                                          {"resume", "flag"}};
+const std::map<std::string, std::string> kTrainOptions = {
+    {"data", ""},           {"out", "."},          {"adapter", ""},
+    {"steps", "100"},       {"seq-len", "256"},    {"batch-size", "1"},
+    {"grad-accum", "1"},    {"lr", "2e-4"},        {"lr-scheduler", "cosine"},
+    {"warmup-steps", "0"},  {"weight-decay", "0"}, {"max-grad-norm", "1"},
+    {"optimizer", "adamw"}, {"schedule", "full"},  {"selection", "random"},
+    {"ratio", "0.5"},       {"suffix-depths", ""}, {"unselected", "momentum"},
+    {"backward", "auto"},   {"budget", ""},        {"save-every", "100"},
+    {"seed", "0"},          {"trace", ""},         {"resume", "flag"}};
 
 Json described(const Plan& plan, const TrainConfig& config) {
   Json components = Json::object(), anonymous = Json::array();
@@ -253,7 +238,11 @@ int eval(const std::vector<std::string>& arguments) {
   });
   if (targets == 0) fail(data.path(), ": no targets to evaluate");
   const double mean = loss / static_cast<double>(targets);
-  emit({{"event", "done"}, {"loss", mean}, {"ppl", std::exp(mean)}, {"tokens", targets}});
+  emit({{"event", "done"},
+        {"loss", mean},
+        {"ppl", std::exp(mean)},
+        {"tokens", targets},
+        {"peak_rss_mb", megabytes(process_memory().peak_rss)}});
   return 0;
 }
 
@@ -286,7 +275,10 @@ int generate(const std::vector<std::string>& arguments) {
     emit({{"event", "token"}, {"id", token}});
     tokens = {token};
   }
-  emit({{"event", "done"}, {"tokens", count}, {"seconds", seconds_since(start)}});
+  emit({{"event", "done"},
+        {"tokens", count},
+        {"seconds", seconds_since(start)},
+        {"peak_rss_mb", megabytes(process_memory().peak_rss)}});
   return 0;
 }
 

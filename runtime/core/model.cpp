@@ -170,9 +170,9 @@ void Model::forward_save(size_t unit, const float* x, const int64_t* positions, 
 }
 
 void Model::backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
-                     const std::byte* saved, float* dx, float* gradients, bool add, float* spare) {
+                     const std::byte* saved, float* dx, float* gradients, bool add, float* spare, size_t next) {
   const UnitInfo& info = bundle_.units[unit];
-  const MappedWeights& weights = weights_of(unit, unit - 1);
+  const MappedWeights& weights = weights_of(unit, next);
   const AdapterLayout::Range range = layout_.range(unit);
   const int64_t step = call_tokens(unit, t);
   if (x == nullptr) x = dy;  // a method's input all the same, though it is not read
@@ -221,9 +221,9 @@ void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_
        {v_cache + past, added * sizeof(float), t}});
 }
 
-double Model::head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* dx) {
+double Model::head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* dx, size_t next) {
   const size_t unit = bundle_.units.size();
-  const MappedWeights& weights = weights_of(unit, unit - 1);
+  const MappedWeights& weights = weights_of(unit, next);
   std::optional<Sweep> sweep;
   if (unit >= resident_.size()) sweep.emplace(weights[1]);
   double total = 0;
@@ -243,16 +243,19 @@ double Model::head_call(const char* method, const float* x, const int64_t* targe
   return total;
 }
 
-double Model::head(const float* x, const int64_t* targets, int64_t t, float* dx) {
-  return head_call("head", x, targets, t, dx);
+double Model::head(const float* x, const int64_t* targets, int64_t t, float* dx, size_t next) {
+  return head_call("head", x, targets, t, dx, next);
 }
 
 double Model::head_loss(const float* x, const int64_t* targets, int64_t t) {
-  return head_call("head_loss", x, targets, t, nullptr);
+  return head_call("head_loss", x, targets, t, nullptr, 0);
 }
 
 void Model::logits(const float* x, int64_t t, float* out) {
-  const MappedWeights& weights = weights_of(bundle_.units.size(), 0);
+  const size_t unit = bundle_.units.size();
+  const MappedWeights& weights = weights_of(unit, 0);
+  std::optional<Sweep> sweep;
+  if (unit >= resident_.size()) sweep.emplace(weights[1]);
   for (int64_t i = 0; i < t; i += bundle_.tokens_per_call) {
     const int64_t n = std::min(bundle_.tokens_per_call, t - i);
     run("head", "logits",

@@ -34,15 +34,15 @@ class Model {
   void forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved);
   /// dy -> dx, and the unit's LoRA gradients in the layout's order, added to what is there if `add`. Recomputes the
   /// forward from `x` where `saved` is null. `spare` [the unit's LoRA size] is needed to add, and for more tokens than
-  /// a call takes.
+  /// a call takes. `next` is the unit that runs next, whose weights are read ahead; none if there is no such unit.
   void backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
-                const std::byte* saved, float* dx, float* gradients, bool add, float* spare);
+                const std::byte* saved, float* dx, float* gradients, bool add, float* spare, size_t next);
   /// Generation: like `forward` after positions[0] tokens in the caches [max_seq_len, kv_heads * head_dim]; appends
   /// the new keys and values. `x` goes through attention and MLP units alike.
   void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* k_cache, float* v_cache,
               float* y);
-  /// Summed loss over the targets, and its gradient to x.
-  double head(const float* x, const int64_t* targets, int64_t t, float* dx);
+  /// Summed loss over the targets, and its gradient to x. `next` as of `backward`.
+  double head(const float* x, const int64_t* targets, int64_t t, float* dx, size_t next);
   double head_loss(const float* x, const int64_t* targets, int64_t t);
   /// Logits [t, vocab_size].
   void logits(const float* x, int64_t t, float* out);
@@ -74,7 +74,7 @@ class Model {
   const MappedWeights& weights_of(size_t unit, size_t next);
   void run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
            const std::vector<Output>& outputs);
-  double head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* dx);
+  double head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* dx, size_t next);
   std::vector<Input> unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
                                  const MappedWeights& weights) const;
   void push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeights& weights) const;

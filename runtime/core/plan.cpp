@@ -158,13 +158,13 @@ Plan mix(Facts& f, int64_t attn, int64_t mlp) {
   return plan;
 }
 
-/// Spends what is left on keeping weights mapped from step to step.
+/// Spends what is left of the budget on keeping weights mapped from step to step.
 void keep_weights(const Facts& f, Plan& plan) {
   const size_t units = f.model.bundle().units.size();
   uint64_t kept = 0;
   while (plan.resident <= units) {
     const uint64_t next = f.model.weight_bytes(plan.resident);
-    if (f.config.budget > 0 && plan.total() + kept + next > f.config.budget) break;
+    if (plan.total() + kept + next > f.config.budget) break;
     kept += next;
     ++plan.resident;
   }
@@ -196,13 +196,13 @@ Plan plan_training(const Model& model, const TrainConfig& config) {
   check(config, model.bundle().max_seq_len);
   Facts facts = gather(model, config);
   const uint64_t budget = config.budget;
-  if (config.backward == Backward::kRecompute) return mix(facts, 0, 0);
-  if (config.backward == Backward::kStore) return mix(facts, facts.layers, facts.layers);
-  Plan best = mix(facts, 0, 0);
-  for (int64_t attn = 0; attn <= facts.layers; ++attn) {
+  const int64_t all = config.backward == Backward::kStore ? facts.layers : 0;
+  Plan best = mix(facts, all, all);
+  if (budget == 0) return best;
+  for (int64_t attn = 0; config.backward == Backward::kAuto && attn <= facts.layers; ++attn) {
     for (int64_t mlp = 0; mlp <= facts.layers; ++mlp) {
       Plan plan = mix(facts, attn, mlp);
-      const bool fits = budget == 0 || plan.total() <= budget, best_fits = budget == 0 || best.total() <= budget;
+      const bool fits = plan.total() <= budget, best_fits = best.total() <= budget;
       const bool better = fits && best_fits ? plan.relative_time < best.relative_time
                                             : fits || (!best_fits && plan.total() < best.total());
       if (better) best = std::move(plan);

@@ -34,7 +34,8 @@ struct Plan {
 };
 
 /// Plans a run before anything of it is allocated: of all mixes of store, recompute and spill that `config.backward`
-/// allows, the fastest within `config.budget`, or the smallest where none fits. Throws Error where an option is wrong.
+/// allows, the fastest within `config.budget`, or the smallest where none fits. Without a budget, auto recomputes: to
+/// hold little is what this runtime is for. Throws Error where an option is wrong.
 Plan plan_training(const Model& model, const TrainConfig& config);
 
 /// Throws Error with the smallest budget that works where the plan exceeds `budget` bytes; 0 is no limit.

@@ -7,7 +7,8 @@
 
 namespace mft {
 
-/// How a selected unit's backward gets what the forward computed; auto: whichever is fastest within the budget.
+/// How a selected unit's backward gets what the forward computed; auto: whichever is fastest within the budget, and
+/// recompute where there is none.
 enum class Backward { kAuto, kStore, kRecompute };
 
 enum class Optimizer { kAdamW, kAdamW8bit };
@@ -26,9 +27,9 @@ struct TrainConfig {
   bool skip_unselected = false;  // else AdamW goes on moving unselected adapters by their momentum
   Optimizer optimizer = Optimizer::kAdamW;
   Schedule schedule;
-  Backward backward = Backward::kRecompute;
+  Backward backward = Backward::kAuto;
   uint64_t seed = 0;
-  uint64_t budget = 0;       // bytes, 0: no limit
+  uint64_t budget = 0;       // bytes, 0: none
   std::string spill_folder;  // where checkpoints may be spilled to; empty: nowhere
 
   int64_t tokens() const { return batch_size * seq_len; }  // of a micro-batch, at most

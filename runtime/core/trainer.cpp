@@ -105,12 +105,17 @@ double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, 
   // The gradient goes on in the same two buffers, first in the one that the head does not read.
   float* dy = scratch[(units.size() + 1) % 2];
   float* dx = scratch[units.size() % 2];
-  const double loss = model_.head(input(units.size()), batch.targets.data(), t, dy);
+  const auto selected_below = [&](size_t u) {
+    while (u > 0) {
+      if (kept[--u].selected) return u;
+    }
+    return SIZE_MAX;
+  };
+  const double loss = model_.head(input(units.size()), batch.targets.data(), t, dy, selected_below(units.size()));
 
   // Backward. An unselected unit passes the gradient on by its identity path; below the lowest selected one nothing
   // needs a gradient any more.
-  for (size_t u = units.size(); u-- > 0;) {
-    if (!kept[u].selected) continue;
+  for (size_t u = selected_below(units.size()); u < units.size(); u = selected_below(u)) {
     const float* x = kept[u].checkpoint;
     if (kept[u].spilled >= 0) {
       float* read_back = activations_.floats() + 2 * activation;
@@ -118,7 +123,7 @@ double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, 
       x = read_back;
     }
     model_.backward(u, dy, x, positions, t, kept[u].saved, dx, gradients_.floats() + gradient_offsets_[u], !first,
-                    spare_gradients_.floats());
+                    spare_gradients_.floats(), selected_below(u));
     if (on_gradients) on_gradients(u);
     std::swap(dy, dx);
     ++backward_runs_[u];

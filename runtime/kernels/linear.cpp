@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/kernels/gemm.h"
+#include "runtime/kernels/sweep.h"
 #include "runtime/kernels/threads.h"
 
 namespace mft {
@@ -12,6 +13,8 @@ namespace {
 constexpr int64_t kRows = kRowBlock;
 // Columns one thread takes at a time of a LoRA gradient: some cache lines of each row.
 constexpr int64_t kStrip = 64;
+// Of a weight without LoRA that is multiplied at once.
+constexpr int64_t kPartBytes = int64_t{4} << 20;
 
 // g [rank, n] (+)= scale h^T x, or its transpose [n, rank]: h [m, rank], x [m, n], m at most kRows.
 void lora_gradient(const Lora& lora, const float* h, int64_t m, const float* x, int64_t n, bool transposed, float* g,
@@ -50,16 +53,29 @@ size_t lora_gradient_scratch_bytes(int64_t rank) {
   return size.bytes;
 }
 
+// Part by part of the weight, so that the pages of a head, which may be larger than all else, can be dropped.
+void plain_forward(const float* x, int64_t m, const PackedWeight& w, float* y, Scratch scratch) {
+  const int64_t panel_bytes = w.cols / w.format.group * static_cast<int64_t>(w.format.block_bytes());
+  const int64_t part = round_up(ceil_div(kPartBytes, panel_bytes), thread_count()) * kPanelRows;
+  for (int64_t n0 = 0; n0 < w.rows; n0 += part) {
+    PackedWeight rows = w;
+    rows.data = w.data + n0 / kPanelRows * panel_bytes;
+    rows.rows = std::min(part, w.rows - n0);
+    gemm(m, rows.rows, w.cols, {x, w.cols, 1}, ForwardPanels(rows), nullptr, y + n0, w.rows, scratch);
+    swept(rows.data, rows.data + ceil_div(rows.rows, kPanelRows) * panel_bytes);
+  }
+}
+
 }  // namespace
 
 void linear_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* y, Scratch scratch) {
   const int64_t n = w.rows;
   const int64_t k = w.cols;
-  const ForwardPanels weight(w);
   if (lora == nullptr) {
-    gemm(m, n, k, {x, k, 1}, weight, nullptr, y, n, scratch);
+    plain_forward(x, m, w, y, scratch);
     return;
   }
+  const ForwardPanels weight(w);
   const int64_t rank = lora->rank;
   float* h = scratch.take(std::min(m, kRows) * rank);
   const LowRank branch{{lora->a, 1, k}, {lora->b, 1, rank}, rank, lora->scale, h};

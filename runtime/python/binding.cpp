@@ -75,7 +75,8 @@ TrainConfig train_config(int64_t steps, int64_t seq_len, int64_t batch_size, int
                          const std::string& lr_scheduler, int64_t warmup_steps, double weight_decay,
                          double max_grad_norm, const std::string& schedule, const std::string& selection, double ratio,
                          const std::vector<int64_t>& suffix_depths, const std::string& unselected,
-                         const std::string& backward, const std::string& optimizer, uint64_t seed, uint64_t budget) {
+                         const std::string& backward, const std::string& optimizer, uint64_t seed, uint64_t budget,
+                         const std::string& spill_folder) {
   const auto choice = [](const char* name, const std::string& value, const std::vector<std::string>& choices) {
     for (size_t i = 0; i < choices.size(); ++i) {
       if (choices[i] == value) return static_cast<int>(i);
@@ -103,6 +104,7 @@ TrainConfig train_config(int64_t steps, int64_t seq_len, int64_t batch_size, int
   c.schedule.seed = seed;
   c.seed = seed;
   c.budget = budget;
+  c.spill_folder = spill_folder;
   return c;
 }
 
@@ -140,16 +142,16 @@ NB_MODULE(_core, m) {
              const std::string& lr_scheduler, int64_t warmup_steps, double weight_decay, double max_grad_norm,
              const std::string& schedule, const std::string& selection, double ratio,
              const std::vector<int64_t>& suffix_depths, const std::string& unselected, const std::string& backward,
-             const std::string& optimizer, uint64_t seed, uint64_t budget) {
+             const std::string& optimizer, uint64_t seed, uint64_t budget, const std::string& spill_folder) {
             new (self) TrainConfig(train_config(steps, seq_len, batch_size, grad_accum, lr, lr_scheduler, warmup_steps,
                                                 weight_decay, max_grad_norm, schedule, selection, ratio, suffix_depths,
-                                                unselected, backward, optimizer, seed, budget));
+                                                unselected, backward, optimizer, seed, budget, spill_folder));
           },
           "steps"_a = 100, "seq_len"_a = 256, "batch_size"_a = 1, "grad_accum"_a = 1, "lr"_a = 2e-4,
           "lr_scheduler"_a = "cosine", "warmup_steps"_a = 0, "weight_decay"_a = 0.0, "max_grad_norm"_a = 1.0,
           "schedule"_a = "full", "selection"_a = "random", "ratio"_a = 0.5, "suffix_depths"_a = std::vector<int64_t>{},
-          "unselected"_a = "momentum", "backward"_a = "recompute", "optimizer"_a = "adamw", "seed"_a = 0,
-          "budget"_a = 0)
+          "unselected"_a = "momentum", "backward"_a = "auto", "optimizer"_a = "adamw", "seed"_a = 0, "budget"_a = 0,
+          "spill_folder"_a = "")
       .def(
           "select", [](const TrainConfig& c, int64_t step, int64_t layers) { return c.schedule.select(step, layers); },
           "step"_a, "layers"_a, "Which layers get backward at `step`, counted from 0.");

@@ -34,10 +34,16 @@ def test_plan_adds_up(plan):
         assert text in result.out
 
 
-def test_with_room_auto_stores_everything(plan):
-    result, values = plan()
+def test_auto_stores_what_the_budget_has_room_for(plan):
+    result, values = plan("--budget", "1GB")
     assert (values["stored_attn"], values["stored_mlp"], values["relative_time"]) == (2, 2, 1.0)
     assert "activations of 2 attention and 2 MLP units stored" in result.out
+
+
+def test_auto_recomputes_without_a_budget(plan):
+    result, values = plan()
+    assert (values["stored_attn"], values["stored_mlp"], values["checkpoints"]) == (0, 0, 4)
+    assert values["relative_time"] > 1
     assert "longest sequence" not in result.out  # there is no budget to be within
 
 
