@@ -94,11 +94,11 @@ void Model::keep_resident(size_t units) {
 }
 
 const MappedWeights& Model::weights_of(size_t unit, size_t next) {
+  current_ = {};  // first of all: the plan counts on one unit's weights beside the resident ones
   if (unit < resident_.size()) return resident_[unit];
   if (unit == next_unit_) {
     current_ = std::move(next_);
   } else {
-    current_ = {};
     current_ = weights_.map(unit < bundle_.units.size() ? bundle_.units[unit].weights : bundle_.head_weights);
   }
   next_ = {};
@@ -112,6 +112,7 @@ const MappedWeights& Model::weights_of(size_t unit, size_t next) {
 }
 
 void Model::embed(const int64_t* tokens, int64_t t, float* x) {
+  current_ = {};
   const MappedWeights table = weights_.map(bundle_.embed_weights);
   table.expect_random_access();
   // A row brings the pages around it into the process, up to 2 MB of them where the page cache keeps large folios.
@@ -313,7 +314,8 @@ size_t Model::staging_bytes(int64_t tokens) const {
 }
 
 size_t Model::weight_bytes(size_t unit) const {
-  return weights_.map(unit < bundle_.units.size() ? bundle_.units[unit].weights : bundle_.head_weights).bytes();
+  return weights_.map(unit < bundle_.units.size() ? bundle_.units[unit].weights : bundle_.head_weights)
+      .resident_bytes();
 }
 
 }  // namespace mft

@@ -66,7 +66,7 @@ class Model {
   size_t scratch_bytes(int64_t tokens) const;
   /// Bytes in which `forward_save` and `backward` convert between float32 and what is kept.
   size_t staging_bytes(int64_t tokens) const;
-  /// Bytes of a unit's weights, and of the head's for the unit after the last.
+  /// Bytes that a unit's weights make resident, and the head's for the unit after the last.
   size_t weight_bytes(size_t unit) const;
 
  private:

@@ -29,13 +29,13 @@ constexpr double kSpillBytesPerSecond = 0.5e9;
 struct Facts {
   const Model& model;
   const TrainConfig& config;
-  int64_t layers;       // selected by a step, at most
-  uint64_t activation;  // bytes of x
-  uint64_t saved[2];    // bytes a stored unit leaves: attention, MLP
-  bool reads_x[2];      // whether it keeps its checkpoint besides
-  double again[2];      // seconds to compute a unit's forward once more
-  double base;          // seconds of a step with everything stored
-  std::vector<Plan::Component> fixed;
+  int64_t layers;          // selected by a step, at most
+  uint64_t activation;     // bytes of x
+  uint64_t saved[2] = {};  // bytes a stored unit leaves: attention, MLP
+  bool reads_x[2] = {};    // whether it keeps its checkpoint besides
+  double again[2] = {};    // seconds to compute a unit's forward once more
+  double base = 0;         // seconds of a step with everything stored
+  std::vector<Plan::Component> fixed{};
   std::map<std::set<std::string>, uint64_t> arenas{};  // by the methods in use
 };
 
@@ -78,8 +78,7 @@ double forward_flops(const Bundle& b, const UnitInfo& unit, int64_t tokens, bool
 Facts gather(const Model& model, const TrainConfig& config) {
   const Bundle& b = model.bundle();
   const int64_t tokens = config.tokens();
-  Facts f{model, config, config.schedule.most_selected(b.num_layers), 0, {}, {}, {}, 0, {}};
-  f.activation = model.activation_bytes(tokens);
+  Facts f{model, config, config.schedule.most_selected(b.num_layers), model.activation_bytes(tokens)};
   uint64_t largest_unit = 0, largest_layer = 0, largest_weights = 0;
   std::map<int64_t, uint64_t> layer_sizes;
   const double share = static_cast<double>(f.layers) / static_cast<double>(b.num_layers);

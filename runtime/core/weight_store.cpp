@@ -10,23 +10,30 @@ namespace mft {
 using executorch::extension::FlatTensorDataMap;
 using executorch::extension::MmapDataLoader;
 
-size_t MappedWeights::bytes() const {
-  size_t total = 0;
-  for (const Weight& weight : weights_) total += weight.bytes;
-  return total;
-}
-
 namespace {
 
-void advise(const MappedWeights& weights, int advice) {
-  const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+// f(first page, bytes to the end) for every weight.
+template <typename F>
+void for_pages(const MappedWeights& weights, const F& f) {
+  static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   for (size_t i = 0; i < weights.size(); ++i) {
     const uintptr_t begin = reinterpret_cast<uintptr_t>(weights[i].data);
-    madvise(reinterpret_cast<void*>(begin / page * page), begin % page + weights[i].bytes, advice);
+    const size_t bytes = (begin % page + weights[i].bytes + page - 1) / page * page;
+    f(reinterpret_cast<void*>(begin / page * page), bytes);
   }
 }
 
+void advise(const MappedWeights& weights, int advice) {
+  for_pages(weights, [&](void* begin, size_t bytes) { madvise(begin, bytes, advice); });
+}
+
 }  // namespace
+
+size_t MappedWeights::resident_bytes() const {
+  size_t total = 0;
+  for_pages(*this, [&](void*, size_t bytes) { total += bytes; });
+  return total;
+}
 
 void MappedWeights::prefetch() const { advise(*this, MADV_WILLNEED); }
 void MappedWeights::drop() const { advise(*this, MADV_DONTNEED); }

@@ -18,7 +18,8 @@ class MappedWeights {
   };
   const Weight& operator[](size_t i) const { return weights_[i]; }
   size_t size() const { return weights_.size(); }
-  size_t bytes() const;
+  /// What the process holds once all is read: whole pages, each tensor's by themselves.
+  size_t resident_bytes() const;
   /// Starts reading the pages from disk, without making them part of the process.
   void prefetch() const;
   /// Lets the pages leave the process until they are read again.
