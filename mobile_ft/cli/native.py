@@ -32,7 +32,8 @@ def run_native(
 
     The child calls `confine` before it becomes mft-run; `on_start` gets its process id.
     Raises UserError with the child's own message where it fails and KilledError where a signal ended it.
-    Ctrl-C, or whatever else is raised meanwhile, ends the child too.
+    Ctrl-C, or whatever else is raised meanwhile, ends the child too, which in training means after the step in
+    progress, saved; raised once more, at once.
     """
     with tempfile.TemporaryFile() as errors:  # a pipe could fill up while nobody reads it
         command = [str(mft_run_path()), *arguments]
@@ -47,11 +48,24 @@ def run_native(
                 child.wait()
             except BaseException:
                 child.terminate()
+                _wait(child)
                 raise
         if child.returncode < 0:
             raise KilledError(-child.returncode)
         if child.returncode > 0:
             raise UserError(_message(errors))
+
+
+def _wait(child: subprocess.Popen[str]) -> None:
+    """Reads on to the child's end: a child that nobody reads could not write its last events, and would die of it."""
+    assert child.stdout is not None
+    try:
+        for _ in child.stdout:
+            pass
+        child.wait()
+    except BaseException:
+        child.kill()
+        raise
 
 
 def _message(errors: IO[bytes]) -> str:

@@ -197,15 +197,16 @@ def ctrl_c() -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_ends_the_child_and_keeps_the_checkpoint(bundle, data, tmp_path):
+def test_ctrl_c_saves_the_step_in_progress(bundle, data, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-m", "mobile_ft.cli.main", "train", bundle, "--data", data, "--out", out]
-    command += ["--seq-len", "64", "--steps", "1000000", "--save-every", "1"]
+    command += ["--seq-len", "64", "--steps", "1000000", "--save-every", "1000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not (out / "checkpoint.safetensors").exists():
-            assert process.poll() is None
-            time.sleep(0.01)
+        for line in process.stdout:
+            if "step" in line:
+                break
         child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
+        assert not (out / "checkpoint.safetensors").exists()
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -217,14 +218,16 @@ def test_ctrl_c_ends_the_child_and_keeps_the_checkpoint(bundle, data, tmp_path):
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_does_not_wait_for_a_long_step(cli, bundle, data, tmp_path, fake_mft_run):
+def test_ctrl_c_twice_does_not_wait_for_a_long_step(cli, bundle, data, tmp_path, fake_mft_run):
     pid_file = tmp_path / "pid"
-    fake_mft_run(f"echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 600")
+    fake_mft_run(f"trap '' TERM; echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 600")
 
     def interrupt():
         while not pid_file.exists():
             time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
 
     threading.Thread(target=interrupt, daemon=True).start()
     result = cli("train", bundle, "--data", data, "--seq-len", 64, "--out", tmp_path / "out")
