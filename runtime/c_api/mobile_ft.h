@@ -108,8 +108,7 @@ typedef struct mft_train_options {
 } mft_train_options;
 
 /*
- * 100 steps of one sequence of up to 256 tokens, learning rate 2e-4, backward through every layer, no
- * budget.
+ * 100 steps of one sequence of up to 256 tokens, learning rate 2e-4, backward through every layer, no budget.
  */
 MFT_API mft_train_options mft_train_options_default(void);
 

@@ -195,11 +195,12 @@ Plan plan_training(const Model& model, const TrainConfig& config) {
   check(config, model.bundle().max_seq_len);
   Facts facts = gather(model, config);
   const uint64_t budget = config.budget;
-  const int64_t all = config.backward == Backward::kStore ? facts.layers : 0;
-  Plan best = mix(facts, all, all);
+  const int64_t stored = config.backward == Backward::kStore ? facts.layers : 0;
+  Plan best = mix(facts, stored, stored);
   if (budget == 0) return best;
-  for (int64_t attn = 0; config.backward == Backward::kAuto && attn <= facts.layers; ++attn) {
-    for (int64_t mlp = 0; mlp <= facts.layers; ++mlp) {
+  const int64_t most = config.backward == Backward::kAuto ? facts.layers : -1;
+  for (int64_t attn = 0; attn <= most; ++attn) {
+    for (int64_t mlp = 0; mlp <= most; ++mlp) {
       Plan plan = mix(facts, attn, mlp);
       const bool fits = plan.total() <= budget, best_fits = best.total() <= budget;
       const bool better = fits && best_fits ? plan.relative_time < best.relative_time
