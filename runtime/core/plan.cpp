@@ -7,6 +7,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/moments.h"
 #include "runtime/core/process_memory.h"
+#include "runtime/kernels/threads.h"
 
 namespace mft {
 namespace {
@@ -17,9 +18,9 @@ constexpr uint64_t kPage = 4096;
 // pages, and pages of code and program.
 constexpr uint64_t kHeapGrowth = uint64_t{3} << 20;
 constexpr uint64_t kCodeGrowth = uint64_t{4} << 20;
-// What a sweep over the head leaves resident for each thread, or a few rows of the embedding: the page cache may hold
-// pieces of 2 MB, which come into the process as a whole.
-constexpr uint64_t kSweepWindow = uint64_t{9} << 20;
+// What a sweep over the head leaves resident for each thread, and two of them a few rows of the embedding: the page
+// cache may hold pieces of 2 MB, which come into the process as a whole.
+constexpr uint64_t kSweepWindow = uint64_t{9} << 19;
 // Rates for comparing mixes, not for telling times: of the kernels, and of a phone's flash, slow enough that nothing is
 // spilled to make room for activations.
 constexpr double kFlopsPerSecond = 150e9;
@@ -99,10 +100,11 @@ Facts gather(const Model& model, const TrainConfig& config) {
   const uint64_t adapter = model.layout().size * sizeof(float);
   const uint64_t selected = std::min(adapter, static_cast<uint64_t>(f.layers) * largest_layer);
   const bool spare = config.grad_accum > 1 || tokens > b.tokens_per_call;
+  const uint64_t sweep = std::max<uint64_t>(2, static_cast<uint64_t>(thread_count())) * kSweepWindow;
   const ProcessMemory now = process_memory();
   f.fixed = {
       {"code", now.rss - now.anon + kCodeGrowth, false},
-      {"weights_window", std::max(largest_weights, kSweepWindow), false},
+      {"weights_window", std::max(largest_weights, sweep), false},
       {"heap", now.anon + kHeapGrowth, true},
       {"lora", adapter, true},
       {"gradients", config.immediate_update() ? largest_unit : selected, true},
