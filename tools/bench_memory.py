@@ -133,7 +133,7 @@ def residuals(args: argparse.Namespace) -> Iterator[Row]:
 def saved_bytes(bundle: Path) -> dict[str, float]:
     """{kind: bytes a token} of what a stored unit keeps."""
     description = json.loads((bundle / "bundle.json").read_text())
-    items = {"float32": 4, "float16": 2, "int8": 1 + 4 / 64, "uint8": 1}
+    items = {"float32": 4, "float16": 2, "int8": 1 + 4 / 128, "uint8": 1}
     hidden = description["model"]["hidden_size"]
     return {
         kind: sum(items[t["stored"]] * abs(math.prod(t["shape"])) for t in saved["tensors"])

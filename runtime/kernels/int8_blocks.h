@@ -5,9 +5,9 @@
 
 namespace mft {
 
-// Floats kept in 8 bits: in blocks of 64, each number a signed code times the scale of its block, max |x| / 127.
+// Floats kept in 8 bits: in blocks of 128, each number a signed code times the scale of its block, max |x| / 127.
 struct Int8Block {
-  static constexpr int64_t kSize = 64;
+  static constexpr int64_t kSize = 128;
   float scale;
   int8_t codes[kSize];
 };
