@@ -17,6 +17,7 @@ struct SavedTensor {
   size_t token_dim = 0;
   size_t item_bytes = sizeof(float);  // as the methods take it
   Stored stored = Stored::kAsIs;
+  bool converted() const { return stored != Stored::kAsIs; }
   size_t bytes(int64_t tokens) const { return static_cast<size_t>(values * tokens) * item_bytes; }
   /// What it takes in store; rounded up, so that the next tensor is aligned.
   size_t stored_bytes(int64_t tokens) const;

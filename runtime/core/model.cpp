@@ -153,15 +153,14 @@ void Model::forward_save(size_t unit, const float* x, const int64_t* positions, 
     std::byte* staging = staging_.bytes();
     std::byte* store = saved;
     for (const SavedTensor& tensor : info.saved) {
-      const bool staged = tensor.stored != Stored::kAsIs;
-      outputs.push_back({staged ? staging : store, tensor.bytes(n), n, tensor.token_dim});
-      if (staged) staging += tensor.bytes(n);
+      outputs.push_back({tensor.converted() ? staging : store, tensor.bytes(n), n, tensor.token_dim});
+      if (tensor.converted()) staging += tensor.bytes(n);
       store += tensor.stored_bytes(n);
     }
     run(info.name, info.kind + "_forward_save", unit_inputs(unit, x + at, positions, n, weights), outputs);
     staging = staging_.bytes();
     for (const SavedTensor& tensor : info.saved) {
-      if (tensor.stored != Stored::kAsIs) {
+      if (tensor.converted()) {
         shrink(tensor, reinterpret_cast<const float*>(staging), n, saved);
         staging += tensor.bytes(n);
       }
@@ -185,10 +184,9 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
     if (saved != nullptr) {
       std::byte* staging = staging_.bytes();
       for (const SavedTensor& tensor : info.saved) {
-        const bool staged = tensor.stored != Stored::kAsIs;
-        if (staged) expand(tensor, saved, n, reinterpret_cast<float*>(staging));
-        inputs.push_back({staged ? staging : saved, tensor.bytes(n), n, tensor.token_dim});
-        if (staged) staging += tensor.bytes(n);
+        if (tensor.converted()) expand(tensor, saved, n, reinterpret_cast<float*>(staging));
+        inputs.push_back({tensor.converted() ? staging : saved, tensor.bytes(n), n, tensor.token_dim});
+        if (tensor.converted()) staging += tensor.bytes(n);
         saved += tensor.stored_bytes(n);
       }
     }
@@ -306,7 +304,7 @@ size_t Model::staging_bytes(int64_t tokens) const {
   for (size_t u = 0; u < bundle_.units.size(); ++u) {
     size_t bytes = 0;
     for (const SavedTensor& tensor : bundle_.units[u].saved) {
-      if (tensor.stored != Stored::kAsIs) bytes += tensor.bytes(call_tokens(u, tokens));
+      if (tensor.converted()) bytes += tensor.bytes(call_tokens(u, tokens));
     }
     most = std::max(most, bytes);
   }

@@ -338,37 +338,27 @@ Output rope_array(const Matrix& x, const Integers& positions, const Vector& inv_
   return y;
 }
 
-Output add_bias_array(const Matrix& x, const Vector& bias) {
+/// kernel(x, vector, t, d, out) for every row of x.
+template <void (*kernel)(const float*, const float*, int64_t, int64_t, float*)>
+Output by_rows(const Matrix& x, const Vector& vector) {
   const int64_t t = rows_of("x", x), d = size(x, 1);
-  check_shape("bias", bias, {d});
+  check_shape("vector", vector, {d});
   Output out = output({t, d});
-  add_bias(x.data(), bias.data(), t, d, out.data());
+  kernel(x.data(), vector.data(), t, d, out.data());
   return out;
 }
 
-Output add_array(const Matrix& x, const Matrix& y) {
+/// kernel(x, y, n, out), number by number.
+template <void (*kernel)(const float*, const float*, int64_t, float*)>
+Output elementwise(const Matrix& x, const Matrix& y) {
   const int64_t t = rows_of("x", x), d = size(x, 1);
   check_shape("y", y, {t, d});
   Output out = output({t, d});
-  add(x.data(), y.data(), t * d, out.data());
+  kernel(x.data(), y.data(), t * d, out.data());
   return out;
 }
 
-Output affine_array(const Matrix& z, const Vector& weight) {
-  const int64_t t = rows_of("z", z), d = size(z, 1);
-  check_shape("weight", weight, {d});
-  Output y = output({t, d});
-  affine(z.data(), weight.data(), t, d, y.data());
-  return y;
-}
-
-Output swiglu_array(const Matrix& gate, const Matrix& up) {
-  const int64_t t = rows_of("gate", gate), d = size(gate, 1);
-  check_shape("up", up, {t, d});
-  Output out = output({t, d});
-  glu(Glu::kSwiglu, gate.data(), up.data(), t * d, out.data());
-  return out;
-}
+void swiglu(const float* gate, const float* up, int64_t n, float* out) { glu(Glu::kSwiglu, gate, up, n, out); }
 
 nb::tuple swiglu_backward_arrays(const Matrix& dout, const Matrix& gate, const Matrix& up) {
   const int64_t t = rows_of("gate", gate), d = size(gate, 1);
@@ -459,10 +449,10 @@ void register_kernels(nb::module_ m) {
         "rstd"_a.noconvert());
   m.def("rope", &rope_array, "x"_a.noconvert(), "positions"_a.noconvert(), "inv_freq"_a.noconvert(), "heads"_a,
         "inverse"_a);
-  m.def("affine", &affine_array, "z"_a.noconvert(), "weight"_a.noconvert());
-  m.def("add", &add_array, "x"_a.noconvert(), "y"_a.noconvert());
-  m.def("add_bias", &add_bias_array, "x"_a.noconvert(), "bias"_a.noconvert());
-  m.def("swiglu", &swiglu_array, "gate"_a.noconvert(), "up"_a.noconvert());
+  m.def("affine", &by_rows<affine>, "z"_a.noconvert(), "weight"_a.noconvert());
+  m.def("add", &elementwise<add>, "x"_a.noconvert(), "y"_a.noconvert());
+  m.def("add_bias", &by_rows<add_bias>, "x"_a.noconvert(), "bias"_a.noconvert());
+  m.def("swiglu", &elementwise<swiglu>, "gate"_a.noconvert(), "up"_a.noconvert());
   m.def("swiglu_backward", &swiglu_backward_arrays, "dout"_a.noconvert(), "gate"_a.noconvert(), "up"_a.noconvert(),
         "(dgate, dup).");
 
