@@ -1,12 +1,19 @@
 """Splits a traced forward and backward where the gradient enters: what crosses the cut is what storing means."""
 
+import operator
 from dataclasses import dataclass
 
 import torch
 from torch import fx
 
-# Elementwise, so the backward computes them again from what is saved anyway.
-_CHEAP = {torch.ops.mobile_ft.affine.default, torch.ops.mobile_ft.swiglu.default, torch.ops.mobile_ft.geglu.default}
+# They cost little, so the backward computes them again where their inputs are saved anyway.
+_CHEAP = {
+    torch.ops.mobile_ft.affine.default,
+    torch.ops.mobile_ft.swiglu.default,
+    torch.ops.mobile_ft.geglu.default,
+    torch.ops.mobile_ft.rms_norm.default,
+    torch.ops.mobile_ft.rope.default,
+}
 
 
 @dataclass(frozen=True)
@@ -28,14 +35,15 @@ def split_at_gradient(joint: fx.GraphModule) -> Split:
         if any(source in after for source in node.all_input_nodes):
             after.add(node)
     after.remove(output)
-    needed = {source for node in after for source in node.all_input_nodes} - after - set(placeholders)
+    needed = {source for node in after for source in node.all_input_nodes}
+    saved: list[fx.Node] = []
     again: set[fx.Node] = set()
-    for node in reversed(nodes):
-        if node in needed and node.target in _CHEAP:
-            needed.remove(node)
-            needed |= set(node.all_input_nodes) - set(placeholders)
+    for node in nodes:
+        op = node.args[0] if node.target is operator.getitem else node
+        if op.target in _CHEAP and set(node.all_input_nodes) <= again.union(saved, placeholders):
             again.add(node)
-    saved = [node for node in nodes if node in needed]
+        elif node in needed - after and node.op != "placeholder":
+            saved.append(node)
 
     first, second = fx.Graph(), fx.Graph()
     first_copy: dict[fx.Node, fx.Node] = {}
@@ -50,7 +58,7 @@ def split_at_gradient(joint: fx.GraphModule) -> Split:
     for node in saved:
         second_copy[node] = second.placeholder(f"saved_{node.name}")
     for node in nodes:
-        if node.op != "placeholder" and (node in after or node in again):
+        if node.op != "placeholder" and node in after | again:
             second_copy[node] = second.node_copy(node, second_copy.__getitem__)
     second.output(tuple(second_copy[node] for node in gradients))
 

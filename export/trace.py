@@ -84,12 +84,14 @@ def _saved_entry(node: fx.Node, tokens: str, spec: UnitSpec) -> dict[str, Any]:
 
 
 def _stored(node: fx.Node, spec: UnitSpec) -> str:
-    """What an activation is stored as. int8 is too coarse for two kinds of them: queries and keys, which rope yields
-    and whose products the exponential takes, and the product and factor of a 2-bit gate, which are divided."""
+    """What an activation is stored as. int8 is too coarse for two kinds of them: queries and keys, before or behind
+    their norm and rope, whose products the exponential takes, and the product and factor of a 2-bit gate, which are
+    divided."""
     if spec.activation == "exact":
         return "float32"
-    rotated = node.target is torch.ops.mobile_ft.rope.default
-    return "float16" if rotated or spec.activation == "approx2bit" else "int8"
+    targets = {n.target for n in (node, *node.users)}
+    exponent = targets & {torch.ops.mobile_ft.rope.default, torch.ops.mobile_ft.rms_norm.default}
+    return "float16" if exponent or spec.activation == "approx2bit" else "int8"
 
 
 def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:

@@ -87,5 +87,12 @@ def test_seven_heads_are_not_taken_for_tokens() -> None:
     """The example that is traced has 7 tokens."""
     config = dataclasses.replace(GEMMA, num_attention_heads=7, num_key_value_heads=7, head_dim=32)
     saved = [tensor["shape"] for tensor in unit_methods(unit_spec(config, "attn"), 64).saved]
-    assert [-1, 7] in saved and [7, -1] in saved  # of the norm of q, of attention
+    assert [7, -1] in saved  # the log-sum-exp
     assert all(shape.count(-1) == 1 for shape in saved)
+
+
+def test_queries_and_keys_are_saved_once() -> None:
+    """Their norm and rope are computed again."""
+    config = dataclasses.replace(GEMMA, num_attention_heads=7, num_key_value_heads=7, head_dim=32)
+    saved = [tensor["shape"] for tensor in unit_methods(unit_spec(config, "attn"), 64).saved]
+    assert saved.count([-1, 7 * 32]) == 4  # q, k, v and the output
