@@ -15,7 +15,7 @@ from mobile_ft.errors import UserError
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.lower import arena_tensors, lower
 from mobile_ft.export.source import ModelSource
-from mobile_ft.export.trace import TOKENS_PER_CALL, end_methods, unit_methods
+from mobile_ft.export.trace import HEAD_TOKENS, MLP_TOKENS, end_methods, unit_methods
 from mobile_ft.export.weights_file import LazyTensor, write_weights
 from mobile_ft.folder import replace_folder
 from mobile_ft.formats import packed_shape
@@ -149,7 +149,8 @@ def write_bundle(
             "model": c.to_json(),
             "lora": {"rank": lora.rank, "alpha": lora.alpha, "targets": list(lora.targets)},
             "max_seq_len": max_seq_len,
-            "tokens_per_call": min(max_seq_len, TOKENS_PER_CALL),
+            "mlp_tokens": min(max_seq_len, MLP_TOKENS),
+            "head_tokens": min(max_seq_len, HEAD_TOKENS),
             "activation": activation,
             "formats": sorted({x.format for _, spec in specs for x in spec.linears} | {embed_format, head_format}),
             "embed": {"weights": ["model.embed_tokens.weight"]},

@@ -17,9 +17,11 @@ from mobile_ft.units import UnitSpec
 
 _EXAMPLE_TOKENS = 7
 
-# What works token by token (MLP, loss) takes at most this many at once; the runtime calls it as often as need be. So
-# its memory stops growing with the sequence. The kernels lose nothing: they decode weights anew for every 256 rows.
-TOKENS_PER_CALL = 512
+# What works token by token takes at most this many at once, and the runtime calls it as often as need be, so that its
+# memory stops growing with the sequence. The head's kernel goes over the vocabulary once for as many rows. An MLP with
+# half of them takes half of the memory, and 3 % of a step to decode its weights twice.
+HEAD_TOKENS = 256
+MLP_TOKENS = 128
 
 
 class _Method(nn.Module):
@@ -104,7 +106,7 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     weights, lora = _unit_inputs(spec)
     n = len(weights)
     if spec.type == "mlp":
-        max_seq_len = min(max_seq_len, TOKENS_PER_CALL)
+        max_seq_len = min(max_seq_len, MLP_TOKENS)
     x = torch.empty(_EXAMPLE_TOKENS, c.hidden_size)
     positions, inv_freq = torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64), torch.empty(c.head_dim // 2)
     extra = [positions, inv_freq] if spec.type == "attn" else []
@@ -159,7 +161,7 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
 
 
 def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len: int) -> dict[str, ExportedProgram]:
-    """`embed`, `head`, `head_loss` and `logits`; all but `embed` take at most TOKENS_PER_CALL tokens."""
+    """`embed`, `head`, `head_loss` and `logits`; all but `embed` take at most HEAD_TOKENS tokens."""
     c = config
     tokens = torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64)
     x, norm = torch.empty(_EXAMPLE_TOKENS, c.hidden_size), torch.empty(c.hidden_size)
@@ -169,7 +171,7 @@ def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len:
     def export(function: Callable[..., Any], fmt: str, inputs: list[Tensor], dynamic: int) -> ExportedProgram:
         """The first `dynamic` inputs begin with the token count."""
         dims = [0 if i < dynamic else None for i in range(len(inputs))]
-        most = max_seq_len if function is units.embed else min(max_seq_len, TOKENS_PER_CALL)
+        most = max_seq_len if function is units.embed else min(max_seq_len, HEAD_TOKENS)
         return _export(lambda *i: function(c, fmt, *i), inputs, dims, most)
 
     return {

@@ -12,7 +12,7 @@ from mobile_ft.lora import LoraConfig
 from mobile_ft.tokenizer import Tokenizer
 
 FORMAT = "mobile-ft-bundle"
-VERSION = 2
+VERSION = 3
 # What a stored unit keeps for its backward: float32; int8 but for queries and keys; or 2-bit gates and float16.
 ACTIVATIONS = ("exact", "int8", "approx2bit")
 

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 int64_t positive(const Json& object, const char* key) {
   const int64_t value = object.at(key).get<int64_t>();
@@ -65,7 +65,8 @@ void parse(const Json& json, Bundle& bundle) {
   bundle.head_dim = positive(model, "head_dim");
   bundle.vocab_size = positive(model, "vocab_size");
   bundle.max_seq_len = positive(json, "max_seq_len");
-  bundle.tokens_per_call = positive(json, "tokens_per_call");
+  bundle.mlp_tokens = positive(json, "mlp_tokens");
+  bundle.head_tokens = positive(json, "head_tokens");
   bundle.lora_rank = positive(json.at("lora"), "rank");
   bundle.lora_alpha = json.at("lora").at("alpha");
   json.at("lora").at("targets").get_to(bundle.lora_targets);

@@ -58,7 +58,8 @@ struct Bundle {
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
   int64_t max_seq_len = 0;
-  int64_t tokens_per_call = 0;  // most that MLP units and the head take at once
+  int64_t mlp_tokens = 0;   // most that an MLP unit takes at once
+  int64_t head_tokens = 0;  // most that the head takes at once
   int64_t lora_rank = 0;
   double lora_alpha = 0;
   std::vector<std::string> lora_targets;

@@ -75,7 +75,7 @@ void Model::push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeigh
 }
 
 int64_t Model::call_tokens(size_t unit, int64_t t) const {
-  return bundle_.units[unit].attention ? t : std::min(t, bundle_.tokens_per_call);
+  return bundle_.units[unit].attention ? t : std::min(t, bundle_.mlp_tokens);
 }
 
 void Model::run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
@@ -226,8 +226,8 @@ double Model::head_call(const char* method, const float* x, const int64_t* targe
   std::optional<Sweep> sweep;
   if (unit >= resident_.size()) sweep.emplace(weights[1]);
   double total = 0;
-  for (int64_t i = 0; i < t; i += bundle_.tokens_per_call) {
-    const int64_t n = std::min(bundle_.tokens_per_call, t - i), at = i * bundle_.hidden_size;
+  for (int64_t i = 0; i < t; i += bundle_.head_tokens) {
+    const int64_t n = std::min(bundle_.head_tokens, t - i), at = i * bundle_.hidden_size;
     float loss = 0;
     std::vector<Output> outputs{{&loss, sizeof(loss)}};
     if (dx != nullptr) outputs.push_back({dx + at, activation_bytes(n), n});
@@ -255,8 +255,8 @@ void Model::logits(const float* x, int64_t t, float* out) {
   const MappedWeights& weights = weights_of(unit, 0);
   std::optional<Sweep> sweep;
   if (unit >= resident_.size()) sweep.emplace(weights[1]);
-  for (int64_t i = 0; i < t; i += bundle_.tokens_per_call) {
-    const int64_t n = std::min(bundle_.tokens_per_call, t - i);
+  for (int64_t i = 0; i < t; i += bundle_.head_tokens) {
+    const int64_t n = std::min(bundle_.head_tokens, t - i);
     run("head", "logits",
         {{x + i * bundle_.hidden_size, activation_bytes(n), n},
          {weights[0].data, weights[0].bytes},
@@ -268,7 +268,7 @@ void Model::logits(const float* x, int64_t t, float* out) {
 size_t Model::scratch_bytes(int64_t tokens) const {
   const Bundle& b = bundle_;
   const int64_t queries = b.num_heads * b.head_dim;
-  const int64_t call = std::min(tokens, b.tokens_per_call);
+  const int64_t call = std::min(tokens, b.head_tokens);
   size_t most = rope_scratch_bytes(b.head_dim);
   const auto linear = [&](int64_t in, int64_t out) {
     most = std::max(most, linear_scratch_bytes(tokens, out, in, b.lora_rank));

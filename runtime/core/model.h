@@ -19,7 +19,7 @@ using Observer = std::function<void(const std::string& unit, const std::string& 
 
 /// A bundle ready to run, unit by unit. Activations are float32 [tokens, hidden_size] and belong to the caller. One
 /// unit's weights are mapped at a time, while the next one's are read ahead from disk. What works token by token runs
-/// in calls of at most `tokens_per_call` tokens.
+/// in several calls where need be.
 class Model {
  public:
   explicit Model(const std::string& bundle_folder);

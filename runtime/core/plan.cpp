@@ -48,9 +48,9 @@ uint64_t arena_bytes(const Bundle& bundle, const std::set<std::string>& methods,
   for (const std::string& method : methods) {
     const auto found = bundle.arena.find(method);
     if (found == bundle.arena.end()) fail("bundle.json: no arena of method ", method);
-    const bool whole = method.compare(0, 4, "attn") == 0 || method == "embed";
-    const uint64_t most = static_cast<uint64_t>(whole ? bundle.max_seq_len : bundle.tokens_per_call);
-    const uint64_t used = std::min(most, static_cast<uint64_t>(tokens));
+    const bool mlp = method.compare(0, 3, "mlp") == 0;
+    const int64_t limit = mlp ? bundle.mlp_tokens : method == "head" ? bundle.head_tokens : bundle.max_seq_len;
+    const uint64_t most = static_cast<uint64_t>(limit), used = static_cast<uint64_t>(std::min(limit, tokens));
     for (const ArenaTensor& tensor : found->second) {
       const uint64_t begin = tensor.offset / kPage * kPage;
       touched.emplace_back(begin, round_to_pages(tensor.offset + (tensor.bytes * used + most - 1) / most));
@@ -99,7 +99,7 @@ Facts gather(const Model& model, const TrainConfig& config) {
 
   const uint64_t adapter = model.layout().size * sizeof(float);
   const uint64_t selected = std::min(adapter, static_cast<uint64_t>(f.layers) * largest_layer);
-  const bool spare = config.grad_accum > 1 || tokens > b.tokens_per_call;
+  const bool spare = config.grad_accum > 1 || tokens > b.mlp_tokens;
   const uint64_t sweep = std::max<uint64_t>(2, static_cast<uint64_t>(thread_count())) * kSweepWindow;
   const ProcessMemory now = process_memory();
   f.fixed = {

@@ -22,14 +22,15 @@ Export = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
-    """Exports once what the tests share: (activation, tokens a call) -> bundle."""
+    """Exports once what the tests share: (activation, most tokens that MLP and head take at once) -> bundle."""
 
     @cache
-    def write(activation: str, tokens_per_call: int = trace.TOKENS_PER_CALL) -> Path:
+    def write(activation: str, most: int = trace.MLP_TOKENS) -> Path:
         folder = tmp_path_factory.mktemp("bundles") / "bundle"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(trace, "TOKENS_PER_CALL", tokens_per_call)
-            patch.setattr("mobile_ft.export.bundle.TOKENS_PER_CALL", tokens_per_call)
+            for module in ("trace", "bundle"):
+                patch.setattr(f"mobile_ft.export.{module}.MLP_TOKENS", most)
+                patch.setattr(f"mobile_ft.export.{module}.HEAD_TOKENS", most)
             write_bundle(RandomModel(CONFIG, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, folder, activation)
         return folder
 
