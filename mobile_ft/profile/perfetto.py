@@ -36,6 +36,6 @@ def perfetto_trace(recording: Recording) -> dict[str, Any]:
         if not values.any():
             continue
         for sample, value in zip(recording.samples, values, strict=True):
-            counter = {"ph": "C", "name": f"{name}, MB", "pid": _PROCESS, "ts": microseconds(sample.time)}
+            counter = {"ph": "C", "name": name, "pid": _PROCESS, "ts": microseconds(sample.time)}
             events.append(counter | {"args": {"MB": round(float(value), 3)}})
     return {"displayTimeUnit": "ms", "traceEvents": events}

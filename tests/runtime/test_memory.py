@@ -6,6 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mobile_ft.config import ModelConfig
+from mobile_ft.export.bundle import write_bundle
+from mobile_ft.export.random_init import RandomModel
+from mobile_ft.lora import ALL_LINEAR, LoraConfig
 from mobile_ft.packing import EncodedRow, pack, write_token_file
 from tests.runtime.native import events, failure, files
 
@@ -99,3 +103,17 @@ def test_budget_too_small(small_bundle: Path, token_file: Callable[..., Path], t
     assert needed > 1
     done = events(*run, "--budget", f"{needed + 1}MB")[-1]
     assert done["peak_rss_mb"] <= needed + 1
+
+
+def test_weights_stay_resident_as_far_as_the_budget_goes(token_file: Callable[..., Path], tmp_path: Path) -> None:
+    """MLPs of 14 MB, so that one too many that stays mapped beside the resident units shows."""
+    bundle = tmp_path / "bundle"
+    config = ModelConfig("wide", 1024, 8192, 4, 8, 8, 128, 250, 1e-5, 1e4, 512, True)
+    write_bundle(RandomModel(config, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, bundle)
+    data = token_file(tmp_path / "tokens.safetensors", 250, 64, 3)
+    run = ["train", bundle, "--data", data, "--seq-len", 64, "--steps", 2]
+    everything = events("plan", bundle, "--seq-len", 64, "--backward", "store")[-1]["planned_mb"]
+    for more, units in ((18, 2), (40, 5), (60, 7)):
+        done = events(*run, "--budget", f"{everything + more}MB", "--out", tmp_path / f"out{more}")
+        assert done[0]["resident_units"] == units
+        assert done[-1]["peak_rss_mb"] <= done[0]["planned_mb"] <= everything + more
