@@ -230,7 +230,7 @@ def plans(args: argparse.Namespace) -> Iterator[Row]:
                 # A budget half way between the least that works and storing everything: a bit of each way.
                 least = plan(folder, tokens, *options)["smallest_budget_mb"]
                 budget = (least + plan(folder, tokens, *options, "--budget", "1000GB")["planned_mb"]) / 2
-                p = profile(args, folder, tokens, *options, "--budget", f"{budget:.0f}MB")
+                p = profile(args, folder, tokens, *options, "--budget", f"{budget}MB")
                 yield {
                     "bundle": folder.name,
                     "T": tokens,
@@ -255,17 +255,17 @@ def limits(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def budgets(args: argparse.Namespace) -> Iterator[Row]:
-    results: dict[str, list[tuple[float, float]]] = {}
+    results: dict[str, list[tuple[int, float]]] = {}
     for model in args.models or [SMOLLM2, "qwen2.5-0.5b"]:
         folder = bundle(args, model, 512)
         unlimited = plan(folder, 256, "--budget", "1000GB")
         least, most = unlimited["smallest_budget_mb"] + 1, unlimited["planned_mb"]
         for share in (0, 0.1, 0.25, 0.5, 0.75, 1):
-            budget = least + share * (most - least)
-            runs = [train(args, folder, 256, "--budget", f"{budget:.0f}MB") for _ in range(args.rounds)]
+            budget = math.ceil(least + share * (most - least))
+            runs = [train(args, folder, 256, "--budget", f"{budget}MB") for _ in range(args.rounds)]
             seconds = min(r["step_seconds"] for r in runs)
             results.setdefault(model, []).append((budget, seconds))
-            mix = plan(folder, 256, "--budget", f"{budget:.0f}MB")
+            mix = plan(folder, 256, "--budget", f"{budget}MB")
             yield {
                 "model": model,
                 "budget MB": budget,
