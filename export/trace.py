@@ -19,7 +19,7 @@ _EXAMPLE_TOKENS = 7
 
 # What works token by token takes at most this many at once, and the runtime calls it as often as need be, so that its
 # memory stops growing with the sequence. The head's kernel goes over the vocabulary once for as many rows. An MLP with
-# half of them takes half of the memory, and 3 % of a step to decode its weights twice.
+# half of them takes half of the memory, and 2 to 3 % of a step to decode its weights twice.
 HEAD_TOKENS = 256
 MLP_TOKENS = 128
 

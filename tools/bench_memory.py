@@ -181,8 +181,7 @@ def speed(args: argparse.Namespace) -> Iterator[Row]:
                 runs[name].append(train(args, bundle(args, model, 512, activation), 256, *options))
         seconds = {name: median(r["step_seconds"] for r in rounds) for name, rounds in runs.items()}
         first = runs["full, recompute"]
-        forward = median(sum(s for m, s in r["method_seconds"].items() if m.endswith("_forward")) for r in first)
-        whole = seconds["full, stored"] + forward
+        whole = seconds["full, stored"] + median(r["forward_seconds"] for r in first)
         for name, rounds in runs.items():
             peaks = {key: median(r[key] for r in rounds) for key in ("peak_rss_mb", "peak_anon_mb")}
             yield {
@@ -260,17 +259,21 @@ def budgets(args: argparse.Namespace) -> Iterator[Row]:
         folder = bundle(args, model, 512)
         unlimited = plan(folder, 256, "--budget", "1000GB")
         least, most = unlimited["smallest_budget_mb"] + 1, unlimited["planned_mb"]
-        for share in (0, 0.1, 0.25, 0.5, 0.75, 1):
-            budget = math.ceil(least + share * (most - least))
-            runs = [train(args, folder, 256, "--budget", f"{budget}MB") for _ in range(args.rounds)]
-            seconds = min(r["step_seconds"] for r in runs)
+        runs: dict[int, list[Row]] = {
+            math.ceil(least + share * (most - least)): [] for share in (0, 0.1, 0.25, 0.5, 0.75, 1)
+        }
+        for _ in range(args.rounds):
+            for budget, rounds in runs.items():
+                rounds.append(train(args, folder, 256, "--budget", f"{budget}MB"))
+        for budget, rounds in runs.items():
+            seconds = min(r["step_seconds"] for r in rounds)
             results.setdefault(model, []).append((budget, seconds))
             mix = plan(folder, 256, "--budget", f"{budget}MB")
             yield {
                 "model": model,
                 "budget MB": budget,
                 "step s": seconds,
-                "peak RSS MB": max(r["peak_rss_mb"] for r in runs),
+                "peak RSS MB": max(r["peak_rss_mb"] for r in rounds),
                 "stored": mix["stored_attn"] + mix["stored_mlp"],
                 "recomputed": mix["checkpoints"],
                 "spilled": mix["spilled"],
