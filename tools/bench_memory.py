@@ -181,7 +181,7 @@ def speed(args: argparse.Namespace) -> Iterator[Row]:
                 runs[name].append(train(args, bundle(args, model, 512, activation), 256, *options))
         seconds = {name: median(r["step_seconds"] for r in rounds) for name, rounds in runs.items()}
         first = runs["full, recompute"]
-        whole = seconds["full, stored"] + median(r["forward_seconds"] for r in first)
+        whole = seconds["full, stored"] + seconds["full, recompute"] * median(r["forward_share"] for r in first)
         for name, rounds in runs.items():
             peaks = {key: median(r[key] for r in rounds) for key in ("peak_rss_mb", "peak_anon_mb")}
             yield {
@@ -229,7 +229,7 @@ def plans(args: argparse.Namespace) -> Iterator[Row]:
                 # A budget half way between the least that works and storing everything: a bit of each way.
                 least = plan(folder, tokens, *options)["smallest_budget_mb"]
                 budget = (least + plan(folder, tokens, *options, "--budget", "1000GB")["planned_mb"]) / 2
-                p = profile(args, folder, tokens, *options, "--budget", f"{budget}MB")
+                p = profile(args, folder, tokens, *options, "--budget", f"{budget:.0f}MB")
                 yield {
                     "bundle": folder.name,
                     "T": tokens,

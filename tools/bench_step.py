@@ -129,16 +129,14 @@ def run(command: list[str], warm_up: int = WARM_UP) -> Result:
     drain.join()
     if process.wait() or not done:
         sys.exit(f"bench_step: {' '.join(command)}\n{errors[0]}")
+    methods = done.get("method_seconds", {})  # of all steps, the first ones too
+    forward = sum(times["seconds"] for name, times in methods.items() if name.endswith("_forward"))
     return {
         "step_seconds": median(seconds[warm_up:] or seconds),
         "peak_rss_mb": done["peak_rss_mb"],
         "peak_anon_mb": memory.peak / 1e6,
         "mean_loss": float(np.mean(losses)),
-        "forward_seconds": sum(
-            times["seconds"] / done["steps"]
-            for method, times in done.get("method_seconds", {}).items()
-            if method.endswith("_forward")
-        ),
+        "forward_share": forward / sum(seconds),
     }
 
 
