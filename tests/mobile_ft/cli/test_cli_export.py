@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from mobile_ft.cli.export import _open_model
+from mobile_ft.api.export import _open_model
 
 
 def test_export_prints_what_it_wrote_and_no_noise(model_config, tmp_path):
@@ -65,16 +65,16 @@ def test_known_models_need_no_file():
 
 
 @pytest.mark.parametrize(
-    ("option", "message"),
+    ("option", "code", "message"),
     [
-        (["--lora-rank", "0"], "0: must be 1 to 256"),
-        (["--lora-rank", "257"], "257: must be 1 to 256"),
-        (["--lora-rank", "x"], "invalid integer value: 'x'"),
-        (["--lora-alpha", "0"], "0: must be above 0"),
-        (["--lora-alpha", "inf"], "inf: must be above 0"),
+        (["--lora-rank", "0"], 1, "--lora-rank 0: must be 1 to 256"),
+        (["--lora-rank", "257"], 1, "--lora-rank 257: must be 1 to 256"),
+        (["--lora-rank", "x"], 2, "invalid int value: 'x'"),
+        (["--lora-alpha", "0"], 1, "--lora-alpha 0: must be above 0"),
+        (["--lora-alpha", "inf"], 1, "--lora-alpha inf: must be above 0"),
     ],
 )
-def test_usage_errors(cli, model_config, tmp_path, option, message):
+def test_usage_errors(cli, model_config, tmp_path, option, code, message):
     result = cli("export", model_config, "--random-init", "-o", tmp_path / "out", *option)
-    assert result.code == 2
+    assert result.code == code
     assert message in result.err

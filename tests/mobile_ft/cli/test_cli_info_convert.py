@@ -88,7 +88,7 @@ def set_hidden_size(path):
 )
 def test_damaged_bundles(cli, bundle, file, harm, message):
     harm(bundle / file)
-    result = cli("info", bundle)
+    result = cli("info", bundle, "--verify")
     assert result.code == 1
     assert message in result.err
     assert result.err.count("\n") == 1

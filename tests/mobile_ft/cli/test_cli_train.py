@@ -65,12 +65,12 @@ def test_every_option_reaches_mft_run(cli, bundle, data, tmp_path, fake_mft_run)
     result = cli("train", bundle, "--data", data, "--out", tmp_path / "out", *options)
     assert result.err == "mobile-ft: error: enough\n"
     passed = (tmp_path / "arguments").read_text().split()
-    assert passed[:6] == [
+    assert passed[:8] == [
         *("train", str(bundle), "--data", str(tmp_path / "out/tokens.safetensors")),
-        *("--out", str(tmp_path / "out")),
+        *("--out", str(tmp_path / "out"), "--parent", str(os.getpid())),
     ]
     pairs = {tuple(options[i : i + 2]) for i in range(0, len(options) - 1, 2)}
-    assert {tuple(passed[i : i + 2]) for i in range(6, len(passed) - 1, 2)} == pairs
+    assert {tuple(passed[i : i + 2]) for i in range(8, len(passed) - 1, 2)} == pairs
     assert passed[-1] == "--resume"
 
 
@@ -89,8 +89,10 @@ def test_every_option_reaches_mft_run(cli, bundle, data, tmp_path, fake_mft_run)
         (["--seq-len", 64, "--json", "."], "--json .: not a regular file"),
         (["--seq-len", 0], "sequence length 0; it should be at least 1"),
         (["--seq-len", 64, "--steps", 0], "steps 0: must be at least 1"),
-        (["--seq-len", 64, "--lr", "nan"], "--lr nan: must be a number"),
-        (["--seq-len", 64, "--budget", "lots"], "--budget lots: must be a size such as 512MB or 1GB"),
+        (["--seq-len", 64, "--steps", "many"], "steps many: must be an integer"),
+        (["--seq-len", 64, "--seed", "-1"], "seed -1: must "),
+        (["--seq-len", 64, "--lr", "nan"], "lr nan: must be a number"),
+        (["--seq-len", 64, "--budget", "lots"], "budget lots: must be a size such as 512MB or 1GB"),
         (["--seq-len", 64, "--budget", "1MB"], "budget 1MB is too small: this run needs "),
         (["--seq-len", 64, "--adapter", "nowhere"], "nowhere/adapter_config.json: "),
         (["--seq-len", 64, "--suffix-depths", "9", "--schedule", "suffix"], "suffix depth 9: must be 1 to 2"),
@@ -111,9 +113,7 @@ def test_bad_values_are_one_line(cli, bundle, data, tmp_path, monkeypatch, optio
         (["--schedule", "half"], ["full", "lcsb", "suffix"]),
         (["--selection", "best"], ["contiguous", "strided", "random"]),
         (["--unselected", "drop"], ["momentum", "skip"]),
-        (["--lr-scheduler", "linear"], ["cosine", "constant"]),
-        (["--steps", "many"], ["--steps", "int"]),
-        (["--seed", "-1"], ["--seed", "must be at least 0"]),
+        (["--lr-scheduler", "square"], ["cosine", "linear", "constant"]),
     ],
 )
 def test_usage_errors_name_what_is_allowed(cli, bundle, data, option, allowed):

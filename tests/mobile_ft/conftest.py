@@ -95,6 +95,6 @@ def fake_mft_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         path = tmp_path / "mft-run"
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
-        monkeypatch.setattr("mobile_ft.cli.native.mft_run_path", lambda: path)
+        monkeypatch.setattr("mobile_ft.api.native.mft_run_path", lambda: path)
 
     return install
