@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Generator as Pieces
 from pathlib import Path
 from queue import SimpleQueue
@@ -29,7 +29,7 @@ def load(bundle: str | os.PathLike[str], adapter: str | os.PathLike[str] | None 
     tokenizer = read_tokenizer(found)
     with runtime_errors():
         model = Model(str(found.folder))
-        model.prepare("" if adapter is None else str(adapter), found.max_seq_len)
+        model.prepare("" if adapter is None else str(adapter), min(Generator.prompt_tokens, found.max_seq_len))
     return LoadedModel(found, tokenizer, model)
 
 
@@ -43,8 +43,7 @@ class LoadedModel:
     def __init__(self, bundle: Bundle, tokenizer: Tokenizer, model: Any) -> None:
         self.bundle, self.tokenizer = bundle, tokenizer
         self._model = model
-        self._generator: Any = None
-        self._made_for: tuple[dict[str, str], list[int]] | None = None
+        self._generator = Generator(model)
 
     def __repr__(self) -> str:
         return f"LoadedModel({self.bundle.model.name}, {self.bundle.folder})"
@@ -52,7 +51,7 @@ class LoadedModel:
     def use_adapter(self, on: bool) -> None:
         """Answers with the adapter, or as the model was exported."""
         self._model.use_adapter(on)
-        self._made_for = None  # what the generator has read so far, it has read with the other weights
+        self._generator = Generator(self._model)  # what the old one has read so far, it has read with other weights
 
     def generate(self, prompt: str, *, system: str | None = None, stop: Stop = (), **options: Any) -> GenerateResult:
         """The answer to `prompt`, which is put into the model's chat template if it has one."""
@@ -97,8 +96,8 @@ class LoadedModel:
     def _answer(
         self, prompt: list[int], stop: Stop, options: dict[str, Any], on_text: Callable[[str], bool]
     ) -> GenerateResult:
-        strings, ids = self._stops(stop)
-        generator = self._prepared(option_texts(generate_options(), options), ids)
+        strings, stop_tokens = self._stops(stop)
+        given = option_texts(generate_options(), options)
         decoder, cutter, text = TextStream(self.tokenizer), StopStrings(strings), []
 
         def show(piece: str) -> bool:
@@ -110,21 +109,12 @@ class LoadedModel:
 
         start = time.monotonic()
         with runtime_errors():
-            tokens = generator.generate(prompt, on_token)
+            config = GenerateConfig(**given, stop_tokens=stop_tokens)
+            tokens = self._generator.generate(prompt, config, on_token)
         show(cutter.add(decoder.finish()) + cutter.finish())
-        most = min(self._most_tokens, self.bundle.max_seq_len - len(prompt))
+        most = min(_most_tokens(given), self.bundle.max_seq_len - len(prompt))
         stopped = "length" if len(tokens) >= most and not cutter.found else "stop"
         return GenerateResult("".join(text), stopped, len(prompt), len(tokens), time.monotonic() - start)
-
-    def _prepared(self, given: dict[str, str], stop_tokens: list[int]) -> Any:
-        """The generator of the last answer, with what it has read, if it was made for the same."""
-        if self._made_for != (given, stop_tokens):
-            with runtime_errors():
-                config = GenerateConfig(**given, stop_tokens=stop_tokens)
-                self._generator = Generator(self._model, config)
-            self._most_tokens = int(config.options()["max_tokens"])
-            self._made_for = (given, stop_tokens)
-        return self._generator
 
     def _stops(self, stop: Stop) -> tuple[list[str], list[int]]:
         """Strings to look for in the text, and token ids; special tokens have no text."""
@@ -157,6 +147,11 @@ class LoadedModel:
         if len(tokens) >= most:
             raise UserError(f"--prompt: {len(tokens)} tokens; {self.bundle.folder} takes {most}, answer included")
         return tokens
+
+
+def _most_tokens(given: Mapping[str, str]) -> int:
+    default = next(option.default for option in generate_options() if option.name == "max_tokens")
+    return int(given.get("max_tokens", default))
 
 
 def _check_text(text: str) -> None:

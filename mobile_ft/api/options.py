@@ -50,10 +50,10 @@ def train_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def value_of(option: Option, text: str) -> Any:
-    """An option's value as a number where it is one."""
-    if option.type == "integer":
+    """An option's value, as the runtime tells it, as a number where it is one."""
+    if text and option.type in ("integer", "size"):
         return int(text)
-    return float(text) if option.type == "number" and text else text
+    return float(text) if text and option.type == "number" else text
 
 
 def native_arguments(given: Mapping[str, str]) -> list[str]:

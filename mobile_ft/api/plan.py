@@ -41,7 +41,7 @@ def plan(bundle: str | os.PathLike[str], **options: Any) -> PlanResult:
     savings = [
         {"options": change} | {name: row[name] for name in _SAVED} for change, row in zip(changes, saved, strict=True)
     ]
-    more = {"max_seq_len": found.max_seq_len, "savings": savings}
+    more = {"max_seq_len": found.max_seq_len, "options": settings, "savings": savings}
     return PlanResult(**{entry.name: (event | more)[entry.name] for entry in fields(PlanResult)})
 
 

@@ -59,8 +59,8 @@ def profile_run(
         budget_mb = plan["budget_mb"]
         if budget_mb is not None and plan["planned_mb"] > budget_mb:
             warnings.warn(
-                f"--budget {given['budget']}: the plan needs {plan['planned_mb']:.0f} MB, `mobile-ft train` would refuse; "
-                "running all the same",
+                f"--budget {given['budget']}: the plan needs {plan['planned_mb']:.0f} MB, `mobile-ft train` would "
+                "refuse; running all the same",
                 MobileFtWarning,
                 stacklevel=2,
             )

@@ -121,8 +121,7 @@ class PlanResult(Result):
     smallest_budget_mb: float
     longest_seq_len: int  # within the budget; 0: none
     max_seq_len: int  # of the bundle
-    options: dict[str, str]
-    resolved: dict[str, str]  # what the plan decided, as options that repeat it
+    options: dict[str, str]  # every option with its value
     savings: list[dict[str, Any]]  # changed options with the plan they would lead to
 
     @property

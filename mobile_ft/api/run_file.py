@@ -46,12 +46,16 @@ def write_run_file(
     """Writes OUT/run.yaml: `paths` made absolute, and every option with the value that the plan event tells.
 
     What the plan resolved is written as if it had been asked for: a machine with more cores or memory than this one
-    would else choose otherwise. Of steps and epochs, that which was given.
+    would else choose otherwise. The plan tells epochs in steps; they are written as they were given.
     """
     lines: dict[str, Any] = {name: os.path.abspath(path) for name, path in paths.items() if path is not None}
     options = {option.name: option for option in train_options()}
-    left_out = "steps" if "epochs" in given else "epochs"
-    for name, text in (plan["options"] | plan["resolved"]).items():
-        if text != "" and name != left_out:
+    texts = plan["options"] | plan["resolved"]
+    if float(given.get("epochs", 0)) > 0:
+        texts |= {"epochs": given["epochs"], "steps": ""}
+    else:
+        texts["epochs"] = ""
+    for name, text in texts.items():
+        if text != "":
             lines[name] = value_of(options[name], text)
     write_text(out / RUN_FILE, _HEAD + yaml.safe_dump(lines, sort_keys=False, allow_unicode=True))

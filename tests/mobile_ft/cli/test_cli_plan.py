@@ -6,7 +6,7 @@ import pytest
 NATIVE_FIELDS = {
     *("planned_mb", "planned_anon_mb", "budget_mb", "components_mb", "anonymous", "stored", "units"),
     *("checkpoints", "spilled", "resident_units", "relative_time", "smallest_budget_mb", "longest_seq_len"),
-    *("max_seq_len", "options", "resolved"),
+    *("max_seq_len", "options"),
 }
 
 
@@ -50,14 +50,13 @@ def test_auto_recomputes_without_a_budget(plan):
 
 def test_savings_are_planned_with_their_options(cli, bare_bundle, tmp_path, fake_mft_run):
     """With plans made up: a small model's savings would drown in what code takes from process to process."""
-    options = {"schedule": "full", "batch_size": "1", "seq_len": "64"}
     plan = {"event": "plan", "planned_mb": 90, "planned_anon_mb": 80, "budget_mb": None, "components_mb": {"lora": 90}}
     plan |= dict.fromkeys(("checkpoints", "spilled", "resident_units"), 0) | {
         "stored": {"attn": 0},
         "units": {"attn": 2},
     }
     plan |= {"anonymous": ["lora"], "relative_time": 1.2, "smallest_budget_mb": 70.1, "longest_seq_len": 64}
-    plans = [json.dumps(plan | {"options": options, "resolved": {}, "planned_mb": 90 - i}) for i in range(5)]
+    plans = [json.dumps(plan | {"planned_mb": 90 - i}) for i in range(5)]
     (tmp_path / "plans").write_text("".join(f"{line}\n" for line in plans))
     fake_mft_run(f'printf "%s\\n" "$@" >> {tmp_path}/arguments; cat {tmp_path}/plans')
     report = tmp_path / "plan.json"
