@@ -21,6 +21,9 @@ class Option(Protocol):
     group: str  # "step": decides over a step's memory and time; "run": the rest
 
 
+_CLOSE = 0.53  # "temperature" is close to "temp", and "step" to "steps" alone
+
+
 def step_options() -> list[Option]:
     """What decides over a step's memory and time, and so over the plan."""
     return [option for option in train_options() if option.group == "step"]
@@ -38,7 +41,7 @@ def option_texts(options: Iterable[Option], given: Mapping[str, Any]) -> dict[st
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a sentence that names what is close to `name`, or all there is."""
     names = list(known)
-    near = difflib.get_close_matches(name, names)
+    near = difflib.get_close_matches(name, names, cutoff=_CLOSE)
     return f"; did you mean {' or '.join(near)}?" if near else f"; known are {', '.join(names)}"
 
 

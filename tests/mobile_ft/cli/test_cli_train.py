@@ -74,6 +74,52 @@ def test_every_option_reaches_mft_run(cli, bundle, data, tmp_path, fake_mft_run)
     assert passed[-1] == "--resume"
 
 
+def test_config_and_command_line_make_one_configuration(cli, bundle, data, tmp_path, fake_mft_run):
+    fake_mft_run(f'printf "%s " "$@" > {tmp_path}/arguments; echo "mft-run: error: enough" >&2; exit 1')
+    config = tmp_path / "mine.yaml"
+    config.write_text(f"bundle: {bundle}\ndata: {data}\nseq_len: 32\nepochs: 2\nlr: 1e-3\nwarmup_ratio: 0.1\n")
+    command = ["train", "--config", config, "--out", tmp_path / "out", "--lr", "2e-3", "--steps", 5]
+    assert cli(*command).err == "mobile-ft: error: enough\n"
+    passed = (tmp_path / "arguments").read_text().split()
+    assert passed[1] == str(bundle)
+    given = passed[passed.index("--parent") + 2 :]
+    assert {tuple(given[i : i + 2]) for i in range(0, len(given), 2)} == {
+        *(("--seq-len", "32"), ("--lr", "2e-3"), ("--steps", "5"), ("--warmup-ratio", "0.1")),
+    }
+
+
+def test_config_that_is_wrong_is_named(cli, tmp_path):
+    config = tmp_path / "mine.yaml"
+    config.write_text("batchsize: 2\n")
+    result = cli("train", "--config", config)
+    message = f"{config}: batchsize: no such option; did you mean batch_size?"
+    assert result == (1, "", f"mobile-ft: error: {message}\n")
+
+
+def test_bundle_and_data_are_required_somewhere(cli, tmp_path):
+    config = tmp_path / "mine.yaml"
+    config.write_text("seq_len: 64\n")
+    for command, missing in ((["train"], "BUNDLE, --data"), (["train", "x", "--config", config], "--data")):
+        result = cli(*command)
+        assert result.code == 2
+        assert result.err.endswith(f"error: the following arguments are required: {missing}\n")
+
+
+def test_validation_is_shown_and_reported(cli, bundle, data, tmp_path):
+    report, out = tmp_path / "report.json", tmp_path / "out"
+    options = ["--steps", 6, "--seq-len", 64, "--eval-every", 3, "--report-to", "jsonl", "--json", report]
+    result = cli("train", bundle, "--data", data, "--out", out, *options)
+    assert (result.code, result.err) == (0, "")
+    assert "step 3  validation loss " in result.out and "perplexity" in result.out
+    assert "best adapter" in result.out
+    values = json.loads(report.read_text())
+    assert [step for step, _ in values["evals"]] == [3, 6]
+    assert values["best_loss"] == min(loss for _, loss in values["evals"])
+    events = [json.loads(line)["event"] for line in (out / "log.jsonl").read_text().splitlines()]
+    assert events.count("eval") == 2 and events[-1] == "done"
+    assert (out / "best" / "adapter_model.safetensors").is_file()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
