@@ -75,7 +75,7 @@ def _linears(spec: UnitSpec, weights: Weights, lora: list[Tensor]) -> Linears:
         weight, bias = weights[f"{linear.name}.weight"], weights.get(f"{linear.name}.bias")
 
         def apply(x: Tensor) -> Tensor:
-            y = ops.linear_q4(x, weight, linear.format, linear.out_features, a, b, spec.lora_scale)
+            y = ops.packed_linear(x, weight, linear.format, linear.out_features, a, b, spec.lora_scale)
             return y if bias is None else ops.add_bias(y, bias)
 
         return apply
@@ -167,7 +167,7 @@ def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) ->
 def embed(config: ModelConfig, fmt: str, tokens: Tensor, table: Tensor) -> Tensor:
     """tokens [T] -> x [T, hidden]; Gemma multiplies its embedding, but not the head tied to it."""
     scale = math.sqrt(config.hidden_size) if config.is_gemma else 1.0
-    return ops.embedding_q(tokens, table, fmt, config.vocab_size, scale)
+    return ops.packed_embedding(tokens, table, fmt, config.vocab_size, scale)
 
 
 def head(
@@ -188,4 +188,4 @@ def head_loss(config: ModelConfig, fmt: str, x: Tensor, targets: Tensor, norm: T
 def logits(config: ModelConfig, fmt: str, x: Tensor, norm: Tensor, weight: Tensor) -> Tensor:
     """x [T, hidden] -> logits [T, vocab]; the runtime calls it on a few rows at a time."""
     z, _ = ops.rms_norm(x, norm, config.rms_norm_eps)
-    return ops.linear_q4(z, weight, fmt, config.vocab_size, None, None, 0.0)
+    return ops.packed_linear(z, weight, fmt, config.vocab_size, None, None, 0.0)

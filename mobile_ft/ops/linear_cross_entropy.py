@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mobile_ft.ops.define import define_op
-from mobile_ft.ops.linear_q4 import dense
+from mobile_ft.ops.packed_linear import dense
 
 
 def _reference(x: Tensor, weight: Tensor, fmt: str, rows: int, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -75,10 +75,10 @@ def test_gemma_has_more_norms() -> None:
 
 def test_backward_recomputes_no_more_than_it_needs(operators: dict[str, list[str]]) -> None:
     attention, mlp = operators["attn_backward_recompute"], operators["mlp_backward_recompute"]
-    assert attention.count("mobile_ft::linear_q4") == 3  # q, k, v; the output projection is not needed again
-    assert mlp.count("mobile_ft::linear_q4") == 2
-    assert operators["attn_backward"].count("mobile_ft::linear_q4") == 0
-    assert operators["mlp_backward"].count("mobile_ft::linear_q4") == 0
+    assert attention.count("mobile_ft::packed_linear") == 3  # q, k, v; the output projection is not needed again
+    assert mlp.count("mobile_ft::packed_linear") == 2
+    assert operators["attn_backward"].count("mobile_ft::packed_linear") == 0
+    assert operators["mlp_backward"].count("mobile_ft::packed_linear") == 0
     assert operators["attn_forward_save"] == operators["attn_forward"]
     assert attention.count("mobile_ft::attention") == attention.count("mobile_ft::attention_backward") == 1
 

@@ -36,7 +36,7 @@ def lora() -> Arguments:
 def cross_entropy(tokens: int, fmt: str) -> Arguments:
     """Logits of a few units: the softmax of larger ones turns on their rounding."""
     packed = weight(fmt)
-    scale = ops.linear_q4_backward(torch.eye(ROWS), *packed).std() * COLS**0.5 / 3
+    scale = ops.packed_linear_backward(torch.eye(ROWS), *packed).std() * COLS**0.5 / 3
     return [random(tokens, COLS) / scale, *packed, targets(tokens)]
 
 
@@ -93,27 +93,27 @@ def run_attention_decode(*arguments: Any) -> np.ndarray:
 WEIGHT_CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int, str], Arguments]]] = {
     "linear": (
         kernels.linear_forward,
-        ops.linear_q4,
+        ops.packed_linear,
         lambda t, fmt: [random(t, COLS), *weight(fmt), None, None, 0.0],
     ),
     "linear with LoRA": (
         kernels.linear_forward,
-        ops.linear_q4,
+        ops.packed_linear,
         lambda t, fmt: [random(t, COLS), *weight(fmt), *lora()],
     ),
     "linear backward": (
         kernels.linear_backward,
-        ops.linear_q4_backward,
+        ops.packed_linear_backward,
         lambda t, fmt: [random(t, ROWS), *weight(fmt)],
     ),
     "linear backward, decoded": (
         run_backward_decoded,
-        ops.linear_q4_backward,
+        ops.packed_linear_backward,
         lambda t, fmt: [random(t, ROWS), *weight(fmt)],
     ),
     "linear backward with LoRA": (
         kernels.linear_lora_backward,
-        ops.linear_q4_lora_backward,
+        ops.packed_linear_lora_backward,
         lambda t, fmt: [random(t, ROWS), random(t, COLS), *weight(fmt), *lora()],
     ),
     "linear_cross_entropy": (
@@ -126,8 +126,12 @@ WEIGHT_CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int, str], Argu
         ops.linear_cross_entropy_loss,
         cross_entropy,
     ),
-    "embedding": (kernels.embedding, ops.embedding_q, lambda t, fmt: [torch.arange(t) * 7 % ROWS, *weight(fmt), SCALE]),
-    "decode": (run_decode, ops.embedding_q, lambda t, fmt: [torch.arange(ROWS), *weight(fmt), 1.0]),
+    "embedding": (
+        kernels.embedding,
+        ops.packed_embedding,
+        lambda t, fmt: [torch.arange(t) * 7 % ROWS, *weight(fmt), SCALE],
+    ),
+    "decode": (run_decode, ops.packed_embedding, lambda t, fmt: [torch.arange(ROWS), *weight(fmt), 1.0]),
 }
 CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
     "add": (kernels.add, ops.add, lambda t: [random(t, COLS), random(t, COLS)]),
