@@ -226,14 +226,14 @@ const int64_t* valid_targets(const Arguments& a, size_t i, int64_t t, int64_t vo
   return targets;
 }
 
-/// linear_cross_entropy(x, weight, format, rows, targets) -> loss, dx; the `_loss` form gives no dx
+/// linear_cross_entropy(x, weight, format, rows, targets) -> losses, dx; the `_loss` form gives no dx
 template <bool kGradient>
 void linear_cross_entropy_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0);
   const PackedWeight w = a.weight(1);
-  float* loss = a.output(5, {1});
+  float* losses = a.output(5, {size32(t)});
   float* dx = kGradient ? a.output(6, {size32(t), size32(w.cols)}) : nullptr;
-  linear_cross_entropy(a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), loss, dx,
+  linear_cross_entropy(a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), losses, dx,
                        a.scratch(linear_cross_entropy_scratch_bytes(t, w.rows, w.cols)));
 }
 

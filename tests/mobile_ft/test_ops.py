@@ -205,11 +205,12 @@ def test_linear_cross_entropy() -> None:
     packed, values = random_weight("q8_0", 40, 64, scale=0.01)
     weight, dense = torch.from_numpy(packed.data), torch.from_numpy(values)
     x, targets = random(5, 64), torch.tensor([3, -100, 39, 0, -100])
-    expected = torch.nn.functional.cross_entropy(x @ dense.T, targets, reduction="sum", ignore_index=-100)
-    loss, dx = ops.linear_cross_entropy(x.detach(), weight, "q8_0", 40, targets)
-    torch.testing.assert_close(loss[0], expected)
-    torch.testing.assert_close(dx, torch.autograd.grad(expected, x)[0])
-    assert torch.equal(ops.linear_cross_entropy_loss(x.detach(), weight, "q8_0", 40, targets), loss)
+    expected = torch.nn.functional.cross_entropy(x @ dense.T, targets, reduction="none", ignore_index=-100)
+    losses, dx = ops.linear_cross_entropy(x.detach(), weight, "q8_0", 40, targets)
+    torch.testing.assert_close(losses, expected)
+    assert losses[1] == losses[4] == 0
+    torch.testing.assert_close(dx, torch.autograd.grad(expected.sum(), x)[0])
+    assert torch.equal(ops.linear_cross_entropy_loss(x.detach(), weight, "q8_0", 40, targets), losses)
 
 
 def test_packed_embedding() -> None:

@@ -80,7 +80,7 @@ def run_backward_decoded(dy: np.ndarray, packed: Any) -> np.ndarray:
     return kernels.linear_backward_decoded(dy, kernels.DecodedPanels(packed))
 
 
-def run_loss(x: np.ndarray, packed: Any, wanted: np.ndarray) -> float:
+def run_loss(x: np.ndarray, packed: Any, wanted: np.ndarray) -> np.ndarray:
     return kernels.linear_cross_entropy(x, packed, wanted, gradient=False)[0]
 
 
@@ -217,6 +217,10 @@ def test_kernel_reference_and_float64(name: str, fmt: str | None, tokens: int, t
     for ours, theirs, expected in zip(actual, reference, exact, strict=True):
         assert relative_error(theirs.numpy(), expected.numpy()) < 1e-5
         assert relative_error(np.reshape(ours, expected.shape), expected.numpy()) < 1e-5
+
+
+def test_the_same_formats_in_both_languages() -> None:
+    assert kernels.formats() == {name: fmt.block_bytes for name, fmt in FORMATS.items()}
 
 
 def test_gradients_are_the_same_on_any_number_of_threads() -> None:
