@@ -64,9 +64,9 @@ def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight
         return LazyTensor(name, "uint8", shape, lambda: source.packed(name, in_features, out_features).data)
 
     def vector(name: str, size: int) -> LazyTensor:
-        # The runtime multiplies a norm by its weight, Gemma by 1 + weight.
-        one = np.float32(c.is_gemma and name.endswith("norm.weight"))
-        return LazyTensor(name, "float32", (size,), lambda: source.vector(name, size) + one)
+        # The runtime multiplies a norm by its weight and nothing else.
+        offset = np.float32(c.family.norm_offset if name.endswith("norm.weight") else 0)
+        return LazyTensor(name, "float32", (size,), lambda: source.vector(name, size) + offset)
 
     for rotary, sliding in {spec.inv_freq: spec.sliding for _, spec in specs if spec.type == "attn"}.items():
         yield LazyTensor(rotary, "float32", (c.head_dim // 2,), lambda sliding=sliding: source.inv_freq(sliding))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.traceback import preserve_node_meta
 
 from mobile_ft import units
 from mobile_ft.config import ModelConfig
@@ -86,13 +87,11 @@ def _saved_entry(node: fx.Node, tokens: str, spec: UnitSpec) -> dict[str, Any]:
 
 
 def _stored(node: fx.Node, spec: UnitSpec) -> str:
-    """What an activation is stored as. int8 is too coarse for two kinds of them: queries and keys, before or behind
-    their norm and rope, whose products the exponential takes, and the product and factor of a 2-bit gate, which are
-    divided."""
+    """What an activation is stored as. int8 is too coarse for two kinds of them: queries and keys, whose products the
+    exponential takes, and the product and factor of a 2-bit gate, which are divided."""
     if spec.activation == "exact":
         return "float32"
-    targets = {n.target for n in (node, *node.users)}
-    exponent = targets & {torch.ops.mobile_ft.rope.default, torch.ops.mobile_ft.rms_norm.default}
+    exponent = units.EXPONENT in node.meta.get("custom", {})
     return "float16" if exponent or spec.activation == "approx2bit" else "int8"
 
 
@@ -126,7 +125,8 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
             y = forward(x, *rest[: e + n], *adapters)
             return y, *torch.autograd.grad(y, [x, *adapters], dy)
 
-    traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
+    with preserve_node_meta():  # the marks that the graph's nodes were given
+        traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
     _clean_up(traced)
     split = split_at_gradient(traced)
     tokens = str(next(iter(traced.graph.nodes)).meta["val"].shape[0])  # its symbol; other sizes may be 7 as well

@@ -5,23 +5,14 @@ from mobile_ft.config import ModelConfig
 UNIT_TYPES = ("attn", "mlp")
 
 
-def unit_norms(config: ModelConfig, unit_type: str) -> tuple[str, str | None]:
-    """Hugging Face's names of the norms before the branch and, in Gemma, behind it."""
-    if config.is_gemma:
-        return {
-            "attn": ("input_layernorm", "post_attention_layernorm"),
-            "mlp": ("pre_feedforward_layernorm", "post_feedforward_layernorm"),
-        }[unit_type]
-    return {"attn": "input_layernorm", "mlp": "post_attention_layernorm"}[unit_type], None
-
-
 def vector_shapes(config: ModelConfig, unit_type: str) -> dict[str, int]:
     """{name within the layer: size} of the norms and biases of a unit of that type."""
-    before, behind = unit_norms(config, unit_type)
+    family = config.family
+    before, behind = family.norms[unit_type]
     shapes = {f"{before}.weight": config.hidden_size}
-    if unit_type == "attn" and config.is_gemma:
+    if unit_type == "attn" and family.qk_norm:
         shapes |= {f"self_attn.{name}_norm.weight": config.head_dim for name in "qk"}
-    if unit_type == "attn" and config.has_qkv_bias:
+    if unit_type == "attn" and family.qkv_bias:
         linears = linear_shapes(config, unit_type)
         shapes |= {f"self_attn.{name}_proj.bias": linears[f"self_attn.{name}_proj"][1] for name in "qkv"}
     if behind is not None:
