@@ -35,6 +35,22 @@ def linear_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, i
     return {"mlp.gate_proj": (hidden, inner), "mlp.up_proj": (hidden, inner), "mlp.down_proj": (inner, hidden)}
 
 
+def forward_flops(config: ModelConfig, unit_type: str, again: bool = False) -> list[int]:
+    """[a, b]: a unit's forward takes a t + b t^2 at t tokens, two a multiply-add of its linears and its attention.
+
+    `again`: without its last linear, whose output no gradient needs.
+    """
+    linears = list(linear_shapes(config, unit_type).values())
+    products = sum(k * n for k, n in (linears[:-1] if again else linears))
+    attention = config.num_attention_heads * config.head_dim if unit_type == "attn" else 0  # half of both products
+    return [2 * products, 2 * attention]
+
+
+def head_flops(config: ModelConfig) -> int:
+    """Of the loss and its gradient, for each token."""
+    return 4 * config.hidden_size * config.vocab_size
+
+
 def base_parameters(config: ModelConfig) -> int:
     """How many weights the model has, LoRA aside."""
     layer = 0

@@ -60,6 +60,11 @@ class UnitSpec:
         return "inv_freq_sliding" if self.sliding else "inv_freq"
 
     @property
+    def cache_width(self) -> int:
+        """Numbers a token in each of the two caches of attention; an MLP has none."""
+        return self.config.num_key_value_heads * self.config.head_dim if self.type == "attn" else 0
+
+    @property
     def window(self) -> int:
         return self.config.sliding_window if self.sliding else 0
 
