@@ -5,22 +5,23 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mobile_ft.bundle import FORMAT, VERSION, checksum, read_bundle
+from mobile_ft.bundle import FORMAT, INDEX_FILE, VERSION, WEIGHTS_FILE, checksum, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.lower import arena_tensors, lower
 from mobile_ft.export.source import ModelSource
-from mobile_ft.export.trace import HEAD_TOKENS, MLP_TOKENS, end_methods, unit_methods
+from mobile_ft.export.trace import UnitMethods, end_methods, unit_methods
 from mobile_ft.export.weights_file import LazyTensor, write_weights
 from mobile_ft.folder import replace_folder
 from mobile_ft.formats import packed_shape
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
-from mobile_ft.shapes import UNIT_TYPES, linear_shapes
+from mobile_ft.shapes import UNIT_TYPES, forward_flops, head_flops, linear_shapes
 from mobile_ft.units import Linear, UnitSpec
 
 
@@ -47,11 +48,23 @@ def _unit_entry(layer: int, spec: UnitSpec) -> dict[str, Any]:
     rotary = [spec.inv_freq] if spec.type == "attn" else []
     return {
         "name": f"layers.{layer}.{spec.type}",
-        "type": spec.type,
         "kind": spec.kind,
         "layer": layer,
         "weights": rotary + [f"model.layers.{layer}.{name}" for name in spec.weights],
         "lora": [adapter_key(layer, name) for name in spec.lora],
+    }
+
+
+def _kind_entry(spec: UnitSpec, unit: UnitMethods) -> dict[str, Any]:
+    """What the runtime knows of a kind of units: what it may call, what that costs and what it leaves to be stored."""
+    return {
+        "tokens": unit.tokens,
+        "takes_positions": spec.type == "attn",
+        "cache_width": spec.cache_width,
+        "flops": forward_flops(spec.config, spec.type),
+        "recompute_flops": forward_flops(spec.config, spec.type, again=True),
+        "saved": unit.saved,
+        "reads_x": unit.reads_x,
     }
 
 
@@ -64,9 +77,9 @@ def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight
         return LazyTensor(name, "uint8", shape, lambda: source.packed(name, in_features, out_features).data)
 
     def vector(name: str, size: int) -> LazyTensor:
-        # The runtime multiplies a norm by its weight, Gemma by 1 + weight.
-        one = np.float32(c.is_gemma and name.endswith("norm.weight"))
-        return LazyTensor(name, "float32", (size,), lambda: source.vector(name, size) + one)
+        # The runtime multiplies a norm by its weight and nothing else.
+        offset = np.float32(c.family.norm_offset if name.endswith("norm.weight") else 0)
+        return LazyTensor(name, "float32", (size,), lambda: source.vector(name, size) + offset)
 
     for rotary, sliding in {spec.inv_freq: spec.sliding for _, spec in specs if spec.type == "attn"}.items():
         yield LazyTensor(rotary, "float32", (c.head_dim // 2,), lambda sliding=sliding: source.inv_freq(sliding))
@@ -103,9 +116,9 @@ def _new_folder(target: Path) -> Iterator[Path]:
 
 def _check_replaceable(target: Path) -> None:
     """Raises UserError unless the folder is a bundle and nothing else."""
-    if not (target / "bundle.json").is_file():
+    if not (target / INDEX_FILE).is_file():
         raise UserError(f"{target}: exists and is not a bundle; choose another folder for -o")
-    own = {"bundle.json", *read_bundle(target).files}
+    own = {INDEX_FILE, WEIGHTS_FILE, *read_bundle(target).files}
     others = sorted(path.name for path in target.iterdir() if path.name not in own)
     if others:
         raise UserError(f"{target}: holds {others[0]}, which is not part of a bundle; choose another folder for -o")
@@ -123,13 +136,13 @@ def write_bundle(
     head_weight = "model.embed_tokens.weight" if c.tie_word_embeddings else "lm_head.weight"
     embed_format, head_format = source.format_of("model.embed_tokens.weight"), source.format_of(head_weight)
     with _new_folder(target) as folder:
-        write_weights(folder / "weights.ptd", _tensors(source, specs, head_weight))
+        weights = write_weights(folder / WEIGHTS_FILE, _tensors(source, specs, head_weight))
         methods = end_methods(c, embed_format, head_format, max_seq_len)
-        saved = {}
+        kinds = {}
         for spec in {spec.kind: spec for _, spec in specs}.values():
             unit = unit_methods(spec, max_seq_len)
             methods |= unit.methods
-            saved[spec.kind] = {"tensors": unit.saved, "reads_x": unit.reads_x}
+            kinds[spec.kind] = _kind_entry(spec, unit)
         program = lower(methods)
         with (folder / "program.pte").open("wb") as file:
             program.write_to_file(file)
@@ -147,18 +160,23 @@ def write_bundle(
             "format": FORMAT,
             "version": VERSION,
             "model": c.to_json(),
-            "lora": {"rank": lora.rank, "alpha": lora.alpha, "targets": list(lora.targets)},
+            "lora": asdict(lora),
             "max_seq_len": max_seq_len,
-            "mlp_tokens": min(max_seq_len, MLP_TOKENS),
-            "head_tokens": min(max_seq_len, HEAD_TOKENS),
             "activation": activation,
             "formats": sorted({x.format for _, spec in specs for x in spec.linears} | {embed_format, head_format}),
+            "kinds": kinds,
+            "methods": {
+                name: {"tokens": methods[name].tokens, "arena": arena} for name, arena in arena_tensors(program).items()
+            },
             "embed": {"weights": ["model.embed_tokens.weight"]},
-            "saved": saved,
-            "arena": arena_tensors(program),
+            "head": {
+                "weights": ["model.norm.weight", head_weight],
+                "tokens": methods["head"].tokens,
+                "flops": head_flops(c),
+            },
             "units": [_unit_entry(layer, spec) for layer, spec in specs],
-            "head": {"weights": ["model.norm.weight", head_weight]},
-            "checksums": {file.name: checksum(file) for file in sorted(folder.iterdir())},
+            "checksums": {file.name: checksum(file) for file in sorted(folder.iterdir()) if file.name != WEIGHTS_FILE},
+            "weights": weights.to_json(),
         }
-        (folder / "bundle.json").write_text(json.dumps(bundle, indent=1) + "\n")
+        (folder / INDEX_FILE).write_text(json.dumps(bundle, indent=1) + "\n")
     return bundle

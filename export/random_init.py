@@ -39,7 +39,7 @@ class RandomModel(ModelSource):
     def vector(self, name: str, size: int) -> F32:
         if name.endswith(".bias"):
             return self.rng.normal(0, 0.02, size).astype(np.float32)
-        return np.full(size, 0 if self.config.is_gemma else 1, np.float32)  # Gemma's norms multiply by 1 + weight
+        return np.full(size, 1 - self.config.family.norm_offset, np.float32)
 
     def tokenizer_fields(self) -> Iterator[tuple[str, Any]]:
         return iter(())

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.traceback import preserve_node_meta
 
 from mobile_ft import units
 from mobile_ft.config import ModelConfig
@@ -24,7 +25,15 @@ HEAD_TOKENS = 256
 MLP_TOKENS = 128
 
 
-class _Method(nn.Module):
+@dataclass(frozen=True)
+class Method:
+    """A method of the program."""
+
+    program: ExportedProgram
+    tokens: int  # the most it takes
+
+
+class _Function(nn.Module):
     def __init__(self, function: Callable[..., Any]):
         super().__init__()
         self.function = function
@@ -33,13 +42,13 @@ class _Method(nn.Module):
         return self.function(*inputs)
 
 
-def _export(
-    function: Callable[..., Any], inputs: list[Tensor], token_dims: list[int | None], max_seq_len: int
-) -> ExportedProgram:
-    """Exports `function`; `token_dims` says which dimension of each input is the token count, None where none is."""
-    tokens = Dim("tokens", min=2, max=max_seq_len)
+def _export(function: Callable[..., Any], inputs: list[Tensor], token_dims: list[int | None], most: int) -> Method:
+    """Exports `function` for up to `most` tokens; `token_dims` says which dimension of each input counts them, None
+    where none does.
+    """
+    tokens = Dim("tokens", min=2, max=most)
     shapes = tuple(None if dim is None else {dim: tokens} for dim in token_dims)
-    return torch.export.export(_Method(function), tuple(inputs), dynamic_shapes=(shapes,), strict=False)
+    return Method(torch.export.export(_Function(function), tuple(inputs), dynamic_shapes=(shapes,), strict=False), most)
 
 
 def _packed(in_features: int, out_features: int, fmt: str) -> Tensor:
@@ -71,7 +80,8 @@ def _clean_up(module: fx.GraphModule) -> None:
 class UnitMethods:
     """The methods of one kind of unit, and what `<kind>_forward_save` hands to `<kind>_backward`."""
 
-    methods: dict[str, ExportedProgram]
+    methods: dict[str, Method]
+    tokens: int  # the most they take
     saved: list[dict[str, Any]]  # shape, -1 for the token count; dtype; the dtype it is stored in
     reads_x: bool  # whether `<kind>_backward` needs the unit's input besides
 
@@ -86,13 +96,11 @@ def _saved_entry(node: fx.Node, tokens: str, spec: UnitSpec) -> dict[str, Any]:
 
 
 def _stored(node: fx.Node, spec: UnitSpec) -> str:
-    """What an activation is stored as. int8 is too coarse for two kinds of them: queries and keys, before or behind
-    their norm and rope, whose products the exponential takes, and the product and factor of a 2-bit gate, which are
-    divided."""
+    """What an activation is stored as. int8 is too coarse for two kinds of them: queries and keys, whose products the
+    exponential takes, and the product and factor of a 2-bit gate, which are divided."""
     if spec.activation == "exact":
         return "float32"
-    targets = {n.target for n in (node, *node.users)}
-    exponent = targets & {torch.ops.mobile_ft.rope.default, torch.ops.mobile_ft.rms_norm.default}
+    exponent = units.EXPONENT in node.meta.get("custom", {})
     return "float16" if exponent or spec.activation == "approx2bit" else "int8"
 
 
@@ -105,8 +113,7 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     c = spec.config
     weights, lora = _unit_inputs(spec)
     n = len(weights)
-    if spec.type == "mlp":
-        max_seq_len = min(max_seq_len, MLP_TOKENS)
+    most = max_seq_len if spec.type == "attn" else min(max_seq_len, MLP_TOKENS)
     x = torch.empty(_EXAMPLE_TOKENS, c.hidden_size)
     positions, inv_freq = torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64), torch.empty(c.head_dim // 2)
     extra = [positions, inv_freq] if spec.type == "attn" else []
@@ -126,7 +133,8 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
             y = forward(x, *rest[: e + n], *adapters)
             return y, *torch.autograd.grad(y, [x, *adapters], dy)
 
-    traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
+    with preserve_node_meta():  # the marks that the graph's nodes were given
+        traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
     _clean_up(traced)
     split = split_at_gradient(traced)
     tokens = str(next(iter(traced.graph.nodes)).meta["val"].shape[0])  # its symbol; other sizes may be 7 as well
@@ -142,25 +150,25 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
         return split.backward(dy, *rest, *between)
 
     methods = {
-        f"{spec.kind}_forward": _export(forward, inputs, dims, max_seq_len),
-        f"{spec.kind}_forward_save": _export(split.forward_save, inputs, dims, max_seq_len),
+        f"{spec.kind}_forward": _export(forward, inputs, dims, most),
+        f"{spec.kind}_forward_save": _export(split.forward_save, inputs, dims, most),
         f"{spec.kind}_backward": _export(
-            split.backward, [x.clone(), *inputs, *saved_examples], [0, *dims, *saved_dims], max_seq_len
+            split.backward, [x.clone(), *inputs, *saved_examples], [0, *dims, *saved_dims], most
         ),
-        f"{spec.kind}_backward_recompute": _export(recompute, [x.clone(), *inputs], [0, *dims], max_seq_len),
+        f"{spec.kind}_backward_recompute": _export(recompute, [x.clone(), *inputs], [0, *dims], most),
     }
     if spec.type == "attn":
-        cache = torch.empty(max_seq_len, c.num_key_value_heads * c.head_dim)
+        cache = torch.empty(max_seq_len, spec.cache_width)
         methods[f"{spec.kind}_decode"] = _export(
             lambda x, p, k, v, f, *r: units.attn_decode(spec, x, p, k, v, f, list(r[:n]), list(r[n:])),
             [x, positions, cache, cache.clone(), inv_freq, *weights, *lora],
             [0, 0, None, None, None, *[None] * len(weights + lora)],
-            max_seq_len,
+            most,
         )
-    return UnitMethods(methods, saved, split.reads_x)
+    return UnitMethods(methods, most, saved, split.reads_x)
 
 
-def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len: int) -> dict[str, ExportedProgram]:
+def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len: int) -> dict[str, Method]:
     """`embed`, `head`, `head_loss` and `logits`; all but `embed` take at most HEAD_TOKENS tokens."""
     c = config
     tokens = torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64)
@@ -168,7 +176,7 @@ def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len:
     table = _packed(c.hidden_size, c.vocab_size, embed_fmt)
     weight = _packed(c.hidden_size, c.vocab_size, head_fmt)
 
-    def export(function: Callable[..., Any], fmt: str, inputs: list[Tensor], dynamic: int) -> ExportedProgram:
+    def export(function: Callable[..., Any], fmt: str, inputs: list[Tensor], dynamic: int) -> Method:
         """The first `dynamic` inputs begin with the token count."""
         dims = [0 if i < dynamic else None for i in range(len(inputs))]
         most = max_seq_len if function is units.embed else min(max_seq_len, HEAD_TOKENS)

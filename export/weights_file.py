@@ -4,6 +4,7 @@ ExecuTorch's `FlatTensorSerializer` wants all data at once. The index in front d
 written here from them, with ExecuTorch's own parts, and one tensor after the other follows.
 """
 
+import hashlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from executorch.extension.flat_tensor.serialize.serialize import (
     _serialize_to_flatbuffer,
 )
 
+from mobile_ft.bundle import Weights
+
 PAGE = 4096
 _SCALAR_TYPES = {"float32": ScalarType.FLOAT, "uint8": ScalarType.BYTE}
 
@@ -41,22 +44,27 @@ class LazyTensor:
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
-def write_weights(path: Path, tensors: Iterable[LazyTensor]) -> None:
-    """Writes the tensors in the given order, with no more than one of them in memory."""
+def write_weights(path: Path, tensors: Iterable[LazyTensor]) -> Weights:
+    """Writes the tensors in the given order, with no more than one of them in memory; their checksums come with it."""
     tensors = list(tensors)
     segments: list[DataSegment] = []
     end = 0
     for tensor in tensors:
         segments.append(DataSegment(offset=aligned_size(end, PAGE), size=tensor.nbytes))
         end = segments[-1].offset + tensor.nbytes
+    index = _index(tensors, segments, end)
+    base = len(index)
+    sums = {}
     with path.open("wb") as file:
-        base = file.write(_index(tensors, segments, end))
+        file.write(index)
         for tensor, segment in zip(tensors, segments, strict=True):
             data = np.ascontiguousarray(tensor.load())
             if data.dtype != tensor.dtype or data.shape != tensor.shape:
                 raise ValueError(f"{tensor.name}: {data.dtype} {data.shape} instead of {tensor.dtype} {tensor.shape}")
             file.write(bytes(base + segment.offset - file.tell()))
             file.write(data.data)
+            sums[tensor.name] = hashlib.sha256(data.data).hexdigest()
+    return Weights(base + end, base, hashlib.sha256(index).hexdigest(), sums)
 
 
 def _index(tensors: list[LazyTensor], segments: list[DataSegment], data_size: int) -> bytes:

@@ -1,20 +1,43 @@
 """Reads a bundle's description (docs/bundle_format.md), without torch."""
 
+import hashlib
 import json
-import zlib
-from dataclasses import dataclass, fields
+import math
+import stat
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from mobile_ft.config import ModelConfig
+from mobile_ft.config import FULL, SLIDING, ModelConfig, check_config
 from mobile_ft.errors import UserError
-from mobile_ft.lora import LoraConfig
+from mobile_ft.families import FAMILIES
+from mobile_ft.flat_tensor import tensor_places
+from mobile_ft.formats import FORMATS
+from mobile_ft.lora import ALL_LINEAR, LoraConfig
 from mobile_ft.tokenizer import Tokenizer
 
 FORMAT = "mobile-ft-bundle"
-VERSION = 3
+VERSION = 4
+INDEX_FILE = "bundle.json"
+WEIGHTS_FILE = "weights.ptd"
 # What a stored unit keeps for its backward: float32; int8 but for queries and keys; or 2-bit gates and float16.
 ACTIVATIONS = ("exact", "int8", "approx2bit")
+_MOST = 1 << 31  # of any count
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Size and SHA-256 of `weights.ptd`, in parts: its index, and every tensor by its name."""
+
+    size: int
+    index_size: int  # bytes before the first tensor
+    index_sha256: str
+    sha256: dict[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -26,12 +49,13 @@ class Bundle:
     lora: LoraConfig
     max_seq_len: int
     formats: tuple[str, ...]
-    files: dict[str, tuple[int, int]]  # name -> size in bytes, CRC-32
+    files: dict[str, tuple[int, str]]  # name -> size in bytes, SHA-256; without bundle.json and weights.ptd
+    weights: Weights
 
 
 def read_bundle(folder: Path) -> Bundle:
     """Reads `bundle.json`. Raises UserError naming the file where it is not one."""
-    index = folder / "bundle.json"
+    index = folder / INDEX_FILE
     if not index.is_file():
         raise UserError(f"{index}: no such file; {folder} is not a bundle made by `mobile-ft export`")
     try:
@@ -39,15 +63,17 @@ def read_bundle(folder: Path) -> Bundle:
         if values["format"] != FORMAT:
             raise ValueError(f"format is {values['format']!r}")
         if values["version"] != VERSION:
-            raise ValueError(f"version {values['version']}, this program reads version {VERSION}")
-        lora = values["lora"]
+            raise ValueError(f"version {values['version']!r}, this program reads {VERSION}: export to a new folder")
         return Bundle(
             folder=folder,
-            model=_read_model(values["model"]),
-            lora=LoraConfig(int(lora["rank"]), float(lora["alpha"]), tuple(lora["targets"])),
-            max_seq_len=int(values["max_seq_len"]),
-            formats=tuple(values["formats"]),
-            files={name: (int(x["size"]), int(x["crc32"])) for name, x in values["checksums"].items()},
+            model=_model(values["model"], index),
+            lora=_lora(values["lora"]),
+            max_seq_len=_count(values, "max_seq_len"),
+            formats=_names(values, "formats", tuple(FORMATS)),
+            files={
+                _file_name(name): (_size(x, "size"), _sha256(x, "sha256")) for name, x in values["checksums"].items()
+            },
+            weights=_weights(values["weights"]),
         )
     except KeyError as error:
         raise UserError(f"{index}: not a valid bundle description ({error} is missing)") from error
@@ -55,33 +81,146 @@ def read_bundle(folder: Path) -> Bundle:
         raise UserError(f"{index}: not a valid bundle description ({error})") from error
 
 
-def _read_model(values: dict[str, Any]) -> ModelConfig:
+def _model(values: dict[str, Any], index: Path) -> ModelConfig:
+    """The model's description, every field of its type."""
     for field in fields(ModelConfig):
-        if field.type is int and not isinstance(values[field.name], int):
-            raise ValueError(f"{field.name} is {values[field.name]!r}")
-    return ModelConfig(**values | {"layer_types": tuple(values["layer_types"])})
+        value = values[field.name]
+        if field.type is int:
+            _count(values, field.name, least=0 if field.default == 0 else 1)
+        elif field.type is float:
+            _number(values, field.name, zero=field.default == 0)
+        elif field.type in (str, bool) and not isinstance(value, field.type):
+            raise ValueError(f"{field.name} is {value!r}")
+    if values["model_type"] not in FAMILIES:
+        raise ValueError(f"model_type is {values['model_type']!r}; known: {', '.join(FAMILIES)}")
+    types = _names(values, "layer_types", (FULL, SLIDING))
+    if types and len(types) != values["num_hidden_layers"]:
+        raise ValueError(f"{len(types)} layer_types of {values['num_hidden_layers']} layers")
+    if not isinstance(values["rope_scaling"], dict | None):
+        raise ValueError(f"rope_scaling is {values['rope_scaling']!r}")
+    return check_config(ModelConfig(**values | {"layer_types": types}), str(index))
 
 
-def checksum(path: Path) -> dict[str, int]:
-    """Size in bytes and CRC-32 of a file, as `bundle.json` lists them."""
-    crc = 0
+def _lora(values: dict[str, Any]) -> LoraConfig:
+    if not isinstance(values["use_rslora"], bool):
+        raise ValueError(f"use_rslora is {values['use_rslora']!r}")
+    return LoraConfig(
+        _count(values, "rank"), _number(values, "alpha"), _names(values, "targets", ALL_LINEAR), values["use_rslora"]
+    )
+
+
+def _weights(values: dict[str, Any]) -> Weights:
+    weights = Weights(
+        _size(values, "size"),
+        _size(values, "index_size"),
+        _sha256(values, "index_sha256"),
+        {name: _sha256(values["sha256"], name) for name in values["sha256"]},
+    )
+    if weights.index_size > weights.size:
+        raise ValueError(f"an index of {weights.index_size} bytes in {weights.size}")
+    return weights
+
+
+def _count(values: dict[str, Any], key: str, least: int = 1, most: int = _MOST) -> int:
+    value = values[key]
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < most:
+        raise ValueError(f"{key} is {value!r}")
+    return value
+
+
+def _size(values: dict[str, Any], key: str) -> int:
+    return _count(values, key, 0, 1 << 62)
+
+
+def _number(values: dict[str, Any], key: str, zero: bool = False) -> float:
+    """A positive number, or with `zero` none."""
+    value = values[key]
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not (0 < value < math.inf or zero and value == 0)
+    ):
+        raise ValueError(f"{key} is {value!r}")
+    return float(value)
+
+
+def _names(values: dict[str, Any], key: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    names = values[key]
+    if not isinstance(names, list):
+        raise ValueError(f"{key} is {names!r}")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{name!r} among {key}; known: {', '.join(known)}")
+    return tuple(names)
+
+
+def _sha256(values: dict[str, Any], key: str) -> str:
+    value = values[key]
+    if not isinstance(value, str) or len(value) != 64 or not set(value) <= set("0123456789abcdef"):
+        raise ValueError(f"{key} is {value!r}; it must be a SHA-256 in hexadecimal")
+    return value
+
+
+def _file_name(name: str) -> str:
+    """A name that leads nowhere but into the bundle's folder."""
+    if name in ("", ".", "..", INDEX_FILE, WEIGHTS_FILE) or set(name) & set("/\\") or not name.isprintable():
+        raise ValueError(f"a file named {name!r} among checksums")
+    return name
+
+
+def checksum(path: Path) -> dict[str, Any]:
+    """Size in bytes and SHA-256 of a file, as `bundle.json` lists them."""
     with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            crc = zlib.crc32(chunk, crc)
-    return {"size": path.stat().st_size, "crc32": crc}
+        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def check_files(bundle: Bundle) -> None:
-    """Raises UserError naming a file that is missing, truncated or damaged; mft-run checks that too."""
-    for name, (size, crc32) in bundle.files.items():
-        path = bundle.folder / name
-        if not path.is_file():
-            raise UserError(f"{path}: no such file; export the bundle again")
-        found = checksum(path)
-        if found["size"] != size:
-            raise UserError(f"{path}: {found['size']} bytes where bundle.json says {size}; export the bundle again")
-        if found["crc32"] != crc32:
+    """Reads the whole bundle. Raises UserError naming a file that is missing, truncated or damaged."""
+    for name, (size, sha256) in bundle.files.items():
+        path = _regular_file(bundle.folder / name, size)
+        if checksum(path)["sha256"] != sha256:
             raise UserError(f"{path}: damaged or edited, its checksum differs; export the bundle again")
+    _check_weights(bundle.folder / WEIGHTS_FILE, bundle.weights)
+
+
+def _regular_file(path: Path, size: int) -> Path:
+    """The path of a file of that size. Raises UserError where it is none, before anything opens it."""
+    try:
+        found = path.lstat()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; export the bundle again") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise UserError(f"{path}: not a regular file; export the bundle again")
+    if found.st_size != size:
+        raise UserError(f"{path}: {found.st_size} bytes where bundle.json says {size}; export the bundle again")
+    return path
+
+
+def _check_weights(path: Path, weights: Weights) -> None:
+    with _regular_file(path, weights.size).open("rb") as file:
+        index = file.read(weights.index_size)
+        if hashlib.sha256(index).hexdigest() != weights.index_sha256:
+            raise UserError(f"{path}: damaged or edited, the checksum of its index differs; export the bundle again")
+        try:
+            places = tensor_places(index)
+        except ValueError as error:
+            raise UserError(f"{path}: {error}; export the bundle again") from None
+        if places.keys() != weights.sha256.keys():
+            name = sorted(places.keys() ^ weights.sha256.keys())[0]
+            raise UserError(f"{path}: {name} is not in both the file and bundle.json; export the bundle again")
+        for name, (offset, size) in places.items():
+            digest = hashlib.sha256()
+            for chunk in _chunks(file, offset, size):
+                digest.update(chunk)
+            if digest.hexdigest() != weights.sha256[name]:
+                raise UserError(f"{path}: {name} is damaged or edited, its checksum differs; export the bundle again")
+
+
+def _chunks(file: BinaryIO, offset: int, size: int) -> Iterator[bytes]:
+    file.seek(offset)
+    while size > 0 and (chunk := file.read(min(size, _CHUNK))):
+        size -= len(chunk)
+        yield chunk
 
 
 def read_tokenizer(bundle: Bundle) -> Tokenizer:

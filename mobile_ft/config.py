@@ -1,9 +1,10 @@
-"""What the exporter and the runtime know of a model: the shape of a Llama, Qwen2 or Gemma 3 decoder."""
+"""What the exporter and the runtime know of a model: the shape of a decoder, and its family."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from mobile_ft.errors import UserError
+from mobile_ft.families import FAMILIES, Family
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 
@@ -24,7 +25,7 @@ class ModelConfig:
     rope_theta: float
     max_position_embeddings: int
     tie_word_embeddings: bool
-    model_type: str = "llama"  # or qwen2, gemma3_text
+    model_type: str = "llama"  # of FAMILIES
     rope_scaling: dict[str, Any] | None = None  # of layers with full attention
     layer_types: tuple[str, ...] = ()  # FULL or SLIDING for each layer; empty: all FULL
     sliding_window: int = 0  # of SLIDING layers: tokens that a query sees, itself among them
@@ -37,12 +38,8 @@ class ModelConfig:
         return bool(self.layer_types) and self.layer_types[layer] == SLIDING
 
     @property
-    def is_gemma(self) -> bool:
-        return self.model_type == "gemma3_text"
-
-    @property
-    def has_qkv_bias(self) -> bool:
-        return self.model_type == "qwen2"
+    def family(self) -> Family:
+        return FAMILIES[self.model_type]
 
 
 def check_config(config: ModelConfig, source: str) -> ModelConfig:

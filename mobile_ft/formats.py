@@ -4,7 +4,7 @@ A format's name is its kind of code, `q4_0`, `q4_1`, `q8_0`, `nf4`, `fp4` or `f1
 where the group is not 32 columns. Packing only permutes the bytes of a GGUF file's blocks: nothing is re-quantized.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -39,35 +39,38 @@ CODEBOOKS: dict[str, F32] = {
 
 @dataclass(frozen=True)
 class Format:
-    """What a format's name says."""
+    """A kind of code, and the group of columns that share a scale."""
 
     kind: str
-    group: int  # columns that share a scale
-
-    @property
-    def header_bytes(self) -> int:
-        """Scales, and minima, of the 16 rows of a block: f16, or f32 for codebooks as bitsandbytes has them."""
-        return {"q4_0": 32, "q4_1": 64, "q8_0": 32, "nf4": 64, "fp4": 64, "f16": 0}[self.kind]
-
-    @property
-    def code_bytes(self) -> int:
-        """Bytes of one column of a block."""
-        return {"q8_0": 16, "f16": 32}.get(self.kind, 8)
+    header_bytes: int  # scales, and minima, of a block's 16 rows: f16, or f32 for codebooks as bitsandbytes has them
+    code_bytes: int  # of one column of a block
+    group: int = GGUF_GROUP
 
     @property
     def block_bytes(self) -> int:
         return self.header_bytes + self.group * self.code_bytes
 
 
+# runtime/kernels/quant.cpp has the same table.
+_KINDS = (
+    Format("q4_0", 32, 8),
+    Format("q4_1", 64, 8),
+    Format("q8_0", 32, 16),
+    Format("nf4", 64, 8),
+    Format("fp4", 64, 8),
+)
+FORMATS: dict[str, Format] = {"f16": Format("f16", 0, 32)} | {
+    kind.kind + suffix: replace(kind, group=group)
+    for kind in _KINDS
+    for suffix, group in (("", GGUF_GROUP), ("_g64", 64), ("_g128", 128))
+}
+
+
 def parse_format(name: str) -> Format:
     """Raises ValueError on an unknown name."""
     if name not in FORMATS:
         raise ValueError(f"unknown weight format {name!r}; known: {', '.join(FORMATS)}")
-    kind, _, group = name.partition("_g")
-    return Format(kind, int(group or 32))
-
-
-FORMATS = ("f16", *(f"{kind}{g}" for kind in ("q4_0", "q4_1", "q8_0", "nf4", "fp4") for g in ("", "_g64", "_g128")))
+    return FORMATS[name]
 
 
 @dataclass(frozen=True)
@@ -111,13 +114,13 @@ def pack(name: str, codes: npt.NDArray, header: U8) -> PackedWeight:
 def pack_gguf(raw: U8, kind: str, rows: int, cols: int) -> PackedWeight:
     """Packs the GGUF blocks of W [rows, cols], of kind q4_0, q4_1, q8_0 or f16. Raises ValueError on a wrong size."""
     groups = packed_shape(kind, rows, cols)[1]
-    block_bytes = Format(kind, GGUF_GROUP).block_bytes // PANEL_ROWS
+    block_bytes = FORMATS[kind].block_bytes // PANEL_ROWS
     if raw.size != rows * groups * block_bytes:
         raise ValueError(f"{raw.size} bytes of {kind} where [{rows}, {cols}] needs {rows * groups * block_bytes}")
     blocks = raw.reshape(rows, groups, block_bytes)
     if kind == "f16":
         return pack(kind, np.ascontiguousarray(blocks).view(np.uint16).reshape(rows, cols), blocks[..., :0])
-    header = {"q4_1": 4}.get(kind, 2)  # f16 scale, and minimum
+    header = FORMATS[kind].header_bytes // PANEL_ROWS  # f16 scale, and minimum
     codes = blocks[..., header:]
     if kind != "q8_0":  # byte i of a row's 16 holds column i (low nibble) and column i + 16 (high nibble)
         codes = np.concatenate([codes & 15, codes >> 4], axis=-1)

@@ -7,46 +7,10 @@ from typing import Any
 
 from mobile_ft.config import FULL, SLIDING, ModelConfig, check_config
 from mobile_ft.errors import UserError
+from mobile_ft.families import FAMILIES
 
 Values = dict[str, Any]
 
-# What Transformers takes where config.json is silent; published Gemma files leave most of it out.
-_DEFAULTS: dict[str, Values] = {
-    "llama": {
-        "hidden_act": "silu",
-        "max_position_embeddings": 2048,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 10000.0,
-        "tie_word_embeddings": False,
-    },
-    "qwen2": {
-        "hidden_act": "silu",
-        "max_position_embeddings": 32768,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 10000.0,
-        "tie_word_embeddings": False,
-    },
-    "gemma3_text": {
-        "hidden_activation": "gelu_pytorch_tanh",
-        "vocab_size": 262208,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "query_pre_attn_scalar": 256,
-        "max_position_embeddings": 131072,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1000000.0,
-        "rope_local_base_freq": 10000.0,
-        "sliding_window": 4096,
-        "sliding_window_pattern": 6,
-        "tie_word_embeddings": True,
-    },
-}
-_ACTIVATIONS = {
-    "llama": ("hidden_act", "silu"),
-    "qwen2": ("hidden_act", "silu"),
-    "gemma3_text": ("hidden_activation", "gelu_pytorch_tanh"),
-}
 # Settings that change the mathematics in ways that the training graph does not know.
 _UNSUPPORTED = (
     "attention_bias",
@@ -75,13 +39,13 @@ def known_config(name: str) -> Path | None:
 
 
 def read_hf_config(path: Path) -> ModelConfig:
-    """Reads the `config.json` of a Llama, Qwen2 or Gemma 3 text model. Raises UserError naming the file."""
+    """Reads the `config.json` of a model of a known family. Raises UserError naming the file."""
     source = str(path)
     values = _read_values(path)
-    model_type = values["model_type"]
-    key, activation = _ACTIVATIONS[model_type]
-    if values[key] != activation:
-        raise UserError(f"{source}: {key} is {values[key]!r}; supported: {activation!r}")
+    family = FAMILIES[values["model_type"]]
+    activation = values.get(family.activation_key, family.activation)
+    if activation != family.activation:
+        raise UserError(f"{source}: {family.activation_key} is {activation!r}; supported: {family.activation!r}")
     for key in _UNSUPPORTED:
         if values.get(key):
             raise UserError(f"{source}: {key} is {values[key]!r}, which is not supported")
@@ -94,11 +58,11 @@ def read_hf_config(path: Path) -> ModelConfig:
             f"{source}: query_pre_attn_scalar is {values['query_pre_attn_scalar']!r}; it must be head_dim ({head_dim})"
         )
     full, local = _rope_settings(source, values)
-    gemma: Values = {}
-    if model_type == "gemma3_text":
+    sliding: Values = {}
+    if family.sliding:
         if _rope_scaling(source, local) is not None:
             raise UserError(f"{source}: rope type {local['rope_type']!r} of sliding attention is not supported")
-        gemma = {
+        sliding = {
             "layer_types": _layer_types(source, values, layers),
             "sliding_window": _positive_int(source, values, "sliding_window"),
             "rope_local_base_freq": _positive(source, local, "rope_theta"),
@@ -117,16 +81,16 @@ def read_hf_config(path: Path) -> ModelConfig:
             rope_theta=_positive(source, full, "rope_theta"),
             max_position_embeddings=_positive_int(source, values, "max_position_embeddings"),
             tie_word_embeddings=bool(values["tie_word_embeddings"]),
-            model_type=model_type,
+            model_type=values["model_type"],
             rope_scaling=_rope_scaling(source, full),
-            **gemma,
+            **sliding,
         ),
         source,
     )
 
 
 def _read_values(path: Path) -> Values:
-    """The file's values over Transformers' defaults; of a Gemma 3 with vision, those of its text model."""
+    """The file's values over Transformers' defaults; of a model with vision, those of its text model."""
     try:
         values = json.loads(path.read_text())
     except FileNotFoundError:
@@ -135,16 +99,18 @@ def _read_values(path: Path) -> Values:
         raise UserError(f"{path}: not a readable JSON file ({error})") from None
     if not isinstance(values, dict):
         raise UserError(f"{path}: not a JSON object; give a Hugging Face config.json")
-    if values.get("model_type") == "gemma3":
+    with_vision = {family.inside: name for name, family in FAMILIES.items() if family.inside is not None}
+    model_type = values.get("model_type")
+    if model_type in with_vision:
         text = values.get("text_config")
         if not isinstance(text, dict):
-            raise UserError(f"{path}: model_type is 'gemma3', but text_config is {text!r}; it must be an object")
-        values = {"_name_or_path": values.get("_name_or_path")} | text | {"model_type": "gemma3_text"}
-    model_type = values.get("model_type")
-    if model_type not in _DEFAULTS:
-        supported = ", ".join(repr(name) for name in [*_DEFAULTS, "gemma3"])
+            raise UserError(f"{path}: model_type is {model_type!r}, but text_config is {text!r}; it must be an object")
+        model_type = with_vision[model_type]
+        values = {"_name_or_path": values.get("_name_or_path")} | text | {"model_type": model_type}
+    if model_type not in FAMILIES:
+        supported = ", ".join(repr(name) for name in [*FAMILIES, *with_vision])
         raise UserError(f"{path}: model_type is {model_type!r}; supported: {supported}")
-    return _DEFAULTS[model_type] | {key: value for key, value in values.items() if value is not None}
+    return FAMILIES[model_type].defaults | {key: value for key, value in values.items() if value is not None}
 
 
 def _positive_int(source: str, values: Values, key: str, default: int | None = None) -> int:

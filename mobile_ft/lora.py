@@ -1,6 +1,7 @@
 """LoRA adapters in PEFT's file format: `adapter_model.safetensors` and `adapter_config.json`."""
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +20,19 @@ CONFIG_FILE = "adapter_config.json"
 
 @dataclass(frozen=True)
 class LoraConfig:
-    """y = x W^T + (alpha / rank) * (x A^T) B^T on the linears named by `targets` (arXiv 2106.09685)."""
+    """y = x W^T + scale * (x A^T) B^T on the linears named by `targets` (arXiv 2106.09685).
+
+    The scale is alpha / rank, or alpha / sqrt(rank) with rsLoRA (arXiv 2312.03732).
+    """
 
     rank: int
     alpha: float
     targets: tuple[str, ...]
+    use_rslora: bool = False
 
     @property
     def scale(self) -> float:
-        return self.alpha / self.rank
+        return self.alpha / (math.sqrt(self.rank) if self.use_rslora else self.rank)
 
 
 def parse_targets(value: str) -> tuple[str, ...]:
@@ -66,6 +71,7 @@ def peft_config(lora: LoraConfig, base_model: str) -> dict[str, Any]:
         "base_model_name_or_path": base_model,
         "r": lora.rank,
         "lora_alpha": lora.alpha,
+        "use_rslora": lora.use_rslora,
         "lora_dropout": 0.0,
         "bias": "none",
         "fan_in_fan_out": False,

@@ -5,23 +5,14 @@ from mobile_ft.config import ModelConfig
 UNIT_TYPES = ("attn", "mlp")
 
 
-def unit_norms(config: ModelConfig, unit_type: str) -> tuple[str, str | None]:
-    """Hugging Face's names of the norms before the branch and, in Gemma, behind it."""
-    if config.is_gemma:
-        return {
-            "attn": ("input_layernorm", "post_attention_layernorm"),
-            "mlp": ("pre_feedforward_layernorm", "post_feedforward_layernorm"),
-        }[unit_type]
-    return {"attn": "input_layernorm", "mlp": "post_attention_layernorm"}[unit_type], None
-
-
 def vector_shapes(config: ModelConfig, unit_type: str) -> dict[str, int]:
     """{name within the layer: size} of the norms and biases of a unit of that type."""
-    before, behind = unit_norms(config, unit_type)
+    family = config.family
+    before, behind = family.norms[unit_type]
     shapes = {f"{before}.weight": config.hidden_size}
-    if unit_type == "attn" and config.is_gemma:
+    if unit_type == "attn" and family.qk_norm:
         shapes |= {f"self_attn.{name}_norm.weight": config.head_dim for name in "qk"}
-    if unit_type == "attn" and config.has_qkv_bias:
+    if unit_type == "attn" and family.qkv_bias:
         linears = linear_shapes(config, unit_type)
         shapes |= {f"self_attn.{name}_proj.bias": linears[f"self_attn.{name}_proj"][1] for name in "qkv"}
     if behind is not None:
@@ -42,6 +33,22 @@ def linear_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, i
             "self_attn.o_proj": (queries, hidden),
         }
     return {"mlp.gate_proj": (hidden, inner), "mlp.up_proj": (hidden, inner), "mlp.down_proj": (inner, hidden)}
+
+
+def forward_flops(config: ModelConfig, unit_type: str, again: bool = False) -> list[int]:
+    """[a, b]: a unit's forward takes a t + b t^2 at t tokens, two a multiply-add of its linears and its attention.
+
+    `again`: without its last linear, whose output no gradient needs.
+    """
+    linears = list(linear_shapes(config, unit_type).values())
+    products = sum(k * n for k, n in (linears[:-1] if again else linears))
+    attention = config.num_attention_heads * config.head_dim if unit_type == "attn" else 0  # half of both products
+    return [2 * products, 2 * attention]
+
+
+def head_flops(config: ModelConfig) -> int:
+    """Of the loss and its gradient, for each token."""
+    return 4 * config.hidden_size * config.vocab_size
 
 
 def base_parameters(config: ModelConfig) -> int:

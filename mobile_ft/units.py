@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
+from torch.fx.traceback import annotate
 
 from mobile_ft import ops
 from mobile_ft.config import ModelConfig
-from mobile_ft.shapes import unit_norms, vector_shapes
+from mobile_ft.shapes import vector_shapes
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,17 @@ class UnitSpec:
         return "inv_freq_sliding" if self.sliding else "inv_freq"
 
     @property
+    def cache_width(self) -> int:
+        """Numbers a token in each of the two caches of attention; an MLP has none."""
+        return self.config.num_key_value_heads * self.config.head_dim if self.type == "attn" else 0
+
+    @property
     def window(self) -> int:
         return self.config.sliding_window if self.sliding else 0
 
+
+# A trace's nodes that bear this mark hold values whose products go into an exponential: too much for 8 bits.
+EXPONENT = "exponent"
 
 Weights = dict[str, Tensor]  # by the names of `UnitSpec.weights`
 Linears = dict[str, Callable[[Tensor], Tensor]]  # by the linears' names
@@ -75,7 +84,7 @@ def _linears(spec: UnitSpec, weights: Weights, lora: list[Tensor]) -> Linears:
         weight, bias = weights[f"{linear.name}.weight"], weights.get(f"{linear.name}.bias")
 
         def apply(x: Tensor) -> Tensor:
-            y = ops.linear_q4(x, weight, linear.format, linear.out_features, a, b, spec.lora_scale)
+            y = ops.packed_linear(x, weight, linear.format, linear.out_features, a, b, spec.lora_scale)
             return y if bias is None else ops.add_bias(y, bias)
 
         return apply
@@ -98,16 +107,21 @@ def _head_norm(spec: UnitSpec, x: Tensor, weights: Weights, name: str) -> Tensor
     return y
 
 
+# Of a family's activation: the gated op, and the one that keeps two bits of the gate.
+_GATES = {"silu": (ops.swiglu, ops.swiglu_2bit), "gelu_pytorch_tanh": (ops.geglu, ops.geglu_2bit)}
+
+
 def _gated(spec: UnitSpec, gate: Tensor, up: Tensor) -> Tensor:
     """act(gate) * up, with the exact derivative or the one of Approx-BP."""
+    exact, two_bits = _GATES[spec.config.family.activation]
     if spec.activation != "approx2bit":
-        return ops.geglu(gate, up) if spec.config.is_gemma else ops.swiglu(gate, up)
-    y, _ = ops.geglu_2bit(gate, up) if spec.config.is_gemma else ops.swiglu_2bit(gate, up)
+        return exact(gate, up)
+    y, _ = two_bits(gate, up)
     return y
 
 
 def _residual(spec: UnitSpec, x: Tensor, branch: Tensor, weights: Weights) -> Tensor:
-    behind = unit_norms(spec.config, spec.type)[1]
+    behind = spec.config.family.norms[spec.type][1]
     return ops.add(x, branch if behind is None else _norm(spec, branch, weights, behind))
 
 
@@ -115,12 +129,15 @@ def _qkv(
     spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor, weights: Weights, linears: Linears
 ) -> tuple[Tensor, Tensor, Tensor]:
     c = spec.config
-    z = _norm(spec, x, weights, unit_norms(c, "attn")[0])
-    q, k, v = (linears[f"self_attn.{name}_proj"](z) for name in "qkv")
-    if c.is_gemma:
-        q, k = (_head_norm(spec, y, weights, f"self_attn.{name}_norm") for name, y in (("q", q), ("k", k)))
-    q = ops.rope(q, positions, inv_freq, c.num_attention_heads, False)
-    k = ops.rope(k, positions, inv_freq, c.num_key_value_heads, False)
+    z = _norm(spec, x, weights, c.family.norms["attn"][0])
+    with annotate({EXPONENT: True}):
+        q, k = (linears[f"self_attn.{name}_proj"](z) for name in "qk")
+    v = linears["self_attn.v_proj"](z)  # before the rest: z is then no longer in memory
+    with annotate({EXPONENT: True}):
+        if c.family.qk_norm:
+            q, k = (_head_norm(spec, y, weights, f"self_attn.{name}_norm") for name, y in (("q", q), ("k", k)))
+        q = ops.rope(q, positions, inv_freq, c.num_attention_heads, False)
+        k = ops.rope(k, positions, inv_freq, c.num_key_value_heads, False)
     return q, k, v
 
 
@@ -159,28 +176,28 @@ def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) ->
     """x [T, hidden] -> x + mlp(x) [T, hidden]."""
     named = dict(zip(spec.weights, weights, strict=True))
     linears = _linears(spec, named, lora)
-    z = _norm(spec, x, named, unit_norms(spec.config, "mlp")[0])
+    z = _norm(spec, x, named, spec.config.family.norms["mlp"][0])
     product = _gated(spec, linears["mlp.gate_proj"](z), linears["mlp.up_proj"](z))
     return _residual(spec, x, linears["mlp.down_proj"](product), named)
 
 
 def embed(config: ModelConfig, fmt: str, tokens: Tensor, table: Tensor) -> Tensor:
-    """tokens [T] -> x [T, hidden]; Gemma multiplies its embedding, but not the head tied to it."""
-    scale = math.sqrt(config.hidden_size) if config.is_gemma else 1.0
-    return ops.embedding_q(tokens, table, fmt, config.vocab_size, scale)
+    """tokens [T] -> x [T, hidden]."""
+    scale = math.sqrt(config.hidden_size) if config.family.scaled_embedding else 1.0
+    return ops.packed_embedding(tokens, table, fmt, config.vocab_size, scale)
 
 
 def head(
     config: ModelConfig, fmt: str, x: Tensor, targets: Tensor, norm: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """x [T, hidden], targets [T] -> summed loss [1], its gradient dx [T, hidden]."""
+    """x [T, hidden], targets [T] -> losses [T], 0 where the target is -100, and their gradients dx [T, hidden]."""
     z, rstd = ops.rms_norm(x, norm, config.rms_norm_eps)
-    loss, dz = ops.linear_cross_entropy(z, weight, fmt, config.vocab_size, targets)
-    return loss, ops.rms_norm_backward(dz, x, norm, rstd)
+    losses, dz = ops.linear_cross_entropy(z, weight, fmt, config.vocab_size, targets)
+    return losses, ops.rms_norm_backward(dz, x, norm, rstd)
 
 
 def head_loss(config: ModelConfig, fmt: str, x: Tensor, targets: Tensor, norm: Tensor, weight: Tensor) -> Tensor:
-    """Evaluation: the summed loss [1] alone."""
+    """Evaluation: the losses [T] alone."""
     z, _ = ops.rms_norm(x, norm, config.rms_norm_eps)
     return ops.linear_cross_entropy_loss(z, weight, fmt, config.vocab_size, targets)
 
@@ -188,4 +205,4 @@ def head_loss(config: ModelConfig, fmt: str, x: Tensor, targets: Tensor, norm: T
 def logits(config: ModelConfig, fmt: str, x: Tensor, norm: Tensor, weight: Tensor) -> Tensor:
     """x [T, hidden] -> logits [T, vocab]; the runtime calls it on a few rows at a time."""
     z, _ = ops.rms_norm(x, norm, config.rms_norm_eps)
-    return ops.linear_q4(z, weight, fmt, config.vocab_size, None, None, 0.0)
+    return ops.packed_linear(z, weight, fmt, config.vocab_size, None, None, 0.0)

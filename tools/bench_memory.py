@@ -136,9 +136,9 @@ def saved_bytes(bundle: Path) -> dict[str, float]:
     items = {"float32": 4, "float16": 2, "int8": 1 + 4 / 128, "uint8": 1}
     hidden = description["model"]["hidden_size"]
     return {
-        kind: sum(items[t["stored"]] * abs(math.prod(t["shape"])) for t in saved["tensors"])
-        + (4 * hidden if saved["reads_x"] else 0)
-        for kind, saved in description["saved"].items()
+        kind: sum(items[t["stored"]] * abs(math.prod(t["shape"])) for t in entry["saved"])
+        + (4 * hidden if entry["reads_x"] else 0)
+        for kind, entry in description["kinds"].items()
     }
 
 

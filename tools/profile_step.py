@@ -42,8 +42,8 @@ def op_gflop(folder: Path, run: dict[str, Any]) -> dict[str, float]:
     backward = sum(k * n + rank * (3 * k + 2 * n) for unit in units for k, n in unit)
     scores = c.num_attention_heads * c.head_dim * tokens
     per_layer = {
-        "linear_q4": forward + again,
-        "linear_q4_lora_backward": backward,
+        "packed_linear": forward + again,
+        "packed_linear_lora_backward": backward,
         "attention": 2 * scores,
         "attention_backward": 2.5 * scores,
     }

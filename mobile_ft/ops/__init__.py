@@ -8,13 +8,12 @@ from mobile_ft.ops.add import add
 from mobile_ft.ops.add_bias import add_bias
 from mobile_ft.ops.affine import affine
 from mobile_ft.ops.attention import attention, attention_backward, attention_decode
-from mobile_ft.ops.embedding_q import embedding_q
 from mobile_ft.ops.geglu import geglu, geglu_backward
 from mobile_ft.ops.glu_2bit import geglu_2bit, geglu_2bit_backward, swiglu_2bit, swiglu_2bit_backward
-from mobile_ft.ops.layer_norm import layer_norm, layer_norm_backward
 from mobile_ft.ops.linear_cross_entropy import linear_cross_entropy, linear_cross_entropy_loss
-from mobile_ft.ops.linear_q4 import linear_q4, linear_q4_backward, linear_q4_lora_backward
 from mobile_ft.ops.ms_rms_norm import ms_rms_norm, ms_rms_norm_backward
+from mobile_ft.ops.packed_embedding import packed_embedding
+from mobile_ft.ops.packed_linear import packed_linear, packed_linear_backward, packed_linear_lora_backward
 from mobile_ft.ops.rms_norm import rms_norm, rms_norm_backward
 from mobile_ft.ops.rope import rope
 from mobile_ft.ops.swiglu import swiglu, swiglu_backward
@@ -26,20 +25,18 @@ __all__ = [
     "attention",
     "attention_backward",
     "attention_decode",
-    "embedding_q",
     "geglu",
     "geglu_2bit",
     "geglu_2bit_backward",
     "geglu_backward",
-    "layer_norm",
-    "layer_norm_backward",
     "linear_cross_entropy",
     "linear_cross_entropy_loss",
-    "linear_q4",
-    "linear_q4_backward",
-    "linear_q4_lora_backward",
     "ms_rms_norm",
     "ms_rms_norm_backward",
+    "packed_embedding",
+    "packed_linear",
+    "packed_linear_backward",
+    "packed_linear_lora_backward",
     "rms_norm",
     "rms_norm_backward",
     "rope",

@@ -1,28 +1,29 @@
-"""`linear_cross_entropy`: summed cross-entropy of x W^T against targets, and its gradient to x, in one pass.
+"""`linear_cross_entropy`: cross-entropy of every row of x W^T against its target, and the gradient to x, in one pass.
 
 dx = sum_v p_v w_v - w_target is attention of x over the vocabulary, so the kernel needs one sweep over the packed
-head with an online softmax and never holds the logits. Targets of -100 count for nothing.
+head with an online softmax and never holds the logits. A row of dx is the gradient of that row's loss, so weights of
+tokens may be applied outside. Targets of -100 count for nothing: their losses and rows of dx are 0.
 """
 
 import torch
 from torch import Tensor
 
 from mobile_ft.ops.define import define_op
-from mobile_ft.ops.linear_q4 import dense
+from mobile_ft.ops.packed_linear import dense
 
 
 def _reference(x: Tensor, weight: Tensor, fmt: str, rows: int, targets: Tensor) -> tuple[Tensor, Tensor]:
     w = dense(weight, fmt, rows).to(x.dtype)
     logits = x @ w.T
-    loss = torch.nn.functional.cross_entropy(logits, targets, ignore_index=-100, reduction="sum")
+    losses = torch.nn.functional.cross_entropy(logits, targets, ignore_index=-100, reduction="none")
     valid = targets != -100
     p = logits.softmax(-1)
     p[valid, targets[valid]] -= 1
-    return loss.reshape(1), torch.where(valid[:, None], p @ w, 0.0)
+    return losses, torch.where(valid[:, None], p @ w, 0.0)
 
 
 def _fake(x: Tensor, weight: Tensor, fmt: str, rows: int, targets: Tensor) -> tuple[Tensor, Tensor]:
-    return x.new_empty((1,)), torch.empty_like(x)
+    return x.new_empty((x.shape[0],)), torch.empty_like(x)
 
 
 linear_cross_entropy = define_op(
@@ -37,7 +38,7 @@ def _loss_reference(x: Tensor, weight: Tensor, fmt: str, rows: int, targets: Ten
 
 
 def _loss_fake(x: Tensor, weight: Tensor, fmt: str, rows: int, targets: Tensor) -> Tensor:
-    return x.new_empty((1,))
+    return x.new_empty((x.shape[0],))
 
 
 # Evaluation: the same without the gradient, at half the work.

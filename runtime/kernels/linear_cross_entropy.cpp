@@ -148,7 +148,7 @@ void pack_rows(const float* x, const int64_t* rows, int64_t count, int64_t k, fl
 
 }  // namespace
 
-void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64_t* targets, float* loss_sum,
+void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64_t* targets, float* losses,
                           float* dx, Scratch scratch) {
   const int64_t k = w.cols;
   const int64_t most = std::min(m, kRows);
@@ -157,10 +157,8 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
   const int64_t range_floats = Range::floats(most, k);
   float* packed_x = scratch.take(packed_x_floats(most, k));
   float* target_logits = scratch.take(most);
-  float* losses = scratch.take(most);
   float* range_base = scratch.take(ranges * range_floats);
 
-  double loss = 0;
   for (int64_t next = 0; next < m;) {
     int64_t rows[kRows];
     int64_t row_targets[kRows];
@@ -168,6 +166,7 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
     int64_t count = 0;
     for (; next < m && count < kRows; ++next) {
       if (targets[next] == kIgnored) {
+        losses[next] = 0.f;
         if (dx != nullptr) std::fill_n(dx + next * k, k, 0.f);
         continue;
       }
@@ -193,7 +192,7 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
         const Range range(range_base + r * range_floats, most);
         total += range.total[i] * std::exp(range.maximum[i] - maximum);
       }
-      losses[i] = maximum - target_logits[i] + std::log(total);
+      losses[rows[i]] = maximum - target_logits[i] + std::log(total);
       if (dx == nullptr) return;
       float* out = row_dx[i];  // holds the target's weights
       for (int64_t j = 0; j < k; ++j) out[j] = -out[j];
@@ -204,16 +203,13 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
         for (int64_t j = 0; j < k; ++j) out[j] += factor * row[j];
       }
     });
-    for (int64_t i = 0; i < count; ++i) loss += losses[i];
   }
-  loss_sum[0] = static_cast<float>(loss);
 }
 
 size_t linear_cross_entropy_scratch_bytes(int64_t max_m, int64_t, int64_t cols) {
   const int64_t most = std::min(max_m, kRows);
   ScratchSize size;
   size.take(packed_x_floats(most, cols));
-  size.take(most);
   size.take(most);
   size.take(thread_count() * Range::floats(most, cols));
   return size.bytes;

@@ -11,11 +11,12 @@
 namespace mft {
 
 // x [M, K], W [V, K], targets [M], each in [0, V) or -100 (no loss). Over the rows with a target:
-//   loss_sum[0] = sum_i (ln sum_v e^(x_i . w_v) - x_i . w_target)
-//   dx_i [K]    = sum_v p_iv w_v - w_target, 0 for the other rows; dx may be null
+//   losses_i [M] = ln sum_v e^(x_i . w_v) - x_i . w_target
+//   dx_i [K]     = sum_v p_iv w_v - w_target, the gradient of losses_i; dx may be null
+// The other rows get 0 of both.
 // dx is attention of x over the vocabulary: a running maximum and a rescaled sum. The vocabulary
 // is split in as many ranges as there are threads, so the last bits depend on their number.
-void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64_t* targets, float* loss_sum,
+void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64_t* targets, float* losses,
                           float* dx, Scratch scratch);
 
 // Does not depend on the vocabulary (`rows`).

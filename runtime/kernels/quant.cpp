@@ -4,10 +4,43 @@
 
 #include "runtime/kernels/vec.h"
 
+// A code that a switch here forgot would be decoded as another.
+#pragma GCC diagnostic error "-Wswitch"
+
 namespace mft {
 namespace {
 
 constexpr int kPanelVecs = kPanelRows / kVec;
+
+// All there is to know of a code but its arithmetic; mobile_ft/formats.py has the same table.
+struct CodeTraits {
+  Code code;
+  std::string_view name;
+  int header_bytes;  // scales, and minima, of a block's 16 rows
+  int column_bytes;  // codes of one column of it
+  bool any_group;    // whether the group may be other than 32
+};
+constexpr CodeTraits kCodes[] = {
+    {Code::kQ4_0, "q4_0", 32, 8, true}, {Code::kQ4_1, "q4_1", 64, 8, true}, {Code::kQ8_0, "q8_0", 32, 16, true},
+    {Code::kNF4, "nf4", 64, 8, true},   {Code::kFP4, "fp4", 64, 8, true},   {Code::kF16, "f16", 0, 32, false},
+};
+
+constexpr int64_t kPlainGroup = 32;
+struct Group {
+  std::string_view suffix;
+  int64_t columns;
+};
+constexpr Group kGroups[] = {{"", kPlainGroup}, {"_g64", 64}, {"_g128", 128}};
+
+constexpr bool has_group(const CodeTraits& traits, const Group& group) {
+  return traits.any_group || group.columns == kPlainGroup;
+}
+
+constexpr CodeTraits traits_of(Code code) {
+  size_t i = 0;
+  while (kCodes[i].code != code) ++i;
+  return kCodes[i];
+}
 
 // The 16 values of bitsandbytes' codebooks.
 constexpr float kNF4[16] = {-1.0f,
@@ -36,8 +69,9 @@ struct Block {
   static constexpr bool kHasScale = F != Code::kF16;
   static constexpr bool kHasMin = F == Code::kQ4_1;
   static constexpr int kScaleBytes = kHasCodebook ? 4 : 2;
-  static constexpr int kHeader = kScaleBytes * kPanelRows * (int{kHasScale} + int{kHasMin});
-  static constexpr int kColumnBytes = F == Code::kF16 ? 32 : F == Code::kQ8_0 ? 16 : 8;
+  static constexpr int kHeader = traits_of(F).header_bytes;
+  static_assert(kHeader == kScaleBytes * kPanelRows * (int{kHasScale} + int{kHasMin}));
+  static constexpr int kColumnBytes = traits_of(F).column_bytes;
   static constexpr const float* kCodebook = F == Code::kFP4 ? kFP4 : kNF4;
 
   const uint8_t* codes;
@@ -76,6 +110,7 @@ struct Block {
           out[v] = to_float(q[v] & 15) * scale[v] + min[v];
           out[high] = to_float(q[v] >> 4) * scale[high] + min[high];
         } else {
+          static_assert(F == Code::kQ4_0);
           out[v] = to_float((q[v] & 15) - 8) * scale[v];
           out[high] = to_float((q[v] >> 4) - 8) * scale[high];
         }
@@ -94,11 +129,14 @@ struct Block {
         return scale * static_cast<float>(static_cast<int8_t>(codes[k * kPanelRows + j]));
       } else {
         const int code = (codes[k * 8 + j % 8] >> (j < 8 ? 0 : 4)) & 15;
-        if constexpr (kHasCodebook) return scale * kCodebook[code];
-        if constexpr (kHasMin) {
+        if constexpr (kHasCodebook) {
+          return scale * kCodebook[code];
+        } else if constexpr (kHasMin) {
           return scale * static_cast<float>(code) + half_to_float(p + 2 * (kPanelRows + j));
+        } else {
+          static_assert(F == Code::kQ4_0);
+          return scale * static_cast<float>(code - 8);
         }
-        return scale * static_cast<float>(code - 8);
       }
     }
   }
@@ -118,9 +156,10 @@ auto with_code(Code code, const Fn& f) {
       return f(std::integral_constant<Code, Code::kNF4>{});
     case Code::kFP4:
       return f(std::integral_constant<Code, Code::kFP4>{});
-    default:
+    case Code::kF16:
       return f(std::integral_constant<Code, Code::kF16>{});
   }
+  __builtin_unreachable();
 }
 
 template <Code F>
@@ -183,33 +222,30 @@ void row_values(const PackedWeight& w, int64_t row, float* out) {
 }  // namespace
 
 size_t Format::block_bytes() const {
-  return with_code(code, [&](auto f) {
-    return static_cast<size_t>(Block<decltype(f)::value>::kHeader + group * Block<decltype(f)::value>::kColumnBytes);
-  });
+  const CodeTraits traits = traits_of(code);
+  return static_cast<size_t>(traits.header_bytes + group * traits.column_bytes);
 }
 
 bool parse_format(std::string_view name, Format* format) {
-  const size_t suffix = name.find("_g");
-  const std::string_view code = name.substr(0, suffix);
-  const std::string_view group = suffix == std::string_view::npos ? "" : name.substr(suffix + 2);
-  format->group = group == "128" ? 128 : group == "64" ? 64 : 32;
-  if (suffix != std::string_view::npos && format->group == 32) return false;
-  if (code == "q4_0") {
-    format->code = Code::kQ4_0;
-  } else if (code == "q4_1") {
-    format->code = Code::kQ4_1;
-  } else if (code == "q8_0") {
-    format->code = Code::kQ8_0;
-  } else if (code == "nf4") {
-    format->code = Code::kNF4;
-  } else if (code == "fp4") {
-    format->code = Code::kFP4;
-  } else if (name == "f16") {
-    format->code = Code::kF16;
-  } else {
-    return false;
+  for (const CodeTraits& traits : kCodes) {
+    if (name.substr(0, traits.name.size()) != traits.name) continue;
+    for (const Group& group : kGroups) {
+      if (!has_group(traits, group) || name.substr(traits.name.size()) != group.suffix) continue;
+      *format = {traits.code, group.columns};
+      return true;
+    }
   }
-  return true;
+  return false;
+}
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const CodeTraits& traits : kCodes) {
+    for (const Group& group : kGroups) {
+      if (has_group(traits, group)) names.push_back(std::string(traits.name).append(group.suffix));
+    }
+  }
+  return names;
 }
 
 void decode_panel(const PackedWeight& w, int64_t panel, int64_t k0, int64_t kc, float* out) {

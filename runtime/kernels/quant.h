@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace mft {
 
@@ -24,6 +26,9 @@ struct Format {
 // Understands "q4_0", "q4_1", "q8_0", "nf4", "fp4", each with "_g64" or "_g128" behind it where the group is not 32,
 // and "f16"; false for anything else.
 bool parse_format(std::string_view name, Format* format);
+
+// Every name that parse_format understands.
+std::vector<std::string> format_names();
 
 // W [rows, cols]: rows are output features (N), cols input features (K, a multiple of the group).
 struct PackedWeight {

@@ -5,16 +5,6 @@
 namespace mft {
 
 // Sums over one row of d floats, always in the same order.
-
-inline float row_sum(const float* x, int64_t d) {
-  Vec sums{};
-  int64_t k = 0;
-  for (; k + kVec <= d; k += kVec) sums += load(x + k);
-  float total = sum(sums);
-  for (; k < d; ++k) total += x[k];
-  return total;
-}
-
 inline float row_dot(const float* x, const float* y, int64_t d) {
   Vec sums{};
   int64_t k = 0;

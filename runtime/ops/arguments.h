@@ -59,12 +59,13 @@ class Arguments {
   /// Packed weight at `i`, its format at `i + 1`, its rows at `i + 2`; `cols` from the blocks.
   PackedWeight weight(size_t i) const {
     const Tensor& t = tensor(i);
-    require(t.scalar_type() == executorch::aten::ScalarType::Byte && t.dim() == 3 && stack_[i + 1]->isString());
+    require(t.scalar_type() == executorch::aten::ScalarType::Byte && t.dim() == 3);
+    require(i + 1 < stack_.size() && stack_[i + 1]->isString());
     PackedWeight w{t.const_data_ptr<uint8_t>(), {}, integer(i + 2), 0};
     require(parse_format(stack_[i + 1]->toString(), &w.format));
     w.cols = t.size(1) * w.format.group;
-    require(t.size(2) == static_cast<ssize_t>(w.format.block_bytes()) &&
-            t.size(0) == (w.rows + kPanelRows - 1) / kPanelRows);
+    require(t.size(2) == static_cast<ssize_t>(w.format.block_bytes()));
+    require(w.rows > 0 && (w.rows - 1) / kPanelRows + 1 == t.size(0));
     return w;
   }
 

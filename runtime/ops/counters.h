@@ -7,7 +7,7 @@ namespace mft {
 
 /// Time spent in one op since the program started.
 struct OpCounter {
-  const char* name;  // "mobile_ft::linear_q4.out"
+  const char* name;  // "mobile_ft::packed_linear.out"
   int64_t calls;
   double seconds;
 };

@@ -13,7 +13,6 @@
 #include "runtime/kernels/embedding.h"
 #include "runtime/kernels/glu.h"
 #include "runtime/kernels/glu_2bit.h"
-#include "runtime/kernels/layer_norm.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/linear_cross_entropy.h"
 #include "runtime/kernels/ms_rms_norm.h"
@@ -43,8 +42,8 @@ int64_t columns_of(const Arguments& a, size_t i) {
 
 int32_t size32(int64_t n) { return static_cast<int32_t>(n); }
 
-/// linear_q4(x, weight, format, out_features, lora_a?, lora_b?, scale) -> y
-void linear_q4(const Arguments& a) {
+/// packed_linear(x, weight, format, out_features, lora_a?, lora_b?, scale) -> y
+void packed_linear(const Arguments& a) {
   const int64_t m = tokens_of(a, 0);
   const PackedWeight w = a.weight(1);
   const float* x = a.floats(0, {m, w.cols});
@@ -57,8 +56,8 @@ void linear_q4(const Arguments& a) {
   linear_forward(x, m, w, &lora, y, a.scratch(linear_scratch_bytes(m, w.rows, w.cols, lora.rank)));
 }
 
-/// linear_q4_backward(dy, weight, format, out_features) -> dx
-void linear_q4_backward(const Arguments& a) {
+/// packed_linear_backward(dy, weight, format, out_features) -> dx
+void packed_linear_backward(const Arguments& a) {
   const int64_t m = tokens_of(a, 0);
   const PackedWeight w = a.weight(1);
   const float* dy = a.floats(0, {m, w.rows});
@@ -67,8 +66,8 @@ void linear_q4_backward(const Arguments& a) {
                   a.scratch(linear_scratch_bytes(m, w.rows, w.cols, 0)));
 }
 
-/// linear_q4_lora_backward(dy, x, weight, format, out_features, lora_a, lora_b, scale) -> dx, da, db
-void linear_q4_lora_backward(const Arguments& a) {
+/// packed_linear_lora_backward(dy, x, weight, format, out_features, lora_a, lora_b, scale) -> dx, da, db
+void packed_linear_lora_backward(const Arguments& a) {
   const int64_t m = tokens_of(a, 0);
   const PackedWeight w = a.weight(2);
   const Lora lora = a.lora(5, w);
@@ -101,18 +100,17 @@ void rms_norm_backward_op(const Arguments& a) {
                     t * groups, d / groups, a.output(4, {size32(t), size32(d)}));
 }
 
-/// A norm without a weight, norm(x, eps) -> z, rstd
-template <void (*norm)(const float*, int64_t, int64_t, float, float*, float*)>
-void plain_norm_op(const Arguments& a) {
+/// ms_rms_norm(x, eps) -> z, rstd
+void ms_rms_norm_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  norm(a.floats(0, {t, d}), t, d, a.real(1), a.output(2, {size32(t), size32(d)}), a.output(3, {size32(t)}));
+  ms_rms_norm(a.floats(0, {t, d}), t, d, a.real(1), a.output(2, {size32(t), size32(d)}), a.output(3, {size32(t)}));
 }
 
-/// norm_backward(dz, z, rstd) -> dx
-template <void (*backward)(const float*, const float*, const float*, int64_t, int64_t, float*)>
-void plain_norm_backward_op(const Arguments& a) {
+/// ms_rms_norm_backward(dz, z, rstd) -> dx
+void ms_rms_norm_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t}), t, d, a.output(3, {size32(t), size32(d)}));
+  ms_rms_norm_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t}), t, d,
+                       a.output(3, {size32(t), size32(d)}));
 }
 
 /// affine(z, weight) -> y
@@ -213,8 +211,8 @@ void attention_decode_op(const Arguments& a) {
                    a.output(9, {size32(s.t), size32(queries)}), a.scratch(attention_scratch_bytes(s)));
 }
 
-/// embedding_q(tokens, table, format, rows, scale) -> x
-void embedding_q(const Arguments& a) {
+/// packed_embedding(tokens, table, format, rows, scale) -> x
+void packed_embedding(const Arguments& a) {
   const int64_t t = tokens_of(a, 0);
   const PackedWeight table = a.weight(1);
   Arguments::require(embedding(a.integers(0, {t}), t, table, a.real(4), a.output(5, {size32(t), size32(table.cols)})));
@@ -228,14 +226,14 @@ const int64_t* valid_targets(const Arguments& a, size_t i, int64_t t, int64_t vo
   return targets;
 }
 
-/// linear_cross_entropy(x, weight, format, rows, targets) -> loss, dx; the `_loss` form gives no dx
+/// linear_cross_entropy(x, weight, format, rows, targets) -> losses, dx; the `_loss` form gives no dx
 template <bool kGradient>
 void linear_cross_entropy_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0);
   const PackedWeight w = a.weight(1);
-  float* loss = a.output(5, {1});
+  float* losses = a.output(5, {size32(t)});
   float* dx = kGradient ? a.output(6, {size32(t), size32(w.cols)}) : nullptr;
-  linear_cross_entropy(a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), loss, dx,
+  linear_cross_entropy(a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), losses, dx,
                        a.scratch(linear_cross_entropy_scratch_bytes(t, w.rows, w.cols)));
 }
 
@@ -259,16 +257,14 @@ struct Op {
 constexpr Op kOps[] = {
     {"mobile_ft::add.out", add_op},
     {"mobile_ft::add_bias.out", add_bias_op},
-    {"mobile_ft::linear_q4.out", linear_q4},
-    {"mobile_ft::linear_q4_backward.out", linear_q4_backward},
-    {"mobile_ft::linear_q4_lora_backward.out", linear_q4_lora_backward},
+    {"mobile_ft::packed_linear.out", packed_linear},
+    {"mobile_ft::packed_linear_backward.out", packed_linear_backward},
+    {"mobile_ft::packed_linear_lora_backward.out", packed_linear_lora_backward},
     {"mobile_ft::rms_norm.out", rms_norm_op},
     {"mobile_ft::rms_norm_backward.out", rms_norm_backward_op},
-    {"mobile_ft::ms_rms_norm.out", plain_norm_op<ms_rms_norm>},
-    {"mobile_ft::ms_rms_norm_backward.out", plain_norm_backward_op<ms_rms_norm_backward>},
+    {"mobile_ft::ms_rms_norm.out", ms_rms_norm_op},
+    {"mobile_ft::ms_rms_norm_backward.out", ms_rms_norm_backward_op},
     {"mobile_ft::affine.out", affine_op},
-    {"mobile_ft::layer_norm.out", plain_norm_op<layer_norm>},
-    {"mobile_ft::layer_norm_backward.out", plain_norm_backward_op<layer_norm_backward>},
     {"mobile_ft::rope.out", rope_op},
     {"mobile_ft::swiglu.out", glu_op<Glu::kSwiglu>},
     {"mobile_ft::swiglu_backward.out", glu_backward_op<Glu::kSwiglu>},
@@ -281,7 +277,7 @@ constexpr Op kOps[] = {
     {"mobile_ft::attention.out", attention_op},
     {"mobile_ft::attention_backward.out", attention_backward_op},
     {"mobile_ft::attention_decode.out", attention_decode_op},
-    {"mobile_ft::embedding_q.out", embedding_q},
+    {"mobile_ft::packed_embedding.out", packed_embedding},
     {"mobile_ft::linear_cross_entropy.out", linear_cross_entropy_op<true>},
     {"mobile_ft::linear_cross_entropy_loss.out", linear_cross_entropy_op<false>},
 };

@@ -107,6 +107,16 @@ Lora lora_of(const PackedWeight& w, const Matrix& a, const Matrix& b, float scal
   return {a.data(), b.data(), rank, scale};
 }
 
+/// Bytes of one block of every format, by name.
+std::map<std::string, size_t> formats() {
+  std::map<std::string, size_t> sizes;
+  for (const std::string& name : format_names()) {
+    Format format{};
+    if (parse_format(name, &format)) sizes[name] = format.block_bytes();
+  }
+  return sizes;
+}
+
 // --- Linear layers -----------------------------------------------------------------------------
 
 Output linear_forward_array(const Matrix& x, const Weight& weight, const std::optional<Matrix>& a,
@@ -223,14 +233,14 @@ nb::tuple linear_cross_entropy_arrays(const Matrix& x, const Weight& weight, con
     if (target != -100 && (target < 0 || target >= w.rows)) fail("target ", target, " is not in [0, ", w.rows, ")");
   }
   const Scratch memory = scratch(linear_cross_entropy_scratch_bytes(m, w.rows, w.cols));
-  float loss = 0;
+  Output losses = output({m});
   if (!gradient) {
-    linear_cross_entropy(x.data(), m, w, targets.data(), &loss, nullptr, memory);
-    return nb::make_tuple(loss, nb::none());
+    linear_cross_entropy(x.data(), m, w, targets.data(), losses.data(), nullptr, memory);
+    return nb::make_tuple(losses, nb::none());
   }
   Output dx = output({m, w.cols});
-  linear_cross_entropy(x.data(), m, w, targets.data(), &loss, dx.data(), memory);
-  return nb::make_tuple(loss, dx);
+  linear_cross_entropy(x.data(), m, w, targets.data(), losses.data(), dx.data(), memory);
+  return nb::make_tuple(losses, dx);
 }
 
 Output embedding_array(const Integers& tokens, const Weight& table, float scale) {
@@ -388,6 +398,7 @@ void register_kernels(nb::module_ m) {
   // noconvert throughout: a silent copy would spoil a timing, and hide a wrong dtype in a test.
   nb::class_<Weight>(m, "Weight", "A packed weight: uint8 [ceil(rows / 16), cols / 32, block_bytes].")
       .def(nb::init<Bytes, const std::string&, int64_t>(), "data"_a.noconvert(), "format"_a, "rows"_a);
+  m.def("formats", &formats, "Bytes of one block of every weight format, by name.");
   nb::class_<DecodedPanels>(m, "DecodedPanels", "A weight decoded as the input gradient wants it.")
       .def(nb::init<const Weight&>(), "weight"_a);
 
@@ -402,7 +413,7 @@ void register_kernels(nb::module_ m) {
   m.def("decode_transposed_panels", &decode_transposed_panels, "weight"_a,
         "Decodes all that linear_backward decodes, and drops it.");
   m.def("linear_cross_entropy", &linear_cross_entropy_arrays, "x"_a.noconvert(), "weight"_a, "targets"_a.noconvert(),
-        "gradient"_a = true, "(summed loss, dx or None).");
+        "gradient"_a = true, "(losses, dx or None).");
   m.def("embedding", &embedding_array, "tokens"_a.noconvert(), "table"_a, "scale"_a);
   m.def("attention_forward", &attention_forward_arrays, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
         "positions"_a.noconvert(), "heads"_a, "kv_heads"_a, "window"_a = 0, "(o, lse).");

@@ -8,7 +8,6 @@
 #include "runtime/kernels/embedding.h"
 #include "runtime/kernels/glu.h"
 #include "runtime/kernels/glu_2bit.h"
-#include "runtime/kernels/layer_norm.h"
 #include "runtime/kernels/ms_rms_norm.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rope.h"
@@ -178,36 +177,30 @@ void test_glu_2bit(Glu kind, int64_t t, int64_t d) {
   CHECK(error(dup, du) < kTolerance);
 }
 
-// layer_norm, or ms_rms_norm if not `centred`.
-void test_plain_norm(bool centred, int64_t t, int64_t d) {
+void test_ms_rms_norm(int64_t t, int64_t d) {
   const double eps = 1e-5f;
   const Floats dz = random_floats(t * d);
   Floats x = random_floats(t * d);
-  for (float& value : x) value += 3.f;  // a mean that has to go, or to stay
+  for (float& value : x) value += 3.f;  // a mean that stays
   Doubles z(t * d), r(t), dx(t * d);
   for (int64_t i = 0; i < t; ++i) {
-    double mean = 0, squares = 0, dz_mean = 0, dot = 0;
-    for (int64_t j = 0; j < d && centred; ++j) {
-      mean += static_cast<double>(x[i * d + j]) / d;
-      dz_mean += static_cast<double>(dz[i * d + j]) / d;
-    }
-    for (int64_t j = 0; j < d; ++j) squares += (x[i * d + j] - mean) * (x[i * d + j] - mean);
+    double squares = 0, dot = 0;
+    for (int64_t j = 0; j < d; ++j) squares += static_cast<double>(x[i * d + j]) * x[i * d + j];
     r[i] = 1 / std::sqrt(squares / d + eps);
     for (int64_t j = 0; j < d; ++j) {
-      z[i * d + j] = (x[i * d + j] - mean) * r[i];
+      z[i * d + j] = x[i * d + j] * r[i];
       dot += dz[i * d + j] * z[i * d + j] / d;
     }
-    for (int64_t j = 0; j < d; ++j) dx[i * d + j] = r[i] * (dz[i * d + j] - dz_mean - z[i * d + j] * dot);
+    for (int64_t j = 0; j < d; ++j) dx[i * d + j] = r[i] * (dz[i * d + j] - z[i * d + j] * dot);
   }
   Floats out(t * d), rstd(t), grad(t * d);
-  (centred ? layer_norm : ms_rms_norm)(x.data(), t, d, 1e-5f, out.data(), rstd.data());
-  (centred ? layer_norm_backward : ms_rms_norm_backward)(dz.data(), out.data(), rstd.data(), t, d, grad.data());
+  ms_rms_norm(x.data(), t, d, 1e-5f, out.data(), rstd.data());
+  ms_rms_norm_backward(dz.data(), out.data(), rstd.data(), t, d, grad.data());
   CHECK(error(out, z) < kTolerance);
   CHECK(error(rstd, r) < kTolerance);
   CHECK(error(grad, dx) < kTolerance);
   Floats in_place = dz;
-  (centred ? layer_norm_backward : ms_rms_norm_backward)(in_place.data(), out.data(), rstd.data(), t, d,
-                                                         in_place.data());
+  ms_rms_norm_backward(in_place.data(), out.data(), rstd.data(), t, d, in_place.data());
   CHECK(in_place == grad);
 }
 
@@ -251,10 +244,8 @@ int main() {
     test_rms_norm(t, 576);
     test_rms_norm(t, 13);
     test_add_bias(t, 13);
-    for (const bool centred : {true, false}) {
-      test_plain_norm(centred, t, 576);
-      test_plain_norm(centred, t, 13);
-    }
+    test_ms_rms_norm(t, 576);
+    test_ms_rms_norm(t, 13);
     test_rope(t, 3, 64);
     test_rope(t, 2, 8);
   }

@@ -15,7 +15,7 @@
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/glu.h"
 #include "runtime/kernels/glu_2bit.h"
-#include "runtime/kernels/layer_norm.h"
+#include "runtime/kernels/linear.h"
 #include "runtime/kernels/ms_rms_norm.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/tests/kernel_test.h"
@@ -46,6 +46,15 @@ class Call {
   }
   Call& real(double value) {
     values_.emplace_back(value);
+    return *this;
+  }
+  Call& text(const char* value) {
+    texts_.emplace_back(value, std::strlen(value));
+    values_.emplace_back(&texts_.back());
+    return *this;
+  }
+  Call& none() {
+    values_.emplace_back();
     return *this;
   }
 
@@ -82,6 +91,7 @@ class Call {
 
   std::deque<Shape> shapes_;
   std::deque<executorch::aten::TensorImpl> tensors_;
+  std::deque<executorch::aten::ArrayRef<char>> texts_;
   std::deque<et::EValue> values_;
 };
 
@@ -135,22 +145,52 @@ void test_glu_2bit(Glu kind, const std::string& name) {
             .floats(not_bytes, {kT, bytes})("mobile_ft::" + name + ".out") == et::Error::InvalidArgument);
 }
 
-void test_norm(decltype(&layer_norm) norm, decltype(&layer_norm_backward) norm_backward, const std::string& name) {
+void test_ms_rms_norm() {
   const Floats x = random_floats(kN), dz = random_floats(kN);
   Floats z(kN), rstd(kT), dx(kN), z_op(kN), rstd_op(kT), dx_op(kN);
-  norm(x.data(), kT, kD, 1e-3f, z.data(), rstd.data());
-  norm_backward(dz.data(), z.data(), rstd.data(), kT, kD, dx.data());
+  ms_rms_norm(x.data(), kT, kD, 1e-3f, z.data(), rstd.data());
+  ms_rms_norm_backward(dz.data(), z.data(), rstd.data(), kT, kD, dx.data());
   CHECK(Call()
             .floats(x, {kT, kD})
             .real(1e-3)
             .floats(z_op, {kT, kD})
-            .floats(rstd_op, {kT})("mobile_ft::" + name + ".out") == et::Error::Ok);
+            .floats(rstd_op, {kT})("mobile_ft::ms_rms_norm.out") == et::Error::Ok);
   CHECK(Call()
             .floats(dz, {kT, kD})
             .floats(z, {kT, kD})
             .floats(rstd, {kT})
-            .floats(dx_op, {kT, kD})("mobile_ft::" + name + "_backward.out") == et::Error::Ok);
+            .floats(dx_op, {kT, kD})("mobile_ft::ms_rms_norm_backward.out") == et::Error::Ok);
   CHECK(z == z_op && rstd == rstd_op && dx == dx_op);
+}
+
+void test_packed_linear() {
+  const int32_t rows = 20, cols = 64, panels = 2, blocks = cols / 32;
+  const TestWeight w("q4_0", rows, cols);
+  const int32_t block = static_cast<int32_t>(w.packed.format.block_bytes());
+  const Floats x = random_floats(kT * cols);
+  Floats y(kT * rows), y_op(kT * rows);
+  TestScratch scratch(linear_scratch_bytes(kT, rows, cols, 0));
+  linear_forward(x.data(), kT, w.packed, nullptr, y.data(), scratch.get());
+  const auto call = [&](const char* format, int64_t requested) {
+    return Call()
+        .floats(x, {kT, cols})
+        .bytes(w.bytes, {panels, blocks, block})
+        .text(format)
+        .integer(requested)
+        .none()
+        .none()
+        .real(0)
+        .floats(y_op, {kT, rows})("mobile_ft::packed_linear.out");
+  };
+  CHECK(call("q4_0", rows) == et::Error::Ok);
+  CHECK(y == y_op);
+  for (const char* format : {"q4_1", "q5_0", ""}) CHECK(call(format, rows) == et::Error::InvalidArgument);
+  for (const int64_t requested : {int64_t{16}, int64_t{33}, int64_t{0}, int64_t{-20}, INT64_MIN, INT64_MAX}) {
+    CHECK(call("q4_0", requested) == et::Error::InvalidArgument);
+  }
+  // A call that ends with the weight.
+  CHECK(Call().floats(x, {kT, cols}).bytes(w.bytes, {panels, blocks, block})("mobile_ft::packed_linear.out") ==
+        et::Error::InvalidArgument);
 }
 
 void test_rms_norm_of_heads() {
@@ -260,8 +300,8 @@ int main() {
   test_glu(Glu::kGeglu, "geglu");
   test_glu_2bit(Glu::kSwiglu, "swiglu_2bit");
   test_glu_2bit(Glu::kGeglu, "geglu_2bit");
-  test_norm(layer_norm, layer_norm_backward, "layer_norm");
-  test_norm(ms_rms_norm, ms_rms_norm_backward, "ms_rms_norm");
+  test_ms_rms_norm();
+  test_packed_linear();
   test_rms_norm_of_heads();
   test_add_bias();
   for (const int64_t window : {0, 2}) test_attention_window(window);

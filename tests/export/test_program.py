@@ -8,6 +8,7 @@ import pytest
 from mobile_ft.config import SLIDING, ModelConfig
 from mobile_ft.export.lower import lower
 from mobile_ft.export.trace import end_methods, unit_methods
+from mobile_ft.families import FAMILIES, Family
 from mobile_ft.shapes import UNIT_TYPES, linear_shapes
 from mobile_ft.units import Linear, UnitSpec
 
@@ -16,9 +17,9 @@ QWEN = dataclasses.replace(LLAMA, model_type="qwen2")
 GEMMA = dataclasses.replace(LLAMA, model_type="gemma3_text", layer_types=(SLIDING,), sliding_window=8)
 
 
-def unit_spec(config: ModelConfig, unit_type: str) -> UnitSpec:
+def unit_spec(config: ModelConfig, unit_type: str, activation: str = "exact") -> UnitSpec:
     linears = tuple(Linear(n, i, o, "q4_1", True) for n, (i, o) in linear_shapes(config, unit_type).items())
-    return UnitSpec(unit_type, unit_type, linears, 4, 2.0, config, sliding=SLIDING in config.layer_types)
+    return UnitSpec(unit_type, unit_type, linears, 4, 2.0, config, activation, SLIDING in config.layer_types)
 
 
 def lowered(config: ModelConfig) -> dict[str, list[str]]:
@@ -73,12 +74,23 @@ def test_gemma_has_more_norms() -> None:
     assert "mobile_ft::geglu" in gemma["mlp_forward"]
 
 
+def test_a_family_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Norms of q and k and biases, but no norm behind a branch: traits that no family has together."""
+    family = Family(norms=FAMILIES["llama"].norms, qk_norm=True, qkv_bias=True, activation="gelu_pytorch_tanh")
+    monkeypatch.setitem(FAMILIES, "mixed", family)
+    calls = lowered(dataclasses.replace(LLAMA, model_type="mixed"))
+    assert calls["attn_forward"].count("mobile_ft::add_bias") == 3
+    assert calls["attn_forward"].count("mobile_ft::rms_norm") == 2
+    assert calls["attn_forward"].count("mobile_ft::ms_rms_norm") == 1
+    assert calls["mlp_forward"].count("mobile_ft::geglu") == 1
+
+
 def test_backward_recomputes_no_more_than_it_needs(operators: dict[str, list[str]]) -> None:
     attention, mlp = operators["attn_backward_recompute"], operators["mlp_backward_recompute"]
-    assert attention.count("mobile_ft::linear_q4") == 3  # q, k, v; the output projection is not needed again
-    assert mlp.count("mobile_ft::linear_q4") == 2
-    assert operators["attn_backward"].count("mobile_ft::linear_q4") == 0
-    assert operators["mlp_backward"].count("mobile_ft::linear_q4") == 0
+    assert attention.count("mobile_ft::packed_linear") == 3  # q, k, v; the output projection is not needed again
+    assert mlp.count("mobile_ft::packed_linear") == 2
+    assert operators["attn_backward"].count("mobile_ft::packed_linear") == 0
+    assert operators["mlp_backward"].count("mobile_ft::packed_linear") == 0
     assert operators["attn_forward_save"] == operators["attn_forward"]
     assert attention.count("mobile_ft::attention") == attention.count("mobile_ft::attention_backward") == 1
 
@@ -96,3 +108,22 @@ def test_queries_and_keys_are_saved_once() -> None:
     config = dataclasses.replace(GEMMA, num_attention_heads=7, num_key_value_heads=7, head_dim=32)
     saved = [tensor["shape"] for tensor in unit_methods(unit_spec(config, "attn"), 64).saved]
     assert saved.count([-1, 7 * 32]) == 4  # q, k, v and the output
+
+
+@pytest.mark.parametrize("config", [LLAMA, QWEN, GEMMA], ids=lambda config: config.model_type)
+def test_what_is_stored_in_how_many_bits(config: ModelConfig) -> None:
+    """Queries [T, 64] and keys [T, 32] in 16 bits, one number a row or head in 32, the rest in 8."""
+    z, q, k, v, o = (64, "int8"), (64, "float16"), (32, "float16"), (32, "int8"), (64, "int8")
+    saved = unit_methods(unit_spec(config, "attn", "int8"), 64).saved
+    stored = [(tensor["shape"][-1], tensor["stored"]) for tensor in saved if len(tensor["shape"]) == 2]
+    stored.remove((-1, "float32"))  # the log-sum-exp of 4 heads
+    # Queries and keys behind their rope, or where they have norms, before them.
+    assert stored == ([z, q, k, v, o, z] if config is GEMMA else [z, v, q, k, o])
+    assert all(tensor["stored"] == "float32" for tensor in saved if len(tensor["shape"]) == 1)
+    mlp = unit_methods(unit_spec(config, "mlp", "int8"), 64).saved
+    assert all(tensor["stored"] == ("int8" if len(tensor["shape"]) == 2 else "float32") for tensor in mlp)
+
+
+def test_exact_activations_are_stored_as_they_are() -> None:
+    for unit_type in UNIT_TYPES:
+        assert {tensor["stored"] for tensor in unit_methods(unit_spec(LLAMA, unit_type), 64).saved} == {"float32"}

@@ -1,5 +1,7 @@
 """The streamed `weights.ptd` against ExecuTorch's own serializer, and what random weights look like."""
 
+import contextlib
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from executorch.extension.flat_tensor.serialize.serialize import FlatTensorConfi
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.random_init import RandomModel
 from mobile_ft.export.weights_file import _SCALAR_TYPES, PAGE, LazyTensor, write_weights
+from mobile_ft.flat_tensor import tensor_places
 from mobile_ft.formats import unpack
 
 TENSORS = {
@@ -26,7 +29,7 @@ def lazy(name: str, data: np.ndarray) -> LazyTensor:
 
 
 def test_the_file_is_what_executorch_writes(tmp_path: Path) -> None:
-    write_weights(tmp_path / "weights.ptd", [lazy(name, data) for name, data in TENSORS.items()])
+    weights = write_weights(tmp_path / "weights.ptd", [lazy(name, data) for name, data in TENSORS.items()])
     entries = {
         name: DataEntry(i, PAGE, TensorLayout(_SCALAR_TYPES[x.dtype.name], list(x.shape), list(range(x.ndim))))
         for i, (name, x) in enumerate(TENSORS.items())
@@ -36,6 +39,34 @@ def test_the_file_is_what_executorch_writes(tmp_path: Path) -> None:
     content = (tmp_path / "weights.ptd").read_bytes()
     assert content == bytes(serializer.serialize(payload))
     assert serializer.deserialize(Cord(content)).buffers == payload.buffers
+
+    def sha256(data: bytes) -> str:
+        return hashlib.sha256(data).hexdigest()
+
+    index = content[: weights.index_size]
+    assert weights.size == len(content) and weights.index_sha256 == sha256(index)
+    places = tensor_places(index)
+    assert list(places) == list(weights.sha256) == list(TENSORS)
+    for name, (offset, size) in places.items():
+        data = content[offset : offset + size]
+        assert data == TENSORS[name].tobytes() and weights.sha256[name] == sha256(data), name
+
+
+def test_an_index_that_is_none(tmp_path: Path) -> None:
+    """Whatever is cut off or changed, it is refused or read as something else, and nothing beyond it is touched."""
+    weights = write_weights(tmp_path / "weights.ptd", [lazy(name, data) for name, data in TENSORS.items()])
+    index = (tmp_path / "weights.ptd").read_bytes()[: weights.index_size]
+    used = len(index.rstrip(b"\0"))
+    for end in range(0, used, 3):
+        with pytest.raises(ValueError, match="FlatTensor"):
+            tensor_places(index[:end])
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        broken = bytearray(index[:used])
+        for place in rng.integers(0, used, 3):
+            broken[place] = rng.integers(0, 256)
+        with contextlib.suppress(ValueError):
+            tensor_places(bytes(broken))
 
 
 def test_one_tensor_at_a_time(tmp_path: Path) -> None:

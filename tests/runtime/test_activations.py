@@ -28,9 +28,8 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     def write(activation: str, most: int = trace.MLP_TOKENS) -> Path:
         folder = tmp_path_factory.mktemp("bundles") / "bundle"
         with pytest.MonkeyPatch.context() as patch:
-            for module in ("trace", "bundle"):
-                patch.setattr(f"mobile_ft.export.{module}.MLP_TOKENS", most)
-                patch.setattr(f"mobile_ft.export.{module}.HEAD_TOKENS", most)
+            patch.setattr(trace, "MLP_TOKENS", most)
+            patch.setattr(trace, "HEAD_TOKENS", most)
             write_bundle(RandomModel(CONFIG, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, folder, activation)
         return folder
 

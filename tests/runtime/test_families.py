@@ -15,7 +15,6 @@ from tests.hf_models import FAMILIES, HfModel, random_model
 from tests.runtime.conftest import gradients, relative_error, summed_loss
 from tests.runtime.native import events
 
-LORA = LoraConfig(3, 6.0, ALL_LINEAR)
 TOKENS = np.random.default_rng(0).integers(0, 250, 41)
 
 
@@ -29,12 +28,13 @@ class Family(NamedTuple):
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
     folder = tmp_path_factory.mktemp(request.param)
     model = random_model(FAMILIES[request.param])
-    write_bundle(HfModel(model, folder), LORA, 64, 0, folder / "bundle")
+    lora = LoraConfig(3, 6.0, ALL_LINEAR, use_rslora=request.param == "llama3")  # PEFT scales as its file says
+    write_bundle(HfModel(model, folder), lora, 64, 0, folder / "bundle")
     rng = np.random.default_rng(1)
     adapter = load_file(folder / "bundle" / "adapter_model.safetensors")
     adapter = {name: (0.1 * rng.standard_normal(x.shape)).astype(np.float32) for name, x in adapter.items()}
     (folder / "adapter").mkdir()
-    write_adapter(folder / "adapter", LORA, request.param, adapter)
+    write_adapter(folder / "adapter", lora, request.param, adapter)
     return Family(folder / "bundle", folder / "adapter", model.double())
 
 

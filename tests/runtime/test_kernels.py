@@ -36,7 +36,7 @@ def lora() -> Arguments:
 def cross_entropy(tokens: int, fmt: str) -> Arguments:
     """Logits of a few units: the softmax of larger ones turns on their rounding."""
     packed = weight(fmt)
-    scale = ops.linear_q4_backward(torch.eye(ROWS), *packed).std() * COLS**0.5 / 3
+    scale = ops.packed_linear_backward(torch.eye(ROWS), *packed).std() * COLS**0.5 / 3
     return [random(tokens, COLS) / scale, *packed, targets(tokens)]
 
 
@@ -80,7 +80,7 @@ def run_backward_decoded(dy: np.ndarray, packed: Any) -> np.ndarray:
     return kernels.linear_backward_decoded(dy, kernels.DecodedPanels(packed))
 
 
-def run_loss(x: np.ndarray, packed: Any, wanted: np.ndarray) -> float:
+def run_loss(x: np.ndarray, packed: Any, wanted: np.ndarray) -> np.ndarray:
     return kernels.linear_cross_entropy(x, packed, wanted, gradient=False)[0]
 
 
@@ -93,27 +93,27 @@ def run_attention_decode(*arguments: Any) -> np.ndarray:
 WEIGHT_CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int, str], Arguments]]] = {
     "linear": (
         kernels.linear_forward,
-        ops.linear_q4,
+        ops.packed_linear,
         lambda t, fmt: [random(t, COLS), *weight(fmt), None, None, 0.0],
     ),
     "linear with LoRA": (
         kernels.linear_forward,
-        ops.linear_q4,
+        ops.packed_linear,
         lambda t, fmt: [random(t, COLS), *weight(fmt), *lora()],
     ),
     "linear backward": (
         kernels.linear_backward,
-        ops.linear_q4_backward,
+        ops.packed_linear_backward,
         lambda t, fmt: [random(t, ROWS), *weight(fmt)],
     ),
     "linear backward, decoded": (
         run_backward_decoded,
-        ops.linear_q4_backward,
+        ops.packed_linear_backward,
         lambda t, fmt: [random(t, ROWS), *weight(fmt)],
     ),
     "linear backward with LoRA": (
         kernels.linear_lora_backward,
-        ops.linear_q4_lora_backward,
+        ops.packed_linear_lora_backward,
         lambda t, fmt: [random(t, ROWS), random(t, COLS), *weight(fmt), *lora()],
     ),
     "linear_cross_entropy": (
@@ -126,8 +126,12 @@ WEIGHT_CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int, str], Argu
         ops.linear_cross_entropy_loss,
         cross_entropy,
     ),
-    "embedding": (kernels.embedding, ops.embedding_q, lambda t, fmt: [torch.arange(t) * 7 % ROWS, *weight(fmt), SCALE]),
-    "decode": (run_decode, ops.embedding_q, lambda t, fmt: [torch.arange(ROWS), *weight(fmt), 1.0]),
+    "embedding": (
+        kernels.embedding,
+        ops.packed_embedding,
+        lambda t, fmt: [torch.arange(t) * 7 % ROWS, *weight(fmt), SCALE],
+    ),
+    "decode": (run_decode, ops.packed_embedding, lambda t, fmt: [torch.arange(ROWS), *weight(fmt), 1.0]),
 }
 CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
     "add": (kernels.add, ops.add, lambda t: [random(t, COLS), random(t, COLS)]),
@@ -213,6 +217,10 @@ def test_kernel_reference_and_float64(name: str, fmt: str | None, tokens: int, t
     for ours, theirs, expected in zip(actual, reference, exact, strict=True):
         assert relative_error(theirs.numpy(), expected.numpy()) < 1e-5
         assert relative_error(np.reshape(ours, expected.shape), expected.numpy()) < 1e-5
+
+
+def test_the_same_formats_in_both_languages() -> None:
+    assert kernels.formats() == {name: fmt.block_bytes for name, fmt in FORMATS.items()}
 
 
 def test_gradients_are_the_same_on_any_number_of_threads() -> None:

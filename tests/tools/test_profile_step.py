@@ -20,4 +20,4 @@ def test_profile_of_a_run(small_bundle: Path, token_file: Callable[..., Path], t
         command = [sys.executable, TOOL, report, "--bundle", small_bundle]
         result = subprocess.run(command, capture_output=True, text=True)
         assert (result.returncode == 0) is ok
-        assert ("linear_q4_lora" in result.stdout) is ok
+        assert ("packed_linear_lora" in result.stdout) is ok

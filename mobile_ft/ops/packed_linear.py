@@ -1,4 +1,4 @@
-"""`linear_q4`: a linear layer on a packed weight, with its LoRA branch.
+"""`packed_linear`: a linear layer on a packed weight, with its LoRA branch.
 
 y = x W^T + scale * (x A^T) B^T, with W [out_features, in_features] packed (mobile_ft/formats.py), A [rank, in],
 B [out, rank]. Only dx, dA and dB are ever needed: W is frozen. The backward recomputes h = x A^T instead of storing
@@ -34,8 +34,8 @@ def _fake(
     return x.new_empty((x.shape[0], out_features))
 
 
-linear_q4 = define_op(
-    "linear_q4(Tensor x, Tensor weight, str format, int out_features, Tensor? lora_a, Tensor? lora_b, float scale)"
+packed_linear = define_op(
+    "packed_linear(Tensor x, Tensor weight, str format, int out_features, Tensor? lora_a, Tensor? lora_b, float scale)"
     " -> Tensor",
     _reference,
     _fake,
@@ -50,8 +50,8 @@ def _backward_fake(dy: Tensor, weight: Tensor, fmt: str, out_features: int) -> T
     return dy.new_empty((dy.shape[0], weight.shape[1] * parse_format(fmt).group))
 
 
-linear_q4_backward = define_op(
-    "linear_q4_backward(Tensor dy, Tensor weight, str format, int out_features) -> Tensor",
+packed_linear_backward = define_op(
+    "packed_linear_backward(Tensor dy, Tensor weight, str format, int out_features) -> Tensor",
     _backward_reference,
     _backward_fake,
 )
@@ -71,8 +71,8 @@ def _lora_backward_fake(
     return torch.empty_like(x), torch.empty_like(a), torch.empty_like(b)
 
 
-linear_q4_lora_backward = define_op(
-    "linear_q4_lora_backward(Tensor dy, Tensor x, Tensor weight, str format, int out_features, Tensor lora_a,"
+packed_linear_lora_backward = define_op(
+    "packed_linear_lora_backward(Tensor dy, Tensor x, Tensor weight, str format, int out_features, Tensor lora_a,"
     " Tensor lora_b, float scale) -> (Tensor, Tensor, Tensor)",
     _lora_backward_reference,
     _lora_backward_fake,
@@ -88,10 +88,10 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _autograd(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
     if not ctx.has_lora:
         (weight,) = ctx.saved_tensors
-        return linear_q4_backward(dy, weight, ctx.fmt, ctx.out_features), None, None, None, None, None, None
+        return packed_linear_backward(dy, weight, ctx.fmt, ctx.out_features), None, None, None, None, None, None
     x, weight, a, b = ctx.saved_tensors
-    dx, da, db = linear_q4_lora_backward(dy, x, weight, ctx.fmt, ctx.out_features, a, b, ctx.scale)
+    dx, da, db = packed_linear_lora_backward(dy, x, weight, ctx.fmt, ctx.out_features, a, b, ctx.scale)
     return dx, None, None, None, da, db, None
 
 
-define_autograd("linear_q4", _autograd, _setup)
+define_autograd("packed_linear", _autograd, _setup)

@@ -1,11 +1,11 @@
-"""`embedding_q`: gathers and decodes rows of a packed table, times a number."""
+"""`packed_embedding`: gathers and decodes rows of a packed table, times a number."""
 
 import torch
 from torch import Tensor
 
 from mobile_ft.formats import parse_format
 from mobile_ft.ops.define import define_op
-from mobile_ft.ops.linear_q4 import dense
+from mobile_ft.ops.packed_linear import dense
 
 
 def _reference(tokens: Tensor, table: Tensor, fmt: str, rows: int, scale: float) -> Tensor:
@@ -16,6 +16,6 @@ def _fake(tokens: Tensor, table: Tensor, fmt: str, rows: int, scale: float) -> T
     return tokens.new_empty((tokens.shape[0], table.shape[1] * parse_format(fmt).group), dtype=torch.float32)
 
 
-embedding_q = define_op(
-    "embedding_q(Tensor tokens, Tensor table, str format, int rows, float scale) -> Tensor", _reference, _fake
+packed_embedding = define_op(
+    "packed_embedding(Tensor tokens, Tensor table, str format, int rows, float scale) -> Tensor", _reference, _fake
 )

@@ -1,0 +1,170 @@
+"""What a bundle.json must be, and that every byte of a bundle is checked."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mobile_ft.bundle import check_files, read_bundle
+from mobile_ft.errors import UserError
+from mobile_ft.flat_tensor import tensor_places
+
+
+@pytest.fixture
+def bundle(small_bundle: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small_bundle, tmp_path / "bundle"))
+
+
+@pytest.fixture
+def edit(bundle: Path) -> Callable[..., None]:
+    """Sets a value of bundle.json, by the keys that lead to it; deletes it where none is given."""
+    index = bundle / "bundle.json"
+
+    def change(*keys: str, **given: Any) -> None:
+        description = values = json.loads(index.read_text())
+        for key in keys[:-1]:
+            values = values[key]
+        if "value" in given:
+            values[keys[-1]] = given["value"]
+        else:
+            del values[keys[-1]]
+        index.write_text(json.dumps(description))
+
+    return change
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    with pytest.raises(UserError) as error:
+        call()
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_whole_bundle(small_bundle: Path) -> None:
+    bundle = read_bundle(small_bundle)
+    check_files(bundle)
+    files = {path.name for path in small_bundle.iterdir()}
+    assert files == {"bundle.json", "weights.ptd", *bundle.files}
+    assert bundle.model.name == "small" and bundle.model.layer_types == ()
+    assert (bundle.lora.rank, bundle.lora.scale, bundle.lora.use_rslora) == (4, 2.0, False)
+    assert bundle.weights.size == (small_bundle / "weights.ptd").stat().st_size
+    tensors = {
+        name for unit in json.loads((small_bundle / "bundle.json").read_text())["units"] for name in unit["weights"]
+    }
+    assert tensors < set(bundle.weights.sha256)
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        (["version"], 3, "version 3, this program reads 4"),
+        (["format"], "other", "format is 'other'"),
+        (["max_seq_len"], 0, "max_seq_len is 0"),
+        (["max_seq_len"], True, "max_seq_len is True"),
+        (["max_seq_len"], 2**31, "max_seq_len is 2147483648"),
+        (["max_seq_len"], "64", "max_seq_len is '64'"),
+        (["formats"], ["q5_0"], "'q5_0' among formats"),
+        (["formats"], "q4_0", "formats is 'q4_0'"),
+        (["lora"], [], "list indices"),
+        (["lora", "rank"], 4.0, "rank is 4.0"),
+        (["lora", "alpha"], float("nan"), "alpha is nan"),
+        (["lora", "alpha"], float("inf"), "alpha is inf"),
+        (["lora", "use_rslora"], 1, "use_rslora is 1"),
+        (["lora", "targets"], ["q_proj", "lm_head"], "'lm_head' among targets"),
+        (["model", "hidden_size"], "wide", "hidden_size is 'wide'"),
+        (["model", "num_key_value_heads"], 0, "num_key_value_heads is 0"),
+        (["model", "sliding_window"], -1, "sliding_window is -1"),
+        (["model", "rms_norm_eps"], "small", "rms_norm_eps is 'small'"),
+        (["model", "tie_word_embeddings"], "yes", "tie_word_embeddings is 'yes'"),
+        (["model", "model_type"], "mamba", "model_type is 'mamba'; known: llama, qwen2, gemma3_text"),
+        (["model", "layer_types"], ["full_attention"], "1 layer_types of 4 layers"),
+        (["model", "layer_types"], ["other"] * 4, "'other' among layer_types"),
+        (["model", "rope_scaling"], 2, "rope_scaling is 2"),
+        (["model", "more"], 2, "more"),
+        (["model", "hidden_size"], 65, "hidden_size is 65; it must be a multiple of 32"),
+        (["checksums", "program.pte", "size"], -1, "size is -1"),
+        (["checksums", "program.pte", "sha256"], "abc", "sha256 is 'abc'; it must be a SHA-256"),
+        (["weights", "sha256", "inv_freq"], 1, "inv_freq is 1"),
+        (["weights", "index_size"], 2**40, "an index of"),
+    ],
+)
+def test_what_is_no_description(
+    edit: Callable[..., None], bundle: Path, keys: list[str], value: Any, message: str
+) -> None:
+    edit(*keys, value=value)
+    refused = refusal(lambda: read_bundle(bundle))
+    assert refused.startswith(f"{bundle / 'bundle.json'}: ") and message in refused
+
+
+@pytest.mark.parametrize(
+    "keys", [["lora", "use_rslora"], ["weights"], ["weights", "index_sha256"], ["checksums"], ["model", "head_dim"]]
+)
+def test_what_is_missing(edit: Callable[..., None], bundle: Path, keys: list[str]) -> None:
+    edit(*keys)
+    assert f"('{keys[-1]}' is missing)" in refusal(lambda: read_bundle(bundle))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "../secret", "/etc/passwd", "a/b", "a\\b", "a\0b", "a\nb", "\ud800", "weights.ptd", "bundle.json"],
+)
+def test_names_that_are_not_plain(edit: Callable[..., None], bundle: Path, name: str) -> None:
+    edit("checksums", name, value={"size": 1, "sha256": "0" * 64})
+    assert f"a file named {name!r} among checksums" in refusal(lambda: read_bundle(bundle))
+
+
+@pytest.mark.parametrize("name", ["program.pte", "weights.ptd", "adapter_config.json"])
+def test_files_that_are_none(bundle: Path, name: str, tmp_path: Path) -> None:
+    path = bundle / name
+    path.rename(tmp_path / "away")
+    assert f"{path}: No such file" in refusal(lambda: check_files(read_bundle(bundle)))
+    path.symlink_to(tmp_path / "away")
+    assert f"{path}: not a regular file" in refusal(lambda: check_files(read_bundle(bundle)))
+    path.unlink()
+    os.mkfifo(path)  # opening it would wait for a writer
+    assert f"{path}: not a regular file" in refusal(lambda: check_files(read_bundle(bundle)))
+    path.unlink()
+    path.mkdir()
+    assert f"{path}: not a regular file" in refusal(lambda: check_files(read_bundle(bundle)))
+
+
+def test_a_changed_byte_is_found(bundle: Path) -> None:
+    """In any file, in the index of the weights, and in every tensor."""
+    description = read_bundle(bundle)
+    weights = bundle / "weights.ptd"
+    places = tensor_places(weights.read_bytes()[: description.weights.index_size])
+    damage = [(bundle / name, size // 2, "checksum differs") for name, (size, _) in description.files.items()]
+    damage += [(weights, 9, "the checksum of its index differs")]
+    damage += [(weights, start + size - 1, f"{name} is damaged") for name, (start, size) in places.items()]
+    for path, offset, message in damage:
+        content = bytearray(path.read_bytes())
+        content[offset] ^= 1
+        path.write_bytes(content)
+        refused = refusal(lambda: check_files(description))
+        assert refused.startswith(f"{path}: ") and message in refused
+        content[offset] ^= 1
+        path.write_bytes(content)
+    check_files(description)
+    for path in (weights, bundle / "program.pte"):
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        assert f"{len(whole) - 1} bytes where bundle.json says {len(whole)}" in refusal(
+            lambda: check_files(description)
+        )
+        path.write_bytes(whole)
+
+
+def test_an_index_of_other_tensors(edit: Callable[..., None], bundle: Path) -> None:
+    edit("weights", "sha256", "inv_freq")
+    assert "inv_freq is not in both" in refusal(lambda: check_files(read_bundle(bundle)))
+    content = b"not an index".ljust((bundle / "weights.ptd").stat().st_size)
+    (bundle / "weights.ptd").write_bytes(content)
+    edit("weights", "index_size", value=4096)
+    edit("weights", "index_sha256", value=hashlib.sha256(content[:4096]).hexdigest())
+    assert "weights.ptd: no FlatTensor file" in refusal(lambda: check_files(read_bundle(bundle)))
