@@ -7,16 +7,17 @@ from pathlib import Path
 from mobile_ft.api.native import Event, run_native
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import EvalResult
-from mobile_ft.api.tokens import Data, check_lengths, prepare_tokens
+from mobile_ft.api.tokens import check_lengths, prepare_tokens
 from mobile_ft.bundle import read_bundle
 from mobile_ft.errors import UserError
+from mobile_ft.rows import DataSource
 
 _SEQ_LEN = 256
 
 
 def evaluate(
     bundle: str | os.PathLike[str],
-    data: Data,
+    data: DataSource,
     *,
     adapter: str | os.PathLike[str] | None = None,
     seq_len: int | None = None,

@@ -53,7 +53,7 @@ def export_bundle(
         raise UserError(f"--lora-alpha {lora_alpha:g}: must be above 0")
     if seed < 0:
         raise UserError(f"--seed {seed}: must be at least 0")
-    lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets))
+    lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets), use_rslora)
     target = Path(out)
     with _quiet():
         source = _open_model(os.fspath(model), random_init, seed)

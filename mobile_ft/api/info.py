@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mobile_ft.api.adapter import read_tensors
 from mobile_ft.api.results import BundleInfo
-from mobile_ft.bundle import Bundle, check_files, read_bundle
+from mobile_ft.bundle import WEIGHTS_FILE, Bundle, check_files, read_bundle
 from mobile_ft.shapes import base_parameters
 
 
@@ -22,6 +22,7 @@ def info(bundle: str | os.PathLike[str], *, verify: bool = False) -> BundleInfo:
 
 def describe(bundle: Bundle) -> BundleInfo:
     adapter = read_tensors(bundle.folder)
+    sizes = {name: size for name, (size, _) in bundle.files.items()} | {WEIGHTS_FILE: bundle.weights.size}
     return BundleInfo(
         bundle=bundle.folder,
         model=bundle.model.to_json(),
@@ -31,8 +32,9 @@ def describe(bundle: Bundle) -> BundleInfo:
         lora={
             "rank": bundle.lora.rank,
             "alpha": bundle.lora.alpha,
+            "use_rslora": bundle.lora.use_rslora,
             "targets": list(bundle.lora.targets),
             "parameters": sum(tensor.size for tensor in adapter.values()),
         },
-        files={name: size for name, (size, _) in bundle.files.items()},
+        files=dict(sorted(sizes.items())),
     )

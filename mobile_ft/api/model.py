@@ -81,7 +81,7 @@ class LoadedModel:
             except BaseException as error:
                 pieces.put(error)
 
-        worker = threading.Thread(target=work, daemon=True)
+        worker = threading.Thread(target=work)  # no daemon: it must not be in the runtime when Python is gone
         worker.start()
         try:
             while (piece := pieces.get()) is not None:

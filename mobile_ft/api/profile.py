@@ -17,7 +17,7 @@ from mobile_ft.api.plan import native_plans
 from mobile_ft.api.results import ProfileResult, mix_in_words
 from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.api.tokens import check_lengths
-from mobile_ft.bundle import Bundle
+from mobile_ft.bundle import WEIGHTS_FILE, Bundle
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.packing import EncodedRow, pack, write_token_file
 from mobile_ft.profile.limit import Limit, memory_limit
@@ -70,7 +70,7 @@ def profile_run(
             if limit.enforced_by.startswith("cgroup"):
                 _drop_cached(found)
             run = {"steps": str(steps), "save_every": str(steps)} | given
-            recording, failure = _record(found, seq_len, native_arguments(run), plan, limit)
+            recording, failure = _record(found, settings, native_arguments(run), plan, limit)
             fields = result_fields(recording, limit, budget_mb, failure is None)
     typed = {option.name: value_of(option, settings[option.name]) for option in step_options()}
     more: dict[str, Any] = {
@@ -88,15 +88,17 @@ def profile_run(
 
 
 def _record(
-    bundle: Bundle, seq_len: int, options: list[str], plan: Event, limit: Limit
+    bundle: Bundle, settings: dict[str, str], options: list[str], plan: Event, limit: Limit
 ) -> tuple[Recording, str | None]:
     """Trains; the second value is what went wrong, where that was the limit's doing."""
     recording, failure = Recording(plan), None
     with scratch_folder() as folder:
         tokens, trace = folder / "tokens.safetensors", folder / "trace.jsonl"
-        _write_random_tokens(tokens, bundle.model.vocab_size, seq_len)
+        _write_random_tokens(tokens, bundle.model.vocab_size, int(settings["seq_len"]), settings["loss"] == "dpo")
         command = ["train", str(bundle.folder), "--data", str(tokens), "--out", str(folder / "out")]
         command += ["--parent", str(os.getpid()), "--trace", str(trace), *options]
+        if int(settings["eval_every"]) > 0:
+            command += ["--valid", str(tokens)]
         watcher = _Watcher(recording, bundle.folder, trace, limit)
         try:
             run_native(command, watcher.on_event, limit.confine, watcher.on_start)
@@ -139,21 +141,29 @@ class _Watcher:
                 self._sampler.sample(whole=True)
         elif event["event"] == "done":
             recording.done = event
+            self.stop()  # what the process gives back while it ends is not of the run
 
     def stop(self) -> None:
         if self._sampler is not None:
             self._sampler.stop()
+            self._sampler = None
 
 
-def _write_random_tokens(path: Path, vocab_size: int, seq_len: int) -> None:
-    """Sequences of `seq_len` tokens each."""
-    tokens = np.random.default_rng(0).integers(0, vocab_size, (_ROWS, seq_len + 1)).astype(np.int32)
-    write_token_file(path, pack([EncodedRow(row[:-1], row[1:]) for row in tokens], seq_len, 0))
+def _write_random_tokens(path: Path, vocab_size: int, seq_len: int, pairs: bool) -> None:
+    """Sequences of `seq_len` tokens each, of one row or of a pair."""
+    rng, length = np.random.default_rng(0), seq_len // 2 if pairs else seq_len
+
+    def row() -> EncodedRow:
+        tokens = rng.integers(0, vocab_size, length + 1).astype(np.int32)
+        return EncodedRow(tokens[:-1], tokens[1:])
+
+    rows = [(row(), row()) for _ in range(_ROWS)] if pairs else [row() for _ in range(_ROWS)]
+    write_token_file(path, pack(rows, seq_len, 0))
 
 
 def _drop_cached(bundle: Bundle) -> None:
     """Puts the bundle's pages out of the page cache: only what a cgroup reads in itself counts in it."""
-    for name in bundle.files:
+    for name in (WEIGHTS_FILE, *bundle.files):
         file = os.open(bundle.folder / name, os.O_RDONLY)
         os.fsync(file)  # what is not on disk yet stays
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -248,7 +248,7 @@ class BundleInfo(Result):
         heads, key_heads = model["num_attention_heads"], model["num_key_value_heads"]
         sliding = list(model["layer_types"]).count(SLIDING)
         window = f", {sliding} of them with a window of {model['sliding_window']} tokens" if sliding else ""
-        scale = f"rank {lora['rank']}, alpha {lora['alpha']:g}"
+        scale = f"rank {lora['rank']}, alpha {lora['alpha']:g}" + (", rsLoRA" if lora["use_rslora"] else "")
         rows = {
             "model": f"{model['name']}, {self.parameters / 1e6:.1f} M parameters",
             "layers": f"{model['num_hidden_layers']} x (attention, MLP){window}",

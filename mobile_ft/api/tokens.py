@@ -2,18 +2,13 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
 
 from mobile_ft.api.files import writing
 from mobile_ft.bundle import Bundle, read_tokenizer
-from mobile_ft.data import DataStats, prepare
+from mobile_ft.data import DataStats, Loss, prepare
 from mobile_ft.errors import MobileFtWarning, UserError
-
-Split = Literal["train", "valid"]
-# A file, a folder, rows, or a `datasets.Dataset` or -Dict, which cannot be named without importing it.
-Data: TypeAlias = str | os.PathLike[str] | Iterable[Mapping[str, Any]] | Mapping[str, Any]
+from mobile_ft.rows import DataSource, Split
 
 
 def check_lengths(bundle: Bundle, seq_len: int, batch_size: int = 1) -> None:
@@ -26,26 +21,20 @@ def check_lengths(bundle: Bundle, seq_len: int, batch_size: int = 1) -> None:
         )
 
 
-def data_path(data: Data) -> Path | None:
+def data_path(data: DataSource) -> Path | None:
     """Where the data is; None if it is in memory."""
     return Path(data) if isinstance(data, (str, os.PathLike)) else None
 
 
-def has_splits(data: Data) -> bool:
-    """Whether the data may hold a split for validation beside the one to train on."""
-    path = data_path(data)
-    return isinstance(data, Mapping) if path is None else path.is_dir()
-
-
 def prepare_tokens(
-    bundle: Bundle, data: Data, split: Split, seq_len: int, seed: int, out: Path, loss: str = "sft"
+    bundle: Bundle, data: DataSource, split: Split, seq_len: int, seed: int, out: Path, loss: Loss = "sft"
 ) -> DataStats:
     """Writes one split of `data` to the token file `out` and warns of rows that were cut or left out."""
     tokenizer = read_tokenizer(bundle)
     path = data_path(data)
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        stats = prepare(path or data, split, tokenizer, seq_len, seed, out)
+        stats = prepare(data, split, tokenizer, seq_len, seed, out, loss)
     where = path or f"{split} data"
     if stats.truncated:
         _warn(f"{where}: {stats.truncated} of {stats.rows} rows lost their end at --seq-len {seq_len}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from mobile_ft.api.native import Event, KilledError, run_native
 from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
@@ -14,9 +14,11 @@ from mobile_ft.api.progress import ProgressDisplay, duration
 from mobile_ft.api.reporting import open_reporters
 from mobile_ft.api.results import TrainResult, number
 from mobile_ft.api.run_file import write_run_file
-from mobile_ft.api.tokens import Data, check_lengths, data_path, has_splits, prepare_tokens
+from mobile_ft.api.tokens import check_lengths, data_path, prepare_tokens
 from mobile_ft.bundle import Bundle, read_bundle
+from mobile_ft.data import Loss
 from mobile_ft.errors import UserError
+from mobile_ft.rows import DataSource, has_split
 from mobile_ft.runtime import TrainConfig, run_training, train_options
 
 Callback = Callable[[Event], object]
@@ -29,10 +31,10 @@ _RECENT = 20  # steps that speed and time left are worked out from
 
 def train(
     bundle: str | os.PathLike[str],
-    data: Data,
+    data: DataSource,
     out: str | os.PathLike[str] = "mobile-ft-out",
     *,
-    valid: Data | None = None,
+    valid: DataSource | None = None,
     adapter: str | os.PathLike[str] | None = None,
     resume: bool = False,
     in_process: bool = False,
@@ -56,6 +58,9 @@ def train(
     given = option_texts(train_options(), options)
     settings = train_settings(given)
     seq_len, seed = int(settings["seq_len"]), int(settings["seed"])
+    if seed < 0:  # the data is shuffled before the runtime sees it
+        raise UserError(f"seed {seed}: must not be negative")
+    loss = cast(Loss, settings["loss"])
     check_lengths(found, seq_len, int(settings["batch_size"]))
     held_out = _validation_data(data, valid, int(settings["eval_every"]))
     if (folder / _CHECKPOINT).exists() and not resume:
@@ -63,11 +68,11 @@ def train(
     with ExitStack() as stack:
         reporters = [stack.enter_context(reporter) for reporter in open_reporters(report_to, folder, resume)]
         tokens = folder / _TOKENS  # the same file again where a run is resumed: the runtime compares
-        prepare_tokens(found, data, "train", seq_len, seed, tokens, settings["loss"])
+        prepare_tokens(found, data, "train", seq_len, seed, tokens, loss)
         valid_tokens = None
         if held_out is not None:
             valid_tokens = folder / _VALID_TOKENS
-            prepare_tokens(found, held_out, "valid", seq_len, seed, valid_tokens, settings["loss"])
+            prepare_tokens(found, held_out, "valid", seq_len, seed, valid_tokens, loss)
         paths = {"bundle": bundle, "data": data_path(data), "adapter": adapter}
         paths["valid"] = None if valid is None else data_path(valid)
 
@@ -95,12 +100,12 @@ def saved_in_words(out: Path) -> str:
     return "nothing was saved yet"
 
 
-def _validation_data(data: Data, valid: Data | None, eval_every: int) -> Data | None:
+def _validation_data(data: DataSource, valid: DataSource | None, eval_every: int) -> DataSource | None:
     if eval_every == 0:
         if valid is not None:
             raise UserError("--valid is given without --eval-every, after how many steps to validate")
         return None
-    if valid is None and not has_splits(data):
+    if valid is None and not has_split(data, "valid"):
         raise UserError(
             f"--eval-every {eval_every}: needs --valid, or data with a split for it, such as a folder with valid.jsonl"
         )

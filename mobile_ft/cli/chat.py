@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 
 from mobile_ft.api.model import LoadedModel, load
@@ -37,19 +36,17 @@ def run(args: argparse.Namespace) -> None:
     while True:
         try:
             line = input("> ").strip()
-        except EOFError:
-            print()
-            return
-        except KeyboardInterrupt:
-            print()
-            continue
-        if line == "/exit":
-            return
-        try:
+            if line == "/exit":
+                return
             if line.startswith("/"):
                 print(conversation.command(line))
             elif line:
-                conversation.answer(line, lambda text: print(text, end="", flush=True), args)
+                conversation.answer(line, args)
+        except EOFError:
+            print()
+            return
+        except KeyboardInterrupt:  # of the line, or of the answer before its first word
+            print()
         except UserError as error:
             print(f"mobile-ft: error: {error}", file=sys.stderr)
 
@@ -75,7 +72,7 @@ class _Conversation:
             return f"adapter {text}"
         return _HELP
 
-    def answer(self, text: str, show: Callable[[str], None], args: argparse.Namespace) -> None:
+    def answer(self, text: str, args: argparse.Namespace) -> None:
         """Shows the answer as it comes. Ctrl-C ends it; what has been said until then is part of the conversation."""
         system = [] if self._system is None else [{"role": "system", "content": self._system}]
         asked = [*self._messages, {"role": "user", "content": text}]
@@ -84,8 +81,8 @@ class _Conversation:
         try:
             for piece in answer:
                 pieces.append(piece)
-                show(piece)
+                print(piece, end="", flush=True)
         except KeyboardInterrupt:
             answer.close()
-        show("\n")
+        print()
         self._messages = [*asked, {"role": "assistant", "content": "".join(pieces)}]

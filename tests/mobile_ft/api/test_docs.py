@@ -1,10 +1,11 @@
 """The Python of README.md and docs/python.md runs as it stands, with a tiny model in the place of SmolLM2."""
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
+
+import mobile_ft
 
 ROOT = Path(__file__).parents[3]
 
@@ -17,11 +18,12 @@ def python_blocks(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("page", "blocks"), [("README.md", 1), ("docs/python.md", 8)])
-def test_examples_run(page, blocks, bundle, tmp_path, monkeypatch, capsys):
+def test_examples_run(page, blocks, model_config, add_tokenizer, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    shutil.copytree(bundle, "smollm2.bundle")
+    mobile_ft.export_bundle(model_config, "smollm2.bundle", random_init=True, max_seq_len=128)
+    add_tokenizer(folder / "smollm2.bundle")
     found = python_blocks(ROOT / page)
     assert len(found) == blocks
     names: dict[str, object] = {"__name__": "example"}

@@ -27,7 +27,7 @@ def test_values_become_text():
 
 
 def test_unknown_name_lists_what_is_close():
-    with pytest.raises(UserError, match=r"^seqlen: no such option; did you mean seq_len\?$"):
+    with pytest.raises(UserError, match=r"^seqlen: no such option; did you mean seq_len"):
         option_texts(OPTIONS, {"seqlen": 64})
     with pytest.raises(UserError, match="^zzz: no such option; known are seq_len, schedule, suffix_depths$"):
         option_texts(OPTIONS, {"zzz": 1})

@@ -1,3 +1,4 @@
+import io
 import os
 import pty
 import select
@@ -5,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -48,20 +50,51 @@ def test_end_of_input_leaves(talk):
 
 def test_the_conversation_goes_along(talk):
     """Until it is too long for the bundle's 64 tokens, which is said without ending the chat."""
-    lines, errors = talk("2+2?", "2+2?", "/reset", "2+2?")
+    lines, errors = talk("2+2?", "2+2?", "2+2?", "/reset", "2+2?")
     assert lines[0] == "4, sir" and lines[-2] == "4, sir"
     assert errors.startswith("mobile-ft: error: --prompt: ") and errors.count("\n") == 1
 
 
 def test_system_prompt_is_part_of_it(talk):
-    told, _ = talk("?", options=["--system", "B", "--temp", "2"])
-    assert talk("/system B", "?", options=["--temp", "2"])[0][1:] == told
-    assert talk("?", options=["--temp", "2"])[0] != told
-    assert talk("/system B", "/system", "?", options=["--temp", "2"])[0][2:] == talk("?", options=["--temp", "2"])[0]
+    """Which is seen where it leaves no room for a question."""
+    long = "B" * 40
+    too_long = "mobile-ft: error: --prompt: "
+    assert talk("2+2?", options=["--system", long])[1].startswith(too_long)
+    lines, errors = talk(f"/system {long}", "2+2?", "/system", "2+2?")
+    assert errors.startswith(too_long) and errors.count("\n") == 1
+    assert lines[:3] == ["system prompt set", "no system prompt", "4, sir"]
 
 
-def test_ctrl_c_ends_the_answer_and_ctrl_d_leaves(bundle):
-    """On a terminal, where an answer of random tokens goes on for long."""
+class SlowModel:
+    """Says two words; Ctrl-C comes between them."""
+
+    tokenizer = SimpleNamespace(has_chat_template=True)
+
+    def __init__(self):
+        self.asked = []
+
+    def stream(self, messages, stop):
+        self.asked.append(messages)
+        yield "Well, "
+        if len(self.asked) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+        yield "yes"
+
+
+def test_ctrl_c_ends_the_answer_alone(cli, monkeypatch):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    model = SlowModel()
+    monkeypatch.setattr("mobile_ft.cli.chat.load", lambda bundle, adapter: model)
+    monkeypatch.setattr("sys.stdin", io.StringIO("One?\nTwo?\n"))
+    result = cli("chat", "some.bundle")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "> Well, \n> Well, yes\n> \n"
+    assert [message["content"] for message in model.asked[1]] == ["One?", "Well, ", "Two?"]
+
+
+def test_keys_on_a_terminal(bundle):
+    """Ctrl-C at any moment leaves the prompt, Ctrl-D leaves the chat."""
     leader, follower = pty.openpty()
     command = [*MAIN, "chat", str(bundle), "--max-tokens", "60", "--temp", "2"]
     process = subprocess.Popen(
@@ -79,12 +112,13 @@ def test_ctrl_c_ends_the_answer_and_ctrl_d_leaves(bundle):
         return shown
 
     assert b"/reset forgets" in wait_for(b"> ")
-    os.write(leader, b"\x03")  # with no answer to end
-    wait_for(b"> ")
-    os.write(leader, b"go on\n")
-    wait_for(b"go on")
-    os.write(leader, b"\x03")
-    wait_for(b"> ")
+    for _ in range(5):
+        os.write(leader, b"go on\n")
+        wait_for(b"go on")
+        os.write(leader, b"\x03")
+        time.sleep(0.3)
+        os.write(leader, b"\n")
+        wait_for(b"> ")
     os.write(leader, b"\x04")
     assert process.wait(timeout=30) == 0
     os.close(leader)

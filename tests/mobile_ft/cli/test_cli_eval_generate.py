@@ -43,11 +43,10 @@ def test_generate_options_reach_the_answer(cli, bundle, adapter):
     assert without == cli("generate", bundle, "--prompt", "2+2?", "--max-tokens", 6).out != "4, sir\n"
     likely = ["--temp", 5, "--top-k", 1]
     assert cli(*command, *likely).out == "4, sir\n"
-    assert cli(*command, "--temp", 5, "--top-p", 0.01).out == "4, sir\n"
+    assert cli(*command, "--temp", 1, "--top-p", 0.01).out == "4, sir\n"
     assert cli(*command, "--temp", 5, "--min-p", 1).out == "4, sir\n"
     assert cli(*command, "--temp", 5, "--seed", 1).out != "4, sir\n"
-    random = ["--no-adapter", "--temp", 2, "--max-tokens", 8]
-    assert cli(*command, "--system", "Be", *random).out != cli(*command, *random).out
+    assert "--prompt: " in cli(*command, "--system", "B" * 40).err  # there is no room for it
 
 
 def test_generate_repeats_itself_with_the_same_seed(cli, bundle):

@@ -114,7 +114,7 @@ def test_config_alone_is_enough(cli, model_config, tmp_path):
     ("options", "message"),
     [
         (["--seq-len", 65], "--seq-len 65 is more than the 64 tokens that "),
-        (["--seq-len", 64, "--budget", "lots"], "--budget lots: must be a size such as 512MB or 1GB"),
+        (["--seq-len", 64, "--budget", "lots"], "budget lots: must be a size such as 512MB"),
         (["--seq-len", 64, "--json", "nowhere/p.json"], "--json nowhere/p.json: the folder nowhere does not exist"),
     ],
 )
