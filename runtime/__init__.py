@@ -1,28 +1,38 @@
-"""The C++ runtime from Python: the same Model and Trainer that `mft-run` uses, on numpy arrays."""
+"""The C++ runtime from Python: the same runs, models and generators that `mft-run` has, on numpy arrays."""
 
 from pathlib import Path
 
 from mobile_ft.runtime._core import (
+    GenerateConfig,
+    Generator,
     Model,
+    Option,
     RuntimeFailure,
     TokenFile,
     TrainConfig,
     Trainer,
     evaluate,
-    kernels,
+    generate_options,
     process_memory,
+    run_training,
+    train_options,
 )
 
 __all__ = [
+    "GenerateConfig",
+    "Generator",
     "Model",
+    "Option",
     "RuntimeFailure",
     "TokenFile",
     "TrainConfig",
     "Trainer",
     "evaluate",
-    "kernels",
+    "generate_options",
     "mft_run_path",
     "process_memory",
+    "run_training",
+    "train_options",
 ]
 
 

@@ -1,32 +1,34 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "runtime/c_api/mobile_ft.h"
-#include "runtime/core/adapter.h"
 #include "runtime/core/error.h"
-#include "runtime/core/file.h"
+#include "runtime/core/evaluate.h"
 #include "runtime/core/generator.h"
 #include "runtime/core/model.h"
 #include "runtime/core/process_memory.h"
-#include "runtime/core/token_file.h"
-#include "runtime/core/trainer.h"
+#include "runtime/core/run.h"
+
+/// What was set; the configuration is made of it where it is used, so that options that exclude each other are seen.
+struct mft_options {
+  bool train;
+  std::map<std::string, std::string> given;
+  std::string text;  // what mft_options_get gave last
+};
 
 struct mft_bundle {
   mft::Model model;
 };
 
-struct mft_trainer {
-  mft_trainer(const char* bundle, const char* tokens, const char* adapter, const mft::TrainConfig& config)
-      : model(bundle), data(tokens, model.bundle().vocab_size), trainer(model, config, adapter), steps(config.steps) {}
-
+struct mft_training {
   mft::Model model;
-  mft::TokenFile data;
-  mft::Trainer trainer;
-  int64_t steps;
+  mft::TrainConfig config;
+  mft::RunPaths paths;
+  mft::StopRequest stop;
 };
 
 namespace {
@@ -54,6 +56,9 @@ mft_status guarded(const Body& body) noexcept {
   } catch (const BadArgument& error) {
     set_last_error(error.what());
     return MFT_ERROR_ARGUMENT;
+  } catch (const mft::Stopped& stopped) {
+    set_last_error(stopped.what());
+    return MFT_STOPPED;
   } catch (const std::bad_alloc&) {
     set_last_error("out of memory");
   } catch (const std::exception& error) {
@@ -73,137 +78,107 @@ void require_path(const char* path, const char* name) {
   if (*path == 0) throw BadArgument(std::string(name) + ": must not be empty");
 }
 
-template <typename Options>
-void require_options(const Options* options, const char* maker) {
+void require_options(const mft_options* options, bool train) {
   require(options, "options");
-  if (options->struct_size != sizeof(Options)) throw BadArgument(std::string("options: start from ") + maker);
+  if (options->train != train) {
+    throw BadArgument(std::string("options: start from mft_") + (train ? "train" : "generate") + "_options_new()");
+  }
 }
 
 const char* or_empty(const char* text) { return text == nullptr ? "" : text; }
 
-mft::TrainConfig train_config(const mft_train_options& o) {
-  if (o.schedule < MFT_SCHEDULE_FULL || o.schedule > MFT_SCHEDULE_SUFFIX) {
-    throw BadArgument("schedule: not an mft_schedule");
+mft_options* new_options(bool train) {
+  try {
+    return new mft_options{train, {}, {}};
+  } catch (const std::bad_alloc&) {
+    return nullptr;
   }
-  if (o.selection < MFT_SELECTION_CONTIGUOUS || o.selection > MFT_SELECTION_RANDOM) {
-    throw BadArgument("selection: not an mft_selection");
-  }
-  if (o.backward < MFT_BACKWARD_AUTO || o.backward > MFT_BACKWARD_RECOMPUTE) {
-    throw BadArgument("backward: not an mft_backward");
-  }
-  if (o.optimizer < MFT_OPTIMIZER_ADAMW || o.optimizer > MFT_OPTIMIZER_ADAMW_8BIT) {
-    throw BadArgument("optimizer: not an mft_optimizer");
-  }
-  mft::TrainConfig c;
-  c.steps = o.steps;
-  c.seq_len = o.seq_len;
-  c.batch_size = o.batch_size;
-  c.grad_accum = o.grad_accum;
-  c.lr = o.lr;
-  c.cosine = o.cosine != 0;
-  c.warmup_steps = o.warmup_steps;
-  c.weight_decay = o.weight_decay;
-  c.max_grad_norm = o.max_grad_norm;
-  c.skip_unselected = o.skip_unselected != 0;
-  c.schedule.kind = static_cast<mft::Schedule::Kind>(o.schedule);
-  c.schedule.selection = static_cast<mft::Schedule::Selection>(o.selection);
-  c.schedule.ratio = o.ratio;
-  if (o.suffix_depths != nullptr) {
-    c.schedule.suffix_depths.assign(o.suffix_depths, o.suffix_depths + o.suffix_depths_count);
-  }
-  c.schedule.seed = o.seed;
-  c.seed = o.seed;
-  c.budget = o.budget;
-  c.backward = static_cast<mft::Backward>(o.backward);
-  c.optimizer = static_cast<mft::Optimizer>(o.optimizer);
-  c.spill_folder = or_empty(o.spill_folder);
-  return c;
+}
+
+template <typename C>
+bool known(const std::vector<mft::Option<C>>& options, const std::string& name) {
+  return std::any_of(options.begin(), options.end(), [&](const auto& option) { return option.name == name; });
+}
+
+template <typename C>
+void set(const std::vector<mft::Option<C>>& options, mft_options* all, const std::string& name, const char* value) {
+  if (!known(options, name)) throw BadArgument("unknown option " + name);
+  C config;
+  mft::set_option(options, config, name, value);  // that the text reads
+  all->given[name] = value;
+}
+
+template <typename C>
+const char* get(const std::vector<mft::Option<C>>& options, mft_options* all, const std::string& name) {
+  if (!known(options, name)) return nullptr;
+  const auto given = all->given.find(name);
+  all->text = given != all->given.end() ? given->second : mft::find_option(options, name).get(C{});
+  return all->text.c_str();
 }
 
 }  // namespace
 
 const char* mft_last_error(void) { return last_error; }
 
-mft_train_options mft_train_options_default(void) {
-  const mft::TrainConfig c;
-  mft_train_options o{};
-  o.struct_size = sizeof(o);
-  o.steps = c.steps;
-  o.seq_len = c.seq_len;
-  o.batch_size = c.batch_size;
-  o.grad_accum = c.grad_accum;
-  o.lr = c.lr;
-  o.cosine = c.cosine;
-  o.warmup_steps = c.warmup_steps;
-  o.weight_decay = c.weight_decay;
-  o.max_grad_norm = c.max_grad_norm;
-  o.schedule = static_cast<mft_schedule>(c.schedule.kind);
-  o.selection = static_cast<mft_selection>(c.schedule.selection);
-  o.ratio = c.schedule.ratio;
-  o.skip_unselected = c.skip_unselected;
-  o.seed = c.seed;
-  o.budget = c.budget;
-  o.backward = static_cast<mft_backward>(c.backward);
-  o.optimizer = static_cast<mft_optimizer>(c.optimizer);
-  return o;
-}
+mft_options* mft_train_options_new(void) { return new_options(true); }
+mft_options* mft_generate_options_new(void) { return new_options(false); }
+void mft_options_free(mft_options* options) { delete options; }
 
-mft_status mft_trainer_open(const char* bundle_folder, const char* token_file, const char* adapter_folder,
-                            const mft_train_options* options, mft_trainer** trainer) {
+mft_status mft_options_set(mft_options* options, const char* name, const char* value) {
   return guarded([&] {
-    require(trainer, "trainer");
-    *trainer = nullptr;
-    require_path(bundle_folder, "bundle_folder");
-    require_path(token_file, "token_file");
-    require_options(options, "mft_train_options_default()");
-    *trainer = new mft_trainer(bundle_folder, token_file, or_empty(adapter_folder), train_config(*options));
+    require(options, "options");
+    require(name, "name");
+    require(value, "value");
+    if (options->train) {
+      set(mft::train_options(), options, name, value);
+    } else {
+      set(mft::generate_options(), options, name, value);
+    }
   });
 }
 
-void mft_trainer_close(mft_trainer* trainer) { delete trainer; }
+const char* mft_options_get(mft_options* options, const char* name) {
+  const char* text = nullptr;
+  guarded([&] {
+    require(options, "options");
+    require(name, "name");
+    text = options->train ? get(mft::train_options(), options, name) : get(mft::generate_options(), options, name);
+  });
+  return text;
+}
 
-mft_status mft_trainer_step(mft_trainer* trainer, mft_step_result* result) {
+mft_status mft_training_open(const mft_training_files* files, const mft_options* options, mft_training** training) {
   return guarded([&] {
-    require(trainer, "trainer");
-    if (trainer->trainer.steps_done() >= trainer->steps) fail("all ", trainer->steps, " steps are done");
-    const mft::StepResult r = trainer->trainer.step(trainer->data);
-    if (result != nullptr) *result = {r.step, r.loss, r.lr, r.grad_norm, r.tokens};
+    require(training, "training");
+    *training = nullptr;
+    require(files, "files");
+    require_path(files->bundle, "files.bundle");
+    require_path(files->data, "files.data");
+    require_path(files->out, "files.out");
+    require_options(options, true);
+    mft::RunPaths paths;
+    paths.data = files->data;
+    paths.valid = or_empty(files->valid);
+    paths.adapter = or_empty(files->adapter);
+    paths.out = files->out;
+    paths.resume = files->resume != 0;
+    *training = new mft_training{mft::Model(files->bundle), mft::make_train_config(options->given), paths, {}};
   });
 }
 
-int64_t mft_trainer_steps_done(const mft_trainer* trainer) {
-  return trainer == nullptr ? 0 : trainer->trainer.steps_done();
-}
+void mft_training_close(mft_training* training) { delete training; }
 
-uint64_t mft_trainer_planned_bytes(const mft_trainer* trainer) {
-  return trainer == nullptr ? 0 : trainer->trainer.plan().total();
-}
-
-mft_status mft_trainer_save_checkpoint(const mft_trainer* trainer, const char* folder) {
+mft_status mft_training_run(mft_training* training, mft_event_callback on_event, void* user_data) {
   return guarded([&] {
-    require(trainer, "trainer");
-    require_path(folder, "folder");
-    mft::make_folder(folder);
-    trainer->trainer.save_checkpoint(folder, trainer->data);
+    require(training, "training");
+    mft::train(training->model, training->config, training->paths, training->stop, [&](const mft::Event& event) {
+      if (on_event != nullptr && on_event(event.dump().c_str(), user_data) != 0) training->stop.cancel();
+    });
   });
 }
 
-mft_status mft_trainer_save_adapter(const mft_trainer* trainer, const char* folder) {
-  return guarded([&] {
-    require(trainer, "trainer");
-    require_path(folder, "folder");
-    mft::make_folder(folder);
-    const mft::Model& model = trainer->model;
-    mft::save_adapter(folder, model.bundle(), model.layout(), model.parameters());
-  });
-}
-
-mft_status mft_trainer_resume(mft_trainer* trainer, const char* folder) {
-  return guarded([&] {
-    require(trainer, "trainer");
-    require_path(folder, "folder");
-    trainer->trainer.resume(folder, trainer->data);
-  });
+void mft_training_cancel(mft_training* training) {
+  if (training != nullptr) training->stop.cancel();
 }
 
 mft_status mft_bundle_open(const char* folder, mft_bundle** bundle) {
@@ -225,48 +200,39 @@ int64_t mft_bundle_max_seq_len(const mft_bundle* bundle) {
   return bundle == nullptr ? 0 : bundle->model.bundle().max_seq_len;
 }
 
+mft_status mft_bundle_plan(const mft_bundle* bundle, const mft_options* options, mft_event_callback on_event,
+                           void* user_data) {
+  return guarded([&] {
+    require(bundle, "bundle");
+    require_options(options, true);
+    if (on_event == nullptr) throw BadArgument("on_event: must not be NULL");
+    const mft::TrainConfig config = mft::make_train_config(options->given);
+    on_event(mft::describe(mft::plan_training(bundle->model, config), config).dump().c_str(), user_data);
+  });
+}
+
 mft_status mft_evaluate(mft_bundle* bundle, const char* adapter_folder, const char* token_file,
                         mft_evaluation* result) {
   return guarded([&] {
     require(bundle, "bundle");
     require_path(token_file, "token_file");
     require(result, "result");
-    mft::Model& model = bundle->model;
-    const mft::TokenFile data(token_file, model.bundle().vocab_size);
-    model.prepare(or_empty(adapter_folder), data.longest());
-    const auto [loss, targets] = mft::evaluate(model, data, [](int64_t, int64_t) {});
-    if (targets == 0) fail(data.path(), ": no targets to evaluate");
-    *result = {loss / static_cast<double>(targets), targets};
+    const mft::LossSum sum = mft::evaluate_file(bundle->model, or_empty(adapter_folder), token_file);
+    *result = {sum.loss / static_cast<double>(sum.count), sum.count};
   });
 }
 
-mft_generate_options mft_generate_options_default(void) { return {sizeof(mft_generate_options), 100, 0.0, 0}; }
-
 mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const int64_t* prompt, size_t prompt_count,
-                        const mft_generate_options* options, mft_token_callback on_token, void* user_data) {
+                        const mft_options* options, mft_token_callback on_token, void* user_data) {
   return guarded([&] {
     require(bundle, "bundle");
     require(prompt, "prompt");
-    require_options(options, "mft_generate_options_default()");
+    require_options(options, false);
     if (on_token == nullptr) throw BadArgument("on_token: must not be NULL");
     mft::Model& model = bundle->model;
-    const int64_t count = static_cast<int64_t>(prompt_count);
-    if (count < 1 || count > model.bundle().max_seq_len) {
-      fail("prompt of ", prompt_count, " tokens: must have 1 to ", model.bundle().max_seq_len,
-           ", the bundle's maximum");
-    }
-    std::vector<int64_t> tokens(prompt, prompt + prompt_count);
-    for (int64_t token : tokens) {
-      if (token < 0 || token >= model.bundle().vocab_size) fail("prompt: token ", token, " is not in the vocabulary");
-    }
-    model.prepare(or_empty(adapter_folder), count);
-    mft::Generator generator(model, count, options->temperature, options->seed);
-    const int64_t most = std::min(options->max_tokens, model.bundle().max_seq_len - count);
-    for (int64_t i = 0; i < most; ++i) {
-      const int64_t token = generator.next(tokens);
-      if (on_token(token, user_data) != 0) return;
-      tokens = {token};
-    }
+    model.prepare(or_empty(adapter_folder), mft::Generator::prepared_tokens(model.bundle()));
+    mft::Generator(model).generate({prompt, prompt + prompt_count}, mft::make_generate_config(options->given),
+                                   [&](int64_t token) { return on_token(token, user_data) == 0; });
   });
 }
 

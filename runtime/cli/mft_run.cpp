@@ -1,296 +1,192 @@
 /// mft-run: trains, evaluates and generates from a bundle, with no Python anywhere. Results are JSON lines on standard
 /// output, one event a line; an error is one line on standard error and exit code 1.
 
-#include <algorithm>
+#include <sys/prctl.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <optional>
 
-#include "runtime/cli/options.h"
+#include "runtime/cli/arguments.h"
 #include "runtime/core/error.h"
-#include "runtime/core/file.h"
+#include "runtime/core/evaluate.h"
 #include "runtime/core/generator.h"
-#include "runtime/core/memory_limit.h"
 #include "runtime/core/process_memory.h"
-#include "runtime/core/trace.h"
-#include "runtime/core/trainer.h"
-#include "runtime/ops/counters.h"
+#include "runtime/core/run.h"
 
 namespace mft {
 namespace {
 
-using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
+using Word = Arguments::Word;
 
 constexpr const char* kUsage =
-    "usage: mft-run train BUNDLE --data TOKENS --out DIR [options]\n"
-    "       mft-run plan BUNDLE [options of train]\n"
+    "usage: mft-run train BUNDLE --data TOKENS --out DIR [--valid TOKENS] [--adapter DIR] [--resume] [options]\n"
+    "       mft-run plan BUNDLE [options of train] [--variant NAME=VALUE,NAME=VALUE ...]\n"
     "       mft-run eval BUNDLE --data TOKENS [--adapter DIR]\n"
-    "       mft-run generate BUNDLE --prompt-tokens 1,2,3 [--adapter DIR] [options]\n"
+    "       mft-run generate BUNDLE --prompt-tokens 1,2,3 [--stop-tokens 0] [--adapter DIR] [options]\n"
+    "       mft-run options\n"
     "TOKENS is a token file (docs/bundle_format.md); `mobile-ft` makes one from text.\n";
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+StopRequest stop;
 
-void emit(const Json& event) { std::cout << event.dump() << std::endl; }
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+/// One event as a line; a reader that is gone ends the run, saved.
+void emit(const Event& event) {
+  std::cout << event.dump() << std::endl;
+  if (!std::cout) stop.signal(SIGPIPE);
 }
 
-TrainConfig train_config(const Options& options) {
-  TrainConfig c;
-  c.steps = options.integer("steps");
-  c.seq_len = options.integer("seq-len");
-  c.batch_size = options.integer("batch-size");
-  c.grad_accum = options.integer("grad-accum");
-  c.lr = options.real("lr");
-  c.cosine = options.choice("lr-scheduler", {"cosine", "constant"}) == 0;
-  c.warmup_steps = options.integer("warmup-steps");
-  c.weight_decay = options.real("weight-decay");
-  c.max_grad_norm = options.real("max-grad-norm");
-  c.skip_unselected = options.choice("unselected", {"momentum", "skip"}) == 1;
-  c.optimizer = static_cast<Optimizer>(options.choice("optimizer", {"adamw", "adamw8bit"}));
-  c.schedule.kind = static_cast<Schedule::Kind>(options.choice("schedule", {"full", "lcsb", "suffix"}));
-  c.schedule.selection =
-      static_cast<Schedule::Selection>(options.choice("selection", {"contiguous", "strided", "random"}));
-  c.schedule.ratio = options.real("ratio");
-  c.schedule.suffix_depths = options.integers("suffix-depths");
-  c.backward = static_cast<Backward>(options.choice("backward", {"auto", "store", "recompute"}));
-  c.seed = static_cast<uint64_t>(options.integer("seed"));
-  c.schedule.seed = c.seed;
-  c.budget = options.bytes("budget");
-  c.spill_folder = options.text("out");
-  return c;
+/// From now on a signal to end lets the step in progress come to its end.
+void stop_between_steps() {
+  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) std::signal(signal, [](int s) { stop.signal(s); });
 }
 
-const std::map<std::string, std::string> kTrainOptions = {
-    {"data", ""},           {"out", "."},          {"adapter", ""},
-    {"steps", "100"},       {"seq-len", "256"},    {"batch-size", "1"},
-    {"grad-accum", "1"},    {"lr", "2e-4"},        {"lr-scheduler", "cosine"},
-    {"warmup-steps", "0"},  {"weight-decay", "0"}, {"max-grad-norm", "1"},
-    {"optimizer", "adamw"}, {"schedule", "full"},  {"selection", "random"},
-    {"ratio", "0.5"},       {"suffix-depths", ""}, {"unselected", "momentum"},
-    {"backward", "auto"},   {"budget", ""},        {"save-every", "100"},
-    {"seed", "0"},          {"trace", ""},         {"resume", "flag"}};
-
-Json described(const Plan& plan, const TrainConfig& config) {
-  Json components = Json::object(), anonymous = Json::array();
-  for (const Plan::Component& c : plan.components) {
-    components[c.name] = megabytes(c.bytes);
-    if (c.anonymous) anonymous.push_back(c.name);
-  }
-  return {{"event", "plan"},
-          {"planned_mb", megabytes(plan.total())},
-          {"planned_anon_mb", megabytes(plan.anonymous())},
-          {"budget_mb", config.budget ? Json(megabytes(config.budget)) : Json(nullptr)},
-          {"components_mb", components},
-          {"anonymous", anonymous},
-          {"stored_attn", plan.stored_attn},
-          {"stored_mlp", plan.stored_mlp},
-          {"checkpoints", plan.checkpoints},
-          {"spilled", plan.spilled},
-          {"resident_units", plan.resident},
-          {"relative_time", plan.relative_time}};
+/// Where `--parent` names the process that started this one: ends with it, as by SIGTERM.
+void end_with_parent(const Arguments& arguments) {
+  const std::string parent = arguments.text("parent");
+  if (parent.empty()) return;
+  int64_t pid = 0;
+  read_value(parent, pid);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != pid) raise(SIGTERM);  // it went before that
 }
 
-int plan(const std::vector<std::string>& arguments) {
-  const Options options(arguments, kTrainOptions);
-  const TrainConfig config = train_config(options);
-  const Model model(options.bundle());
-  Json event = described(plan_training(model, config), config);
+int train(const std::vector<std::string>& argv) {
+  const Arguments arguments(argv,
+                            {{"data", Word::kValue},
+                             {"valid", Word::kValue},
+                             {"out", Word::kValue},
+                             {"adapter", Word::kValue},
+                             {"trace", Word::kValue},
+                             {"parent", Word::kValue},
+                             {"resume", Word::kFlag}},
+                            train_options());
+  RunPaths paths;
+  paths.data = arguments.required("data");
+  paths.valid = arguments.text("valid");
+  paths.out = arguments.required("out");
+  paths.adapter = arguments.text("adapter");
+  paths.trace = arguments.text("trace");
+  paths.resume = arguments.flag("resume");
+  const TrainConfig config = make_train_config(arguments.options());
+  stop_between_steps();
+  end_with_parent(arguments);
+  Model model(arguments.bundle());
+  train(model, config, paths, stop, emit);
+  return 0;
+}
+
+/// The plan of `config`, the smallest budget that works, and the longest sequence within its own.
+Event planned(const Model& model, const TrainConfig& config) {
+  Event event = describe(plan_training(model, config), config);
   TrainConfig smallest = config;
   smallest.budget = 1;
   event["smallest_budget_mb"] = megabytes(plan_training(model, smallest).total());
   event["longest_seq_len"] = longest_sequence(model, config);
-  emit(event);
+  return event;
+}
+
+int plan(const std::vector<std::string>& argv) {
+  const Arguments arguments(
+      argv, {{"out", Word::kValue}, {"variant", Word::kRepeated}, {"parent", Word::kValue}}, train_options());
+  end_with_parent(arguments);
+  TrainConfig config = make_train_config(arguments.options());
+  config.spill_folder = arguments.text("out").empty() ? "." : arguments.text("out");
+  const Model model(arguments.bundle());
+  emit(planned(model, config));
+  for (const std::string& variant : arguments.all("variant")) {
+    TrainConfig changed = config;
+    for (size_t begin = 0; begin < variant.size();) {
+      const size_t end = std::min(variant.find(',', begin), variant.size());
+      const std::string change = variant.substr(begin, end - begin);
+      const size_t equals = change.find('=');
+      if (equals == std::string::npos) fail("--variant ", variant, ": must be name=value, with commas between");
+      set_option(train_options(), changed, underscored(change.substr(0, equals)), change.substr(equals + 1));
+      begin = end + 1;
+    }
+    Event event = planned(model, changed);
+    event["variant"] = variant;
+    emit(event);
+  }
   return 0;
 }
 
-volatile std::sig_atomic_t stop_signal = 0;
-
-/// From now on a signal to end lets the step in progress come to its end.
-void stop_between_steps() {
-  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int s) { stop_signal = s; });
-}
-
-/// Why training cannot go on, empty if it can: a signal, or a memory limit that was lowered meanwhile.
-std::string reason_to_stop(const Plan& plan) {
-  if (stop_signal != 0) return "stopped by signal " + std::to_string(stop_signal);
-  const uint64_t limit = memory_limit();
-  if (limit == 0 || limit >= plan.anonymous()) return "";
-  return "the memory limit is " + std::to_string(limit / 1000000) + "MB now and this run needs " +
-         std::to_string(plan.anonymous() / 1000000 + 1) + "MB that cannot be dropped";
-}
-
-int train(const std::vector<std::string>& arguments) {
-  const Options options(arguments, kTrainOptions);
-  const TrainConfig config = train_config(options);
-  const std::string& out = options.required("out");
-  const int64_t save_every = options.integer("save-every");
-  if (save_every < 1) fail("--save-every ", save_every, ": must be at least 1");
-  const bool resume = options.flag("resume");
-  const std::string checkpoint = out + "/checkpoint.safetensors";
-  if (resume && !file_exists(checkpoint)) fail(checkpoint, ": no such file; nothing to resume there");
-  if (!resume && file_exists(checkpoint)) {
-    fail(out, ": holds the checkpoint of an earlier run; give --resume to go on, or another --out");
-  }
-  make_folder(out);
-  Model model(options.bundle());
-  const TokenFile data(options.required("data"), model.bundle().vocab_size);
-  Trainer trainer(model, config, options.text("adapter"));
-  if (resume) trainer.resume(out, data);
-  std::optional<Trace> trace;
-  if (!options.text("trace").empty()) {
-    trace.emplace(options.text("trace"), trainer);
-    model.observe([&](const auto&... call) { trace->method(call...); });
-  }
-  Json planned = described(trainer.plan(), config);
-  planned["steps_done"] = trainer.steps_done();
-  emit(planned);
-
-  stop_between_steps();
-  reset_peak_rss();
-  uint64_t peak_anon = 0;
-  std::vector<double> seconds;
-  int64_t tokens = 0;
-  while (trainer.steps_done() < config.steps) {
-    const auto start = Clock::now();
-    const StepResult result = trainer.step(data);
-    seconds.push_back(seconds_since(start));
-    tokens += result.tokens;
-    const ProcessMemory memory = process_memory();  // nothing of a step is freed within it, so this is its peak
-    peak_anon = std::max(peak_anon, memory.anon);
-    emit({{"event", "step"},
-          {"step", result.step},
-          {"loss", result.loss},
-          {"grad_norm", result.grad_norm},
-          {"lr", result.lr},
-          {"tokens", result.tokens},
-          {"seconds", seconds.back()},
-          {"backward_units", result.backward_units},
-          {"rss_mb", megabytes(memory.rss)},
-          {"anon_mb", megabytes(memory.anon)}});
-    const std::string reason = trainer.steps_done() < config.steps ? reason_to_stop(trainer.plan()) : "";
-    if (!reason.empty() || trainer.steps_done() % save_every == 0 || trainer.steps_done() == config.steps) {
-      // The adapter first: killed in between, a resumed run comes here again and writes it again.
-      save_adapter(out, model.bundle(), model.layout(), model.parameters());
-      trainer.save_checkpoint(out, data);
-      emit({{"event", "saved"}, {"step", result.step}, {"path", out}});
-    }
-    if (!reason.empty()) {
-      fail(reason, "; step ", trainer.steps_done(), " is saved in ", out, ", go on with --resume",
-           stop_signal == 0 ? " and a smaller --budget" : "");
-    }
-  }
-  Json op_seconds = Json::object();
-  for (const OpCounter& op : op_counters()) {
-    if (op.calls > 0) op_seconds[op.name] = {{"calls", op.calls}, {"seconds", op.seconds}};
-  }
-  Json method_seconds = Json::object();
-  for (const auto& [name, time] : model.program().times()) {
-    method_seconds[name] = {{"calls", time.first}, {"seconds", time.second}};
-  }
-  const auto& losses = trainer.losses();
-  double total = 0;
-  for (double s : seconds) total += s;
-  emit({{"event", "done"},
-        {"steps", trainer.steps_done()},
-        {"tokens", tokens},
-        {"losses", losses},
-        {"loss_first", losses.front()},
-        {"loss_last", losses.back()},
-        {"step_seconds_median", median(seconds)},
-        {"tokens_per_second", total > 0 ? static_cast<double>(tokens) / total : 0},
-        {"peak_rss_mb", megabytes(process_memory().peak_rss)},
-        {"peak_anon_mb", megabytes(peak_anon)},
-        {"planned_mb", megabytes(trainer.plan().total())},
-        {"budget_mb", config.budget ? Json(megabytes(config.budget)) : Json(nullptr)},
-        {"schedule", config.schedule.name()},
-        {"ratio", config.schedule.kind == Schedule::Kind::kFull ? 1.0 : config.schedule.ratio},
-        {"backward", options.text("backward")},
-        {"planned_anon_mb", megabytes(trainer.plan().anonymous())},
-        {"stored_attn", trainer.plan().stored_attn},
-        {"stored_mlp", trainer.plan().stored_mlp},
-        {"spilled", trainer.plan().spilled},
-        {"optimizer", options.text("optimizer")},
-        {"seq_len", config.seq_len},
-        {"backward_runs", trainer.backward_runs()},
-        {"method_seconds", method_seconds},
-        {"op_seconds", op_seconds}});
-  return 0;
-}
-
-int eval(const std::vector<std::string>& arguments) {
-  const Options options(arguments, {{"data", ""}, {"adapter", ""}});
-  Model model(options.bundle());
-  const TokenFile data(options.required("data"), model.bundle().vocab_size);
-  model.prepare(options.text("adapter"), data.longest());
-  const auto [loss, targets] = evaluate(model, data, [](int64_t done, int64_t total) {
-    emit({{"event", "progress"}, {"done", done}, {"total", total}});
-  });
-  if (targets == 0) fail(data.path(), ": no targets to evaluate");
-  const double mean = loss / static_cast<double>(targets);
+int eval(const std::vector<std::string>& argv) {
+  const Arguments arguments(
+      argv, {{"data", Word::kValue}, {"adapter", Word::kValue}, {"parent", Word::kValue}}, std::vector<std::string>());
+  end_with_parent(arguments);
+  Model model(arguments.bundle());
+  const LossSum sum = evaluate_file(model, arguments.text("adapter"), arguments.required("data"),
+                                    [](int64_t done, int64_t total) {
+                                      emit({{"event", "progress"}, {"done", done}, {"total", total}});
+                                    });
+  const double mean = sum.loss / static_cast<double>(sum.count);
   emit({{"event", "done"},
         {"loss", mean},
         {"ppl", std::exp(mean)},
-        {"tokens", targets},
+        {"tokens", sum.count},
         {"peak_rss_mb", megabytes(process_memory().peak_rss)}});
   return 0;
 }
 
-int generate(const std::vector<std::string>& arguments) {
-  const Options options(arguments, {{"prompt-tokens", ""},
-                                    {"stop-tokens", ""},
-                                    {"adapter", ""},
-                                    {"max-tokens", "100"},
-                                    {"temp", "0"},
-                                    {"seed", "0"}});
-  Model model(options.bundle());
-  std::vector<int64_t> tokens = options.integers("prompt-tokens");
-  const std::vector<int64_t> stop = options.integers("stop-tokens");
-  for (int64_t token : tokens) {
-    if (token < 0 || token >= model.bundle().vocab_size) fail("--prompt-tokens: ", token, " is not in the vocabulary");
-  }
-  const int64_t prompt = static_cast<int64_t>(tokens.size());
-  if (prompt >= model.bundle().max_seq_len) {
-    fail("the prompt has ", prompt, " tokens; the bundle's maximum is ", model.bundle().max_seq_len,
-         " with the answer (export with a larger --max-seq-len)");
-  }
-  model.prepare(options.text("adapter"), std::max<int64_t>(1, prompt));
-  Generator generator(model, prompt, options.real("temp"), static_cast<uint64_t>(options.integer("seed")));
-  const int64_t most = std::min(options.integer("max-tokens"), model.bundle().max_seq_len - prompt);
-  int64_t count = 0;
-  const auto start = Clock::now();
-  for (; count < most; ++count) {
-    const int64_t token = generator.next(tokens);
-    if (std::find(stop.begin(), stop.end(), token) != stop.end()) break;
+int generate(const std::vector<std::string>& argv) {
+  const Arguments arguments(argv,
+                            {{"prompt-tokens", Word::kValue},
+                             {"stop-tokens", Word::kValue},
+                             {"adapter", Word::kValue},
+                             {"parent", Word::kValue}},
+                            generate_options());
+  end_with_parent(arguments);
+  GenerateConfig config = make_generate_config(arguments.options());
+  std::vector<int64_t> prompt;
+  read_value(arguments.text("prompt-tokens"), prompt);
+  read_value(arguments.text("stop-tokens"), config.stop_tokens);
+  Model model(arguments.bundle());
+  model.prepare(arguments.text("adapter"), Generator::prepared_tokens(model.bundle()));
+  Generator generator(model);
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<int64_t> answer = generator.generate(prompt, config, [](int64_t token) {
     emit({{"event", "token"}, {"id", token}});
-    tokens = {token};
-  }
+    return true;
+  });
   emit({{"event", "done"},
-        {"tokens", count},
-        {"seconds", seconds_since(start)},
+        {"tokens", answer.size()},
+        {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()},
         {"peak_rss_mb", megabytes(process_memory().peak_rss)}});
+  return 0;
+}
+
+template <typename C>
+void print_options(const char* title, const std::vector<Option<C>>& options) {
+  std::printf("%s\n", title);
+  for (const Option<C>& option : options) {
+    std::string name = option.name, values = option.metavar;
+    std::replace(name.begin(), name.end(), '_', '-');
+    for (const std::string& choice : option.choices) values += (values.empty() ? "" : "|") + choice;
+    const std::string standard = option.get(C{});
+    std::printf("  --%s %s\n      %s%s\n", name.c_str(), values.c_str(), option.help.c_str(),
+                standard.empty() ? "" : (" (default: " + standard + ")").c_str());
+  }
+}
+
+int options(const std::vector<std::string>&) {
+  print_options("options of train and plan:", train_options());
+  print_options("options of generate:", generate_options());
   return 0;
 }
 
 int run(int argc, char** argv) {
-  const std::string command = argc > 1 ? argv[1] : "";
-  const std::vector<std::string> arguments(argv + std::min(argc, 2), argv + argc);
-  if (command == "train") return train(arguments);
-  if (command == "plan") return plan(arguments);
-  if (command == "eval") return eval(arguments);
-  if (command == "generate") return generate(arguments);
-  std::fputs(kUsage, stderr);
-  return 2;
+  static const std::map<std::string, int (*)(const std::vector<std::string>&)> commands = {
+      {"train", train}, {"plan", plan}, {"eval", eval}, {"generate", generate}, {"options", options}};
+  const auto command = commands.find(argc > 1 ? argv[1] : "");
+  if (command == commands.end()) {
+    std::fputs(kUsage, stderr);
+    return 2;
+  }
+  return command->second({argv + 2, argv + argc});
 }
 
 }  // namespace

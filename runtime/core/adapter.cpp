@@ -1,6 +1,7 @@
 #include "runtime/core/adapter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -29,9 +30,10 @@ void check_config(const std::string& path, const Bundle& bundle) {
     for (const char* key : {"rank_pattern", "alpha_pattern"}) {
       if (config.contains(key) && !config.at(key).empty()) fail(path, ": ", key, " is not supported");
     }
-    for (const char* key : {"use_rslora", "use_dora"}) {
-      if (config.value(key, false)) fail(path, ": ", key, " is not supported");
+    if (config.value("use_rslora", false) != bundle.lora_rslora) {
+      fail(path, ": use_rslora is not as in the bundle, ", bundle.lora_rslora ? "true" : "false");
     }
+    if (config.value("use_dora", false)) fail(path, ": use_dora is not supported");
   } catch (const Json::exception& error) {
     fail(path, ": not a PEFT adapter configuration (", error.what(), ")");
   }
@@ -41,8 +43,9 @@ void check_config(const std::string& path, const Bundle& bundle) {
 
 AdapterLayout::AdapterLayout(const Bundle& bundle, const Program& program) {
   for (const UnitInfo& unit : bundle.units) {
-    const std::string method = unit.kind + "_forward";
-    const size_t first = (unit.attention ? 2 : 1) + unit.weights.size();
+    const UnitKind& kind = bundle.kinds[unit.kind];
+    const std::string method = kind.name + "_forward";
+    const size_t first = (kind.takes_positions ? 2 : 1) + unit.weights.size();
     std::vector<AdapterTensor> tensors;
     for (size_t i = 0; i < unit.lora.size(); ++i) {
       const std::vector<int64_t> sizes = program.input_sizes(method, first + i);
@@ -61,6 +64,15 @@ AdapterLayout::Range AdapterLayout::range(size_t unit) const {
   return {tensors.front().offset, tensors.back().offset + tensors.back().size()};
 }
 
+bool all_finite(const std::byte* values, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    float value;
+    std::memcpy(&value, values + i * sizeof(float), sizeof(float));
+    if (!std::isfinite(value)) return false;
+  }
+  return true;
+}
+
 void load_adapter(const std::string& folder, const Bundle& bundle, const AdapterLayout& layout, float* parameters) {
   check_config(folder + kConfigFile, bundle);
   const SafeTensors file(folder + kWeightsFile);
@@ -71,6 +83,9 @@ void load_adapter(const std::string& folder, const Bundle& bundle, const Adapter
       if (view.shape != std::vector<int64_t>{tensor.rows, tensor.cols}) {
         fail(file.path(), ": tensor ", tensor.name, " has another shape than the bundle's [", tensor.rows, ", ",
              tensor.cols, "]");
+      }
+      if (!all_finite(view.data, tensor.size())) {
+        fail(file.path(), ": tensor ", tensor.name, " holds numbers that are not finite");
       }
       std::memcpy(parameters + tensor.offset, view.data, view.bytes);
       ++known;
@@ -96,7 +111,7 @@ void save_adapter(const std::string& folder, const Bundle& bundle, const Adapter
   }
   write_safetensors(folder + kWeightsFile, tensors, {{"format", "pt"}});
   // The same fields as mobile_ft/lora.py writes at export, so copy the bundle's own file.
-  const std::string config = read_text(bundle.file("adapter_config.json"));
+  const std::string config = read_text(bundle.verified("adapter_config.json"));
   write_atomically(folder + kConfigFile, {{config.data(), config.size()}});
 }
 

@@ -37,8 +37,11 @@ struct AdapterLayout {
   Range range(size_t unit) const;
 };
 
+/// Whether `count` float32 values, aligned or not, are all finite.
+bool all_finite(const std::byte* values, size_t count);
+
 /// Reads `adapter_model.safetensors` in `folder` into `parameters` [layout.size]. Throws Error naming file and tensor
-/// where rank, scale, names or shapes are not the bundle's.
+/// where rank, scale, names or shapes are not the bundle's, or a number is not finite.
 void load_adapter(const std::string& folder, const Bundle& bundle, const AdapterLayout& layout, float* parameters);
 
 /// Writes `adapter_model.safetensors` and `adapter_config.json` into `folder`, as PEFT does.

@@ -1,9 +1,12 @@
 #include "runtime/core/bundle.h"
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/error.h"
 #include "runtime/core/file.h"
+#include "runtime/core/sha256.h"
 #include "runtime/kernels/int8_blocks.h"
 
 namespace mft {
@@ -11,12 +14,25 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 3;
+constexpr int kVersion = 4;
+constexpr double kMostFlops = 1e18;
 
 int64_t positive(const Json& object, const char* key) {
   const int64_t value = object.at(key).get<int64_t>();
   if (value <= 0 || value > (int64_t{1} << 31)) fail(key, " is ", value);
   return value;
+}
+
+/// A number of operations, which time is estimated from.
+double operations(const Json& value) {
+  const double number = value.get<double>();
+  if (!(number >= 0 && number <= kMostFlops)) fail("flops are ", number);
+  return number;
+}
+
+Flops flops(const Json& pair) {
+  if (pair.size() != 2) fail("flops should be two numbers");
+  return {operations(pair.at(0)), operations(pair.at(1))};
 }
 
 std::vector<SavedTensor> saved_tensors(const Json& entries) {
@@ -54,7 +70,33 @@ std::vector<SavedTensor> saved_tensors(const Json& entries) {
   return saved;
 }
 
-void parse(const Json& json, Bundle& bundle) {
+UnitKind unit_kind(const std::string& name, const Json& entry, int64_t max_seq_len) {
+  UnitKind kind;
+  kind.name = name;
+  kind.tokens = positive(entry, "tokens");
+  kind.takes_positions = entry.at("takes_positions");
+  kind.cache_width = entry.at("cache_width");
+  if (kind.cache_width < 0 || kind.cache_width > (1 << 24)) fail("cache_width is ", kind.cache_width);
+  kind.flops = flops(entry.at("flops"));
+  kind.recompute_flops = flops(entry.at("recompute_flops"));
+  kind.saved = saved_tensors(entry.at("saved"));
+  kind.backward_reads_x = entry.at("reads_x");
+  // Tokens that see each other cannot be split over calls.
+  if ((kind.takes_positions || kind.cache_width > 0) && kind.tokens < max_seq_len) fail(name, " takes too few tokens");
+  return kind;
+}
+
+FileChecksum file_checksum(const Json& entry) { return {entry.at("size").get<uint64_t>(), entry.at("sha256")}; }
+
+/// A file of the folder itself: no path that leads out of it.
+void check_plain(const std::string& name) {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+      name.find('\0') != std::string::npos) {
+    fail("\"", name, "\" is not the name of a file in the bundle");
+  }
+}
+
+void parse_model(const Json& json, Bundle& bundle) {
   const Json& model = json.at("model");
   bundle.model_name = model.at("name");
   bundle.hidden_size = positive(model, "hidden_size");
@@ -65,64 +107,84 @@ void parse(const Json& json, Bundle& bundle) {
   bundle.head_dim = positive(model, "head_dim");
   bundle.vocab_size = positive(model, "vocab_size");
   bundle.max_seq_len = positive(json, "max_seq_len");
-  bundle.mlp_tokens = positive(json, "mlp_tokens");
-  bundle.head_tokens = positive(json, "head_tokens");
-  bundle.lora_rank = positive(json.at("lora"), "rank");
-  bundle.lora_alpha = json.at("lora").at("alpha");
-  json.at("lora").at("targets").get_to(bundle.lora_targets);
+  bundle.head_tokens = positive(json.at("head"), "tokens");
+  bundle.head_flops = operations(json.at("head").at("flops"));
+  const Json& lora = json.at("lora");
+  bundle.lora_rank = positive(lora, "rank");
+  bundle.lora_alpha = lora.at("alpha");
+  if (!(bundle.lora_alpha > 0) || !std::isfinite(bundle.lora_alpha)) fail("lora alpha is ", bundle.lora_alpha);
+  bundle.lora_rslora = lora.at("use_rslora");
+  lora.at("targets").get_to(bundle.lora_targets);
   json.at("embed").at("weights").get_to(bundle.embed_weights);
   json.at("head").at("weights").get_to(bundle.head_weights);
-  for (const Json& entry : json.at("units")) {
-    UnitInfo unit;
-    unit.name = entry.at("name");
-    unit.kind = entry.at("kind");
-    unit.attention = entry.at("type") == "attn";
-    unit.layer = entry.at("layer");
-    entry.at("weights").get_to(unit.weights);
-    entry.at("lora").get_to(unit.lora);
-    const Json& saved = json.at("saved").at(unit.kind);
-    unit.saved = saved_tensors(saved.at("tensors"));
-    unit.backward_reads_x = saved.at("reads_x");
-    if (unit.layer < 0 || unit.layer >= bundle.num_layers) fail("unit ", unit.name, " has layer ", unit.layer);
-    if (!bundle.units.empty() && unit.layer < bundle.units.back().layer) fail("unit ", unit.name, " is out of order");
-    bundle.units.push_back(std::move(unit));
-  }
-  for (const auto& [method, tensors] : json.at("arena").items()) {
-    auto& ranges = bundle.arena[method];
-    for (const Json& tensor : tensors) {
-      const ArenaTensor range{tensor.at(0).get<uint64_t>(), tensor.at(1).get<uint64_t>()};
-      if (range.offset > UINT32_MAX * uint64_t{16} || range.bytes > UINT32_MAX * uint64_t{16}) {
-        fail("method ", method, " has a tensor of ", range.bytes, " bytes at ", range.offset);
-      }
-      ranges.push_back(range);
-    }
-  }
   if (bundle.embed_weights.size() != 1 || bundle.head_weights.size() != 2) {
     fail("embed takes one weight and head two");
   }
-  // Buffers are sized by units a layer, so no layer may have more than another.
-  std::vector<size_t> count(static_cast<size_t>(bundle.num_layers));
-  for (const UnitInfo& unit : bundle.units) ++count[static_cast<size_t>(unit.layer)];
-  for (size_t n : count) {
-    if (n == 0 || n != count[0]) fail("the layers have different numbers of units");
+}
+
+void parse_methods(const Json& methods, Bundle& bundle) {
+  for (const auto& [name, entry] : methods.items()) {
+    MethodInfo& method = bundle.methods[name];
+    method.tokens = positive(entry, "tokens");
+    for (const Json& tensor : entry.at("arena")) {
+      const ArenaTensor range{tensor.at(0).get<uint64_t>(), tensor.at(1).get<uint64_t>()};
+      if (range.offset > UINT32_MAX * uint64_t{16} || range.bytes > UINT32_MAX * uint64_t{16}) {
+        fail("method ", name, " has a tensor of ", range.bytes, " bytes at ", range.offset);
+      }
+      method.arena.push_back(range);
+    }
   }
 }
 
-void verify(const Json& checksums, Bundle& bundle) {
-  for (const auto& [name, expected] : checksums.items()) {
-    const std::string path = bundle.file(name);
-    const Checksum found = checksum_file(path);
-    if (found.size != expected.at("size").get<uint64_t>()) {
-      fail(path, ": ", found.size, " bytes where bundle.json says ", expected.at("size"),
-           "; it is truncated or was replaced, export the bundle again");
-    }
-    if (found.crc32 != expected.at("crc32").get<uint32_t>()) {
-      fail(path, ": checksum differs from bundle.json; it is damaged or was edited, export the bundle again");
-    }
-    if (name == "weights.ptd") bundle.weights_crc32 = found.crc32;
+void parse_units(const Json& json, Bundle& bundle) {
+  std::map<std::string, size_t> kinds;
+  for (const auto& [name, entry] : json.at("kinds").items()) {
+    kinds[name] = bundle.kinds.size();
+    bundle.kinds.push_back(unit_kind(name, entry, bundle.max_seq_len));
   }
-  for (const char* name : {"program.pte", "weights.ptd", "adapter_model.safetensors"}) {
-    if (!checksums.contains(name)) fail(bundle.file("bundle.json"), ": no checksum for ", name);
+  for (const Json& entry : json.at("units")) {
+    UnitInfo unit;
+    unit.name = entry.at("name");
+    const auto kind = kinds.find(entry.at("kind").get<std::string>());
+    if (kind == kinds.end()) fail("unit ", unit.name, " is of unknown kind ", entry.at("kind"));
+    unit.kind = kind->second;
+    unit.layer = entry.at("layer");
+    entry.at("weights").get_to(unit.weights);
+    entry.at("lora").get_to(unit.lora);
+    const int64_t before = bundle.units.empty() ? 0 : bundle.units.back().layer;
+    if (unit.layer < before || unit.layer > before + 1 || unit.layer >= bundle.num_layers) {
+      fail("unit ", unit.name, " of layer ", unit.layer, " is out of order");
+    }
+    bundle.units.push_back(std::move(unit));
+  }
+  if (bundle.units.empty() || bundle.units.back().layer + 1 != bundle.num_layers || bundle.units.front().layer != 0) {
+    fail("the units do not make ", bundle.num_layers, " layers");
+  }
+}
+
+void parse_checksums(const Json& json, Bundle& bundle) {
+  for (const auto& [name, entry] : json.at("checksums").items()) {
+    check_plain(name);
+    bundle.files[name] = file_checksum(entry);
+  }
+  for (const char* name : {"program.pte", "adapter_model.safetensors", "adapter_config.json"}) {
+    if (bundle.files.count(name) == 0) fail("no checksum for ", name);
+  }
+  const Json& weights = json.at("weights");
+  bundle.weights.size = weights.at("size");
+  bundle.weights.index = {weights.at("index_size").get<uint64_t>(), weights.at("index_sha256")};
+  weights.at("sha256").get_to(bundle.weights.sha256);
+  Sha256 id;
+  const std::string text = weights.dump();
+  id.update(text.data(), text.size());
+  bundle.weights_id = id.hex();
+}
+
+void check_size(const std::string& path, uint64_t expected) {
+  const uint64_t found = file_size(path);
+  if (found != expected) {
+    fail(path, ": ", found, " bytes where bundle.json says ", expected,
+         "; it is truncated or was replaced, export the bundle again");
   }
 }
 
@@ -138,24 +200,45 @@ size_t SavedTensor::stored_bytes(int64_t tokens) const {
 Bundle::Bundle(const std::string& path) : folder(path) {
   const std::string index = file("bundle.json");
   if (!file_exists(index)) fail(index, ": no such file; ", path, " is not a bundle made by `mobile-ft export`");
-  Json json;
   try {
-    json = Json::parse(read_text(index));
+    const Json json = Json::parse(read_text(index));
     if (json.at("format") != "mobile-ft-bundle") fail("format is ", json.at("format"));
     if (json.at("version") != kVersion) {
       fail("version ", json.at("version"), ", this runtime reads version ", kVersion);
     }
-    parse(json, *this);
+    parse_model(json, *this);
+    parse_methods(json.at("methods"), *this);
+    parse_units(json, *this);
+    parse_checksums(json, *this);
   } catch (const Json::exception& error) {
     fail(index, ": not a valid bundle description (", error.what(), ")");
   } catch (const Error& error) {
     fail(index, ": not a valid bundle description (", error.what(), ")");
   }
-  try {
-    verify(json.at("checksums"), *this);
-  } catch (const Json::exception& error) {
-    fail(index, ": not a valid bundle description (", error.what(), ")");
+  for (const auto& [name, checksum] : files) check_size(file(name), checksum.size);
+  check_size(file("weights.ptd"), weights.size);
+}
+
+std::string Bundle::verified(const std::string& name) const {
+  const FileChecksum& expected = files.at(name);
+  const std::string path = file(name);
+  check_size(path, expected.size);
+  if (sha256_of_file(path, expected.size) != expected.sha256) {
+    fail(path, ": checksum differs from bundle.json; it is damaged or was edited, export the bundle again");
   }
+  return path;
+}
+
+const MethodInfo& Bundle::method(const std::string& name) const {
+  const auto found = methods.find(name);
+  if (found == methods.end()) fail(file("bundle.json"), ": no method ", name);
+  return found->second;
+}
+
+bool Bundle::rounds_what_it_stores() const {
+  return std::any_of(kinds.begin(), kinds.end(), [](const UnitKind& kind) {
+    return std::any_of(kind.saved.begin(), kind.saved.end(), [](const SavedTensor& t) { return t.converted(); });
+  });
 }
 
 }  // namespace mft

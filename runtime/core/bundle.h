@@ -29,24 +29,68 @@ struct ArenaTensor {
   uint64_t bytes;
 };
 
-/// One residual unit, as listed in bundle.json.
-struct UnitInfo {
-  std::string name;        // "layers.0.attn"
-  std::string kind;        // prefix of its methods' names
-  bool attention = false;  // else an MLP
-  int64_t layer = 0;
-  std::vector<std::string> weights;  // names in weights.ptd, in the order of the methods' inputs
-  std::vector<std::string> lora;     // names in the adapter file, likewise
+struct MethodInfo {
+  int64_t tokens = 0;  // the most a call takes
+  std::vector<ArenaTensor> arena;
+};
+
+/// Operations of a call with t tokens: linear x t + quadratic x t^2, two a multiply-add.
+struct Flops {
+  double linear = 0;
+  double quadratic = 0;
+  double at(int64_t tokens) const {
+    const double t = static_cast<double>(tokens);
+    return linear * t + quadratic * t * t;
+  }
+};
+
+/// What units that run the same methods, `<name>_forward` and so on, have in common.
+struct UnitKind {
+  std::string name;
+  int64_t tokens = 0;            // the most a call takes
+  bool takes_positions = false;  // as the methods' second input
+  int64_t cache_width = 0;       // numbers a token in each of the two caches of `<name>_decode`; 0: no such method
+  Flops flops;                   // of the forward
+  Flops recompute_flops;         // of the forward without what only its output needs
   std::vector<SavedTensor> saved;
   bool backward_reads_x = false;  // besides what is saved
 };
 
-/// A training bundle: bundle.json parsed, and every file's size and checksum verified (docs/bundle_format.md).
+/// One residual unit, x + branch(x), as listed in bundle.json.
+struct UnitInfo {
+  std::string name;  // "layers.0.attn", for people
+  size_t kind = 0;   // in Bundle::kinds
+  int64_t layer = 0;
+  std::vector<std::string> weights;  // names in weights.ptd, in the order of the methods' inputs
+  std::vector<std::string> lora;     // names in the adapter file, likewise
+};
+
+struct FileChecksum {
+  uint64_t size = 0;
+  std::string sha256;
+};
+
+/// What weights.ptd must be like: its length, its index, and each tensor.
+struct WeightChecksums {
+  uint64_t size = 0;
+  FileChecksum index;                         // the bytes before the first tensor
+  std::map<std::string, std::string> sha256;  // by tensor
+};
+
+/// A training bundle: bundle.json parsed and checked, and the sizes of all files held against it. What is in them is
+/// verified when it is first used (docs/bundle_format.md).
 struct Bundle {
-  /// Throws Error naming the file that is missing, truncated, edited or of another version.
+  /// Throws Error naming the file that is missing, truncated or of another version.
   explicit Bundle(const std::string& folder);
 
   std::string file(const std::string& name) const { return folder + "/" + name; }
+  /// The path of one of the bundle's own files. Throws Error where its content is not what was exported.
+  std::string verified(const std::string& name) const;
+
+  const UnitKind& kind_of(size_t unit) const { return kinds[units[unit].kind]; }
+  const MethodInfo& method(const std::string& name) const;
+  /// Whether units round what they store, so that the gradient depends on which of them store.
+  bool rounds_what_it_stores() const;
 
   std::string folder;
   std::string model_name;
@@ -58,16 +102,20 @@ struct Bundle {
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
   int64_t max_seq_len = 0;
-  int64_t mlp_tokens = 0;   // most that an MLP unit takes at once
   int64_t head_tokens = 0;  // most that the head takes at once
+  double head_flops = 0;    // of the head's loss and gradient, a token
   int64_t lora_rank = 0;
   double lora_alpha = 0;
+  bool lora_rslora = false;
   std::vector<std::string> lora_targets;
+  std::vector<UnitKind> kinds;
   std::vector<UnitInfo> units;
-  std::map<std::string, std::vector<ArenaTensor>> arena;  // by method
+  std::map<std::string, MethodInfo> methods;
   std::vector<std::string> embed_weights;
   std::vector<std::string> head_weights;
-  uint32_t weights_crc32 = 0;  // identifies the model in checkpoints
+  std::map<std::string, FileChecksum> files;  // all but bundle.json and weights.ptd
+  WeightChecksums weights;
+  std::string weights_id;  // SHA-256 over all of `weights`: identifies the model in checkpoints
 };
 
 }  // namespace mft

@@ -1,77 +1,98 @@
-/// Saving and resuming a run: `checkpoint.safetensors` with parameters, AdamW state and losses.
+/// Saving and resuming a run: `checkpoint.safetensors` with parameters, AdamW state, losses and validations.
 
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "runtime/core/arithmetic.h"
 #include "runtime/core/error.h"
 #include "runtime/core/safetensors.h"
 #include "runtime/core/trainer.h"
+#include "runtime/kernels/threads.h"
 
 namespace mft {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr const char* kFile = "/checkpoint.safetensors";
+
+/// One of the JSON texts in the file's metadata. Throws Error where it is missing or no JSON.
+Json metadata(const SafeTensors& file, const char* key) {
+  const auto text = file.metadata().find(key);
+  if (text == file.metadata().end()) fail(file.path(), ": not a checkpoint of this program");
+  try {
+    return Json::parse(text->second);
+  } catch (const Json::exception& error) {
+    fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
+  }
+}
+
+/// What must be the same for a run to go on as if it had never stopped: option names and texts, bundle and data.
+Json fingerprint(const TrainConfig& config, const Bundle& bundle, const TokenFile& data) {
+  Json run = {{"weights", bundle.weights_id},        {"lora_rank", bundle.lora_rank},
+              {"lora_alpha", bundle.lora_alpha},     {"lora_rslora", bundle.lora_rslora},
+              {"lora_targets", bundle.lora_targets}, {"data", data.sha256()}};
+  for (const Option<TrainConfig>& option : train_options()) {
+    if (option.decides_result) run[option.name] = option.get(config);
+  }
+  return run;
+}
 
 }  // namespace
 
-std::string Trainer::fingerprint(const TokenFile& data) const {
-  const Schedule& s = config_.schedule;
-  return nlohmann::ordered_json{
-      {"weights_crc32", model_.bundle().weights_crc32},
-      {"lora_rank", model_.bundle().lora_rank},
-      {"lora_alpha", model_.bundle().lora_alpha},
-      {"lora_targets", model_.bundle().lora_targets},
-      {"data_crc32", data.crc32()},
-      {"steps", config_.steps},
-      {"seq_len", config_.seq_len},
-      {"batch_size", config_.batch_size},
-      {"grad_accum", config_.grad_accum},
-      {"lr", config_.lr},
-      {"cosine", config_.cosine},
-      {"warmup_steps", config_.warmup_steps},
-      {"weight_decay", config_.weight_decay},
-      {"max_grad_norm", config_.max_grad_norm},
-      {"skip_unselected", config_.skip_unselected},
-      {"optimizer", static_cast<int>(config_.optimizer)},
-      {"schedule", s.name()},
-      {"selection", static_cast<int>(s.selection)},
-      {"ratio", s.ratio},
-      {"suffix_depths", s.suffix_depths},
-      {"seed", config_.seed},
+Resolved Trainer::resolved() const {
+  Resolved resolved;
+  if (model_.bundle().rounds_what_it_stores()) resolved.stored_units = plan_.stored;
+  resolved.threads = thread_count();
+  resolved.arithmetic = kArithmetic;
+  return resolved;
+}
+
+Resolved Trainer::read_resolved(const std::string& folder) {
+  const SafeTensors file(folder + kFile);
+  const Json json = metadata(file, "resolved");
+  try {
+    return {json.at("stored_units").get<std::vector<int64_t>>(), json.at("threads"), json.at("arithmetic")};
+  } catch (const Json::exception& error) {
+    fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
   }
-      .dump();
 }
 
 void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) const {
   const int64_t size = static_cast<int64_t>(model_.layout().size);
   const int64_t units = static_cast<int64_t>(unit_steps_.size());
+  const Resolved now = resolved();
+  const Json fixed = {{"stored_units", now.stored_units}, {"threads", now.threads}, {"arithmetic", now.arithmetic}};
   write_safetensors(folder + kFile,
                     {{"losses", "F64", {steps_done()}, losses_.data()},
                      {"unit_steps", "I64", {units}, unit_steps_.data()},
                      {"parameters", "F32", {size}, model_.parameters()},
                      {"moments", "U8", {static_cast<int64_t>(moments_.bytes())}, optimizer_.bytes()}},
-                    {{"run", fingerprint(data)}});
+                    {{"run", fingerprint(config_, model_.bundle(), data).dump()},
+                     {"resolved", fixed.dump()},
+                     {"evaluations", Json(evaluations).dump()}});
 }
 
 void Trainer::resume(const std::string& folder, const TokenFile& data) {
   const SafeTensors file(folder + kFile);
-  const auto run = file.metadata().find("run");
-  if (run == file.metadata().end()) fail(file.path(), ": not a checkpoint of this program");
+  const Json run = metadata(file, "run"), evaluated = metadata(file, "evaluations");
+  Evaluations earlier;
   try {
-    const auto saved = nlohmann::ordered_json::parse(run->second);
-    const auto current = nlohmann::ordered_json::parse(fingerprint(data));
+    const Json current = fingerprint(config_, model_.bundle(), data);
     for (const auto& [key, value] : current.items()) {
-      if (saved.at(key) != value) {
-        fail(file.path(), ": the run was started with ", key, " ", saved.at(key).dump(), ", not ", value.dump(),
+      if (run.at(key) != value) {
+        fail(file.path(), ": the run was started with ", key, " ", run.at(key).dump(), ", not ", value.dump(),
              "; --resume needs the same bundle, data and options");
       }
     }
-  } catch (const nlohmann::json::exception& error) {
+    earlier = evaluated.get<Evaluations>();
+  } catch (const Json::exception& error) {
     fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
   }
   const auto& losses = file.get("losses", "F64");
   const auto& steps = file.get("unit_steps", "I64");
-  const size_t bytes = model_.layout().size * sizeof(float);
+  const size_t size = model_.layout().size, bytes = size * sizeof(float);
   const size_t count = losses.bytes / sizeof(double);
   // All of it is checked before any of it is taken over.
   const auto& parameters = file.get("parameters", "F32");
@@ -80,11 +101,18 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   if (moments.bytes != moments_.bytes()) fail(file.path(), ": tensor moments does not fit the bundle's adapter");
   if (steps.bytes != unit_steps_.size() * sizeof(int64_t)) fail(file.path(), ": made for another number of units");
   if (count > static_cast<size_t>(config_.steps)) fail(file.path(), ": more losses than steps");
+  if (!all_finite(parameters.data, size)) {
+    fail(file.path(), ": tensor parameters holds numbers that are not finite");
+  }
+  if (!moments_.all_finite(moments.data)) {
+    fail(file.path(), ": tensor moments holds numbers that are not finite");
+  }
   std::memcpy(model_.parameters(), parameters.data, bytes);
   std::memcpy(optimizer_.bytes(), moments.data, moments_.bytes());
   std::memcpy(unit_steps_.data(), steps.data, steps.bytes);
   losses_.resize(count);
   if (count > 0) std::memcpy(losses_.data(), losses.data, losses.bytes);
+  evaluations = std::move(earlier);
 }
 
 }  // namespace mft

@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "runtime/core/error.h"
+#include "runtime/core/sha256.h"
 
 namespace mft {
 namespace {
@@ -42,43 +44,20 @@ void write_all(int fd, const std::string& path, const FilePart& part) {
   }
 }
 
-/// Slicing-by-8 tables for the reflected polynomial 0xEDB88320.
-struct CrcTables {
-  std::array<std::array<uint32_t, 256>, 8> t;
-  CrcTables() {
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t c = i;
-      for (int bit = 0; bit < 8; ++bit) c = (c >> 1) ^ (c & 1 ? 0xEDB88320u : 0u);
-      t[0][i] = c;
-    }
-    for (uint32_t i = 0; i < 256; ++i) {
-      for (int k = 1; k < 8; ++k) t[k][i] = (t[k - 1][i] >> 8) ^ t[0][t[k - 1][i] & 255];
-    }
-  }
-};
-
-uint32_t crc32_update(uint32_t crc, const uint8_t* data, size_t size) {
-  static const CrcTables tables;
-  const auto& t = tables.t;
-  for (; size >= 8; size -= 8, data += 8) {
-    uint32_t low, high;
-    std::memcpy(&low, data, 4);
-    std::memcpy(&high, data + 4, 4);
-    low ^= crc;
-    crc = t[7][low & 255] ^ t[6][(low >> 8) & 255] ^ t[5][(low >> 16) & 255] ^ t[4][low >> 24] ^ t[3][high & 255] ^
-          t[2][(high >> 8) & 255] ^ t[1][(high >> 16) & 255] ^ t[0][high >> 24];
-  }
-  for (; size > 0; --size, ++data) crc = (crc >> 8) ^ t[0][(crc ^ *data) & 255];
-  return crc;
+/// Bytes of an open file. Throws Error where it is no regular one.
+uint64_t regular_size(int fd, const std::string& path) {
+  struct stat status;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) fail(path, ": not a regular file");
+  return static_cast<uint64_t>(status.st_size);
 }
+
+constexpr int kRead = O_RDONLY | O_NONBLOCK;  // to open a pipe without a writer would hang
 
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  Descriptor fd(path, O_RDONLY);
-  struct stat status;
-  if (fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) fail(path, ": not a regular file");
-  size_ = static_cast<size_t>(status.st_size);
+  Descriptor fd(path, kRead);
+  size_ = static_cast<size_t>(regular_size(fd.get(), path));
   if (size_ == 0) fail(path, ": the file is empty");
   void* mapped = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   if (mapped == MAP_FAILED) fail(path, ": ", std::strerror(errno));
@@ -109,20 +88,21 @@ void write_atomically(const std::string& path, const std::vector<FilePart>& part
   fsync(parent.get());
 }
 
-Checksum checksum_file(const std::string& path) {
-  Descriptor fd(path, O_RDONLY);
+uint64_t file_size(const std::string& path) { return regular_size(Descriptor(path, kRead).get(), path); }
+
+std::string sha256_of_file(const std::string& path, uint64_t size) {
+  Descriptor fd(path, kRead);
+  if (regular_size(fd.get(), path) < size) fail(path, ": shorter than ", size, " bytes");
   std::array<uint8_t, 1 << 16> chunk;
-  Checksum result{0, 0xFFFFFFFFu};
-  while (true) {
-    const ssize_t n = read(fd.get(), chunk.data(), chunk.size());
+  Sha256 sha;
+  while (size > 0) {
+    const ssize_t n = read(fd.get(), chunk.data(), std::min<uint64_t>(chunk.size(), size));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(path, ": ", std::strerror(errno));
-    if (n == 0) break;
-    result.crc32 = crc32_update(result.crc32, chunk.data(), static_cast<size_t>(n));
-    result.size += static_cast<uint64_t>(n);
+    if (n <= 0) fail(path, ": ", n == 0 ? "became shorter" : std::strerror(errno));
+    sha.update(chunk.data(), static_cast<size_t>(n));
+    size -= static_cast<uint64_t>(n);
   }
-  result.crc32 = ~result.crc32;
-  return result;
+  return sha.hex();
 }
 
 std::string read_text(const std::string& path) {

@@ -36,13 +36,12 @@ struct FilePart {
 /// one; where the disk is full the old one stays and nothing is left behind.
 void write_atomically(const std::string& path, const std::vector<FilePart>& parts);
 
-struct Checksum {
-  uint64_t size;
-  uint32_t crc32;
-};
+/// Bytes of a regular file. Throws Error naming it where it is anything else; a pipe or device is not opened for long
+/// enough to hang.
+uint64_t file_size(const std::string& path);
 
-/// Size and CRC-32 (zlib's polynomial) of a file, read in small pieces so that none of it stays in memory.
-Checksum checksum_file(const std::string& path);
+/// SHA-256 in hexadecimal of the first `size` bytes of a file, read in small pieces so that none of it stays in memory.
+std::string sha256_of_file(const std::string& path, uint64_t size);
 
 std::string read_text(const std::string& path);
 void make_folder(const std::string& path);

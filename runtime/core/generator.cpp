@@ -1,61 +1,76 @@
 #include "runtime/core/generator.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/core/error.h"
+#include "runtime/core/sampling.h"
 
 namespace mft {
-namespace {
 
-int64_t sample(float* logits, int64_t n, double temperature, Random& random) {
-  const int64_t best = std::max_element(logits, logits + n) - logits;
-  if (temperature == 0) return best;
-  double sum = 0;
-  const double top = logits[best];
-  for (int64_t i = 0; i < n; ++i) sum += std::exp((logits[i] - top) / temperature);
-  double left = random.uniform() * sum;
-  for (int64_t i = 0; i < n; ++i) {
-    left -= std::exp((logits[i] - top) / temperature);
-    if (left <= 0) return i;
-  }
-  return best;
-}
+int64_t Generator::prepared_tokens(const Bundle& bundle) { return std::min(kPromptTokens, bundle.max_seq_len); }
 
-}  // namespace
-
-Generator::Generator(Model& model, int64_t prompt_tokens, double temperature, uint64_t seed)
-    : model_(model), temperature_(temperature), random_(seed, 0) {
-  if (!(temperature >= 0) || !std::isfinite(temperature)) fail("temp ", temperature, ": must not be negative");
+Generator::Generator(Model& model) : model_(model) {
   const Bundle& b = model.bundle();
-  const size_t cache = b.units.size() * static_cast<size_t>(b.max_seq_len * model.key_size()) * sizeof(float);
-  keys_ = Buffer(cache);  // pages are touched as tokens come; MLP units' parts never
-  values_ = Buffer(cache);
-  activations_ = Buffer(2 * model_.activation_bytes(prompt_tokens));
-  logits_ = Buffer(static_cast<size_t>(b.vocab_size) * sizeof(float));
+  size_t cache = 0;
+  for (size_t u = 0; u < b.units.size(); ++u) {
+    offsets_.push_back(cache);
+    cache += static_cast<size_t>(b.max_seq_len * b.kind_of(u).cache_width);
+  }
+  keys_ = Buffer(cache * sizeof(float));  // pages are touched as tokens come
+  values_ = Buffer(cache * sizeof(float));
+  activations_ = Buffer(2 * model_.activation_bytes(prepared_tokens(b)));
+  logits_.resize(static_cast<size_t>(b.vocab_size));
 }
 
-int64_t Generator::next(const std::vector<int64_t>& tokens) {
+/// Runs tokens behind those held, at most a piece of them, and leaves the logits after the last.
+void Generator::feed(const int64_t* tokens, int64_t count) {
   const Bundle& b = model_.bundle();
-  const int64_t t = static_cast<int64_t>(tokens.size());
-  if (t == 0) fail("the prompt is empty");
-  if (2 * model_.activation_bytes(t) > activations_.size()) {
-    fail(t, " tokens are more than the prompt that this generator was made for");
-  }
-  if (past_ + t > b.max_seq_len) fail("prompt and answer exceed the bundle's maximum of ", b.max_seq_len, " tokens");
-  std::vector<int64_t> positions(tokens.size());
-  for (size_t i = 0; i < positions.size(); ++i) positions[i] = past_ + static_cast<int64_t>(i);
-  const size_t cache = static_cast<size_t>(b.max_seq_len * model_.key_size());
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < count; ++i) positions.push_back(static_cast<int64_t>(held_.size()) + i);
   float* x = activations_.floats();
-  float* y = x + t * b.hidden_size;
-  model_.embed(tokens.data(), t, x);
+  float* y = x + count * b.hidden_size;
+  model_.embed(tokens, count, x);
   for (size_t u = 0; u < b.units.size(); ++u) {
-    model_.decode(u, x, positions.data(), t, keys_.floats() + u * cache, values_.floats() + u * cache, y);
+    model_.decode(u, x, positions.data(), count, keys_.floats() + offsets_[u], values_.floats() + offsets_[u], y);
     std::swap(x, y);
   }
-  past_ += t;
-  model_.logits(x + (t - 1) * b.hidden_size, 1, logits_.floats());
-  return sample(logits_.floats(), b.vocab_size, temperature_, random_);
+  held_.insert(held_.end(), tokens, tokens + count);
+  model_.logits(x + (count - 1) * b.hidden_size, 1, logits_.data());
+}
+
+std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, const GenerateConfig& config,
+                                         const std::function<bool(int64_t)>& on_token) {
+  const Bundle& b = model_.bundle();
+  const int64_t length = static_cast<int64_t>(prompt.size());
+  check(config);
+  if (length == 0) fail("the prompt is empty");
+  if (length >= b.max_seq_len) {
+    fail("the prompt has ", length, " tokens; the bundle's maximum is ", b.max_seq_len,
+         " with the answer (export with a larger --max-seq-len)");
+  }
+  for (const int64_t token : prompt) {
+    if (token < 0 || token >= b.vocab_size) fail("prompt: token ", token, " is not in the vocabulary");
+  }
+  // At least the last token of the prompt is fed, for its logits.
+  const auto same = std::mismatch(prompt.begin(), prompt.end() - 1, held_.begin(), held_.end()).first - prompt.begin();
+  held_.resize(static_cast<size_t>(same));
+  for (int64_t i = same; i < length;) {
+    const int64_t count = std::min(prepared_tokens(b), length - i);
+    feed(prompt.data() + i, count);
+    i += count;
+  }
+  Random random(static_cast<uint64_t>(config.seed), 0);
+  std::vector<int64_t> recent = prompt, answer;
+  const int64_t most = std::min(config.max_tokens, b.max_seq_len - length);
+  while (static_cast<int64_t>(answer.size()) < most) {
+    const int64_t token = sample(logits_, recent, config, random);
+    if (std::count(config.stop_tokens.begin(), config.stop_tokens.end(), token) > 0) break;
+    answer.push_back(token);
+    recent.push_back(token);
+    if (!on_token(token) || static_cast<int64_t>(answer.size()) == most) break;
+    feed(&token, 1);
+  }
+  return answer;
 }
 
 }  // namespace mft

@@ -1,32 +1,43 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "runtime/core/buffer.h"
+#include "runtime/core/generate_config.h"
 #include "runtime/core/model.h"
-#include "runtime/core/random.h"
 
 namespace mft {
 
-/// Generates tokens one by one with a KV cache. Prompt and answer together fit the bundle's max_seq_len.
+/// Generates with a KV cache that lives as long as it does: of a prompt that begins as the last one and its answer did,
+/// a chat that goes on, only what is new is computed. Prompt and answer together fit the bundle's max_seq_len.
 class Generator {
  public:
-  /// The model must be prepared for `prompt_tokens` tokens. `temperature` 0 takes the likeliest token.
-  Generator(Model& model, int64_t prompt_tokens, double temperature, uint64_t seed);
+  /// The model must be prepared for kPromptTokens tokens, or the bundle's maximum where that is less.
+  explicit Generator(Model& model);
 
-  /// Feeds tokens (the prompt, or the last token) and gives the next one. Throws Error where the cache is full.
-  int64_t next(const std::vector<int64_t>& tokens);
+  /// Continues `prompt`; `on_token` hears of each token of the answer as it comes, and ends it by returning false.
+  /// Ends at a stop token too, which is not part of the answer. Throws Error where the prompt is empty, too long or
+  /// outside the vocabulary.
+  std::vector<int64_t> generate(const std::vector<int64_t>& prompt, const GenerateConfig& config,
+                                const std::function<bool(int64_t)>& on_token);
+
+  /// A longer prompt goes through the model piece by piece.
+  static constexpr int64_t kPromptTokens = 256;
+  /// How many tokens to prepare a model for.
+  static int64_t prepared_tokens(const Bundle& bundle);
 
  private:
+  void feed(const int64_t* tokens, int64_t count);
+
   Model& model_;
-  double temperature_;
-  Random random_;
-  int64_t past_ = 0;
-  Buffer keys_;  // [attention units, max_seq_len, kv_heads * head_dim]
+  std::vector<int64_t> held_;    // tokens whose keys and values are in the caches
+  std::vector<size_t> offsets_;  // of each unit's part in them
+  Buffer keys_;                  // of each unit [max_seq_len, its cache_width]
   Buffer values_;
-  Buffer activations_;
-  Buffer logits_;
+  Buffer activations_;  // two of [a piece, hidden]
+  std::vector<float> logits_;
 };
 
 }  // namespace mft

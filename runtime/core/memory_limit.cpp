@@ -2,23 +2,26 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <sstream>
-#include <string>
 
 namespace mft {
 namespace {
 
-/// Where the memory controller is mounted, and the path from there to this process's group.
-struct Group {
-  std::string mount;
-  std::string path;
-  const char* file;
-};
+constexpr uint64_t kNone = UINT64_MAX;
 
-Group find_group() {
-  // Lines of /proc/self/cgroup: "id:controllers:path", "0::path" for version 2.
+/// All of a file, empty where it cannot be read. (Files of /proc have no size to map.)
+std::string content_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+MemoryGroup find_memory_group(const std::string& cgroup, const std::string& mounts) {
+  // Lines "id:controllers:path", "0::path" for version 2.
   std::string v1, v2;
-  std::ifstream groups("/proc/self/cgroup");
+  std::istringstream groups(cgroup);
   for (std::string line; std::getline(groups, line);) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
@@ -26,35 +29,37 @@ Group find_group() {
     if (controllers.find(",memory,") != std::string::npos) v1 = line.substr(second + 1);
     if (controllers == ",,") v2 = line.substr(second + 1);
   }
-  // Lines of /proc/self/mounts: "device folder type options ...".
-  Group group{};
-  std::ifstream mounts("/proc/self/mounts");
-  for (std::string line; std::getline(mounts, line);) {
+  // Lines "device folder type options ...".
+  MemoryGroup group;
+  std::istringstream lines(mounts);
+  for (std::string line; std::getline(lines, line);) {
     std::istringstream fields(line);
     std::string device, folder, type, options;
     fields >> device >> folder >> type >> options;
     options = "," + options + ",";
     if (type == "cgroup" && options.find(",memory,") != std::string::npos && !v1.empty()) {
-      return {folder, v1, "/memory.limit_in_bytes"};
+      return {folder, v1, "memory.limit_in_bytes"};
     }
-    if (type == "cgroup2" && !v2.empty()) group = {folder, v2, "/memory.max"};
+    if (type == "cgroup2" && !v2.empty()) group = {folder, v2, "memory.max"};
   }
   return group;
 }
 
-}  // namespace
+uint64_t parse_memory_limit(const std::string& content) {
+  std::istringstream text(content);
+  uint64_t limit = 0;
+  return text >> limit && limit < uint64_t{1} << 60 ? limit : kNone;
+}
 
 uint64_t memory_limit() {
-  static const Group group = find_group();
+  static const MemoryGroup group = find_memory_group(content_of("/proc/self/cgroup"), content_of("/proc/self/mounts"));
   if (group.mount.empty()) return 0;
-  uint64_t tightest = UINT64_MAX;
+  uint64_t tightest = kNone;
   for (std::string path = group.path;; path.resize(path.rfind('/'))) {
-    std::ifstream file(group.mount + path + group.file);
-    uint64_t limit;
-    if (file >> limit) tightest = std::min(tightest, limit);  // "max" is no number
+    tightest = std::min(tightest, parse_memory_limit(content_of(group.mount + path + "/" + group.file)));
     if (path.empty() || path.rfind('/') == std::string::npos) break;
   }
-  return tightest < uint64_t{1} << 60 ? tightest : 0;  // version 1 says "none" with a huge number
+  return tightest == kNone ? 0 : tightest;
 }
 
 }  // namespace mft

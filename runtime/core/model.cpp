@@ -52,8 +52,8 @@ struct Sweep {
 
 Model::Model(const std::string& bundle_folder)
     : bundle_(bundle_folder),
-      program_(bundle_.file("program.pte")),
-      weights_(bundle_.file("weights.ptd")),
+      program_(bundle_.verified("program.pte")),
+      weights_(bundle_.file("weights.ptd"), bundle_.weights),
       layout_(bundle_, program_) {}
 
 void Model::prepare(const std::string& adapter_folder, int64_t tokens) {
@@ -63,19 +63,24 @@ void Model::prepare(const std::string& adapter_folder, int64_t tokens) {
   }
   program_.reserve_scratch(scratch_bytes(tokens));
   parameters_ = Buffer(layout_.size * sizeof(float));
+  no_adapter_ = Buffer(no_adapter_bytes());
   staging_ = Buffer(staging_bytes(tokens));
+  adapter_on_ = true;
+  if (adapter_folder.empty()) bundle_.verified("adapter_model.safetensors");
   load_adapter(adapter_folder.empty() ? bundle_.folder : adapter_folder, bundle_, layout_, parameters());
+}
+
+Model::Claim::Claim(Model& model) : model_(model) {
+  if (model.claimed_) fail("a trainer works on this model already; open the bundle again for another");
+  model.claimed_ = true;
 }
 
 void Model::push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeights& weights) const {
   for (size_t i = 0; i < weights.size(); ++i) inputs.push_back({weights[i].data, weights[i].bytes});
   for (const AdapterTensor& tensor : layout_.units[unit]) {
-    inputs.push_back({parameters() + tensor.offset, tensor.size() * sizeof(float)});
+    const float* values = adapter_on_ ? parameters() + tensor.offset : no_adapter_.floats();
+    inputs.push_back({values, tensor.size() * sizeof(float)});
   }
-}
-
-int64_t Model::call_tokens(size_t unit, int64_t t) const {
-  return bundle_.units[unit].attention ? t : std::min(t, bundle_.mlp_tokens);
 }
 
 void Model::run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
@@ -127,39 +132,41 @@ void Model::embed(const int64_t* tokens, int64_t t, float* x) {
 std::vector<Input> Model::unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
                                       const MappedWeights& weights) const {
   std::vector<Input> inputs{{x, activation_bytes(t), t}};
-  if (bundle_.units[unit].attention) inputs.push_back({positions, position_bytes(t), t});
+  if (bundle_.kind_of(unit).takes_positions) inputs.push_back({positions, position_bytes(t), t});
   push_unit(inputs, unit, weights);
   return inputs;
 }
 
 void Model::forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y) {
   const UnitInfo& info = bundle_.units[unit];
+  const UnitKind& kind = bundle_.kind_of(unit);
   const MappedWeights& weights = weights_of(unit, unit + 1);
-  const int64_t step = call_tokens(unit, t);
+  const int64_t step = std::min(t, kind.tokens);
   for (int64_t i = 0; i < t; i += step) {
     const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
-    run(info.name, info.kind + "_forward", unit_inputs(unit, x + at, positions, n, weights),
+    run(info.name, kind.name + "_forward", unit_inputs(unit, x + at, positions, n, weights),
         {{y + at, activation_bytes(n), n}});
   }
 }
 
 void Model::forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved) {
   const UnitInfo& info = bundle_.units[unit];
+  const UnitKind& kind = bundle_.kind_of(unit);
   const MappedWeights& weights = weights_of(unit, unit + 1);
-  const int64_t step = call_tokens(unit, t);
+  const int64_t step = std::min(t, kind.tokens);
   for (int64_t i = 0; i < t; i += step) {
     const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
     std::vector<Output> outputs{{y + at, activation_bytes(n), n}};
     std::byte* staging = staging_.bytes();
     std::byte* store = saved;
-    for (const SavedTensor& tensor : info.saved) {
+    for (const SavedTensor& tensor : kind.saved) {
       outputs.push_back({tensor.converted() ? staging : store, tensor.bytes(n), n, tensor.token_dim});
       if (tensor.converted()) staging += tensor.bytes(n);
       store += tensor.stored_bytes(n);
     }
-    run(info.name, info.kind + "_forward_save", unit_inputs(unit, x + at, positions, n, weights), outputs);
+    run(info.name, kind.name + "_forward_save", unit_inputs(unit, x + at, positions, n, weights), outputs);
     staging = staging_.bytes();
-    for (const SavedTensor& tensor : info.saved) {
+    for (const SavedTensor& tensor : kind.saved) {
       if (tensor.converted()) {
         shrink(tensor, reinterpret_cast<const float*>(staging), n, saved);
         staging += tensor.bytes(n);
@@ -172,9 +179,10 @@ void Model::forward_save(size_t unit, const float* x, const int64_t* positions, 
 void Model::backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
                      const std::byte* saved, float* dx, float* gradients, bool add, float* spare, size_t next) {
   const UnitInfo& info = bundle_.units[unit];
+  const UnitKind& kind = bundle_.kind_of(unit);
   const MappedWeights& weights = weights_of(unit, next);
   const AdapterLayout::Range range = layout_.range(unit);
-  const int64_t step = call_tokens(unit, t);
+  const int64_t step = std::min(t, kind.tokens);
   if (x == nullptr) x = dy;  // a method's input all the same, though it is not read
   if ((add || step < t) && spare == nullptr) fail("adding up gradients needs a spare buffer");
   for (int64_t i = 0; i < t; i += step) {
@@ -183,7 +191,7 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
     inputs.insert(inputs.begin(), {dy + at, activation_bytes(n), n});
     if (saved != nullptr) {
       std::byte* staging = staging_.bytes();
-      for (const SavedTensor& tensor : info.saved) {
+      for (const SavedTensor& tensor : kind.saved) {
         if (tensor.converted()) expand(tensor, saved, n, reinterpret_cast<float*>(staging));
         inputs.push_back({tensor.converted() ? staging : saved, tensor.bytes(n), n, tensor.token_dim});
         if (tensor.converted()) staging += tensor.bytes(n);
@@ -195,7 +203,7 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
     for (const AdapterTensor& tensor : layout_.units[unit]) {
       outputs.push_back({target + (tensor.offset - range.begin), tensor.size() * sizeof(float)});
     }
-    run(info.name, info.kind + (saved != nullptr ? "_backward" : "_backward_recompute"), inputs, outputs);
+    run(info.name, kind.name + (saved != nullptr ? "_backward" : "_backward_recompute"), inputs, outputs);
     if (target == spare) {
       for (size_t j = 0; j < range.size(); ++j) gradients[j] += spare[j];
     }
@@ -205,31 +213,31 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
 void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* k_cache, float* v_cache,
                    float* y) {
   const UnitInfo& info = bundle_.units[unit];
-  if (!info.attention) return forward(unit, x, positions, t, y);
+  const UnitKind& kind = bundle_.kind_of(unit);
+  if (kind.cache_width == 0) return forward(unit, x, positions, t, y);
   const MappedWeights& weights = weights_of(unit, unit + 1);
-  const size_t cache = static_cast<size_t>(bundle_.max_seq_len * key_size()) * sizeof(float);
-  const size_t added = static_cast<size_t>(t * key_size());
+  const size_t cache = static_cast<size_t>(bundle_.max_seq_len * kind.cache_width) * sizeof(float);
+  const size_t added = static_cast<size_t>(t * kind.cache_width);
   std::vector<Input> inputs{
       {x, activation_bytes(t), t}, {positions, position_bytes(t), t}, {k_cache, cache}, {v_cache, cache}};
   push_unit(inputs, unit, weights);
   // The new keys and values go straight behind the cached ones; the method only reads what lies before them.
-  const size_t past = static_cast<size_t>(positions[0] * key_size());
-  run(info.name, info.kind + "_decode", inputs,
+  const size_t past = static_cast<size_t>(positions[0] * kind.cache_width);
+  run(info.name, kind.name + "_decode", inputs,
       {{y, activation_bytes(t), t},
        {k_cache + past, added * sizeof(float), t},
        {v_cache + past, added * sizeof(float), t}});
 }
 
-double Model::head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* dx, size_t next) {
+void Model::head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* losses, float* dx,
+                      size_t next) {
   const size_t unit = bundle_.units.size();
   const MappedWeights& weights = weights_of(unit, next);
   std::optional<Sweep> sweep;
   if (unit >= resident_.size()) sweep.emplace(weights[1]);
-  double total = 0;
   for (int64_t i = 0; i < t; i += bundle_.head_tokens) {
     const int64_t n = std::min(bundle_.head_tokens, t - i), at = i * bundle_.hidden_size;
-    float loss = 0;
-    std::vector<Output> outputs{{&loss, sizeof(loss)}};
+    std::vector<Output> outputs{{losses + i, static_cast<size_t>(n) * sizeof(float), n}};
     if (dx != nullptr) outputs.push_back({dx + at, activation_bytes(n), n});
     run("head", method,
         {{x + at, activation_bytes(n), n},
@@ -237,17 +245,15 @@ double Model::head_call(const char* method, const float* x, const int64_t* targe
          {weights[0].data, weights[0].bytes},
          {weights[1].data, weights[1].bytes}},
         outputs);
-    total += loss;
   }
-  return total;
 }
 
-double Model::head(const float* x, const int64_t* targets, int64_t t, float* dx, size_t next) {
-  return head_call("head", x, targets, t, dx, next);
+void Model::head(const float* x, const int64_t* targets, int64_t t, float* losses, float* dx, size_t next) {
+  head_call("head", x, targets, t, losses, dx, next);
 }
 
-double Model::head_loss(const float* x, const int64_t* targets, int64_t t) {
-  return head_call("head_loss", x, targets, t, nullptr, 0);
+void Model::head_loss(const float* x, const int64_t* targets, int64_t t, float* losses) {
+  head_call("head_loss", x, targets, t, losses, nullptr, 0);
 }
 
 void Model::logits(const float* x, int64_t t, float* out) {
@@ -274,7 +280,7 @@ size_t Model::scratch_bytes(int64_t tokens) const {
     most = std::max(most, linear_scratch_bytes(tokens, out, in, b.lora_rank));
   };
   linear(b.hidden_size, queries);
-  linear(b.hidden_size, key_size());
+  linear(b.hidden_size, b.num_kv_heads * b.head_dim);
   linear(queries, b.hidden_size);
   linear(b.hidden_size, b.intermediate_size);
   linear(b.intermediate_size, b.hidden_size);
@@ -289,31 +295,41 @@ size_t Model::scratch_bytes(int64_t tokens) const {
   return most + 4096;  // the allocator aligns within it
 }
 
-size_t Model::saved_bytes(size_t unit, int64_t tokens) const {
-  const int64_t step = call_tokens(unit, tokens);
+size_t Model::saved_bytes(const UnitKind& kind, int64_t tokens) const {
+  const int64_t step = std::min(tokens, kind.tokens);
   size_t bytes = 0;
   for (int64_t i = 0; i < tokens; i += step) {
-    for (const SavedTensor& tensor : bundle_.units[unit].saved)
-      bytes += tensor.stored_bytes(std::min(step, tokens - i));
+    for (const SavedTensor& tensor : kind.saved) bytes += tensor.stored_bytes(std::min(step, tokens - i));
   }
   return bytes;
 }
 
 size_t Model::staging_bytes(int64_t tokens) const {
   size_t most = 0;
-  for (size_t u = 0; u < bundle_.units.size(); ++u) {
+  for (const UnitKind& kind : bundle_.kinds) {
     size_t bytes = 0;
-    for (const SavedTensor& tensor : bundle_.units[u].saved) {
-      if (tensor.converted()) bytes += tensor.bytes(call_tokens(u, tokens));
+    for (const SavedTensor& tensor : kind.saved) {
+      if (tensor.converted()) bytes += tensor.bytes(std::min(tokens, kind.tokens));
     }
     most = std::max(most, bytes);
   }
   return most;
 }
 
+size_t Model::no_adapter_bytes() const {
+  size_t most = 0;
+  for (const auto& unit : layout_.units) {
+    for (const AdapterTensor& tensor : unit) most = std::max(most, tensor.size());
+  }
+  return most * sizeof(float);
+}
+
 size_t Model::weight_bytes(size_t unit) const {
-  return weights_.map(unit < bundle_.units.size() ? bundle_.units[unit].weights : bundle_.head_weights)
-      .resident_bytes();
+  if (weight_bytes_.empty()) {
+    for (const UnitInfo& info : bundle_.units) weight_bytes_.push_back(weights_.resident_bytes(info.weights));
+    weight_bytes_.push_back(weights_.resident_bytes(bundle_.head_weights));
+  }
+  return weight_bytes_[unit];
 }
 
 }  // namespace mft

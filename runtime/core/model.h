@@ -22,11 +22,14 @@ using Observer = std::function<void(const std::string& unit, const std::string& 
 /// in several calls where need be.
 class Model {
  public:
+  /// Verifies the program; weights are verified as they are first mapped.
   explicit Model(const std::string& bundle_folder);
 
   /// Loads LoRA parameters, the bundle's initial ones where `folder` is empty, and makes room for calls of up to
   /// `tokens` tokens.
   void prepare(const std::string& adapter_folder, int64_t tokens);
+  /// Off: the model as it was exported computes, until it is on again. On after `prepare`.
+  void use_adapter(bool on) { adapter_on_ = on; }
 
   void embed(const int64_t* tokens, int64_t t, float* x);
   void forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y);
@@ -37,13 +40,13 @@ class Model {
   /// a call takes. `next` is the unit that runs next, whose weights are read ahead; none if there is no such unit.
   void backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
                 const std::byte* saved, float* dx, float* gradients, bool add, float* spare, size_t next);
-  /// Generation: like `forward` after positions[0] tokens in the caches [max_seq_len, kv_heads * head_dim]; appends
-  /// the new keys and values. `x` goes through attention and MLP units alike.
+  /// Generation: like `forward` after positions[0] tokens in the caches [max_seq_len, cache_width of the unit's kind];
+  /// appends to them. Units without caches just run forward.
   void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* k_cache, float* v_cache,
               float* y);
-  /// Summed loss over the targets, and its gradient to x. `next` as of `backward`.
-  double head(const float* x, const int64_t* targets, int64_t t, float* dx, size_t next);
-  double head_loss(const float* x, const int64_t* targets, int64_t t);
+  /// The loss of each token [t], 0 without a target, and the gradient of their sum to x. `next` as of `backward`.
+  void head(const float* x, const int64_t* targets, int64_t t, float* losses, float* dx, size_t next);
+  void head_loss(const float* x, const int64_t* targets, int64_t t, float* losses);
   /// Logits [t, vocab_size].
   void logits(const float* x, int64_t t, float* out);
 
@@ -52,29 +55,42 @@ class Model {
   const Program& program() const { return program_; }
   float* parameters() const { return parameters_.floats(); }
   const Buffer& parameter_buffer() const { return parameters_; }
+  const Buffer& no_adapter_buffer() const { return no_adapter_; }
   const Buffer& staging_buffer() const { return staging_; }
   void observe(Observer observer) { observer_ = std::move(observer); }
   /// Keeps the weights of the first `units` units mapped from now on, those of the head too where there is one more.
   void keep_resident(size_t units);
-  int64_t key_size() const { return bundle_.num_kv_heads * bundle_.head_dim; }
+  /// While it lives, the model is one trainer's alone. Throws Error where another trainer works on it.
+  class Claim {
+   public:
+    explicit Claim(Model& model);
+    ~Claim() { model_.claimed_ = false; }
+    Claim(const Claim&) = delete;
+    Claim& operator=(const Claim&) = delete;
+
+   private:
+    Model& model_;
+  };
 
   /// Bytes of x.
   size_t activation_bytes(int64_t t) const { return static_cast<size_t>(t * bundle_.hidden_size) * sizeof(float); }
   /// Bytes of what `forward_save` leaves.
-  size_t saved_bytes(size_t unit, int64_t tokens) const;
+  size_t saved_bytes(const UnitKind& kind, int64_t tokens) const;
   /// Bytes of kernel scratch that calls of up to `tokens` tokens need.
   size_t scratch_bytes(int64_t tokens) const;
   /// Bytes in which `forward_save` and `backward` convert between float32 and what is kept.
   size_t staging_bytes(int64_t tokens) const;
+  /// Bytes of what stands in for the adapter while it is off.
+  size_t no_adapter_bytes() const;
   /// Bytes that a unit's weights make resident, and the head's for the unit after the last.
   size_t weight_bytes(size_t unit) const;
 
  private:
-  int64_t call_tokens(size_t unit, int64_t t) const;
   const MappedWeights& weights_of(size_t unit, size_t next);
   void run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
            const std::vector<Output>& outputs);
-  double head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* dx, size_t next);
+  void head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* losses, float* dx,
+                 size_t next);
   std::vector<Input> unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
                                  const MappedWeights& weights) const;
   void push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeights& weights) const;
@@ -88,7 +104,11 @@ class Model {
   MappedWeights next_;
   size_t next_unit_ = SIZE_MAX;
   Buffer parameters_;
+  Buffer no_adapter_;  // zeros
   Buffer staging_;
+  mutable std::vector<size_t> weight_bytes_;  // of each unit and the head, once asked for
+  bool adapter_on_ = true;
+  bool claimed_ = false;
   Observer observer_;
 };
 

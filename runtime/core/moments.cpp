@@ -17,6 +17,11 @@ Moments::Moments(const AdapterLayout& layout, Optimizer optimizer) : layout_(lay
   bytes_ = 2 * blocks_ * (kMomentBlock + sizeof(float));
 }
 
+bool Moments::all_finite(const std::byte* memory) const {
+  if (optimizer_ == Optimizer::kAdamW) return mft::all_finite(memory, 2 * layout_.size);
+  return mft::all_finite(memory + 2 * blocks_ * kMomentBlock, 2 * blocks_);  // the scales
+}
+
 void Moments::step(std::byte* memory, size_t unit, float* parameters, const float* gradients, double lr,
                    float gradient_scale, int64_t step, const AdamWConfig& adamw) const {
   const AdapterLayout::Range range = layout_.range(unit);

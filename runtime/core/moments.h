@@ -16,6 +16,8 @@ class Moments {
   Moments(const AdapterLayout& layout, Optimizer optimizer);
 
   size_t bytes() const { return bytes_; }
+  /// Whether all numbers in `memory` [bytes()] are finite, as they are after any step that was.
+  bool all_finite(const std::byte* memory) const;
   /// One step of unit `unit`; `memory` holds `bytes()` bytes, zeroed before the first step.
   void step(std::byte* memory, size_t unit, float* parameters, const float* gradients, double lr, float gradient_scale,
             int64_t step, const AdamWConfig& adamw) const;

@@ -1,6 +1,7 @@
 #include "runtime/core/plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -13,7 +14,6 @@ namespace mft {
 namespace {
 
 constexpr uint64_t kMegabyte = 1000 * 1000;
-constexpr uint64_t kPage = 4096;
 // What starting the threads, loading the methods and the heap add after planning; measured, with a margin: anonymous
 // pages, and pages of code and program.
 constexpr uint64_t kHeapGrowth = uint64_t{3} << 20;
@@ -25,34 +25,23 @@ constexpr uint64_t kSweepWindow = uint64_t{9} << 19;
 // spilled to make room for activations.
 constexpr double kFlopsPerSecond = 150e9;
 constexpr double kSpillBytesPerSecond = 0.5e9;
+// Around each number of stored units at which something changes, so many neighbours are tried too: what a unit saves is
+// no multiple of a checkpoint, so the fastest number lies near a change, not always on it.
+constexpr int64_t kNeighbours = 4;
 
-/// What the choice of a mix depends on, gathered once.
-struct Facts {
-  const Model& model;
-  const TrainConfig& config;
-  int64_t layers;          // selected by a step, at most
-  uint64_t activation;     // bytes of x
-  uint64_t saved[2] = {};  // bytes a stored unit leaves: attention, MLP
-  bool reads_x[2] = {};    // whether it keeps its checkpoint besides
-  double again[2] = {};    // seconds to compute a unit's forward once more
-  double base = 0;         // seconds of a step with everything stored
-  std::vector<Plan::Component> fixed{};
-  std::map<std::set<std::string>, uint64_t> arenas{};  // by the methods in use
-};
+using Counts = std::vector<int64_t>;
 
-uint64_t round_to_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+uint64_t round_to_pages(uint64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
 
 /// Bytes of the arena that `methods` touch in calls of up to `tokens` tokens.
 uint64_t arena_bytes(const Bundle& bundle, const std::set<std::string>& methods, int64_t tokens) {
   std::vector<std::pair<uint64_t, uint64_t>> touched;
-  for (const std::string& method : methods) {
-    const auto found = bundle.arena.find(method);
-    if (found == bundle.arena.end()) fail("bundle.json: no arena of method ", method);
-    const bool mlp = method.compare(0, 3, "mlp") == 0;
-    const int64_t limit = mlp ? bundle.mlp_tokens : method == "head" ? bundle.head_tokens : bundle.max_seq_len;
-    const uint64_t most = static_cast<uint64_t>(limit), used = static_cast<uint64_t>(std::min(limit, tokens));
-    for (const ArenaTensor& tensor : found->second) {
-      const uint64_t begin = tensor.offset / kPage * kPage;
+  for (const std::string& name : methods) {
+    const MethodInfo& method = bundle.method(name);
+    const uint64_t most = static_cast<uint64_t>(method.tokens);
+    const uint64_t used = static_cast<uint64_t>(std::min(method.tokens, tokens));
+    for (const ArenaTensor& tensor : method.arena) {
+      const uint64_t begin = tensor.offset / page_bytes() * page_bytes();
       touched.emplace_back(begin, round_to_pages(tensor.offset + (tensor.bytes * used + most - 1) / most));
     }
   }
@@ -66,152 +55,329 @@ uint64_t arena_bytes(const Bundle& bundle, const std::set<std::string>& methods,
   return total;
 }
 
-/// Multiply-adds of a unit's forward, twice; `again`: without its last linear, whose output no gradient needs.
-double forward_flops(const Bundle& b, const UnitInfo& unit, int64_t tokens, bool again) {
-  const double t = static_cast<double>(tokens), hidden = static_cast<double>(b.hidden_size);
-  const double queries = static_cast<double>(b.num_heads * b.head_dim);
-  const double keys = static_cast<double>(b.num_kv_heads * b.head_dim);
-  const double inner = static_cast<double>(b.intermediate_size);
-  if (!unit.attention) return 2 * t * hidden * inner * (again ? 2 : 3);
-  return 2 * t * hidden * (queries * (again ? 1 : 2) + 2 * keys) + 2 * t * t * queries;
+/// The largest sum over `count` of the layers, given each one's number.
+template <typename T>
+T most_of(std::vector<T> by_layer, int64_t count) {
+  std::sort(by_layer.begin(), by_layer.end(), std::greater<T>());
+  T sum = 0;
+  for (size_t i = 0; i < std::min(by_layer.size(), static_cast<size_t>(count)); ++i) sum += by_layer[i];
+  return sum;
 }
 
-Facts gather(const Model& model, const TrainConfig& config) {
+/// The bundle's units in groups, for steps that select up to `selected` layers.
+std::vector<UnitGroup> unit_groups(const Model& model, int64_t tokens, int64_t selected) {
   const Bundle& b = model.bundle();
-  const int64_t tokens = config.tokens();
-  Facts f{model, config, config.schedule.most_selected(b.num_layers), model.activation_bytes(tokens)};
-  uint64_t largest_unit = 0, largest_layer = 0, largest_weights = 0;
-  std::map<int64_t, uint64_t> layer_sizes;
-  const double share = static_cast<double>(f.layers) / static_cast<double>(b.num_layers);
-  for (size_t u = 0; u < b.units.size(); ++u) {
-    const UnitInfo& unit = b.units[u];
-    const uint64_t size = model.layout().range(u).size() * sizeof(float);
-    largest_unit = std::max(largest_unit, size);
-    largest_layer = std::max(largest_layer, layer_sizes[unit.layer] += size);
-    largest_weights = std::max<uint64_t>(largest_weights, model.weight_bytes(u));
-    const int mlp = unit.attention ? 0 : 1;
-    f.saved[mlp] = std::max<uint64_t>(f.saved[mlp], model.saved_bytes(u, tokens));
-    f.reads_x[mlp] = f.reads_x[mlp] || unit.backward_reads_x;
-    f.again[mlp] = std::max(f.again[mlp], forward_flops(b, unit, tokens, true) / kFlopsPerSecond);
-    f.base += forward_flops(b, unit, tokens, false) / kFlopsPerSecond * (1 + share);
-  }
-  f.base += 4.0 * static_cast<double>(tokens * b.hidden_size) * static_cast<double>(b.vocab_size) / kFlopsPerSecond;
-
-  const uint64_t adapter = model.layout().size * sizeof(float);
-  const uint64_t selected = std::min(adapter, static_cast<uint64_t>(f.layers) * largest_layer);
-  const bool spare = config.grad_accum > 1 || tokens > b.mlp_tokens;
-  const uint64_t sweep = std::max<uint64_t>(2, static_cast<uint64_t>(thread_count())) * kSweepWindow;
-  const ProcessMemory now = process_memory();
-  f.fixed = {
-      {"code", now.rss - now.anon + kCodeGrowth, false},
-      {"weights_window", std::max(largest_weights, sweep), false},
-      {"heap", now.anon + kHeapGrowth, true},
-      {"lora", adapter, true},
-      {"gradients", config.immediate_update() ? largest_unit : selected, true},
-      {"spare_gradients", spare ? largest_unit : 0, true},
-      {"optimizer", Moments(model.layout(), config.optimizer).bytes(), true},
-      {"kernel_scratch", model.scratch_bytes(tokens), true},
-  };
-  return f;
-}
-
-/// The plan that stores `attn` and `mlp` units and keeps as many of the others' checkpoints in memory as there is room.
-Plan mix(Facts& f, int64_t attn, int64_t mlp) {
-  const Bundle& b = f.model.bundle();
-  const int64_t tokens = f.config.tokens();
-  Plan plan;
-  plan.components = f.fixed;
-  plan.stored_attn = attn;
-  plan.stored_mlp = mlp;
-  const int64_t again = 2 * f.layers - attn - mlp;
-  std::set<std::string> methods{"embed", "head"};
-  for (const UnitInfo& unit : b.units) {
-    const bool some = unit.attention ? attn > 0 : mlp > 0, all = (unit.attention ? attn : mlp) == f.layers;
-    methods.insert(unit.kind + "_forward");
-    if (some) methods.insert({unit.kind + "_forward_save", unit.kind + "_backward"});
-    if (!all) methods.insert(unit.kind + "_backward_recompute");
-  }
-  const bool stored = attn + mlp > 0;
-  const auto [arena, is_new] = f.arenas.try_emplace(methods, 0);
-  if (is_new) arena->second = arena_bytes(b, methods, tokens);
-  plan.components.push_back({"arena", arena->second, true});
-  plan.components.push_back({"staging", stored ? f.model.staging_bytes(tokens) : 0, true});
-  plan.components.push_back(
-      {"saved_activations", static_cast<uint64_t>(attn) * f.saved[0] + static_cast<uint64_t>(mlp) * f.saved[1], true});
-  const int64_t beside = (f.reads_x[0] ? attn : 0) + (f.reads_x[1] ? mlp : 0);
-  const uint64_t budget = f.config.budget, before = plan.total() + static_cast<uint64_t>(2 + beside) * f.activation;
-  int64_t in_memory = again, buffers = 2;
-  if (budget > 0 && !f.config.spill_folder.empty()) {
-    const int64_t room = static_cast<int64_t>(budget > before ? (budget - before) / f.activation : 0);
-    if (room < again) {
-      buffers = 3;  // one for reading back
-      in_memory = std::max<int64_t>(0, room - 1);
+  std::vector<UnitGroup> groups;
+  for (size_t k = 0; k < b.kinds.size(); ++k) {
+    const UnitKind& kind = b.kinds[k];
+    const uint64_t saved = model.saved_bytes(kind, tokens);
+    const double seconds = kind.recompute_flops.at(tokens) / kFlopsPerSecond;
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const UnitGroup& g) {
+      return g.saved == saved && g.reads_x == kind.backward_reads_x && g.seconds == seconds;
+    });
+    if (group == groups.end()) {
+      groups.push_back({kind.name, std::vector<bool>(b.kinds.size()), 0, saved, kind.backward_reads_x, seconds});
+      group = groups.end() - 1;
     }
+    group->kinds[k] = true;
   }
-  plan.components.push_back({"activations", static_cast<uint64_t>(buffers) * f.activation, true});
-  plan.checkpoints = in_memory + beside;
-  plan.spilled = again - in_memory;
-  plan.components.push_back({"checkpoints", static_cast<uint64_t>(plan.checkpoints) * f.activation, true});
-  const double seconds =
-      f.base + static_cast<double>(f.layers - attn) * f.again[0] + static_cast<double>(f.layers - mlp) * f.again[1] +
-      static_cast<double>(plan.spilled) * 2.0 * static_cast<double>(f.activation) / kSpillBytesPerSecond;
-  plan.relative_time = seconds / f.base;
-  return plan;
+  for (UnitGroup& group : groups) {
+    std::vector<int64_t> by_layer(static_cast<size_t>(b.num_layers));
+    for (const UnitInfo& unit : b.units) by_layer[static_cast<size_t>(unit.layer)] += group.kinds[unit.kind];
+    group.units = most_of(by_layer, selected);
+  }
+  return groups;
 }
 
-/// Spends what is left of the budget on keeping weights mapped from step to step.
-void keep_weights(const Facts& f, Plan& plan) {
-  const size_t units = f.model.bundle().units.size();
-  uint64_t kept = 0;
-  while (plan.resident <= units) {
-    const uint64_t next = f.model.weight_bytes(plan.resident);
-    if (plan.total() + kept + next > f.config.budget) break;
-    kept += next;
-    ++plan.resident;
+/// What of a mix takes memory and time.
+struct Mix {
+  Counts stored;
+  uint64_t total = 0;  // bytes of everything but resident weights
+  uint64_t arena = 0;
+  uint64_t saved = 0;
+  int64_t buffers = 2;  // of activations: two that units read and write in turn, one for reading back what was spilled
+  int64_t checkpoints = 0;
+  int64_t spilled = 0;
+  double seconds = 0;
+};
+
+class Planner {
+ public:
+  Planner(const Model& model, const TrainConfig& config) : model_(model), config_(config) {
+    const Bundle& b = model.bundle();
+    const int64_t tokens = config.tokens(), layers = config.schedule.most_selected(b.num_layers);
+    activation_ = model.activation_bytes(tokens);
+    staging_ = model.staging_bytes(tokens);
+    groups_ = unit_groups(model, tokens, layers);
+    std::vector<uint64_t> adapter(static_cast<size_t>(b.num_layers));
+    std::vector<int64_t> units(adapter.size());
+    uint64_t largest_adapter = 0, largest_weights = 0;
+    bool split = false;
+    const double share = static_cast<double>(layers) / static_cast<double>(b.num_layers);
+    for (size_t u = 0; u < b.units.size(); ++u) {
+      const uint64_t size = model.layout().range(u).size() * sizeof(float);
+      adapter[static_cast<size_t>(b.units[u].layer)] += size;
+      ++units[static_cast<size_t>(b.units[u].layer)];
+      largest_adapter = std::max(largest_adapter, size);
+      largest_weights = std::max<uint64_t>(largest_weights, model.weight_bytes(u));
+      split = split || tokens > b.kind_of(u).tokens;
+      base_seconds_ += b.kind_of(u).flops.at(tokens) / kFlopsPerSecond * (1 + share);
+    }
+    base_seconds_ += b.head_flops * static_cast<double>(tokens) / kFlopsPerSecond;
+    selected_units_ = most_of(units, layers);
+
+    const ProcessMemory now = process_memory();
+    const uint64_t threads = std::max<uint64_t>(2, static_cast<uint64_t>(thread_count()));
+    set(Component::kCode, now.rss - now.anon + kCodeGrowth);
+    set(Component::kWeightsWindow, std::max(largest_weights, threads * kSweepWindow));
+    set(Component::kHeap, now.anon + kHeapGrowth);
+    set(Component::kLora, model.layout().size * sizeof(float));
+    set(Component::kNoAdapter, config.loss == Loss::kDpo ? model.no_adapter_bytes() : 0);
+    set(Component::kGradients, config.immediate_update() ? largest_adapter : most_of(adapter, layers));
+    set(Component::kSpareGradients, config.grad_accum > 1 || split ? largest_adapter : 0);
+    set(Component::kOptimizer, Moments(model.layout(), config.optimizer).bytes());
+    set(Component::kKernelScratch, model.scratch_bytes(tokens));
+    for (const uint64_t bytes : fixed_) fixed_total_ += bytes;
   }
-  plan.components.push_back({"resident_weights", kept, false});
-}
+
+  /// The best of the mixes that the options allow.
+  Mix best() {
+    if (!config_.stored_units.empty()) return mix(given_counts());
+    Counts none(groups_.size()), all;
+    for (const UnitGroup& group : groups_) all.push_back(group.units);
+    switch (config_.backward) {
+      case Backward::kRecompute:
+        return mix(none);
+      case Backward::kStore:
+        return mix(all);
+      case Backward::kAuto:
+        break;
+    }
+    if (config_.budget == 0) return mix(none);
+    // The last group's number follows from the others' in a few tries, so the largest comes last.
+    std::vector<size_t> order(groups_.size());
+    for (size_t g = 0; g < order.size(); ++g) order[g] = g;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return groups_[a].units < groups_[b].units; });
+    Mix best = mix(none);
+    Counts counts = none;
+    search(order, 0, counts, best);
+    return best;
+  }
+
+  Plan plan() {
+    const Mix m = best();
+    Plan plan;
+    plan.groups = groups_;
+    plan.bytes = fixed_;
+    plan.stored = m.stored;
+    plan.checkpoints = m.checkpoints;
+    plan.spilled = m.spilled;
+    plan.relative_time = m.seconds / base_seconds_;
+    const auto put = [&](Component component, uint64_t bytes) { plan.bytes[static_cast<size_t>(component)] = bytes; };
+    put(Component::kArena, m.arena);
+    put(Component::kStaging, any(m.stored) ? staging_ : 0);
+    put(Component::kSavedActivations, m.saved);
+    put(Component::kActivations, static_cast<uint64_t>(m.buffers) * activation_);
+    put(Component::kCheckpoints, static_cast<uint64_t>(m.checkpoints) * activation_);
+    if (config_.budget > 0) keep_weights(plan);
+    return plan;
+  }
+
+ private:
+  static bool any(const Counts& stored) {
+    return std::any_of(stored.begin(), stored.end(), [](int64_t n) { return n > 0; });
+  }
+
+  void set(Component component, uint64_t bytes) { fixed_[static_cast<size_t>(component)] = bytes; }
+
+  Counts given_counts() const {
+    const Counts& given = config_.stored_units;
+    const std::string what = "stored_units " + text_of(given) + ": ";
+    if (config_.backward != Backward::kAuto) fail(what, "goes with backward auto, not ", name_of(config_.backward));
+    if (given.size() != groups_.size()) fail(what, "this bundle has ", groups_.size(), " groups of units");
+    for (size_t g = 0; g < given.size(); ++g) {
+      if (given[g] < 0 || given[g] > groups_[g].units) {
+        fail(what, "of ", groups_[g].name, " a step has ", groups_[g].units, " units at most");
+      }
+    }
+    return given;
+  }
+
+  /// Tries numbers for the groups from order[depth] on.
+  void search(const std::vector<size_t>& order, size_t depth, Counts& counts, Mix& best) {
+    if (depth == order.size()) return;
+    const size_t group = order[depth];
+    const int64_t most = groups_[group].units;
+    if (depth + 1 < order.size()) {
+      for (counts[group] = 0; counts[group] <= most; ++counts[group]) search(order, depth + 1, counts, best);
+      counts[group] = 0;
+      return;
+    }
+    // Between 1 and most - 1 the methods in use do not change; memory is linear in the number but for what spilling
+    // evens out, and so is time up to where spilling begins, and from there.
+    const auto at = [&](int64_t n) {
+      counts[group] = n;
+      return mix(counts);
+    };
+    const auto last = [&](const auto& holds) {  // the last n below `most` up to which it does
+      int64_t low = 0, high = most - 1;
+      while (low < high) {
+        const int64_t middle = (low + high + 1) / 2;
+        if (holds(at(middle))) {
+          low = middle;
+        } else {
+          high = middle - 1;
+        }
+      }
+      return low;
+    };
+    const auto fits = [&](const Mix& m) { return m.total <= config_.budget; };
+    std::set<int64_t> candidates;
+    for (const int64_t n : {int64_t{0}, most, last([&](const Mix& m) { return fits(m) && m.spilled == 0; }), last(fits)}) {
+      for (int64_t near = n - kNeighbours; near <= n + kNeighbours; ++near) {
+        if (near >= 0 && near <= most) candidates.insert(near);
+      }
+    }
+    for (const int64_t n : candidates) {
+      Mix m = at(n);
+      const bool better = fits(m) && fits(best) ? m.seconds < best.seconds
+                                                : fits(m) || (!fits(best) && m.total < best.total);
+      if (better) best = std::move(m);
+    }
+    counts[group] = 0;
+  }
+
+  /// The mix that stores `stored` units of each group and keeps as many of the others' checkpoints in memory as there
+  /// is room.
+  Mix mix(const Counts& stored) {
+    Mix m;
+    m.stored = stored;
+    m.arena = arena(stored);
+    int64_t again = 0, beside = 0;
+    m.seconds = base_seconds_;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const UnitGroup& group = groups_[g];
+      m.saved += static_cast<uint64_t>(stored[g]) * group.saved;
+      again += group.units - stored[g];
+      if (group.reads_x) beside += stored[g];
+      m.seconds += static_cast<double>(group.units - stored[g]) * group.seconds;
+    }
+    // Where layers differ, no step selects the most of every group.
+    again = std::min(again, selected_units_);
+    const uint64_t before = fixed_total_ + m.arena + (any(stored) ? staging_ : 0) + m.saved +
+                            static_cast<uint64_t>(2 + beside) * activation_;
+    int64_t in_memory = again;
+    if (config_.budget > 0 && !config_.spill_folder.empty()) {
+      const int64_t room =
+          static_cast<int64_t>(config_.budget > before ? (config_.budget - before) / activation_ : 0);
+      if (room < again) {
+        m.buffers = 3;
+        in_memory = std::max<int64_t>(0, room - 1);
+      }
+    }
+    m.checkpoints = in_memory + beside;
+    m.spilled = again - in_memory;
+    m.total = before + static_cast<uint64_t>(m.buffers - 2 + in_memory) * activation_;
+    m.seconds += static_cast<double>(m.spilled) * 2.0 * static_cast<double>(activation_) / kSpillBytesPerSecond;
+    return m;
+  }
+
+  /// Bytes of the arena that the mix's methods touch.
+  uint64_t arena(const Counts& stored) {
+    std::vector<int> use;  // of each group: none, some or all of its units store
+    for (size_t g = 0; g < groups_.size(); ++g) use.push_back(int{stored[g] > 0} + int{stored[g] == groups_[g].units});
+    const auto [known, is_new] = arenas_.try_emplace(use, 0);
+    if (!is_new) return known->second;
+    const Bundle& b = model_.bundle();
+    std::set<std::string> methods{"embed", "head"};
+    if (config_.eval_every > 0 || config_.loss == Loss::kDpo) methods.insert("head_loss");
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      for (size_t k = 0; k < b.kinds.size(); ++k) {
+        if (!groups_[g].kinds[k]) continue;
+        const std::string& name = b.kinds[k].name;
+        methods.insert(name + "_forward");
+        if (use[g] > 0) methods.insert({name + "_forward_save", name + "_backward"});
+        if (use[g] < 2) methods.insert(name + "_backward_recompute");
+      }
+    }
+    return known->second = arena_bytes(b, methods, config_.tokens());
+  }
+
+  /// Spends what is left of the budget on keeping weights mapped from step to step.
+  void keep_weights(Plan& plan) const {
+    const size_t units = model_.bundle().units.size();
+    const uint64_t total = plan.total();
+    uint64_t kept = 0;
+    while (plan.resident <= units) {
+      const uint64_t next = model_.weight_bytes(plan.resident);
+      if (total + kept + next > config_.budget) break;
+      kept += next;
+      ++plan.resident;
+    }
+    plan.bytes[static_cast<size_t>(Component::kResidentWeights)] = kept;
+  }
+
+  const Model& model_;
+  const TrainConfig& config_;
+  uint64_t activation_ = 0;  // bytes of x
+  uint64_t staging_ = 0;
+  std::vector<UnitGroup> groups_;
+  int64_t selected_units_ = 0;  // by a step, at most
+  double base_seconds_ = 0;     // of a step with everything stored
+  std::array<uint64_t, kComponents> fixed_{};
+  uint64_t fixed_total_ = 0;
+  std::map<std::vector<int>, uint64_t> arenas_;
+};
 
 }  // namespace
 
-uint64_t Plan::bytes(const std::string& component) const {
-  for (const Component& c : components) {
-    if (c.name == component) return c.bytes;
+bool is_anonymous(Component component) {
+  switch (component) {
+    case Component::kCode:
+    case Component::kWeightsWindow:
+    case Component::kResidentWeights:
+      return false;
+    case Component::kHeap:
+    case Component::kLora:
+    case Component::kNoAdapter:
+    case Component::kGradients:
+    case Component::kSpareGradients:
+    case Component::kOptimizer:
+    case Component::kKernelScratch:
+    case Component::kArena:
+    case Component::kStaging:
+    case Component::kSavedActivations:
+    case Component::kActivations:
+    case Component::kCheckpoints:
+      return true;
   }
-  return 0;
+  fail("component ", static_cast<int>(component), " is not known");
 }
 
 uint64_t Plan::total() const {
   uint64_t sum = 0;
-  for (const Component& c : components) sum += c.bytes;
+  for (const uint64_t part : bytes) sum += part;
   return sum;
 }
 
 uint64_t Plan::anonymous() const {
   uint64_t sum = 0;
-  for (const Component& c : components) sum += c.anonymous ? c.bytes : 0;
+  for (size_t c = 0; c < kComponents; ++c) sum += is_anonymous(static_cast<Component>(c)) ? bytes[c] : 0;
   return sum;
+}
+
+size_t Plan::group_of(const UnitInfo& unit) const {
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].kinds[unit.kind]) return g;
+  }
+  fail("unit ", unit.name, " is in no group");
 }
 
 Plan plan_training(const Model& model, const TrainConfig& config) {
   check(config, model.bundle().max_seq_len);
-  Facts facts = gather(model, config);
-  const uint64_t budget = config.budget;
-  const int64_t stored = config.backward == Backward::kStore ? facts.layers : 0;
-  Plan best = mix(facts, stored, stored);
-  if (budget == 0) return best;
-  const int64_t most = config.backward == Backward::kAuto ? facts.layers : -1;
-  for (int64_t attn = 0; attn <= most; ++attn) {
-    for (int64_t mlp = 0; mlp <= most; ++mlp) {
-      Plan plan = mix(facts, attn, mlp);
-      const bool fits = plan.total() <= budget, best_fits = best.total() <= budget;
-      const bool better = fits && best_fits ? plan.relative_time < best.relative_time
-                                            : fits || (!best_fits && plan.total() < best.total());
-      if (better) best = std::move(plan);
-    }
-  }
-  keep_weights(facts, best);
-  return best;
+  thread_parts = static_cast<int>(config.threads);  // kernels size their scratch by it
+  return Planner(model, config).plan();
 }
 
 void check_budget(const Plan& plan, uint64_t budget) {

@@ -1,5 +1,7 @@
 #include "runtime/core/process_memory.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +23,11 @@ ProcessMemory process_memory() {
     if (const uint64_t v = value("VmHWM:")) result.peak_rss = v;
   }
   return result;
+}
+
+uint64_t page_bytes() {
+  static const uint64_t bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
 }
 
 bool reset_peak_rss() {

@@ -13,6 +13,9 @@ struct ProcessMemory {
 
 ProcessMemory process_memory();
 
+/// Bytes of a page of memory, as the system says: 4 or 16 KB.
+uint64_t page_bytes();
+
 /// Lowers VmHWM to the present RSS (/proc/self/clear_refs), so that a peak counts from here. False where the kernel
 /// does not allow it.
 bool reset_peak_rss();

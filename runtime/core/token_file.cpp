@@ -1,6 +1,7 @@
 #include "runtime/core/token_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "runtime/core/error.h"
@@ -17,10 +18,11 @@ void Batch::clear() {
   tokens.clear();
   targets.clear();
   positions.clear();
+  weights.clear();
   target_count = 0;
 }
 
-TokenFile::TokenFile(const std::string& path, int64_t vocab_size) : file_(path), crc32_(checksum_file(path).crc32) {
+TokenFile::TokenFile(const std::string& path, int64_t vocab_size) : file_(path) {
   const auto& tokens = file_.get("tokens", "I32");
   const auto& targets = file_.get("targets", "I32");
   const auto& positions = file_.get("positions", "I32");
@@ -56,7 +58,36 @@ TokenFile::TokenFile(const std::string& path, int64_t vocab_size) : file_(path),
       if (!starts && !goes_on) fail(path, ": position ", positions_[i], " at token ", i, " does not follow its row");
     }
   }
+  if (file_.has("weights")) read_weights(count);
+  const auto rows = file_.metadata().find("rows");
+  pairs_ = rows != file_.metadata().end() && rows->second == "pairs";
+  if (pairs_) check_pairs();
+  sha256_ = sha256_of_file(path, file_size(path));
   drop();  // a step needs a few hundred of the tokens, not all that were checked
+}
+
+void TokenFile::read_weights(int64_t count) {
+  const auto& view = file_.get("weights", "F32");
+  if (view.bytes != static_cast<size_t>(count) * sizeof(float) ||
+      reinterpret_cast<uintptr_t>(view.data) % alignof(float) != 0) {
+    fail(path(), ": weights must be as many as tokens, aligned to 4 bytes in the file");
+  }
+  weights_ = reinterpret_cast<const float*>(view.data);
+  for (int64_t i = 0; i < count; ++i) {
+    if (!(weights_[i] >= 0) || !std::isfinite(weights_[i])) {
+      fail(path(), ": weight ", weights_[i], " of token ", i, "; must be finite and not negative");
+    }
+  }
+}
+
+void TokenFile::check_pairs() const {
+  for (int64_t s = 0; s < sequences(); ++s) {
+    const auto first = positions_ + offsets_[static_cast<size_t>(s)];
+    const auto last = positions_ + offsets_[static_cast<size_t>(s) + 1];
+    if (std::count(first, last, 0) % 2 != 0) {
+      fail(path(), ": sequence ", s, " has an odd number of rows; they must come in pairs, chosen then rejected");
+    }
+  }
 }
 
 void TokenFile::append(int64_t index, Batch& batch) const {
@@ -64,6 +95,7 @@ void TokenFile::append(int64_t index, Batch& batch) const {
     batch.tokens.push_back(tokens_[i]);
     batch.targets.push_back(targets_[i]);
     batch.positions.push_back(positions_[i]);
+    if (weights_ != nullptr) batch.weights.push_back(weights_[i]);
     if (targets_[i] != kIgnore) ++batch.target_count;
   }
 }

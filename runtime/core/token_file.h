@@ -13,6 +13,7 @@ struct Batch {
   std::vector<int64_t> tokens;
   std::vector<int64_t> targets;    // -100: no loss there
   std::vector<int64_t> positions;  // 0 starts a row; rows do not see each other
+  std::vector<float> weights;      // of each place's loss; empty: all 1
   int64_t target_count = 0;        // places with loss
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
@@ -28,23 +29,31 @@ class TokenFile {
   int64_t sequences() const { return static_cast<int64_t>(offsets_.size()) - 1; }
   int64_t longest() const { return longest_; }
   int64_t total_tokens() const { return offsets_.back(); }
+  /// Whether the rows of every sequence come in pairs, chosen then rejected.
+  bool pairs() const { return pairs_; }
 
   /// Lets the file's pages leave the process until they are read again.
   void drop() const { file_.drop(); }
   /// Adds sequence `index` to `batch`.
   void append(int64_t index, Batch& batch) const;
 
-  uint32_t crc32() const { return crc32_; }
+  /// Of the whole file: identifies the data in checkpoints.
+  const std::string& sha256() const { return sha256_; }
   const std::string& path() const { return file_.path(); }
 
  private:
+  void read_weights(int64_t count);
+  void check_pairs() const;
+
   SafeTensors file_;
   const int32_t* tokens_;
   const int32_t* targets_;
   const int32_t* positions_;
+  const float* weights_ = nullptr;  // none where all are 1
   std::vector<int64_t> offsets_;
   int64_t longest_ = 0;
-  uint32_t crc32_;
+  bool pairs_ = false;
+  std::string sha256_;
 };
 
 /// Endless shuffled order of the sequences: every epoch each one once, in an order that (seed, epoch) fixes.

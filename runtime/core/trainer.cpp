@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/core/error.h"
+#include "runtime/core/evaluate.h"
 #include "runtime/kernels/adamw.h"
 
 namespace mft {
@@ -15,18 +16,21 @@ constexpr double kPi = 3.14159265358979323846;
 }  // namespace
 
 Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& adapter)
-    : model_(model), config_(config), moments_(model.layout(), config.optimizer), order_(1, config.seed) {
+    : model_(model), claim_(model), config_(config), moments_(model.layout(), config.optimizer), order_(1, 0) {
+  if (config_.epochs > 0) fail("epochs ", config_.epochs, ": the trainer counts steps; give steps");
+  resolve(config_, 1);  // a share of the steps for warming up
+  order_ = TokenOrder(1, static_cast<uint64_t>(config_.seed));
   const size_t units = model_.bundle().units.size();
   plan_ = plan_training(model_, config_);
   check_budget(plan_, config_.budget);
   model_.prepare(adapter, config_.tokens());
   model_.keep_resident(plan_.resident);
-  gradients_ = Buffer(plan_.bytes("gradients"));
-  spare_gradients_ = Buffer(plan_.bytes("spare_gradients"));
-  optimizer_ = Buffer(moments_.bytes());
-  checkpoints_ = Buffer(plan_.bytes("checkpoints"));
-  saved_ = Buffer(plan_.bytes("saved_activations"));
-  activations_ = Buffer(plan_.bytes("activations"));
+  gradients_ = Buffer(plan_.of(Component::kGradients));
+  spare_gradients_ = Buffer(plan_.of(Component::kSpareGradients));
+  optimizer_ = Buffer(plan_.of(Component::kOptimizer));
+  checkpoints_ = Buffer(plan_.of(Component::kCheckpoints));
+  saved_ = Buffer(plan_.of(Component::kSavedActivations));
+  activations_ = Buffer(plan_.of(Component::kActivations));
   if (plan_.spilled > 0) spill_ = SpillFile(config_.spill_folder, spill_offset(plan_.spilled));
   gradient_offsets_.assign(units, -1);
   unit_steps_.assign(units, 0);
@@ -34,30 +38,43 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
 }
 
 std::vector<std::pair<std::string, const Buffer*>> Trainer::buffers() const {
-  return {{"gradients", &gradients_},           {"spare_gradients", &spare_gradients_},
-          {"optimizer", &optimizer_},           {"checkpoints", &checkpoints_},
-          {"saved_activations", &saved_},       {"activations", &activations_},
-          {"lora", &model_.parameter_buffer()}, {"staging", &model_.staging_buffer()},
-          {"arena", &model_.program().arena()}, {"kernel_scratch", &model_.program().scratch()}};
+  const std::pair<Component, const Buffer*> blocks[] = {
+      {Component::kGradients, &gradients_},
+      {Component::kSpareGradients, &spare_gradients_},
+      {Component::kOptimizer, &optimizer_},
+      {Component::kCheckpoints, &checkpoints_},
+      {Component::kSavedActivations, &saved_},
+      {Component::kActivations, &activations_},
+      {Component::kLora, &model_.parameter_buffer()},
+      {Component::kNoAdapter, &model_.no_adapter_buffer()},
+      {Component::kStaging, &model_.staging_buffer()},
+      {Component::kArena, &model_.program().arena()},
+      {Component::kKernelScratch, &model_.program().scratch()},
+  };
+  std::vector<std::pair<std::string, const Buffer*>> named;
+  for (const auto& [component, buffer] : blocks) named.emplace_back(name_of(component), buffer);
+  return named;
 }
 
 std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& layers, int64_t tokens) {
   const auto& units = model_.bundle().units;
   const size_t activation = static_cast<size_t>(tokens * model_.bundle().hidden_size);
   std::vector<Kept> kept(units.size());
-  int64_t attn = plan_.stored_attn, mlp = plan_.stored_mlp, checkpoints = plan_.checkpoints, spilled = 0;
+  std::vector<int64_t> to_store = plan_.stored;
+  int64_t checkpoints = plan_.checkpoints, spilled = 0;
   std::byte* saved = saved_.bytes();
   int64_t gradients = 0;
   for (size_t u = units.size(); u-- > 0;) {
     Kept& k = kept[u];
     k.selected = layers[static_cast<size_t>(units[u].layer)];
     if (!k.selected) continue;
-    int64_t& left = units[u].attention ? attn : mlp;
+    const UnitKind& kind = model_.bundle().kind_of(u);
+    int64_t& left = to_store[plan_.group_of(units[u])];
     if (left > 0) {
       --left;
       k.saved = saved;
-      saved += model_.saved_bytes(u, tokens);
-      if (!units[u].backward_reads_x) continue;
+      saved += model_.saved_bytes(kind, tokens);
+      if (!kind.backward_reads_x) continue;
     }
     if (checkpoints > 0) {
       k.checkpoint = checkpoints_.floats() + activation * static_cast<size_t>(--checkpoints);
@@ -72,8 +89,8 @@ std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& layers, int64_
   return kept;
 }
 
-double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, bool first,
-                           const std::function<void(size_t)>& on_gradients) {
+LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, bool first,
+                            const std::function<void(size_t)>& on_gradients) {
   const auto& units = model_.bundle().units;
   const int64_t t = batch.size();
   const size_t activation = static_cast<size_t>(t * model_.bundle().hidden_size);
@@ -92,6 +109,11 @@ double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, 
   const auto input = [&](size_t u) {
     return u < units.size() && kept[u].checkpoint != nullptr ? kept[u].checkpoint : scratch[u % 2];
   };
+  if (config_.loss == Loss::kDpo) {
+    model_.use_adapter(false);
+    token_losses(model_, batch, scratch[0], scratch[1], reference_losses_);
+    model_.use_adapter(true);
+  }
   model_.embed(batch.tokens.data(), t, input(0));
   for (size_t u = 0; u < units.size(); ++u) {
     if (kept[u].spilled >= 0) spill_.write(spill_offset(kept[u].spilled), input(u), activation * sizeof(float));
@@ -111,7 +133,12 @@ double Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, 
     }
     return SIZE_MAX;
   };
-  const double loss = model_.head(input(units.size()), batch.targets.data(), t, dy, selected_below(units.size()));
+  losses_of_tokens_.resize(static_cast<size_t>(t));
+  model_.head(input(units.size()), batch.targets.data(), t, losses_of_tokens_.data(), dy, selected_below(units.size()));
+  const int64_t hidden = model_.bundle().hidden_size;
+  const LossSum loss = config_.loss == Loss::kDpo
+                           ? dpo(batch, losses_of_tokens_, reference_losses_, config_.beta, dy, hidden)
+                           : cross_entropy(batch, losses_of_tokens_, dy, hidden);
 
   // Backward. An unselected unit passes the gradient on by its identity path; below the lowest selected one nothing
   // needs a gradient any more.
@@ -136,9 +163,35 @@ double Trainer::learning_rate() const {
   if (step < config_.warmup_steps) {
     return config_.lr * static_cast<double>(step + 1) / static_cast<double>(config_.warmup_steps);
   }
-  if (!config_.cosine) return config_.lr;
   const double rest = static_cast<double>(std::max<int64_t>(1, config_.steps - config_.warmup_steps));
-  return config_.lr * 0.5 * (1.0 + std::cos(kPi * static_cast<double>(step - config_.warmup_steps) / rest));
+  const double done = static_cast<double>(step - config_.warmup_steps) / rest;
+  switch (config_.lr_scheduler) {
+    case LrScheduler::kCosine:
+      return config_.lr * 0.5 * (1.0 + std::cos(kPi * done));
+    case LrScheduler::kLinear:
+      return config_.lr * (1.0 - done);
+    case LrScheduler::kConstant:
+      return config_.lr;
+  }
+  fail("lr_scheduler ", static_cast<int>(config_.lr_scheduler), " is not known");
+}
+
+void Trainer::check_data(const TokenFile& data) const {
+  if (data.longest() > config_.seq_len) {
+    fail(data.path(), ": holds a sequence of ", data.longest(), " tokens; seq_len is ", config_.seq_len);
+  }
+  if (data.pairs() != (config_.loss == Loss::kDpo)) {
+    fail(data.path(), data.pairs() ? ": holds preference pairs; they need loss dpo, not "
+                                   : ": holds no preference pairs, which it would have to for loss ",
+         name_of(config_.loss));
+  }
+}
+
+LossSum Trainer::validate(const TokenFile& data) {
+  check_data(data);
+  if (config_.eval_every == 0) fail(data.path(), ": no validation is planned; give eval_every");
+  const size_t activation = static_cast<size_t>(config_.tokens() * model_.bundle().hidden_size);
+  return evaluate(model_, data, config_.beta, activations_.floats(), activations_.floats() + activation);
 }
 
 void Trainer::update(size_t unit, const float* gradients, double lr, double gradient_scale) {
@@ -149,10 +202,11 @@ void Trainer::update(size_t unit, const float* gradients, double lr, double grad
 }
 
 StepResult Trainer::step(const TokenFile& data) {
-  if (data.longest() > config_.seq_len) {
-    fail(data.path(), ": holds a sequence of ", data.longest(), " tokens; seq-len is ", config_.seq_len);
+  check_data(data);
+  if (steps_done() >= config_.steps) fail("all ", config_.steps, " steps are done");
+  if (order_.sequences() != data.sequences()) {
+    order_ = TokenOrder(data.sequences(), static_cast<uint64_t>(config_.seed));
   }
-  if (order_.sequences() != data.sequences()) order_ = TokenOrder(data.sequences(), config_.seed);
   const auto& units = model_.bundle().units;
   const std::vector<bool> layers = config_.schedule.select(steps_done(), model_.bundle().num_layers);
   const auto selected = [&](size_t unit) { return layers[static_cast<size_t>(units[unit].layer)]; };
@@ -161,8 +215,8 @@ StepResult Trainer::step(const TokenFile& data) {
   };
   StepResult result{};
   result.lr = learning_rate();
-  double loss = 0, squares = 0;
-  int64_t targets = 0;
+  double squares = 0;
+  int64_t count = 0;  // targets or pairs, of which the loss is the mean
   const auto add_squares = [&](size_t unit) {
     const double sum = sum_of_squares(gradients(unit), static_cast<int64_t>(model_.layout().range(unit).size()));
     must_be_finite(sum);
@@ -173,35 +227,35 @@ StepResult Trainer::step(const TokenFile& data) {
   for (int64_t micro = 0; micro < config_.grad_accum; ++micro) {
     batch_.clear();
     for (int64_t i = 0; i < config_.batch_size; ++i) data.append(order_.at(next++), batch_);
-    targets += batch_.target_count;
-    if (micro + 1 == config_.grad_accum && targets == 0) {
+    count += data.pairs() ? std::count(batch_.positions.begin(), batch_.positions.end(), 0) / 2 : batch_.target_count;
+    if (micro + 1 == config_.grad_accum && count == 0) {
       fail(data.path(), ": a whole step without a target; every row needs at least one");
     }
     std::function<void(size_t)> at_once;
     if (config_.immediate_update()) {
       at_once = [&](size_t unit) {
         add_squares(unit);
-        update(unit, gradients(unit), result.lr, 1.0 / static_cast<double>(targets));
+        update(unit, gradients(unit), result.lr, 1.0 / static_cast<double>(count));
       };
     }
-    loss += accumulate(batch_, layers, micro == 0, at_once);
+    result.sums += accumulate(batch_, layers, micro == 0, at_once);
     result.tokens += batch_.size();
   }
-  result.loss = loss / static_cast<double>(targets);
+  result.loss = result.sums.loss / static_cast<double>(count);
   must_be_finite(result.loss);
   if (!config_.immediate_update()) {
     for (size_t u = 0; u < units.size(); ++u) {
       if (selected(u)) add_squares(u);
     }
   }
-  result.grad_norm = std::sqrt(squares) / static_cast<double>(targets);
+  result.grad_norm = std::sqrt(squares) / static_cast<double>(count);
   // As torch.nn.utils.clip_grad_norm_ does.
   const double clip =
       config_.max_grad_norm > 0 ? std::min(1.0, config_.max_grad_norm / (result.grad_norm + 1e-6)) : 1.0;
   for (size_t u = 0; u < units.size(); ++u) {
-    if (!selected(u) && config_.skip_unselected) continue;
+    if (!selected(u) && config_.unselected == Unselected::kSkip) continue;
     if (selected(u) && config_.immediate_update()) continue;
-    update(u, selected(u) ? gradients(u) : nullptr, result.lr, clip / static_cast<double>(targets));
+    update(u, selected(u) ? gradients(u) : nullptr, result.lr, clip / static_cast<double>(count));
   }
   data.drop();  // or an epoch would leave the whole file resident
   losses_.push_back(result.loss);

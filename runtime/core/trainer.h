@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/core/loss.h"
 #include "runtime/core/model.h"
 #include "runtime/core/moments.h"
 #include "runtime/core/plan.h"
@@ -17,37 +18,56 @@ namespace mft {
 
 struct StepResult {
   int64_t step;      // counts from 1
-  double loss;       // mean over the step's targets
+  double loss;       // mean over the step's targets, or pairs
   double grad_norm;  // of the selected units, before clipping
   double lr;
   int64_t tokens;
   int64_t backward_units;
+  LossSum sums;
 };
+
+/// A checkpoint's settings that decide over the last bits of what follows; a resumed run must use them again.
+struct Resolved {
+  std::vector<int64_t> stored_units;  // empty where it does not matter
+  int64_t threads = 0;
+  std::string arithmetic;
+};
+
+/// What validations found so far: (step, loss).
+using Evaluations = std::vector<std::pair<int64_t, double>>;
 
 /// The training loop: forward through all units, backward through the selected ones, AdamW on the LoRA parameters.
 class Trainer {
  public:
   /// Plans the memory, refuses where the budget is too small, then allocates everything. `adapter` is the folder to
-  /// start from, empty for the bundle's initial adapter.
+  /// start from, empty for the bundle's initial adapter. The model is the trainer's alone until it goes.
   Trainer(Model& model, const TrainConfig& config, const std::string& adapter);
 
-  /// Loss sum and gradient sums of one micro-batch, for the units of the selected layers; the first of a step
+  /// Loss and gradient sums of one micro-batch, for the units of the selected layers; the first of a step
   /// overwrites the gradients, others add to them. Where updates are immediate, `on_gradients(unit)` comes after each
   /// unit's backward, whose gradients are lost with the next one's.
-  double accumulate(const Batch& batch, const std::vector<bool>& layers, bool first,
-                    const std::function<void(size_t)>& on_gradients = {});
+  LossSum accumulate(const Batch& batch, const std::vector<bool>& layers, bool first,
+                     const std::function<void(size_t)>& on_gradients = {});
 
-  /// One optimizer step on the next `grad_accum` micro-batches of `data`.
+  /// One optimizer step on the next `grad_accum` micro-batches of `data`. Throws Error past the last step.
   StepResult step(const TokenFile& data);
+
+  /// The loss of all of `data`, in memory that the plan has anyway; weights in the data have no part in it.
+  LossSum validate(const TokenFile& data);
 
   /// Writes `checkpoint.safetensors` into `folder`: everything that `resume` needs.
   void save_checkpoint(const std::string& folder, const TokenFile& data) const;
   /// Continues from that file. Throws Error naming what differs where it belongs to another run.
   void resume(const std::string& folder, const TokenFile& data);
+  /// What a run that resumes from there must be configured with. Throws Error where there is no checkpoint.
+  static Resolved read_resolved(const std::string& folder);
+  Resolved resolved() const;
 
   const Plan& plan() const { return plan_; }
   int64_t steps_done() const { return static_cast<int64_t>(losses_.size()); }
   const std::vector<double>& losses() const { return losses_; }
+  /// Saved with the checkpoint.
+  Evaluations evaluations;
   /// How often each unit ran its backward.
   const std::vector<int64_t>& backward_runs() const { return backward_runs_; }
   /// Where the last `accumulate` left a unit's gradients; null if it was not selected.
@@ -68,15 +88,16 @@ class Trainer {
     std::byte* saved = nullptr;   // its activations
   };
 
+  void check_data(const TokenFile& data) const;
   double learning_rate() const;
   uint64_t spill_offset(int64_t slot) const {
     return static_cast<uint64_t>(slot) * model_.activation_bytes(config_.tokens());
   }
   std::vector<Kept> keep(const std::vector<bool>& layers, int64_t tokens);
   void update(size_t unit, const float* gradients, double lr, double gradient_scale);
-  std::string fingerprint(const TokenFile& data) const;
 
   Model& model_;
+  Model::Claim claim_;
   TrainConfig config_;
   Plan plan_;
   Moments moments_;
@@ -93,31 +114,8 @@ class Trainer {
   std::vector<double> losses_;
   TokenOrder order_;
   Batch batch_;
+  std::vector<float> losses_of_tokens_;
+  std::vector<float> reference_losses_;  // of the same tokens, without the adapter
 };
-
-/// Summed loss and target count of all sequences of `data`; `progress(done, total)` after each.
-template <typename Progress>
-std::pair<double, int64_t> evaluate(Model& model, const TokenFile& data, const Progress& progress) {
-  const size_t activation = static_cast<size_t>(data.longest() * model.bundle().hidden_size);
-  Buffer buffer(2 * activation * sizeof(float));
-  double loss = 0;
-  int64_t targets = 0;
-  Batch batch;
-  for (int64_t s = 0; s < data.sequences(); ++s) {
-    batch.clear();
-    data.append(s, batch);
-    float* x = buffer.floats();
-    float* y = x + activation;
-    model.embed(batch.tokens.data(), batch.size(), x);
-    for (size_t unit = 0; unit < model.bundle().units.size(); ++unit) {
-      model.forward(unit, x, batch.positions.data(), batch.size(), y);
-      std::swap(x, y);
-    }
-    loss += model.head_loss(x, batch.targets.data(), batch.size());
-    targets += batch.target_count;
-    progress(s + 1, data.sequences());
-  }
-  return {loss, targets};
-}
 
 }  // namespace mft

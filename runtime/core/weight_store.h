@@ -4,8 +4,11 @@
 #include <executorch/extension/flat_tensor/flat_tensor_data_map.h>
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "runtime/core/bundle.h"
 
 namespace mft {
 
@@ -36,14 +39,22 @@ class MappedWeights {
 /// weights.ptd, read through ExecuTorch's named-data map.
 class WeightStore {
  public:
-  /// Throws Error naming the file where it is not readable.
-  explicit WeightStore(const std::string& path);
+  /// Checks the file's index. Throws Error naming the file where it is not readable or not what was exported.
+  WeightStore(const std::string& path, const WeightChecksums& checksums);
 
-  /// Maps the named tensors. Throws Error naming file and tensor where one is missing.
-  MappedWeights map(const std::vector<std::string>& names) const;
+  /// Maps the named tensors, each one's content verified the first time. Throws Error naming file and tensor where one
+  /// is missing or damaged.
+  MappedWeights map(const std::vector<std::string>& names);
+  /// What mapping them makes resident; reads nothing of them.
+  size_t resident_bytes(const std::vector<std::string>& names) const;
 
  private:
+  MappedWeights map_unverified(const std::vector<std::string>& names) const;
+  void verify(const std::string& name, const MappedWeights::Weight& weight);
+
   std::string path_;
+  std::map<std::string, std::string> sha256_;
+  std::set<std::string> verified_;
   std::unique_ptr<executorch::extension::MmapDataLoader> loader_;
   std::unique_ptr<executorch::extension::FlatTensorDataMap> data_;
 };

@@ -1,4 +1,4 @@
-/// Python view of the runtime: the same Model and Trainer as mft-run's, for notebooks and tests. numpy arrays only.
+/// Python view of the runtime: the same runs, models and generators as mft-run's. numpy arrays only.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -7,13 +7,18 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <memory>
+#include <exception>
+#include <mutex>
 
 #include "runtime/core/error.h"
+#include "runtime/core/evaluate.h"
+#include "runtime/core/generator.h"
 #include "runtime/core/model.h"
 #include "runtime/core/process_memory.h"
-#include "runtime/core/trainer.h"
+#include "runtime/core/run.h"
+#ifdef MFT_PYTHON_KERNELS
 #include "runtime/python/kernels.h"
+#endif
 
 namespace nb = nanobind;
 
@@ -71,41 +76,118 @@ std::map<std::string, Array> tensors(const Model& model, const UnitValues& unit_
   return result;
 }
 
-TrainConfig train_config(int64_t steps, int64_t seq_len, int64_t batch_size, int64_t grad_accum, double lr,
-                         const std::string& lr_scheduler, int64_t warmup_steps, double weight_decay,
-                         double max_grad_norm, const std::string& schedule, const std::string& selection, double ratio,
-                         const std::vector<int64_t>& suffix_depths, const std::string& unselected,
-                         const std::string& backward, const std::string& optimizer, uint64_t seed, uint64_t budget,
-                         const std::string& spill_folder) {
-  const auto choice = [](const char* name, const std::string& value, const std::vector<std::string>& choices) {
-    for (size_t i = 0; i < choices.size(); ++i) {
-      if (choices[i] == value) return static_cast<int>(i);
+/// A Python value as an option's text: numbers as they print, lists with commas between.
+std::string option_text(nb::handle value) {
+  if (nb::isinstance<nb::bool_>(value)) fail(nb::cast<std::string>(nb::str(value)), ": a number or text is wanted");
+  if (!nb::isinstance<nb::list>(value) && !nb::isinstance<nb::tuple>(value)) {
+    return nb::cast<std::string>(nb::str(value));
+  }
+  std::string text;
+  for (nb::handle item : value) text += (text.empty() ? "" : ",") + nb::cast<std::string>(nb::str(item));
+  return text;
+}
+
+std::map<std::string, std::string> option_texts(const nb::kwargs& given) {
+  std::map<std::string, std::string> texts;
+  for (const auto& [name, value] : given) texts[nb::cast<std::string>(name)] = option_text(value);
+  return texts;
+}
+
+/// One option of any configuration, for Python.
+struct OptionInfo {
+  std::string name, type, standard;
+  std::vector<std::string> choices;
+  std::string metavar, help, group;
+};
+
+template <typename C>
+std::vector<OptionInfo> option_infos(const std::vector<Option<C>>& options) {
+  std::vector<OptionInfo> infos;
+  for (const Option<C>& o : options) {
+    infos.push_back({o.name, name_of(o.type), o.get(C{}), o.choices, o.metavar, o.help, name_of(o.group)});
+  }
+  return infos;
+}
+
+/// While it lives, other Python threads run and this one alone is in the runtime, which takes one call at a time.
+/// A callback may call back in.
+class Working {
+ public:
+  Working() : lock_(mutex()) {}
+
+ private:
+  static std::recursive_mutex& mutex() {
+    static std::recursive_mutex one;
+    return one;
+  }
+  nb::gil_scoped_release released_;
+  std::lock_guard<std::recursive_mutex> lock_;
+};
+
+nb::object to_python(const Event& event) { return nb::module_::import_("json").attr("loads")(event.dump()); }
+
+/// Calls Python from within the runtime: an exception there, Ctrl-C too, is kept for later.
+class Callback {
+ public:
+  /// False where Python raised, now or before.
+  template <typename Body>
+  bool call(const Body& body) {
+    nb::gil_scoped_acquire acquired;
+    if (raised_) return false;
+    try {
+      body();
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    } catch (...) {
+      raised_ = std::current_exception();
     }
-    fail(name, " ", value, " is not known");
-  };
-  TrainConfig c;
-  c.steps = steps;
-  c.seq_len = seq_len;
-  c.batch_size = batch_size;
-  c.grad_accum = grad_accum;
-  c.lr = lr;
-  c.cosine = choice("lr_scheduler", lr_scheduler, {"cosine", "constant"}) == 0;
-  c.warmup_steps = warmup_steps;
-  c.weight_decay = weight_decay;
-  c.max_grad_norm = max_grad_norm;
-  c.skip_unselected = choice("unselected", unselected, {"momentum", "skip"}) == 1;
-  c.schedule.kind = static_cast<Schedule::Kind>(choice("schedule", schedule, {"full", "lcsb", "suffix"}));
-  c.schedule.selection =
-      static_cast<Schedule::Selection>(choice("selection", selection, {"contiguous", "strided", "random"}));
-  c.schedule.ratio = ratio;
-  c.schedule.suffix_depths = suffix_depths;
-  c.backward = static_cast<Backward>(choice("backward", backward, {"auto", "store", "recompute"}));
-  c.optimizer = static_cast<Optimizer>(choice("optimizer", optimizer, {"adamw", "adamw8bit"}));
-  c.schedule.seed = seed;
-  c.seed = seed;
-  c.budget = budget;
-  c.spill_folder = spill_folder;
-  return c;
+    return !raised_;
+  }
+  void rethrow() const {
+    if (raised_) std::rethrow_exception(raised_);
+  }
+
+ private:
+  std::exception_ptr raised_;
+};
+
+nb::object run_training(const std::string& bundle, const TrainConfig& config, const RunPaths& paths,
+                        const nb::object& on_event) {
+  Callback callback;
+  StopRequest stop;
+  Event done;
+  try {
+    Working working;
+    Model model(bundle);
+    done = train(model, config, paths, stop, [&](const Event& event) {
+      const bool went_on = callback.call([&] {
+        if (!on_event.is_none()) on_event(to_python(event));
+      });
+      if (!went_on) stop.cancel();
+    });
+  } catch (const Stopped&) {
+    callback.rethrow();
+    throw;
+  }
+  callback.rethrow();
+  return to_python(done);
+}
+
+std::vector<int64_t> generate(Generator& generator, const std::vector<int64_t>& prompt, const GenerateConfig& config,
+                              const nb::object& on_token) {
+  Callback callback;
+  std::vector<int64_t> answer;
+  {
+    Working working;
+    answer = generator.generate(prompt, config, [&](int64_t token) {
+      bool go_on = true;
+      const bool went_on = callback.call([&] {
+        if (!on_token.is_none()) go_on = !on_token(token).is(nb::bool_(true));
+      });
+      return went_on && go_on;
+    });
+  }
+  callback.rethrow();
+  return answer;
 }
 
 }  // namespace
@@ -118,10 +200,30 @@ NB_MODULE(_core, m) {
 
   nb::exception<Error>(m, "RuntimeFailure", PyExc_ValueError);
 
-  nb::class_<Model>(m, "Model", "A bundle, verified and ready to run.")
+  nb::class_<OptionInfo>(m, "Option", "One option of a run or of generation, as every front end shows it.")
+      .def_ro("name", &OptionInfo::name)
+      .def_ro("type", &OptionInfo::type, "integer, number, text, choice, size or integers")
+      .def_ro("default", &OptionInfo::standard, "as text; empty where unset")
+      .def_ro("choices", &OptionInfo::choices)
+      .def_ro("metavar", &OptionInfo::metavar)
+      .def_ro("help", &OptionInfo::help)
+      .def_ro("group", &OptionInfo::group, "step, which plans depend on, or run");
+  m.def("train_options", [] { return option_infos(train_options()); }, "All options of TrainConfig.");
+  m.def("generate_options", [] { return option_infos(generate_options()); }, "All options of GenerateConfig.");
+
+  nb::class_<Model>(m, "Model", "A bundle, ready to run; weights are verified as they are first used.")
       .def(nb::init<const std::string&>(), "bundle"_a)
-      .def("prepare", &Model::prepare, "adapter"_a, "tokens"_a,
-           "Loads an adapter folder ('' for the bundle's own) and makes room for calls of `tokens` tokens.")
+      .def(
+          "prepare",
+          [](Model& model, const std::string& adapter, int64_t tokens) {
+            Working working;
+            model.prepare(adapter, tokens);
+          },
+          "adapter"_a, "tokens"_a,
+          "Loads an adapter folder ('' for the bundle's own) and makes room for calls of `tokens` tokens.")
+      .def("use_adapter", &Model::use_adapter, "on"_a, "Off: the model as it was exported computes.")
+      .def_prop_ro("max_seq_len", [](const Model& model) { return model.bundle().max_seq_len; })
+      .def_prop_ro("vocab_size", [](const Model& model) { return model.bundle().vocab_size; })
       .def("logits", &logits, "tokens"_a, "positions"_a, "Logits float32 [T, vocab_size]; int64 inputs [T].")
       .def(
           "parameters",
@@ -135,34 +237,48 @@ NB_MODULE(_core, m) {
       .def(nb::init<const std::string&, int64_t>(), "path"_a, "vocab_size"_a)
       .def_prop_ro("sequences", &TokenFile::sequences);
 
-  nb::class_<TrainConfig>(m, "TrainConfig", "Options of a run; mft-run's, with underscores.")
-      .def(
-          "__init__",
-          [](TrainConfig* self, int64_t steps, int64_t seq_len, int64_t batch_size, int64_t grad_accum, double lr,
-             const std::string& lr_scheduler, int64_t warmup_steps, double weight_decay, double max_grad_norm,
-             const std::string& schedule, const std::string& selection, double ratio,
-             const std::vector<int64_t>& suffix_depths, const std::string& unselected, const std::string& backward,
-             const std::string& optimizer, uint64_t seed, uint64_t budget, const std::string& spill_folder) {
-            new (self) TrainConfig(train_config(steps, seq_len, batch_size, grad_accum, lr, lr_scheduler, warmup_steps,
-                                                weight_decay, max_grad_norm, schedule, selection, ratio, suffix_depths,
-                                                unselected, backward, optimizer, seed, budget, spill_folder));
-          },
-          "steps"_a = 100, "seq_len"_a = 256, "batch_size"_a = 1, "grad_accum"_a = 1, "lr"_a = 2e-4,
-          "lr_scheduler"_a = "cosine", "warmup_steps"_a = 0, "weight_decay"_a = 0.0, "max_grad_norm"_a = 1.0,
-          "schedule"_a = "full", "selection"_a = "random", "ratio"_a = 0.5, "suffix_depths"_a = std::vector<int64_t>{},
-          "unselected"_a = "momentum", "backward"_a = "auto", "optimizer"_a = "adamw", "seed"_a = 0, "budget"_a = 0,
-          "spill_folder"_a = "")
+  nb::class_<TrainConfig>(m, "TrainConfig", "Options of a run by name: those of train_options().")
+      .def("__init__",
+           [](TrainConfig* self, const nb::kwargs& given) {
+             new (self) TrainConfig(make_train_config(option_texts(given)));
+           })
+      .def("options", &options_of, "{name: text} of all options.")
+      .def_rw("spill_folder", &TrainConfig::spill_folder, "Where a Trainer may spill checkpoints to; '': nowhere.")
       .def(
           "select", [](const TrainConfig& c, int64_t step, int64_t layers) { return c.schedule.select(step, layers); },
           "step"_a, "layers"_a, "Which layers get backward at `step`, counted from 0.");
 
-  nb::class_<Trainer>(m, "Trainer", "The training loop on one Model, which must outlive it.")
-      .def(nb::init<Model&, const TrainConfig&, const std::string&>(), "model"_a, "config"_a, "adapter"_a = "",
-           nb::keep_alive<1, 2>())
+  nb::class_<GenerateConfig>(m, "GenerateConfig", "Options of generation by name: those of generate_options().")
+      .def("__init__",
+           [](GenerateConfig* self, const std::vector<int64_t>& stop_tokens, const nb::kwargs& given) {
+             new (self) GenerateConfig(make_generate_config(option_texts(given)));
+             self->stop_tokens = stop_tokens;
+           },
+           "stop_tokens"_a = std::vector<int64_t>{}, "given"_a);
+
+  nb::class_<Generator>(m, "Generator", "Generates from a prepared Model; holds what it computed, so a chat goes on.")
+      .def(nb::init<Model&>(), "model"_a, nb::keep_alive<1, 2>())
+      .def("generate", &generate, "prompt"_a, "config"_a, "on_token"_a = nb::none(),
+           "The answer's tokens; `on_token` hears each as it comes and ends the answer by returning True.")
+      .def_prop_ro_static(
+          "prompt_tokens", [](nb::handle) { return Generator::kPromptTokens; },
+          "Tokens to prepare the model for, or its max_seq_len where that is less.");
+
+  nb::class_<Trainer>(m, "Trainer", "The training loop on one Model, which is its alone.")
+      .def(
+          "__init__",
+          [](Trainer* self, Model& model, const TrainConfig& config, const std::string& adapter) {
+            Working working;
+            new (self) Trainer(model, config, adapter);
+          },
+          "model"_a, "config"_a, "adapter"_a = "", nb::keep_alive<1, 2>())
       .def(
           "step",
           [](Trainer& trainer, const TokenFile& data) {
-            const StepResult r = trainer.step(data);
+            const StepResult r = [&] {
+              Working working;
+              return trainer.step(data);
+            }();
             nb::dict result;
             result["step"] = r.step;
             result["loss"] = r.loss;
@@ -176,16 +292,19 @@ NB_MODULE(_core, m) {
       .def(
           "accumulate",
           [](Trainer& trainer, const Tokens& tokens, const Tokens& targets, const Tokens& positions,
-             const std::vector<bool>& layers, bool first) {
+             const std::vector<bool>& layers, bool first, const std::vector<float>& weights) {
             Batch batch;
             batch.tokens.assign(tokens.data(), tokens.data() + tokens.shape(0));
             batch.targets.assign(targets.data(), targets.data() + targets.shape(0));
             batch.positions.assign(positions.data(), positions.data() + positions.shape(0));
+            batch.weights = weights;
             if (targets.shape(0) != tokens.shape(0)) fail("tokens and targets must have the same length");
+            if (!weights.empty() && weights.size() != tokens.shape(0)) fail("as many weights as tokens are wanted");
             check_tokens(trainer.model(), tokens, positions);
-            return trainer.accumulate(batch, layers, first);
+            Working working;
+            return trainer.accumulate(batch, layers, first).loss;
           },
-          "tokens"_a, "targets"_a, "positions"_a, "layers"_a, "first"_a = true,
+          "tokens"_a, "targets"_a, "positions"_a, "layers"_a, "first"_a = true, "weights"_a = std::vector<float>{},
           "Summed loss of one micro-batch; leaves the summed gradients of the selected layers in gradients().")
       .def(
           "gradients",
@@ -193,22 +312,66 @@ NB_MODULE(_core, m) {
             return tensors(trainer.model(), [&](size_t unit) { return trainer.gradients(unit); });
           },
           "Gradients of the selected layers by PEFT name, copied.")
+      .def(
+          "validate",
+          [](Trainer& trainer, const TokenFile& data) {
+            Working working;
+            const LossSum sum = trainer.validate(data);
+            return std::make_pair(sum.loss, sum.count);
+          },
+          "data"_a, "Summed loss of a token file and the number of its targets, or pairs.")
       .def("save_checkpoint", &Trainer::save_checkpoint, "folder"_a, "data"_a)
       .def("resume", &Trainer::resume, "folder"_a, "data"_a)
       .def_prop_ro("losses", &Trainer::losses)
       .def_prop_ro("backward_runs", &Trainer::backward_runs, "How often each unit ran its backward.")
       .def_prop_ro(
+          "stored",
+          [](const Trainer& trainer) {
+            std::map<std::string, int64_t> stored;
+            const Plan& plan = trainer.plan();
+            for (size_t g = 0; g < plan.groups.size(); ++g) stored[plan.groups[g].name] = plan.stored[g];
+            return stored;
+          },
+          "{group: units that store their activations}.")
+      .def_prop_ro(
           "plan",
           [](const Trainer& trainer) {
             std::map<std::string, uint64_t> components;
-            for (const Plan::Component& c : trainer.plan().components) components[c.name] = c.bytes;
+            for (size_t c = 0; c < kComponents; ++c) {
+              components[name_of(static_cast<Component>(c))] = trainer.plan().bytes[c];
+            }
             return components;
           },
           "{component: bytes} of the memory plan.");
 
   m.def(
-      "evaluate", [](Model& model, const TokenFile& data) { return evaluate(model, data, [](int64_t, int64_t) {}); },
-      "model"_a, "data"_a, "Summed loss and target count of a token file.");
+      "run_training",
+      [](const std::string& bundle, const TrainConfig& config, const std::string& data, const std::string& valid,
+         const std::string& adapter, const std::string& out, bool resume, const nb::object& on_event) {
+        return run_training(bundle, config, {data, valid, adapter, out, "", resume}, on_event);
+      },
+      "bundle"_a, "config"_a, "data"_a, "valid"_a = "", "adapter"_a = "", "out"_a = ".", "resume"_a = false,
+      "on_event"_a = nb::none(),
+      "One training run in this process: what mft-run does, with its events as dictionaries; returns the last. An "
+      "exception of `on_event`, or Ctrl-C, ends it after the step, saved, and is raised then.");
+  m.def(
+      "evaluate",
+      [](Model& model, const std::string& adapter, const std::string& data, const nb::object& progress) {
+        Callback callback;
+        LossSum sum;
+        {
+          Working working;
+          sum = evaluate_file(model, adapter, data, [&](int64_t done, int64_t total) {
+            callback.call([&] {
+              if (!progress.is_none()) progress(done, total);
+            });
+          });
+        }
+        callback.rethrow();
+        return std::make_pair(sum.loss / static_cast<double>(sum.count), sum.count);
+      },
+      "model"_a, "adapter"_a, "data"_a, "progress"_a = nb::none(),
+      "Mean loss and target count of a token file, with an adapter folder ('' for the bundle's own).");
   m.def(
       "process_memory",
       [] {
@@ -218,5 +381,7 @@ NB_MODULE(_core, m) {
       },
       "This process's memory in bytes, as the kernel says.");
 
+#ifdef MFT_PYTHON_KERNELS
   register_kernels(m.def_submodule("kernels"));
+#endif
 }

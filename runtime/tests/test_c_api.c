@@ -1,10 +1,11 @@
 /*
  * The C API from plain C99: mistakes give a status and a message, never a crash. With a bundle in the environment
- * variable MFT_TEST_BUNDLE, also a whole run: train, save, resume, evaluate, generate.
+ * variable MFT_TEST_BUNDLE, also a whole run: train, cancel, resume, plan, evaluate, generate.
  */
 
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,44 +83,69 @@ static int count(int64_t token, void* user_data) {
   return 0;
 }
 
+static int ignore(const char* event, void* user_data) {
+  (void)event;
+  (void)user_data;
+  return 0;
+}
+
+static void test_options(void) {
+  mft_options* train = mft_train_options_new();
+  mft_options* generate = mft_generate_options_new();
+  CHECK(strcmp(mft_options_get(train, "schedule"), "full") == 0);
+  CHECK(strcmp(mft_options_get(generate, "max_tokens"), "100") == 0);
+  CHECK_OK(mft_options_set(train, "schedule", "suffix"));
+  CHECK(strcmp(mft_options_get(train, "schedule"), "suffix") == 0);
+  CHECK(mft_options_get(train, "max_tokens") == NULL && mft_options_get(NULL, "schedule") == NULL);
+  CHECK_FAILS(mft_options_set(train, "schedule", "half"), MFT_ERROR_FAILED, "schedule half: must be one of full, lcsb");
+  CHECK(strcmp(mft_options_get(train, "schedule"), "suffix") == 0);
+  CHECK_FAILS(mft_options_set(train, "max_tokens", "1"), MFT_ERROR_ARGUMENT, "unknown option max_tokens");
+  CHECK_FAILS(mft_options_set(train, NULL, "1"), MFT_ERROR_ARGUMENT, "name");
+  CHECK_FAILS(mft_options_set(train, "lr", NULL), MFT_ERROR_ARGUMENT, "value");
+  CHECK_FAILS(mft_options_set(NULL, "lr", "1"), MFT_ERROR_ARGUMENT, "options");
+  mft_options_free(train);
+  mft_options_free(generate);
+  mft_options_free(NULL);
+}
+
 static void test_mistakes(void) {
-  mft_train_options options = mft_train_options_default();
-  mft_generate_options generate = mft_generate_options_default();
-  mft_trainer* trainer = (mft_trainer*)&options;
-  mft_bundle* bundle = (mft_bundle*)&options;
+  mft_options* train = mft_train_options_new();
+  mft_options* generate = mft_generate_options_new();
+  mft_training* training = (mft_training*)train;
+  mft_bundle* bundle = (mft_bundle*)train;
   mft_evaluation evaluation;
   const int64_t prompt[] = {1};
+  mft_training_files files = {"/no/such", "tokens", NULL, NULL, "out", 0};
 
-  CHECK(strcmp(mft_last_error(), "") == 0);
-  CHECK_FAILS(mft_trainer_open("/no/such", "tokens", NULL, &options, &trainer), MFT_ERROR_FAILED,
-              "/no/such/bundle.json");
-  CHECK(trainer == NULL);
-  CHECK_FAILS(mft_trainer_open(NULL, "tokens", NULL, &options, &trainer), MFT_ERROR_ARGUMENT, "bundle_folder");
-  CHECK_FAILS(mft_trainer_open("/no/such", NULL, NULL, &options, &trainer), MFT_ERROR_ARGUMENT, "token_file");
-  CHECK_FAILS(mft_trainer_open("/no/such", "", NULL, &options, &trainer), MFT_ERROR_ARGUMENT, "token_file");
-  CHECK_FAILS(mft_trainer_open("/no/such", "tokens", NULL, NULL, &trainer), MFT_ERROR_ARGUMENT, "options");
-  CHECK_FAILS(mft_trainer_open("/no/such", "tokens", NULL, &options, NULL), MFT_ERROR_ARGUMENT, "trainer");
-  memset(&options, 0, sizeof(options));
-  CHECK_FAILS(mft_trainer_open("/no/such", "tokens", NULL, &options, &trainer), MFT_ERROR_ARGUMENT,
-              "start from mft_train_options_default()");
-  options = mft_train_options_default();
-  options.schedule = (mft_schedule)3;
-  CHECK_FAILS(mft_trainer_open("/no/such", "tokens", NULL, &options, &trainer), MFT_ERROR_ARGUMENT, "schedule");
-  CHECK_FAILS(mft_trainer_step(NULL, NULL), MFT_ERROR_ARGUMENT, "trainer");
-  CHECK_FAILS(mft_trainer_save_checkpoint(NULL, "out"), MFT_ERROR_ARGUMENT, "trainer");
-  CHECK_FAILS(mft_trainer_save_adapter(NULL, "out"), MFT_ERROR_ARGUMENT, "trainer");
-  CHECK_FAILS(mft_trainer_resume(NULL, "out"), MFT_ERROR_ARGUMENT, "trainer");
-  CHECK(mft_trainer_steps_done(NULL) == 0 && mft_trainer_planned_bytes(NULL) == 0);
-  mft_trainer_close(NULL);
+  CHECK_FAILS(mft_training_open(&files, train, &training), MFT_ERROR_FAILED, "/no/such/bundle.json");
+  CHECK(training == NULL);
+  CHECK_FAILS(mft_training_open(&files, generate, &training), MFT_ERROR_ARGUMENT, "mft_train_options_new()");
+  CHECK_FAILS(mft_training_open(&files, NULL, &training), MFT_ERROR_ARGUMENT, "options");
+  CHECK_FAILS(mft_training_open(&files, train, NULL), MFT_ERROR_ARGUMENT, "training");
+  CHECK_FAILS(mft_training_open(NULL, train, &training), MFT_ERROR_ARGUMENT, "files");
+  files.bundle = NULL;
+  CHECK_FAILS(mft_training_open(&files, train, &training), MFT_ERROR_ARGUMENT, "files.bundle");
+  files.bundle = "/no/such";
+  files.data = "";
+  CHECK_FAILS(mft_training_open(&files, train, &training), MFT_ERROR_ARGUMENT, "files.data");
+  files.data = "tokens";
+  files.out = NULL;
+  CHECK_FAILS(mft_training_open(&files, train, &training), MFT_ERROR_ARGUMENT, "files.out");
+  CHECK_FAILS(mft_training_run(NULL, NULL, NULL), MFT_ERROR_ARGUMENT, "training");
+  mft_training_cancel(NULL);
+  mft_training_close(NULL);
 
   CHECK_FAILS(mft_bundle_open("/no/such", &bundle), MFT_ERROR_FAILED, "/no/such/bundle.json");
   CHECK(bundle == NULL);
   CHECK_FAILS(mft_bundle_open(NULL, &bundle), MFT_ERROR_ARGUMENT, "folder");
   CHECK_FAILS(mft_bundle_open("/no/such", NULL), MFT_ERROR_ARGUMENT, "bundle");
+  CHECK_FAILS(mft_bundle_plan(NULL, train, ignore, NULL), MFT_ERROR_ARGUMENT, "bundle");
   CHECK_FAILS(mft_evaluate(NULL, NULL, "tokens", &evaluation), MFT_ERROR_ARGUMENT, "bundle");
-  CHECK_FAILS(mft_generate(NULL, NULL, prompt, 1, &generate, collect, NULL), MFT_ERROR_ARGUMENT, "bundle");
+  CHECK_FAILS(mft_generate(NULL, NULL, prompt, 1, generate, collect, NULL), MFT_ERROR_ARGUMENT, "bundle");
   CHECK(mft_bundle_vocab_size(NULL) == 0 && mft_bundle_max_seq_len(NULL) == 0);
   mft_bundle_close(NULL);
+  mft_options_free(train);
+  mft_options_free(generate);
 }
 
 static void test_memory(void) {
@@ -127,54 +153,92 @@ static void test_memory(void) {
   CHECK(memory.anon > 0 && memory.rss >= memory.anon && memory.peak_rss >= memory.rss);
 }
 
+/* Counts events, keeps the last of them, and may ask the run to end. */
+struct heard {
+  int plans, steps, saves, dones;
+  char last[1 << 16];
+  int end_after;             /* steps, by the callback's answer */
+  mft_training* cancel_from; /* another thread cancels this one during the first step's event */
+};
+
+static void* cancel(void* training) {
+  mft_training_cancel(training);
+  return NULL;
+}
+
+static int hear(const char* event, void* user_data) {
+  struct heard* h = user_data;
+  const int step = strstr(event, "{\"event\":\"step\"") == event;
+  h->plans += strstr(event, "{\"event\":\"plan\"") == event;
+  h->steps += step;
+  h->saves += strstr(event, "{\"event\":\"saved\"") == event;
+  h->dones += strstr(event, "{\"event\":\"done\"") == event;
+  snprintf(h->last, sizeof(h->last), "%s", event);
+  if (step && h->cancel_from != NULL) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, cancel, h->cancel_from) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+  }
+  return step && h->steps == h->end_after;
+}
+
 static void test_train(const char* bundle, const char* tokens, const char* out) {
-  mft_train_options options = mft_train_options_default();
-  mft_trainer* trainer = NULL;
-  mft_step_result first, last;
-  const int64_t depths[] = {1, 2};
-  options.steps = 4;
-  options.seq_len = 8;
-  options.lr = 5e-3;
-  options.schedule = MFT_SCHEDULE_SUFFIX;
-  options.suffix_depths = depths;
-  options.suffix_depths_count = 2;
+  static struct heard heard;
+  mft_options* options = mft_train_options_new();
+  mft_training* training = NULL;
+  mft_training_files files = {NULL, NULL, NULL, NULL, NULL, 0};
+  files.bundle = bundle;
+  files.data = tokens;
+  files.out = out;
+  CHECK_OK(mft_options_set(options, "steps", "6"));
+  CHECK_OK(mft_options_set(options, "seq_len", "8"));
+  CHECK_OK(mft_options_set(options, "lr", "5e-3"));
+  CHECK_OK(mft_options_set(options, "schedule", "suffix"));
+  CHECK_OK(mft_options_set(options, "suffix_depths", "1,2"));
 
-  options.budget = 1;
-  CHECK_FAILS(mft_trainer_open(bundle, tokens, NULL, &options, &trainer), MFT_ERROR_FAILED, "too small");
-  options.budget = 0;
-  CHECK_FAILS(mft_trainer_open(bundle, "/no/such", NULL, &options, &trainer), MFT_ERROR_FAILED, "/no/such");
-  CHECK_FAILS(mft_trainer_open(bundle, tokens, "/no/such", &options, &trainer), MFT_ERROR_FAILED, "/no/such");
-  CHECK_OK(mft_trainer_open(bundle, tokens, "", &options, &trainer));
-  if (trainer == NULL) return;
-  CHECK(mft_trainer_planned_bytes(trainer) > 1000000);
-  CHECK(mft_trainer_steps_done(trainer) == 0);
-  CHECK_OK(mft_trainer_step(trainer, &first));
-  CHECK(first.step == 1 && first.tokens == 8 && first.loss > 0 && first.grad_norm > 0 && first.lr == options.lr);
-  CHECK_OK(mft_trainer_step(trainer, NULL));
-  CHECK_OK(mft_trainer_save_checkpoint(trainer, out));
-  CHECK_OK(mft_trainer_step(trainer, &last));
-  CHECK(last.step == 3 && mft_trainer_steps_done(trainer) == 3);
-  CHECK_FAILS(mft_trainer_save_checkpoint(trainer, tokens), MFT_ERROR_FAILED, "cannot be created");
-  mft_trainer_close(trainer);
+  CHECK_OK(mft_options_set(options, "budget", "1"));
+  CHECK_OK(mft_training_open(&files, options, &training));
+  CHECK_FAILS(mft_training_run(training, hear, &heard), MFT_ERROR_FAILED, "too small");
+  mft_training_close(training);
+  CHECK_OK(mft_options_set(options, "budget", ""));
+  files.adapter = "/no/such";
+  CHECK_OK(mft_training_open(&files, options, &training));
+  CHECK_FAILS(mft_training_run(training, hear, &heard), MFT_ERROR_FAILED, "/no/such");
+  mft_training_close(training);
+  files.adapter = "";
+  CHECK(heard.plans == 0 && heard.steps == 0);
 
-  CHECK_OK(mft_trainer_open(bundle, tokens, NULL, &options, &trainer));
-  CHECK_OK(mft_trainer_resume(trainer, out));
-  CHECK(mft_trainer_steps_done(trainer) == 2);
-  CHECK_OK(mft_trainer_step(trainer, &first));
-  CHECK(first.loss == last.loss && first.grad_norm == last.grad_norm);
-  CHECK_OK(mft_trainer_step(trainer, &last));
-  CHECK_FAILS(mft_trainer_step(trainer, &last), MFT_ERROR_FAILED, "all 4 steps are done");
-  CHECK_OK(mft_trainer_save_adapter(trainer, out));
-  mft_trainer_close(trainer);
+  CHECK_OK(mft_training_open(&files, options, &training)); /* ended by another thread */
+  heard.cancel_from = training;
+  CHECK_FAILS(mft_training_run(training, hear, &heard), MFT_STOPPED, "cancelled; step 1 is saved in ");
+  CHECK(heard.plans == 1 && heard.steps == 1 && heard.saves == 1 && heard.dones == 0);
+  mft_training_close(training);
 
-  options.lr = 1e-3;
-  CHECK_OK(mft_trainer_open(bundle, tokens, NULL, &options, &trainer));
-  CHECK_FAILS(mft_trainer_resume(trainer, out), MFT_ERROR_FAILED, "started with lr");
-  mft_trainer_close(trainer);
+  memset(&heard, 0, sizeof(heard)); /* ended by the callback's answer */
+  heard.end_after = 2;
+  files.resume = 1;
+  CHECK_OK(mft_training_open(&files, options, &training));
+  CHECK_FAILS(mft_training_run(training, hear, &heard), MFT_STOPPED, "step 3 is saved in ");
+  mft_training_close(training);
+
+  memset(&heard, 0, sizeof(heard));
+  CHECK_OK(mft_training_open(&files, options, &training));
+  CHECK_OK(mft_training_run(training, hear, &heard));
+  CHECK(heard.steps == 3 && heard.saves == 1 && heard.dones == 1);
+  CHECK(strstr(heard.last, "\"steps\":6") != NULL);
+  mft_training_close(training);
+
+  CHECK_OK(mft_options_set(options, "lr", "1e-3"));
+  CHECK_OK(mft_training_open(&files, options, &training));
+  CHECK_FAILS(mft_training_run(training, NULL, NULL), MFT_ERROR_FAILED, "started with lr");
+  mft_training_close(training);
+  mft_options_free(options);
 }
 
 static void test_use(const char* folder, const char* tokens, const char* out) {
-  mft_generate_options options = mft_generate_options_default();
+  mft_options* options = mft_generate_options_new();
+  mft_options* train = mft_train_options_new();
+  static struct heard heard;
   mft_bundle* bundle = NULL;
   mft_evaluation before, after;
   struct collected all = {{0}, 0, 0}, again = {{0}, 0, 0}, stopped = {{0}, 0, 2};
@@ -190,23 +254,30 @@ static void test_use(const char* folder, const char* tokens, const char* out) {
   CHECK_FAILS(mft_evaluate(bundle, "/no/such", tokens, &after), MFT_ERROR_FAILED, "/no/such");
   CHECK_FAILS(mft_evaluate(bundle, NULL, tokens, NULL), MFT_ERROR_ARGUMENT, "result");
 
-  options.max_tokens = 5;
-  options.temperature = 1;
-  CHECK_OK(mft_generate(bundle, out, prompt, 3, &options, collect, &all));
-  CHECK_OK(mft_generate(bundle, out, prompt, 3, &options, collect, &again));
-  CHECK_OK(mft_generate(bundle, out, prompt, 3, &options, collect, &stopped));
+  memset(&heard, 0, sizeof(heard));
+  CHECK_OK(mft_bundle_plan(bundle, train, hear, &heard));
+  CHECK(heard.plans == 1 && strstr(heard.last, "\"planned_mb\"") != NULL);
+  CHECK_FAILS(mft_bundle_plan(bundle, options, hear, &heard), MFT_ERROR_ARGUMENT, "mft_train_options_new()");
+  mft_options_free(train);
+
+  CHECK_OK(mft_options_set(options, "max_tokens", "5"));
+  CHECK_OK(mft_options_set(options, "temp", "1"));
+  CHECK_OK(mft_generate(bundle, out, prompt, 3, options, collect, &all));
+  CHECK_OK(mft_generate(bundle, out, prompt, 3, options, collect, &again));
+  CHECK_OK(mft_generate(bundle, out, prompt, 3, options, collect, &stopped));
   CHECK(all.count == 5 && again.count == 5 && stopped.count == 2);
   CHECK(memcmp(all.tokens, again.tokens, sizeof(all.tokens)) == 0);
-  options.max_tokens = INT64_MAX; /* up to the bundle's maximum */
-  CHECK_OK(mft_generate(bundle, out, prompt, 3, &options, count, &generated));
+  CHECK_OK(mft_options_set(options, "max_tokens", "1000000000")); /* up to the bundle's maximum */
+  CHECK_OK(mft_generate(bundle, out, prompt, 3, options, count, &generated));
   CHECK(generated == mft_bundle_max_seq_len(bundle) - 3);
-  CHECK_FAILS(mft_generate(bundle, out, prompt, 0, &options, collect, &all), MFT_ERROR_FAILED, "prompt of 0 tokens");
-  CHECK_FAILS(mft_generate(bundle, out, prompt, 3, &options, NULL, &all), MFT_ERROR_ARGUMENT, "on_token");
+  CHECK_FAILS(mft_generate(bundle, out, prompt, 0, options, collect, &all), MFT_ERROR_FAILED, "the prompt is empty");
+  CHECK_FAILS(mft_generate(bundle, out, prompt, 3, options, NULL, &all), MFT_ERROR_ARGUMENT, "on_token");
   prompt[1] = mft_bundle_vocab_size(bundle);
-  CHECK_FAILS(mft_generate(bundle, out, prompt, 3, &options, collect, &all), MFT_ERROR_FAILED, "not in the vocabulary");
+  CHECK_FAILS(mft_generate(bundle, out, prompt, 3, options, collect, &all), MFT_ERROR_FAILED, "not in the vocabulary");
   prompt[1] = 1;
-  options.temperature = -1;
-  CHECK_FAILS(mft_generate(bundle, out, prompt, 3, &options, collect, &all), MFT_ERROR_FAILED, "temp -1");
+  CHECK_OK(mft_options_set(options, "temp", "-1"));
+  CHECK_FAILS(mft_generate(bundle, out, prompt, 3, options, collect, &all), MFT_ERROR_FAILED, "temp -1");
+  mft_options_free(options);
   mft_bundle_close(bundle);
 }
 
@@ -228,6 +299,8 @@ static void test_bundle(const char* bundle) {
 
 int main(void) {
   const char* bundle = getenv("MFT_TEST_BUNDLE");
+  CHECK(strcmp(mft_last_error(), "") == 0);
+  test_options();
   test_mistakes();
   test_memory();
   if (bundle != NULL) {

@@ -12,12 +12,9 @@ using namespace mft_test;
 
 namespace {
 
-using Kind = Schedule::Kind;
-using Selection = Schedule::Selection;
-
 Schedule lcsb(Selection selection, double ratio, uint64_t seed = 0) {
   Schedule schedule;
-  schedule.kind = Kind::kLcsb;
+  schedule.rule = &kLcsb;
   schedule.selection = selection;
   schedule.ratio = ratio;
   schedule.seed = seed;
@@ -26,7 +23,7 @@ Schedule lcsb(Selection selection, double ratio, uint64_t seed = 0) {
 
 Schedule suffix(const std::vector<int64_t>& depths, double ratio = 0.5) {
   Schedule schedule;
-  schedule.kind = Kind::kSuffix;
+  schedule.rule = &kSuffix;
   schedule.suffix_depths = depths;
   schedule.ratio = ratio;
   return schedule;
@@ -45,7 +42,7 @@ void test_full() {
   const Schedule schedule;
   CHECK(count(schedule.select(0, 7)) == 7);
   CHECK(schedule.most_selected(7) == 7);
-  CHECK(std::string(schedule.name()) == "full");
+  CHECK(std::string(schedule.rule->name) == "full");
 }
 
 void test_lcsb_counts(Selection selection) {
@@ -62,7 +59,7 @@ void test_lcsb_counts(Selection selection) {
       }
     }
   }
-  CHECK(std::string(lcsb(selection, 0.5).name()) == "lcsb");
+  CHECK(std::string(lcsb(selection, 0.5).rule->name) == "lcsb");
 }
 
 void test_contiguous() {
@@ -116,7 +113,7 @@ void test_suffix() {
   const int64_t expected[] = {1, 4, 2, 1, 4, 2};
   for (int64_t step = 0; step < 6; ++step) CHECK(depth(schedule.select(step, 8)) == expected[step]);
   CHECK(schedule.most_selected(8) == 4);
-  CHECK(std::string(schedule.name()) == "suffix");
+  CHECK(std::string(schedule.rule->name) == "suffix");
 
   const Schedule automatic = suffix({});
   const int64_t cycle[] = {3, 6, 9, 6, 3};

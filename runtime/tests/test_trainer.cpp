@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -14,9 +15,6 @@ using namespace mft;
 using namespace mft_test;
 
 namespace {
-
-using Kind = Schedule::Kind;
-using Selection = Schedule::Selection;
 
 constexpr int64_t kSeqLen = 16;
 
@@ -60,12 +58,12 @@ struct Run {
   std::vector<float> parameters() const { return {model.parameters(), model.parameters() + model.layout().size}; }
 };
 
-TrainConfig config_of(Kind kind, Selection selection = Selection::kRandom) {
+TrainConfig config_of(const ScheduleRule& rule, Selection selection = Selection::kRandom) {
   TrainConfig config;
   config.steps = 6;
   config.seq_len = kSeqLen;
   config.lr = 5e-3;
-  config.schedule.kind = kind;
+  config.schedule.rule = &rule;
   config.schedule.selection = selection;
   config.seed = 3;
   config.schedule.seed = 3;
@@ -73,9 +71,8 @@ TrainConfig config_of(Kind kind, Selection selection = Selection::kRandom) {
 }
 
 std::vector<TrainConfig> every_schedule() {
-  return {config_of(Kind::kFull), config_of(Kind::kLcsb, Selection::kContiguous),
-          config_of(Kind::kLcsb, Selection::kStrided), config_of(Kind::kLcsb, Selection::kRandom),
-          config_of(Kind::kSuffix)};
+  return {config_of(kFull), config_of(kLcsb, Selection::kContiguous), config_of(kLcsb, Selection::kStrided),
+          config_of(kLcsb, Selection::kRandom), config_of(kSuffix)};
 }
 
 /// The loss on a repeated batch falls, and exactly the selected layers' units run their backward.
@@ -83,7 +80,7 @@ void test_schedules(const Fixture& fixture) {
   const std::string tokens = fixture.tokens(1);
   for (TrainConfig config : every_schedule()) {
     config.steps = 12;
-    config.cosine = false;
+    config.lr_scheduler = LrScheduler::kConstant;
     Run run(fixture, tokens, config);
     const int64_t layers = run.model.bundle().num_layers;
     const int64_t units = static_cast<int64_t>(run.model.bundle().units.size());
@@ -107,18 +104,78 @@ void test_schedules(const Fixture& fixture) {
 }
 
 void test_learning_rate(const Fixture& fixture) {
-  TrainConfig config = config_of(Kind::kSuffix);
-  config.warmup_steps = 2;
-  Run run(fixture, fixture.tokens(1), config);
-  const double expected[] = {0.5, 1, 1, 0.5 + std::sqrt(2.) / 4, 0.5, 0.5 - std::sqrt(2.) / 4};
-  for (const double share : expected) CHECK_NEAR(run.step().lr, share * config.lr, 1e-12);
+  const std::pair<LrScheduler, std::vector<double>> expected[] = {
+      {LrScheduler::kCosine, {0.5, 1, 1, 0.5 + std::sqrt(2.) / 4, 0.5, 0.5 - std::sqrt(2.) / 4}},
+      {LrScheduler::kLinear, {0.5, 1, 1, 0.75, 0.5, 0.25}},
+      {LrScheduler::kConstant, {0.5, 1, 1, 1, 1, 1}}};
+  for (const auto& [scheduler, shares] : expected) {
+    for (const bool as_ratio : {false, true}) {
+      TrainConfig config = config_of(kSuffix);
+      config.lr_scheduler = scheduler;
+      if (as_ratio) {
+        config.warmup_ratio = 1.0 / 3;
+      } else {
+        config.warmup_steps = 2;
+      }
+      Run run(fixture, fixture.tokens(1), config);
+      for (const double share : shares) CHECK_NEAR(run.step().lr, share * config.lr, 1e-12);
+      CHECK_ERROR(run.step(), "all 6 steps are done");
+    }
+  }
+}
+
+/// A model belongs to one trainer at a time.
+void test_one_trainer(const Fixture& fixture) {
+  Model model(fixture.bundle);
+  const TrainConfig config = config_of(kFull);
+  {
+    Trainer first(model, config, "");
+    CHECK_ERROR(Trainer(model, config, ""), "a trainer works on this model already");
+  }
+  CHECK_ERROR(Trainer(model, config, fixture.folder / "none"), "none/adapter_config.json");
+  Trainer second(model, config, "");  // neither the one that is gone nor the one that failed is in the way
+  CHECK(second.steps_done() == 0);
+}
+
+/// A checkpoint or adapter with a number that is not finite is refused, and nothing of it is taken over.
+void test_not_finite(const Fixture& fixture) {
+  const std::string tokens = fixture.tokens(1), folder = fixture.folder.path();
+  for (const Optimizer optimizer : {Optimizer::kAdamW, Optimizer::kAdamW8bit}) {
+    TrainConfig config = config_of(kFull);
+    config.optimizer = optimizer;
+    Run run(fixture, tokens, config);
+    run.step();
+    run.trainer.save_checkpoint(folder, run.data);
+    const std::string checkpoint = folder + "/checkpoint.safetensors";
+    const std::string whole = read_file(checkpoint);
+    const SafeTensors file(checkpoint);
+    const float infinity = std::numeric_limits<float>::infinity();
+    for (const char* name : {"parameters", "moments"}) {
+      const SafeTensors::View& view = file.get(name, name == std::string("moments") ? "U8" : "F32");
+      std::string damaged = whole;
+      const size_t end = static_cast<size_t>(view.data - file.get("losses", "F64").data) + view.bytes;
+      const size_t body = whole.size() - 8 - *reinterpret_cast<const uint64_t*>(whole.data());
+      std::memcpy(&damaged[whole.size() - body + end - sizeof(float)], &infinity, sizeof(float));
+      write_file(checkpoint + "2", damaged);
+      std::filesystem::create_directories(folder + "/damaged");
+      std::filesystem::rename(checkpoint + "2", folder + "/damaged/checkpoint.safetensors");
+      const auto before = run.parameters();
+      CHECK_ERROR(run.trainer.resume(folder + "/damaged", run.data),
+                  std::string("tensor ") + name + " holds numbers that are not finite");
+      CHECK(run.parameters() == before);
+    }
+    run.model.parameters()[3] = std::nanf("");
+    save_adapter(folder, run.model.bundle(), run.model.layout(), run.model.parameters());
+    Model other(fixture.bundle);
+    CHECK_ERROR(other.prepare(folder, 8), "holds numbers that are not finite");
+  }
 }
 
 /// With skipping, only the selected layers move; without, the others go on by their momentum.
 void test_unselected(const Fixture& fixture) {
   for (const bool skip : {true, false}) {
-    TrainConfig config = config_of(Kind::kLcsb, Selection::kContiguous);
-    config.skip_unselected = skip;
+    TrainConfig config = config_of(kLcsb, Selection::kContiguous);
+    config.unselected = skip ? Unselected::kSkip : Unselected::kMomentum;
     Run run(fixture, fixture.tokens(2), config);
     run.step();
     const std::vector<float> before = run.parameters();
@@ -157,7 +214,7 @@ void test_resume(const Fixture& fixture) {
 }
 
 void test_resume_refused(const Fixture& fixture) {
-  const TrainConfig config = config_of(Kind::kLcsb);
+  const TrainConfig config = config_of(kLcsb);
   const std::string tokens = fixture.tokens(5);
   const std::string folder = fixture.folder.path();
   Run run(fixture, tokens, config);
@@ -176,18 +233,18 @@ void test_resume_refused(const Fixture& fixture) {
   refuses("batch_size", [](TrainConfig& c) { c.batch_size = 2; });
   refuses("grad_accum", [](TrainConfig& c) { c.grad_accum = 2; });
   refuses("lr", [](TrainConfig& c) { c.lr = 1e-3; });
-  refuses("cosine", [](TrainConfig& c) { c.cosine = false; });
+  refuses("lr_scheduler", [](TrainConfig& c) { c.lr_scheduler = LrScheduler::kConstant; });
   refuses("warmup_steps", [](TrainConfig& c) { c.warmup_steps = 1; });
   refuses("weight_decay", [](TrainConfig& c) { c.weight_decay = 0.1; });
   refuses("max_grad_norm", [](TrainConfig& c) { c.max_grad_norm = 0; });
-  refuses("skip_unselected", [](TrainConfig& c) { c.skip_unselected = true; });
-  refuses("schedule", [](TrainConfig& c) { c.schedule.kind = Kind::kFull; });
+  refuses("unselected", [](TrainConfig& c) { c.unselected = Unselected::kSkip; });
+  refuses("schedule", [](TrainConfig& c) { c.schedule.rule = &kFull; });
   refuses("selection", [](TrainConfig& c) { c.schedule.selection = Selection::kStrided; });
   refuses("ratio", [](TrainConfig& c) { c.schedule.ratio = 0.25; });
   refuses("suffix_depths", [](TrainConfig& c) { c.schedule.suffix_depths = {1}; });
   refuses("seed", [](TrainConfig& c) { c.seed = 4; });
   const TokenFile other_data(fixture.tokens(5, 2), run.model.bundle().vocab_size);
-  CHECK_ERROR(run.trainer.resume(folder, other_data), "the run was started with data_crc32 ");
+  CHECK_ERROR(run.trainer.resume(folder, other_data), "the run was started with data ");
   CHECK_ERROR(run.trainer.resume(fixture.folder / "nowhere", run.data), "nowhere/checkpoint.safetensors");
   const std::string checkpoint = folder + "/checkpoint.safetensors";
   const std::string whole = read_file(checkpoint);
@@ -202,17 +259,17 @@ void test_resume_refused(const Fixture& fixture) {
 void test_adapter(const Fixture& fixture) {
   const std::string tokens = fixture.tokens(1);
   const std::string folder = fixture.folder.path();
-  Run run(fixture, tokens, config_of(Kind::kFull));
+  Run run(fixture, tokens, config_of(kFull));
   run.steps(3);
   save_adapter(folder, run.model.bundle(), run.model.layout(), run.model.parameters());
-  Run next(fixture, tokens, config_of(Kind::kFull), folder);
+  Run next(fixture, tokens, config_of(kFull), folder);
   CHECK(next.parameters() == run.parameters());
-  CHECK_ERROR(Run(fixture, tokens, config_of(Kind::kFull), folder + "/none"), "none/adapter_config.json");
+  CHECK_ERROR(Run(fixture, tokens, config_of(kFull), folder + "/none"), "none/adapter_config.json");
 }
 
 void test_budget(const Fixture& fixture) {
   const std::string tokens = fixture.tokens(1);
-  TrainConfig config = config_of(Kind::kFull);
+  TrainConfig config = config_of(kFull);
   config.budget = 1000000;
   const auto refusal = [&] { return error_of([&] { Run(fixture, tokens, config); }); };
   refusal();  // the first exception of a process makes it grow
@@ -230,23 +287,23 @@ void test_budget(const Fixture& fixture) {
 void test_bad_config(const Fixture& fixture) {
   const std::string tokens = fixture.tokens(1);
   const auto refuses = [&](const char* part, const std::function<void(TrainConfig&)>& change) {
-    TrainConfig config = config_of(Kind::kFull);
+    TrainConfig config = config_of(kFull);
     change(config);
     CHECK_ERROR(Run(fixture, tokens, config).step(), part);
   };
   refuses("steps 0: must be at least 1", [](TrainConfig& c) { c.steps = 0; });
-  refuses("seq-len 0: must be at least 1", [](TrainConfig& c) { c.seq_len = 0; });
-  refuses("batch-size -1: must be at least 1", [](TrainConfig& c) { c.batch_size = -1; });
-  refuses("grad-accum 0: must be at least 1", [](TrainConfig& c) { c.grad_accum = 0; });
-  refuses("warmup-steps -1", [](TrainConfig& c) { c.warmup_steps = -1; });
+  refuses("seq_len 0: must be at least 1", [](TrainConfig& c) { c.seq_len = 0; });
+  refuses("batch_size -1: must be at least 1", [](TrainConfig& c) { c.batch_size = -1; });
+  refuses("grad_accum 0: must be at least 1", [](TrainConfig& c) { c.grad_accum = 0; });
+  refuses("warmup_steps -1", [](TrainConfig& c) { c.warmup_steps = -1; });
   refuses("lr 0: must be above 0", [](TrainConfig& c) { c.lr = 0; });
   refuses("lr nan: must be above 0", [](TrainConfig& c) { c.lr = std::nan(""); });
-  refuses("weight-decay -1", [](TrainConfig& c) { c.weight_decay = -1; });
-  refuses("max-grad-norm -1", [](TrainConfig& c) { c.max_grad_norm = -1; });
+  refuses("weight_decay -1", [](TrainConfig& c) { c.weight_decay = -1; });
+  refuses("max_grad_norm -1", [](TrainConfig& c) { c.max_grad_norm = -1; });
   refuses("ratio 2", [](TrainConfig& c) { c.schedule.ratio = 2; });
   refuses("the bundle's maximum is ", [](TrainConfig& c) { c.batch_size = 1000000; });
   refuses("the bundle's maximum is ", [](TrainConfig& c) { c.batch_size = c.seq_len = int64_t{1} << 62; });
-  refuses("holds a sequence of 16 tokens; seq-len is 15", [](TrainConfig& c) { c.seq_len = 15; });
+  refuses("holds a sequence of 16 tokens; seq_len is 15", [](TrainConfig& c) { c.seq_len = 15; });
 }
 
 }  // namespace
@@ -260,6 +317,8 @@ int main() {
   const Fixture fixture(bundle);
   test_schedules(fixture);
   test_learning_rate(fixture);
+  test_one_trainer(fixture);
+  test_not_finite(fixture);
   test_unselected(fixture);
   test_resume(fixture);
   test_resume_refused(fixture);

@@ -1,0 +1,305 @@
+#include "runtime/core/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "runtime/core/file.h"
+#include "runtime/core/memory_limit.h"
+#include "runtime/core/process_memory.h"
+#include "runtime/core/trace.h"
+#include "runtime/ops/counters.h"
+
+namespace mft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Event budget_of(const TrainConfig& config) {
+  return config.budget > 0 ? Event(megabytes(config.budget)) : Event(nullptr);
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+Event by_group(const Plan& plan, const std::function<int64_t(size_t)>& number) {
+  Event numbers = Event::object();
+  for (size_t g = 0; g < plan.groups.size(); ++g) numbers[plan.groups[g].name] = number(g);
+  return numbers;
+}
+
+Event stored_units(const Plan& plan) {
+  return by_group(plan, [&](size_t g) { return plan.stored[g]; });
+}
+
+/// Why training cannot go on, empty if it can: it was asked to stop, or a memory limit was lowered meanwhile.
+std::string reason_to_stop(const StopRequest& stop, const Plan& plan) {
+  const std::string asked = stop.reason();
+  if (!asked.empty()) return asked;
+  const uint64_t limit = memory_limit();
+  if (limit == 0 || limit >= plan.anonymous()) return "";
+  return "the memory limit is " + std::to_string(limit / 1000000) + "MB now and this run needs " +
+         std::to_string(plan.anonymous() / 1000000 + 1) + "MB that cannot be dropped, go on with a smaller budget";
+}
+
+/// A resumed run goes on with what decides over its last bits.
+void use_again(const Resolved& resolved, TrainConfig& config) {
+  if (!resolved.stored_units.empty()) {
+    config.stored_units = resolved.stored_units;
+    config.backward = Backward::kAuto;
+  }
+  config.threads = resolved.threads;
+  config.arithmetic = resolved.arithmetic;
+}
+
+class Run {
+ public:
+  Run(Model& model, const TrainConfig& config, const RunPaths& paths, const EventSink& emit)
+      : model_(model),
+        config_(config),
+        paths_(paths),
+        emit_(emit),
+        data_(paths.data, model.bundle().vocab_size),
+        valid_(open_valid()),
+        trainer_(model, resolved(), paths.adapter) {
+    if (paths.resume) trainer_.resume(paths.out, data_);
+    if (!paths.trace.empty()) {
+      trace_.emplace(paths.trace, trainer_);
+      model_.observe([this](const auto&... call) { trace_->method(call...); });
+    }
+  }
+  ~Run() { model_.observe({}); }
+
+  void plan_event() {
+    Event event = describe(trainer_.plan(), config_);
+    const Resolved r = trainer_.resolved();
+    event["steps"] = config_.steps;
+    event["steps_done"] = trainer_.steps_done();
+    event["options"] = options_of(config_);
+    event["resolved"] = {{"stored_units", text_of(r.stored_units)},
+                         {"threads", text_of(r.threads)},
+                         {"arithmetic", r.arithmetic}};
+    emit_(event);
+  }
+
+  Event to_the_end(const StopRequest& stop) {
+    reset_peak_rss();
+    std::string reason;
+    bool patience_spent = false;
+    while (trainer_.steps_done() < config_.steps && !patience_spent) {
+      step();
+      const int64_t done = trainer_.steps_done();
+      const bool last = done == config_.steps;
+      if (valid_ && (done % config_.eval_every == 0 || last)) {
+        validate();
+        patience_spent = config_.patience > 0 && validations_without_improvement() >= config_.patience;
+      }
+      reason = last || patience_spent ? "" : reason_to_stop(stop, trainer_.plan());
+      if (!reason.empty() || last || patience_spent || done % config_.save_every == 0) save();
+      if (!reason.empty()) {
+        emit_({{"event", "stopped"}, {"reason", reason}, {"step", done}});
+        throw Stopped(reason + "; step " + std::to_string(done) + " is saved in " + paths_.out +
+                      ", go on with --resume");
+      }
+    }
+    return done(patience_spent);
+  }
+
+ private:
+  std::unique_ptr<TokenFile> open_valid() const {
+    if (config_.eval_every == 0) return nullptr;
+    if (paths_.valid.empty()) fail("eval_every ", config_.eval_every, ": needs data for validation");
+    return std::make_unique<TokenFile>(paths_.valid, model_.bundle().vocab_size);
+  }
+
+  /// The configuration as this data makes it, and as the checkpoint has it.
+  TrainConfig& resolved() {
+    resolve(config_, data_.sequences());
+    config_.spill_folder = paths_.out;
+    if (paths_.resume) use_again(Trainer::read_resolved(paths_.out), config_);
+    return config_;
+  }
+
+  void step() {
+    const auto start = Clock::now();
+    const StepResult result = trainer_.step(data_);
+    seconds_.push_back(seconds_since(start));
+    tokens_ += result.tokens;
+    const ProcessMemory memory = process_memory();  // nothing of a step is freed within it, so this is its peak
+    peak_anon_ = std::max(peak_anon_, memory.anon);
+    Event event = {{"event", "step"},
+                   {"step", result.step},
+                   {"loss", result.loss},
+                   {"grad_norm", result.grad_norm},
+                   {"lr", result.lr},
+                   {"tokens", result.tokens},
+                   {"seconds", seconds_.back()},
+                   {"backward_units", result.backward_units},
+                   {"rss_mb", megabytes(memory.rss)},
+                   {"anon_mb", megabytes(memory.anon)}};
+    add_rewards(event, result.sums);
+    emit_(event);
+  }
+
+  void validate() {
+    const auto start = Clock::now();
+    const LossSum sum = trainer_.validate(*valid_);
+    if (sum.count == 0) fail(valid_->path(), ": no targets to validate on");
+    const double loss = sum.loss / static_cast<double>(sum.count);
+    if (!std::isfinite(loss)) fail("step ", trainer_.steps_done(), ": the validation loss is not finite; lower --lr");
+    const bool best = loss < best_loss();
+    trainer_.evaluations.emplace_back(trainer_.steps_done(), loss);
+    if (best) {
+      const std::string folder = paths_.out + "/best";
+      make_folder(folder);
+      save_adapter(folder, model_.bundle(), model_.layout(), model_.parameters());
+    }
+    peak_anon_ = std::max(peak_anon_, process_memory().anon);
+    Event event = {{"event", "eval"}, {"step", trainer_.steps_done()}, {"loss", loss}};
+    if (config_.loss == Loss::kSft) event["ppl"] = std::exp(loss);
+    add_rewards(event, sum);
+    event["best"] = best;
+    event["seconds"] = seconds_since(start);
+    emit_(event);
+  }
+
+  void add_rewards(Event& event, const LossSum& sum) const {
+    if (config_.loss != Loss::kDpo) return;
+    event["reward_margin"] = sum.margin / static_cast<double>(sum.count);
+    event["reward_accuracy"] = static_cast<double>(sum.chosen_higher) / static_cast<double>(sum.count);
+  }
+
+  void save() {
+    // The adapter first: killed in between, a resumed run comes here again and writes it again.
+    save_adapter(paths_.out, model_.bundle(), model_.layout(), model_.parameters());
+    trainer_.save_checkpoint(paths_.out, data_);
+    emit_({{"event", "saved"}, {"step", trainer_.steps_done()}, {"path", paths_.out}});
+  }
+
+  Evaluations::const_iterator best() const {
+    const Evaluations& all = trainer_.evaluations;
+    return std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  }
+
+  double best_loss() const {
+    return trainer_.evaluations.empty() ? std::numeric_limits<double>::infinity() : best()->second;
+  }
+
+  /// Validations since the best one.
+  int64_t validations_without_improvement() const { return trainer_.evaluations.end() - best() - 1; }
+
+  Event done(bool patience_spent) const {
+    Event op_seconds = Event::object();
+    for (const OpCounter& op : op_counters()) {
+      if (op.calls > 0) op_seconds[op.name] = {{"calls", op.calls}, {"seconds", op.seconds}};
+    }
+    Event method_seconds = Event::object();
+    for (const auto& [name, time] : model_.program().times()) {
+      method_seconds[name] = {{"calls", time.first}, {"seconds", time.second}};
+    }
+    const std::vector<double>& losses = trainer_.losses();
+    const Plan& plan = trainer_.plan();
+    double total = 0;
+    for (const double s : seconds_) total += s;
+    Event event = {{"event", "done"},
+                   {"steps", trainer_.steps_done()},
+                   {"stopped", patience_spent ? Event("patience") : Event(nullptr)},
+                   {"tokens", tokens_},
+                   {"losses", losses},
+                   {"loss_first", losses.front()},
+                   {"loss_last", losses.back()}};
+    if (!trainer_.evaluations.empty()) {
+      event["evals"] = trainer_.evaluations;
+      event["best_step"] = best()->first;
+      event["best_loss"] = best()->second;
+    }
+    const Event rest = {{"step_seconds_median", median(seconds_)},
+                        {"tokens_per_second", total > 0 ? static_cast<double>(tokens_) / total : 0},
+                        {"peak_rss_mb", megabytes(process_memory().peak_rss)},
+                        {"peak_anon_mb", megabytes(peak_anon_)},
+                        {"planned_mb", megabytes(plan.total())},
+                        {"budget_mb", budget_of(config_)},
+                        {"schedule", config_.schedule.rule->name},
+                        {"ratio", config_.schedule.rule == &kFull ? 1.0 : config_.schedule.ratio},
+                        {"backward", name_of(config_.backward)},
+                        {"planned_anon_mb", megabytes(plan.anonymous())},
+                        {"stored", stored_units(plan)},
+                        {"spilled", plan.spilled},
+                        {"optimizer", name_of(config_.optimizer)},
+                        {"seq_len", config_.seq_len},
+                        {"backward_runs", trainer_.backward_runs()},
+                        {"method_seconds", method_seconds},
+                        {"op_seconds", op_seconds}};
+    event.update(rest);
+    return event;
+  }
+
+  Model& model_;
+  TrainConfig config_;
+  const RunPaths& paths_;
+  const EventSink& emit_;
+  // Before the trainer, whose plan counts what the process holds by then.
+  TokenFile data_;
+  std::unique_ptr<TokenFile> valid_;
+  Trainer trainer_;
+  std::optional<Trace> trace_;
+  std::vector<double> seconds_;
+  int64_t tokens_ = 0;
+  uint64_t peak_anon_ = 0;
+};
+
+}  // namespace
+
+std::string StopRequest::reason() const {
+  const int value = value_;
+  if (value == 0) return "";
+  return value == kCancelled ? "cancelled" : "stopped by signal " + std::to_string(value);
+}
+
+double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+Event describe(const Plan& plan, const TrainConfig& config) {
+  Event components = Event::object(), anonymous = Event::array();
+  for (size_t c = 0; c < kComponents; ++c) {
+    const Component component = static_cast<Component>(c);
+    components[name_of(component)] = megabytes(plan.of(component));
+    if (is_anonymous(component)) anonymous.push_back(name_of(component));
+  }
+  return {{"event", "plan"},
+          {"planned_mb", megabytes(plan.total())},
+          {"planned_anon_mb", megabytes(plan.anonymous())},
+          {"budget_mb", budget_of(config)},
+          {"components_mb", components},
+          {"anonymous", anonymous},
+          {"stored", stored_units(plan)},
+          {"units", by_group(plan, [&](size_t g) { return plan.groups[g].units; })},
+          {"checkpoints", plan.checkpoints},
+          {"spilled", plan.spilled},
+          {"resident_units", plan.resident},
+          {"relative_time", plan.relative_time}};
+}
+
+Event train(Model& model, TrainConfig config, const RunPaths& paths, const StopRequest& stop, const EventSink& emit) {
+  const std::string checkpoint = paths.out + "/checkpoint.safetensors";
+  if (paths.resume && !file_exists(checkpoint)) fail(checkpoint, ": no such file; nothing to resume there");
+  if (!paths.resume && file_exists(checkpoint)) {
+    fail(paths.out, ": holds the checkpoint of an earlier run; give --resume to go on, or another --out");
+  }
+  make_folder(paths.out);
+  Run run(model, config, paths, emit);
+  run.plan_event();
+  const Event done = run.to_the_end(stop);
+  emit(done);
+  return done;
+}
+
+}  // namespace mft

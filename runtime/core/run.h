@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/core/trainer.h"
+
+namespace mft {
+
+/// What happens in a run, one JSON object each (docs/events.md): plan, step, eval, saved, stopped, done.
+using Event = nlohmann::ordered_json;
+using EventSink = std::function<void(const Event&)>;
+
+/// Asks a run to end after the step in progress, saved. May be called from any thread and from a signal handler.
+class StopRequest {
+ public:
+  void cancel() noexcept { value_ = kCancelled; }
+  void signal(int number) noexcept { value_ = number; }
+  /// Why to stop; empty: go on.
+  std::string reason() const;
+
+ private:
+  static constexpr int kCancelled = -1;
+  std::atomic<int> value_{0};
+  static_assert(std::atomic<int>::is_always_lock_free);
+};
+
+/// What `train` throws where a run ended early and is saved.
+class Stopped : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Files and folders of a run.
+struct RunPaths {
+  std::string data;        // token file
+  std::string valid;       // token file for validation; empty: none
+  std::string adapter;     // folder to start from; empty: the bundle's own adapter
+  std::string out = ".";   // for the adapter, the checkpoint and best/
+  std::string trace;       // file for method calls (core/trace.h); empty: none
+  bool resume = false;
+};
+
+/// One training run from beginning, or checkpoint, to end: the policy around the trainer's steps, the same for every
+/// front end. It validates every `eval_every` steps and at the end, keeps the best adapter in `out`/best, saves every
+/// `save_every` steps and at the end, ends early where `patience` validations brought nothing, and ends saved where it
+/// is asked to stop or the memory limit is lowered below what it needs.
+///
+/// Returns the "done" event. Throws Stopped where the run ended early and can be resumed.
+Event train(Model& model, TrainConfig config, const RunPaths& paths, const StopRequest& stop, const EventSink& emit);
+
+/// The "plan" event of a configuration.
+Event describe(const Plan& plan, const TrainConfig& config);
+
+double megabytes(uint64_t bytes);
+
+}  // namespace mft

@@ -1,0 +1,152 @@
+// Options: what their texts mean, that every mistake names option and value, and mft-run's command line.
+
+#include "runtime/cli/arguments.h"
+#include "runtime/core/generate_config.h"
+#include "runtime/core/train_config.h"
+#include "runtime/tests/core_test.h"
+
+using namespace mft;
+using namespace mft_test;
+
+namespace {
+
+TrainConfig made(const std::string& name, const std::string& text) { return make_train_config({{name, text}}); }
+
+void test_numbers() {
+  CHECK(made("steps", "7").steps == 7);
+  CHECK(made("steps", "-3").steps == -3);  // reads; `check` refuses it
+  for (const char* text : {"", "x", "5x", "1.5", "1e3", "99999999999999999999"}) {
+    CHECK_ERROR(made("steps", text), std::string("steps ") + text + ": must be an integer");
+  }
+  CHECK(made("lr", "-1.5e-3").lr == -1.5e-3);
+  for (const char* text : {"", "x", "1.5x", "nan", "inf", "1e999"}) {
+    CHECK_ERROR(made("lr", text), std::string("lr ") + text + ": must be a number");
+  }
+  CHECK(made("suffix_depths", "3,-1,12").schedule.suffix_depths == (std::vector<int64_t>{3, -1, 12}));
+  CHECK(made("suffix_depths", "").schedule.suffix_depths.empty());
+  for (const char* text : {"x", ",1", "1,,2", "1,2x", "1.5", "1;2"}) {
+    CHECK_ERROR(made("suffix_depths", text), std::string("suffix_depths ") + text + ": must be integers with commas");
+  }
+}
+
+void test_sizes() {
+  const auto bytes = [](const char* text) { return made("budget", text).budget; };
+  CHECK(bytes("") == 0);
+  CHECK(bytes("512MB") == 512000000);
+  CHECK(bytes("1.5GB") == 1500000000);
+  CHECK(bytes("64KB") == 64000);
+  CHECK(bytes("512MiB") == uint64_t{512} << 20);
+  CHECK(bytes("1GiB") == uint64_t{1} << 30);
+  CHECK(bytes("4096") == 4096);
+  CHECK(bytes("4096B") == 4096);
+  // None of these may become 0, which is no limit at all.
+  for (const char* text : {"0", "0.5", "0MB", "-5MB", "MB", "5TB", "5mb", "5 MB", "nan", "inf", "infGB", "1e30"}) {
+    CHECK_ERROR(bytes(text), std::string("budget ") + text + ": must be a size such as 512MB");
+  }
+}
+
+void test_choices() {
+  CHECK(made("schedule", "lcsb").schedule.rule == &kLcsb);
+  CHECK(made("optimizer", "adamw8bit").optimizer == Optimizer::kAdamW8bit);
+  CHECK_ERROR(made("schedule", "half"), "schedule half: must be one of full, lcsb, suffix");
+  CHECK_ERROR(made("selection", ""), "selection : must be one of random, contiguous, strided");
+  CHECK_ERROR(made("backward", "0"), "backward 0: must be one of auto, store, recompute");
+  CHECK_ERROR(made("stepz", "1"), "unknown option stepz");
+  // A value that is no member of its enum has no name to fall back on.
+  TrainConfig config;
+  config.optimizer = static_cast<Optimizer>(7);
+  bool thrown = false;
+  try {
+    options_of(config);
+  } catch (const std::exception&) {
+    thrown = true;
+  }
+  CHECK(thrown);
+}
+
+/// Every option's text makes the same configuration again, at its default and changed.
+void test_round_trip() {
+  std::map<std::string, std::string> changed = {{"seq_len", "128"},
+                                                {"batch_size", "2"},
+                                                {"grad_accum", "3"},
+                                                {"schedule", "suffix"},
+                                                {"ratio", "0.3"},
+                                                {"selection", "strided"},
+                                                {"suffix_depths", "1,4"},
+                                                {"backward", "store"},
+                                                {"optimizer", "adamw8bit"},
+                                                {"max_grad_norm", "0.1"},
+                                                {"loss", "dpo"},
+                                                {"eval_every", "5"},
+                                                {"budget", "123456789"},
+                                                {"stored_units", "3,4"},
+                                                {"threads", "2"},
+                                                {"steps", "11"},
+                                                {"epochs", "0"},
+                                                {"lr", "3e-05"},
+                                                {"lr_scheduler", "linear"},
+                                                {"warmup_steps", "2"},
+                                                {"warmup_ratio", "0.1"},
+                                                {"weight_decay", "0.01"},
+                                                {"unselected", "skip"},
+                                                {"beta", "0.2"},
+                                                {"save_every", "7"},
+                                                {"patience", "3"},
+                                                {"seed", "42"},
+                                                {"arithmetic", "x"}};
+  for (const auto& option : train_options()) CHECK(changed.count(option.name) == 1);
+  CHECK(options_of(make_train_config(changed)) == changed);
+  const auto standard = options_of(TrainConfig{});
+  CHECK(options_of(make_train_config(standard)) == standard);
+  CHECK(make_train_config(changed).schedule.seed == 42);
+  for (const auto& option : generate_options()) {
+    GenerateConfig config;
+    option.set(config, option.get(config));
+  }
+}
+
+void test_steps_and_epochs() {
+  CHECK_ERROR(make_train_config({{"steps", "5"}, {"epochs", "1"}}), "epochs 1: give steps or epochs, not both");
+  TrainConfig config = make_train_config({{"epochs", "1.5"}, {"batch_size", "2"}, {"warmup_ratio", "0.25"}});
+  CHECK(options_of(config).count("steps") == 0);
+  resolve(config, 11);
+  CHECK(config.steps == 9 && config.warmup_steps == 3);  // 8.25 and 2.25, rounded up
+  CHECK(config.epochs == 0 && config.warmup_ratio == 0);
+  config = make_train_config({{"epochs", "1e-9"}});
+  resolve(config, 11);
+  CHECK(config.steps == 1);
+}
+
+void test_arguments() {
+  using Word = Arguments::Word;
+  const std::map<std::string, Word> words = {
+      {"data", Word::kValue}, {"resume", Word::kFlag}, {"variant", Word::kRepeated}};
+  const auto parse = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "bundle");
+    return Arguments(arguments, words, train_options());
+  };
+  const Arguments a = parse({"--grad-accum", "5", "--resume", "--data", "d", "--variant", "x", "--variant", "y"});
+  CHECK(a.bundle() == "bundle" && a.flag("resume") && a.required("data") == "d");
+  CHECK(a.options() == (std::map<std::string, std::string>{{"grad_accum", "5"}}));
+  CHECK(a.all("variant") == (std::vector<std::string>{"x", "y"}));
+  CHECK(!parse({}).flag("resume") && parse({}).text("data").empty());
+  CHECK(parse({"--data", "a", "--data", "b"}).text("data") == "b");
+  CHECK_ERROR(parse({}).required("data"), "--data is missing");
+  CHECK_ERROR(Arguments({"--resume"}, words, train_options()), "the bundle's folder is missing");
+  CHECK_ERROR(parse({"second"}), "unexpected argument second");
+  CHECK_ERROR(parse({"--stepz", "5"}), "unknown option --stepz");
+  CHECK_ERROR(parse({"--"}), "unknown option --");
+  CHECK_ERROR(parse({"--steps"}), "--steps needs a value");
+}
+
+}  // namespace
+
+int main() {
+  test_numbers();
+  test_sizes();
+  test_choices();
+  test_round_trip();
+  test_steps_and_epochs();
+  test_arguments();
+  return finish();
+}

@@ -1,0 +1,75 @@
+// Sampling: every limit leaves what it should, and frequencies follow the probabilities.
+
+#include <cmath>
+#include <map>
+
+#include "runtime/core/sampling.h"
+#include "runtime/tests/core_test.h"
+
+using namespace mft;
+using namespace mft_test;
+
+namespace {
+
+// Probabilities 0.5, 0.05, 0.25, 0.2 at temperature 1.
+const std::vector<float> kLogits = {std::log(0.5f), std::log(0.05f), std::log(0.25f), std::log(0.2f)};
+
+std::map<int64_t, double> shares(const GenerateConfig& config, const std::vector<int64_t>& recent = {}) {
+  constexpr int kDraws = 20000;
+  std::map<int64_t, double> shares;
+  Random random(1, 0);
+  for (int i = 0; i < kDraws; ++i) {
+    std::vector<float> logits = kLogits;
+    shares[sample(logits, recent, config, random)] += 1.0 / kDraws;
+  }
+  return shares;
+}
+
+void check_shares(const GenerateConfig& config, const std::map<int64_t, double>& expected,
+                  const std::vector<int64_t>& recent = {}) {
+  const auto found = shares(config, recent);
+  CHECK(found.size() == expected.size());
+  for (const auto& [token, share] : expected) CHECK_NEAR(found.count(token) ? found.at(token) : 0, share, 0.015);
+}
+
+}  // namespace
+
+int main() {
+  GenerateConfig config;
+  check_shares(config, {{0, 1}});  // temp 0
+  config.temp = 1;
+  check_shares(config, {{0, 0.5}, {1, 0.05}, {2, 0.25}, {3, 0.2}});
+  config.temp = 0.5;  // squares
+  check_shares(config, {{0, 0.25 / 0.355}, {1, 0.0025 / 0.355}, {2, 0.0625 / 0.355}, {3, 0.04 / 0.355}});
+  config.temp = 1;
+  config.top_k = 2;
+  check_shares(config, {{0, 2. / 3}, {2, 1. / 3}});
+  config.top_k = 0;
+  config.top_p = 0.74;  // which the second reaches
+  check_shares(config, {{0, 2. / 3}, {2, 1. / 3}});
+  config.top_p = 0.76;
+  check_shares(config, {{0, 0.5 / 0.95}, {2, 0.25 / 0.95}, {3, 0.2 / 0.95}});
+  config.top_p = 0.01;  // never none
+  check_shares(config, {{0, 1}});
+  config.top_p = 1;
+  config.min_p = 0.45;
+  check_shares(config, {{0, 2. / 3}, {2, 1. / 3}});
+  config.min_p = 0;
+
+  // Logits are logarithms below 0 here, so the penalty multiplies: 0.5 becomes 0.25.
+  config.repetition_penalty = 2;
+  check_shares(config, {{0, 1. / 3}, {1, 0.05 / 0.75}, {2, 1. / 3}, {3, 0.2 / 0.75}}, {0});
+  config.repetition_context_size = 1;
+  check_shares(config, {{0, 0.5 / 0.8125}, {1, 0.05 / 0.8125}, {2, 0.0625 / 0.8125}, {3, 0.2 / 0.8125}}, {0, 2});
+  config.temp = 0;
+  std::vector<float> positive = {2, 1.5};
+  Random random(1, 0);
+  CHECK(sample(positive, {0}, config, random) == 1);
+
+  CHECK_ERROR(make_generate_config({{"top_p", "0"}}), "top_p 0: must be above 0 and at most 1");
+  CHECK_ERROR(make_generate_config({{"min_p", "1.1"}}), "min_p 1.1: must be 0 to 1");
+  CHECK_ERROR(make_generate_config({{"temp", "-1"}}), "temp -1: must not be negative");
+  CHECK_ERROR(make_generate_config({{"max_tokens", "0"}}), "max_tokens 0: must be at least 1");
+  CHECK_ERROR(make_generate_config({{"repetition_penalty", "0"}}), "repetition_penalty 0: must be above 0");
+  return finish();
+}
