@@ -31,7 +31,7 @@ def main() -> None:
 
 def op_gflop(folder: Path, run: dict[str, Any]) -> dict[str, float]:
     """Multiply-adds of one step by op, times two; causal attention counts half of the scores."""
-    if run["schedule"] != "full" or run["stored_attn"] + run["stored_mlp"] > 0:
+    if run["schedule"] != "full" or sum(run["stored"].values()) > 0:
         raise SystemExit("profile_step: GFLOP are counted for --schedule full --backward recompute")
     bundle = read_bundle(folder)
     c, rank = bundle.model, bundle.lora.rank
