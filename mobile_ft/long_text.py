@@ -19,8 +19,7 @@ WINDOW = 1 << 16  # characters
 
 _OVERLAP = 8  # the part of a window that the next one sees again
 _AGREED = 16  # words in a row that both must have made the same tokens of
-# Windows this many times as long may be joined within a word: a tokenizer only compares neighbours there, so that many
-# tokens in a row settle it too.
+# Windows this many times as long may be joined within a word, by as many tokens.
 _WIDE = 4
 
 
@@ -37,18 +36,20 @@ class _Window:
     firsts: NDArray[np.bool_]  # whether a token is the first of its word, as the tokenizer splits a text
 
 
-def encode_long(encode: Encode, pieces: Iterable[str], window: int = WINDOW) -> Iterator[NDArray[np.int32]]:
+def encode_long(
+    encode: Encode, pieces: Iterable[str], window: int = WINDOW, local: bool = True
+) -> Iterator[NDArray[np.int32]]:
     """The token ids of the text that `pieces` make up, int32, in parts: together those of `encode(text)`.
 
     Needs memory for a few windows of that many characters, or of four times as many where a word is longer than that.
-    Only white space that goes on for longer, and words that a tokenizer does not go through step by step (WordPiece's
-    unknown ones), must fit in memory whole. In words that long, Unigram may choose another of equally good splits.
+    `local` says that the tokenizer only compares neighbours within a word, as BPE does; where not, the longest word
+    must fit in memory. So must white space without an end.
     """
     text = _Text(pieces, window)
     left, done, scale = _read(encode, text, 0, window), 0, 1
     splits = left.last or len(set(encode("a b\nc").word_ids)) > 1  # where it does not, all text is one long word
     while not left.last:
-        within_words = not splits or scale >= _WIDE
+        within_words = local and (not splits or scale >= _WIDE)
         overlap = window * scale // _OVERLAP
         seam = None
         start = _restart(left, left.end - overlap, within_words)

@@ -13,6 +13,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from numpy.typing import NDArray
+from tokenizers import models
 
 from mobile_ft.errors import UserError
 from mobile_ft.long_text import encode_long
@@ -75,7 +76,8 @@ class Tokenizer:
 
     def encode_long(self, pieces: Iterable[str]) -> Iterator[NDArray[np.int32]]:
         """Token ids, without BOS, of the text that `pieces` make up, in parts: for a text of any length."""
-        return encode_long(self._encode, pieces)
+        # Unigram weighs all splits of a word at once, and WordPiece knows no word that is too long.
+        return encode_long(self._encode, pieces, local=isinstance(self._tokenizer.model, models.BPE))
 
     def decode(self, ids: list[int]) -> str:
         """The text of `ids`, special tokens spelled out."""

@@ -42,10 +42,10 @@ SPACES = [" "] * 30 + [
     "\xa0",
     "",
 ]
-ALPHABETS = ["acgt", "0123456789", "日本", " ", " \n", " \t\r\n"]
+ALPHABETS = ["a", "acgt", "0123456789", "日本", " ", " \n", " \t\r\n"]
 
 
-def random_text(rng: random.Random, length: int, alphabets: list[str]) -> str:
+def random_text(rng: random.Random, length: int) -> str:
     """Words and spaces of all kinds; now and then many of one kind, or something as long as a window."""
     parts: list[str] = []
     size = 0
@@ -56,7 +56,7 @@ def random_text(rng: random.Random, length: int, alphabets: list[str]) -> str:
         elif kind < 0.99:
             part = rng.choice([*SPACES, *WORDS]) * rng.randrange(2, 60)
         else:
-            letters = rng.choice(alphabets)
+            letters = rng.choice(ALPHABETS)
             longest = WINDOW * rng.choice([1, 1, 1, 6])
             part = "".join(rng.choices(letters, k=rng.randrange(longest)))
         parts.append(part)
@@ -126,7 +126,7 @@ MAKERS: dict[str, tuple[Callable[[], Tokenizer], Callable[..., Any], dict[str, A
 def trained(name: str) -> Tokenizer:
     make, trainer, options = MAKERS[name]
     tokenizer = make()
-    corpus = random_text(random.Random(0), 30_000, ALPHABETS).splitlines(keepends=True)
+    corpus = random_text(random.Random(0), 30_000).splitlines(keepends=True)
     tokenizer.train_from_iterator(
         corpus, trainer(vocab_size=1500, show_progress=False, **{"special_tokens": SPECIAL} | options)
     )
@@ -146,7 +146,8 @@ def windowed(tokenizer: Tokenizer, text: str, rng: random.Random) -> list[int]:
     def encode(part: str) -> Any:
         return tokenizer.encode(part, add_special_tokens=False)
 
-    return [int(token) for part in encode_long(encode, pieces(), WINDOW) for token in part]
+    local = isinstance(tokenizer.model, models.BPE)
+    return [int(token) for part in encode_long(encode, pieces(), WINDOW, local) for token in part]
 
 
 @pytest.mark.parametrize("name", [*MAKERS, "smollm2"])
@@ -155,12 +156,35 @@ def test_same_tokens_as_the_whole_text(name: str, request: pytest.FixtureRequest
         tokenizer = Tokenizer.from_file(str(request.getfixturevalue("smollm2_bundle") / "tokenizer.json"))
     else:
         tokenizer = trained(name)
-    # Unigram may split a word of one letter, longer than a window, in several ways that are equally good.
-    alphabets = ALPHABETS if name in ("unigram", "t5") else [*ALPHABETS, "a"]
     for seed in range(20):
         rng = random.Random(seed)
-        text = random_text(rng, 20_000, alphabets)
+        text = random_text(rng, 20_000)
         assert windowed(tokenizer, text, rng) == tokenizer.encode(text, add_special_tokens=False).ids, seed
+
+
+LONG_RUNS = [
+    "end.\n\n{spaces}\nThe",  # Llama 3's expression takes line ends and what is between them as one
+    "end.{spaces}<|im_end|>The",  # which takes the space before it along
+    "end. {letters} The",
+    "end. {spaces}{letters}{spaces}",
+    "{digits}{letters}",
+    "{digits}.\n{digits}",
+]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_runs_longer_than_windows(name: str) -> None:
+    tokenizer = trained(name)
+    before_and_after = " ".join(PLAIN_WORDS.split())
+    for index, length in enumerate((WINDOW // 2, WINDOW, 3 * WINDOW, 10 * WINDOW)):
+        for form in LONG_RUNS:
+            rng = random.Random(index)
+            letters, digits = ("".join(rng.choices(choice, k=length)) for choice in ("acgt", "0123456789"))
+            run = form.format(spaces=" " * length, letters=letters, digits=digits)
+            for shift in range(0, 2 * WINDOW, WINDOW // 3):
+                text = before_and_after * 3 + "x " * (shift // 2) + run + before_and_after
+                whole = tokenizer.encode(text, add_special_tokens=False).ids
+                assert windowed(tokenizer, text, rng) == whole, (form, length, shift)
 
 
 PEAK = """
