@@ -147,6 +147,16 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     assert "must be F32" in attempt({name: tensors[name].astype(np.float16)})
     assert "adapts a layer that the bundle does not" in attempt({"other": tensors[name]})
     assert "adapter_config.json" in failure("eval", small_bundle, "--data", data, "--adapter", tmp_path / "none")
+    for value in (np.nan, np.inf):
+        damaged = tensors[name].copy()
+        damaged[1, 2] = value
+        message = f"tensor {name} holds numbers that are not finite"
+        assert message in attempt({name: damaged})
+        options = ["--adapter", adapter]
+        assert message in failure("generate", small_bundle, "--prompt-tokens", "1,2", *options)
+        assert message in failure(
+            "train", small_bundle, "--data", data, "--seq-len", 32, "--out", tmp_path / "o", *options
+        )
 
 
 @pytest.mark.parametrize(
