@@ -1,16 +1,19 @@
 """Packs encoded rows into sequences and writes them as a token file (docs/bundle_format.md)."""
 
+import json
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
 
 NO_LOSS = -100  # target where nothing is learned
 
 _OPEN_SEQUENCES = 16  # how many sequences first-fit looks at; more packs hardly tighter
+_ITEM_BYTES = {"I64": 8, "I32": 4, "F32": 4}
 
 
 @dataclass(frozen=True)
@@ -19,28 +22,53 @@ class EncodedRow:
 
     tokens: NDArray[np.int32]
     targets: NDArray[np.int32]
+    weight: float = 1.0  # of its loss, 0 or more
+
+
+EncodedPair = tuple[EncodedRow, EncodedRow]  # chosen and rejected
 
 
 @dataclass(frozen=True)
 class TokenSequences:
-    """The tensors of a token file: tokens, targets, positions int32 [N], offsets int64 [S + 1]."""
+    """What a token file holds."""
 
-    tokens: NDArray[np.int32]
-    targets: NDArray[np.int32]
-    positions: NDArray[np.int32]
-    offsets: NDArray[np.int64]
+    rows: list[EncodedRow]  # one sequence after another
+    offsets: NDArray[np.int64]  # [S + 1]; where in all places each sequence starts, and the last ends
+    pairs: bool  # whether rows come in pairs, chosen then rejected
+
+    @property
+    def weighted(self) -> bool:
+        return any(row.weight != 1 for row in self.rows)
+
+    def parts(self, name: str) -> Iterator[NDArray[Any]]:
+        """The tensor `name`, row by row: as a whole, that of a long text takes as much memory as the text."""
+        if name == "offsets":
+            yield self.offsets
+            return
+        counting = np.arange(max(len(row.tokens) for row in self.rows), dtype=np.int32)
+        for row in self.rows:
+            if name == "tokens":
+                yield row.tokens
+            elif name == "targets":
+                yield row.targets
+            elif name == "positions":
+                yield counting[: len(row.tokens)]
+            elif name == "weights":
+                yield np.full(len(row.tokens), row.weight, np.float32)
 
 
-def pack(rows: list[EncodedRow], seq_len: int, seed: int) -> TokenSequences:
+def pack(rows: Sequence[EncodedRow] | Sequence[EncodedPair], seq_len: int, seed: int) -> TokenSequences:
     """Shuffles `rows` by `seed` and packs them whole into sequences of at most `seq_len` places.
 
-    `rows` is not empty and each row has 1 to `seq_len` places. Positions restart at 0 with each row.
+    `rows` is not empty and each row, or both of a pair together, has 1 to `seq_len` places. Positions restart at 0
+    with each row.
     """
+    together = [row if isinstance(row, tuple) else (row,) for row in rows]
     order = np.random.Generator(np.random.PCG64(seed)).permutation(len(rows))
-    sequences: list[list[int]] = []
+    sequences: list[list[EncodedRow]] = []
     room: dict[int, int] = {}  # open sequence -> places left
-    for row in order.tolist():
-        places = len(rows[row].tokens)
+    for index in order.tolist():
+        places = sum(len(row.tokens) for row in together[index])
         fit = next((sequence for sequence, left in room.items() if places <= left), None)
         if fit is None:
             fit = len(sequences)
@@ -48,18 +76,16 @@ def pack(rows: list[EncodedRow], seq_len: int, seed: int) -> TokenSequences:
             room[fit] = seq_len
             if len(room) > _OPEN_SEQUENCES:
                 del room[min(room)]
-        sequences[fit].append(row)
+        sequences[fit] += together[index]
         room[fit] -= places
         if room[fit] == 0:
             del room[fit]
 
-    packed = [rows[row] for sequence in sequences for row in sequence]
-    lengths = [sum(len(rows[row].tokens) for row in sequence) for sequence in sequences]
+    lengths = [sum(len(row.tokens) for row in sequence) for sequence in sequences]
     return TokenSequences(
-        tokens=np.concatenate([row.tokens for row in packed]),
-        targets=np.concatenate([row.targets for row in packed]),
-        positions=np.concatenate([np.arange(len(row.tokens), dtype=np.int32) for row in packed]),
+        rows=[row for sequence in sequences for row in sequence],
         offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]),
+        pairs=isinstance(rows[0], tuple),
     )
 
 
@@ -67,7 +93,12 @@ def write_token_file(path: Path, sequences: TokenSequences) -> None:
     """Writes the token file; `path` is whole or untouched, even if power fails. Raises OSError."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
-        file.write(save(vars(sequences)))
+        # Part by part; safetensors' own `save` wants all tensors at once, and copies them twice.
+        tensors = _tensors(sequences)
+        file.write(_header(tensors, sequences.pairs))
+        for name in tensors:
+            for part in sequences.parts(name):
+                file.write(part.data)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
@@ -76,3 +107,26 @@ def write_token_file(path: Path, sequences: TokenSequences) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _tensors(sequences: TokenSequences) -> dict[str, tuple[str, int]]:
+    """Type and length of each tensor in the file; the one with the largest items first, so that all are aligned."""
+    places = int(sequences.offsets[-1])
+    tensors = {"offsets": ("I64", len(sequences.offsets))}
+    tensors |= {name: ("I32", places) for name in ("tokens", "targets", "positions")}
+    if sequences.weighted:
+        tensors["weights"] = ("F32", places)
+    return tensors
+
+
+def _header(tensors: dict[str, tuple[str, int]], pairs: bool) -> bytes:
+    """What a safetensors file begins with."""
+    fields: dict[str, object] = {"__metadata__": {"rows": "pairs"}} if pairs else {}
+    start = 0
+    for name, (dtype, length) in tensors.items():
+        end = start + length * _ITEM_BYTES[dtype]
+        fields[name] = {"dtype": dtype, "shape": [length], "data_offsets": [start, end]}
+        start = end
+    header = json.dumps(fields).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header

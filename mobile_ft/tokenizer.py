@@ -1,17 +1,22 @@
 """A bundle's tokenizer: text to token ids and back, and the model's chat template."""
 
 import json
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import tokenizers
 from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from numpy.typing import NDArray
+from tokenizers import models
 
 from mobile_ft.errors import UserError
+from mobile_ft.long_text import encode_long
 
 Message = dict[str, str]
 
@@ -57,14 +62,22 @@ class Tokenizer:
         return self._template is not None
 
     def encode(self, text: str, add_special: bool = False) -> list[int]:
-        """Token ids of `text`; `add_special` puts BOS first where the model wants one."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        """Token ids of `text`; `add_special` puts BOS first where the model wants one.
+
+        All that encode raise UserError where the tokenizer cannot take the text.
+        """
+        ids: list[int] = self._encode(text).ids
         return self._prefix(add_special) + ids
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Token ids of `text`, without BOS, and the [start, end) characters each one covers."""
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        encoding = self._encode(text)
         return encoding.ids, encoding.offsets
+
+    def encode_long(self, pieces: Iterable[str]) -> Iterator[NDArray[np.int32]]:
+        """Token ids, without BOS, of the text that `pieces` make up, in parts: for a text of any length."""
+        # Unigram weighs all splits of a word at once, and WordPiece knows no word that is too long.
+        return encode_long(self._encode, pieces, local=isinstance(self._tokenizer.model, models.BPE))
 
     def decode(self, ids: list[int]) -> str:
         """The text of `ids`, special tokens spelled out."""
@@ -93,6 +106,17 @@ class Tokenizer:
             )
         except TemplateError as error:
             raise UserError(f"the model's chat template refuses these messages: {error}") from error
+
+    def _encode(self, text: str) -> tokenizers.Encoding:
+        try:
+            return self._tokenizer.encode(text, add_special_tokens=False)
+        except BaseException as error:
+            # The library raises nothing more specific, and its panics are no Exception.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            halves = any("\ud800" <= character <= "\udfff" for character in text)
+            reason = "it holds half a surrogate pair" if halves else " ".join(str(error).split())
+            raise UserError(f"the model's tokenizer cannot take this text: {reason}") from error
 
     def _prefix(self, add_special: bool) -> list[int]:
         return [self.bos_id] if add_special and self._add_bos and self.bos_id is not None else []

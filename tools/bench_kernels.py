@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention
 
 from mobile_ft.formats import CODEBOOKS, FORMATS, packed_shape, parse_format
-from mobile_ft.runtime import kernels
+from mobile_ft.runtime._core import kernels
 
 M, RANK, SCALE = 256, 16, 2.0
 DEFAULT_FORMATS = ["q4_0", "q4_1", "q4_1_g64", "nf4_g64", "q8_0", "f16"]  # g64: bitsandbytes has groups of 64

@@ -274,7 +274,7 @@ def budgets(args: argparse.Namespace) -> Iterator[Row]:
                 "budget MB": budget,
                 "step s": seconds,
                 "peak RSS MB": max(r["peak_rss_mb"] for r in rounds),
-                "stored": mix["stored_attn"] + mix["stored_mlp"],
+                "stored": sum(mix["stored"].values()),
                 "recomputed": mix["checkpoints"],
                 "spilled": mix["spilled"],
                 "by count": mix["relative_time"],

@@ -75,7 +75,8 @@ def commands(folder: Path, steps: int) -> dict[str, list[str]]:
     from mobile_ft.export.gguf_model import GgufModel
     from mobile_ft.lora import ALL_LINEAR, LoraConfig
     from mobile_ft.packing import EncodedRow, pack, write_token_file
-    from mobile_ft.runtime import kernels, mft_run_path
+    from mobile_ft.runtime import mft_run_path
+    from mobile_ft.runtime._core import kernels
     from mobile_ft.tokenizer import Tokenizer
 
     bundle, model, data = folder / "bundle", folder / "model", folder / "tokens.safetensors"

@@ -31,7 +31,7 @@ def main() -> None:
 
 def op_gflop(folder: Path, run: dict[str, Any]) -> dict[str, float]:
     """Multiply-adds of one step by op, times two; causal attention counts half of the scores."""
-    if run["schedule"] != "full" or run["stored_attn"] + run["stored_mlp"] > 0:
+    if run["schedule"] != "full" or sum(run["stored"].values()) > 0:
         raise SystemExit("profile_step: GFLOP are counted for --schedule full --backward recompute")
     bundle = read_bundle(folder)
     c, rank = bundle.model, bundle.lora.rank
@@ -54,7 +54,7 @@ def op_gflop(folder: Path, run: dict[str, Any]) -> dict[str, float]:
 
 def print_times(what: str, counted: dict[str, Any], steps: int, total: float, work: dict[str, float]) -> None:
     """Slowest first, with what is left over."""
-    from mobile_ft.runtime import kernels
+    from mobile_ft.runtime._core import kernels
 
     peak = max(kernels.fma_peak_gflops() for _ in range(10)) if work else 0.0
     table = Table(title=f"By {what}; {total / steps * 1e3:.0f} ms a step", title_justify="left")

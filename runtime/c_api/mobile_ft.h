@@ -56,7 +56,8 @@ MFT_API const char* mft_last_error(void);
 
 /* ---- Options ---- */
 
-/* Options by name and as text, just as `mobile-ft` takes them, with underscores in the names: docs/options.md. */
+/* Options by name and as text, just as `mobile-ft` takes them, with underscores in the names; `mft-run options` lists
+ * them. */
 typedef struct mft_options mft_options;
 
 /* All at their defaults. NULL where memory ran out. */

@@ -90,8 +90,8 @@ Event planned(const Model& model, const TrainConfig& config) {
 }
 
 int plan(const std::vector<std::string>& argv) {
-  const Arguments arguments(
-      argv, {{"out", Word::kValue}, {"variant", Word::kRepeated}, {"parent", Word::kValue}}, train_options());
+  const Arguments arguments(argv, {{"out", Word::kValue}, {"variant", Word::kRepeated}, {"parent", Word::kValue}},
+                            train_options());
   end_with_parent(arguments);
   TrainConfig config = make_train_config(arguments.options());
   config.spill_folder = arguments.text("out").empty() ? "." : arguments.text("out");
@@ -115,14 +115,13 @@ int plan(const std::vector<std::string>& argv) {
 }
 
 int eval(const std::vector<std::string>& argv) {
-  const Arguments arguments(
-      argv, {{"data", Word::kValue}, {"adapter", Word::kValue}, {"parent", Word::kValue}}, std::vector<std::string>());
+  const Arguments arguments(argv, {{"data", Word::kValue}, {"adapter", Word::kValue}, {"parent", Word::kValue}},
+                            std::vector<std::string>());
   end_with_parent(arguments);
   Model model(arguments.bundle());
-  const LossSum sum = evaluate_file(model, arguments.text("adapter"), arguments.required("data"),
-                                    [](int64_t done, int64_t total) {
-                                      emit({{"event", "progress"}, {"done", done}, {"total", total}});
-                                    });
+  const LossSum sum = evaluate_file(
+      model, arguments.text("adapter"), arguments.required("data"),
+      [](int64_t done, int64_t total) { emit({{"event", "progress"}, {"done", done}, {"total", total}}); });
   const double mean = sum.loss / static_cast<double>(sum.count);
   emit({{"event", "done"},
         {"loss", mean},

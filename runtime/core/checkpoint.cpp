@@ -82,7 +82,8 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
     const Json current = fingerprint(config_, model_.bundle(), data);
     for (const auto& [key, value] : current.items()) {
       if (run.at(key) != value) {
-        fail(file.path(), ": the run was started with ", key, " ", run.at(key).dump(), ", not ", value.dump(),
+        const auto shown = [](const Json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); };
+        fail(file.path(), ": the run was started with ", key, " ", shown(run.at(key)), ", not ", shown(value),
              "; --resume needs the same bundle, data and options");
       }
     }

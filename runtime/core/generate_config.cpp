@@ -12,17 +12,25 @@ Option<C> run_option(const char* name, Field field, const char* help) {
 
 std::vector<Option<C>> make_options() {
   return {
-      run_option("max_tokens", [](C& c) -> auto& { return c.max_tokens; }, "longest answer"),
-      run_option("temp", [](C& c) -> auto& { return c.temp; }, "sampling temperature; 0: the likeliest token"),
-      run_option("top_k", [](C& c) -> auto& { return c.top_k; }, "sample from so many of the likeliest; 0: all"),
-      run_option("top_p", [](C& c) -> auto& { return c.top_p; }, "sample from the likeliest that make up this share"),
-      run_option("min_p", [](C& c) -> auto& { return c.min_p; },
-                 "sample from those at least this share as likely as the likeliest"),
-      run_option("repetition_penalty", [](C& c) -> auto& { return c.repetition_penalty; },
-                 "above 1: tokens that came lately become less likely"),
-      run_option("repetition_context_size", [](C& c) -> auto& { return c.repetition_context_size; },
-                 "tokens that count as lately"),
-      run_option("seed", [](C& c) -> auto& { return c.seed; }, "of sampling"),
+      run_option(
+          "max_tokens", [](C& c) -> auto& { return c.max_tokens; }, "longest answer"),
+      run_option(
+          "temp", [](C& c) -> auto& { return c.temp; }, "sampling temperature; 0: the likeliest token"),
+      run_option(
+          "top_k", [](C& c) -> auto& { return c.top_k; }, "sample from so many of the likeliest; 0: all"),
+      run_option(
+          "top_p", [](C& c) -> auto& { return c.top_p; }, "sample from the likeliest that make up this share"),
+      run_option(
+          "min_p", [](C& c) -> auto& { return c.min_p; },
+          "sample from those at least this share as likely as the likeliest"),
+      run_option(
+          "repetition_penalty", [](C& c) -> auto& { return c.repetition_penalty; },
+          "above 1: tokens that came lately become less likely"),
+      run_option(
+          "repetition_context_size", [](C& c) -> auto& { return c.repetition_context_size; },
+          "tokens that count as lately"),
+      run_option(
+          "seed", [](C& c) -> auto& { return c.seed; }, "of sampling"),
   };
 }
 

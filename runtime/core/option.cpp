@@ -31,9 +31,8 @@ void read_value(const std::string& text, double& value) {
 void read_value(const std::string& text, std::string& value) { value = text; }
 
 void read_value(const std::string& text, uint64_t& value) {
-  static const std::map<std::string, double> units = {{"", 1},          {"B", 1},         {"KB", 1e3},
-                                                      {"MB", 1e6},      {"GB", 1e9},      {"KiB", 0x1p10},
-                                                      {"MiB", 0x1p20},  {"GiB", 0x1p30}};
+  static const std::map<std::string, double> units = {{"", 1},     {"B", 1},        {"KB", 1e3},     {"MB", 1e6},
+                                                      {"GB", 1e9}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}};
   value = 0;
   if (text.empty()) return;
   char* end = nullptr;

@@ -12,7 +12,9 @@
 namespace mft {
 
 enum class OptionType { kInteger, kNumber, kText, kChoice, kSize, kIntegers };
-inline std::vector<const char*> names(OptionType) { return {"integer", "number", "text", "choice", "size", "integers"}; }
+inline std::vector<const char*> names(OptionType) {
+  return {"integer", "number", "text", "choice", "size", "integers"};
+}
 
 /// What an option has a part in: a step's memory and time, which plans depend on, or the run around the steps.
 enum class OptionGroup { kStep, kRun };

@@ -234,15 +234,16 @@ class Planner {
     };
     const auto fits = [&](const Mix& m) { return m.total <= config_.budget; };
     std::set<int64_t> candidates;
-    for (const int64_t n : {int64_t{0}, most, last([&](const Mix& m) { return fits(m) && m.spilled == 0; }), last(fits)}) {
+    for (const int64_t n :
+         {int64_t{0}, most, last([&](const Mix& m) { return fits(m) && m.spilled == 0; }), last(fits)}) {
       for (int64_t near = n - kNeighbours; near <= n + kNeighbours; ++near) {
         if (near >= 0 && near <= most) candidates.insert(near);
       }
     }
     for (const int64_t n : candidates) {
       Mix m = at(n);
-      const bool better = fits(m) && fits(best) ? m.seconds < best.seconds
-                                                : fits(m) || (!fits(best) && m.total < best.total);
+      const bool better =
+          fits(m) && fits(best) ? m.seconds < best.seconds : fits(m) || (!fits(best) && m.total < best.total);
       if (better) best = std::move(m);
     }
     counts[group] = 0;
@@ -269,8 +270,7 @@ class Planner {
                             static_cast<uint64_t>(2 + beside) * activation_;
     int64_t in_memory = again;
     if (config_.budget > 0 && !config_.spill_folder.empty()) {
-      const int64_t room =
-          static_cast<int64_t>(config_.budget > before ? (config_.budget - before) / activation_ : 0);
+      const int64_t room = static_cast<int64_t>(config_.budget > before ? (config_.budget - before) / activation_ : 0);
       if (room < again) {
         m.buffers = 3;
         in_memory = std::max<int64_t>(0, room - 1);

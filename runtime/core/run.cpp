@@ -85,9 +85,8 @@ class Run {
     event["steps"] = config_.steps;
     event["steps_done"] = trainer_.steps_done();
     event["options"] = options_of(config_);
-    event["resolved"] = {{"stored_units", text_of(r.stored_units)},
-                         {"threads", text_of(r.threads)},
-                         {"arithmetic", r.arithmetic}};
+    event["resolved"] = {
+        {"stored_units", text_of(r.stored_units)}, {"threads", text_of(r.threads)}, {"arithmetic", r.arithmetic}};
     emit_(event);
   }
 

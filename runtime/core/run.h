@@ -35,11 +35,11 @@ class Stopped : public Error {
 
 /// Files and folders of a run.
 struct RunPaths {
-  std::string data;        // token file
-  std::string valid;       // token file for validation; empty: none
-  std::string adapter;     // folder to start from; empty: the bundle's own adapter
-  std::string out = ".";   // for the adapter, the checkpoint and best/
-  std::string trace;       // file for method calls (core/trace.h); empty: none
+  std::string data;       // token file
+  std::string valid;      // token file for validation; empty: none
+  std::string adapter;    // folder to start from; empty: the bundle's own adapter
+  std::string out = ".";  // for the adapter, the checkpoint and best/
+  std::string trace;      // file for method calls (core/trace.h); empty: none
   bool resume = false;
 };
 

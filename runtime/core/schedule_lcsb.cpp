@@ -27,7 +27,7 @@ std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t layers)
 
 }  // namespace
 
-const ScheduleRule kLcsb = {
-    "lcsb", select, [](const Schedule& schedule, int64_t layers) { return share_of(schedule.ratio, layers); }};
+const ScheduleRule kLcsb = {"lcsb", select,
+                            [](const Schedule& schedule, int64_t layers) { return share_of(schedule.ratio, layers); }};
 
 }  // namespace mft

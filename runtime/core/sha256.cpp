@@ -33,16 +33,15 @@ void portable_block(uint32_t* state, const uint8_t* data) {
   }
   for (int i = 16; i < 64; ++i) {
     const uint32_t a = w[i - 15], b = w[i - 2];
-    w[i] = w[i - 16] + (rotate(a, 7) ^ rotate(a, 18) ^ (a >> 3)) + w[i - 7] +
-           (rotate(b, 17) ^ rotate(b, 19) ^ (b >> 10));
+    w[i] =
+        w[i - 16] + (rotate(a, 7) ^ rotate(a, 18) ^ (a >> 3)) + w[i - 7] + (rotate(b, 17) ^ rotate(b, 19) ^ (b >> 10));
   }
   uint32_t s[8];
   std::copy_n(state, 8, s);
   for (int i = 0; i < 64; ++i) {
     const uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
     const uint32_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-    const uint32_t t1 =
-        s[7] + (rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25)) + choice + kRound[i] + w[i];
+    const uint32_t t1 = s[7] + (rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25)) + choice + kRound[i] + w[i];
     const uint32_t t2 = (rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22)) + majority;
     for (int j = 7; j > 0; --j) s[j] = s[j - 1];
     s[4] += t1;

@@ -15,8 +15,15 @@ constexpr int64_t kMostThreads = 256;
 
 /// `--schedule` reads the table of rules.
 Option<C> schedule_option() {
-  Option<C> option{"schedule", OptionType::kChoice, {}, "", "layers that get a backward pass at a step",
-                   OptionGroup::kStep, true, {}, {}};
+  Option<C> option{"schedule",
+                   OptionType::kChoice,
+                   {},
+                   "",
+                   "layers that get a backward pass at a step",
+                   OptionGroup::kStep,
+                   true,
+                   {},
+                   {}};
   for (const ScheduleRule* rule : schedule_rules()) option.choices.push_back(rule->name);
   option.set = [](C& c, const std::string& text) {
     std::string all;
@@ -35,8 +42,9 @@ Option<C> schedule_option() {
 
 /// The seed of the data's order is that of a random selection too.
 Option<C> seed_option() {
-  Option<C> made = option<C>("seed", [](C& c) -> auto& { return c.seed; }, OptionGroup::kRun, true,
-                             "of the data's order and of random selections");
+  Option<C> made = option<C>(
+      "seed", [](C& c) -> auto& { return c.seed; }, OptionGroup::kRun, true,
+      "of the data's order and of random selections");
   made.set = [](C& c, const std::string& text) {
     read_value(text, c.seed);
     c.schedule.seed = static_cast<uint64_t>(c.seed);
@@ -57,8 +65,9 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("selection", schedule.selection, kStep, true, "how lcsb chooses layers"),
       MFT_OPTION("suffix_depths", schedule.suffix_depths, kStep, true,
                  "of suffix: top layers, step by step; unset: around the ratio"),
-      MFT_OPTION("backward", backward, kStep, false,
-                 "recompute activations, store them, or auto: the fastest mix within the budget, recompute without one"),
+      MFT_OPTION(
+          "backward", backward, kStep, false,
+          "recompute activations, store them, or auto: the fastest mix within the budget, recompute without one"),
       MFT_OPTION("optimizer", optimizer, kStep, true, "adamw8bit: moments in 8 bits, a quarter of the memory"),
       MFT_OPTION("max_grad_norm", max_grad_norm, kStep, true,
                  "clipping; 0: none, which also saves the memory of all gradients at once"),
@@ -149,7 +158,8 @@ void check(const C& c, int64_t max_seq_len) {
   if (c.warmup_ratio > 0 && c.warmup_steps > 0) fail("warmup_ratio ", c.warmup_ratio, ": give it or warmup_steps");
   if (!(c.lr > 0) || !std::isfinite(c.lr)) fail("lr ", c.lr, ": must be above 0");
   if (!(c.beta > 0) || !std::isfinite(c.beta)) fail("beta ", c.beta, ": must be above 0");
-  if (c.patience > 0 && c.eval_every == 0) fail("patience ", c.patience, ": needs eval_every, the steps between validations");
+  if (c.patience > 0 && c.eval_every == 0)
+    fail("patience ", c.patience, ": needs eval_every, the steps between validations");
   if (!c.arithmetic.empty() && c.arithmetic != kArithmetic) {
     fail("arithmetic ", c.arithmetic, ": this machine computes with ", kArithmetic,
          ", which would give other last bits; leave the option out to go without them");

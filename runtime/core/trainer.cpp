@@ -181,8 +181,9 @@ void Trainer::check_data(const TokenFile& data) const {
     fail(data.path(), ": holds a sequence of ", data.longest(), " tokens; seq_len is ", config_.seq_len);
   }
   if (data.pairs() != (config_.loss == Loss::kDpo)) {
-    fail(data.path(), data.pairs() ? ": holds preference pairs; they need loss dpo, not "
-                                   : ": holds no preference pairs, which it would have to for loss ",
+    fail(data.path(),
+         data.pairs() ? ": holds preference pairs; they need loss dpo, not "
+                      : ": holds no preference pairs, which it would have to for loss ",
          name_of(config_.loss));
   }
 }

@@ -238,10 +238,8 @@ NB_MODULE(_core, m) {
       .def_prop_ro("sequences", &TokenFile::sequences);
 
   nb::class_<TrainConfig>(m, "TrainConfig", "Options of a run by name: those of train_options().")
-      .def("__init__",
-           [](TrainConfig* self, const nb::kwargs& given) {
-             new (self) TrainConfig(make_train_config(option_texts(given)));
-           })
+      .def("__init__", [](TrainConfig* self,
+                          const nb::kwargs& given) { new (self) TrainConfig(make_train_config(option_texts(given))); })
       .def("options", &options_of, "{name: text} of all options.")
       .def_rw("spill_folder", &TrainConfig::spill_folder, "Where a Trainer may spill checkpoints to; '': nowhere.")
       .def(
@@ -249,12 +247,13 @@ NB_MODULE(_core, m) {
           "step"_a, "layers"_a, "Which layers get backward at `step`, counted from 0.");
 
   nb::class_<GenerateConfig>(m, "GenerateConfig", "Options of generation by name: those of generate_options().")
-      .def("__init__",
-           [](GenerateConfig* self, const std::vector<int64_t>& stop_tokens, const nb::kwargs& given) {
-             new (self) GenerateConfig(make_generate_config(option_texts(given)));
-             self->stop_tokens = stop_tokens;
-           },
-           "stop_tokens"_a = std::vector<int64_t>{}, "given"_a);
+      .def(
+          "__init__",
+          [](GenerateConfig* self, const std::vector<int64_t>& stop_tokens, const nb::kwargs& given) {
+            new (self) GenerateConfig(make_generate_config(option_texts(given)));
+            self->stop_tokens = stop_tokens;
+          },
+          "stop_tokens"_a = std::vector<int64_t>{}, "given"_a);
 
   nb::class_<Generator>(m, "Generator", "Generates from a prepared Model; holds what it computed, so a chat goes on.")
       .def(nb::init<Model&>(), "model"_a, nb::keep_alive<1, 2>())

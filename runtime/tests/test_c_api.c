@@ -255,6 +255,7 @@ static void test_use(const char* folder, const char* tokens, const char* out) {
   CHECK_FAILS(mft_evaluate(bundle, NULL, tokens, NULL), MFT_ERROR_ARGUMENT, "result");
 
   memset(&heard, 0, sizeof(heard));
+  CHECK_OK(mft_options_set(train, "seq_len", "8"));
   CHECK_OK(mft_bundle_plan(bundle, train, hear, &heard));
   CHECK(heard.plans == 1 && strstr(heard.last, "\"planned_mb\"") != NULL);
   CHECK_FAILS(mft_bundle_plan(bundle, options, hear, &heard), MFT_ERROR_ARGUMENT, "mft_train_options_new()");

@@ -1,20 +1,22 @@
 """From rows to token file: what is learned of each kind of row, cutting, and `prepare` as a whole."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from mobile_ft.data import DataStats, encode_rows, prepare
+from mobile_ft.data import DataStats, EncodedRows, encode_rows, prepare
 from mobile_ft.errors import UserError
-from mobile_ft.packing import NO_LOSS, EncodedRow
-from mobile_ft.rows import ChatRow, PairRow, Row, TextRow
+from mobile_ft.packing import NO_LOSS, EncodedPair, EncodedRow
+from mobile_ft.rows import ChatRow, DataSource, FileRow, PairRow, PreferenceRow, Row, TextRow
 from mobile_ft.tokenizer import Tokenizer
 
 Bundle = Callable[..., Path]
@@ -29,8 +31,13 @@ def assistant(content: str) -> dict[str, str]:
     return {"role": "assistant", "content": content}
 
 
+def sft_rows(encoded: EncodedRows) -> list[EncodedRow]:
+    assert all(isinstance(row, EncodedRow) for row in encoded.rows)
+    return cast(list[EncodedRow], encoded.rows)
+
+
 def encode_one(row: Row, tokenizer: Tokenizer, seq_len: int = LONG) -> EncodedRow:
-    (encoded,) = encode_rows([row], tokenizer, seq_len).rows
+    (encoded,) = sft_rows(encode_rows([row], tokenizer, seq_len))
     assert encoded.tokens.dtype == encoded.targets.dtype == np.int32
     assert encoded.tokens.shape == encoded.targets.shape
     return encoded
@@ -102,18 +109,22 @@ def test_token_that_straddles_the_start_of_the_completion_is_learned(plain: Toke
 def test_text_is_learned_everywhere(tiny_bundle: Bundle, chatml: str) -> None:
     for name, add_bos, text in [("a", False, "b é<|endoftext|>"), ("b", True, "ab é<|endoftext|>")]:
         tokenizer = Tokenizer(tiny_bundle(name, add_bos_token=add_bos, chat_template=chatml))
-        assert learned(encode_one(TextRow("x:1", "ab é", ends=True), tokenizer), tokenizer) == [text]
+        assert learned(encode_one(TextRow("x:1", "ab é"), tokenizer), tokenizer) == [text]
 
 
-def test_text_windows_predict_every_token_once(plain: Tokenizer) -> None:
+def test_text_windows_predict_every_token_once(plain: Tokenizer, tmp_path: Path) -> None:
     text = "".join(chr(97 + i % 26) for i in range(103))
     for length, ends, last in [(100, False, 9), (101, False, 10), (102, False, 1), (100, True, 10)]:
-        encoded = encode_rows([TextRow("x.txt", text[:length], ends)], plain, seq_len=10)
-        lengths = [len(row.tokens) for row in encoded.rows]
+        file = tmp_path / "x.txt"
+        file.write_text(text[:length])
+        row = TextRow("x:1", text[:length]) if ends else FileRow("x.txt", file)
+        encoded = encode_rows([row], plain, seq_len=10)
+        rows = sft_rows(encoded)
+        lengths = [len(row.tokens) for row in rows]
         assert lengths[:-1] == [10] * (len(lengths) - 1) and lengths[-1] == last
         expected = plain.encode(text[:length]) + ([plain.eos_id] if ends else [])
-        assert np.concatenate([row.targets for row in encoded.rows]).tolist() == expected[1:]
-        assert np.concatenate([row.tokens for row in encoded.rows]).tolist() == expected[:-1]
+        assert np.concatenate([row.targets for row in rows]).tolist() == expected[1:]
+        assert np.concatenate([row.tokens for row in rows]).tolist() == expected[:-1]
         assert (encoded.truncated, encoded.dropped) == (0, 0)
 
 
@@ -121,18 +132,18 @@ def test_long_rows_lose_their_end(plain: Tokenizer) -> None:
     fits, long, cut_off = (PairRow("x:1", "p" * n, "c" * 5) for n in (4, 5, 10))
     encoded = encode_rows([fits, long, cut_off], plain, seq_len=9)
     assert (encoded.truncated, encoded.dropped) == (1, 1)
-    assert [learned(row, plain) for row in encoded.rows] == [["ccccc<|endoftext|>"], ["ccccc"]]
-    assert [len(row.tokens) for row in encoded.rows] == [9, 9]
+    assert [learned(row, plain) for row in sft_rows(encoded)] == [["ccccc<|endoftext|>"], ["ccccc"]]
+    assert [len(row.tokens) for row in sft_rows(encoded)] == [9, 9]
 
 
 def test_the_last_token_within_reach_is_learned(plain: Tokenizer) -> None:
     """After 10 tokens of prompt, 10 places hold the completion's first token as a target."""
     encoded = encode_rows([PairRow("x:1", "p" * 10, "cd")], plain, seq_len=10)
-    assert [learned(row, plain) for row in encoded.rows] == [["c"]]
+    assert [learned(row, plain) for row in sft_rows(encoded)] == [["c"]]
 
 
 def test_empty_rows_are_dropped(plain: Tokenizer) -> None:
-    rows: list[Row] = [TextRow("x:1", "", ends=True), TextRow("x:2", "ab", ends=True), PairRow("x:3", "", "")]
+    rows: list[Row] = [TextRow("x:1", ""), TextRow("x:2", "ab"), PairRow("x:3", "", "")]
     encoded = encode_rows(rows, plain, seq_len=8)
     assert (len(encoded.rows), encoded.dropped) == (1, 2)
 
@@ -141,7 +152,7 @@ def test_nothing_left_to_learn(plain: Tokenizer) -> None:
     with pytest.raises(UserError, match="^x:1 and all rows after it: nothing to learn within 3 tokens"):
         encode_rows([PairRow("x:1", "long prompt", "c")], plain, seq_len=3)
     with pytest.raises(UserError, match="sequence length 0"):
-        encode_rows([TextRow("x:1", "ab", ends=True)], plain, seq_len=0)
+        encode_rows([TextRow("x:1", "ab")], plain, seq_len=0)
 
 
 def test_rows_the_model_cannot_take(plain: Tokenizer, tiny_bundle: Bundle) -> None:
@@ -157,15 +168,83 @@ def test_rows_the_model_cannot_take(plain: Tokenizer, tiny_bundle: Bundle) -> No
         encode_rows([row], Tokenizer(tiny_bundle("last", chat_template=last_only)), LONG)
 
 
-def test_long_text_is_tokenized_in_chunks_without_a_trace(
-    smollm2_bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokenizer = Tokenizer(smollm2_bundle)
-    text = "A line, 12 of them.\n\n  Indented; naïve 🙂\nx\n" * 20
-    expected = tokenizer.encode(text)
-    monkeypatch.setattr("mobile_ft.data._CHUNK", 50)
-    encoded = encode_one(TextRow("x.txt", text, ends=False), tokenizer)
-    assert whole(encoded, int(encoded.targets[-1])) == expected
+def preference(prompt: str, chosen: str, rejected: str, weight: float = 1.0) -> PreferenceRow:
+    return PreferenceRow("x:1", PairRow("x:1", prompt, chosen), PairRow("x:1", prompt, rejected), weight)
+
+
+def encode_pair(row: PreferenceRow, tokenizer: Tokenizer, seq_len: int = LONG) -> EncodedPair:
+    (pair,) = encode_rows([row], tokenizer, seq_len, "dpo").rows
+    assert isinstance(pair, tuple)
+    return pair
+
+
+def test_preferences_learn_both_completions(chat: Tokenizer, plain: Tokenizer) -> None:
+    row = preference("hi", "yes", "no!")
+    for tokenizer, end in [(chat, "<|im_end|>\n"), (plain, "<|endoftext|>")]:
+        chosen, rejected = encode_pair(row, tokenizer)
+        assert learned(chosen, tokenizer) == ["yes" + end]
+        assert learned(rejected, tokenizer) == ["no!" + end]
+        for side, alone in [(chosen, row.chosen), (rejected, row.rejected)]:
+            assert side.tokens.tolist() == encode_one(alone, tokenizer).tokens.tolist()
+
+
+def test_preferences_learn_nothing_of_answers_before_the_completion(chat: Tokenizer) -> None:
+    before = [user("one?"), assistant("1"), user("two?")]
+    sides = (ChatRow("x:1", [*before, assistant(answer)], learned_from=3) for answer in ("2", "3"))
+    chosen, rejected = encode_pair(PreferenceRow("x:1", *sides), chat)
+    assert learned(chosen, chat) == ["2<|im_end|>\n"]
+    assert learned(rejected, chat) == ["3<|im_end|>\n"]
+
+
+def test_each_side_of_a_preference_has_half_the_places(plain: Tokenizer) -> None:
+    fits = preference("p" * 4, "c" * 6, "d")  # 10 places, the completion's six tokens, EOS
+    too_long = preference("p" * 4, "c", "d" * 7)
+    no_completion = preference("p" * 11, "c", "d")
+    encoded = encode_rows([fits, too_long, no_completion], plain, 21, "dpo")
+    assert (encoded.truncated, encoded.dropped) == (1, 1)
+    sides = [[learned(side, plain)[0] for side in cast(EncodedPair, pair)] for pair in encoded.rows]
+    assert sides == [["cccccc<|endoftext|>", "d<|endoftext|>"], ["c<|endoftext|>", "ddddddd"]]
+    with pytest.raises(UserError, match="^x:1 and all rows after it: nothing to learn within 21 tokens"):
+        encode_rows([no_completion], plain, 21, "dpo")
+    with pytest.raises(UserError, match="sequence length 1; it should be at least 2"):
+        encode_rows([fits], plain, 1, "dpo")
+
+
+def test_one_long_side_is_enough_to_drop_a_preference(plain: Tokenizer) -> None:
+    short, long = PairRow("x:1", "p", "c"), PairRow("x:1", "p" * 11, "c")
+    for sides in [(short, long), (long, short)]:
+        encoded = encode_rows([preference("p", "c", "d"), PreferenceRow("x:1", *sides)], plain, 20, "dpo")
+        assert (len(encoded.rows), encoded.dropped) == (1, 1)
+
+
+def test_rows_for_another_loss(plain: Tokenizer) -> None:
+    with pytest.raises(UserError, match='^x:1: a preference, with "chosen" and "rejected"; --loss dpo'):
+        encode_rows([preference("p", "c", "d")], plain, LONG)
+    with pytest.raises(UserError, match='^x:2: --loss dpo needs rows with "prompt", "chosen" and "rejected"'):
+        encode_rows([TextRow("x:2", "a")], plain, LONG, "dpo")
+
+
+def test_weights_of_rows(plain: Tokenizer) -> None:
+    rows: list[Row] = [
+        TextRow("x:1", "a" * 30, weight=0.5),
+        PairRow("x:2", "p", "c", weight=2),
+        PairRow("x:3", "p", "c"),
+        PairRow("x:4", "p", "c", weight=0),
+        PairRow("x:5", "p", "c", weight=1e-60),  # too small for the file's float32
+    ]
+    encoded = encode_rows(rows, plain, seq_len=16)
+    assert [row.weight for row in sft_rows(encoded)] == [0.5, 0.5, 2, 1]
+    assert encoded.dropped == 2
+    chosen, rejected = encode_pair(preference("p", "c", "d", weight=3), plain)
+    assert chosen.weight == rejected.weight == 3
+    with pytest.raises(UserError, match="nothing to learn"):
+        encode_rows([preference("p", "c", "d", weight=0)], plain, LONG, "dpo")
+
+
+def test_text_the_tokenizer_cannot_take(plain: Tokenizer) -> None:
+    for row in [TextRow("x:1", "a\ud83d"), PairRow("x:1", "a", "b\ud83d")]:
+        with pytest.raises(UserError, match="^x:1: the model's tokenizer cannot take this text: it holds half a"):
+            encode_rows([row], plain, LONG)
 
 
 def test_smollm2_chat(smollm2_bundle: Path) -> None:
@@ -234,3 +313,46 @@ def test_prepare_writes_nothing_for_bad_rows(chat: Tokenizer, tmp_path: Path) ->
     with pytest.raises(UserError, match=r"train\.jsonl:2: "):
         prepare(tmp_path, "train", chat, seq_len=8, seed=0, out=tmp_path / "tokens")
     assert [file.name for file in tmp_path.glob("tokens*")] == []
+
+
+def test_prepare_weights(chat: Tokenizer, tmp_path: Path) -> None:
+    rows = [{"text": "t" * 9, "weight": 2.5}, {"text": "u" * 4}]
+    out = tmp_path / "tokens.safetensors"
+    prepare(rows, "train", chat, seq_len=32, seed=0, out=out)
+    file = load_file(out)
+    assert file["weights"].dtype == np.float32
+    expected = np.where(file["tokens"] == chat.encode("t")[0], 2.5, 1)
+    assert file["weights"].tolist() == expected.tolist() and 2.5 in expected
+    prepare(rows[1:], "train", chat, seq_len=32, seed=0, out=out)
+    assert "weights" not in load_file(out)
+
+
+def test_prepare_preferences(chat: Tokenizer, tmp_path: Path) -> None:
+    rows = [{"prompt": f"p{i}", "chosen": f"c{i}" * (i % 5), "rejected": f"r{i}"} for i in range(30)]
+    out = tmp_path / "tokens.safetensors"
+    stats = prepare({"train": rows}, "train", chat, seq_len=120, seed=0, out=out, loss="dpo")
+    with safe_open(out, "numpy") as file:
+        assert file.metadata() == {"rows": "pairs"}
+    tensors = load_file(out)
+    assert stats.rows == 30 and stats.tokens == len(tensors["tokens"])
+    prompts = []
+    for start, end in zip(tensors["offsets"][:-1], tensors["offsets"][1:], strict=True):
+        starts = [start + place for place in np.flatnonzero(tensors["positions"][start:end] == 0)] + [end]
+        texts = [chat.decode(tensors["tokens"][a:b].tolist()) for a, b in zip(starts[:-1], starts[1:], strict=True)]
+        for chosen, rejected in zip(texts[::2], texts[1::2], strict=True):
+            (prompt,) = re.findall(r"user\np(\d+)", chosen)
+            assert chosen.endswith(f"assistant\n{f'c{prompt}' * (int(prompt) % 5)}<|im_end|>")
+            assert rejected.endswith(f"user\np{prompt}<|im_end|>\n<|im_start|>assistant\nr{prompt}<|im_end|>")
+            prompts.append(int(prompt))
+    assert sorted(prompts) == list(range(30))
+
+
+def test_prepare_takes_rows_from_anywhere(chat: Tokenizer, tmp_path: Path) -> None:
+    rows = [{"text": f"text {i}"} for i in range(20)]
+    write_rows(tmp_path / "train.jsonl", rows)
+    sources: list[DataSource] = [tmp_path, str(tmp_path / "train.jsonl"), rows, {"train": rows}]
+    files = set()
+    for data in sources:
+        prepare(data, "train", chat, seq_len=32, seed=1, out=tmp_path / "out")
+        files.add((tmp_path / "out").read_bytes())
+    assert len(files) == 1

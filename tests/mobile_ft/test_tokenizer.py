@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tokenizers import Tokenizer as HfTokenizer
-from tokenizers import processors
+from tokenizers import models, processors
 
 from mobile_ft.errors import UserError
 from mobile_ft.tokenizer import TextStream, Tokenizer
@@ -48,6 +48,22 @@ def test_offsets_cover_every_character(tiny_bundle: Bundle) -> None:
     ids, offsets = Tokenizer(folder).encode_with_offsets("a yé ")
     assert offsets == [(0, 1), (1, 3), (3, 4), (3, 4), (4, 5)]
     assert len(ids) == 5
+
+
+def test_texts_that_cannot_be_taken(tiny_bundle: Bundle) -> None:
+    folder = tiny_bundle()
+    with pytest.raises(
+        UserError, match="^the model's tokenizer cannot take this text: it holds half a surrogate pair$"
+    ):
+        Tokenizer(folder).encode("a\ud83d")
+    # Of a vocabulary with neither the word nor a token for unknown ones.
+    hf = HfTokenizer(models.WordLevel({"a": 0, "<|endoftext|>": 1}, unk_token="<unk>"))
+    hf.save(str(folder / "tokenizer.json"))
+    tokenizer = Tokenizer(folder)
+    assert tokenizer.encode("a") == [0]
+    for encode in (tokenizer.encode, tokenizer.encode_with_offsets, lambda text: list(tokenizer.encode_long([text]))):
+        with pytest.raises(UserError, match=r"^the model's tokenizer cannot take this text: WordLevel error: .*$"):
+            encode("b")
 
 
 def test_truncation_and_padding_of_the_file_are_off(tiny_bundle: Bundle) -> None:

@@ -1,6 +1,8 @@
 """Damaged bundles, token files and adapters: a one-line error that names the file, and nothing half written."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -23,6 +25,49 @@ def data(token_file: Callable[..., Path], tmp_path: Path) -> Path:
     return token_file(tmp_path / "tokens.safetensors", 250, 32, 5)
 
 
+@pytest.mark.parametrize("name", ["../weights.ptd", "/dev/zero", "a/b", "..", ""])
+def test_names_that_lead_out_of_a_bundle(bundle: Path, data: Path, name: str) -> None:
+    index = bundle / "bundle.json"
+    content = json.loads(index.read_text())
+    content["checksums"][name] = {"size": 0, "sha256": ""}
+    index.write_text(json.dumps(content))
+    assert f'"{name}" is not the name of a file in the bundle' in failure("eval", bundle, "--data", data)
+
+
+@pytest.mark.parametrize("name", ["program.pte", "weights.ptd", "adapter_model.safetensors", "tokens.safetensors"])
+def test_pipes_do_not_hang(bundle: Path, data: Path, name: str) -> None:
+    file = data if name == data.name else bundle / name
+    file.unlink()
+    os.mkfifo(file)
+    assert f"{file}: not a regular file" in failure("eval", bundle, "--data", data)
+
+
+def test_a_flipped_byte_in_any_unit_is_found_before_it_computes(bundle: Path, data: Path, tmp_path: Path) -> None:
+    """Opening a bundle does not read its weights: each unit's are verified as they are first mapped."""
+    description, file = json.loads((bundle / "bundle.json").read_text()), bundle / "weights.ptd"
+    content = file.read_bytes()
+    step = len(content) // 24
+    found = set()
+    for position in range(description["weights"]["index_size"] + 5, len(content), step):
+        file.write_bytes(content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :])
+        trace = tmp_path / "trace"
+        result = subprocess.run(
+            command("train", bundle, "--data", data, "--seq-len", 32, "--out", tmp_path / "out", "--trace", trace),
+            capture_output=True,
+            text=True,
+        )
+        if result.returncode == 0:  # between two tensors: nothing that anybody reads
+            shutil.rmtree(tmp_path / "out")
+            continue
+        tensor = re.search(r"tensor (\S+) differs from its checksum", result.stderr)
+        assert tensor is not None, result.stderr
+        ran = {json.loads(line).get("unit") for line in trace.read_text().splitlines()}
+        unit = next((u["name"] for u in description["units"] if tensor[1] in u["weights"]), tensor[1])
+        assert unit not in ran
+        found.add(unit)
+    assert len(found) >= 6
+
+
 @pytest.mark.parametrize("name", ["program.pte", "weights.ptd", "adapter_model.safetensors"])
 def test_damaged_bundle_file(bundle: Path, data: Path, name: str) -> None:
     file = bundle / name
@@ -40,14 +85,18 @@ def test_damaged_bundle_description(bundle: Path, data: Path, tmp_path: Path) ->
     index = bundle / "bundle.json"
     content = json.loads(index.read_text())
     index.write_text(json.dumps(content | {"version": 99}))
-    assert "version 99, this runtime reads version 3" in failure("eval", bundle, "--data", data)
+    assert "version 99, this runtime reads version 4" in failure("eval", bundle, "--data", data)
     index.write_text(json.dumps(content | {"model": content["model"] | {"hidden_size": -4}}))
     assert "hidden_size is -4" in failure("eval", bundle, "--data", data)
     index.write_text(index.read_text()[:100])
     assert "bundle.json: not a valid bundle description" in failure("eval", bundle, "--data", data)
     # Sizes that lie about the tensors: an error, never a read past the end.
-    for key, value in (("hidden_size", 32), ("num_key_value_heads", 1), ("vocab_size", 16)):
+    for key, value in (("hidden_size", 32), ("vocab_size", 16)):
         index.write_text(json.dumps(content | {"model": content["model"] | {key: value}}))
+        failure("generate", bundle, "--prompt-tokens", "1,2,3,4,5,6,7")
+    for changed in ({"cache_width": 16}, {"takes_positions": False}, {"tokens": 8}):
+        kinds = content["kinds"] | {"attn": content["kinds"]["attn"] | changed}
+        index.write_text(json.dumps(content | {"kinds": kinds}))
         failure("generate", bundle, "--prompt-tokens", "1,2,3,4,5,6,7")
     units = [unit | {"weights": unit["weights"][::-1]} for unit in content["units"]]
     index.write_text(json.dumps(content | {"units": units}))
@@ -98,19 +147,31 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     assert "must be F32" in attempt({name: tensors[name].astype(np.float16)})
     assert "adapts a layer that the bundle does not" in attempt({"other": tensors[name]})
     assert "adapter_config.json" in failure("eval", small_bundle, "--data", data, "--adapter", tmp_path / "none")
+    for value in (np.nan, np.inf):
+        damaged = tensors[name].copy()
+        damaged[1, 2] = value
+        message = f"tensor {name} holds numbers that are not finite"
+        assert message in attempt({name: damaged})
+        options = ["--adapter", adapter]
+        assert message in failure("generate", small_bundle, "--prompt-tokens", "1,2", *options)
+        assert message in failure(
+            "train", small_bundle, "--data", data, "--seq-len", 32, "--out", tmp_path / "o", *options
+        )
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--schedule", "half"], "--schedule half: must be one of full, lcsb, suffix"),
+        (["--schedule", "half"], "schedule half: must be one of full, lcsb, suffix"),
         (["--ratio", "0", "--schedule", "lcsb"], "ratio 0: must be above 0"),
         (["--suffix-depths", "2,9", "--schedule", "suffix"], "suffix depth 9: must be 1 to 4"),
         (["--steps", "0"], "steps 0: must be at least 1"),
-        (["--steps", "ten"], "--steps ten: must be an integer"),
+        (["--steps", "ten"], "steps ten: must be an integer"),
         (["--lr", "-1"], "lr -1: must be above 0"),
-        (["--budget", "10GiB"], "--budget 10GiB: must be a size such as 512MB or 1GB"),
-        (["--seq-len", "65"], "x seq-len 65 tokens; the bundle's maximum is 64"),
+        (["--budget", "10GX"], "budget 10GX: must be a size such as 512MB"),
+        (["--epochs", "1", "--steps", "5"], "give steps or epochs"),
+        (["--eval-every", "2"], "eval_every 2: needs data for validation"),
+        (["--seq-len", "65"], "x seq_len 65 tokens; the bundle's maximum is 64"),
         (["--seq-len", "8"], "holds a sequence of"),
         (["--speed", "9"], "unknown option --speed"),
         (["--lr"], "--lr needs a value"),

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from mobile_ft import ops
 from mobile_ft.formats import FORMATS
-from mobile_ft.runtime import RuntimeFailure, kernels
+from mobile_ft.runtime import RuntimeFailure
+from mobile_ft.runtime._core import kernels
 from tests.mobile_ft.test_formats import random_weight
 from tests.runtime.conftest import relative_error
 
