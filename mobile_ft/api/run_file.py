@@ -49,13 +49,12 @@ def write_run_file(
     would else choose otherwise. The plan tells epochs in steps; they are written as they were given.
     """
     lines: dict[str, Any] = {name: os.path.abspath(path) for name, path in paths.items() if path is not None}
-    options = {option.name: option for option in train_options()}
     texts = plan["options"] | plan["resolved"]
     if float(given.get("epochs", 0)) > 0:
         texts |= {"epochs": given["epochs"], "steps": ""}
     else:
         texts["epochs"] = ""
-    for name, text in texts.items():
-        if text != "":
-            lines[name] = value_of(options[name], text)
+    for option in train_options():
+        if texts[option.name] != "":
+            lines[option.name] = value_of(option, texts[option.name])
     write_text(out / RUN_FILE, _HEAD + yaml.safe_dump(lines, sort_keys=False, allow_unicode=True))

@@ -65,23 +65,24 @@ def train(
     held_out = _validation_data(data, valid, int(settings["eval_every"]))
     if (folder / _CHECKPOINT).exists() and not resume:
         raise UserError(f"{folder}: holds the checkpoint of an earlier run; give --resume to go on, or another --out")
+    reporters = open_reporters(report_to, folder, resume)
+    tokens = folder / _TOKENS  # the same file again where a run is resumed: the runtime compares
+    prepare_tokens(found, data, "train", seq_len, seed, tokens, loss)
+    valid_tokens = None
+    if held_out is not None:
+        valid_tokens = folder / _VALID_TOKENS
+        prepare_tokens(found, held_out, "valid", seq_len, seed, valid_tokens, loss)
+    paths = {"bundle": bundle, "data": data_path(data), "adapter": adapter}
+    paths["valid"] = None if valid is None else data_path(valid)
     with ExitStack() as stack:
-        reporters = [stack.enter_context(reporter) for reporter in open_reporters(report_to, folder, resume)]
-        tokens = folder / _TOKENS  # the same file again where a run is resumed: the runtime compares
-        prepare_tokens(found, data, "train", seq_len, seed, tokens, loss)
-        valid_tokens = None
-        if held_out is not None:
-            valid_tokens = folder / _VALID_TOKENS
-            prepare_tokens(found, held_out, "valid", seq_len, seed, valid_tokens, loss)
-        paths = {"bundle": bundle, "data": data_path(data), "adapter": adapter}
-        paths["valid"] = None if valid is None else data_path(valid)
+        listeners = [stack.enter_context(reporter) for reporter in reporters]
 
         def save_configuration(event: Event) -> None:
             if event["event"] == "plan":
                 write_run_file(folder, event, given, paths)
 
         display = stack.enter_context(ProgressDisplay("step", progress))
-        watcher = _Watcher(display, [save_configuration, *reporters, *callbacks])
+        watcher = _Watcher(display, [save_configuration, *listeners, *callbacks])
         run = _run_here if in_process else _run_in_child
         try:
             run(found, given, tokens, valid_tokens, adapter, folder, resume, watcher.on_event)

@@ -94,6 +94,17 @@ def test_damaged_bundles(cli, bundle, file, harm, message):
     assert result.err.count("\n") == 1
 
 
+def test_without_verify_large_files_are_not_read(cli, bundle):
+    damage_middle(bundle / "weights.ptd")
+    assert cli("info", bundle).code == 0
+
+
+def test_verify_says_so(cli, bundle):
+    result = cli("info", bundle, "--verify")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.endswith("every file is as it was written\n")
+
+
 def test_other_version(cli, bundle):
     index = bundle / "bundle.json"
     index.write_text(json.dumps(json.loads(index.read_text()) | {"version": 1}))
