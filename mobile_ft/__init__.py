@@ -1,3 +1,83 @@
-"""mobile-ft: on-device fine-tuning of 4-bit LLMs with LoRA."""
+"""mobile-ft: on-device fine-tuning of 4-bit LLMs with LoRA.
+
+The functions below are the whole library; docs/python.md shows them at work. Each is loaded when it is first used, so
+importing costs next to nothing, and only `export_bundle` ever loads torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mobile_ft.api.convert import convert
+    from mobile_ft.api.evaluate import evaluate
+    from mobile_ft.api.export import export_bundle
+    from mobile_ft.api.generate import chat, generate
+    from mobile_ft.api.info import info
+    from mobile_ft.api.model import LoadedModel, load
+    from mobile_ft.api.plan import plan
+    from mobile_ft.api.profile import profile_run
+    from mobile_ft.api.results import (
+        BundleInfo,
+        ConvertResult,
+        EvalResult,
+        GenerateResult,
+        PlanResult,
+        ProfileResult,
+        TrainResult,
+    )
+    from mobile_ft.api.train import train
+    from mobile_ft.errors import MobileFtWarning, UserError
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "BundleInfo",
+    "ConvertResult",
+    "EvalResult",
+    "GenerateResult",
+    "LoadedModel",
+    "MobileFtWarning",
+    "PlanResult",
+    "ProfileResult",
+    "TrainResult",
+    "UserError",
+    "chat",
+    "convert",
+    "evaluate",
+    "export_bundle",
+    "generate",
+    "info",
+    "load",
+    "plan",
+    "profile_run",
+    "train",
+]
+
+# Where each name is; those that are not listed are results.
+_HOMES = {
+    "LoadedModel": "api.model",
+    "MobileFtWarning": "errors",
+    "UserError": "errors",
+    "chat": "api.generate",
+    "convert": "api.convert",
+    "evaluate": "api.evaluate",
+    "export_bundle": "api.export",
+    "generate": "api.generate",
+    "info": "api.info",
+    "load": "api.model",
+    "plan": "api.plan",
+    "profile_run": "api.profile",
+    "train": "api.train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'api.results')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from mobile_ft import __version__
-from mobile_ft.cli import convert, evaluate, export, generate, info, plan, profile, train
+from mobile_ft.cli import chat, convert, evaluate, export, generate, info, plan, profile, train
+from mobile_ft.cli.output import warnings_as_lines
 from mobile_ft.errors import UserError
 
 _INTERRUPTED = 130  # what shells give for Ctrl-C
@@ -18,7 +19,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mobile-ft {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (export, plan, profile, train, evaluate, generate, info, convert):
+    for command in (export, plan, profile, train, evaluate, generate, chat, info, convert):
         command.add_parser(commands)
     return parser
 
@@ -27,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, 1 after an error, 130 after Ctrl-C; argparse itself exits with 2."""
     args = _parser().parse_args(arguments)
     try:
-        args.run(args)
+        with warnings_as_lines():
+            args.run(args)
         sys.stdout.flush()
     except UserError as error:
         return _fail(str(error))

@@ -1,24 +1,42 @@
-"""What commands write: warnings, tables and JSON files."""
+"""What commands print: warnings and tables."""
 
-import json
-import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from safetensors import SafetensorError
 
-from mobile_ft.errors import UserError
+from mobile_ft.api.files import check_output_path
+from mobile_ft.errors import MobileFtWarning
 
 
-def warn(message: str) -> None:
+def warn(message: object) -> None:
     """One line on standard error."""
     print(f"mobile-ft: warning: {message}", file=sys.stderr)
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """The library's warnings become lines on standard error, each as often as it comes."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def show_line(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int, *more: TextIO | str | None
+        ) -> None:
+            if issubclass(category, MobileFtWarning):
+                warn(message)
+            else:
+                show(message, category, filename, lineno, *more)  # type: ignore[arg-type]
+
+        warnings.simplefilter("always", MobileFtWarning)
+        warnings.showwarning = show_line  # type: ignore[assignment]
+        yield
 
 
 def print_table(title: str, rows: Mapping[str, str]) -> None:
@@ -29,47 +47,6 @@ def print_table(title: str, rows: Mapping[str, str]) -> None:
     Console().print(table)
 
 
-def megabytes(size: float) -> str:
-    """Bytes as megabytes, 10^6 bytes each; small files keep their kilobytes."""
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Errors of the block, a full disk say, name the file. (A failed write itself knows no name.)"""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{error.filename or path}: {error.strerror or error}") from error
-    except SafetensorError as error:  # in place of OSError
-        raise UserError(f"{path}: {error}") from error
-
-
 def check_json_path(path: Path | None) -> None:
     """Raises UserError now where `write_json` would fail after hours of work."""
     check_output_path("--json", path)
-
-
-def check_output_path(option: str, path: Path | None) -> None:
-    """Raises UserError where the file `path`, given as `option`, could not be written."""
-    if path is None:
-        return
-    if not path.absolute().parent.is_dir():
-        raise UserError(f"{option} {path}: the folder {path.parent} does not exist")
-    if path.exists() and not path.is_file():
-        raise UserError(f"{option} {path}: not a regular file")
-
-
-def write_json(path: Path | None, values: Mapping[str, Any]) -> None:
-    """Writes `values`; the file is whole or untouched, even if power fails. Does nothing without a path."""
-    if path is None:
-        return
-    path = path.resolve()  # a link goes on being one
-    partial = path.with_name(path.name + ".partial")
-    with writing(path):
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(values, file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)

@@ -6,6 +6,8 @@ from typing import Any
 from mobile_ft.profile.limit import Limit
 from mobile_ft.profile.recording import Recording
 
+_COUNTS = ("stored", "units", "checkpoints", "spilled", "resident_units")
+
 
 def result_fields(recording: Recording, limit: Limit, budget_mb: float | None, survived: bool) -> dict[str, Any]:
     """Sizes in megabytes of 10^6 bytes, times in seconds.
@@ -31,4 +33,4 @@ def result_fields(recording: Recording, limit: Limit, budget_mb: float | None, s
         "steps": len(recording.steps),
         "step_seconds_median": median(seconds) if seconds else None,
         "samples": len(recording.samples),
-    } | {name: plan[name] for name in ("stored_attn", "stored_mlp", "checkpoints", "spilled", "resident_units")}
+    } | {name: plan[name] for name in _COUNTS}

@@ -99,6 +99,8 @@ class Sampler:
                     # The page of zeros that reading untouched memory maps is shared, and no memory of the process.
                     pages = self._count(buffer.address, buffer.bytes, _PRESENT | _EXCLUSIVE)
                     self._resident[i] = max(self._resident[i], pages * _PAGE)
+        if anon < sum(self._resident):  # the process is ending: before that, buffers give nothing back
+            return None
         self._anon, self._file = anon, file
         return Sample(now, anon, file, self._mapped[0], self._mapped[1], self._limited(), tuple(self._resident))
 

@@ -35,6 +35,20 @@ def test_adapter_is_used(cli, bundle, data, adapter, tmp_path):
     assert cli("generate", bundle, "--adapter", adapter, "--prompt", "2+2?", "--max-tokens", 2).out == "4,\n"
 
 
+def test_generate_options_reach_the_answer(cli, bundle, adapter):
+    command = ["generate", bundle, "--adapter", adapter, "--prompt", "2+2?"]
+    assert cli(*command, "--stop", "sir").out == "4, \n"
+    assert cli(*command, "--stop", "x", "--stop", ",").out == "4\n"
+    without = cli(*command, "--no-adapter", "--max-tokens", 6).out
+    assert without == cli("generate", bundle, "--prompt", "2+2?", "--max-tokens", 6).out != "4, sir\n"
+    likely = ["--temp", 5, "--top-k", 1]
+    assert cli(*command, *likely).out == "4, sir\n"
+    assert cli(*command, "--temp", 1, "--top-p", 0.01).out == "4, sir\n"
+    assert cli(*command, "--temp", 5, "--min-p", 1).out == "4, sir\n"
+    assert cli(*command, "--temp", 5, "--seed", 1).out != "4, sir\n"
+    assert "--prompt: " in cli(*command, "--system", "B" * 40).err  # there is no room for it
+
+
 def test_generate_repeats_itself_with_the_same_seed(cli, bundle):
     command = ["generate", bundle, "--prompt", "Hi", "--max-tokens", 20, "--temp", 1, "--seed"]
     first, same, other = cli(*command, 1), cli(*command, 1), cli(*command, 2)

@@ -4,21 +4,30 @@ import sys
 
 import pytest
 
-from mobile_ft.cli.export import _open_model
+from mobile_ft.api.export import _open_model
 
 
 def test_export_prints_what_it_wrote_and_no_noise(model_config, tmp_path):
     """In its own process, as torch makes its noise while it is imported."""
     out = tmp_path / "out.bundle"
-    command = ["export", model_config.parent, "--random-init", "-o", out, "--lora-targets", "q_proj,v_proj"]
+    command = [
+        "export",
+        model_config.parent,
+        "--random-init",
+        "-o",
+        out,
+        "--lora-targets",
+        "q_proj,v_proj",
+        "--use-rslora",
+    ]
     result = subprocess.run(
         [sys.executable, "-m", "mobile_ft.cli.main", *command], capture_output=True, encoding="utf-8"
     )
     assert (result.returncode, result.stderr) == (0, "")
-    for text in ("weights.ptd", "q4_0, q8_0", "q_proj, v_proj", "128 tokens", "exported in"):
+    for text in ("weights.ptd", "q4_0, q8_0", "q_proj, v_proj", "alpha 32, rsLoRA", "128 tokens", "exported in"):
         assert text in result.stdout
     description = json.loads((out / "bundle.json").read_text())
-    assert description["lora"] == {"rank": 16, "alpha": 32.0, "targets": ["q_proj", "v_proj"]}
+    assert description["lora"] == {"rank": 16, "alpha": 32.0, "use_rslora": True, "targets": ["q_proj", "v_proj"]}
     assert description["max_seq_len"] == 128
 
 
@@ -65,16 +74,16 @@ def test_known_models_need_no_file():
 
 
 @pytest.mark.parametrize(
-    ("option", "message"),
+    ("option", "code", "message"),
     [
-        (["--lora-rank", "0"], "0: must be 1 to 256"),
-        (["--lora-rank", "257"], "257: must be 1 to 256"),
-        (["--lora-rank", "x"], "invalid integer value: 'x'"),
-        (["--lora-alpha", "0"], "0: must be above 0"),
-        (["--lora-alpha", "inf"], "inf: must be above 0"),
+        (["--lora-rank", "0"], 1, "--lora-rank 0: must be 1 to 256"),
+        (["--lora-rank", "257"], 1, "--lora-rank 257: must be 1 to 256"),
+        (["--lora-rank", "x"], 2, "invalid int value: 'x'"),
+        (["--lora-alpha", "0"], 1, "--lora-alpha 0: must be above 0"),
+        (["--lora-alpha", "inf"], 1, "--lora-alpha inf: must be above 0"),
     ],
 )
-def test_usage_errors(cli, model_config, tmp_path, option, message):
+def test_usage_errors(cli, model_config, tmp_path, option, code, message):
     result = cli("export", model_config, "--random-init", "-o", tmp_path / "out", *option)
-    assert result.code == 2
+    assert result.code == code
     assert message in result.err

@@ -67,13 +67,13 @@ def set_hidden_size(path):
 @pytest.mark.parametrize(
     ("file", "harm", "message"),
     [
-        ("weights.ptd", damage_middle, "weights.ptd: damaged or edited"),
+        ("weights.ptd", damage_middle, "is damaged or edited, its checksum differs"),
         (
             "weights.ptd",
             lambda path: path.write_bytes(b"short"),
             "weights.ptd: 5 bytes where bundle.json says",
         ),
-        ("program.pte", lambda path: path.unlink(), "program.pte: no such file"),
+        ("program.pte", lambda path: path.unlink(), "program.pte: No such file or directory"),
         ("bundle.json", lambda path: path.write_text("{"), "bundle.json: not a valid bundle description"),
         ("bundle.json", lambda path: path.write_text("[]"), "bundle.json: not a valid bundle description"),
         ("bundle.json", lambda path: path.write_text("{}"), "('format' is missing)"),
@@ -88,7 +88,7 @@ def set_hidden_size(path):
 )
 def test_damaged_bundles(cli, bundle, file, harm, message):
     harm(bundle / file)
-    result = cli("info", bundle)
+    result = cli("info", bundle, "--verify")
     assert result.code == 1
     assert message in result.err
     assert result.err.count("\n") == 1
@@ -97,7 +97,7 @@ def test_damaged_bundles(cli, bundle, file, harm, message):
 def test_other_version(cli, bundle):
     index = bundle / "bundle.json"
     index.write_text(json.dumps(json.loads(index.read_text()) | {"version": 1}))
-    assert "version 1, this program reads version 3" in cli("info", bundle).err
+    assert "version 1, this program reads 4" in cli("info", bundle).err
 
 
 def test_convert_writes_only_the_adapter(cli, bundle, adapter, tmp_path):
@@ -146,6 +146,7 @@ KEY = "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"
     [
         (edit_config(r=8), "r is 8; the bundle was exported with 4"),
         (edit_config(lora_alpha=16), "lora_alpha is 16; the bundle was exported with 8"),
+        (edit_config(use_rslora=True), "use_rslora is True; the bundle was exported with False"),
         (edit_config(use_dora=True), "use_dora is not supported"),
         (lambda folder: (folder / CONFIG).unlink(), f"{CONFIG}: no such file"),
         (lambda folder: (folder / CONFIG).write_text("[1"), f"{CONFIG}: not a PEFT adapter configuration"),

@@ -52,7 +52,7 @@ def test_resume_prepares_the_same_data_and_goes_on(cli, bundle, data, tmp_path):
     (data / "train.jsonl").write_text('{"text": "something else"}\n')
     other = cli(*command, "--resume")
     assert other.code == 1
-    assert "data_crc32" in other.err
+    assert "--resume needs the same bundle, data and options" in other.err
 
 
 def test_every_option_reaches_mft_run(cli, bundle, data, tmp_path, fake_mft_run):
@@ -65,13 +65,59 @@ def test_every_option_reaches_mft_run(cli, bundle, data, tmp_path, fake_mft_run)
     result = cli("train", bundle, "--data", data, "--out", tmp_path / "out", *options)
     assert result.err == "mobile-ft: error: enough\n"
     passed = (tmp_path / "arguments").read_text().split()
-    assert passed[:6] == [
+    assert passed[:8] == [
         *("train", str(bundle), "--data", str(tmp_path / "out/tokens.safetensors")),
-        *("--out", str(tmp_path / "out")),
+        *("--out", str(tmp_path / "out"), "--parent", str(os.getpid())),
     ]
     pairs = {tuple(options[i : i + 2]) for i in range(0, len(options) - 1, 2)}
-    assert {tuple(passed[i : i + 2]) for i in range(6, len(passed) - 1, 2)} == pairs
+    assert {tuple(passed[i : i + 2]) for i in range(8, len(passed) - 1, 2)} == pairs
     assert passed[-1] == "--resume"
+
+
+def test_config_and_command_line_make_one_configuration(cli, bundle, data, tmp_path, fake_mft_run):
+    fake_mft_run(f'printf "%s " "$@" > {tmp_path}/arguments; echo "mft-run: error: enough" >&2; exit 1')
+    config = tmp_path / "mine.yaml"
+    config.write_text(f"bundle: {bundle}\ndata: {data}\nseq_len: 32\nepochs: 2\nlr: 1e-3\nwarmup_ratio: 0.1\n")
+    command = ["train", "--config", config, "--out", tmp_path / "out", "--lr", "2e-3", "--steps", 5]
+    assert cli(*command).err == "mobile-ft: error: enough\n"
+    passed = (tmp_path / "arguments").read_text().split()
+    assert passed[1] == str(bundle)
+    given = passed[passed.index("--parent") + 2 :]
+    assert {tuple(given[i : i + 2]) for i in range(0, len(given), 2)} == {
+        *(("--seq-len", "32"), ("--lr", "2e-3"), ("--steps", "5"), ("--warmup-ratio", "0.1")),
+    }
+
+
+def test_config_that_is_wrong_is_named(cli, tmp_path):
+    config = tmp_path / "mine.yaml"
+    config.write_text("batchsize: 2\n")
+    result = cli("train", "--config", config)
+    message = f"{config}: batchsize: no such option; did you mean batch_size?"
+    assert result == (1, "", f"mobile-ft: error: {message}\n")
+
+
+def test_bundle_and_data_are_required_somewhere(cli, tmp_path):
+    config = tmp_path / "mine.yaml"
+    config.write_text("seq_len: 64\n")
+    for command, missing in ((["train"], "BUNDLE, --data"), (["train", "x", "--config", config], "--data")):
+        result = cli(*command)
+        assert result.code == 2
+        assert result.err.endswith(f"error: the following arguments are required: {missing}\n")
+
+
+def test_validation_is_shown_and_reported(cli, bundle, data, tmp_path):
+    report, out = tmp_path / "report.json", tmp_path / "out"
+    options = ["--steps", 6, "--seq-len", 64, "--eval-every", 3, "--report-to", "jsonl", "--json", report]
+    result = cli("train", bundle, "--data", data, "--out", out, *options)
+    assert (result.code, result.err) == (0, "")
+    assert "step 3  validation loss " in result.out and "perplexity" in result.out
+    assert "best adapter" in result.out
+    values = json.loads(report.read_text())
+    assert [step for step, _ in values["evals"]] == [3, 6]
+    assert values["best_loss"] == min(loss for _, loss in values["evals"])
+    events = [json.loads(line)["event"] for line in (out / "log.jsonl").read_text().splitlines()]
+    assert events.count("eval") == 2 and events[-1] == "done"
+    assert (out / "best" / "adapter_model.safetensors").is_file()
 
 
 @pytest.mark.parametrize(
@@ -89,8 +135,10 @@ def test_every_option_reaches_mft_run(cli, bundle, data, tmp_path, fake_mft_run)
         (["--seq-len", 64, "--json", "."], "--json .: not a regular file"),
         (["--seq-len", 0], "sequence length 0; it should be at least 1"),
         (["--seq-len", 64, "--steps", 0], "steps 0: must be at least 1"),
-        (["--seq-len", 64, "--lr", "nan"], "--lr nan: must be a number"),
-        (["--seq-len", 64, "--budget", "lots"], "--budget lots: must be a size such as 512MB or 1GB"),
+        (["--seq-len", 64, "--steps", "many"], "steps many: must be an integer"),
+        (["--seq-len", 64, "--seed", "-1"], "seed -1: must "),
+        (["--seq-len", 64, "--lr", "nan"], "lr nan: must be a number"),
+        (["--seq-len", 64, "--budget", "lots"], "budget lots: must be a size such as 512MB"),
         (["--seq-len", 64, "--budget", "1MB"], "budget 1MB is too small: this run needs "),
         (["--seq-len", 64, "--adapter", "nowhere"], "nowhere/adapter_config.json: "),
         (["--seq-len", 64, "--suffix-depths", "9", "--schedule", "suffix"], "suffix depth 9: must be 1 to 2"),
@@ -111,9 +159,7 @@ def test_bad_values_are_one_line(cli, bundle, data, tmp_path, monkeypatch, optio
         (["--schedule", "half"], ["full", "lcsb", "suffix"]),
         (["--selection", "best"], ["contiguous", "strided", "random"]),
         (["--unselected", "drop"], ["momentum", "skip"]),
-        (["--lr-scheduler", "linear"], ["cosine", "constant"]),
-        (["--steps", "many"], ["--steps", "int"]),
-        (["--seed", "-1"], ["--seed", "must be at least 0"]),
+        (["--lr-scheduler", "square"], ["cosine", "linear", "constant"]),
     ],
 )
 def test_usage_errors_name_what_is_allowed(cli, bundle, data, option, allowed):

@@ -4,6 +4,7 @@ import json
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import IO, Any
 
 from mobile_ft.errors import UserError
@@ -33,22 +34,19 @@ def run_native(
     The child calls `confine` before it becomes mft-run; `on_start` gets its process id.
     Raises UserError with the child's own message where it fails and KilledError where a signal ended it.
     Ctrl-C, or whatever else is raised meanwhile, ends the child too, which in training means after the step in
-    progress, saved; raised once more, at once.
+    progress, saved, with events up to there; raised once more, at once.
     """
     with tempfile.TemporaryFile() as errors:  # a pipe could fill up while nobody reads it
         command = [str(mft_run_path()), *arguments]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8", preexec_fn=confine
         ) as child:
-            assert child.stdout is not None
             try:
                 on_start(child.pid)
-                for line in child.stdout:
-                    on_event(json.loads(line))
-                child.wait()
+                _read_events(child, on_event)
             except BaseException:
                 child.terminate()
-                _wait(child)
+                _read_last_events(child, on_event)
                 raise
         if child.returncode < 0:
             raise KilledError(-child.returncode)
@@ -56,12 +54,20 @@ def run_native(
             raise UserError(_message(errors))
 
 
-def _wait(child: subprocess.Popen[str]) -> None:
-    """Reads on to the child's end: a child that nobody reads could not write its last events, and would die of it."""
+def _read_events(child: subprocess.Popen[str], on_event: Callable[[Event], None]) -> None:
+    assert child.stdout is not None
+    for line in child.stdout:
+        on_event(json.loads(line))
+    child.wait()
+
+
+def _read_last_events(child: subprocess.Popen[str], on_event: Callable[[Event], None]) -> None:
+    """Up to the child's end: a child that nobody reads could not write its last events, and would die of it."""
     assert child.stdout is not None
     try:
-        for _ in child.stdout:
-            pass
+        for line in child.stdout:
+            with suppress(json.JSONDecodeError):  # half of the line that was being read may be lost
+                on_event(json.loads(line))
         child.wait()
     except BaseException:
         child.kill()

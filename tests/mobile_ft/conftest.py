@@ -2,13 +2,13 @@
 
 import json
 import shutil
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from mobile_ft.bundle import checksum
 from mobile_ft.cli.main import main
 
 CONFIG = {
@@ -48,17 +48,25 @@ def bare_bundle(model_config: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
-def bundle(bare_bundle: Path, tiny_bundle: Callable[..., Path], chatml: str, tmp_path: Path) -> Path:
-    """A copy of it with a byte-level tokenizer; a chat turn ends with <|im_end|>."""
+def add_tokenizer(tiny_bundle: Callable[..., Path], chatml: str) -> Callable[[Path], None]:
+    """Puts a byte-level tokenizer into a bundle; a chat turn ends with <|im_end|>."""
+
+    def add(bundle: Path) -> None:
+        description = json.loads((bundle / "bundle.json").read_text())
+        for file in tiny_bundle("tokenizer", chat_template=chatml, eos_token="<|im_end|>").iterdir():
+            shutil.copy(file, bundle)
+            description["checksums"][file.name] = checksum(file)
+        (bundle / "bundle.json").write_text(json.dumps(description))
+
+    return add
+
+
+@pytest.fixture
+def bundle(bare_bundle: Path, add_tokenizer: Callable[[Path], None], tmp_path: Path) -> Path:
+    """A copy of it with a tokenizer."""
     path = tmp_path / "tiny.bundle"
     shutil.copytree(bare_bundle, path)
-    tokenizer = tiny_bundle("tokenizer", chat_template=chatml, eos_token="<|im_end|>")
-    description = json.loads((path / "bundle.json").read_text())
-    for file in tokenizer.iterdir():
-        shutil.copy(file, path)
-        content = file.read_bytes()
-        description["checksums"][file.name] = {"size": len(content), "crc32": zlib.crc32(content)}
-    (path / "bundle.json").write_text(json.dumps(description))
+    add_tokenizer(path)
     return path
 
 
@@ -95,6 +103,6 @@ def fake_mft_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         path = tmp_path / "mft-run"
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
-        monkeypatch.setattr("mobile_ft.cli.native.mft_run_path", lambda: path)
+        monkeypatch.setattr("mobile_ft.api.native.mft_run_path", lambda: path)
 
     return install

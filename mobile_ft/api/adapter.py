@@ -51,12 +51,15 @@ def _check_config(path: Path, bundle: Bundle) -> None:
         raise UserError(f"{path}: no such file; an adapter is a folder with {WEIGHTS_FILE} and {CONFIG_FILE}")
     try:
         config = json.loads(path.read_bytes())
-        expected = {"r": bundle.lora.rank, "lora_alpha": bundle.lora.alpha}
+        lora = bundle.lora
+        expected = {"r": lora.rank, "lora_alpha": lora.alpha, "use_rslora": lora.use_rslora}
+        found = {"use_rslora": False} | config  # PEFT's default
         for name, value in expected.items():
-            if config[name] != value:
-                raise UserError(f"{path}: {name} is {config[name]}; the bundle was exported with {value:g}")
-        for name in ("use_rslora", "use_dora", "rank_pattern", "alpha_pattern"):
-            if config.get(name):
+            if found[name] != value:
+                shown = value if isinstance(value, bool) else f"{value:g}"
+                raise UserError(f"{path}: {name} is {found[name]}; the bundle was exported with {shown}")
+        for name in ("use_dora", "rank_pattern", "alpha_pattern"):
+            if found.get(name):
                 raise UserError(f"{path}: {name} is not supported")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: not a PEFT adapter configuration ({error})") from error

@@ -1,0 +1,53 @@
+"""Loss and perplexity on held-out data."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from mobile_ft.api.native import Event, run_native
+from mobile_ft.api.progress import ProgressDisplay
+from mobile_ft.api.results import EvalResult
+from mobile_ft.api.tokens import check_lengths, prepare_tokens
+from mobile_ft.bundle import read_bundle
+from mobile_ft.errors import UserError
+from mobile_ft.rows import DataSource
+
+_SEQ_LEN = 256
+
+
+def evaluate(
+    bundle: str | os.PathLike[str],
+    data: DataSource,
+    *,
+    adapter: str | os.PathLike[str] | None = None,
+    seq_len: int | None = None,
+    progress: bool = True,
+) -> EvalResult:
+    """The loss of `data` (its validation split, where it has splits).
+
+    `adapter` is a PEFT adapter's folder; without one the model is taken as it was exported. `seq_len` is the tokens a
+    sequence, by default 256, or less if the bundle's limit is. Raises UserError where an input cannot be used.
+    """
+    found = read_bundle(Path(bundle))
+    length = min(_SEQ_LEN, found.max_seq_len) if seq_len is None else seq_len
+    check_lengths(found, length)
+    done: Event = {}
+    with tempfile.TemporaryDirectory(prefix="mobile-ft-") as folder:
+        tokens = Path(folder) / "tokens.safetensors"
+        stats = prepare_tokens(found, data, "valid", length, 0, tokens)
+        arguments = ["eval", str(found.folder), "--data", str(tokens), "--parent", str(os.getpid())]
+        if adapter is not None:
+            arguments += ["--adapter", str(adapter)]
+        with ProgressDisplay("sequence", progress) as display:
+            display.start(stats.sequences)
+
+            def on_event(event: Event) -> None:
+                if event["event"] == "progress":
+                    display.update(event["done"])
+                else:
+                    done.update(event)
+
+            run_native(arguments, on_event)
+    if done["loss"] is None:  # JSON has no NaN
+        raise UserError(f"{adapter or found.folder}: the loss is not finite")
+    return EvalResult(done["loss"], done["ppl"], done["tokens"])

@@ -1,0 +1,126 @@
+"""Makes training bundles from models. torch and executorch load only when a bundle is made."""
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from mobile_ft.api.info import describe
+from mobile_ft.api.results import BundleInfo
+from mobile_ft.api.scratch import scratch_folder
+from mobile_ft.bundle import Bundle, read_bundle
+from mobile_ft.config import ModelConfig
+from mobile_ft.errors import UserError
+from mobile_ft.hf_config import known_config, known_models, read_hf_config
+from mobile_ft.lora import LoraConfig, parse_targets
+
+if TYPE_CHECKING:
+    from mobile_ft.export.source import ModelSource
+
+LORA_RANK, LORA_ALPHA, LORA_TARGETS = 16, 32.0, "all-linear"
+_MOST_RANK = 256
+_LEAST_SEQ_LEN, _SEQ_LEN, _MOST_SEQ_LEN = 8, 512, 8192
+
+
+def export_bundle(
+    model: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    lora_rank: int = LORA_RANK,
+    lora_alpha: float = LORA_ALPHA,
+    lora_targets: str = LORA_TARGETS,
+    use_rslora: bool = False,
+    max_seq_len: int | None = None,
+    activation: Literal["exact", "int8", "approx2bit"] = "exact",
+    random_init: bool = False,
+    seed: int = 0,
+) -> BundleInfo:
+    """Writes a training bundle of `model` to the folder `out`.
+
+    `model` is a built-in model's name or a .gguf file; with `random_init` a config.json or a known model's name.
+    `lora_targets` are names with commas between, or "all-linear". LoRA's scale is alpha / rank; with `use_rslora` it is
+    alpha / sqrt(rank). `max_seq_len` is the most tokens at once, by default 512, or less if the model's limit is.
+    `activation` is what a layer stores for its backward: README.md has a table. `seed` is that of the adapter and of
+    random weights. Raises UserError where the model is not supported or `out` holds anything but a bundle.
+    """
+    if not 1 <= lora_rank <= _MOST_RANK:
+        raise UserError(f"--lora-rank {lora_rank}: must be 1 to {_MOST_RANK}")
+    if not 0 < lora_alpha < float("inf"):
+        raise UserError(f"--lora-alpha {lora_alpha:g}: must be above 0")
+    if seed < 0:
+        raise UserError(f"--seed {seed}: must be at least 0")
+    lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets), use_rslora)
+    target = Path(out)
+    with _quiet():
+        source = _open_model(os.fspath(model), random_init, seed)
+        most = _most_seq_len(source.config)
+        length = min(_SEQ_LEN, most) if max_seq_len is None else max_seq_len
+        if not _LEAST_SEQ_LEN <= length <= most:
+            raise UserError(f"--max-seq-len {length}: this model takes {_LEAST_SEQ_LEN} to {most}")
+        _write(source, lora, length, seed, target, activation)
+    return describe(read_bundle(target))
+
+
+@contextmanager
+def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
+    """The bundle at `path`. Of a config.json, or the name of a known one, a bundle that `export_bundle`'s defaults make
+    with random weights, for at least `tokens` tokens; it is gone after the block."""
+    if path.suffix != ".json" and not (path / "config.json").is_file() and known_config(str(path)) is None:
+        yield read_bundle(path)
+        return
+    with scratch_folder() as folder:
+        with _quiet():
+            source = _open_model(str(path), True, 0)
+            most = _most_seq_len(source.config)
+            if tokens > most:
+                raise UserError(f"--seq-len x --batch-size is {tokens} tokens; {path} takes at most {most}")
+            print(f"exporting {path} with random weights, for its shapes", file=sys.stderr)
+            lora = LoraConfig(LORA_RANK, LORA_ALPHA, parse_targets(LORA_TARGETS))
+            _write(source, lora, max(tokens, min(_SEQ_LEN, most)), 0, folder / "bundle", "exact")
+        yield read_bundle(folder / "bundle")
+
+
+def _most_seq_len(config: ModelConfig) -> int:
+    return min(config.max_position_embeddings, _MOST_SEQ_LEN)
+
+
+def _write(source: "ModelSource", lora: LoraConfig, max_seq_len: int, seed: int, out: Path, activation: str) -> None:
+    from mobile_ft.export.bundle import write_bundle
+
+    write_bundle(source, lora, max_seq_len, seed, out, activation)
+
+
+def _open_model(model: str, random_init: bool, seed: int) -> "ModelSource":
+    path = known_config(model) or Path(model)
+    if (path / "config.json").is_file():
+        path = path / "config.json"
+    if path.suffix == ".json":
+        if not random_init:
+            raise UserError(f"{model}: holds no weights; give a .gguf file, or --random-init for random ones")
+        from mobile_ft.export.random_init import RandomModel
+
+        return RandomModel(read_hf_config(path), seed)
+    if random_init:
+        raise UserError(f"{model}: --random-init takes a config.json or one of {', '.join(known_models())}")
+    from mobile_ft.export.gguf_model import GgufModel, builtin_model
+
+    builtin = builtin_model(model)
+    if builtin is None and path.suffix != ".gguf":
+        raise UserError(f"{model}: give smollm2-135m, a .gguf file, or a config.json with --random-init")
+    return GgufModel(builtin or path)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """torch and executorch warn about themselves; nothing of it is for the user to act upon."""
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)

@@ -1,0 +1,51 @@
+"""Files that the library writes: whole or untouched, and named in errors."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from mobile_ft.errors import UserError
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Errors of the block, a full disk say, name the file. (A failed write itself knows no name.)"""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{error.filename or path}: {error.strerror or error}") from error
+    except SafetensorError as error:  # in place of OSError
+        raise UserError(f"{path}: {error}") from error
+
+
+def check_output_path(name: str, path: Path | None) -> None:
+    """Raises UserError where the file `path`, given as the option `name`, could not be written."""
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"{name} {path}: the folder {path.parent} does not exist")
+    if path.exists() and not path.is_file():
+        raise UserError(f"{name} {path}: not a regular file")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes `text` as UTF-8; the file is whole or untouched, even if power fails."""
+    path = path.resolve()  # a link goes on being one
+    partial = path.with_name(path.name + ".partial")
+    with writing(path):
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+
+def write_json(path: Path | None, values: Mapping[str, Any]) -> None:
+    """Writes `values` as `write_text` does. Does nothing without a path."""
+    if path is not None:
+        write_text(path, json.dumps(values, indent=1) + "\n")

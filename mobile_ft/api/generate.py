@@ -1,0 +1,42 @@
+"""Answers, from a bundle or a loaded model."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from mobile_ft.api.model import LoadedModel, Stop, load
+from mobile_ft.api.results import GenerateResult
+from mobile_ft.tokenizer import Message
+
+
+def generate(
+    bundle: str | os.PathLike[str] | LoadedModel,
+    prompt: str,
+    *,
+    adapter: str | os.PathLike[str] | None = None,
+    system: str | None = None,
+    stop: Stop = (),
+    **options: Any,
+) -> GenerateResult:
+    """Answers one prompt; see LoadedModel. For several, `load` the bundle once, with its adapter."""
+    return _loaded(bundle, adapter).generate(prompt, system=system, stop=stop, **options)
+
+
+def chat(
+    bundle: str | os.PathLike[str] | LoadedModel,
+    messages: Sequence[Message],
+    *,
+    adapter: str | os.PathLike[str] | None = None,
+    stop: Stop = (),
+    **options: Any,
+) -> GenerateResult:
+    """Answers the last of `messages`, each {"role": ..., "content": ...}."""
+    return _loaded(bundle, adapter).chat(messages, stop=stop, **options)
+
+
+def _loaded(bundle: str | os.PathLike[str] | LoadedModel, adapter: str | os.PathLike[str] | None) -> LoadedModel:
+    if not isinstance(bundle, LoadedModel):
+        return load(bundle, adapter)
+    if adapter is not None:
+        raise ValueError("adapter: the model is loaded already; give it to load()")
+    return bundle

@@ -1,0 +1,161 @@
+"""A model in this process, that answers."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator as Pieces
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from mobile_ft.api.options import option_texts, runtime_errors
+from mobile_ft.api.results import GenerateResult
+from mobile_ft.api.stopping import StopStrings
+from mobile_ft.bundle import Bundle, read_bundle, read_tokenizer
+from mobile_ft.errors import UserError
+from mobile_ft.runtime import GenerateConfig, Generator, Model, generate_options
+from mobile_ft.tokenizer import Message, TextStream, Tokenizer
+
+Stop = str | int | Sequence[str | int]
+
+
+def load(bundle: str | os.PathLike[str], adapter: str | os.PathLike[str] | None = None) -> "LoadedModel":
+    """Opens a bundle in this process, with the PEFT adapter in the folder `adapter` if given.
+
+    Raises UserError where either cannot be used.
+    """
+    found = read_bundle(Path(bundle))
+    tokenizer = read_tokenizer(found)
+    with runtime_errors():
+        model = Model(str(found.folder))
+        model.prepare("" if adapter is None else str(adapter), min(Generator.prompt_tokens, found.max_seq_len))
+    return LoadedModel(found, tokenizer, model)
+
+
+class LoadedModel:
+    """What `load` gives. One answer at a time.
+
+    Options of answers are those of `mobile-ft generate --help`, with underscores. `stop` is one or several strings,
+    which are cut from the text, or token ids; the token that ends a turn always stops.
+    """
+
+    def __init__(self, bundle: Bundle, tokenizer: Tokenizer, model: Any) -> None:
+        self.bundle, self.tokenizer = bundle, tokenizer
+        self._model = model
+        self._generator = Generator(model)
+
+    def __repr__(self) -> str:
+        return f"LoadedModel({self.bundle.model.name}, {self.bundle.folder})"
+
+    def use_adapter(self, on: bool) -> None:
+        """Answers with the adapter, or as the model was exported."""
+        self._model.use_adapter(on)
+        self._generator = Generator(self._model)  # what the old one has read so far, it has read with other weights
+
+    def generate(self, prompt: str, *, system: str | None = None, stop: Stop = (), **options: Any) -> GenerateResult:
+        """The answer to `prompt`, which is put into the model's chat template if it has one."""
+        return self._answer(self._prompt_tokens(prompt, system), stop, options, lambda text: False)
+
+    def chat(self, messages: Sequence[Message], *, stop: Stop = (), **options: Any) -> GenerateResult:
+        """The answer to the last of `messages`, each {"role": ..., "content": ...}. A chat goes on cheaply: only what
+        is new since the last answer is computed."""
+        return self._answer(self._chat_tokens(messages), stop, options, lambda text: False)
+
+    def stream(
+        self, prompt: str | Sequence[Message], *, system: str | None = None, stop: Stop = (), **options: Any
+    ) -> Pieces[str, None, None]:
+        """The answer to a prompt or to messages, piece by piece. Leaving the loop ends it."""
+        tokens = self._prompt_tokens(prompt, system) if isinstance(prompt, str) else self._chat_tokens(prompt)
+        pieces: SimpleQueue[str | BaseException | None] = SimpleQueue()
+        left = threading.Event()
+
+        def on_text(text: str) -> bool:
+            pieces.put(text)
+            return left.is_set()
+
+        def work() -> None:
+            try:
+                self._answer(tokens, stop, options, on_text)
+                pieces.put(None)
+            except BaseException as error:
+                pieces.put(error)
+
+        worker = threading.Thread(target=work)  # no daemon: it must not be in the runtime when Python is gone
+        worker.start()
+        try:
+            while (piece := pieces.get()) is not None:
+                if isinstance(piece, BaseException):
+                    raise piece
+                if piece:
+                    yield piece
+        finally:
+            left.set()
+            worker.join()
+
+    def _answer(
+        self, prompt: list[int], stop: Stop, options: dict[str, Any], on_text: Callable[[str], bool]
+    ) -> GenerateResult:
+        strings, stop_tokens = self._stops(stop)
+        given = option_texts(generate_options(), options)
+        decoder, cutter, text = TextStream(self.tokenizer), StopStrings(strings), []
+
+        def show(piece: str) -> bool:
+            text.append(piece)
+            return on_text(piece)
+
+        def on_token(token: int) -> bool:
+            return show(cutter.add(decoder.add(token))) or cutter.found
+
+        start = time.monotonic()
+        with runtime_errors():
+            config = GenerateConfig(**given, stop_tokens=stop_tokens)
+            tokens = self._generator.generate(prompt, config, on_token)
+        show(cutter.add(decoder.finish()) + cutter.finish())
+        most = min(_most_tokens(given), self.bundle.max_seq_len - len(prompt))
+        stopped = "length" if len(tokens) >= most and not cutter.found else "stop"
+        return GenerateResult("".join(text), stopped, len(prompt), len(tokens), time.monotonic() - start)
+
+    def _stops(self, stop: Stop) -> tuple[list[str], list[int]]:
+        """Strings to look for in the text, and token ids; special tokens have no text."""
+        given = [stop] if isinstance(stop, (str, int)) else list(stop)
+        strings = [item for item in given if isinstance(item, str)]
+        ids = [item for item in given if isinstance(item, int)]
+        encoded = [self.tokenizer.encode(string) for string in strings]
+        single = [tokens[0] for tokens in encoded if len(tokens) == 1]
+        return strings, list(dict.fromkeys([self.tokenizer.eos_id, *ids, *single]))
+
+    def _prompt_tokens(self, prompt: str, system: str | None) -> list[int]:
+        if self.tokenizer.has_chat_template:
+            before = [] if system is None else [{"role": "system", "content": system}]
+            return self._chat_tokens([*before, {"role": "user", "content": prompt}])
+        if system is not None:
+            raise UserError("--system: the model has no chat template to put it into")
+        _check_text(prompt)
+        return self._checked(self.tokenizer.encode(prompt, add_special=True))
+
+    def _chat_tokens(self, messages: Sequence[Message]) -> list[int]:
+        for message in messages:
+            _check_text(message["content"])
+        text = self.tokenizer.render_chat(list(messages), add_generation_prompt=True)
+        return self._checked(self.tokenizer.encode(text))
+
+    def _checked(self, tokens: list[int]) -> list[int]:
+        most = self.bundle.max_seq_len
+        if not tokens:
+            raise UserError("--prompt: empty")
+        if len(tokens) >= most:
+            raise UserError(f"--prompt: {len(tokens)} tokens; {self.bundle.folder} takes {most}, answer included")
+        return tokens
+
+
+def _most_tokens(given: Mapping[str, str]) -> int:
+    default = next(option.default for option in generate_options() if option.name == "max_tokens")
+    return int(given.get("max_tokens", default))
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError("--prompt: not UTF-8 text") from error

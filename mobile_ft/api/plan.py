@@ -1,0 +1,70 @@
+"""The memory of a training run, before it is run."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from mobile_ft.api.export import bundle_or_config
+from mobile_ft.api.native import Event, run_native
+from mobile_ft.api.options import native_arguments, option_texts, step_options, train_settings
+from mobile_ft.api.results import PlanResult
+from mobile_ft.api.tokens import check_lengths
+from mobile_ft.bundle import Bundle
+
+Change = dict[str, Any]
+
+# What a user could change to save memory.
+_SAVINGS: list[Change] = [
+    {"optimizer": "adamw8bit"},
+    {"max_grad_norm": 0},
+    {"schedule": "lcsb", "ratio": 0.5},
+]
+_SAVED = ("planned_mb", "smallest_budget_mb", "longest_seq_len")
+
+
+def plan(bundle: str | os.PathLike[str], **options: Any) -> PlanResult:
+    """What a step of `train` with these options will hold, and what would save memory.
+
+    `bundle` may be a config.json or a known model's name, which is exported with random weights first. `options` are
+    those of `mobile-ft plan --help`, with underscores. A plan that is over the budget is returned too: see `fits`.
+    Raises UserError on a bad option.
+    """
+    given = option_texts(step_options(), options)
+    settings = train_settings(given)
+    seq_len, batch_size = int(settings["seq_len"]), int(settings["batch_size"])
+    with bundle_or_config(Path(bundle), seq_len * batch_size) as found:
+        check_lengths(found, seq_len, batch_size)
+        changes = _changes(settings)
+        event, *saved = native_plans(found, given, changes)
+    savings = [
+        {"options": change} | {name: row[name] for name in _SAVED} for change, row in zip(changes, saved, strict=True)
+    ]
+    more = {"max_seq_len": found.max_seq_len, "options": settings, "savings": savings}
+    return PlanResult(**{entry.name: (event | more)[entry.name] for entry in fields(PlanResult)})
+
+
+def native_plans(bundle: Bundle, given: Mapping[str, str], changes: Sequence[Change] = ()) -> list[Event]:
+    """The plan event of mft-run for what is given, and for each change to it."""
+    events: list[Event] = []
+    arguments = ["plan", str(bundle.folder), *native_arguments(given)]
+    for change in changes:
+        arguments += ["--variant", ",".join(f"{name.replace('_', '-')}={value}" for name, value in change.items())]
+    run_native(arguments, events.append)
+    return events
+
+
+def _changes(settings: Mapping[str, str]) -> list[Change]:
+    """Each change of options that would save memory, and all of them together."""
+    changes = []
+    for change in _SAVINGS:
+        if "max_grad_norm" in change and int(settings["grad_accum"]) > 1:
+            continue  # batches are added up, so all gradients have to be there anyway
+        if "schedule" in change and settings["schedule"] != "full":
+            continue
+        if any(settings[name] != str(value) for name, value in change.items()):
+            changes.append(change)
+    if len(changes) > 1:
+        changes.append({name: value for change in changes for name, value in change.items()})
+    return changes

@@ -1,0 +1,170 @@
+"""A few training steps under a hard limit, planned memory against measured."""
+
+import errno
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mobile_ft.api.export import bundle_or_config
+from mobile_ft.api.files import check_output_path, write_json, write_text
+from mobile_ft.api.native import Event, run_native
+from mobile_ft.api.options import native_arguments, option_texts, step_options, train_settings, value_of
+from mobile_ft.api.plan import native_plans
+from mobile_ft.api.results import ProfileResult, mix_in_words
+from mobile_ft.api.scratch import scratch_folder
+from mobile_ft.api.tokens import check_lengths
+from mobile_ft.bundle import WEIGHTS_FILE, Bundle
+from mobile_ft.errors import MobileFtWarning, UserError
+from mobile_ft.packing import EncodedRow, pack, write_token_file
+from mobile_ft.profile.limit import Limit, memory_limit
+from mobile_ft.profile.perfetto import perfetto_trace
+from mobile_ft.profile.recording import Recording, Step, read_buffers, read_calls
+from mobile_ft.profile.report import html_report
+from mobile_ft.profile.result import result_fields
+from mobile_ft.profile.sampler import Sampler
+
+_ROWS = 8  # of random tokens; their number has no part in what a step takes
+
+
+def profile_run(
+    bundle: str | os.PathLike[str],
+    *,
+    steps: int = 3,
+    report: str | os.PathLike[str] | None = None,
+    trace_out: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> ProfileResult:
+    """Trains `steps` steps on random tokens in a child that the kernel holds to the budget, and watches its memory.
+
+    `bundle` may be a config.json or a known model's name, which is exported with random weights first. `report` is a
+    file for a timeline and table as HTML, `trace_out` one for ui.perfetto.dev. `options` are those of
+    `mobile-ft profile --help`, with underscores. A run that the limit ends is returned too: see `survived`. Raises
+    UserError on bad input.
+    """
+    report_file, trace_file = (None if path is None else Path(path) for path in (report, trace_out))
+    check_output_path("--report", report_file)
+    check_output_path("--trace-out", trace_file)
+    if steps < 1:
+        raise UserError(f"--steps {steps}: must be at least 1")
+    given = option_texts(step_options(), options)
+    settings = train_settings(given)
+    seq_len, batch_size = int(settings["seq_len"]), int(settings["batch_size"])
+    with bundle_or_config(Path(bundle), seq_len * batch_size) as found:
+        check_lengths(found, seq_len, batch_size)
+        (plan,) = native_plans(found, given)
+        budget_mb = plan["budget_mb"]
+        if budget_mb is not None and plan["planned_mb"] > budget_mb:
+            warnings.warn(
+                f"--budget {given['budget']}: the plan needs {plan['planned_mb']:.0f} MB, `mobile-ft train` would "
+                "refuse; running all the same",
+                MobileFtWarning,
+                stacklevel=2,
+            )
+            # mft-run would refuse too, so it is told of a budget that the smallest plan fits.
+            given["budget"] = f"{plan['planned_mb'] + 1:.0f}MB"
+        with memory_limit(None if budget_mb is None else round(budget_mb * 1e6)) as limit:
+            if limit.enforced_by.startswith("cgroup"):
+                _drop_cached(found)
+            run = {"steps": str(steps), "save_every": str(steps)} | given
+            recording, failure = _record(found, settings, native_arguments(run), plan, limit)
+            fields = result_fields(recording, limit, budget_mb, failure is None)
+    typed = {option.name: value_of(option, settings[option.name]) for option in step_options()}
+    more: dict[str, Any] = {
+        "model": found.model.name,
+        "mix": mix_in_words(recording.plan),
+        "failure": failure,
+        "options": typed,
+    }
+    result = ProfileResult(**fields, **more)
+    if trace_file is not None:
+        write_json(trace_file, perfetto_trace(recording))
+    if report_file is not None:
+        write_text(report_file, html_report(recording, result.to_json()))
+    return result
+
+
+def _record(
+    bundle: Bundle, settings: dict[str, str], options: list[str], plan: Event, limit: Limit
+) -> tuple[Recording, str | None]:
+    """Trains; the second value is what went wrong, where that was the limit's doing."""
+    recording, failure = Recording(plan), None
+    with scratch_folder() as folder:
+        tokens, trace = folder / "tokens.safetensors", folder / "trace.jsonl"
+        _write_random_tokens(tokens, bundle.model.vocab_size, int(settings["seq_len"]), settings["loss"] == "dpo")
+        command = ["train", str(bundle.folder), "--data", str(tokens), "--out", str(folder / "out")]
+        command += ["--parent", str(os.getpid()), "--trace", str(trace), *options]
+        if int(settings["eval_every"]) > 0:
+            command += ["--valid", str(tokens)]
+        watcher = _Watcher(recording, bundle.folder, trace, limit)
+        try:
+            run_native(command, watcher.on_event, limit.confine, watcher.on_start)
+        except (UserError, OSError) as error:
+            no_memory = isinstance(error, OSError) and error.errno == errno.ENOMEM
+            if not (no_memory or limit.explains(str(error))):
+                raise
+            failure = str(error)
+        finally:
+            watcher.stop()
+        recording.calls = read_calls(trace)
+    return recording, failure
+
+
+class _Watcher:
+    """Fills a recording while mft-run trains."""
+
+    def __init__(self, recording: Recording, bundle: Path, trace: Path, limit: Limit) -> None:
+        self._recording, self._bundle, self._trace, self._limit = recording, bundle, trace, limit
+        self._pid = 0
+        self._sampler: Sampler | None = None
+
+    def on_start(self, pid: int) -> None:
+        self._pid = pid
+
+    def on_event(self, event: Event) -> None:
+        recording = self._recording
+        if event["event"] == "plan":  # the trace names the buffers by now
+            recording.plan, recording.buffers = event, read_buffers(self._trace)
+            try:
+                self._sampler = Sampler(self._pid, recording.buffers, self._bundle, self._limit.usage)
+            except OSError:  # the limit has ended it already
+                return
+            recording.samples = self._sampler.samples
+            self._sampler.start()
+        elif event["event"] == "step":
+            now = time.monotonic()
+            recording.steps.append(Step(event["step"], now - event["seconds"], now))
+            if self._sampler is not None:
+                self._sampler.sample(whole=True)
+        elif event["event"] == "done":
+            recording.done = event
+            self.stop()  # what the process gives back while it ends is not of the run
+
+    def stop(self) -> None:
+        if self._sampler is not None:
+            self._sampler.stop()
+            self._sampler = None
+
+
+def _write_random_tokens(path: Path, vocab_size: int, seq_len: int, pairs: bool) -> None:
+    """Sequences of `seq_len` tokens each, of one row or of a pair."""
+    rng, length = np.random.default_rng(0), seq_len // 2 if pairs else seq_len
+
+    def row() -> EncodedRow:
+        tokens = rng.integers(0, vocab_size, length + 1).astype(np.int32)
+        return EncodedRow(tokens[:-1], tokens[1:])
+
+    rows = [(row(), row()) for _ in range(_ROWS)] if pairs else [row() for _ in range(_ROWS)]
+    write_token_file(path, pack(rows, seq_len, 0))
+
+
+def _drop_cached(bundle: Bundle) -> None:
+    """Puts the bundle's pages out of the page cache: only what a cgroup reads in itself counts in it."""
+    for name in (WEIGHTS_FILE, *bundle.files):
+        file = os.open(bundle.folder / name, os.O_RDONLY)
+        os.fsync(file)  # what is not on disk yet stays
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)

@@ -1,0 +1,47 @@
+"""Data to token file, with the checks that come before and the warnings after."""
+
+import os
+import warnings
+from pathlib import Path
+
+from mobile_ft.api.files import writing
+from mobile_ft.bundle import Bundle, read_tokenizer
+from mobile_ft.data import DataStats, Loss, prepare
+from mobile_ft.errors import MobileFtWarning, UserError
+from mobile_ft.rows import DataSource, Split
+
+
+def check_lengths(bundle: Bundle, seq_len: int, batch_size: int = 1) -> None:
+    """Raises UserError where the bundle's program was not made for so many tokens at once."""
+    if seq_len * batch_size > bundle.max_seq_len:
+        asked = f"--seq-len {seq_len}" + (f" x --batch-size {batch_size}" if batch_size > 1 else "")
+        raise UserError(
+            f"{asked} is more than the {bundle.max_seq_len} tokens that {bundle.folder} was exported for; "
+            "use less, or export it again with a larger --max-seq-len"
+        )
+
+
+def data_path(data: DataSource) -> Path | None:
+    """Where the data is; None if it is in memory."""
+    return Path(data) if isinstance(data, (str, os.PathLike)) else None
+
+
+def prepare_tokens(
+    bundle: Bundle, data: DataSource, split: Split, seq_len: int, seed: int, out: Path, loss: Loss = "sft"
+) -> DataStats:
+    """Writes one split of `data` to the token file `out` and warns of rows that were cut or left out."""
+    tokenizer = read_tokenizer(bundle)
+    path = data_path(data)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        stats = prepare(data, split, tokenizer, seq_len, seed, out, loss)
+    where = path or f"{split} data"
+    if stats.truncated:
+        _warn(f"{where}: {stats.truncated} of {stats.rows} rows lost their end at --seq-len {seq_len}")
+    if stats.dropped:
+        _warn(f"{where}: {stats.dropped} of {stats.rows} rows left out: nothing to learn at --seq-len {seq_len}")
+    return stats
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, MobileFtWarning, stacklevel=4)

@@ -1,0 +1,241 @@
+"""Fine-tunes the LoRA adapter of a bundle."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any, cast
+
+from mobile_ft.api.native import Event, KilledError, run_native
+from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
+from mobile_ft.api.progress import ProgressDisplay, duration
+from mobile_ft.api.reporting import open_reporters
+from mobile_ft.api.results import TrainResult, number
+from mobile_ft.api.run_file import write_run_file
+from mobile_ft.api.tokens import check_lengths, data_path, prepare_tokens
+from mobile_ft.bundle import Bundle, read_bundle
+from mobile_ft.data import Loss
+from mobile_ft.errors import UserError
+from mobile_ft.rows import DataSource, has_split
+from mobile_ft.runtime import TrainConfig, run_training, train_options
+
+Callback = Callable[[Event], object]
+
+_TOKENS = "tokens.safetensors"
+_VALID_TOKENS = "valid.safetensors"
+_CHECKPOINT = "checkpoint.safetensors"
+_RECENT = 20  # steps that speed and time left are worked out from
+
+
+def train(
+    bundle: str | os.PathLike[str],
+    data: DataSource,
+    out: str | os.PathLike[str] = "mobile-ft-out",
+    *,
+    valid: DataSource | None = None,
+    adapter: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    in_process: bool = False,
+    progress: bool = True,
+    callbacks: Iterable[Callback] = (),
+    report_to: str | Sequence[str] = (),
+    **options: Any,
+) -> TrainResult:
+    """Trains on `data` and leaves adapter, checkpoint and run.yaml in the folder `out`.
+
+    `data` and `valid` are each a path, a list of rows or a `datasets.Dataset`; without `valid`, validation takes the
+    split of `data`. `adapter` is where to start from, by default the bundle's own, untrained. `resume` goes on from the
+    checkpoint in `out`. The run is a child process, whose memory is that of the plan; or this one, if `in_process`.
+    `callbacks` are called with every event (docs/python.md); what one raises ends the run, saved. `report_to` names
+    "jsonl", "tensorboard", "trackio" or "wandb". `options` are those of `mobile-ft train --help`, with underscores.
+
+    Ctrl-C ends the run after the step in progress, saved: then `stopped` of the result is "interrupted".
+    Raises UserError where an input cannot be used, the budget is too small or the run fails.
+    """
+    found, folder = read_bundle(Path(bundle)), Path(out)
+    given = option_texts(train_options(), options)
+    settings = train_settings(given)
+    seq_len, seed = int(settings["seq_len"]), int(settings["seed"])
+    if seed < 0:  # the data is shuffled before the runtime sees it
+        raise UserError(f"seed {seed}: must not be negative")
+    loss = cast(Loss, settings["loss"])
+    check_lengths(found, seq_len, int(settings["batch_size"]))
+    held_out = _validation_data(data, valid, int(settings["eval_every"]))
+    if (folder / _CHECKPOINT).exists() and not resume:
+        raise UserError(f"{folder}: holds the checkpoint of an earlier run; give --resume to go on, or another --out")
+    with ExitStack() as stack:
+        reporters = [stack.enter_context(reporter) for reporter in open_reporters(report_to, folder, resume)]
+        tokens = folder / _TOKENS  # the same file again where a run is resumed: the runtime compares
+        prepare_tokens(found, data, "train", seq_len, seed, tokens, loss)
+        valid_tokens = None
+        if held_out is not None:
+            valid_tokens = folder / _VALID_TOKENS
+            prepare_tokens(found, held_out, "valid", seq_len, seed, valid_tokens, loss)
+        paths = {"bundle": bundle, "data": data_path(data), "adapter": adapter}
+        paths["valid"] = None if valid is None else data_path(valid)
+
+        def save_configuration(event: Event) -> None:
+            if event["event"] == "plan":
+                write_run_file(folder, event, given, paths)
+
+        display = stack.enter_context(ProgressDisplay("step", progress))
+        watcher = _Watcher(display, [save_configuration, *reporters, *callbacks])
+        run = _run_here if in_process else _run_in_child
+        try:
+            run(found, given, tokens, valid_tokens, adapter, folder, resume, watcher.on_event)
+        except KilledError as error:
+            reason = f"the training process was killed (signal {error.signal})"
+            raise UserError(f"{reason}; {saved_in_words(folder)}") from error
+        except KeyboardInterrupt:
+            return watcher.result(folder, settings, "interrupted")
+    return watcher.result(folder, settings, watcher.done["stopped"])
+
+
+def saved_in_words(out: Path) -> str:
+    """What is left in `out` of a run that did not get to its end."""
+    if (out / _CHECKPOINT).exists():
+        return f"what was saved last is in {out}, go on with --resume"
+    return "nothing was saved yet"
+
+
+def _validation_data(data: DataSource, valid: DataSource | None, eval_every: int) -> DataSource | None:
+    if eval_every == 0:
+        if valid is not None:
+            raise UserError("--valid is given without --eval-every, after how many steps to validate")
+        return None
+    if valid is None and not has_split(data, "valid"):
+        raise UserError(
+            f"--eval-every {eval_every}: needs --valid, or data with a split for it, such as a folder with valid.jsonl"
+        )
+    return data if valid is None else valid
+
+
+def _run_in_child(
+    bundle: Bundle,
+    given: dict[str, str],
+    tokens: Path,
+    valid: Path | None,
+    adapter: str | os.PathLike[str] | None,
+    out: Path,
+    resume: bool,
+    on_event: Callable[[Event], None],
+) -> None:
+    arguments = ["train", str(bundle.folder), "--data", str(tokens), "--out", str(out), "--parent", str(os.getpid())]
+    arguments += native_arguments(given)
+    if valid is not None:
+        arguments += ["--valid", str(valid)]
+    if adapter is not None:
+        arguments += ["--adapter", str(adapter)]
+    if resume:
+        arguments.append("--resume")
+    run_native(arguments, on_event)
+
+
+def _run_here(
+    bundle: Bundle,
+    given: dict[str, str],
+    tokens: Path,
+    valid: Path | None,
+    adapter: str | os.PathLike[str] | None,
+    out: Path,
+    resume: bool,
+    on_event: Callable[[Event], None],
+) -> None:
+    with runtime_errors():
+        run_training(
+            bundle=str(bundle.folder),
+            config=TrainConfig(**given),
+            data=str(tokens),
+            valid=str(valid or ""),
+            adapter=str(adapter or ""),
+            out=str(out),
+            resume=resume,
+            on_event=on_event,
+        )
+
+
+class _Watcher:
+    """Follows a run's events: shows them, hands them on, and remembers what the result needs."""
+
+    def __init__(self, display: ProgressDisplay, listeners: Sequence[Callback]) -> None:
+        self._display, self._listeners = display, listeners
+        self._plan: Event = {}
+        self._steps: list[Event] = []
+        self._evals: list[Event] = []
+        self._recent: deque[Event] = deque(maxlen=_RECENT)
+        self.done: Event = {}
+
+    def on_event(self, event: Event) -> None:
+        kind = event["event"]
+        if kind == "plan":
+            self._plan = event
+            self._display.start(event["steps"], event["steps_done"])
+        elif kind == "step":
+            self._steps.append(event)
+            self._recent.append(event)
+            self._display.update(event["step"], self._text(event))
+        elif kind == "eval":
+            self._evals.append(event)
+            self._display.print(_eval_text(event))
+        elif kind == "done":
+            self.done = event
+        listeners, self._listeners = self._listeners, ()  # none is called again once one has raised
+        for listener in listeners:
+            listener(event)
+        self._listeners = listeners
+
+    def _text(self, event: Event) -> str:
+        seconds = sum(step["seconds"] for step in self._recent)
+        speed = sum(step["tokens"] for step in self._recent) / seconds
+        left = (self._plan["steps"] - event["step"]) * seconds / len(self._recent)
+        return (
+            f"loss {number(event['loss'])}  {speed:.0f} tokens/s  RSS {event['rss_mb']:.0f} MB  "
+            f"anon {event['anon_mb']:.0f} MB  {duration(left)} left"
+        )
+
+    def result(self, out: Path, settings: dict[str, str], stopped: str | None) -> TrainResult:
+        """What the runtime reports at the end; of an interrupted run, what was seen of it."""
+        values = (
+            self._seen()
+            | {name: value for name, value in self.done.items() if name != "event"}
+            | {
+                "adapter": out,
+                "stopped": stopped,
+                "options": self._plan.get("options", settings),
+                "memory_mb": {name: [step[name] for step in self._steps] for name in ("rss_mb", "anon_mb")},
+            }
+        )
+        own = {name: values.pop(name) for name in TrainResult.__dataclass_fields__ if name != "details"}
+        details = {name: value for name, value in values.items() if name not in ("loss_first", "loss_last")}
+        return TrainResult(**own, details=details)
+
+    def _seen(self) -> Event:
+        seconds = [step["seconds"] for step in self._steps]
+        tokens = sum(step["tokens"] for step in self._steps)
+        best = next((event for event in reversed(self._evals) if event["best"]), None)
+        return (
+            {
+                "steps": self._steps[-1]["step"] if self._steps else self._plan.get("steps_done", 0),
+                "losses": [step["loss"] for step in self._steps],
+                "evals": [[event["step"], event["loss"]] for event in self._evals],
+                "best_step": best and best["step"],
+                "best_loss": best and best["loss"],
+                "tokens": tokens,
+                "tokens_per_second": tokens / sum(seconds) if seconds else 0.0,
+                "step_seconds_median": median(seconds) if seconds else None,
+                "peak_rss_mb": max((step["rss_mb"] for step in self._steps), default=0.0),
+                "peak_anon_mb": max((step["anon_mb"] for step in self._steps), default=0.0),
+            }
+            | {name: self._plan.get(name, 0.0) for name in ("planned_mb", "planned_anon_mb")}
+            | {"budget_mb": self._plan.get("budget_mb")}
+        )
+
+
+def _eval_text(event: Event) -> str:
+    best = ", the best so far" if event["best"] else ""
+    more = f"perplexity {event['ppl']:.2f}" if event.get("ppl") is not None else ""
+    if "reward_accuracy" in event:
+        more = f"reward accuracy {event['reward_accuracy']:.2f}"
+    return f"step {event['step']}  validation loss {number(event['loss'])}  {more}{best}"

@@ -1,0 +1,88 @@
+"""`mobile-ft chat`: a conversation on the terminal."""
+
+import argparse
+import sys
+from contextlib import suppress
+
+from mobile_ft.api.model import LoadedModel, load
+from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, add_options, given_options
+from mobile_ft.errors import UserError
+from mobile_ft.runtime import generate_options
+from mobile_ft.tokenizer import Message
+
+with suppress(ImportError):  # gives input() a history and line editing
+    import readline  # noqa: F401
+
+_HELP = "/reset forgets the conversation, /system TEXT sets the system prompt, /adapter on|off, /exit leaves"
+
+
+def add_parser(commands: Subparsers) -> None:
+    parser = commands.add_parser("chat", help="talk with the model", description=f"{_HELP}. Ctrl-C ends an answer.")
+    add_bundle(parser)
+    add_adapter(parser, "none, the model as it was exported")
+    parser.add_argument("--system", metavar="TEXT", help="system prompt")
+    parser.add_argument("--stop", metavar="TEXT", action="append", default=[], help="text that ends an answer")
+    add_options(parser, generate_options())
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    model = load(args.bundle, args.adapter)
+    if not model.tokenizer.has_chat_template:
+        raise UserError(f"{args.bundle}: the model has no chat template; use `mobile-ft generate`")
+    conversation = _Conversation(model, args.system)
+    if sys.stdin.isatty():
+        print(_HELP)
+    while True:
+        try:
+            line = input("> ").strip()
+            if line == "/exit":
+                return
+            if line.startswith("/"):
+                print(conversation.command(line))
+            elif line:
+                conversation.answer(line, args)
+        except EOFError:
+            print()
+            return
+        except KeyboardInterrupt:  # of the line, or of the answer before its first word
+            print()
+        except UserError as error:
+            print(f"mobile-ft: error: {error}", file=sys.stderr)
+
+
+class _Conversation:
+    def __init__(self, model: LoadedModel, system: str | None) -> None:
+        self._model = model
+        self._system = system
+        self._messages: list[Message] = []
+
+    def command(self, line: str) -> str:
+        """Does what a line that starts with a slash says; what to reply."""
+        name, _, text = line.partition(" ")
+        text = text.strip()
+        if name == "/reset" and not text:
+            self._messages = []
+            return "forgotten"
+        if name == "/system":
+            self._system = text or None
+            return "system prompt set" if text else "no system prompt"
+        if name == "/adapter" and text in ("on", "off"):
+            self._model.use_adapter(text == "on")
+            return f"adapter {text}"
+        return _HELP
+
+    def answer(self, text: str, args: argparse.Namespace) -> None:
+        """Shows the answer as it comes. Ctrl-C ends it; what has been said until then is part of the conversation."""
+        system = [] if self._system is None else [{"role": "system", "content": self._system}]
+        asked = [*self._messages, {"role": "user", "content": text}]
+        pieces = []
+        answer = self._model.stream([*system, *asked], stop=args.stop, **given_options(args, generate_options()))
+        try:
+            for piece in answer:
+                pieces.append(piece)
+                print(piece, end="", flush=True)
+        except KeyboardInterrupt:
+            answer.close()
+        print()
+        self._messages = [*asked, {"role": "assistant", "content": "".join(pieces)}]

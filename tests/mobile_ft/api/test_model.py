@@ -1,0 +1,96 @@
+import threading
+
+import pytest
+
+import mobile_ft
+
+ANSWER = "4, sir"
+
+
+@pytest.fixture
+def model(bundle, data, tmp_path):
+    """With an adapter that knows the one dialogue of `data` by heart."""
+    out = tmp_path / "adapter"
+    mobile_ft.train(bundle, data, out, progress=False, steps=200, seq_len=64, lr=2e-2)
+    return mobile_ft.load(bundle, adapter=out)
+
+
+def test_answers_and_what_ends_them(model):
+    result = model.generate("2+2?")
+    assert (result.text, result.stopped, result.tokens) == (ANSWER, "stop", len(ANSWER))
+    assert result.prompt_tokens == len(
+        model.tokenizer.encode(
+            model.tokenizer.render_chat([{"role": "user", "content": "2+2?"}], add_generation_prompt=True)
+        )
+    )
+    short = model.generate("2+2?", max_tokens=2)
+    assert (short.text, short.stopped, short.tokens) == ("4,", "length", 2)
+    for stop, text in ((["sir", "x"], "4, "), ("i", "4, s"), (["ir", ", s"], "4"), (ANSWER, ""), (["?"], ANSWER)):
+        result = model.generate("2+2?", stop=stop)
+        assert (result.text, result.stopped) == (text, "stop"), stop
+    assert model.generate("2+2?", stop=model.tokenizer.encode(",")).text == "4"
+
+
+def test_stream_gives_the_same_piece_by_piece(model):
+    assert list(model.stream("2+2?")) == list(ANSWER)
+    assert "".join(model.stream("2+2?", stop=["sir"])) == "4, "
+    before = threading.active_count()
+    for piece in model.stream("2+2?"):
+        assert piece == "4"
+        break
+    assert model.generate("2+2?").text == ANSWER
+    assert threading.active_count() == before
+    with pytest.raises(mobile_ft.UserError, match="temp -1: must not be negative"):
+        list(model.stream("2+2?", temp=-1))
+
+
+def test_with_and_without_the_adapter(model, bundle):
+    bare = mobile_ft.generate(bundle, "2+2?", max_tokens=10).text
+    assert bare != ANSWER
+    model.use_adapter(False)
+    assert model.generate("2+2?", max_tokens=10).text == bare
+    model.use_adapter(True)
+    assert model.generate("2+2?", max_tokens=10).text == ANSWER
+    assert mobile_ft.generate(model, "2+2?").text == ANSWER
+    with pytest.raises(ValueError, match="loaded already"):
+        mobile_ft.generate(model, "2+2?", adapter="x")
+
+
+def test_chat_and_system_prompt(model):
+    user = {"role": "user", "content": "2+2?"}
+    assert mobile_ft.chat(model, [user]).text == ANSWER
+    told = model.chat([{"role": "system", "content": "Be"}, user], max_tokens=5)
+    assert model.generate("2+2?", system="Be", max_tokens=5).text == told.text
+    assert told.prompt_tokens > model.chat([user]).prompt_tokens
+    more = [user, {"role": "assistant", "content": ANSWER}, {"role": "user", "content": "?"}]
+    going_on = model.chat(more, max_tokens=4).text  # on top of what was read for the last answers
+    assert mobile_ft.load(model.bundle.folder, adapter=None) is not model
+    model.use_adapter(True)  # forgets it
+    assert model.chat(more, max_tokens=4).text == going_on
+
+
+def test_sampling_repeats_with_its_seed(model):
+    texts = [model.generate("Hi", temp=2, seed=seed, max_tokens=12).text for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"prompt": "x" * 60}, r"--prompt: \d+ tokens; "),
+        ({"prompt": "\udcff"}, "--prompt: not UTF-8 text"),
+        ({"prompt": "x", "temp": -1}, "temp -1: must not be negative"),
+        ({"prompt": "x", "temperature": 1}, r"temperature: no such option; did you mean temp"),
+        ({"prompt": "x", "top_p": 0}, "top_p 0: must be"),
+    ],
+)
+def test_bad_values(bundle, given, message):
+    with pytest.raises(mobile_ft.UserError, match=message):
+        mobile_ft.load(bundle).generate(**given)
+
+
+def test_bundles_without_tokenizer_and_adapters_that_do_not_fit(bare_bundle, bundle):
+    with pytest.raises(mobile_ft.UserError, match="no tokenizer"):
+        mobile_ft.load(bare_bundle)
+    with pytest.raises(mobile_ft.UserError, match="nowhere/adapter_config.json"):
+        mobile_ft.load(bundle, adapter="nowhere")

@@ -1,0 +1,59 @@
+import argparse
+from types import SimpleNamespace
+
+import pytest
+
+from mobile_ft.api.options import option_texts, train_settings, value_of
+from mobile_ft.cli.arguments import add_options, given_options
+from mobile_ft.errors import UserError
+from mobile_ft.runtime import generate_options, train_options
+
+
+def option(name, type="text", default="", choices=(), metavar="X", help="what it does", group="run"):
+    values = {"name": name, "type": type, "default": default, "choices": list(choices), "metavar": metavar}
+    return SimpleNamespace(**values, help=help, group=group)
+
+
+OPTIONS = [
+    option("seq_len", "integer", "256", metavar="N", help="tokens, at most 100 % of what fits"),
+    option("schedule", "choice", "full", ["full", "suffix"], metavar=""),
+    option("suffix_depths", "integers", metavar="N,N"),
+]
+
+
+def test_values_become_text():
+    given = {"seq_len": 64, "schedule": None, "suffix_depths": [1, 2]}
+    assert option_texts(OPTIONS, given) == {"seq_len": "64", "suffix_depths": "1,2"}
+
+
+def test_unknown_name_lists_what_is_close():
+    with pytest.raises(UserError, match=r"^seqlen: no such option; did you mean seq_len"):
+        option_texts(OPTIONS, {"seqlen": 64})
+    with pytest.raises(UserError, match="^zzz: no such option; known are seq_len, schedule, suffix_depths$"):
+        option_texts(OPTIONS, {"zzz": 1})
+
+
+def test_command_line_is_built_from_the_options(capsys):
+    parser = argparse.ArgumentParser(prog="tool")
+    add_options(parser, OPTIONS)
+    assert given_options(parser.parse_args([]), OPTIONS) == {}
+    given = given_options(parser.parse_args(["--seq-len", "many", "--suffix-depths", "1,2"]), OPTIONS)
+    assert given == {"seq_len": "many", "suffix_depths": "1,2"}  # the runtime says what is wrong with it
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--schedule", "half"])
+    assert "full" in capsys.readouterr().err
+    help = " ".join(parser.format_help().split())
+    assert "--seq-len N tokens, at most 100 % of what fits (default: 256)" in help
+    assert "--schedule {full,suffix}" in help
+    assert "--suffix-depths N,N what it does" in help
+
+
+def test_the_runtimes_own_options_are_complete():
+    settings = train_settings({"lr": "1e-3", "suffix_depths": "1,2"})
+    assert (settings["lr"], settings["suffix_depths"], settings["seq_len"]) == ("0.001", "1,2", "256")
+    for known in (train_options(), generate_options()):
+        assert all(option.help and (option.metavar or option.choices) for option in known)
+        for entry in known:
+            value_of(entry, entry.default)
+    with pytest.raises(UserError, match="^lr fast: must be a number$"):
+        train_settings({"lr": "fast"})

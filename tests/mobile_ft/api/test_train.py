@@ -1,0 +1,202 @@
+import json
+import os
+import signal
+import warnings
+
+import pytest
+from safetensors.numpy import load_file
+
+import mobile_ft
+from mobile_ft.api.run_file import read_run_file
+
+ROWS = [{"prompt": "2+2?", "completion": "4, sir"}, {"prompt": "Who?", "completion": "Me"}]
+OPTIONS = {"seq_len": 64, "steps": 6, "lr": 1e-2}
+
+
+@pytest.fixture
+def train(bundle, tmp_path):
+    """Trains on ROWS; the result."""
+
+    def run(out="out", data=ROWS, **options):
+        return mobile_ft.train(bundle, data, tmp_path / out, progress=False, **(OPTIONS | options))
+
+    return run
+
+
+def test_rows_in_memory(train, tmp_path, capfd):
+    events = []
+    result = train(callbacks=[events.append])
+    assert capfd.readouterr() == ("", "")
+    assert (result.steps, result.stopped, result.evals, result.best_adapter) == (6, None, [], None)
+    assert result.losses == [event["loss"] for event in events if event["event"] == "step"]
+    assert result.losses[-1] < result.losses[0]
+    assert [event["event"] for event in events] == ["plan", *["step"] * 6, "saved", "done"]
+    assert result.options["lr"] == "0.01" and result.options["schedule"] == "full"
+    assert result.details["backward_runs"]
+    json.dumps(result.to_json())
+    settings = read_run_file(tmp_path / "out" / "run.yaml")
+    assert "data" not in settings
+    assert settings["threads"] >= 1
+
+
+def test_the_same_in_this_process(train, tmp_path):
+    events = []
+    here, child = train("here", in_process=True, callbacks=[events.append]), train("child")
+    assert here.losses == child.losses
+    assert [event["event"] for event in events] == ["plan", *["step"] * 6, "saved", "done"]
+    files = [(tmp_path / out / "adapter_model.safetensors").read_bytes() for out in ("here", "child")]
+    assert files[0] == files[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": "lcsb", "warmup_ratio": 0.3, "budget": "100MB", "seed": 3},
+        {"epochs": 3, "lr_scheduler": "linear", "optimizer": "adamw8bit"},
+        {"eval_every": 2, "batch_size": 2, "seq_len": 32, "max_grad_norm": 0.1},
+    ],
+)
+def test_run_file_repeats_a_run_bit_for_bit(cli, bundle, data, tmp_path, options):
+    (data / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS * 2))
+    given = {name: value for name, value in OPTIONS.items() if not (name == "steps" and "epochs" in options)} | options
+    first = mobile_ft.train(bundle, data, tmp_path / "first", progress=False, **given)
+    report = tmp_path / "report.json"
+    command = ["train", "--config", tmp_path / "first" / "run.yaml", "--out", tmp_path / "again", "--json", report]
+    assert cli(*command).code == 0
+    again = json.loads(report.read_text())
+    assert again["losses"] == first.losses
+    assert again["evals"] == first.evals
+    files = [(tmp_path / out / "adapter_model.safetensors").read_bytes() for out in ("first", "again")]
+    assert files[0] == files[1]
+    settings = [read_run_file(tmp_path / out / "run.yaml") for out in ("first", "again")]
+    assert settings[0] == settings[1]
+    assert ("epochs" in settings[0]) == ("epochs" in options) != ("steps" in settings[0])
+
+
+def test_early_stopping_keeps_the_best_adapter(train, bundle, tmp_path):
+    """One answer learned by heart makes another less likely."""
+    valid = [{"prompt": "2+2?", "completion": "It is four."}]
+    rows = [{"prompt": "2+2?", "completion": "4, sir"}]
+    result = train(data=rows, valid=valid, eval_every=5, patience=3, steps=300, lr=2e-2)
+    assert result.stopped == "patience"
+    assert result.steps < 300
+    assert [step for step, _ in result.evals] == list(range(5, result.steps + 1, 5))
+    assert result.best_loss == min(loss for _, loss in result.evals)
+    assert result.best_step == result.steps - 3 * 5
+    best, last = (
+        mobile_ft.evaluate(bundle, valid, adapter=adapter, seq_len=64, progress=False).loss
+        for adapter in (result.best_adapter, result.adapter)
+    )
+    assert best == pytest.approx(result.best_loss, rel=1e-6)
+    assert best < last == pytest.approx(result.evals[-1][1], rel=1e-6)
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_ctrl_c_returns_what_is_saved_and_resume_goes_on(train, tmp_path, in_process):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt(event):
+        if event["event"] == "step" and event["step"] == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    whole = train("whole", steps=30)
+    part = train(steps=30, callbacks=[interrupt], in_process=in_process)
+    assert part.stopped == "interrupted"
+    assert 3 <= part.steps < 30
+    assert part.losses == whole.losses[: part.steps]
+    assert len(load_file(tmp_path / "out" / "checkpoint.safetensors")) > 0
+    assert "interrupted" in repr(part)
+    json.dumps(part.to_json())
+    rest = train(steps=30, resume=True, in_process=in_process)
+    assert (rest.stopped, rest.losses) == (None, whole.losses)
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_callback_that_raises_ends_the_run_saved(train, tmp_path, in_process):
+    seen = []
+
+    def fail(event):
+        seen.append(event["event"])
+        if event["event"] == "step":
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="^enough$"):
+        train(steps=10_000, callbacks=[fail], in_process=in_process)
+    assert seen == ["plan", "step"]
+    assert (tmp_path / "out" / "checkpoint.safetensors").is_file()
+
+
+def test_validation_takes_the_datas_own_split(bundle, data, tmp_path):
+    result = mobile_ft.train(bundle, data, tmp_path / "out", progress=False, eval_every=3, **OPTIONS)
+    assert [step for step, _ in result.evals] == [3, 6]
+    assert read_run_file(tmp_path / "out" / "run.yaml")["data"] == str(data)
+
+
+def test_preferences(train):
+    rows = [{"prompt": "2+2?", "chosen": "4, sir", "rejected": "5"}] * 2
+    events = []
+    result = train(data=rows, loss="dpo", beta=0.5, steps=20, callbacks=[events.append])
+    steps = [event for event in events if event["event"] == "step"]
+    assert result.losses[0] == pytest.approx(0.6931, abs=1e-3)  # log 2: nothing is preferred yet
+    assert result.losses[-1] < 0.5
+    assert steps[-1]["reward_accuracy"] == 1 and steps[-1]["reward_margin"] > 0
+
+
+def test_dataset_of_the_datasets_library(train):
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_list(ROWS)
+    splits = datasets.DatasetDict({"train": rows, "validation": rows})
+    plain = train()
+    assert train("dataset", data=rows).losses == plain.losses
+    result = train("splits", data=splits, eval_every=3)
+    assert result.losses == plain.losses
+    assert len(result.evals) == 2
+
+
+def test_reports_and_callbacks_together(train, tmp_path):
+    events = []
+    train(callbacks=[events.append], report_to="jsonl")
+    lines = (tmp_path / "out" / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == events
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learning_rate": 1}, "learning_rate: no such option"),
+        ({"step": 3}, r"step: no such option; did you mean steps"),
+        ({"eval_every": 2}, "--eval-every 2: needs --valid, or data with a split for it"),
+        ({"valid": ROWS}, "--valid is given without --eval-every"),
+        ({"report_to": "paper"}, "--report-to paper: no such reporter"),
+        ({"seq_len": 65}, "--seq-len 65 is more than the 64 tokens"),
+        ({"steps": 0}, "steps 0: must be at least 1"),
+        ({"steps": True}, "steps True: must be an integer"),
+        ({"budget": "1MB"}, "budget 1MB is too small"),
+        ({"steps": 3, "epochs": 1}, "give steps or epochs"),
+        ({"in_process": True, "budget": "1MB"}, "budget 1MB is too small"),
+        ({"in_process": True, "adapter": "nowhere"}, "nowhere/adapter_config.json"),
+    ],
+)
+def test_bad_values(train, tmp_path, options, message):
+    with pytest.raises(mobile_ft.UserError, match=message) as error:
+        train(**options)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "out" / "checkpoint.safetensors").exists()
+
+
+def test_an_earlier_run_is_not_written_over(train):
+    train()
+    with pytest.raises(mobile_ft.UserError, match="holds the checkpoint of an earlier run"):
+        train()
+
+
+def test_cut_rows_are_warned_of(train):
+    rows = [{"prompt": "a", "completion": "b" * 100}]
+    with pytest.warns(
+        mobile_ft.MobileFtWarning, match="train data: 1 of 1 rows lost their end at --seq-len 64"
+    ) as seen:
+        train(data=rows, steps=1)
+    assert seen[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train("short", steps=1)

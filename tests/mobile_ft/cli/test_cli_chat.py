@@ -1,0 +1,133 @@
+import io
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+MAIN = [sys.executable, "-m", "mobile_ft.cli.main"]
+
+
+@pytest.fixture
+def adapter(cli, bundle, data, tmp_path):
+    """Trained until the one dialogue of `data` is known by heart."""
+    out = tmp_path / "adapter"
+    options = ["--steps", 200, "--seq-len", 64, "--lr", "2e-2"]
+    assert cli("train", bundle, "--data", data, "--out", out, *options).code == 0
+    return out
+
+
+@pytest.fixture
+def talk(bundle, adapter):
+    """What `mobile-ft chat` prints when these lines come in, without the prompts; its errors."""
+
+    def run(*lines, options=()):
+        command = [*MAIN, "chat", bundle, "--adapter", adapter, "--max-tokens", "6", *options]
+        result = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0
+        return result.stdout.replace("> ", "").splitlines(), result.stderr
+
+    return run
+
+
+def test_answers_and_commands(talk):
+    lines, errors = talk("2+2?", "/adapter off", "/reset", "2+2?", "/adapter on", "/reset", "2+2?", "/exit", "2+2?")
+    assert errors == ""
+    assert lines[:2] == ["4, sir", "adapter off"]
+    assert lines[-3:] == ["adapter on", "forgotten", "4, sir"]
+    assert "4, sir" not in lines[2:-1]
+
+
+def test_end_of_input_leaves(talk):
+    assert talk() == ([""], "")
+    assert talk("/help me")[0][0].startswith("/reset forgets")
+
+
+def test_the_conversation_goes_along(talk):
+    """Until it is too long for the bundle's 64 tokens, which is said without ending the chat."""
+    lines, errors = talk("2+2?", "2+2?", "2+2?", "/reset", "2+2?")
+    assert lines[0] == "4, sir" and lines[-2] == "4, sir"
+    assert errors.startswith("mobile-ft: error: --prompt: ") and errors.count("\n") == 1
+
+
+def test_system_prompt_is_part_of_it(talk):
+    """Which is seen where it leaves no room for a question."""
+    long = "B" * 40
+    too_long = "mobile-ft: error: --prompt: "
+    assert talk("2+2?", options=["--system", long])[1].startswith(too_long)
+    lines, errors = talk(f"/system {long}", "2+2?", "/system", "2+2?")
+    assert errors.startswith(too_long) and errors.count("\n") == 1
+    assert lines[:3] == ["system prompt set", "no system prompt", "4, sir"]
+
+
+class SlowModel:
+    """Says two words; Ctrl-C comes between them."""
+
+    tokenizer = SimpleNamespace(has_chat_template=True)
+
+    def __init__(self):
+        self.asked = []
+
+    def stream(self, messages, stop):
+        self.asked.append(messages)
+        yield "Well, "
+        if len(self.asked) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+        yield "yes"
+
+
+def test_ctrl_c_ends_the_answer_alone(cli, monkeypatch):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    model = SlowModel()
+    monkeypatch.setattr("mobile_ft.cli.chat.load", lambda bundle, adapter: model)
+    monkeypatch.setattr("sys.stdin", io.StringIO("One?\nTwo?\n"))
+    result = cli("chat", "some.bundle")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "> Well, \n> Well, yes\n> \n"
+    assert [message["content"] for message in model.asked[1]] == ["One?", "Well, ", "Two?"]
+
+
+def test_keys_on_a_terminal(bundle):
+    """Ctrl-C at any moment leaves the prompt, Ctrl-D leaves the chat."""
+    leader, follower = pty.openpty()
+    command = [*MAIN, "chat", str(bundle), "--max-tokens", "60", "--temp", "2"]
+    process = subprocess.Popen(
+        command, stdin=follower, stdout=follower, stderr=follower, start_new_session=True, preexec_fn=take_terminal
+    )
+    os.close(follower)
+
+    def wait_for(text: bytes) -> bytes:
+        shown = b""
+        end = time.monotonic() + 60
+        while text not in shown and time.monotonic() < end:
+            if select.select([leader], [], [], 1)[0]:
+                shown += os.read(leader, 4096)
+        assert text in shown
+        return shown
+
+    assert b"/reset forgets" in wait_for(b"> ")
+    for _ in range(5):
+        os.write(leader, b"go on\n")
+        wait_for(b"go on")
+        os.write(leader, b"\x03")
+        time.sleep(0.3)
+        os.write(leader, b"\n")
+        wait_for(b"> ")
+    os.write(leader, b"\x04")
+    assert process.wait(timeout=30) == 0
+    os.close(leader)
+
+
+def take_terminal() -> None:
+    """Makes standard input the terminal that Ctrl-C comes from."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
