@@ -48,7 +48,7 @@ def train(
     `data` and `valid` are each a path, a list of rows or a `datasets.Dataset`; without `valid`, validation takes the
     split of `data`. `adapter` is where to start from, by default the bundle's own, untrained. `resume` goes on from the
     checkpoint in `out`. The run is a child process, whose memory is that of the plan; or this one, if `in_process`.
-    `callbacks` are called with every event (docs/python.md); what one raises ends the run, saved. `report_to` names
+    `callbacks` are called with every event (docs/events.md); what one raises ends the run, saved. `report_to` names
     "jsonl", "tensorboard", "trackio" or "wandb". `options` are those of `mobile-ft train --help`, with underscores.
 
     Ctrl-C ends the run after the step in progress, saved: then `stopped` of the result is "interrupted".
