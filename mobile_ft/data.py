@@ -86,8 +86,9 @@ def encode_rows(rows: Sequence[Row], tokenizer: Tokenizer, seq_len: int, loss: L
         raise UserError(f"sequence length {seq_len}; it should be at least {shortest}")
     encoded = _encode_preferences(rows, tokenizer, seq_len) if loss == "dpo" else _encode_all(rows, tokenizer, seq_len)
     if not encoded.rows:
+        room = f"{seq_len} tokens" if loss == "sft" else f"{seq_len // 2} tokens, half of a sequence for each answer"
         raise UserError(
-            f"{rows[0].where} and all rows after it: nothing to learn within {seq_len} tokens; rows should not be "
+            f"{rows[0].where} and all rows after it: nothing to learn within {room}; rows should not be "
             "empty or of weight 0, and the sequence length should reach their completions"
         )
     return encoded

@@ -50,18 +50,23 @@ class Recording:
     def planned_mb(self) -> dict[str, float]:
         """By component, in the order in which they are stacked: pages of files, then anonymous memory."""
         sizes = dict(self.plan["components_mb"])
-        weights = sum(sizes.pop(name, 0.0) for name in _WEIGHTS)
+        weights = sum(sizes.pop(name) for name in _WEIGHTS)
         return {"code": sizes.pop("code"), "weights": weights} | sizes
 
     def series_mb(self) -> dict[str, NDArray[np.float64]]:
-        """Resident megabytes of each component of `planned_mb`, sample by sample."""
+        """Resident megabytes of each component of `planned_mb`, sample by sample. Raises ValueError where a block of
+        memory that is planned was not watched."""
         samples = self.samples
         weights = _megabytes([s.weights for s in samples])
         buffers = {b.name: _megabytes([s.buffers[i] for s in samples]) for i, b in enumerate(self.buffers)}
         heap = _megabytes([max(0, s.anon - sum(s.buffers)) for s in samples])
         code = _megabytes([max(0, s.file - s.weights) for s in samples])
         known = {"code": code, "weights": weights, "heap": heap} | buffers
-        return {name: known.get(name, np.zeros(len(samples))) for name in self.planned_mb()}
+        planned = self.planned_mb()
+        unknown = [name for name, size in planned.items() if size > 0 and name not in known]
+        if unknown and samples:
+            raise ValueError(f"the plan's {', '.join(unknown)}: no such block of memory in the trace")
+        return {name: known.get(name, np.zeros(len(samples))) for name in planned}
 
     def measured_mb(self) -> dict[str, float]:
         """The most of each component in any sample."""
