@@ -204,7 +204,10 @@ def test_each_side_of_a_preference_has_half_the_places(plain: Tokenizer) -> None
     assert (encoded.truncated, encoded.dropped) == (1, 1)
     sides = [[learned(side, plain)[0] for side in cast(EncodedPair, pair)] for pair in encoded.rows]
     assert sides == [["cccccc<|endoftext|>", "d<|endoftext|>"], ["c<|endoftext|>", "ddddddd"]]
-    with pytest.raises(UserError, match="^x:1 and all rows after it: nothing to learn within 21 tokens"):
+    with pytest.raises(
+        UserError,
+        match="^x:1 and all rows after it: nothing to learn within 10 tokens, half of a sequence for each answer",
+    ):
         encode_rows([no_completion], plain, 21, "dpo")
     with pytest.raises(UserError, match="sequence length 1; it should be at least 2"):
         encode_rows([fits], plain, 1, "dpo")
