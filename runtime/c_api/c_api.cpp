@@ -29,6 +29,7 @@ struct mft_training {
   mft::TrainConfig config;
   mft::RunPaths paths;
   mft::StopRequest stop;
+  bool ran = false;
 };
 
 namespace {
@@ -162,7 +163,7 @@ mft_status mft_training_open(const mft_training_files* files, const mft_options*
     paths.adapter = or_empty(files->adapter);
     paths.out = files->out;
     paths.resume = files->resume != 0;
-    *training = new mft_training{mft::Model(files->bundle), mft::make_train_config(options->given), paths, {}};
+    *training = new mft_training{mft::Model(files->bundle), mft::make_train_config(options->given), paths, {}, false};
   });
 }
 
@@ -171,8 +172,10 @@ void mft_training_close(mft_training* training) { delete training; }
 mft_status mft_training_run(mft_training* training, mft_event_callback on_event, void* user_data) {
   return guarded([&] {
     require(training, "training");
+    if (training->ran) fail("this training has run; open another one");
+    training->ran = true;
     mft::train(training->model, training->config, training->paths, training->stop, [&](const mft::Event& event) {
-      if (on_event != nullptr && on_event(event.dump().c_str(), user_data) != 0) training->stop.cancel();
+      if (on_event != nullptr && on_event(mft::text_of(event).c_str(), user_data) != 0) training->stop.cancel();
     });
   });
 }
@@ -206,8 +209,9 @@ mft_status mft_bundle_plan(const mft_bundle* bundle, const mft_options* options,
     require(bundle, "bundle");
     require_options(options, true);
     if (on_event == nullptr) throw BadArgument("on_event: must not be NULL");
-    const mft::TrainConfig config = mft::make_train_config(options->given);
-    on_event(mft::describe(mft::plan_training(bundle->model, config), config).dump().c_str(), user_data);
+    mft::TrainConfig config = mft::make_train_config(options->given);
+    config.spill_folder = ".";  // as training may spill to its folder
+    on_event(mft::text_of(mft::describe(mft::plan_training(bundle->model, config), config)).c_str(), user_data);
   });
 }
 

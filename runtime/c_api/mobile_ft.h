@@ -100,7 +100,8 @@ MFT_API void mft_training_close(mft_training* training);
 
 /*
  * Plans the memory, refuses where the budget is too small, and trains to the end. `on_event` may be NULL. MFT_STOPPED
- * where the run was cancelled or the memory limit lowered meanwhile; `resume` goes on from there.
+ * where the run was cancelled or the memory limit lowered meanwhile; another training with `resume` goes on from there.
+ * Once for each mft_training_open().
  */
 MFT_API mft_status mft_training_run(mft_training* training, mft_event_callback on_event, void* user_data);
 

@@ -35,7 +35,7 @@ StopRequest stop;
 
 /// One event as a line; a reader that is gone ends the run, saved.
 void emit(const Event& event) {
-  std::cout << event.dump() << std::endl;
+  std::cout << text_of(event) << std::endl;
   if (!std::cout) stop.signal(SIGPIPE);
 }
 
@@ -44,12 +44,22 @@ void stop_between_steps() {
   for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) std::signal(signal, [](int s) { stop.signal(s); });
 }
 
+/// `read_value`, with an error that names the word.
+template <typename T>
+void read_word(const char* word, const std::string& text, T& value) {
+  try {
+    read_value(text, value);
+  } catch (const Error& error) {
+    fail("--", word, " ", text, ": ", error.what());
+  }
+}
+
 /// Where `--parent` names the process that started this one: ends with it, as by SIGTERM.
 void end_with_parent(const Arguments& arguments) {
   const std::string parent = arguments.text("parent");
   if (parent.empty()) return;
   int64_t pid = 0;
-  read_value(parent, pid);
+  read_word("parent", parent, pid);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != pid) raise(SIGTERM);  // it went before that
 }
@@ -141,8 +151,8 @@ int generate(const std::vector<std::string>& argv) {
   end_with_parent(arguments);
   GenerateConfig config = make_generate_config(arguments.options());
   std::vector<int64_t> prompt;
-  read_value(arguments.text("prompt-tokens"), prompt);
-  read_value(arguments.text("stop-tokens"), config.stop_tokens);
+  read_word("prompt-tokens", arguments.text("prompt-tokens"), prompt);
+  read_word("stop-tokens", arguments.text("stop-tokens"), config.stop_tokens);
   Model model(arguments.bundle());
   model.prepare(arguments.text("adapter"), Generator::prepared_tokens(model.bundle()));
   Generator generator(model);

@@ -8,7 +8,6 @@
 #include "runtime/core/error.h"
 #include "runtime/core/safetensors.h"
 #include "runtime/core/trainer.h"
-#include "runtime/kernels/threads.h"
 
 namespace mft {
 namespace {
@@ -30,13 +29,22 @@ Json metadata(const SafeTensors& file, const char* key) {
 
 /// What must be the same for a run to go on as if it had never stopped: option names and texts, bundle and data.
 Json fingerprint(const TrainConfig& config, const Bundle& bundle, const TokenFile& data) {
-  Json run = {{"weights", bundle.weights_id},        {"lora_rank", bundle.lora_rank},
-              {"lora_alpha", bundle.lora_alpha},     {"lora_rslora", bundle.lora_rslora},
-              {"lora_targets", bundle.lora_targets}, {"data", data.sha256()}};
+  Json run = {{"weights", bundle.weights_id},
+              {"program", bundle.files.at("program.pte").sha256},
+              {"lora_rank", bundle.lora_rank},
+              {"lora_alpha", bundle.lora_alpha},
+              {"lora_rslora", bundle.lora_rslora},
+              {"lora_targets", bundle.lora_targets},
+              {"data", data.sha256()}};
   for (const Option<TrainConfig>& option : train_options()) {
     if (option.decides_result) run[option.name] = option.get(config);
   }
   return run;
+}
+
+/// What checkpoints have of it.
+Json to_json(const Resolved& resolved) {
+  return {{"stored_units", resolved.stored_units}, {"threads", resolved.threads}, {"arithmetic", resolved.arithmetic}};
 }
 
 }  // namespace
@@ -44,7 +52,7 @@ Json fingerprint(const TrainConfig& config, const Bundle& bundle, const TokenFil
 Resolved Trainer::resolved() const {
   Resolved resolved;
   if (model_.bundle().rounds_what_it_stores()) resolved.stored_units = plan_.stored;
-  resolved.threads = thread_count();
+  resolved.threads = model_.threads();
   resolved.arithmetic = kArithmetic;
   return resolved;
 }
@@ -62,24 +70,26 @@ Resolved Trainer::read_resolved(const std::string& folder) {
 void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) const {
   const int64_t size = static_cast<int64_t>(model_.layout().size);
   const int64_t units = static_cast<int64_t>(unit_steps_.size());
-  const Resolved now = resolved();
-  const Json fixed = {{"stored_units", now.stored_units}, {"threads", now.threads}, {"arithmetic", now.arithmetic}};
   write_safetensors(folder + kFile,
                     {{"losses", "F64", {steps_done()}, losses_.data()},
                      {"unit_steps", "I64", {units}, unit_steps_.data()},
                      {"parameters", "F32", {size}, model_.parameters()},
                      {"moments", "U8", {static_cast<int64_t>(moments_.bytes())}, optimizer_.bytes()}},
                     {{"run", fingerprint(config_, model_.bundle(), data).dump()},
-                     {"resolved", fixed.dump()},
-                     {"evaluations", Json(evaluations).dump()}});
+                     {"resolved", to_json(resolved()).dump()},
+                     {"evaluations", Json{{"data", validated_on}, {"losses", evaluations}}.dump()}});
 }
 
 void Trainer::resume(const std::string& folder, const TokenFile& data) {
   const SafeTensors file(folder + kFile);
-  const Json run = metadata(file, "run"), evaluated = metadata(file, "evaluations");
+  const Json evaluated = metadata(file, "evaluations");
+  Json run = metadata(file, "run");
   Evaluations earlier;
+  std::string earlier_data;
   try {
-    const Json current = fingerprint(config_, model_.bundle(), data);
+    run.update(metadata(file, "resolved"));
+    Json current = fingerprint(config_, model_.bundle(), data);
+    current.update(to_json(resolved()));
     for (const auto& [key, value] : current.items()) {
       if (run.at(key) != value) {
         const auto shown = [](const Json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); };
@@ -87,7 +97,8 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
              "; --resume needs the same bundle, data and options");
       }
     }
-    earlier = evaluated.get<Evaluations>();
+    earlier = evaluated.at("losses").get<Evaluations>();
+    earlier_data = evaluated.at("data");
   } catch (const Json::exception& error) {
     fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
   }
@@ -114,6 +125,7 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   losses_.resize(count);
   if (count > 0) std::memcpy(losses_.data(), losses.data, losses.bytes);
   evaluations = std::move(earlier);
+  validated_on = std::move(earlier_data);
 }
 
 }  // namespace mft

@@ -37,9 +37,9 @@ LossSum evaluate(Model& model, const TokenFile& data, double beta, float* x, flo
     token_losses(model, batch, x, y, losses);
     sum += data.pairs() ? dpo(batch, losses, reference, beta, nullptr, hidden)
                         : cross_entropy(batch, losses, nullptr, hidden);
+    data.drop();  // or the whole file would be resident at the end
     if (progress) progress(s + 1, data.sequences());
   }
-  data.drop();
   return sum;
 }
 

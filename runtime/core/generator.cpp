@@ -22,8 +22,8 @@ Generator::Generator(Model& model) : model_(model) {
   logits_.resize(static_cast<size_t>(b.vocab_size));
 }
 
-/// Runs tokens behind those held, at most a piece of them, and leaves the logits after the last.
-void Generator::feed(const int64_t* tokens, int64_t count) {
+/// Runs tokens behind those held, at most a piece of them; leaves the logits after the last if `last`.
+void Generator::feed(const int64_t* tokens, int64_t count, bool last) {
   const Bundle& b = model_.bundle();
   std::vector<int64_t> positions;
   for (int64_t i = 0; i < count; ++i) positions.push_back(static_cast<int64_t>(held_.size()) + i);
@@ -35,7 +35,7 @@ void Generator::feed(const int64_t* tokens, int64_t count) {
     std::swap(x, y);
   }
   held_.insert(held_.end(), tokens, tokens + count);
-  model_.logits(x + (count - 1) * b.hidden_size, 1, logits_.data());
+  if (last) model_.logits(x + (count - 1) * b.hidden_size, 1, logits_.data());
 }
 
 std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, const GenerateConfig& config,
@@ -56,7 +56,7 @@ std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, con
   held_.resize(static_cast<size_t>(same));
   for (int64_t i = same; i < length;) {
     const int64_t count = std::min(prepared_tokens(b), length - i);
-    feed(prompt.data() + i, count);
+    feed(prompt.data() + i, count, i + count == length);
     i += count;
   }
   Random random(static_cast<uint64_t>(config.seed), 0);
@@ -68,7 +68,7 @@ std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, con
     answer.push_back(token);
     recent.push_back(token);
     if (!on_token(token) || static_cast<int64_t>(answer.size()) == most) break;
-    feed(&token, 1);
+    feed(&token, 1, true);
   }
   return answer;
 }

@@ -14,7 +14,9 @@ namespace mft {
 /// a chat that goes on, only what is new is computed. Prompt and answer together fit the bundle's max_seq_len.
 class Generator {
  public:
-  /// The model must be prepared for kPromptTokens tokens, or the bundle's maximum where that is less.
+  /// What it computed holds for the adapter and weights of that time: a model that is prepared anew, or whose adapter
+  /// is switched, needs a new generator. The model must be prepared for kPromptTokens tokens, or the bundle's maximum
+  /// where that is less.
   explicit Generator(Model& model);
 
   /// Continues `prompt`; `on_token` hears of each token of the answer as it comes, and ends it by returning false.
@@ -29,7 +31,7 @@ class Generator {
   static int64_t prepared_tokens(const Bundle& bundle);
 
  private:
-  void feed(const int64_t* tokens, int64_t count);
+  void feed(const int64_t* tokens, int64_t count, bool last);
 
   Model& model_;
   std::vector<int64_t> held_;    // tokens whose keys and values are in the caches

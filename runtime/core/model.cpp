@@ -12,6 +12,7 @@
 #include "runtime/kernels/linear_cross_entropy.h"
 #include "runtime/kernels/rope.h"
 #include "runtime/kernels/sweep.h"
+#include "runtime/kernels/threads.h"
 
 namespace mft {
 namespace {
@@ -56,11 +57,18 @@ Model::Model(const std::string& bundle_folder)
       weights_(bundle_.file("weights.ptd"), bundle_.weights),
       layout_(bundle_, program_) {}
 
-void Model::prepare(const std::string& adapter_folder, int64_t tokens) {
+void Model::prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads) {
+  if (claimed_) fail("a trainer works on this model; open the bundle again for something else");
+  make_ready(adapter_folder, tokens, threads);
+}
+
+void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads) {
   if (tokens > bundle_.max_seq_len) {
     fail("a sequence of ", tokens, " tokens; the bundle's maximum is ", bundle_.max_seq_len,
          " (export with a larger --max-seq-len)");
   }
+  thread_parts = static_cast<int>(threads);
+  threads_ = thread_count();
   program_.reserve_scratch(scratch_bytes(tokens));
   parameters_ = Buffer(layout_.size * sizeof(float));
   no_adapter_ = Buffer(no_adapter_bytes());
@@ -86,6 +94,7 @@ void Model::push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeigh
 void Model::run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
                 const std::vector<Output>& outputs) {
   const double begin = now();
+  thread_parts = static_cast<int>(threads_);  // another model may have run meanwhile
   program_.run(method, inputs, outputs);
   if (observer_) observer_(unit, method, begin, now());
 }
@@ -160,7 +169,9 @@ void Model::forward_save(size_t unit, const float* x, const int64_t* positions, 
     std::byte* staging = staging_.bytes();
     std::byte* store = saved;
     for (const SavedTensor& tensor : kind.saved) {
-      outputs.push_back({tensor.converted() ? staging : store, tensor.bytes(n), n, tensor.token_dim});
+      const size_t room =
+          tensor.converted() ? static_cast<size_t>(staging_.bytes() + staging_.size() - staging) : tensor.bytes(n);
+      outputs.push_back({tensor.converted() ? staging : store, room, n, tensor.token_dim});
       if (tensor.converted()) staging += tensor.bytes(n);
       store += tensor.stored_bytes(n);
     }

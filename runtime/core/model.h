@@ -27,7 +27,8 @@ class Model {
 
   /// Loads LoRA parameters, the bundle's initial ones where `folder` is empty, and makes room for calls of up to
   /// `tokens` tokens.
-  void prepare(const std::string& adapter_folder, int64_t tokens);
+  /// Threads split work into `threads` parts from now on, 0: one a core. Throws Error while a trainer has the model.
+  void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads = 0);
   /// Off: the model as it was exported computes, until it is on again. On after `prepare`.
   void use_adapter(bool on) { adapter_on_ = on; }
 
@@ -65,12 +66,20 @@ class Model {
    public:
     explicit Claim(Model& model);
     ~Claim() { model_.claimed_ = false; }
+    /// `Model::prepare`, which is the trainer's alone meanwhile.
+    void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads) {
+      model_.make_ready(adapter_folder, tokens, threads);
+    }
     Claim(const Claim&) = delete;
     Claim& operator=(const Claim&) = delete;
 
    private:
     Model& model_;
   };
+
+  bool claimed() const { return claimed_; }
+  /// Into how many parts threads split work.
+  int64_t threads() const { return threads_; }
 
   /// Bytes of x.
   size_t activation_bytes(int64_t t) const { return static_cast<size_t>(t * bundle_.hidden_size) * sizeof(float); }
@@ -86,6 +95,7 @@ class Model {
   size_t weight_bytes(size_t unit) const;
 
  private:
+  void make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads);
   const MappedWeights& weights_of(size_t unit, size_t next);
   void run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
            const std::vector<Output>& outputs);
@@ -107,6 +117,7 @@ class Model {
   Buffer no_adapter_;  // zeros
   Buffer staging_;
   mutable std::vector<size_t> weight_bytes_;  // of each unit and the head, once asked for
+  int64_t threads_ = 0;
   bool adapter_on_ = true;
   bool claimed_ = false;
   Observer observer_;

@@ -5,11 +5,22 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <locale>
+#include <sstream>
 
 namespace mft {
 namespace {
 
 constexpr double kMostBytes = 1e15;
+
+/// Splits "1.5GB" into a finite number and the rest, whatever the process's locale is; false where there is no number.
+bool leading_number(const std::string& text, double& number, std::string& rest) {
+  const size_t end = std::min(text.find_first_not_of("+-.0123456789eE"), text.size());
+  std::istringstream stream(text.substr(0, end));
+  stream.imbue(std::locale::classic());
+  rest = text.substr(end);
+  return stream >> number && stream.peek() == std::char_traits<char>::eof() && std::isfinite(number);
+}
 
 }  // namespace
 
@@ -22,10 +33,8 @@ void read_value(const std::string& text, int64_t& value) {
 }
 
 void read_value(const std::string& text, double& value) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != 0 || !std::isfinite(number)) fail("must be a number");
-  value = number;
+  std::string rest;
+  if (!leading_number(text, value, rest) || !rest.empty()) fail("must be a number");
 }
 
 void read_value(const std::string& text, std::string& value) { value = text; }
@@ -35,11 +44,11 @@ void read_value(const std::string& text, uint64_t& value) {
                                                       {"GB", 1e9}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}};
   value = 0;
   if (text.empty()) return;
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  const auto unit = units.find(end);
+  double number = 0;
+  std::string rest;
+  const auto unit = leading_number(text, number, rest) ? units.find(rest) : units.end();
   const double bytes = unit == units.end() ? 0 : number * unit->second;
-  if (end == text.c_str() || !(bytes >= 1) || bytes > kMostBytes) {
+  if (!(bytes >= 1) || bytes > kMostBytes) {
     fail("must be a size such as 512MB, 1.5GB, 512MiB, 1GiB or bytes");
   }
   value = static_cast<uint64_t>(bytes);

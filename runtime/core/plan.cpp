@@ -103,7 +103,7 @@ struct Mix {
 
 class Planner {
  public:
-  Planner(const Model& model, const TrainConfig& config) : model_(model), config_(config) {
+  Planner(const Model& model, const TrainConfig& config, const ProcessMemory& now) : model_(model), config_(config) {
     const Bundle& b = model.bundle();
     const int64_t tokens = config.tokens(), layers = config.schedule.most_selected(b.num_layers);
     activation_ = model.activation_bytes(tokens);
@@ -126,7 +126,6 @@ class Planner {
     base_seconds_ += b.head_flops * static_cast<double>(tokens) / kFlopsPerSecond;
     selected_units_ = most_of(units, layers);
 
-    const ProcessMemory now = process_memory();
     const uint64_t threads = std::max<uint64_t>(2, static_cast<uint64_t>(thread_count()));
     set(Component::kCode, now.rss - now.anon + kCodeGrowth);
     set(Component::kWeightsWindow, std::max(largest_weights, threads * kSweepWindow));
@@ -375,9 +374,18 @@ size_t Plan::group_of(const UnitInfo& unit) const {
 }
 
 Plan plan_training(const Model& model, const TrainConfig& config) {
+  return plan_training(model, config, process_memory());
+}
+
+Plan plan_training(const Model& model, const TrainConfig& config, const ProcessMemory& now) {
   check(config, model.bundle().max_seq_len);
-  thread_parts = static_cast<int>(config.threads);  // kernels size their scratch by it
-  return Planner(model, config).plan();
+  // Kernels size their scratch by it.
+  struct Parts {
+    const int before = thread_parts;
+    ~Parts() { thread_parts = before; }
+  } restored;
+  thread_parts = static_cast<int>(config.threads);
+  return Planner(model, config, now).plan();
 }
 
 void check_budget(const Plan& plan, uint64_t budget) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/core/model.h"
+#include "runtime/core/process_memory.h"
 #include "runtime/core/train_config.h"
 
 namespace mft {
@@ -72,6 +73,8 @@ struct Plan {
 /// and `config.stored_units` allow, the fastest within `config.budget`, or the smallest where none fits. Without a
 /// budget, auto recomputes: to hold little is what this runtime is for. Throws Error where an option is wrong.
 Plan plan_training(const Model& model, const TrainConfig& config);
+/// The same for a process that holds `now` already.
+Plan plan_training(const Model& model, const TrainConfig& config, const ProcessMemory& now);
 
 /// Throws Error with the smallest budget that works where the plan exceeds `budget` bytes; 0 is no limit.
 void check_budget(const Plan& plan, uint64_t budget);

@@ -23,10 +23,15 @@ class Random {
 
   /// 0 .. n-1 in random order (Fisher-Yates).
   std::vector<int64_t> permutation(int64_t n) {
-    std::vector<int64_t> order(static_cast<size_t>(n));
+    std::vector<int64_t> order;
+    permute(n, order);
+    return order;
+  }
+  /// The same into `order`, in whose memory it is made.
+  void permute(int64_t n, std::vector<int64_t>& order) {
+    order.resize(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);
     for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[next() % i]);
-    return order;
   }
 
  private:

@@ -48,7 +48,7 @@ std::string reason_to_stop(const StopRequest& stop, const Plan& plan) {
   const uint64_t limit = memory_limit();
   if (limit == 0 || limit >= plan.anonymous()) return "";
   return "the memory limit is " + std::to_string(limit / 1000000) + "MB now and this run needs " +
-         std::to_string(plan.anonymous() / 1000000 + 1) + "MB that cannot be dropped, go on with a smaller budget";
+         std::to_string(plan.anonymous() / 1000000 + 1) + "MB that cannot be dropped";
 }
 
 /// A resumed run goes on with what decides over its last bits.
@@ -70,8 +70,16 @@ class Run {
         emit_(emit),
         data_(paths.data, model.bundle().vocab_size),
         valid_(open_valid()),
-        trainer_(model, resolved(), paths.adapter) {
+        trainer_(model, resolved(), paths.adapter, data_.sequences()) {
+    trainer_.check_data(data_);
+    if (valid_) {
+      trainer_.check_data(*valid_);
+      if (valid_->targets() == 0) fail(valid_->path(), ": no targets to validate on");
+    }
     if (paths.resume) trainer_.resume(paths.out, data_);
+    const std::string valid = valid_ ? valid_->sha256() : "";
+    if (trainer_.validated_on != valid) trainer_.evaluations.clear();  // losses of other data tell nothing of these
+    trainer_.validated_on = valid;
     if (!paths.trace.empty()) {
       trace_.emplace(paths.trace, trainer_);
       model_.observe([this](const auto&... call) { trace_->method(call...); });
@@ -87,20 +95,21 @@ class Run {
     event["options"] = options_of(config_);
     event["resolved"] = {
         {"stored_units", text_of(r.stored_units)}, {"threads", text_of(r.threads)}, {"arithmetic", r.arithmetic}};
+    if (!r.stored_units.empty()) event["resolved"]["backward"] = name_of(Backward::kAuto);
     emit_(event);
   }
 
   Event to_the_end(const StopRequest& stop) {
     reset_peak_rss();
     std::string reason;
-    bool patience_spent = false;
+    bool patience_spent = out_of_patience();
     while (trainer_.steps_done() < config_.steps && !patience_spent) {
       step();
       const int64_t done = trainer_.steps_done();
       const bool last = done == config_.steps;
       if (valid_ && (done % config_.eval_every == 0 || last)) {
         validate();
-        patience_spent = config_.patience > 0 && validations_without_improvement() >= config_.patience;
+        patience_spent = out_of_patience();
       }
       reason = last || patience_spent ? "" : reason_to_stop(stop, trainer_.plan());
       if (!reason.empty() || last || patience_spent || done % config_.save_every == 0) save();
@@ -115,6 +124,9 @@ class Run {
 
  private:
   std::unique_ptr<TokenFile> open_valid() const {
+    if (config_.eval_every == 0 && !paths_.valid.empty()) {
+      fail(paths_.valid, ": data for validation needs eval_every, the steps between validations");
+    }
     if (config_.eval_every == 0) return nullptr;
     if (paths_.valid.empty()) fail("eval_every ", config_.eval_every, ": needs data for validation");
     return std::make_unique<TokenFile>(paths_.valid, model_.bundle().vocab_size);
@@ -152,7 +164,6 @@ class Run {
   void validate() {
     const auto start = Clock::now();
     const LossSum sum = trainer_.validate(*valid_);
-    if (sum.count == 0) fail(valid_->path(), ": no targets to validate on");
     const double loss = sum.loss / static_cast<double>(sum.count);
     if (!std::isfinite(loss)) fail("step ", trainer_.steps_done(), ": the validation loss is not finite; lower --lr");
     const bool best = loss < best_loss();
@@ -193,13 +204,18 @@ class Run {
     return trainer_.evaluations.empty() ? std::numeric_limits<double>::infinity() : best()->second;
   }
 
-  /// Validations since the best one.
-  int64_t validations_without_improvement() const { return trainer_.evaluations.end() - best() - 1; }
+  /// Whether so many validations in a row brought nothing that the run ends.
+  bool out_of_patience() const {
+    return config_.patience > 0 && !trainer_.evaluations.empty() &&
+           trainer_.evaluations.end() - best() - 1 >= config_.patience;
+  }
 
   Event done(bool patience_spent) const {
     Event op_seconds = Event::object();
-    for (const OpCounter& op : op_counters()) {
-      if (op.calls > 0) op_seconds[op.name] = {{"calls", op.calls}, {"seconds", op.seconds}};
+    const std::vector<OpCounter> ops = op_counters();
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const int64_t calls = ops[i].calls - ops_before_[i].calls;
+      if (calls > 0) op_seconds[ops[i].name] = {{"calls", calls}, {"seconds", ops[i].seconds - ops_before_[i].seconds}};
     }
     Event method_seconds = Event::object();
     for (const auto& [name, time] : model_.program().times()) {
@@ -251,6 +267,7 @@ class Run {
   std::unique_ptr<TokenFile> valid_;
   Trainer trainer_;
   std::optional<Trace> trace_;
+  std::vector<OpCounter> ops_before_ = op_counters();
   std::vector<double> seconds_;
   int64_t tokens_ = 0;
   uint64_t peak_anon_ = 0;
@@ -263,6 +280,8 @@ std::string StopRequest::reason() const {
   if (value == 0) return "";
   return value == kCancelled ? "cancelled" : "stopped by signal " + std::to_string(value);
 }
+
+std::string text_of(const Event& event) { return event.dump(-1, ' ', false, Event::error_handler_t::replace); }
 
 double megabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 

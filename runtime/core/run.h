@@ -54,6 +54,9 @@ Event train(Model& model, TrainConfig config, const RunPaths& paths, const StopR
 /// The "plan" event of a configuration.
 Event describe(const Plan& plan, const TrainConfig& config);
 
+/// One line of JSON; what is no UTF-8 in it, of a path say, is replaced.
+std::string text_of(const Event& event);
+
 double megabytes(uint64_t bytes);
 
 }  // namespace mft

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <set>
 
+#include "runtime/core/error.h"
+
 namespace mft {
 namespace {
 
@@ -34,7 +36,9 @@ size_t kept(const std::vector<double>& probabilities, const GenerateConfig& conf
 int64_t sample(std::vector<float>& logits, const std::vector<int64_t>& recent, const GenerateConfig& config,
                Random& random) {
   if (config.repetition_penalty != 1) penalise(logits, recent, config);
+  const bool numbers = std::none_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); });
   const auto best = std::max_element(logits.begin(), logits.end());
+  if (!numbers || !std::isfinite(*best)) fail("the model's output is not finite: the adapter is too large for it");
   if (config.temp == 0) return best - logits.begin();
 
   std::vector<int64_t> tokens(logits.size());

@@ -55,6 +55,7 @@ TokenFile::TokenFile(const std::string& path, int64_t vocab_size) : file_(path) 
       // A row starts at 0 and counts up, so that attention never looks before its sequence.
       const bool starts = positions_[i] == 0;
       const bool goes_on = i > offsets_[s] && positions_[i] == positions_[i - 1] + 1;
+      targets_count_ += targets_[i] != kIgnore;
       if (!starts && !goes_on) fail(path, ": position ", positions_[i], " at token ", i, " does not follow its row");
     }
   }
@@ -104,7 +105,7 @@ int64_t TokenOrder::at(int64_t i) {
   const int64_t epoch = i / sequences_;
   if (epoch != epoch_) {
     epoch_ = epoch;
-    order_ = Random(seed_, static_cast<uint64_t>(epoch)).permutation(sequences_);
+    Random(seed_, static_cast<uint64_t>(epoch)).permute(sequences_, order_);
   }
   return order_[static_cast<size_t>(i % sequences_)];
 }

@@ -29,6 +29,7 @@ class TokenFile {
   int64_t sequences() const { return static_cast<int64_t>(offsets_.size()) - 1; }
   int64_t longest() const { return longest_; }
   int64_t total_tokens() const { return offsets_.back(); }
+  int64_t targets() const { return targets_count_; }
   /// Whether the rows of every sequence come in pairs, chosen then rejected.
   bool pairs() const { return pairs_; }
 
@@ -52,6 +53,7 @@ class TokenFile {
   const float* weights_ = nullptr;  // none where all are 1
   std::vector<int64_t> offsets_;
   int64_t longest_ = 0;
+  int64_t targets_count_ = 0;
   bool pairs_ = false;
   std::string sha256_;
 };

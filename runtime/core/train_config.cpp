@@ -5,13 +5,12 @@
 
 #include "runtime/core/arithmetic.h"
 #include "runtime/core/error.h"
+#include "runtime/kernels/threads.h"
 
 namespace mft {
 namespace {
 
 using C = TrainConfig;
-
-constexpr int64_t kMostThreads = 256;
 
 /// `--schedule` reads the table of rules.
 Option<C> schedule_option() {
@@ -97,42 +96,8 @@ std::vector<Option<C>> make_options() {
 #undef MFT_OPTION
 }
 
-}  // namespace
-
-const std::vector<Option<C>>& train_options() {
-  static const std::vector<Option<C>> options = make_options();
-  return options;
-}
-
-C make_train_config(const std::map<std::string, std::string>& given) {
-  C config;
-  for (const auto& [name, text] : given) set_option(train_options(), config, name, text);
-  if (config.epochs != 0 && given.count("steps")) fail("epochs ", config.epochs, ": give steps or epochs, not both");
-  return config;
-}
-
-std::map<std::string, std::string> options_of(const C& config) {
-  std::map<std::string, std::string> texts;
-  for (const Option<C>& option : train_options()) texts[option.name] = option.get(config);
-  if (config.epochs > 0) texts.erase("steps");
-  return texts;
-}
-
-void resolve(C& c, int64_t sequences) {
-  if (c.epochs > 0) {
-    const double steps = std::ceil(c.epochs * static_cast<double>(sequences) /
-                                   (static_cast<double>(c.batch_size) * static_cast<double>(c.grad_accum)));
-    if (!(steps < 1e9)) fail("epochs ", c.epochs, ": makes ", steps, " steps; must be below a billion");
-    c.steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
-    c.epochs = 0;
-  }
-  if (c.warmup_ratio > 0) {
-    c.warmup_steps = static_cast<int64_t>(std::ceil(c.warmup_ratio * static_cast<double>(c.steps)));
-    c.warmup_ratio = 0;
-  }
-}
-
-void check(const C& c, int64_t max_seq_len) {
+/// Whether each value is in its range, whatever bundle and data are.
+void check_values(const C& c) {
   const auto positive = [](const char* name, int64_t value) {
     if (value < 1) fail(name, " ", value, ": must be at least 1");
   };
@@ -164,6 +129,46 @@ void check(const C& c, int64_t max_seq_len) {
     fail("arithmetic ", c.arithmetic, ": this machine computes with ", kArithmetic,
          ", which would give other last bits; leave the option out to go without them");
   }
+}
+
+}  // namespace
+
+const std::vector<Option<C>>& train_options() {
+  static const std::vector<Option<C>> options = make_options();
+  return options;
+}
+
+C make_train_config(const std::map<std::string, std::string>& given) {
+  C config;
+  for (const auto& [name, text] : given) set_option(train_options(), config, name, text);
+  if (config.epochs != 0 && given.count("steps")) fail("epochs ", config.epochs, ": give steps or epochs, not both");
+  return config;
+}
+
+std::map<std::string, std::string> options_of(const C& config) {
+  std::map<std::string, std::string> texts;
+  for (const Option<C>& option : train_options()) texts[option.name] = option.get(config);
+  if (config.epochs > 0) texts.erase("steps");
+  return texts;
+}
+
+void resolve(C& c, int64_t sequences) {
+  check_values(c);
+  if (c.epochs > 0) {
+    const double steps = std::ceil(c.epochs * static_cast<double>(sequences) /
+                                   (static_cast<double>(c.batch_size) * static_cast<double>(c.grad_accum)));
+    if (!(steps < 1e9)) fail("epochs ", c.epochs, ": makes ", steps, " steps; must be below a billion");
+    c.steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
+    c.epochs = 0;
+  }
+  if (c.warmup_ratio > 0) {
+    c.warmup_steps = static_cast<int64_t>(std::ceil(c.warmup_ratio * static_cast<double>(c.steps)));
+    c.warmup_ratio = 0;
+  }
+}
+
+void check(const C& c, int64_t max_seq_len) {
+  check_values(c);
   if (c.seq_len > max_seq_len || c.batch_size > max_seq_len / c.seq_len) {
     fail("batch_size ", c.batch_size, " x seq_len ", c.seq_len, " tokens; the bundle's maximum is ", max_seq_len,
          " (export with a larger --max-seq-len)");

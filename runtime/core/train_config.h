@@ -77,7 +77,8 @@ TrainConfig make_train_config(const std::map<std::string, std::string>& given);
 /// {name: text} of all that describes the run: what `make_train_config` makes the same configuration of.
 std::map<std::string, std::string> options_of(const TrainConfig& config);
 
-/// Puts numbers of steps in the place of shares of an epoch and of the run, for data of so many sequences.
+/// Puts numbers of steps in the place of shares of an epoch and of the run, for data of so many sequences. Throws Error
+/// where a value is out of range.
 void resolve(TrainConfig& config, int64_t sequences);
 
 /// Throws Error naming the option where a value is out of range, or a micro-batch longer than `max_seq_len`.

@@ -15,15 +15,16 @@ constexpr double kPi = 3.14159265358979323846;
 
 }  // namespace
 
-Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& adapter)
+Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& adapter, int64_t sequences)
     : model_(model), claim_(model), config_(config), moments_(model.layout(), config.optimizer), order_(1, 0) {
   if (config_.epochs > 0) fail("epochs ", config_.epochs, ": the trainer counts steps; give steps");
   resolve(config_, 1);  // a share of the steps for warming up
-  order_ = TokenOrder(1, static_cast<uint64_t>(config_.seed));
+  order_ = TokenOrder(sequences, static_cast<uint64_t>(config_.seed));
+  order_.at(0);
   const size_t units = model_.bundle().units.size();
   plan_ = plan_training(model_, config_);
   check_budget(plan_, config_.budget);
-  model_.prepare(adapter, config_.tokens());
+  claim_.prepare(adapter, config_.tokens(), config_.threads);
   model_.keep_resident(plan_.resident);
   gradients_ = Buffer(plan_.of(Component::kGradients));
   spare_gradients_ = Buffer(plan_.of(Component::kSpareGradients));

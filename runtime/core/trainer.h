@@ -41,13 +41,17 @@ class Trainer {
  public:
   /// Plans the memory, refuses where the budget is too small, then allocates everything. `adapter` is the folder to
   /// start from, empty for the bundle's initial adapter. The model is the trainer's alone until it goes.
-  Trainer(Model& model, const TrainConfig& config, const std::string& adapter);
+  /// `sequences` of data, whose order is made now, for the plan counts what the process holds already.
+  Trainer(Model& model, const TrainConfig& config, const std::string& adapter, int64_t sequences = 1);
 
   /// Loss and gradient sums of one micro-batch, for the units of the selected layers; the first of a step
   /// overwrites the gradients, others add to them. Where updates are immediate, `on_gradients(unit)` comes after each
   /// unit's backward, whose gradients are lost with the next one's.
   LossSum accumulate(const Batch& batch, const std::vector<bool>& layers, bool first,
                      const std::function<void(size_t)>& on_gradients = {});
+
+  /// Throws Error where `data` is not what this run was configured for.
+  void check_data(const TokenFile& data) const;
 
   /// One optimizer step on the next `grad_accum` micro-batches of `data`. Throws Error past the last step.
   StepResult step(const TokenFile& data);
@@ -66,8 +70,9 @@ class Trainer {
   const Plan& plan() const { return plan_; }
   int64_t steps_done() const { return static_cast<int64_t>(losses_.size()); }
   const std::vector<double>& losses() const { return losses_; }
-  /// Saved with the checkpoint.
+  /// Saved with the checkpoint, and the SHA-256 of the data that they are of.
   Evaluations evaluations;
+  std::string validated_on;
   /// How often each unit ran its backward.
   const std::vector<int64_t>& backward_runs() const { return backward_runs_; }
   /// Where the last `accumulate` left a unit's gradients; null if it was not selected.
@@ -88,7 +93,6 @@ class Trainer {
     std::byte* saved = nullptr;   // its activations
   };
 
-  void check_data(const TokenFile& data) const;
   double learning_rate() const;
   uint64_t spill_offset(int64_t slot) const {
     return static_cast<uint64_t>(slot) * model_.activation_bytes(config_.tokens());

@@ -15,12 +15,15 @@ namespace mft {
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
+constexpr int64_t kMostThreads = 256;
+
 // How many parts work is split into, set before any scratch is sized; 0: as many as the pool has threads.
 inline int thread_parts = 0;
 
 inline int thread_count() {
-  return thread_parts > 0 ? thread_parts
-                          : static_cast<int>(std::max<int64_t>(1, executorch::extension::get_thread_count()));
+  return thread_parts > 0
+             ? thread_parts
+             : static_cast<int>(std::clamp<int64_t>(executorch::extension::get_thread_count(), 1, kMostThreads));
 }
 
 // f(i, worker) for i in [0, n); worker < thread_count() names scratch no other running item uses.

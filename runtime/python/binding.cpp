@@ -43,6 +43,21 @@ void check_tokens(const Model& model, const Tokens& tokens, const Tokens& positi
   }
 }
 
+/// While it lives, other Python threads run and this one alone is in the runtime, which takes one call at a time.
+/// A callback may call back in.
+class Working {
+ public:
+  Working() : lock_(mutex()) {}
+
+ private:
+  static std::recursive_mutex& mutex() {
+    static std::recursive_mutex one;
+    return one;
+  }
+  nb::gil_scoped_release released_;
+  std::lock_guard<std::recursive_mutex> lock_;
+};
+
 /// Logits [T, vocab_size] of a sequence.
 Array logits(Model& model, const Tokens& tokens, const Tokens& positions) {
   check_tokens(model, tokens, positions);
@@ -50,13 +65,16 @@ Array logits(Model& model, const Tokens& tokens, const Tokens& positions) {
   const size_t hidden = static_cast<size_t>(model.bundle().hidden_size);
   const size_t vocab = static_cast<size_t>(model.bundle().vocab_size);
   std::vector<float> x(tokens.shape(0) * hidden), y(x.size()), out(tokens.shape(0) * vocab);
-  model.embed(tokens.data(), t, x.data());
-  for (size_t u = 0; u < model.bundle().units.size(); ++u) {
-    model.forward(u, x.data(), positions.data(), t, y.data());
-    x.swap(y);
+  {
+    Working working;
+    model.embed(tokens.data(), t, x.data());
+    for (size_t u = 0; u < model.bundle().units.size(); ++u) {
+      model.forward(u, x.data(), positions.data(), t, y.data());
+      x.swap(y);
+    }
+    // One row at a time: the model is prepared for that much scratch only.
+    for (size_t i = 0; i < tokens.shape(0); ++i) model.logits(x.data() + i * hidden, 1, out.data() + i * vocab);
   }
-  // One row at a time: the model is prepared for that much scratch only.
-  for (size_t i = 0; i < tokens.shape(0); ++i) model.logits(x.data() + i * hidden, 1, out.data() + i * vocab);
   return array(std::move(out), {tokens.shape(0), vocab});
 }
 
@@ -109,21 +127,6 @@ std::vector<OptionInfo> option_infos(const std::vector<Option<C>>& options) {
   return infos;
 }
 
-/// While it lives, other Python threads run and this one alone is in the runtime, which takes one call at a time.
-/// A callback may call back in.
-class Working {
- public:
-  Working() : lock_(mutex()) {}
-
- private:
-  static std::recursive_mutex& mutex() {
-    static std::recursive_mutex one;
-    return one;
-  }
-  nb::gil_scoped_release released_;
-  std::lock_guard<std::recursive_mutex> lock_;
-};
-
 nb::object to_python(const Event& event) { return nb::module_::import_("json").attr("loads")(event.dump()); }
 
 /// Calls Python from within the runtime: an exception there, Ctrl-C too, is kept for later.
@@ -164,7 +167,7 @@ nb::object run_training(const std::string& bundle, const TrainConfig& config, co
       });
       if (!went_on) stop.cancel();
     });
-  } catch (const Stopped&) {
+  } catch (const Error&) {  // by what the callback asked for, or whatever came after
     callback.rethrow();
     throw;
   }
@@ -221,13 +224,22 @@ NB_MODULE(_core, m) {
           },
           "adapter"_a, "tokens"_a,
           "Loads an adapter folder ('' for the bundle's own) and makes room for calls of `tokens` tokens.")
-      .def("use_adapter", &Model::use_adapter, "on"_a, "Off: the model as it was exported computes.")
+      .def(
+          "use_adapter",
+          [](Model& model, bool on) {
+            Working working;
+            if (model.claimed()) fail("a trainer works on this model; open the bundle again for something else");
+            model.use_adapter(on);
+          },
+          "on"_a, "Off: the model as it was exported computes.")
       .def_prop_ro("max_seq_len", [](const Model& model) { return model.bundle().max_seq_len; })
       .def_prop_ro("vocab_size", [](const Model& model) { return model.bundle().vocab_size; })
       .def("logits", &logits, "tokens"_a, "positions"_a, "Logits float32 [T, vocab_size]; int64 inputs [T].")
       .def(
           "parameters",
           [](const Model& model) {
+            Working working;
+            nb::gil_scoped_acquire acquired;
             if (model.parameters() == nullptr) fail("the model is not prepared; call prepare first");
             return tensors(model, [&](size_t unit) { return model.parameters() + model.layout().range(unit).begin; });
           },
@@ -308,6 +320,8 @@ NB_MODULE(_core, m) {
       .def(
           "gradients",
           [](const Trainer& trainer) {
+            Working working;
+            nb::gil_scoped_acquire acquired;
             return tensors(trainer.model(), [&](size_t unit) { return trainer.gradients(unit); });
           },
           "Gradients of the selected layers by PEFT name, copied.")
@@ -319,8 +333,20 @@ NB_MODULE(_core, m) {
             return std::make_pair(sum.loss, sum.count);
           },
           "data"_a, "Summed loss of a token file and the number of its targets, or pairs.")
-      .def("save_checkpoint", &Trainer::save_checkpoint, "folder"_a, "data"_a)
-      .def("resume", &Trainer::resume, "folder"_a, "data"_a)
+      .def(
+          "save_checkpoint",
+          [](const Trainer& trainer, const std::string& folder, const TokenFile& data) {
+            Working working;
+            trainer.save_checkpoint(folder, data);
+          },
+          "folder"_a, "data"_a)
+      .def(
+          "resume",
+          [](Trainer& trainer, const std::string& folder, const TokenFile& data) {
+            Working working;
+            trainer.resume(folder, data);
+          },
+          "folder"_a, "data"_a)
       .def_prop_ro("losses", &Trainer::losses)
       .def_prop_ro("backward_runs", &Trainer::backward_runs, "How often each unit ran its backward.")
       .def_prop_ro(
@@ -358,15 +384,18 @@ NB_MODULE(_core, m) {
       [](Model& model, const std::string& adapter, const std::string& data, const nb::object& progress) {
         Callback callback;
         LossSum sum;
-        {
+        try {
           Working working;
           sum = evaluate_file(model, adapter, data, [&](int64_t done, int64_t total) {
-            callback.call([&] {
+            const bool went_on = callback.call([&] {
               if (!progress.is_none()) progress(done, total);
             });
+            if (!went_on) fail("stopped by its callback");
           });
+        } catch (const Error&) {
+          callback.rethrow();
+          throw;
         }
-        callback.rethrow();
         return std::make_pair(sum.loss / static_cast<double>(sum.count), sum.count);
       },
       "model"_a, "adapter"_a, "data"_a, "progress"_a = nb::none(),

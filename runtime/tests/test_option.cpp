@@ -18,7 +18,7 @@ void test_numbers() {
   for (const char* text : {"", "x", "5x", "1.5", "1e3", "99999999999999999999"}) {
     CHECK_ERROR(made("steps", text), std::string("steps ") + text + ": must be an integer");
   }
-  CHECK(made("lr", "-1.5e-3").lr == -1.5e-3);
+  CHECK(made("lr", "-1.5e-3").lr == -1.5e-3 && made("lr", "2").lr == 2 && made("lr", "+.5").lr == 0.5);
   for (const char* text : {"", "x", "1.5x", "nan", "inf", "1e999"}) {
     CHECK_ERROR(made("lr", text), std::string("lr ") + text + ": must be a number");
   }

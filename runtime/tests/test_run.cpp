@@ -39,8 +39,13 @@ struct Fixture {
   RunPaths paths(const std::string& out) const {
     RunPaths paths;
     paths.data = tokens(4, 1);
-    paths.valid = tokens(3, 2);
     paths.out = folder / out;
+    return paths;
+  }
+
+  RunPaths with_valid(const std::string& out) const {
+    RunPaths paths = this->paths(out);
+    paths.valid = tokens(3, 2);
     return paths;
   }
 };
@@ -111,9 +116,9 @@ void test_saves(const Fixture& fixture) {
 void test_cancel(const Fixture& fixture) {
   TrainConfig config = config_of(9);
   config.eval_every = 2;
-  const Result whole = run(fixture, config, fixture.paths("whole"));
+  const Result whole = run(fixture, config, fixture.with_valid("whole"));
 
-  RunPaths paths = fixture.paths("cancelled");
+  RunPaths paths = fixture.with_valid("cancelled");
   StopRequest stop;
   const Result first = run(fixture, config, paths, stop, [&](const Event& event) {
     if (event.at("event") == "step" && event.at("step") == 4) std::thread([&] { stop.cancel(); }).join();
@@ -153,7 +158,7 @@ void test_patience(const Fixture& fixture) {
   config.lr = 2e-2;
   config.eval_every = 5;
   config.patience = 3;
-  const RunPaths paths = fixture.paths("patience");
+  RunPaths paths = fixture.with_valid("patience");
   const Result result = run(fixture, config, paths);
   const Event done = result.events.back();
   CHECK(done.at("stopped") == "patience");
@@ -185,6 +190,15 @@ void test_patience(const Fixture& fixture) {
   CHECK_NEAR(loss_of(paths.out + "/best"), best, 1e-6);
   CHECK_NEAR(loss_of(paths.out), evals.back().at("loss").get<double>(), 1e-6);
   CHECK(loss_of(paths.out) > best);
+
+  // It has ended for good, unless it is given more patience.
+  const std::string saved = read_file(paths.out + "/checkpoint.safetensors");
+  paths.resume = true;
+  const Result again = run(fixture, config, paths);
+  CHECK(again.of("step").empty() && again.events.back().at("stopped") == "patience");
+  CHECK(read_file(paths.out + "/checkpoint.safetensors") == saved);
+  config.patience = 4;
+  CHECK(run(fixture, config, paths).of("step").size() >= static_cast<size_t>(config.eval_every));
 }
 
 /// What the plan event says of a run makes the same run again.
@@ -210,9 +224,27 @@ void test_refusals(const Fixture& fixture) {
   TrainConfig config = config_of(2);
   config.eval_every = 1;
   RunPaths paths = fixture.paths("refused");
-  paths.valid.clear();
   CHECK_ERROR(run(fixture, config, paths), "eval_every 1: needs data for validation");
+  paths = fixture.with_valid("refused");
+  TrainConfig shorter = config;
+  shorter.seq_len = kSeqLen;
+  CHECK(run(fixture, shorter, fixture.with_valid("fine")).of("eval").size() == 2);
+  TokenTensors longer;
+  longer.add(std::vector<int32_t>(kSeqLen + 1, 3), 3);
+  longer.write(fixture.folder / "longer");
+  paths.valid = fixture.folder / "longer";
+  CHECK_ERROR(run(fixture, config, paths), "longer: holds a sequence of 17 tokens");  // before the first step
+  CHECK(!file_exists(paths.out + "/checkpoint.safetensors"));
   config.eval_every = 0;
+  CHECK_ERROR(run(fixture, config, paths), "data for validation needs eval_every");
+  paths.valid.clear();
+  config.warmup_ratio = 10;
+  CHECK_ERROR(run(fixture, config, paths), "warmup_ratio 10: must be at least 0 and below 1");
+  config.warmup_ratio = 0.5;
+  config.warmup_steps = 1;
+  CHECK_ERROR(run(fixture, config, paths), "warmup_ratio 0.5: give it or warmup_steps");
+  config.warmup_ratio = 0;
+  config.warmup_steps = 0;
   config.patience = 1;
   CHECK_ERROR(run(fixture, config, paths), "patience 1: needs eval_every");
   config.patience = 0;

@@ -66,6 +66,14 @@ int main() {
   Random random(1, 0);
   CHECK(sample(positive, {0}, config, random) == 1);
 
+  for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
+    for (const double temp : {0.0, 1.0}) {
+      config.temp = temp;
+      std::vector<float> logits = bad < 0 ? std::vector<float>{bad, bad} : std::vector<float>{1, bad, 2};
+      CHECK_ERROR(sample(logits, {0}, config, random), "the model's output is not finite");
+    }
+  }
+
   CHECK_ERROR(make_generate_config({{"top_p", "0"}}), "top_p 0: must be above 0 and at most 1");
   CHECK_ERROR(make_generate_config({{"min_p", "1.1"}}), "min_p 1.1: must be 0 to 1");
   CHECK_ERROR(make_generate_config({{"temp", "-1"}}), "temp -1: must not be negative");

@@ -55,7 +55,11 @@ struct Run {
   void steps(int64_t count) {
     for (int64_t i = 0; i < count; ++i) step();
   }
-  std::vector<float> parameters() const { return {model.parameters(), model.parameters() + model.layout().size}; }
+  std::vector<float> parameters() const {
+    std::vector<float> values(model.layout().size);
+    std::copy_n(model.parameters(), values.size(), values.begin());
+    return values;
+  }
 };
 
 TrainConfig config_of(const ScheduleRule& rule, Selection selection = Selection::kRandom) {
@@ -131,6 +135,7 @@ void test_one_trainer(const Fixture& fixture) {
   {
     Trainer first(model, config, "");
     CHECK_ERROR(Trainer(model, config, ""), "a trainer works on this model already");
+    CHECK_ERROR(model.prepare("", 8), "a trainer works on this model; open the bundle again");
   }
   CHECK_ERROR(Trainer(model, config, fixture.folder / "none"), "none/adapter_config.json");
   Trainer second(model, config, "");  // neither the one that is gone nor the one that failed is in the way

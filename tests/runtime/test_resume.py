@@ -17,6 +17,7 @@ from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
 from mobile_ft.lora import ALL_LINEAR, LoraConfig
+from mobile_ft.runtime import TrainConfig, run_training
 from tests.runtime.native import command, events, failure
 
 
@@ -101,6 +102,13 @@ def test_a_lossy_bundle_resumes_to_the_same_bits(
     resumed = events(*run, "--budget", ample, "--out", tmp_path / "out", "--resume")
     assert resumed[0]["stored"] == plan["stored"]
     assert resumed[0]["steps_done"] < 6
+
+    # What a run that stored all tells of itself makes the same run.
+    everything = events(*run, "--backward", "store", "--out", tmp_path / "everything")
+    told = everything[0]["options"] | everything[0]["resolved"]
+    config = TrainConfig(**told)
+    again = run_training(str(bundle), config, str(data), out=str(tmp_path / "again"))
+    assert again["losses"] == everything[-1]["losses"]
 
     # How much of the process's own a budget leaves room for differs from run to run, so the mix is given.
     stored = ["--stored-units", plan["resolved"]["stored_units"]]
