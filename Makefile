@@ -23,9 +23,10 @@ demo: setup
 	$(BIN)/python tools/demo.py
 
 # Two processes, since most of the time goes into torch.export on one core; files stay whole for the sake of their
-# fixtures. One torch thread: its workers would spin for the cores that the runtime works on.
+# fixtures, the longest first, which are few tests each. One torch thread: its workers would spin for the cores that the
+# runtime works on.
 test: test-cpp
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/runtime tests
 
 # The C++ tests, with the address and undefined-behaviour sanitizers.
 test-cpp: setup
