@@ -14,7 +14,7 @@ import numpy as np
 from mobile_ft.bundle import FORMAT, INDEX_FILE, VERSION, WEIGHTS_FILE, checksum, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
-from mobile_ft.export.lower import arena_tensors, lower
+from mobile_ft.export.lower import lower
 from mobile_ft.export.source import ModelSource
 from mobile_ft.export.trace import UnitMethods, end_methods, unit_methods
 from mobile_ft.export.weights_file import LazyTensor, write_weights
@@ -165,9 +165,6 @@ def write_bundle(
             "activation": activation,
             "formats": sorted({x.format for _, spec in specs for x in spec.linears} | {embed_format, head_format}),
             "kinds": kinds,
-            "methods": {
-                name: {"tokens": methods[name].tokens, "arena": arena} for name, arena in arena_tensors(program).items()
-            },
             "embed": {"weights": ["model.embed_tokens.weight"]},
             "head": {
                 "weights": ["model.norm.weight", head_weight],

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "runtime/core/error.h"
 #include "runtime/core/file.h"
+#include "runtime/core/json.h"
 #include "runtime/core/program.h"
 #include "runtime/core/safetensors.h"
 
@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 void check_config(const std::string& path, const Bundle& bundle) {
   try {
-    const Json config = Json::parse(read_text(path));
+    const Json config = parse_json<Json>(read_text(path, kMostJsonBytes), path + ": not a PEFT adapter configuration");
     const auto require = [&](const char* key, double expected) {
       const double found = config.at(key);
       if (found != expected) fail(path, ": ", key, " is ", found, "; the bundle was exported with ", expected);
@@ -111,7 +111,7 @@ void save_adapter(const std::string& folder, const Bundle& bundle, const Adapter
   }
   write_safetensors(folder + kWeightsFile, tensors, {{"format", "pt"}});
   // The same fields as mobile_ft/lora.py writes at export, so copy the bundle's own file.
-  const std::string config = read_text(bundle.verified("adapter_config.json"));
+  const std::string config = read_text(bundle.verified("adapter_config.json"), kMostJsonBytes);
   write_atomically(folder + kConfigFile, {{config.data(), config.size()}});
 }
 

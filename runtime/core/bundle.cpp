@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "runtime/core/error.h"
 #include "runtime/core/file.h"
+#include "runtime/core/json.h"
 #include "runtime/core/sha256.h"
 #include "runtime/kernels/int8_blocks.h"
 
@@ -16,12 +16,14 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 4;
 constexpr double kMostFlops = 1e18;
+// Far above any model, and low enough that no product of sizes overflows.
+constexpr int64_t kMostWidth = 1 << 20;
+constexpr int64_t kMostTokens = 1 << 20;
+constexpr int64_t kMostVocabulary = 1 << 24;
+constexpr int64_t kMostBytes = int64_t{1} << 44;
 
-int64_t positive(const Json& object, const char* key) {
-  const int64_t value = object.at(key).get<int64_t>();
-  if (value <= 0 || value > (int64_t{1} << 31)) fail(key, " is ", value);
-  return value;
-}
+int64_t width(const Json& object, const char* key) { return integer(object, key, 1, kMostWidth); }
+int64_t tokens(const Json& object) { return integer(object, "tokens", 1, kMostTokens); }
 
 /// A number of operations, which time is estimated from.
 double operations(const Json& value) {
@@ -55,14 +57,13 @@ std::vector<SavedTensor> saved_tensors(const Json& entries) {
       fail("saved tensor of type ", dtype);
     }
     for (size_t d = 0; d < shape.size(); ++d) {
-      const int64_t n = shape[d].get<int64_t>();
-      if (n == -1) {
+      if (shape[d] == -1) {
         tensor.token_dim = d;
-      } else if (n > 0 && n < (int64_t{1} << 31) / tensor.values) {
-        tensor.values *= n;
-      } else {
-        fail("saved tensor with dimension ", n);
+        continue;
       }
+      const int64_t n = shape[d].is_number_integer() ? shape[d].get<int64_t>() : 0;
+      if (n <= 0 || n > kMostWidth * 16 / tensor.values) fail("saved tensor with dimension ", shape[d]);
+      tensor.values *= n;
     }
     if (tensor.token_dim == shape.size()) fail("saved tensor without tokens");
     saved.push_back(tensor);
@@ -73,10 +74,9 @@ std::vector<SavedTensor> saved_tensors(const Json& entries) {
 UnitKind unit_kind(const std::string& name, const Json& entry, int64_t max_seq_len) {
   UnitKind kind;
   kind.name = name;
-  kind.tokens = positive(entry, "tokens");
+  kind.tokens = tokens(entry);
   kind.takes_positions = entry.at("takes_positions");
-  kind.cache_width = entry.at("cache_width");
-  if (kind.cache_width < 0 || kind.cache_width > (1 << 24)) fail("cache_width is ", kind.cache_width);
+  kind.cache_width = integer(entry, "cache_width", 0, kMostWidth);
   kind.flops = flops(entry.at("flops"));
   kind.recompute_flops = flops(entry.at("recompute_flops"));
   kind.saved = saved_tensors(entry.at("saved"));
@@ -86,7 +86,12 @@ UnitKind unit_kind(const std::string& name, const Json& entry, int64_t max_seq_l
   return kind;
 }
 
-FileChecksum file_checksum(const Json& entry) { return {entry.at("size").get<uint64_t>(), entry.at("sha256")}; }
+/// The length of a file or of a part of one.
+uint64_t bytes(const Json& object, const char* key) {
+  return static_cast<uint64_t>(integer(object, key, 0, kMostBytes));
+}
+
+FileChecksum file_checksum(const Json& entry) { return {bytes(entry, "size"), entry.at("sha256")}; }
 
 /// A file of the folder itself: no path that leads out of it.
 void check_plain(const std::string& name) {
@@ -99,18 +104,18 @@ void check_plain(const std::string& name) {
 void parse_model(const Json& json, Bundle& bundle) {
   const Json& model = json.at("model");
   bundle.model_name = model.at("name");
-  bundle.hidden_size = positive(model, "hidden_size");
-  bundle.intermediate_size = positive(model, "intermediate_size");
-  bundle.num_layers = positive(model, "num_hidden_layers");
-  bundle.num_heads = positive(model, "num_attention_heads");
-  bundle.num_kv_heads = positive(model, "num_key_value_heads");
-  bundle.head_dim = positive(model, "head_dim");
-  bundle.vocab_size = positive(model, "vocab_size");
-  bundle.max_seq_len = positive(json, "max_seq_len");
-  bundle.head_tokens = positive(json.at("head"), "tokens");
+  bundle.hidden_size = width(model, "hidden_size");
+  bundle.intermediate_size = width(model, "intermediate_size");
+  bundle.num_layers = width(model, "num_hidden_layers");
+  bundle.num_heads = width(model, "num_attention_heads");
+  bundle.num_kv_heads = width(model, "num_key_value_heads");
+  bundle.head_dim = width(model, "head_dim");
+  bundle.vocab_size = integer(model, "vocab_size", 1, kMostVocabulary);
+  bundle.max_seq_len = integer(json, "max_seq_len", 1, kMostTokens);
+  bundle.head_tokens = tokens(json.at("head"));
   bundle.head_flops = operations(json.at("head").at("flops"));
   const Json& lora = json.at("lora");
-  bundle.lora_rank = positive(lora, "rank");
+  bundle.lora_rank = width(lora, "rank");
   bundle.lora_alpha = lora.at("alpha");
   if (!(bundle.lora_alpha > 0) || !std::isfinite(bundle.lora_alpha)) fail("lora alpha is ", bundle.lora_alpha);
   bundle.lora_rslora = lora.at("use_rslora");
@@ -119,20 +124,6 @@ void parse_model(const Json& json, Bundle& bundle) {
   json.at("head").at("weights").get_to(bundle.head_weights);
   if (bundle.embed_weights.size() != 1 || bundle.head_weights.size() != 2) {
     fail("embed takes one weight and head two");
-  }
-}
-
-void parse_methods(const Json& methods, Bundle& bundle) {
-  for (const auto& [name, entry] : methods.items()) {
-    MethodInfo& method = bundle.methods[name];
-    method.tokens = positive(entry, "tokens");
-    for (const Json& tensor : entry.at("arena")) {
-      const ArenaTensor range{tensor.at(0).get<uint64_t>(), tensor.at(1).get<uint64_t>()};
-      if (range.offset > UINT32_MAX * uint64_t{16} || range.bytes > UINT32_MAX * uint64_t{16}) {
-        fail("method ", name, " has a tensor of ", range.bytes, " bytes at ", range.offset);
-      }
-      method.arena.push_back(range);
-    }
   }
 }
 
@@ -148,7 +139,7 @@ void parse_units(const Json& json, Bundle& bundle) {
     const auto kind = kinds.find(entry.at("kind").get<std::string>());
     if (kind == kinds.end()) fail("unit ", unit.name, " is of unknown kind ", entry.at("kind"));
     unit.kind = kind->second;
-    unit.layer = entry.at("layer");
+    unit.layer = integer(entry, "layer", 0, kMostWidth);
     entry.at("weights").get_to(unit.weights);
     entry.at("lora").get_to(unit.lora);
     const int64_t before = bundle.units.empty() ? 0 : bundle.units.back().layer;
@@ -171,8 +162,8 @@ void parse_checksums(const Json& json, Bundle& bundle) {
     if (bundle.files.count(name) == 0) fail("no checksum for ", name);
   }
   const Json& weights = json.at("weights");
-  bundle.weights.size = weights.at("size");
-  bundle.weights.index = {weights.at("index_size").get<uint64_t>(), weights.at("index_sha256")};
+  bundle.weights.size = bytes(weights, "size");
+  bundle.weights.index = {bytes(weights, "index_size"), weights.at("index_sha256")};
   weights.at("sha256").get_to(bundle.weights.sha256);
   Sha256 id;
   const std::string text = weights.dump();
@@ -200,14 +191,13 @@ size_t SavedTensor::stored_bytes(int64_t tokens) const {
 Bundle::Bundle(const std::string& path) : folder(path) {
   const std::string index = file("bundle.json");
   if (!file_exists(index)) fail(index, ": no such file; ", path, " is not a bundle made by `mobile-ft export`");
+  const Json json = parse_json<Json>(read_text(index, kMostJsonBytes), index + ": not a valid bundle description");
   try {
-    const Json json = Json::parse(read_text(index));
     if (json.at("format") != "mobile-ft-bundle") fail("format is ", json.at("format"));
     if (json.at("version") != kVersion) {
       fail("version ", json.at("version"), ", this runtime reads version ", kVersion);
     }
     parse_model(json, *this);
-    parse_methods(json.at("methods"), *this);
     parse_units(json, *this);
     parse_checksums(json, *this);
   } catch (const Json::exception& error) {
@@ -227,12 +217,6 @@ std::string Bundle::verified(const std::string& name) const {
     fail(path, ": checksum differs from bundle.json; it is damaged or was edited, export the bundle again");
   }
   return path;
-}
-
-const MethodInfo& Bundle::method(const std::string& name) const {
-  const auto found = methods.find(name);
-  if (found == methods.end()) fail(file("bundle.json"), ": no method ", name);
-  return found->second;
 }
 
 bool Bundle::rounds_what_it_stores() const {

@@ -23,17 +23,6 @@ struct SavedTensor {
   size_t stored_bytes(int64_t tokens) const;
 };
 
-/// A tensor in the activation arena, at the most tokens that its method takes.
-struct ArenaTensor {
-  uint64_t offset;
-  uint64_t bytes;
-};
-
-struct MethodInfo {
-  int64_t tokens = 0;  // the most a call takes
-  std::vector<ArenaTensor> arena;
-};
-
 /// Operations of a call with t tokens: linear x t + quadratic x t^2, two a multiply-add.
 struct Flops {
   double linear = 0;
@@ -88,7 +77,6 @@ struct Bundle {
   std::string verified(const std::string& name) const;
 
   const UnitKind& kind_of(size_t unit) const { return kinds[units[unit].kind]; }
-  const MethodInfo& method(const std::string& name) const;
   /// Whether units round what they store, so that the gradient depends on which of them store.
   bool rounds_what_it_stores() const;
 
@@ -110,7 +98,6 @@ struct Bundle {
   std::vector<std::string> lora_targets;
   std::vector<UnitKind> kinds;
   std::vector<UnitInfo> units;
-  std::map<std::string, MethodInfo> methods;
   std::vector<std::string> embed_weights;
   std::vector<std::string> head_weights;
   std::map<std::string, FileChecksum> files;  // all but bundle.json and weights.ptd

@@ -2,10 +2,10 @@
 
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "runtime/core/arithmetic.h"
 #include "runtime/core/error.h"
+#include "runtime/core/json.h"
 #include "runtime/core/safetensors.h"
 #include "runtime/core/trainer.h"
 
@@ -20,11 +20,7 @@ constexpr const char* kFile = "/checkpoint.safetensors";
 Json metadata(const SafeTensors& file, const char* key) {
   const auto text = file.metadata().find(key);
   if (text == file.metadata().end()) fail(file.path(), ": not a checkpoint of this program");
-  try {
-    return Json::parse(text->second);
-  } catch (const Json::exception& error) {
-    fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
-  }
+  return parse_json<Json>(text->second, file.path() + ": not a checkpoint of this program");
 }
 
 /// What must be the same for a run to go on as if it had never stopped: option names and texts, bundle and data.

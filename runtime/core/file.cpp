@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "runtime/core/error.h"
+#include "runtime/core/process_memory.h"
 #include "runtime/core/sha256.h"
 
 namespace mft {
@@ -44,29 +46,53 @@ void write_all(int fd, const std::string& path, const FilePart& part) {
   }
 }
 
-/// Bytes of an open file. Throws Error where it is no regular one.
-uint64_t regular_size(int fd, const std::string& path) {
-  struct stat status;
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) fail(path, ": not a regular file");
-  return static_cast<uint64_t>(status.st_size);
-}
-
-constexpr int kRead = O_RDONLY | O_NONBLOCK;  // to open a pipe without a writer would hang
-
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path) : path_(path) {
-  Descriptor fd(path, kRead);
-  size_ = static_cast<size_t>(regular_size(fd.get(), path));
-  if (size_ == 0) fail(path, ": the file is empty");
-  void* mapped = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-  if (mapped == MAP_FAILED) fail(path, ": ", std::strerror(errno));
-  data_ = static_cast<const std::byte*>(mapped);
+OpenFile::OpenFile(const std::string& path)
+    : path_(path), fd_(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {  // a pipe without a writer would hang
+  if (fd_ < 0) fail(path, ": ", std::strerror(errno));
+  struct stat status;
+  if (fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    close(fd_);
+    fail(path, ": not a regular file");
+  }
+  size_ = static_cast<uint64_t>(status.st_size);
 }
 
-void MappedFile::drop() const { madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED); }
+OpenFile::~OpenFile() { close(fd_); }
 
-MappedFile::~MappedFile() { munmap(const_cast<std::byte*>(data_), size_); }
+MappedRange::MappedRange(const OpenFile& file, uint64_t offset, uint64_t size) {
+  if (file.size() == 0) fail(file.path(), ": the file is empty");
+  if (size == 0 || offset > file.size() || size > file.size() - offset) {
+    fail(file.path(), ": ", size, " bytes at ", offset, " of a file of ", file.size());
+  }
+  const uint64_t before = offset % page_bytes();  // mappings begin with a page
+  void* mapped =
+      mmap(nullptr, before + size, PROT_READ, MAP_PRIVATE, file.descriptor(), static_cast<off_t>(offset - before));
+  if (mapped == MAP_FAILED) fail(file.path(), ": ", std::strerror(errno));
+  data_ = static_cast<const std::byte*>(mapped) + before;
+  size_ = size;
+}
+
+MappedRange::~MappedRange() {
+  if (data_ == nullptr) return;
+  const uintptr_t before = reinterpret_cast<uintptr_t>(data_) % page_bytes();
+  munmap(const_cast<std::byte*>(data_) - before, before + size_);
+}
+
+MappedRange::MappedRange(MappedRange&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedRange& MappedRange::operator=(MappedRange&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void MappedRange::advise(int advice) const {
+  const uintptr_t before = reinterpret_cast<uintptr_t>(data_) % page_bytes();
+  madvise(const_cast<std::byte*>(data_) - before, before + size_, advice);
+}
 
 void write_atomically(const std::string& path, const std::vector<FilePart>& parts) {
   const std::string beside = path + ".partial";
@@ -88,15 +114,15 @@ void write_atomically(const std::string& path, const std::vector<FilePart>& part
   fsync(parent.get());
 }
 
-uint64_t file_size(const std::string& path) { return regular_size(Descriptor(path, kRead).get(), path); }
+uint64_t file_size(const std::string& path) { return OpenFile(path).size(); }
 
 std::string sha256_of_file(const std::string& path, uint64_t size) {
-  Descriptor fd(path, kRead);
-  if (regular_size(fd.get(), path) < size) fail(path, ": shorter than ", size, " bytes");
+  const OpenFile file(path);
+  if (file.size() < size) fail(path, ": shorter than ", size, " bytes");
   std::array<uint8_t, 1 << 16> chunk;
   Sha256 sha;
   while (size > 0) {
-    const ssize_t n = read(fd.get(), chunk.data(), std::min<uint64_t>(chunk.size(), size));
+    const ssize_t n = read(file.descriptor(), chunk.data(), std::min<uint64_t>(chunk.size(), size));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail(path, ": ", n == 0 ? "became shorter" : std::strerror(errno));
     sha.update(chunk.data(), static_cast<size_t>(n));
@@ -105,8 +131,9 @@ std::string sha256_of_file(const std::string& path, uint64_t size) {
   return sha.hex();
 }
 
-std::string read_text(const std::string& path) {
-  MappedFile file(path);
+std::string read_text(const std::string& path, size_t most) {
+  const MappedFile file(path);
+  if (file.size() > most) fail(path, ": ", file.size(), " bytes; no more than ", most, " are read");
   return std::string(reinterpret_cast<const char*>(file.data()), file.size());
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,24 +9,61 @@
 
 namespace mft {
 
-/// A file mapped read-only. Throws Error naming the file where it cannot be opened.
-class MappedFile {
+/// A regular file, open for reading: what is mapped and read is one file, even where its name is given to another.
+class OpenFile {
  public:
-  explicit MappedFile(const std::string& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
+  /// Throws Error naming the file where it cannot be opened or is anything else; a pipe or device is not opened for
+  /// long enough to hang.
+  explicit OpenFile(const std::string& path);
+  ~OpenFile();
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
 
-  const std::byte* data() const { return data_; }
-  /// Lets the pages leave the process; they come back from the file when they are read again.
-  void drop() const;
-  size_t size() const { return size_; }
+  int descriptor() const { return fd_; }
+  uint64_t size() const { return size_; }
   const std::string& path() const { return path_; }
 
  private:
   std::string path_;
+  int fd_;
+  uint64_t size_ = 0;
+};
+
+/// Bytes of a file mapped read-only while this lives. They go with it, as memory does that a file becoming shorter
+/// takes away: touching those kills the process.
+class MappedRange {
+ public:
+  /// Throws Error naming the file where the range is empty or reaches past its end.
+  MappedRange(const OpenFile& file, uint64_t offset, uint64_t size);
+  ~MappedRange();
+  MappedRange(MappedRange&& other) noexcept;
+  MappedRange& operator=(MappedRange&& other) noexcept;
+
+  const std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+  /// Lets the pages leave the process; they come back from the file when they are read again.
+  void drop() const { advise(MADV_DONTNEED); }
+  /// madvise(2) on the pages.
+  void advise(int advice) const;
+
+ private:
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+};
+
+/// A whole file mapped read-only. Throws Error naming it where it cannot be opened or is empty.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) : file_(path), range_(file_, 0, file_.size()) {}
+
+  const std::byte* data() const { return range_.data(); }
+  size_t size() const { return range_.size(); }
+  void drop() const { range_.drop(); }
+  const std::string& path() const { return file_.path(); }
+
+ private:
+  OpenFile file_;
+  MappedRange range_;
 };
 
 struct FilePart {
@@ -36,14 +75,14 @@ struct FilePart {
 /// one; where the disk is full the old one stays and nothing is left behind.
 void write_atomically(const std::string& path, const std::vector<FilePart>& parts);
 
-/// Bytes of a regular file. Throws Error naming it where it is anything else; a pipe or device is not opened for long
-/// enough to hang.
+/// Bytes of a regular file. Throws Error naming it where it is anything else.
 uint64_t file_size(const std::string& path);
 
 /// SHA-256 in hexadecimal of the first `size` bytes of a file, read in small pieces so that none of it stays in memory.
 std::string sha256_of_file(const std::string& path, uint64_t size);
 
-std::string read_text(const std::string& path);
+/// The whole file. Throws Error where it has more than `most` bytes.
+std::string read_text(const std::string& path, size_t most);
 void make_folder(const std::string& path);
 bool file_exists(const std::string& path);
 

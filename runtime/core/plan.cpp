@@ -33,16 +33,15 @@ using Counts = std::vector<int64_t>;
 
 uint64_t round_to_pages(uint64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
 
-/// Bytes of the arena that `methods` touch in calls of up to `tokens` tokens.
-uint64_t arena_bytes(const Bundle& bundle, const std::set<std::string>& methods, int64_t tokens) {
+/// Bytes of the arena that methods touch in calls of up to `tokens` tokens: of each tensor the beginning, in proportion
+/// to the most that its method takes.
+uint64_t arena_bytes(const Program& program, const std::map<std::string, int64_t>& most_tokens, int64_t tokens) {
   std::vector<std::pair<uint64_t, uint64_t>> touched;
-  for (const std::string& name : methods) {
-    const MethodInfo& method = bundle.method(name);
-    const uint64_t most = static_cast<uint64_t>(method.tokens);
-    const uint64_t used = static_cast<uint64_t>(std::min(method.tokens, tokens));
-    for (const ArenaTensor& tensor : method.arena) {
+  for (const auto& [method, most] : most_tokens) {
+    const uint64_t used = static_cast<uint64_t>(std::min(most, tokens)), all = static_cast<uint64_t>(most);
+    for (const ArenaTensor& tensor : program.arena_tensors(method)) {
       const uint64_t begin = tensor.offset / page_bytes() * page_bytes();
-      touched.emplace_back(begin, round_to_pages(tensor.offset + (tensor.bytes * used + most - 1) / most));
+      touched.emplace_back(begin, round_to_pages(tensor.offset + (tensor.bytes * used + all - 1) / all));
     }
   }
   std::sort(touched.begin(), touched.end());
@@ -289,18 +288,18 @@ class Planner {
     const auto [known, is_new] = arenas_.try_emplace(use, 0);
     if (!is_new) return known->second;
     const Bundle& b = model_.bundle();
-    std::set<std::string> methods{"embed", "head"};
-    if (config_.eval_every > 0 || config_.loss == Loss::kDpo) methods.insert("head_loss");
+    std::map<std::string, int64_t> methods{{"embed", b.max_seq_len}, {"head", b.head_tokens}};
+    if (config_.eval_every > 0 || config_.loss == Loss::kDpo) methods["head_loss"] = b.head_tokens;
     for (size_t g = 0; g < groups_.size(); ++g) {
       for (size_t k = 0; k < b.kinds.size(); ++k) {
         if (!groups_[g].kinds[k]) continue;
-        const std::string& name = b.kinds[k].name;
-        methods.insert(name + "_forward");
-        if (use[g] > 0) methods.insert({name + "_forward_save", name + "_backward"});
-        if (use[g] < 2) methods.insert(name + "_backward_recompute");
+        const UnitKind& kind = b.kinds[k];
+        methods[kind.name + "_forward"] = kind.tokens;
+        if (use[g] > 0) methods[kind.name + "_forward_save"] = methods[kind.name + "_backward"] = kind.tokens;
+        if (use[g] < 2) methods[kind.name + "_backward_recompute"] = kind.tokens;
       }
     }
-    return known->second = arena_bytes(b, methods, config_.tokens());
+    return known->second = arena_bytes(model_.program(), methods, config_.tokens());
   }
 
   /// Spends what is left of the budget on keeping weights mapped from step to step.

@@ -9,11 +9,11 @@
 #include <chrono>
 
 #include "runtime/core/error.h"
+#include "runtime/ops/output_room.h"
 
 namespace mft {
 
 using executorch::extension::MallocMemoryAllocator;
-using executorch::extension::MmapDataLoader;
 using executorch::runtime::HierarchicalAllocator;
 using executorch::runtime::MemoryAllocator;
 using executorch::runtime::MemoryManager;
@@ -36,6 +36,14 @@ size_t bytes_of(const executorch::runtime::TensorInfo& info, const Sizes& sizes)
   for (auto n : sizes) bytes *= static_cast<size_t>(n);
   return bytes;
 }
+
+/// While it lives, ops hold what they write against the outputs' buffers.
+struct OutputRoomGuard {
+  explicit OutputRoomGuard(const std::vector<Output>& outputs) {
+    for (const Output& output : outputs) output_room.push_back({output.data, output.bytes});
+  }
+  ~OutputRoomGuard() { output_room.clear(); }
+};
 
 /// Errors are reported once, by exception; ExecuTorch's own log lines would only repeat them.
 void discard_log(et_timestamp_t, et_pal_log_level_t, const char*, const char*, size_t, const char*, size_t) {}
@@ -79,22 +87,20 @@ struct Program::Loaded {
 
 Program::~Program() = default;
 
-Program::Program(const std::string& path) : path_(path) {
+Program::Program(const std::string& path)
+    : file_(path),
+      arena_tensors_(check_program(file_.data(), file_.size(), path)),
+      loader_(file_.data(), file_.size()) {
   initialize();
-  auto loader = MmapDataLoader::from(path_.c_str(), MmapDataLoader::MlockConfig::NoMlock);
-  if (!loader.ok()) fail(path, ": cannot be opened");
-  loader_ = std::make_unique<MmapDataLoader>(std::move(loader.get()));
-  auto program = executorch::runtime::Program::load(loader_.get(),
-                                                    executorch::runtime::Program::Verification::InternalConsistency);
+  auto program =
+      executorch::runtime::Program::load(&loader_, executorch::runtime::Program::Verification::InternalConsistency);
   if (!program.ok()) fail(path, ": not an ExecuTorch program, export the bundle again");
   program_ = std::make_unique<executorch::runtime::Program>(std::move(program.get()));
   size_t arena = 0;
   for (size_t i = 0; i < program_->num_methods(); ++i) {
     const auto meta = program_->method_meta(*program_->get_method_name(i));
-    if (!meta.ok() || meta->num_memory_planned_buffers() > 1) fail(path, ": unexpected memory plan");
-    if (meta->num_memory_planned_buffers() == 1) {
-      arena = std::max(arena, static_cast<size_t>(*meta->memory_planned_buffer_size(0)));
-    }
+    if (!meta.ok()) fail(path, ": not an ExecuTorch program, export the bundle again");
+    arena = std::max(arena, static_cast<size_t>(*meta->memory_planned_buffer_size(0)));
   }
   arena_ = Buffer(arena);
 }
@@ -109,7 +115,7 @@ void Program::reserve_scratch(size_t bytes) {
 
 Program::Loaded& Program::loaded(const std::string& method) {
   auto& entry = methods_[method];
-  if (!entry) entry = std::make_unique<Loaded>(*program_, path_, method, arena_, temp_allocator_.get());
+  if (!entry) entry = std::make_unique<Loaded>(*program_, file_.path(), method, arena_, temp_allocator_.get());
   return *entry;
 }
 
@@ -119,11 +125,17 @@ std::map<std::string, std::pair<int64_t, double>> Program::times() const {
   return result;
 }
 
+const std::vector<ArenaTensor>& Program::arena_tensors(const std::string& method) const {
+  const auto found = arena_tensors_.find(method);
+  if (found == arena_tensors_.end()) fail(file_.path(), ": method ", method, " is missing");
+  return found->second;
+}
+
 std::vector<int64_t> Program::input_sizes(const std::string& method, size_t index) const {
   const auto meta = program_->method_meta(method.c_str());
-  if (!meta.ok()) fail(path_, ": method ", method, " is missing");
+  if (!meta.ok()) fail(file_.path(), ": method ", method, " is missing");
   const auto info = meta->input_tensor_meta(index);
-  if (!info.ok()) fail(path_, ": method ", method, " has no tensor input ", index);
+  if (!info.ok()) fail(file_.path(), ": method ", method, " has no tensor input ", index);
   return std::vector<int64_t>(info->sizes().begin(), info->sizes().end());
 }
 
@@ -134,37 +146,46 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
   Method& method = entry.method;
   const auto meta = method.method_meta();
   if (inputs.size() != meta.num_inputs() || outputs.size() != meta.num_outputs()) {
-    fail(path_, ": method ", name, " takes ", meta.num_inputs(), " inputs and gives ", meta.num_outputs(),
+    fail(file_.path(), ": method ", name, " takes ", meta.num_inputs(), " inputs and gives ", meta.num_outputs(),
          " outputs, the bundle describes ", inputs.size(), " and ", outputs.size());
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto info = meta.input_tensor_meta(i);
-    if (!info.ok()) fail(path_, ": method ", name, ", input ", i, " is not a tensor");
+    if (!info.ok()) fail(file_.path(), ": method ", name, ", input ", i, " is not a tensor");
     Sizes sizes = sizes_of(*info, inputs[i].tokens, inputs[i].token_dim);
+    if (inputs[i].data == nullptr) fail("method ", name, ", input ", i, " has no data");
     if (bytes_of(*info, sizes) > inputs[i].bytes) {
-      fail(path_, ": method ", name, ", input ", i, " needs ", bytes_of(*info, sizes),
+      fail(file_.path(), ": method ", name, ", input ", i, " needs ", bytes_of(*info, sizes),
            " bytes, the bundle's tensor has ", inputs[i].bytes);
     }
     const auto tensor = executorch::extension::make_tensor_ptr(std::move(sizes), const_cast<void*>(inputs[i].data), {},
                                                                {}, info->scalar_type());
     if (method.set_input(executorch::runtime::EValue(*tensor), i) != executorch::runtime::Error::Ok) {
-      fail(path_, ": method ", name, ", input ", i, " has the wrong shape");
+      fail(file_.path(), ": method ", name, ", input ", i, " has the wrong shape");
     }
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto info = meta.output_tensor_meta(i);
     if (!info.ok() || bytes_of(*info, sizes_of(*info, outputs[i].tokens, outputs[i].token_dim)) > outputs[i].bytes) {
-      fail(path_, ": method ", name, ", output ", i, " does not fit the buffer that bundle.json asks for");
+      fail(file_.path(), ": method ", name, ", output ", i, " does not fit the buffer that bundle.json asks for");
     }
     // ExecuTorch holds the buffer against the shape of the last call (at first: the largest), not of this one.
     const size_t bytes = std::max(outputs[i].bytes, info->nbytes());
     if (method.set_output_data_ptr(outputs[i].data, bytes, i) != executorch::runtime::Error::Ok) {
-      fail(path_, ": method ", name, ", output ", i, " cannot be set");
+      fail(file_.path(), ": method ", name, ", output ", i, " cannot be set");
     }
   }
+  const OutputRoomGuard guard(outputs);
   const auto status = method.execute();
   if (status != executorch::runtime::Error::Ok) {
     fail("method ", name, " failed (ExecuTorch error ", static_cast<int>(status), ")");
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const auto& written = method.get_output(i).toTensor().sizes();
+    const auto expected = sizes_of(*meta.output_tensor_meta(i), outputs[i].tokens, outputs[i].token_dim);
+    if (!std::equal(written.begin(), written.end(), expected.begin(), expected.end())) {
+      fail(file_.path(), ": method ", name, ", output ", i, " has another shape than its description");
+    }
   }
   ++entry.calls;
   entry.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <executorch/extension/data_loader/mmap_data_loader.h>
+#include <executorch/extension/data_loader/buffer_data_loader.h>
 #include <executorch/runtime/executor/memory_manager.h>
 #include <executorch/runtime/executor/method.h>
 #include <executorch/runtime/executor/program.h>
@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "runtime/core/buffer.h"
+#include "runtime/core/file.h"
+#include "runtime/core/program_check.h"
 
 namespace mft {
 
@@ -25,7 +27,7 @@ struct Input {
   size_t token_dim = 0;
 };
 
-/// One output, likewise.
+/// One output, likewise: an op that would write past `bytes` fails.
 struct Output {
   void* data;
   size_t bytes;
@@ -36,13 +38,14 @@ struct Output {
 /// program.pte: methods that share one activation arena and one kernel scratch, since they never run at once.
 class Program {
  public:
+  /// Throws Error where the file is not a program that `check_program` lets through.
   explicit Program(const std::string& path);
   ~Program();
 
   /// Allocates the kernels' scratch, in place of any earlier one; must be called before the first `run`.
   void reserve_scratch(size_t bytes);
 
-  /// Runs a method. Throws Error naming method and input where a shape does not fit.
+  /// Runs a method. Throws Error naming method and input or output where a shape does not fit.
   void run(const std::string& method, const std::vector<Input>& inputs, const std::vector<Output>& outputs);
 
   /// {method: (calls, seconds)} since the scratch was reserved, mapping of inputs included.
@@ -52,6 +55,9 @@ class Program {
   const Buffer& arena() const { return arena_; }
   const Buffer& scratch() const { return scratch_; }
 
+  /// What a method keeps in the arena. Throws Error where there is no such method.
+  const std::vector<ArenaTensor>& arena_tensors(const std::string& method) const;
+
   /// Fixed sizes of input `index` of a method (upper bounds where dynamic).
   std::vector<int64_t> input_sizes(const std::string& method, size_t index) const;
 
@@ -59,8 +65,9 @@ class Program {
   struct Loaded;
   Loaded& loaded(const std::string& method);
 
-  std::string path_;
-  std::unique_ptr<executorch::extension::MmapDataLoader> loader_;
+  MappedFile file_;
+  std::map<std::string, std::vector<ArenaTensor>> arena_tensors_;
+  executorch::extension::BufferDataLoader loader_;
   std::unique_ptr<executorch::runtime::Program> program_;
   Buffer arena_;
   Buffer scratch_;

@@ -1,9 +1,9 @@
 #include "runtime/core/safetensors.h"
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "runtime/core/error.h"
+#include "runtime/core/json.h"
 
 namespace mft {
 namespace {
@@ -39,7 +39,7 @@ SafeTensors::SafeTensors(const std::string& path) : file_(path) {
   const std::byte* body = file_.data() + 8 + header_size;
   const size_t body_size = file_.size() - 8 - header_size;
   try {
-    const Json header = Json::parse(text, text + header_size);
+    const Json header = parse_json<Json>({text, header_size}, path + ": not a safetensors file");
     for (const auto& [name, entry] : header.items()) {
       if (name == "__metadata__") {
         metadata_ = entry.get<std::map<std::string, std::string>>();

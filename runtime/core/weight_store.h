@@ -1,14 +1,13 @@
 #pragma once
 
-#include <executorch/extension/data_loader/mmap_data_loader.h>
-#include <executorch/extension/flat_tensor/flat_tensor_data_map.h>
-
-#include <memory>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "runtime/core/bundle.h"
+#include "runtime/core/file.h"
+#include "runtime/core/named_data.h"
 
 namespace mft {
 
@@ -19,10 +18,8 @@ class MappedWeights {
     const void* data;
     size_t bytes;
   };
-  const Weight& operator[](size_t i) const { return weights_[i]; }
-  size_t size() const { return weights_.size(); }
-  /// What the process holds once all is read: whole pages, each tensor's by themselves.
-  size_t resident_bytes() const;
+  Weight operator[](size_t i) const { return {ranges_[i].data(), ranges_[i].size()}; }
+  size_t size() const { return ranges_.size(); }
   /// Starts reading the pages from disk, without making them part of the process.
   void prefetch() const;
   /// Lets the pages leave the process until they are read again.
@@ -32,11 +29,10 @@ class MappedWeights {
 
  private:
   friend class WeightStore;
-  std::vector<executorch::runtime::FreeableBuffer> buffers_;
-  std::vector<Weight> weights_;
+  std::vector<MappedRange> ranges_;
 };
 
-/// weights.ptd, read through ExecuTorch's named-data map.
+/// The tensors of weights.ptd.
 class WeightStore {
  public:
   /// Checks the file's index. Throws Error naming the file where it is not readable or not what was exported.
@@ -45,18 +41,17 @@ class WeightStore {
   /// Maps the named tensors, each one's content verified the first time. Throws Error naming file and tensor where one
   /// is missing or damaged.
   MappedWeights map(const std::vector<std::string>& names);
-  /// What mapping them makes resident; reads nothing of them.
+  /// What mapping them makes resident once all is read: whole pages, each tensor's by themselves.
   size_t resident_bytes(const std::vector<std::string>& names) const;
 
  private:
-  MappedWeights map_unverified(const std::vector<std::string>& names) const;
-  void verify(const std::string& name, const MappedWeights::Weight& weight);
+  FilePlace place(const std::string& name) const;
+  void verify(const std::string& name, const MappedRange& tensor);
 
-  std::string path_;
+  OpenFile file_;
   std::map<std::string, std::string> sha256_;
   std::set<std::string> verified_;
-  std::unique_ptr<executorch::extension::MmapDataLoader> loader_;
-  std::unique_ptr<executorch::extension::FlatTensorDataMap> data_;
+  std::map<std::string, FilePlace> places_;
 };
 
 }  // namespace mft

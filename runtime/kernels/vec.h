@@ -22,6 +22,7 @@ constexpr int kVec = 4;
 
 typedef float Vec __attribute__((vector_size(kVec * 4)));
 typedef int32_t VecI __attribute__((vector_size(kVec * 4)));
+typedef uint32_t VecU __attribute__((vector_size(kVec * 4)));  // wraps around where VecI would overflow
 typedef float VecUnaligned __attribute__((vector_size(kVec * 4), may_alias, aligned(4)));
 
 inline Vec load(const float* p) { return *reinterpret_cast<const VecUnaligned*>(p); }
@@ -76,7 +77,7 @@ inline float max_lane(Vec v) {
 // To the nearest integer, for |x| < 2^22: adding 1.5 * 2^23 leaves it in the low bits.
 inline VecI round_to_int(Vec x) {
   const Vec magic = splat(12582912.f);
-  return (VecI)(x + magic) - (VecI)magic;
+  return (VecI)((VecU)(x + magic) - (VecU)magic);
 }
 
 // e^x, about 1 ulp for -87.3 <= x <= 88.3; 0 below (also for -inf), saturates above, keeps NaN.
@@ -97,7 +98,7 @@ inline Vec exp(Vec x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.f;
-  const VecI power = (((VecI)shifted - (VecI)magic) + 127) << 23;
+  const VecU power = ((VecU)shifted - (VecU)magic + 127u) << 23;
   const Vec y = p * (Vec)power;
   return underflow ? Vec{} : y;
 }

@@ -8,6 +8,7 @@
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/quant.h"
 #include "runtime/kernels/scratch.h"
+#include "runtime/ops/output_room.h"
 
 namespace mft {
 
@@ -106,6 +107,7 @@ class Arguments {
     Tensor t = stack_[i]->toTensor();
     const executorch::aten::ArrayRef<executorch::aten::SizesType> shape(sizes.begin(), sizes.size());
     require(t.scalar_type() == type && executorch::runtime::resize_tensor(t, shape) == executorch::runtime::Error::Ok);
+    for (const OutputRoom& room : output_room) require(room.data != t.const_data_ptr() || t.nbytes() <= room.bytes);
     return t.mutable_data_ptr<T>();
   }
 

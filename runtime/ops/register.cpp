@@ -2,6 +2,7 @@
 
 #include <executorch/runtime/kernel/operator_registry.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <iterator>
@@ -20,6 +21,7 @@
 #include "runtime/kernels/rope.h"
 #include "runtime/ops/arguments.h"
 #include "runtime/ops/counters.h"
+#include "runtime/ops/signature.h"
 
 namespace mft {
 namespace {
@@ -122,6 +124,7 @@ void affine_op(const Arguments& a) {
 /// rope(x, positions, inv_freq, heads, inverse) -> y
 void rope_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), heads = a.integer(3), half = tokens_of(a, 2);
+  Arguments::require(heads > 0 && heads <= columns_of(a, 0));
   const float* x = a.floats(0, {t, heads * half * 2});
   rope(x, a.integers(1, {t}), a.floats(2, {half}), t, heads, half * 2, a.boolean(4),
        a.output(5, {size32(t), size32(heads * half * 2)}), a.scratch(rope_scratch_bytes(half * 2)));
@@ -166,7 +169,7 @@ AttentionShape attention_shape(const Arguments& a, size_t q, size_t heads) {
   shape.heads = a.integer(heads);
   shape.kv_heads = a.integer(heads + 1);
   shape.window = a.integer(heads + 2);
-  Arguments::require(shape.window >= 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 &&
+  Arguments::require(shape.window >= 0 && shape.kv_heads > 0 && shape.heads > 0 && shape.heads % shape.kv_heads == 0 &&
                      columns_of(a, q) % shape.heads == 0);
   shape.dim = columns_of(a, q) / shape.heads;
   shape.scale = 1.0f / std::sqrt(static_cast<float>(shape.dim));
@@ -251,35 +254,36 @@ void add_bias_op(const Arguments& a) {
 
 struct Op {
   const char* name;
+  OpSignature signature;
   void (*kernel)(const Arguments&);
 };
 
 constexpr Op kOps[] = {
-    {"mobile_ft::add.out", add_op},
-    {"mobile_ft::add_bias.out", add_bias_op},
-    {"mobile_ft::packed_linear.out", packed_linear},
-    {"mobile_ft::packed_linear_backward.out", packed_linear_backward},
-    {"mobile_ft::packed_linear_lora_backward.out", packed_linear_lora_backward},
-    {"mobile_ft::rms_norm.out", rms_norm_op},
-    {"mobile_ft::rms_norm_backward.out", rms_norm_backward_op},
-    {"mobile_ft::ms_rms_norm.out", ms_rms_norm_op},
-    {"mobile_ft::ms_rms_norm_backward.out", ms_rms_norm_backward_op},
-    {"mobile_ft::affine.out", affine_op},
-    {"mobile_ft::rope.out", rope_op},
-    {"mobile_ft::swiglu.out", glu_op<Glu::kSwiglu>},
-    {"mobile_ft::swiglu_backward.out", glu_backward_op<Glu::kSwiglu>},
-    {"mobile_ft::swiglu_2bit.out", glu_2bit_op<Glu::kSwiglu>},
-    {"mobile_ft::swiglu_2bit_backward.out", glu_2bit_backward_op<Glu::kSwiglu>},
-    {"mobile_ft::geglu.out", glu_op<Glu::kGeglu>},
-    {"mobile_ft::geglu_backward.out", glu_backward_op<Glu::kGeglu>},
-    {"mobile_ft::geglu_2bit.out", glu_2bit_op<Glu::kGeglu>},
-    {"mobile_ft::geglu_2bit_backward.out", glu_2bit_backward_op<Glu::kGeglu>},
-    {"mobile_ft::attention.out", attention_op},
-    {"mobile_ft::attention_backward.out", attention_backward_op},
-    {"mobile_ft::attention_decode.out", attention_decode_op},
-    {"mobile_ft::packed_embedding.out", packed_embedding},
-    {"mobile_ft::linear_cross_entropy.out", linear_cross_entropy_op<true>},
-    {"mobile_ft::linear_cross_entropy_loss.out", linear_cross_entropy_op<false>},
+    {"mobile_ft::add.out", {2, 1}, add_op},
+    {"mobile_ft::add_bias.out", {2, 1}, add_bias_op},
+    {"mobile_ft::packed_linear.out", {7, 1}, packed_linear},
+    {"mobile_ft::packed_linear_backward.out", {4, 1}, packed_linear_backward},
+    {"mobile_ft::packed_linear_lora_backward.out", {8, 3}, packed_linear_lora_backward},
+    {"mobile_ft::rms_norm.out", {3, 2}, rms_norm_op},
+    {"mobile_ft::rms_norm_backward.out", {4, 1}, rms_norm_backward_op},
+    {"mobile_ft::ms_rms_norm.out", {2, 2}, ms_rms_norm_op},
+    {"mobile_ft::ms_rms_norm_backward.out", {3, 1}, ms_rms_norm_backward_op},
+    {"mobile_ft::affine.out", {2, 1}, affine_op},
+    {"mobile_ft::rope.out", {5, 1}, rope_op},
+    {"mobile_ft::swiglu.out", {2, 1}, glu_op<Glu::kSwiglu>},
+    {"mobile_ft::swiglu_backward.out", {3, 2}, glu_backward_op<Glu::kSwiglu>},
+    {"mobile_ft::swiglu_2bit.out", {2, 2}, glu_2bit_op<Glu::kSwiglu>},
+    {"mobile_ft::swiglu_2bit_backward.out", {4, 2}, glu_2bit_backward_op<Glu::kSwiglu>},
+    {"mobile_ft::geglu.out", {2, 1}, glu_op<Glu::kGeglu>},
+    {"mobile_ft::geglu_backward.out", {3, 2}, glu_backward_op<Glu::kGeglu>},
+    {"mobile_ft::geglu_2bit.out", {2, 2}, glu_2bit_op<Glu::kGeglu>},
+    {"mobile_ft::geglu_2bit_backward.out", {4, 2}, glu_2bit_backward_op<Glu::kGeglu>},
+    {"mobile_ft::attention.out", {7, 2}, attention_op},
+    {"mobile_ft::attention_backward.out", {10, 3}, attention_backward_op},
+    {"mobile_ft::attention_decode.out", {9, 1}, attention_decode_op},
+    {"mobile_ft::packed_embedding.out", {5, 1}, packed_embedding},
+    {"mobile_ft::linear_cross_entropy.out", {5, 2}, linear_cross_entropy_op<true>},
+    {"mobile_ft::linear_cross_entropy_loss.out", {5, 1}, linear_cross_entropy_op<false>},
 };
 constexpr size_t kCount = std::size(kOps);
 
@@ -309,6 +313,11 @@ executorch::runtime::Error register_all(std::index_sequence<I...>) {
 const auto registered = register_all(std::make_index_sequence<kCount>());
 
 }  // namespace
+
+const OpSignature* find_op(std::string_view name) {
+  const auto found = std::find_if(std::begin(kOps), std::end(kOps), [&](const Op& op) { return name == op.name; });
+  return found == std::end(kOps) ? nullptr : &found->signature;
+}
 
 std::vector<OpCounter> op_counters() {
   std::vector<OpCounter> counters;

@@ -28,7 +28,8 @@ void test_mapped(const TempFolder& folder) {
   write_file(path, "hello");
   const MappedFile file(path);
   CHECK(file.size() == 5 && static_cast<char>(file.data()[4]) == 'o' && file.path() == path);
-  CHECK(read_text(path) == "hello");
+  CHECK(read_text(path, 5) == "hello");
+  CHECK_ERROR(read_text(path, 4), "mapped: 5 bytes; no more than 4 are read");
   write_file(path + "2", "");
   CHECK_ERROR(MappedFile(path + "2"), "mapped2: the file is empty");
   CHECK_ERROR(MappedFile(folder.path()), "not a regular file");
