@@ -6,6 +6,7 @@ namespace mft {
 namespace {
 
 constexpr size_t kLongest = 1000;
+constexpr size_t kRest = 8;  // what is shorter is not cut off
 
 /// Bytes of the UTF-8 sequence that `text` begins with, 0 where it is none or not printable.
 size_t printable_bytes(std::string_view text) {
@@ -33,7 +34,7 @@ std::string one_line(std::string_view text) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string line;
   for (size_t i = 0; i < text.size();) {
-    if (line.size() >= kLongest) return line + "...";
+    if (line.size() > kLongest - kRest && text.size() - i > kRest) return line + "...";
     if (const size_t bytes = printable_bytes(text.substr(i)); bytes > 0) {
       line.append(text.substr(i, bytes));
       i += bytes;

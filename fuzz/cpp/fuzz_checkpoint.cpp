@@ -1,0 +1,42 @@
+/// The checkpoint of a run that is resumed.
+
+#include <filesystem>
+
+#include "fuzz/cpp/fuzz.h"
+#include "runtime/core/run.h"
+
+static std::string out() { return mft_fuzz::scratch_folder() + "/out"; }
+
+/// Two steps and a validation, or the third one after them.
+static void train(bool resume) {
+  static const mft_fuzz::TestBundle bundle;
+  static mft::Model model(bundle.folder());
+  mft::TrainConfig config;
+  config.seq_len = 8;
+  config.threads = 1;
+  config.steps = 3;
+  config.eval_every = config.save_every = 2;
+  mft::StopRequest stop;
+  mft::RunPaths paths;
+  paths.data = paths.valid = mft_fuzz::tokens_path();
+  paths.out = out();
+  paths.resume = resume;
+  mft::train(model, config, paths, stop, [&](const mft::Event& event) {
+    if (event.at("event") == "saved" && !resume) stop.cancel();
+  });
+}
+
+std::vector<std::string> seeds() {
+  std::filesystem::remove_all(out());
+  try {
+    train(false);
+  } catch (const mft::Stopped&) {  // after the second step, saved
+  }
+  return {mft_fuzz::read_file(out() + "/checkpoint.safetensors")};
+}
+
+void run(const std::string& data) {
+  std::filesystem::create_directories(out());
+  mft_fuzz::write_file(out() + "/checkpoint.safetensors", data);
+  train(true);
+}
