@@ -22,8 +22,9 @@ Json parse_json(std::string_view text, const std::string& error) {
   if (text.size() > kMostJsonBytes)
     fail(error, " (", text.size(), " bytes; no more than ", kMostJsonBytes, " are read)");
   int64_t values = 0;
-  const auto check = [&](int depth, typename Json::parse_event_t, Json&) {
-    if (depth > kMostJsonLevels) fail(error, " (nested deeper than ", kMostJsonLevels, " levels)");
+  const auto check = [&](int depth, typename Json::parse_event_t event, Json&) {
+    const bool opens = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+    if (opens && depth >= kMostJsonLevels) fail(error, " (nested deeper than ", kMostJsonLevels, " levels)");
     if (++values > kMostJsonValues) fail(error, " (more than ", kMostJsonValues, " values)");
     return true;
   };
