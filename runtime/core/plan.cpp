@@ -1,6 +1,7 @@
 #include "runtime/core/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
@@ -28,6 +29,9 @@ constexpr double kSpillBytesPerSecond = 0.5e9;
 // Around each number of stored units at which something changes, so many neighbours are tried too: what a unit saves is
 // no multiple of a checkpoint, so the fastest number lies near a change, not always on it.
 constexpr int64_t kNeighbours = 4;
+// How many mixes of all groups but one are tried at once: all there are of today's models, else a grid of so many, and
+// finer ones around the best of it.
+constexpr double kGridPoints = 2000;
 
 using Counts = std::vector<int64_t>;
 
@@ -158,9 +162,21 @@ class Planner {
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return groups_[a].units < groups_[b].units; });
     Mix best = mix(none);
-    Counts counts = none;
-    search(order, 0, counts, best);
-    return best;
+    const int64_t steps =
+        static_cast<int64_t>(std::pow(kGridPoints, 1 / std::max(1.0, static_cast<double>(order.size()) - 1)));
+    std::vector<Grid> grid;
+    for (const int64_t units : all) grid.push_back({0, units, units / steps + 1});
+    while (true) {
+      Counts counts = none;
+      search(order, 0, grid, counts, best);
+      bool finest = true;
+      for (size_t g = 0; g < grid.size(); ++g) {
+        finest = finest && (grid[g].step == 1 || g == order.back());
+        const int64_t around = grid[g].step, near = best.stored[g];
+        grid[g] = {std::max<int64_t>(0, near - around), std::min(all[g], near + around), 2 * around / steps + 1};
+      }
+      if (finest) return best;
+    }
   }
 
   Plan plan() {
@@ -202,13 +218,23 @@ class Planner {
     return given;
   }
 
+  /// The numbers that are tried for a group: the first, every `step`th after it, and the last.
+  struct Grid {
+    int64_t first, last, step;
+  };
+
   /// Tries numbers for the groups from order[depth] on.
-  void search(const std::vector<size_t>& order, size_t depth, Counts& counts, Mix& best) {
+  void search(const std::vector<size_t>& order, size_t depth, const std::vector<Grid>& grid, Counts& counts,
+              Mix& best) {
     if (depth == order.size()) return;
     const size_t group = order[depth];
     const int64_t most = groups_[group].units;
     if (depth + 1 < order.size()) {
-      for (counts[group] = 0; counts[group] <= most; ++counts[group]) search(order, depth + 1, counts, best);
+      const auto [first, last, step] = grid[group];
+      for (int64_t n = first; n < last + step; n += step) {
+        counts[group] = std::min(n, last);
+        search(order, depth + 1, grid, counts, best);
+      }
       counts[group] = 0;
       return;
     }

@@ -1,5 +1,8 @@
 """Qwen2, Llama 3 and Gemma 3 against Transformers on the same quantized weights: logits, gradients, generation."""
 
+import json
+import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,3 +81,27 @@ def test_generation_equals_the_full_forward(family: Family) -> None:
         assert (logits[torch.arange(6), answer] >= logits.max(-1).values - 1e-4).all()
         answers.update(answer)
     assert len(answers) > 8
+
+
+@pytest.mark.timeout(60)
+def test_planning_a_thousand_layers(family: Family, tmp_path: Path) -> None:
+    """Three kinds of units that cost differently: more budget is never slower, and never exceeded."""
+    bundle = shutil.copytree(family.bundle, tmp_path / "bundle")
+    index = bundle / "bundle.json"
+    description = json.loads(index.read_text())
+    layers = description["model"]["num_hidden_layers"]
+    units = [[u for u in description["units"] if u["layer"] == layer] for layer in range(layers)]
+    description["units"] = [u | {"layer": layer} for layer in range(1000) for u in units[layer % layers]]
+    description["model"]["num_hidden_layers"] = 1000
+    if "attn_sliding" in description["kinds"]:
+        description["kinds"]["attn_sliding"]["recompute_flops"] = [16000, 100]
+    index.write_text(json.dumps(description))
+    options = ["plan", bundle, "--seq-len", 64, "--budget", "1"]
+    smallest, everything = events(*options, "--variant", "backward=store")
+    low, high = smallest["planned_mb"] * 1.05, everything["planned_mb"] * 1.05
+    budgets = [low + (high - low) * i / 6 for i in range(7)]
+    variants = [x for budget in budgets for x in ("--variant", f"budget={budget}MB")]
+    plans = events(*options, *variants)[1:]
+    assert all(plan["planned_mb"] <= budget for plan, budget in zip(plans, budgets, strict=True))
+    times = [plan["relative_time"] for plan in plans]
+    assert all(later <= earlier * 1.001 for earlier, later in pairwise(times)) and times[0] > 1.2 and times[-1] == 1
