@@ -28,7 +28,8 @@ void test_exp() {
   CHECK(mft::exp(splat(-200.f))[0] == 0.f);
   CHECK(mft::exp(splat(0.f))[0] == 1.f);
   CHECK(std::isfinite(mft::exp(splat(1000.f))[0]));
-  for (const float wild : {-1e10f, -3e38f}) CHECK(mft::exp(splat(wild))[0] == 0.f);  // undefined nowhere on the way
+  for (const float wild : {-1e5f, -1e10f, -3e38f})
+    CHECK(mft::exp(splat(wild))[0] == 0.f);  // undefined nowhere on the way
   CHECK(std::isnan(mft::exp(splat(std::numeric_limits<float>::quiet_NaN()))[0]));
 }
 
