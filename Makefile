@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CPP = $(shell git ls-files 'runtime/*.h' 'runtime/*.cpp' 'runtime/*.c')
-PY := mobile_ft export tools tests runtime
+CPP = $(shell git ls-files '*.h' '*.cpp' '*.c')
+PY := mobile_ft export tools tests runtime fuzz
+MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup demo test test-cpp lint format bench clean
+.PHONY: setup demo test test-cpp fuzz lint format bench clean
 
 setup: $(VENV)/.installed
 
@@ -36,6 +37,11 @@ test-cpp: setup
 	rm -rf build/sanitized/bundle
 	$(BIN)/python tests/small_bundle.py build/sanitized/bundle
 	MFT_TEST_BUNDLE=$(CURDIR)/build/sanitized/bundle $(BIN)/ctest --test-dir build/sanitized --output-on-failure
+
+# All parsers against damaged files, for so many minutes in all. Needs Clang with libFuzzer.
+fuzz: setup
+	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[fuzz]'
+	$(BIN)/python fuzz/run.py --minutes $(MINUTES)
 
 lint: setup
 	$(BIN)/ruff check $(PY)

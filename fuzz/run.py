@@ -70,9 +70,12 @@ def main() -> int:
 
 
 def _build() -> None:
-    compiler = next((path for name in ("clang++", "clang++-16", "clang++-14") if (path := shutil.which(name))), None)
+    compiler = next(
+        (path for name in ("clang++", *(f"clang++-{n}" for n in range(30, 13, -1))) if (path := shutil.which(name))),
+        None,
+    )
     if compiler is None:
-        sys.exit("fuzz: needs Clang with libFuzzer; on Debian: apt install clang libclang-rt-14-dev")
+        sys.exit("fuzz: needs Clang with libFuzzer; on Debian: apt install clang-16 libclang-rt-16-dev")
     options = {
         "CMAKE_CXX_COMPILER": compiler,
         "MFT_FUZZ": "ON",
