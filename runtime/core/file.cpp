@@ -46,6 +46,21 @@ void write_all(int fd, const std::string& path, const FilePart& part) {
   }
 }
 
+/// Reads the first `size` bytes in small pieces, so that none of them stays in memory.
+template <typename F>
+void read_pieces(const OpenFile& file, uint64_t size, const F& take) {
+  if (file.size() < size) fail(file.path(), ": shorter than ", size, " bytes");
+  std::array<char, 1 << 16> chunk;
+  for (uint64_t done = 0; done < size;) {
+    const ssize_t n =
+        pread(file.descriptor(), chunk.data(), std::min<uint64_t>(chunk.size(), size - done), static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail(file.path(), ": ", n == 0 ? "became shorter" : std::strerror(errno));
+    take(chunk.data(), static_cast<size_t>(n));
+    done += static_cast<uint64_t>(n);
+  }
+}
+
 }  // namespace
 
 OpenFile::OpenFile(const std::string& path)
@@ -60,6 +75,12 @@ OpenFile::OpenFile(const std::string& path)
 }
 
 OpenFile::~OpenFile() { close(fd_); }
+
+std::string OpenFile::beginning(uint64_t size) const {
+  std::string text;
+  read_pieces(*this, size, [&](const char* data, size_t bytes) { text.append(data, bytes); });
+  return text;
+}
 
 MappedRange::MappedRange(const OpenFile& file, uint64_t offset, uint64_t size) {
   if (file.size() == 0) fail(file.path(), ": the file is empty");
@@ -118,16 +139,8 @@ uint64_t file_size(const std::string& path) { return OpenFile(path).size(); }
 
 std::string sha256_of_file(const std::string& path, uint64_t size) {
   const OpenFile file(path);
-  if (file.size() < size) fail(path, ": shorter than ", size, " bytes");
-  std::array<uint8_t, 1 << 16> chunk;
   Sha256 sha;
-  while (size > 0) {
-    const ssize_t n = read(file.descriptor(), chunk.data(), std::min<uint64_t>(chunk.size(), size));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail(path, ": ", n == 0 ? "became shorter" : std::strerror(errno));
-    sha.update(chunk.data(), static_cast<size_t>(n));
-    size -= static_cast<uint64_t>(n);
-  }
+  read_pieces(file, size, [&](const char* data, size_t bytes) { sha.update(data, bytes); });
   return sha.hex();
 }
 

@@ -19,6 +19,8 @@ class OpenFile {
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
+  /// The first `size` bytes, a copy. Throws Error where there are fewer.
+  std::string beginning(uint64_t size) const;
   int descriptor() const { return fd_; }
   uint64_t size() const { return size_; }
   const std::string& path() const { return path_; }

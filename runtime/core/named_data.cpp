@@ -18,9 +18,9 @@ enum NamedField { kKey, kSegmentIndex };
 
 }  // namespace
 
-std::map<std::string, FilePlace> read_named_data(const OpenFile& file, const MappedRange& index) {
+std::map<std::string, FilePlace> read_named_data(const OpenFile& file, std::string_view index) {
   const std::string& path = file.path();
-  const FlatBuffer buffer(index.data(), index.size(), path);
+  const FlatBuffer buffer(reinterpret_cast<const std::byte*>(index.data()), index.size(), path);
   const auto magic = [&](size_t at) { return std::string(reinterpret_cast<const char*>(buffer.bytes(at, 4)), 4); };
   if (magic(4) != "FT01" || magic(8) != "FH01") fail(path, ": not an ExecuTorch named-data file");
   const uint64_t base = buffer.read<uint64_t>(kHeaderData);

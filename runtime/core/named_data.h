@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "runtime/core/file.h"
 
@@ -15,8 +16,8 @@ struct FilePlace {
 };
 
 /// The index of an ExecuTorch FlatTensor file (extension/flat_tensor/serialize/flat_tensor.fbs), which fills the file's
-/// first bytes, mapped as `index`: where each tensor lies, aligned to 64 bytes, within the file and behind the index.
+/// first bytes, `index`: where each tensor lies, aligned to 64 bytes, within the file and behind the index.
 /// Throws Error naming the file, and the tensor that lies elsewhere.
-std::map<std::string, FilePlace> read_named_data(const OpenFile& file, const MappedRange& index);
+std::map<std::string, FilePlace> read_named_data(const OpenFile& file, std::string_view index);
 
 }  // namespace mft
