@@ -8,6 +8,7 @@
 #include "runtime/core/json.h"
 #include "runtime/core/safetensors.h"
 #include "runtime/core/trainer.h"
+#include "runtime/kernels/threads.h"
 
 namespace mft {
 namespace {
@@ -57,8 +58,9 @@ Resolved Trainer::read_resolved(const std::string& folder) {
   const SafeTensors file(folder + kFile);
   const Json json = metadata(file, "resolved");
   try {
-    return {json.at("stored_units").get<std::vector<int64_t>>(), json.at("threads"), json.at("arithmetic")};
-  } catch (const Json::exception& error) {
+    return {json.at("stored_units").get<std::vector<int64_t>>(), integer(json, "threads", 1, kMostThreads),
+            json.at("arithmetic")};
+  } catch (const std::exception& error) {
     fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
   }
 }
@@ -109,6 +111,11 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   if (moments.bytes != moments_.bytes()) fail(file.path(), ": tensor moments does not fit the bundle's adapter");
   if (steps.bytes != unit_steps_.size() * sizeof(int64_t)) fail(file.path(), ": made for another number of units");
   if (count > static_cast<size_t>(config_.steps)) fail(file.path(), ": more losses than steps");
+  std::vector<int64_t> unit_steps(unit_steps_.size());
+  std::memcpy(unit_steps.data(), steps.data, steps.bytes);
+  for (const int64_t n : unit_steps) {
+    if (n < 0 || n > static_cast<int64_t>(count)) fail(file.path(), ": a unit with ", n, " of ", count, " steps");
+  }
   if (!all_finite(parameters.data, size)) {
     fail(file.path(), ": tensor parameters holds numbers that are not finite");
   }
@@ -117,7 +124,7 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   }
   std::memcpy(model_.parameters(), parameters.data, bytes);
   std::memcpy(optimizer_.bytes(), moments.data, moments_.bytes());
-  std::memcpy(unit_steps_.data(), steps.data, steps.bytes);
+  unit_steps_ = std::move(unit_steps);
   losses_.resize(count);
   if (count > 0) std::memcpy(losses_.data(), losses.data, losses.bytes);
   evaluations = std::move(earlier);

@@ -176,6 +176,27 @@ void test_not_finite(const Fixture& fixture) {
   }
 }
 
+/// Nor is one whose units have had more steps than the run: counting on would overflow.
+void test_step_counts(const Fixture& fixture) {
+  const std::string folder = fixture.folder.path(), checkpoint = folder + "/checkpoint.safetensors";
+  Run run(fixture, fixture.tokens(1), config_of(kFull));
+  run.step();
+  run.trainer.save_checkpoint(folder, run.data);
+  const std::string whole = read_file(checkpoint);
+  const SafeTensors file(checkpoint);
+  const size_t body = whole.size() - 8 - *reinterpret_cast<const uint64_t*>(whole.data());
+  const size_t at =
+      whole.size() - body + static_cast<size_t>(file.get("unit_steps", "I64").data - file.get("losses", "F64").data);
+  std::filesystem::create_directories(folder + "/damaged");
+  for (const int64_t count : {INT64_MAX, INT64_MIN, int64_t{2}}) {
+    std::string damaged = whole;
+    std::memcpy(&damaged[at], &count, sizeof(count));
+    write_file(folder + "/damaged/checkpoint.safetensors", damaged);
+    CHECK_ERROR(run.trainer.resume(folder + "/damaged", run.data),
+                ": a unit with " + std::to_string(count) + " of 1 steps");
+  }
+}
+
 /// With skipping, only the selected layers move; without, the others go on by their momentum.
 void test_unselected(const Fixture& fixture) {
   for (const bool skip : {true, false}) {
@@ -324,6 +345,7 @@ int main() {
   test_learning_rate(fixture);
   test_one_trainer(fixture);
   test_not_finite(fixture);
+  test_step_counts(fixture);
   test_unselected(fixture);
   test_resume(fixture);
   test_resume_refused(fixture);
