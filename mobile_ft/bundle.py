@@ -1,9 +1,8 @@
 """Reads a bundle's description (docs/bundle_format.md), without torch."""
 
 import hashlib
-import json
-import math
 import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -14,6 +13,7 @@ from mobile_ft.errors import UserError
 from mobile_ft.families import FAMILIES
 from mobile_ft.flat_tensor import tensor_places
 from mobile_ft.formats import FORMATS
+from mobile_ft.json_text import read_json_object
 from mobile_ft.lora import ALL_LINEAR, LoraConfig
 from mobile_ft.tokenizer import Tokenizer
 
@@ -56,10 +56,8 @@ class Bundle:
 def read_bundle(folder: Path) -> Bundle:
     """Reads `bundle.json`. Raises UserError naming the file where it is not one."""
     index = folder / INDEX_FILE
-    if not index.is_file():
-        raise UserError(f"{index}: no such file; {folder} is not a bundle made by `mobile-ft export`")
+    values = read_json_object(index, "a bundle is a folder that `mobile-ft export` made")
     try:
-        values = json.loads(index.read_bytes())
         if values["format"] != FORMAT:
             raise ValueError(f"format is {values['format']!r}")
         if values["version"] != VERSION:
@@ -77,7 +75,7 @@ def read_bundle(folder: Path) -> Bundle:
         )
     except KeyError as error:
         raise UserError(f"{index}: not a valid bundle description ({error} is missing)") from error
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
         raise UserError(f"{index}: not a valid bundle description ({error})") from error
 
 
@@ -138,7 +136,7 @@ def _number(values: dict[str, Any], key: str, zero: bool = False) -> float:
     if (
         not isinstance(value, int | float)
         or isinstance(value, bool)
-        or not (0 < value < math.inf or zero and value == 0)
+        or not (0 < value <= sys.float_info.max or zero and value == 0)
     ):
         raise ValueError(f"{key} is {value!r}")
     return float(value)
