@@ -7,7 +7,7 @@ from typing import Any
 
 from mobile_ft.errors import UserError
 
-_MOST_BYTES = 64 << 20  # of a file
+MOST_BYTES = 64 << 20  # of a file
 _MOST_DEPTH = 64
 _MOST_PARTS = 1 << 21  # strings, brackets and commas
 _PARTS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{},]', re.DOTALL)
@@ -25,8 +25,8 @@ def read_json_object(path: Path, wanted: str) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path}: no such file; {wanted}")
     size = path.stat().st_size
-    if size > _MOST_BYTES:
-        raise UserError(f"{path}: {size} bytes, more than {_MOST_BYTES}; {wanted}")
+    if size > MOST_BYTES:
+        raise UserError(f"{path}: {size} bytes, more than {MOST_BYTES}; {wanted}")
     try:
         value = parse_json(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:

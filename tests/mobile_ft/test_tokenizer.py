@@ -76,6 +76,16 @@ def test_truncation_and_padding_of_the_file_are_off(tiny_bundle: Bundle) -> None
     assert len(Tokenizer(folder).encode("ab")) == 2
 
 
+def test_padding_of_the_file_takes_no_memory(tiny_bundle: Bundle) -> None:
+    """Also while the post-processor is asked whether it adds BOS."""
+    folder = tiny_bundle(add_bos_token=None)
+    file = folder / "tokenizer.json"
+    padding = {"strategy": {"Fixed": 1 << 44}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0}
+    padding |= {"pad_type_id": 0, "pad_token": "x"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"padding": padding}))
+    assert len(Tokenizer(folder).encode("ab")) == 2
+
+
 def test_render_chat(tiny_bundle: Bundle, chatml: str) -> None:
     tokenizer = Tokenizer(tiny_bundle(chat_template=chatml))
     user = "<|im_start|>user\nIs <a> & 'b' ü?<|im_end|>\n"
@@ -128,6 +138,10 @@ def test_tokens_written_as_objects(tiny_bundle: Bundle) -> None:
     [
         ({"eos_token": None}, "tokenizer_config.json: eos_token"),
         ({"eos_token": "<nope>"}, "tokenizer_config.json: eos_token"),
+        ({"eos_token": 3}, "tokenizer_config.json: eos_token is 3; it should be a token's text"),
+        ({"pad_token": {"content": ["<pad>"]}}, "tokenizer_config.json: pad_token is {'content'"),
+        ({"eos_token": "\ud800"}, "the model's tokenizer cannot take eos_token: "),
+        ({"chat_template": "{% include 'other' %}"}, "chat_template is not a Jinja template: line 1: Include is not"),
         ({"add_bos_token": True, "bos_token": None}, "tokenizer_config.json: add_bos_token"),
         ({"chat_template": "{% if %}"}, "tokenizer_config.json: chat_template is not a Jinja template"),
         ({"chat_template": [{"name": "default"}]}, "chat_template is a list; a string is wanted"),
@@ -144,7 +158,7 @@ def test_damaged_files(name: str, tiny_bundle: Bundle) -> None:
     file = tiny_bundle() / name
     for damage in ["{", json.dumps([1]), None]:
         file.write_text(damage) if damage else file.unlink()
-        with pytest.raises(UserError, match=f"{name}: not|{name}: a JSON object is wanted, this is a list"):
+        with pytest.raises(UserError, match=f"{name}: (not a|not JSON|no such file)"):
             Tokenizer(file.parent)
 
 
