@@ -51,7 +51,7 @@ class Tokenizer:
 
         add_bos = config.get("add_bos_token")
         if add_bos is None:  # then the post-processor is the only one to know
-            with _refusals(f"{folder / 'tokenizer.json'}: its post-processor cannot be used"):
+            with refusals(f"{folder / 'tokenizer.json'}: its post-processor cannot be used"):
                 add_bos = self.bos_id is not None and self.bos_id in self._tokenizer.encode("").ids
         if add_bos and self.bos_id is None:
             raise UserError(f"{config_file}: add_bos_token is true, so bos_token should name a token")
@@ -112,11 +112,11 @@ class Tokenizer:
         refused = "the model's tokenizer cannot take this text"
         if not text.isascii() and _SURROGATE.search(text):
             raise UserError(f"{refused}: it holds half a surrogate pair")
-        with _refusals(refused):
+        with refusals(refused):
             return self._tokenizer.encode(text, add_special_tokens=False)
 
     def _decode(self, ids: list[int], skip_special_tokens: bool) -> str:
-        with _refusals("the model's tokenizer cannot spell out its tokens"):
+        with refusals("the model's tokenizer cannot spell out its tokens"):
             text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
         return text
 
@@ -125,7 +125,7 @@ class Tokenizer:
 
     def _named_id(self, name: str) -> int | None:
         token = self._named_tokens.get(name)
-        with _refusals(f"the model's tokenizer cannot take {name}"):
+        with refusals(f"the model's tokenizer cannot take {name}"):
             return None if token is None else self._tokenizer.token_to_id(token)
 
 
@@ -163,7 +163,7 @@ def _load_tokenizer(file: Path) -> tokenizers.Tokenizer:
     size = file.stat().st_size
     if size > MOST_BYTES:
         raise UserError(f"{file}: {size} bytes, more than {MOST_BYTES}; {_WANTED}")
-    with _refusals(f"{file}: not a Hugging Face tokenizer"):
+    with refusals(f"{file}: not a Hugging Face tokenizer"):
         tokenizer = tokenizers.Tokenizer.from_file(str(file))
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -182,11 +182,13 @@ def _compile_template(source: Any, file: Path) -> Template | None:
 
 
 @contextmanager
-def _refusals(what: str) -> Iterator[None]:
-    """Whatever the library raises in the block becomes a UserError: nothing more specific, and its panics are no
-    Exception."""
+def refusals(what: str) -> Iterator[None]:
+    """What the tokenizers library raises in the block becomes a UserError: it has no error of its own, and its panics
+    are no Exception."""
     try:
         yield
+    except UserError:
+        raise
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
