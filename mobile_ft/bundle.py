@@ -24,6 +24,7 @@ WEIGHTS_FILE = "weights.ptd"
 # What a stored unit keeps for its backward: float32; int8 but for queries and keys; or 2-bit gates and float16.
 ACTIVATIONS = ("exact", "int8", "approx2bit")
 _MOST = 1 << 31  # of any count
+_MOST_INDEX = 1 << 26  # bytes
 _CHUNK = 1 << 20
 
 
@@ -110,7 +111,7 @@ def _lora(values: dict[str, Any]) -> LoraConfig:
 def _weights(values: dict[str, Any]) -> Weights:
     weights = Weights(
         _size(values, "size"),
-        _size(values, "index_size"),
+        _count(values, "index_size", 0, _MOST_INDEX),
         _sha256(values, "index_sha256"),
         {name: _sha256(values["sha256"], name) for name in values["sha256"]},
     )
@@ -206,7 +207,13 @@ def _check_weights(path: Path, weights: Weights) -> None:
         if places.keys() != weights.sha256.keys():
             name = sorted(places.keys() ^ weights.sha256.keys())[0]
             raise UserError(f"{path}: {name} is not in both the file and bundle.json; export the bundle again")
+        if sum(size for _, size in places.values()) > weights.size:
+            raise UserError(f"{path}: its tensors overlap; export the bundle again")
         for name, (offset, size) in places.items():
+            if offset + size > weights.size:
+                raise UserError(
+                    f"{path}: {name} ends at byte {offset + size} of {weights.size}; export the bundle again"
+                )
             digest = hashlib.sha256()
             for chunk in _chunks(file, offset, size):
                 digest.update(chunk)
