@@ -23,6 +23,7 @@ _FORMATS = {
 }
 _NUMBERS = {GGMLQuantizationType.F32: "<f4", GGMLQuantizationType.F16: "<f2"}
 _MOST = (1 << 31) - 1  # of a count
+_LEAST_FACTOR = np.finfo(np.float32).tiny
 _LAYER_TENSORS = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -120,8 +121,8 @@ class GgufModel(ModelSource):
         factors = self.rope_factors
         if factors is not None and factors.size != head_dim // 2:
             raise UserError(f"{self.path}: rope_freqs has {factors.size} values instead of {head_dim // 2}")
-        if factors is not None and not np.all((factors > 0) & (factors < np.inf)):
-            raise UserError(f"{self.path}: rope_freqs has values that are no positive numbers")
+        if factors is not None and not np.all((factors >= _LEAST_FACTOR) & (factors < np.inf)):
+            raise UserError(f"{self.path}: rope_freqs has values that are no positive numbers, or tiny ones")
         embed, name = self._tensor("model.embed_tokens.weight"), self.fields.get("general.name")
         if len(embed.shape) != 2:
             raise UserError(f"{self.path}: tensor {embed.name!r} has {len(embed.shape)} dimensions instead of 2")

@@ -165,6 +165,7 @@ def test_metadata_of_wrong_types(
         (np.ones((2, 4), np.float32), None),
         (np.ones((2, 8), np.float32), "rope_freqs has 16 values instead of 8"),
         (np.zeros(8, np.float32), "rope_freqs has values that are no positive numbers"),
+        (np.full(8, 1e-45, np.float32), "rope_freqs has values that are no positive numbers"),
         (np.full(8, np.nan, np.float32), "rope_freqs has values that are no positive numbers"),
         (np.ones(8, np.int8), "'rope_freqs.weight' has type I8; it must be F32"),
     ],

@@ -13,7 +13,7 @@ import pytest
 from mobile_ft.bundle import check_files, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.flat_tensor import tensor_places
-from tests.mobile_ft.test_flat_tensor import index
+from tests.small_index import index
 
 
 @pytest.fixture
