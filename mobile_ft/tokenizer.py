@@ -20,6 +20,7 @@ from mobile_ft.long_text import encode_long
 Message = dict[str, str]
 
 _WANTED = "a bundle holds tokenizer.json and tokenizer_config.json"
+_MOST_ID = (1 << 31) - 1  # what a token file holds
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
@@ -113,7 +114,9 @@ class Tokenizer:
         if not text.isascii() and _SURROGATE.search(text):
             raise UserError(f"{refused}: it holds half a surrogate pair")
         with refusals(refused):
-            return self._tokenizer.encode(text, add_special_tokens=False)
+            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        _check_id(max(encoding.ids, default=0))
+        return encoding
 
     def _decode(self, ids: list[int], skip_special_tokens: bool) -> str:
         with refusals("the model's tokenizer cannot spell out its tokens"):
@@ -126,7 +129,9 @@ class Tokenizer:
     def _named_id(self, name: str) -> int | None:
         token = self._named_tokens.get(name)
         with refusals(f"the model's tokenizer cannot take {name}"):
-            return None if token is None else self._tokenizer.token_to_id(token)
+            number = None if token is None else self._tokenizer.token_to_id(token)
+        _check_id(number or 0)
+        return number
 
 
 class TextStream:
@@ -179,6 +184,11 @@ def _compile_template(source: Any, file: Path) -> Template | None:
         return compile_template(source)
     except ValueError as error:
         raise UserError(f"{file}: chat_template is not a Jinja template: {error}") from error
+
+
+def _check_id(number: int) -> None:
+    if number > _MOST_ID:
+        raise UserError(f"the model's tokenizer gives a token the number {number}; it should be at most {_MOST_ID}")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """A .txt file, through what comes before training."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 from mobile_ft.data import prepare
@@ -10,6 +11,7 @@ from tests.small_tokenizer import small_tokenizer
 _TEMPLATE = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{{ eos_token }}{% endfor %}"
 
 
+@cache
 def tokenizer(folder: Path) -> Tokenizer:
     (folder / "tokenizer.json").write_bytes(small_tokenizer())
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "chat_template": _TEMPLATE}))

@@ -24,7 +24,7 @@ def read_tensors(folder: Path) -> Tensors:
         raise UserError(f"{path}: no such file; {_WANTED}")
     try:
         tensors = load_file(path)
-    except (SafetensorError, ValueError, TypeError) as error:
+    except (SafetensorError, ValueError, TypeError, AttributeError) as error:  # numpy may lack a type of tensors
         raise UserError(f"{path}: not a readable safetensors file ({error})") from error
     for name, tensor in tensors.items():
         if tensor.dtype != np.float32:

@@ -66,6 +66,22 @@ def test_texts_that_cannot_be_taken(tiny_bundle: Bundle) -> None:
             encode("b")
 
 
+def test_token_numbers_beyond_a_token_file(tiny_bundle: Bundle) -> None:
+    folder = tiny_bundle()
+    file = folder / "tokenizer.json"
+    values = json.loads(file.read_text())
+    values["model"]["vocab"]["a"] = 1 << 31
+    file.write_text(json.dumps(values))
+    tokenizer = Tokenizer(folder)
+    for encode in (tokenizer.encode, lambda text: list(tokenizer.encode_long([text]))):
+        with pytest.raises(UserError, match="gives a token the number 2147483648; it should be at most 2147483647"):
+            encode("a")
+    values["added_tokens"][0]["id"] = values["model"]["vocab"]["<|endoftext|>"] = 1 << 31
+    file.write_text(json.dumps(values))
+    with pytest.raises(UserError, match="gives a token the number 2147483648"):
+        Tokenizer(folder)
+
+
 def test_truncation_and_padding_of_the_file_are_off(tiny_bundle: Bundle) -> None:
     folder = tiny_bundle()
     hf = HfTokenizer.from_file(str(folder / "tokenizer.json"))
