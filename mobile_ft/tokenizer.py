@@ -1,5 +1,6 @@
 """A bundle's tokenizer: text to token ids and back, and the model's chat template."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,13 +15,14 @@ from tokenizers import models
 
 from mobile_ft.chat_template import compile_template, render
 from mobile_ft.errors import UserError
-from mobile_ft.json_text import MOST_BYTES, read_json_object
+from mobile_ft.json_text import MOST_BYTES, parse_json, read_json_object
 from mobile_ft.long_text import encode_long
 
 Message = dict[str, str]
 
 _WANTED = "a bundle holds tokenizer.json and tokenizer_config.json"
 _MOST_ID = (1 << 31) - 1  # what a token file holds
+_MOST_GROWTH = 1000  # of a text, by replacements
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
@@ -172,7 +174,21 @@ def _load_tokenizer(file: Path) -> tokenizers.Tokenizer:
         tokenizer = tokenizers.Tokenizer.from_file(str(file))
         tokenizer.no_truncation()
         tokenizer.no_padding()
+        parts = [part.__getstate__() for part in (tokenizer.normalizer, tokenizer.decoder) if part is not None]
+        growth = max((_growth(parse_json(part.decode())) for part in parts), default=1)
+    if growth > _MOST_GROWTH:
+        raise UserError(f"{file}: makes a character {growth} characters; it should be {_MOST_GROWTH} at most")
     return tokenizer
+
+
+def _growth(part: dict[str, Any]) -> int:
+    """How many characters of each one the replacements of a normalizer or a decoder make, one after another."""
+    if part["type"] == "Sequence":
+        return math.prod(_growth(step) for step in part.get("normalizers", part.get("decoders", [])))
+    if part["type"] != "Replace":
+        return 1
+    pattern, content = part["pattern"].get("String", ""), part["content"]  # a regular expression may match nothing
+    return -(-len(content) // len(pattern)) or 1 if pattern else 1 + len(content)
 
 
 def _compile_template(source: Any, file: Path) -> Template | None:

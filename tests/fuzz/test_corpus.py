@@ -5,8 +5,20 @@ from pathlib import Path
 import pytest
 
 from fuzz.python.harness import FORMATS, check, load
+from mobile_ft.errors import UserError
 
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
+
+
+def test_what_a_finding_is(tmp_path: Path) -> None:
+    def run(data: bytes, folder: Path) -> None:
+        raise {b"one line": UserError("no"), b"divided": ZeroDivisionError(), b"name": OSError()}[data]
+
+    for fine in (b"one line", b"name"):
+        check(run, fine, tmp_path)
+    for finding in (b"divided", b"other"):
+        with pytest.raises((ZeroDivisionError, KeyError)):
+            check(run, finding, tmp_path)
 
 
 def test_every_folder_is_of_a_format() -> None:

@@ -82,6 +82,41 @@ def test_token_numbers_beyond_a_token_file(tiny_bundle: Bundle) -> None:
         Tokenizer(folder)
 
 
+@pytest.mark.parametrize(("part", "steps"), [("normalizer", "normalizers"), ("decoder", "decoders")])
+def test_replacements_without_end(part: str, steps: str, tiny_bundle: Bundle) -> None:
+    """Each doubles the text, and forty are beyond any memory."""
+    folder = tiny_bundle()
+    file = folder / "tokenizer.json"
+    values = json.loads(file.read_text())
+    for pattern, content, times, growth in (
+        ({"String": "a"}, "aa", 40, 1 << 40),
+        ({"String": "abc"}, "abcdefg", 7, 3**7),
+        ({"Regex": "a|"}, "aaaaaaaaa", 4, 10**4),
+        ({"String": "a"}, "aa", 3, None),
+        ({"String": " "}, "\u2581", 99, None),
+        ({"String": "abc"}, "", 9, None),
+    ):
+        step = {"type": "Replace", "pattern": pattern, "content": content}
+        file.write_text(json.dumps(values | {part: {"type": "Sequence", steps: [step] * times}}))
+        if growth is None:
+            Tokenizer(folder)
+        else:
+            with pytest.raises(UserError, match=f"tokenizer.json: makes a character {growth} characters"):
+                Tokenizer(folder)
+
+
+def test_a_normalizer_nested_deeply(tiny_bundle: Bundle) -> None:
+    folder = tiny_bundle()
+    file = folder / "tokenizer.json"
+    values = json.loads(file.read_text())
+    values["normalizer"] = {"type": "NFC"}
+    for _ in range(40):
+        values["normalizer"] = {"type": "Sequence", "normalizers": [values["normalizer"]]}
+    file.write_text(json.dumps(values))
+    with pytest.raises(UserError, match="tokenizer.json: not a Hugging Face tokenizer: brackets nested deeper than 64"):
+        Tokenizer(folder)
+
+
 def test_truncation_and_padding_of_the_file_are_off(tiny_bundle: Bundle) -> None:
     folder = tiny_bundle()
     hf = HfTokenizer.from_file(str(folder / "tokenizer.json"))
