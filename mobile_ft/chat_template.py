@@ -29,6 +29,8 @@ _CALL = 50  # of a function, a filter or an operator
 _ITEM = 64  # of a list or dict, made or looked at
 _SORTED = 20  # times the price of looking
 
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+
 _MOST_CHARACTERS = 1 << 18  # of a template
 _MOST_BITS = 1024  # of an integer
 _MOST_DEPTH = 64  # of lists within lists
@@ -44,10 +46,9 @@ _NODES = (
     *(nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow),
 )
 _CHEAP_FILTERS = ("length", "count", "first", "last", "default", "d", "attr", "abs")
-_FILTERS = (
-    *("capitalize", "float", "int", "items", "join", "list", "lower", "map", "reject", "rejectattr", "select"),
-    *("selectattr", "string", "title", "trim", "upper"),
-)
+_FILTERS = ("capitalize", "float", "int", "lower", "string", "trim", "upper")
+# Of a text, these make a list of its characters or words first.
+_LIST_FILTERS = ("items", "join", "list", "map", "reject", "rejectattr", "select", "selectattr", "title")
 _SORTING_FILTERS = ("sort", "dictsort", "unique", "min", "max")
 _TESTS = (
     *("boolean", "callable", "defined", "false", "float", "integer", "iterable", "mapping", "none", "number"),
@@ -270,9 +271,15 @@ def _pay_for_value(context: _Budgeted, value: Any, args: list[Any]) -> None:
         context.spend(len(value) * (1 + sum(len(arg) for arg in args if isinstance(arg, str))))
 
 
+def _pay_for_list(context: _Budgeted, value: Any, args: list[Any]) -> None:
+    _pay_for_value(context, value, args)
+    if isinstance(value, Sized):
+        context.spend(_ITEM * len(value))
+
+
 def _pay_for_sorting(context: _Budgeted, value: Any, args: list[Any]) -> None:
     context.spend_on(value, _SORTED)
-    _pay_for_value(context, value, args)
+    _pay_for_list(context, value, args)
 
 
 def _need_number(context: _Budgeted, value: Any, args: list[Any]) -> None:
@@ -302,7 +309,8 @@ def _reverse(context: _Budgeted, value: Any) -> Any:
 def _indent(context: _Budgeted, value: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
     context.spend_on([value, width])
     text = str(value)
-    context.spend((text.count("\n") + 2) * (_CALL + (len(width) if isinstance(width, str) else abs(width))))
+    lines = 2 + sum(map(text.count, _LINE_ENDS))
+    context.spend(lines * (_CALL + (len(width) if isinstance(width, str) else abs(width))))
     return FILTERS["indent"](text, width, first, blank)
 
 
@@ -377,6 +385,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.filters = (
             {name: _priced(FILTERS[name], _pay_nothing) for name in _CHEAP_FILTERS}
             | {name: _priced(FILTERS[name], _pay_for_value) for name in _FILTERS}
+            | {name: _priced(FILTERS[name], _pay_for_list) for name in _LIST_FILTERS}
             | {name: _priced(FILTERS[name], _pay_for_sorting) for name in _SORTING_FILTERS}
             | {"indent": _indent, "replace": _replace, "reverse": _reverse, "tojson": _to_json}
             | {"safe": _priced(FILTERS["string"], _pay_for_value)}  # nothing is escaped here
@@ -456,6 +465,6 @@ def _pay_for_method(context: _Budgeted, text: str, name: str, args: list[Any]) -
     elif name == "replace" and len(texts) > 1:
         _pay_for_replacing(context, text, *texts[:2])
     elif name == "join" and isinstance(args[0], Sized):
-        context.spend(len(text) * len(args[0]))
+        context.spend((_ITEM + len(text)) * len(args[0]))
     else:
         raise TemplateError(f"{name}() of a text is not supported")
