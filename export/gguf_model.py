@@ -1,15 +1,17 @@
 """Reads a Llama-family GGUF file: its configuration, its tensors by Hugging Face name, its tokenizer metadata."""
 
+import math
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFReader, ReaderTensor
+from gguf import GGMLQuantizationType
 
 from mobile_ft.config import ModelConfig, check_config
 from mobile_ft.errors import UserError
+from mobile_ft.export.gguf_file import GgufTensor, read_gguf
 from mobile_ft.export.source import ModelSource
 from mobile_ft.formats import F32, U8, PackedWeight, pack_gguf
 
@@ -19,6 +21,9 @@ _FORMATS = {
     GGMLQuantizationType.Q8_0: "q8_0",
     GGMLQuantizationType.F16: "f16",
 }
+_NUMBERS = {GGMLQuantizationType.F32: "<f4", GGMLQuantizationType.F16: "<f2"}
+_MOST = (1 << 31) - 1  # of a count
+_LEAST_FACTOR = np.finfo(np.float32).tiny
 _LAYER_TENSORS = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -69,19 +74,16 @@ class GgufModel(ModelSource):
         self.path = path
         if not path.is_file():
             raise UserError(f"{path}: no such file; give a .gguf file, a config.json or smollm2-135m")
-        try:
-            reader = GGUFReader(path)
-            self.fields: dict[str, Any] = {k: f.contents() for k, f in reader.fields.items()}
-        except Exception as error:  # the reader raises whatever its slicing hits on a damaged file
-            raise UserError(f"{path}: not a readable GGUF file, or a truncated one ({error})") from None
+        file = read_gguf(path)
+        self.fields = file.fields
         architecture = self.fields.get("general.architecture")
         if architecture != "llama":
             raise UserError(f"{path}: architecture is {architecture!r}; supported: 'llama'")
-        self.tensors: dict[str, ReaderTensor] = {}
+        self.tensors: dict[str, GgufTensor] = {}
         self.rope_factors: F32 | None = None
-        for tensor in reader.tensors:
+        for tensor in file.tensors:
             if tensor.name == "rope_freqs.weight":
-                self.rope_factors = np.array(tensor.data, np.float32)
+                self.rope_factors = self._numbers(tensor)
                 continue
             name = _hf_name(tensor.name)
             if name is None:
@@ -97,60 +99,73 @@ class GgufModel(ModelSource):
 
     def _positive(self, key: str, default: int | None = None) -> int:
         value = self._field(key, default)
-        if not isinstance(value, int) or value <= 0:
-            raise UserError(f"{self.path}: metadata llama.{key} is {value!r}; it must be one positive integer")
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _MOST:
+            raise UserError(
+                f"{self.path}: metadata llama.{key} is {value!r}; it must be one positive integer, at most {_MOST}"
+            )
         return value
+
+    def _positive_number(self, key: str, default: float | None = None) -> float:
+        value = self._field(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+            raise UserError(f"{self.path}: metadata llama.{key} is {value!r}; it must be one positive number")
+        return float(value)
 
     def _read_config(self) -> ModelConfig:
         if self._field("rope.scaling.type", "none") != "none":
             raise UserError(f"{self.path}: rope scaling {self._field('rope.scaling.type')!r} is not supported")
         heads, hidden = self._positive("attention.head_count"), self._positive("embedding_length")
-        head_dim = self._positive("attention.key_length", hidden // heads)
+        head_dim = self._positive("attention.key_length", max(hidden // heads, 1))
         if self._positive("rope.dimension_count", head_dim) != head_dim:
             raise UserError(f"{self.path}: rotary embedding of a part of each head is not supported")
-        if self.rope_factors is not None and self.rope_factors.size != head_dim // 2:
-            raise UserError(f"{self.path}: rope_freqs has {self.rope_factors.size} values instead of {head_dim // 2}")
-        embed = self._tensor("model.embed_tokens.weight")
+        factors = self.rope_factors
+        if factors is not None and factors.size != head_dim // 2:
+            raise UserError(f"{self.path}: rope_freqs has {factors.size} values instead of {head_dim // 2}")
+        if factors is not None and not np.all((factors >= _LEAST_FACTOR) & (factors < np.inf)):
+            raise UserError(f"{self.path}: rope_freqs has values that are no positive numbers, or tiny ones")
+        embed, name = self._tensor("model.embed_tokens.weight"), self.fields.get("general.name")
+        if len(embed.shape) != 2:
+            raise UserError(f"{self.path}: tensor {embed.name!r} has {len(embed.shape)} dimensions instead of 2")
         return check_config(
             ModelConfig(
-                name=str(self.fields.get("general.name", self.path.stem)),
+                name=name if isinstance(name, str) else self.path.stem,
                 hidden_size=hidden,
                 intermediate_size=self._positive("feed_forward_length"),
                 num_hidden_layers=self._positive("block_count"),
                 num_attention_heads=heads,
                 num_key_value_heads=self._positive("attention.head_count_kv", heads),
                 head_dim=head_dim,
-                vocab_size=int(embed.shape[1]),
-                rms_norm_eps=float(self._field("attention.layer_norm_rms_epsilon")),
-                rope_theta=float(self._field("rope.freq_base", 10000.0)),
+                vocab_size=embed.shape[1],
+                rms_norm_eps=self._positive_number("attention.layer_norm_rms_epsilon"),
+                rope_theta=self._positive_number("rope.freq_base", 10000.0),
                 max_position_embeddings=self._positive("context_length"),
                 tie_word_embeddings="lm_head.weight" not in self.tensors,
             ),
             str(self.path),
         )
 
-    def _tensor(self, name: str) -> ReaderTensor:
+    def _tensor(self, name: str) -> GgufTensor:
         if name not in self.tensors:
             raise UserError(f"{self.path}: tensor for {name} is missing")
         return self.tensors[name]
 
     def format_of(self, name: str) -> str:
         tensor = self._tensor(name)
-        if tensor.tensor_type not in _FORMATS:
+        if tensor.type not in _FORMATS:
             raise UserError(
-                f"{self.path}: tensor {tensor.name!r} has type {tensor.tensor_type.name}; supported: "
+                f"{self.path}: tensor {tensor.name!r} has type {tensor.type.name}; supported: "
                 f"{', '.join(t.name for t in _FORMATS)}"
             )
-        return _FORMATS[tensor.tensor_type]
+        return _FORMATS[tensor.type]
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
         tensor, fmt = self._tensor(name), self.format_of(name)
-        if tuple(int(n) for n in tensor.shape) != (in_features, out_features):
+        if tensor.shape != (in_features, out_features):
             raise UserError(
-                f"{self.path}: tensor {tensor.name!r} has shape {[int(n) for n in reversed(tensor.shape)]}; "
+                f"{self.path}: tensor {tensor.name!r} has shape {list(reversed(tensor.shape))}; "
                 f"the model's configuration says [{out_features}, {in_features}]"
             )
-        rows = np.asarray(tensor.data).reshape(out_features, -1).view(np.uint8)
+        rows = np.asarray(tensor.data).reshape(out_features, -1)
         if name.endswith("q_proj.weight"):
             rows = _undo_rotary_interleave(rows, self.config.num_attention_heads)
         elif name.endswith("k_proj.weight"):
@@ -159,11 +174,15 @@ class GgufModel(ModelSource):
 
     def vector(self, name: str, size: int) -> F32:
         tensor = self._tensor(name)
-        if tensor.tensor_type not in (GGMLQuantizationType.F32, GGMLQuantizationType.F16):
-            raise UserError(f"{self.path}: norm {tensor.name!r} has type {tensor.tensor_type.name}; it must be F32")
-        if tensor.data.size != size:
-            raise UserError(f"{self.path}: norm {tensor.name!r} has {tensor.data.size} values instead of {size}")
-        return np.array(tensor.data, np.float32).reshape(size)
+        values = self._numbers(tensor)
+        if values.size != size:
+            raise UserError(f"{self.path}: tensor {tensor.name!r} has {values.size} values instead of {size}")
+        return values
+
+    def _numbers(self, tensor: GgufTensor) -> F32:
+        if tensor.type not in _NUMBERS:
+            raise UserError(f"{self.path}: tensor {tensor.name!r} has type {tensor.type.name}; it must be F32")
+        return tensor.data.view(_NUMBERS[tensor.type]).astype(np.float32)
 
     def inv_freq(self, sliding: bool) -> F32:
         plain = super().inv_freq(sliding)

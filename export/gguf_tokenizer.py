@@ -7,8 +7,11 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from mobile_ft.errors import UserError
+from mobile_ft.tokenizer import refusals
 
 _CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
+
+_MOST_SPLIT = 1 << 28  # squares of tokens' lengths: as many characters are copied to try all ways to split them
 
 _LLAMA3_REGEX = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -23,6 +26,11 @@ def write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
     `fields` is the GGUF's metadata as plain Python values. Raises UserError where it describes a tokenizer
     that is unsupported or incomplete.
     """
+    with refusals("GGUF metadata tokenizer.ggml describes no tokenizer"):
+        _write_tokenizer(fields, out_dir)
+
+
+def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
     model = fields.get("tokenizer.ggml.model")
     if model == "gpt2":
         tokenizer, add_bos = _byte_level(fields)
@@ -51,7 +59,10 @@ def write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
         "clean_up_tokenization_spaces": False,
     }
     if "tokenizer.chat_template" in fields:
-        config["chat_template"] = fields["tokenizer.chat_template"]
+        template = fields["tokenizer.chat_template"]
+        if not isinstance(template, str):
+            raise UserError(f"GGUF metadata tokenizer.chat_template is a {type(template).__name__}; a text is wanted")
+        config["chat_template"] = template
     tokenizer.save(str(out_dir / "tokenizer.json"))
     (out_dir / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
@@ -59,7 +70,7 @@ def write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
 def _byte_level(fields: dict[str, Any]) -> tuple[Tokenizer, bool]:
     """A byte-level BPE, and whether such models start a text with BOS where the file does not say."""
     pre = fields.get("tokenizer.ggml.pre", "default")
-    tokenizer = _bpe(fields, [tuple(merge.split(" ")) for merge in _required(fields, "merges")])
+    tokenizer = _bpe(fields, _merges(fields))
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     if pre in ("default", "gpt-2"):
@@ -86,9 +97,9 @@ def _sentencepiece(fields: dict[str, Any]) -> Tokenizer:
     """SentencePiece's BPE; bytes that are in no token become tokens like <0x0A>."""
     add_space = fields.get("tokenizer.ggml.add_space_prefix", True)
     if "tokenizer.ggml.merges" in fields:
-        merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
+        merges = _merges(fields)
     else:
-        merges = _merges_from_scores(_required(fields, "tokens"), _per_token(fields, "scores"))
+        merges = _merges_from_scores(_texts(fields, "tokens"), _per_token(fields, "scores"))
     unknown = _named_token(fields, "unknown_token_id")
     tokenizer = _bpe(fields, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
@@ -102,15 +113,15 @@ def _sentencepiece(fields: dict[str, Any]) -> Tokenizer:
 
 
 def _bpe(fields: dict[str, Any], merges: list[Any], **options: Any) -> Tokenizer:
-    vocabulary = {token: index for index, token in enumerate(_required(fields, "tokens"))}
-    try:
+    vocabulary = {token: index for index, token in enumerate(_texts(fields, "tokens"))}
+    with refusals("GGUF metadata tokenizer.ggml.merges does not fit its tokens"):
         return Tokenizer(models.BPE(vocabulary, merges, **options))
-    except Exception as error:  # the library raises nothing more specific
-        raise UserError(f"GGUF metadata tokenizer.ggml.merges does not fit its tokens: {error}") from error
 
 
 def _merges_from_scores(tokens: list[str], scores: list[float]) -> list[tuple[str, str]]:
     """Every way to make a token of two others, best score first; ties as transformers breaks them."""
+    if sum(len(token) ** 2 for token in tokens) > _MOST_SPLIT:
+        raise UserError("GGUF metadata tokenizer.ggml.tokens holds tokens too long to work out merges of them")
     vocabulary = {token: index for index, token in enumerate(tokens)}
     merges: list[tuple[float, str, str]] = []
     for token, score in zip(tokens, scores, strict=True):
@@ -124,7 +135,7 @@ def _merges_from_scores(tokens: list[str], scores: list[float]) -> list[tuple[st
 
 def _add_special_tokens(tokenizer: Tokenizer, fields: dict[str, Any], named: list[str]) -> None:
     """Control, named and user-defined tokens are found whole in a text; only the first two are special."""
-    kinds = dict(zip(_required(fields, "tokens"), _per_token(fields, "token_type"), strict=True))
+    kinds = dict(zip(_texts(fields, "tokens"), _per_token(fields, "token_type"), strict=True))
     special = [token for token, kind in kinds.items() if kind == _CONTROL or token in named]
     user_defined = [token for token, kind in kinds.items() if kind == _USER_DEFINED and token not in named]
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
@@ -135,17 +146,30 @@ def _named_token(fields: dict[str, Any], key: str) -> str | None:
     index = fields.get(f"tokenizer.ggml.{key}")
     if index is None:
         return None
-    tokens: list[str] = fields["tokenizer.ggml.tokens"]
-    if not 0 <= index < len(tokens):
-        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is {index}; it should be below {len(tokens)}")
-    return tokens[int(index)]
+    tokens = _texts(fields, "tokens")
+    if not isinstance(index, int) or not 0 <= index < len(tokens):
+        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is {index!r}; it should be a number below {len(tokens)}")
+    return tokens[index]
+
+
+def _merges(fields: dict[str, Any]) -> list[Any]:
+    return [tuple(merge.split(" ")) for merge in _texts(fields, "merges")]
 
 
 def _per_token(fields: dict[str, Any], key: str) -> list[Any]:
-    values: list[Any] = _required(fields, key)
-    tokens = len(fields["tokenizer.ggml.tokens"])
+    """As many numbers as there are tokens."""
+    values, tokens = _required(fields, key), len(_texts(fields, "tokens"))
+    if not isinstance(values, list) or any(not isinstance(value, int | float) for value in values):
+        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is no list of numbers")
     if len(values) != tokens:
         raise UserError(f"GGUF metadata tokenizer.ggml.{key} has {len(values)} values for {tokens} tokens")
+    return values
+
+
+def _texts(fields: dict[str, Any], key: str) -> list[str]:
+    values = _required(fields, key)
+    if not isinstance(values, list) or any(not isinstance(value, str) for value in values):
+        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is no list of texts")
     return values
 
 

@@ -1,9 +1,8 @@
 """Reads a bundle's description (docs/bundle_format.md), without torch."""
 
 import hashlib
-import json
-import math
 import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -14,6 +13,7 @@ from mobile_ft.errors import UserError
 from mobile_ft.families import FAMILIES
 from mobile_ft.flat_tensor import tensor_places
 from mobile_ft.formats import FORMATS
+from mobile_ft.json_text import read_json_object
 from mobile_ft.lora import ALL_LINEAR, LoraConfig
 from mobile_ft.tokenizer import Tokenizer
 
@@ -24,6 +24,7 @@ WEIGHTS_FILE = "weights.ptd"
 # What a stored unit keeps for its backward: float32; int8 but for queries and keys; or 2-bit gates and float16.
 ACTIVATIONS = ("exact", "int8", "approx2bit")
 _MOST = 1 << 31  # of any count
+_MOST_INDEX = 1 << 26  # bytes
 _CHUNK = 1 << 20
 
 
@@ -56,10 +57,8 @@ class Bundle:
 def read_bundle(folder: Path) -> Bundle:
     """Reads `bundle.json`. Raises UserError naming the file where it is not one."""
     index = folder / INDEX_FILE
-    if not index.is_file():
-        raise UserError(f"{index}: no such file; {folder} is not a bundle made by `mobile-ft export`")
+    values = read_json_object(index, "a bundle is a folder that `mobile-ft export` made")
     try:
-        values = json.loads(index.read_bytes())
         if values["format"] != FORMAT:
             raise ValueError(f"format is {values['format']!r}")
         if values["version"] != VERSION:
@@ -77,7 +76,7 @@ def read_bundle(folder: Path) -> Bundle:
         )
     except KeyError as error:
         raise UserError(f"{index}: not a valid bundle description ({error} is missing)") from error
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
         raise UserError(f"{index}: not a valid bundle description ({error})") from error
 
 
@@ -112,7 +111,7 @@ def _lora(values: dict[str, Any]) -> LoraConfig:
 def _weights(values: dict[str, Any]) -> Weights:
     weights = Weights(
         _size(values, "size"),
-        _size(values, "index_size"),
+        _count(values, "index_size", 0, _MOST_INDEX),
         _sha256(values, "index_sha256"),
         {name: _sha256(values["sha256"], name) for name in values["sha256"]},
     )
@@ -138,7 +137,7 @@ def _number(values: dict[str, Any], key: str, zero: bool = False) -> float:
     if (
         not isinstance(value, int | float)
         or isinstance(value, bool)
-        or not (0 < value < math.inf or zero and value == 0)
+        or not (0 < value <= sys.float_info.max or zero and value == 0)
     ):
         raise ValueError(f"{key} is {value!r}")
     return float(value)
@@ -208,7 +207,13 @@ def _check_weights(path: Path, weights: Weights) -> None:
         if places.keys() != weights.sha256.keys():
             name = sorted(places.keys() ^ weights.sha256.keys())[0]
             raise UserError(f"{path}: {name} is not in both the file and bundle.json; export the bundle again")
+        if sum(size for _, size in places.values()) > weights.size:
+            raise UserError(f"{path}: its tensors overlap; export the bundle again")
         for name, (offset, size) in places.items():
+            if offset + size > weights.size:
+                raise UserError(
+                    f"{path}: {name} ends at byte {offset + size} of {weights.size}; export the bundle again"
+                )
             digest = hashlib.sha256()
             for chunk in _chunks(file, offset, size):
                 digest.update(chunk)

@@ -6,6 +6,10 @@ from typing import Any
 from mobile_ft.errors import UserError
 from mobile_ft.families import FAMILIES, Family
 
+# Far above any decoder there is: what follows from a shape may be worked out without another thought.
+MOST_LAYERS = 1000
+_MOST_WEIGHTS = 1 << 32  # of a matrix
+
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 
@@ -44,6 +48,8 @@ class ModelConfig:
 
 def check_config(config: ModelConfig, source: str) -> ModelConfig:
     """Raises UserError where the runtime could not run a model of this shape."""
+    if config.num_hidden_layers > MOST_LAYERS:
+        raise UserError(f"{source}: num_hidden_layers is {config.num_hidden_layers}; it must be at most {MOST_LAYERS}")
     for key in ("hidden_size", "intermediate_size"):
         if getattr(config, key) % 32:
             raise UserError(f"{source}: {key} is {getattr(config, key)}; it must be a multiple of 32")
@@ -55,5 +61,11 @@ def check_config(config: ModelConfig, source: str) -> ModelConfig:
         raise UserError(
             f"{source}: num_attention_heads ({config.num_attention_heads}) must be a multiple of "
             f"num_key_value_heads ({config.num_key_value_heads})"
+        )
+    rows = max(config.vocab_size, config.intermediate_size, config.num_attention_heads * config.head_dim)
+    if config.hidden_size * rows > _MOST_WEIGHTS:
+        raise UserError(
+            f"{source}: hidden_size {config.hidden_size} makes a matrix of {config.hidden_size} x {rows}; it must "
+            f"have at most {_MOST_WEIGHTS} weights"
         )
     return config

@@ -1,9 +1,31 @@
-"""The one exception that is the user's to mend."""
+"""The exception and the warning that are the user's to mend, and what their text may hold."""
+
+_MOST = 1000  # characters of a message
+_END = 300  # of them, those of its end: what would be right is said last
 
 
 class UserError(Exception):
     """A mistake in the input. The message is one line naming the file, row or value and what would be right."""
 
+    def __init__(self, message: object) -> None:
+        super().__init__(one_line(message))
+
 
 class MobileFtWarning(UserWarning):
     """Something in the input that was put up with: a row that was cut, say. The message is one line."""
+
+    def __init__(self, message: object) -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(message: object) -> str:
+    """The text as a terminal can show it in a line: what is not printable escaped, and not much of it.
+
+    Messages quote what a file or another library says, which may be anything.
+    """
+    text = str(message)
+    if len(text) > _MOST:
+        text = f"{text[: _MOST - _END]} ... {text[-_END:]}"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -29,10 +29,15 @@ def tensor_places(index: bytes) -> dict[str, tuple[int, int]]:
             (_number(index, segment, _OFFSET, "<Q"), _number(index, segment, _SIZE, "<Q"))
             for segment in _tables(index, table, _SEGMENTS)
         ]
-        places = {}
+        places: dict[str, tuple[int, int]] = {}
+        length = 0
         for named in _tables(index, table, _NAMED_DATA):
             offset, size = segments[_number(index, named, _SEGMENT_INDEX, "<I")]
-            places[_text(index, named, _KEY)] = (base + offset, size)
+            name = _text(index, named, _KEY)
+            places[name] = (base + offset, size)
+            length += len(name)
+            if length > len(index):  # names that share their bytes could add up to any size
+                raise IndexError
         return places
     except (struct.error, IndexError, UnicodeDecodeError):
         raise ValueError("not the index of a FlatTensor file") from None

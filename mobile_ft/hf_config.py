@@ -1,13 +1,13 @@
 """Reads a Hugging Face `config.json`, as it is published or as Transformers 5 writes it."""
 
-import json
-import math
+import sys
 from pathlib import Path
 from typing import Any
 
-from mobile_ft.config import FULL, SLIDING, ModelConfig, check_config
+from mobile_ft.config import FULL, MOST_LAYERS, SLIDING, ModelConfig, check_config
 from mobile_ft.errors import UserError
 from mobile_ft.families import FAMILIES
+from mobile_ft.json_text import read_json_object
 
 Values = dict[str, Any]
 
@@ -25,6 +25,7 @@ _ROPE_NUMBERS: dict[str, tuple[str, ...]] = {
     "linear": ("factor",),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
 }
+_MOST = (1 << 31) - 1  # of a count
 _CONFIGS = Path(__file__).parent / "configs"
 
 
@@ -50,7 +51,7 @@ def read_hf_config(path: Path) -> ModelConfig:
         if values.get(key):
             raise UserError(f"{source}: {key} is {values[key]!r}, which is not supported")
     hidden = _positive_int(source, values, "hidden_size")
-    layers = _positive_int(source, values, "num_hidden_layers")
+    layers = _positive_int(source, values, "num_hidden_layers", most=MOST_LAYERS)
     heads = _positive_int(source, values, "num_attention_heads")
     head_dim = _positive_int(source, values, "head_dim", max(hidden // heads, 1))
     if values.get("query_pre_attn_scalar", head_dim) != head_dim:
@@ -91,16 +92,11 @@ def read_hf_config(path: Path) -> ModelConfig:
 
 def _read_values(path: Path) -> Values:
     """The file's values over Transformers' defaults; of a model with vision, those of its text model."""
-    try:
-        values = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; give a Hugging Face config.json") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path}: not a readable JSON file ({error})") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path}: not a JSON object; give a Hugging Face config.json")
+    values = read_json_object(path, "give a Hugging Face config.json")
     with_vision = {family.inside: name for name, family in FAMILIES.items() if family.inside is not None}
     model_type = values.get("model_type")
+    if not isinstance(model_type, str):
+        raise UserError(f"{path}: model_type is {model_type!r}; it must be a string")
     if model_type in with_vision:
         text = values.get("text_config")
         if not isinstance(text, dict):
@@ -113,16 +109,16 @@ def _read_values(path: Path) -> Values:
     return FAMILIES[model_type].defaults | {key: value for key, value in values.items() if value is not None}
 
 
-def _positive_int(source: str, values: Values, key: str, default: int | None = None) -> int:
+def _positive_int(source: str, values: Values, key: str, default: int | None = None, most: int = _MOST) -> int:
     value = values.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        raise UserError(f"{source}: {key} is {value!r}; it must be a positive integer")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
+        raise UserError(f"{source}: {key} is {value!r}; it must be a positive integer, at most {most}")
     return value
 
 
 def _positive(source: str, values: Values, key: str) -> float:
     value = values.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
         raise UserError(f"{source}: {key} is {value!r}; it must be a positive number")
     return float(value)
 
@@ -150,7 +146,7 @@ def _rope_settings(source: str, values: Values) -> tuple[Values, Values]:
 def _rope_scaling(source: str, settings: Values) -> Values | None:
     """What scales the rotary frequencies, checked; None where nothing does."""
     rope_type = settings.get("rope_type", settings.get("type", "default"))
-    if rope_type not in _ROPE_NUMBERS:
+    if not isinstance(rope_type, str) or rope_type not in _ROPE_NUMBERS:
         supported = ", ".join(repr(name) for name in _ROPE_NUMBERS)
         raise UserError(f"{source}: rope type {rope_type!r} is not supported; supported: {supported}")
     if settings.get("partial_rotary_factor", 1.0) != 1.0:

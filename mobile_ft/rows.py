@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from mobile_ft.errors import UserError
+from mobile_ft.json_text import parse_json
 from mobile_ft.tokenizer import Message
 
 Split = Literal["train", "valid"]
@@ -212,11 +213,11 @@ def _decode(data: bytes, where: str) -> str:
 
 def _parse_json(line: str, where: str) -> Any:
     try:
-        return json.loads(line)
+        return parse_json(line)
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at column {error.colno}"
         raise UserError(f"{where}: not JSON ({reason}); {_WANTED_LINE}") from error
-    except (ValueError, RecursionError) as error:  # a number too long, brackets too deep
+    except ValueError as error:  # a number too long, brackets too deep
         raise UserError(f"{where}: JSON that cannot be read ({error}); {_WANTED_LINE}") from error
 
 

@@ -1,25 +1,29 @@
 """A bundle's tokenizer: text to token ids and back, and the model's chat template."""
 
-import json
+import math
+import re
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import tokenizers
-from jinja2 import Template, TemplateError, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import Template
 from numpy.typing import NDArray
 from tokenizers import models
 
+from mobile_ft.chat_template import compile_template, render
 from mobile_ft.errors import UserError
+from mobile_ft.json_text import MOST_BYTES, parse_json, read_json_object
 from mobile_ft.long_text import encode_long
 
 Message = dict[str, str]
 
+_WANTED = "a bundle holds tokenizer.json and tokenizer_config.json"
+_MOST_ID = (1 << 31) - 1  # what a token file holds
+_MOST_GROWTH = 1000  # of a text, by replacements
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
@@ -33,13 +37,16 @@ class Tokenizer:
     def __init__(self, folder: Path) -> None:
         config_file = folder / "tokenizer_config.json"
         self._tokenizer = _load_tokenizer(folder / "tokenizer.json")
-        config = _load_config(config_file)
-        # Configurations written by older transformers hold {"content": "</s>", ...} instead of "</s>".
-        self._named_tokens = {
-            name: token["content"] if isinstance(token, dict) else token
-            for name in _NAMED_TOKENS
-            if (token := config.get(name)) is not None
-        }
+        config = read_json_object(config_file, _WANTED)
+        self._named_tokens: dict[str, str] = {}
+        for name in _NAMED_TOKENS:
+            token = config.get(name)
+            # Configurations written by older transformers hold {"content": "</s>", ...} instead of "</s>".
+            text = token.get("content") if isinstance(token, dict) else token
+            if isinstance(text, str):
+                self._named_tokens[name] = text
+            elif token is not None:
+                raise UserError(f"{config_file}: {name} is {token!r}; it should be a token's text")
         eos_id, self.bos_id = self._named_id("eos_token"), self._named_id("bos_token")
         if eos_id is None:
             raise UserError(f"{config_file}: eos_token should name the vocabulary's token that ends a text")
@@ -47,14 +54,13 @@ class Tokenizer:
 
         add_bos = config.get("add_bos_token")
         if add_bos is None:  # then the post-processor is the only one to know
-            add_bos = self.bos_id is not None and self.bos_id in self._tokenizer.encode("").ids
+            with refusals(f"{folder / 'tokenizer.json'}: its post-processor cannot be used"):
+                add_bos = self.bos_id is not None and self.bos_id in self._tokenizer.encode("").ids
         if add_bos and self.bos_id is None:
             raise UserError(f"{config_file}: add_bos_token is true, so bos_token should name a token")
         self._add_bos = bool(add_bos)
         # `encode` adds BOS itself. Byte-level post-processors would also trim spaces off the offsets.
         self._tokenizer.post_processor = None
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
         self._template = _compile_template(config.get("chat_template"), config_file)
 
     @property
@@ -81,13 +87,11 @@ class Tokenizer:
 
     def decode(self, ids: list[int]) -> str:
         """The text of `ids`, special tokens spelled out."""
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=False)
-        return text
+        return self._decode(ids, skip_special_tokens=False)
 
     def decode_shown(self, ids: list[int]) -> str:
         """The text of `ids` as a reader sees it: without special tokens."""
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=True)
-        return text
+        return self._decode(ids, skip_special_tokens=True)
 
     def render_chat(self, messages: list[Message], add_generation_prompt: bool = False) -> str:
         """The chat as the text the model was trained on, BOS included where the template writes it.
@@ -96,34 +100,40 @@ class Tokenizer:
         """
         if self._template is None:
             raise UserError("the model has no chat template; use prompt/completion or text rows")
+        variables = {
+            "messages": messages,
+            "add_generation_prompt": add_generation_prompt,
+            "tools": None,  # templates ask `is none`, which an undefined variable is not
+            "documents": None,
+        }
         try:
-            return self._template.render(
-                messages=messages,
-                add_generation_prompt=add_generation_prompt,
-                tools=None,  # templates ask `is none`, which an undefined variable is not
-                documents=None,
-                **self._named_tokens,
-            )
-        except TemplateError as error:
+            return render(self._template, variables | self._named_tokens)
+        except ValueError as error:
             raise UserError(f"the model's chat template refuses these messages: {error}") from error
 
     def _encode(self, text: str) -> tokenizers.Encoding:
-        try:
-            return self._tokenizer.encode(text, add_special_tokens=False)
-        except BaseException as error:
-            # The library raises nothing more specific, and its panics are no Exception.
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
-            halves = any("\ud800" <= character <= "\udfff" for character in text)
-            reason = "it holds half a surrogate pair" if halves else " ".join(str(error).split())
-            raise UserError(f"the model's tokenizer cannot take this text: {reason}") from error
+        refused = "the model's tokenizer cannot take this text"
+        if not text.isascii() and _SURROGATE.search(text):
+            raise UserError(f"{refused}: it holds half a surrogate pair")
+        with refusals(refused):
+            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        _check_id(max(encoding.ids, default=0))
+        return encoding
+
+    def _decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+        with refusals("the model's tokenizer cannot spell out its tokens"):
+            text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+        return text
 
     def _prefix(self, add_special: bool) -> list[int]:
         return [self.bos_id] if add_special and self._add_bos and self.bos_id is not None else []
 
     def _named_id(self, name: str) -> int | None:
         token = self._named_tokens.get(name)
-        return None if token is None else self._tokenizer.token_to_id(token)
+        with refusals(f"the model's tokenizer cannot take {name}"):
+            number = None if token is None else self._tokenizer.token_to_id(token)
+        _check_id(number or 0)
+        return number
 
 
 class TextStream:
@@ -156,57 +166,56 @@ class TextStream:
 
 def _load_tokenizer(file: Path) -> tokenizers.Tokenizer:
     if not file.is_file():
-        raise UserError(f"{file}: not found; a bundle holds one")
-    try:
-        return tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises nothing more specific
-        raise UserError(f"{file}: not a Hugging Face tokenizer: {error}") from error
+        raise UserError(f"{file}: no such file; {_WANTED}")
+    size = file.stat().st_size
+    if size > MOST_BYTES:
+        raise UserError(f"{file}: {size} bytes, more than {MOST_BYTES}; {_WANTED}")
+    with refusals(f"{file}: not a Hugging Face tokenizer"):
+        tokenizer = tokenizers.Tokenizer.from_file(str(file))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        parts = [part.__getstate__() for part in (tokenizer.normalizer, tokenizer.decoder) if part is not None]
+        growth = max((_growth(parse_json(part.decode())) for part in parts), default=1)
+    if growth > _MOST_GROWTH:
+        raise UserError(f"{file}: makes a character {growth} characters; it should be {_MOST_GROWTH} at most")
+    return tokenizer
 
 
-def _load_config(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        raise UserError(f"{file}: not found; a bundle holds one")
-    try:
-        config = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise UserError(f"{file}: not JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise UserError(f"{file}: a JSON object is wanted, this is a {type(config).__name__}")
-    return config
-
-
-class _Generation(Extension):
-    """Templates may mark the assistant's text with {% generation %}; here the mark means nothing."""
-
-    tags = {"generation"}  # noqa: RUF012 (as jinja2 declares it)
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+def _growth(part: dict[str, Any]) -> int:
+    """How many characters of each one the replacements of a normalizer or a decoder make, one after another."""
+    if part["type"] == "Sequence":
+        return math.prod(_growth(step) for step in part.get("normalizers", part.get("decoders", [])))
+    if part["type"] != "Replace":
+        return 1
+    pattern, content = part["pattern"].get("String", ""), part["content"]  # a regular expression may match nothing
+    return -(-len(content) // len(pattern)) or 1 if pattern else 1 + len(content)
 
 
 def _compile_template(source: Any, file: Path) -> Template | None:
-    """A template in the environment of Hugging Face's apply_chat_template; sandboxed, as it is foreign."""
     if source is None:
         return None
     if not isinstance(source, str):
         raise UserError(f"{file}: chat_template is a {type(source).__name__}; a string is wanted")
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = lambda style: datetime.now().strftime(style)
     try:
-        return environment.from_string(source)
-    except TemplateError as error:
+        return compile_template(source)
+    except ValueError as error:
         raise UserError(f"{file}: chat_template is not a Jinja template: {error}") from error
 
 
-def _to_json(value: Any, indent: int | None = None, **options: Any) -> str:
-    # Jinja's own filter escapes HTML characters, which no model was trained on.
-    return json.dumps(value, ensure_ascii=False, indent=indent, **options)
+def _check_id(number: int) -> None:
+    if number > _MOST_ID:
+        raise UserError(f"the model's tokenizer gives a token the number {number}; it should be at most {_MOST_ID}")
 
 
-def _raise_exception(message: str) -> NoReturn:
-    raise TemplateError(message)
+@contextmanager
+def refusals(what: str) -> Iterator[None]:
+    """What the tokenizers library raises in the block becomes a UserError: it has no error of its own, and its panics
+    are no Exception."""
+    try:
+        yield
+    except UserError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise UserError(f"{what}: {error}") from error

@@ -1,6 +1,5 @@
 """Reads a PEFT adapter and compares it with a bundle."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +9,22 @@ from safetensors.numpy import load_file
 
 from mobile_ft.bundle import Bundle
 from mobile_ft.errors import UserError
+from mobile_ft.json_text import read_json_object
 from mobile_ft.lora import CONFIG_FILE, WEIGHTS_FILE
 
 Tensors = dict[str, npt.NDArray[np.float32]]
+
+_WANTED = f"an adapter is a folder with {WEIGHTS_FILE} and {CONFIG_FILE}"
 
 
 def read_tensors(folder: Path) -> Tensors:
     """The adapter's tensors. Raises UserError naming the file."""
     path = folder / WEIGHTS_FILE
     if not path.is_file():
-        raise UserError(f"{path}: no such file; an adapter is a folder with {WEIGHTS_FILE} and {CONFIG_FILE}")
+        raise UserError(f"{path}: no such file; {_WANTED}")
     try:
         tensors = load_file(path)
-    except (SafetensorError, ValueError, TypeError) as error:
+    except (SafetensorError, ValueError, TypeError, AttributeError) as error:  # numpy may lack a type of tensors
         raise UserError(f"{path}: not a readable safetensors file ({error})") from error
     for name, tensor in tensors.items():
         if tensor.dtype != np.float32:
@@ -47,10 +49,8 @@ def read_matching_tensors(folder: Path, bundle: Bundle) -> Tensors:
 
 
 def _check_config(path: Path, bundle: Bundle) -> None:
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; an adapter is a folder with {WEIGHTS_FILE} and {CONFIG_FILE}")
+    config = read_json_object(path, _WANTED)
     try:
-        config = json.loads(path.read_bytes())
         lora = bundle.lora
         expected = {"r": lora.rank, "lora_alpha": lora.alpha, "use_rslora": lora.use_rslora}
         found = {"use_rslora": False} | config  # PEFT's default
@@ -61,5 +61,5 @@ def _check_config(path: Path, bundle: Bundle) -> None:
         for name in ("use_dora", "rank_pattern", "alpha_pattern"):
             if found.get(name):
                 raise UserError(f"{path}: {name} is not supported")
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path}: not a PEFT adapter configuration ({error})") from error

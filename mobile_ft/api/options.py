@@ -35,7 +35,16 @@ def option_texts(options: Iterable[Option], given: Mapping[str, Any]) -> dict[st
     for name in given:
         if name not in known:
             raise UserError(f"{name}: no such option{did_you_mean(name, known)}")
-    return {name: _text(value) for name, value in given.items() if value is not None}
+    texts = {name: _text(value) for name, value in given.items() if value is not None}
+    for name, text in texts.items():
+        check_text(name, text)
+    return texts
+
+
+def check_text(name: str, text: str) -> None:
+    """Raises UserError where the runtime could not be told this text: an option's value, or a path."""
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        raise UserError(f"{name}: {text!r}: not a text in UTF-8")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -9,13 +9,23 @@ import yaml
 
 from mobile_ft.api.files import write_text
 from mobile_ft.api.native import Event
-from mobile_ft.api.options import did_you_mean, value_of
+from mobile_ft.api.options import check_text, did_you_mean, value_of
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import train_options
 
 RUN_FILE = "run.yaml"
+_MOST_BYTES = 1 << 16
 _PATHS = ("bundle", "data", "valid", "out", "adapter")
 _HEAD = "# What `mobile-ft train` ran with; `mobile-ft train --config run.yaml --out DIR` repeats it.\n"
+
+
+class _Loader(yaml.SafeLoader):
+    """Without aliases, by which a few lines can stand for millions of values."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias; write the value out")
+        return super().compose_node(parent, index)
 
 
 def read_run_file(path: Path) -> dict[str, Any]:
@@ -24,10 +34,15 @@ def read_run_file(path: Path) -> dict[str, Any]:
     Raises UserError naming the file, and the key that is unknown.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
+    if len(text) > _MOST_BYTES:
+        raise UserError(f"{path}: more than {_MOST_BYTES} bytes; a run.yaml of `mobile-ft train` has some thousand")
+    try:
+        values = yaml.load(text, _Loader)
+    except Exception as error:  # what makes a number or a date of a text raises all there is
         raise UserError(f"{path}: not YAML ({' '.join(str(error).split())})") from error
     if not isinstance(values, dict):
         raise UserError(f"{path}: a mapping of options is wanted, such as `steps: 100`, a line each")
@@ -35,8 +50,10 @@ def read_run_file(path: Path) -> dict[str, Any]:
     for key, value in values.items():
         if key not in known:
             raise UserError(f"{path}: {key}: no such option{did_you_mean(str(key), known)}")
-        if key in _PATHS and not isinstance(value, (str, type(None))):
-            raise UserError(f"{path}: {key}: {value!r} is no path")
+        if key in _PATHS and value is not None:
+            if not isinstance(value, str):
+                raise UserError(f"{path}: {key}: {value!r} is no path")
+            check_text(f"{path}: {key}", value)
     return {key: value for key, value in values.items() if value is not None}
 
 

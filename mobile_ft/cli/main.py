@@ -1,6 +1,7 @@
 """Entry point of `mobile-ft`: runs a command, turns errors into one line and an exit code."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from collections.abc import Sequence
 from mobile_ft import __version__
 from mobile_ft.cli import chat, convert, evaluate, export, generate, info, plan, profile, train
 from mobile_ft.cli.output import warnings_as_lines
-from mobile_ft.errors import UserError
+from mobile_ft.errors import UserError, one_line
 
 _INTERRUPTED = 130  # what shells give for Ctrl-C
 
@@ -27,6 +28,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, 1 after an error, 130 after Ctrl-C; argparse itself exits with 2."""
     args = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # any text can be printed then, as on standard error
     try:
         with warnings_as_lines():
             args.run(args)
@@ -38,13 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
+    except MemoryError:
+        return _fail("out of memory")
     except KeyboardInterrupt:
         return _INTERRUPTED
     return 0
 
 
 def _fail(message: str) -> int:
-    print(f"mobile-ft: error: {message}", file=sys.stderr)
+    print(f"mobile-ft: error: {one_line(message)}", file=sys.stderr)
     return 1
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mobile_ft.api.files import check_output_path
-from mobile_ft.errors import MobileFtWarning
+from mobile_ft.errors import MobileFtWarning, one_line
 
 
 def warn(message: object) -> None:
@@ -43,7 +43,7 @@ def print_table(title: str, rows: Mapping[str, str]) -> None:
     """A table of names and values on standard output."""
     table = Table(title=title, title_justify="left", show_header=False)
     for name, value in rows.items():
-        table.add_row(Text(name), Text(value, overflow="fold"))  # Text: brackets in a path are no markup
+        table.add_row(Text(name), Text(one_line(value), overflow="fold"))  # Text: brackets in a path are no markup
     Console().print(table)
 
 

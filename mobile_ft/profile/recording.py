@@ -1,6 +1,5 @@
 """What was seen of a run: its plan, memory samples, method calls and steps."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mobile_ft.errors import UserError
+from mobile_ft.json_text import parse_json
 from mobile_ft.profile.sampler import Buffer, Sample
 
 # Components of the plan that are pages of weights.ptd, which nothing tells apart.
@@ -90,16 +91,39 @@ def _megabytes(sizes: list[int]) -> NDArray[np.float64]:
 
 
 def read_buffers(trace: Path) -> list[Buffer]:
-    """The blocks of memory at the beginning of mft-run's trace."""
-    return [Buffer(x["buffer"], x["address"], x["bytes"]) for x in _lines(trace) if "buffer" in x]
+    """The blocks of memory at the beginning of mft-run's trace. Raises UserError where it is none, as `read_calls`."""
+    return [Buffer(*values) for values in _lines(trace, {"buffer": str, "address": int, "bytes": int})]
 
 
 def read_calls(trace: Path) -> list[Call]:
-    return [Call(x["unit"], x["method"], x["begin"], x["end"]) for x in _lines(trace) if "method" in x]
+    return [Call(*values) for values in _lines(trace, {"unit": str, "method": str, "begin": float, "end": float})]
 
 
-def _lines(trace: Path) -> list[dict[str, Any]]:
-    """Complete lines only: a process that is killed may leave half a one."""
+def _lines(trace: Path, fields: dict[str, type]) -> list[list[Any]]:
+    """The values of lines that have the first of these fields. Complete lines only: a process that is killed may leave
+    half a one.
+    """
     if not trace.exists():
         return []
-    return [json.loads(line) for line in trace.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    first, found = next(iter(fields)), []
+    with trace.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith(b"\n"):
+                continue
+            try:
+                values = parse_json(line.decode())
+                if first in values:
+                    found.append([_typed(values[name], kind) for name, kind in fields.items()])
+            except (ValueError, TypeError, KeyError) as error:
+                raise UserError(f"{trace}:{number}: not a line of a trace ({error})") from error
+    return found
+
+
+def _typed(value: Any, kind: type) -> Any:
+    """Numbers are places in memory, sizes or seconds."""
+    if kind is str and isinstance(value, str):
+        return value
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1 << 63
+    if kind is float and number or kind is int and number and isinstance(value, int):
+        return value
+    raise TypeError(f"{value!r} is no such {kind.__name__}")

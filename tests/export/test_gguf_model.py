@@ -1,5 +1,6 @@
 """Reading GGUF: values and row order against the file, and clear errors for what cannot be used."""
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, dequantize, quant
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.bundle import write_bundle
+from mobile_ft.export.gguf_file import GgufTensor, read_gguf
 from mobile_ft.export.gguf_model import GgufModel
 from mobile_ft.formats import unpack
 from mobile_ft.lora import ALL_LINEAR, LoraConfig
@@ -120,3 +122,110 @@ def test_unsupported_contents(write_gguf: Callable[..., Path]) -> None:
     assert "self_attn.q_proj.weight is missing" in message(write_gguf(drop="blk.0.attn_q"))
     assert "'blk.0.attn_sinks.weight' is not part of a Llama" in message(write_gguf(extra="blk.0.attn_sinks"))
     assert "has shape [96, 64]; the model's configuration says [128, 64]" in message(write_gguf(inner=128))
+
+
+def test_metadata_is_what_the_package_gguf_reads(smollm2_gguf: Path) -> None:
+    theirs, ours = GGUFReader(smollm2_gguf), read_gguf(smollm2_gguf)
+    assert ours.fields == {k: f.contents() for k, f in theirs.fields.items() if not k.startswith("GGUF.")}
+    assert [t.name for t in ours.tensors] == [t.name for t in theirs.tensors]
+    for our, their in zip(ours.tensors, theirs.tensors, strict=True):
+        assert (our.type, list(our.shape)) == (their.tensor_type, their.shape.tolist())
+        assert np.array_equal(our.data[:1000], their.data.reshape(-1).view(np.uint8)[:1000])
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"attention.head_count": [4, 4]}, "llama.attention.head_count is [4, 4]; it must be one positive integer"),
+        ({"attention.head_count": 1000}, "head_dim is 1; it must be a multiple of 8"),
+        ({"attention.layer_norm_rms_epsilon": 0.0}, "rms_epsilon is 0.0; it must be one positive number"),
+        ({"attention.layer_norm_rms_epsilon": float("nan")}, "rms_epsilon is nan; it must be one positive number"),
+        ({"attention.layer_norm_rms_epsilon": "small"}, "rms_epsilon is 'small'; it must be one positive number"),
+        ({"rope.freq_base": [1.0]}, "llama.rope.freq_base is [1.0]; it must be one positive number"),
+        ({"block_count": 1 << 27}, "num_hidden_layers is 134217728; it must be at most 1000"),
+        ({"block_count": True}, "llama.block_count is True; it must be one positive integer"),
+        ({"context_length": 1 << 31}, "llama.context_length is 2147483648; it must be one positive integer, at most"),
+        ({"feed_forward_length": "a\nb"}, r"llama.feed_forward_length is 'a\nb'"),
+    ],
+)
+def test_metadata_of_wrong_types(
+    write_gguf: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, change: dict[str, object], text: str
+) -> None:
+    path = write_gguf()
+    file = read_gguf(path)
+    for key, value in change.items():
+        file.fields[f"llama.{key}"] = value
+    monkeypatch.setattr("mobile_ft.export.gguf_model.read_gguf", lambda path: file)
+    assert text in message(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        (np.ones((2, 4), np.float32), None),
+        (np.ones((2, 8), np.float32), "rope_freqs has 16 values instead of 8"),
+        (np.zeros(8, np.float32), "rope_freqs has values that are no positive numbers"),
+        (np.full(8, 1e-45, np.float32), "rope_freqs has values that are no positive numbers"),
+        (np.full(8, np.nan, np.float32), "rope_freqs has values that are no positive numbers"),
+        (np.ones(8, np.int8), "'rope_freqs.weight' has type I8; it must be F32"),
+    ],
+)
+def test_rotary_factors(
+    write_gguf: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, values: np.ndarray, text: str | None
+) -> None:
+    path = write_gguf()
+    file = read_gguf(path)
+    kind = Q.F32 if values.dtype == np.float32 else Q.I8
+    data = values.reshape(-1).view(np.uint8)
+    file.tensors.append(GgufTensor("rope_freqs.weight", kind, values.shape[::-1], data))
+    monkeypatch.setattr("mobile_ft.export.gguf_model.read_gguf", lambda path: file)
+    if text is not None:
+        assert text in message(path)
+    else:
+        assert GgufModel(path).inv_freq(False).shape == (8,)
+
+
+def gguf(*parts: bytes, tensors: int = 0, fields: int = 0) -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", 3, tensors, fields) + b"".join(parts)
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+UINT8, ARRAY, STRING = 0, 9, 8
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "no GGUF file"),
+        (b"GGU", "no GGUF file"),
+        (b"GGUF" + b"\0\0\0\3", "version 50331648"),
+        (gguf(fields=1 << 60), "more than 8388608 values"),
+        (gguf(tensors=1 << 20), "unpack_from requires"),
+        (gguf(struct.pack("<Q", 1 << 63), fields=1), "it ends within 9223372036854775808 bytes"),
+        (gguf(text("a"), struct.pack("<IIQ", ARRAY, UINT8, 1 << 40), fields=1), "more than 8388608 values"),
+        (gguf(text("a"), struct.pack("<IIQ", ARRAY, UINT8, 1 << 22), fields=1), "it ends within 4194304 bytes"),
+        (gguf(text("a"), struct.pack("<IIQ", ARRAY, STRING, 1 << 22), fields=1), "unpack_from requires"),
+        (gguf(text("a"), struct.pack("<IIQ", ARRAY, ARRAY, 1), fields=1), "metadata of type 9"),
+        (gguf(text("a"), struct.pack("<I", 99), fields=1), "metadata of type 99"),
+        (gguf(*[text("a"), struct.pack("<IB", UINT8, 1)] * 2, fields=2), "metadata 'a' comes twice"),
+        (gguf(text("general.alignment"), struct.pack("<IB", UINT8, 0), fields=1), "general.alignment is 0"),
+        (gguf(text("general.alignment"), struct.pack("<I", STRING), text("x"), fields=1), "general.alignment is 'x'"),
+        (gguf(text("t"), struct.pack("<I", 1 << 31), tensors=1), "tensor 't' has 2147483648 dimensions"),
+        (gguf(text("t"), struct.pack("<IIQ", 0, 0, 0), tensors=1), "tensor 't' of type F32 has shape []"),
+        (gguf(text("t"), struct.pack("<IQIQ", 1, 4, 999, 0), tensors=1), "tensor 't' has the unknown type 999"),
+        (gguf(text("t"), struct.pack("<IQIQ", 1, 4, 2, 0), tensors=1), "tensor 't' of type Q4_0 has shape [4]"),
+        (gguf(text("t"), struct.pack("<IQIQ", 1, 4, 0, 0), tensors=1), "tensor 't' ends at byte 80 of 57"),
+        (gguf(text("t"), struct.pack("<IQQIQ", 2, 1 << 62, 1 << 62, 0, 0), tensors=1), "tensor 't' ends at byte"),
+        (gguf(text("t"), struct.pack("<IQIQ", 1, 0, 0, 1 << 63), tensors=1), "tensor 't' ends at byte"),
+        (gguf(*[text("t"), struct.pack("<IQIQ", 1, 0, 0, 0)] * 2, bytes(64), tensors=2), "two tensors of the same"),
+        (gguf(text("a"), struct.pack("<I", STRING), struct.pack("<Q", 1) + b"\xff", fields=1), "can't decode byte"),
+    ],
+)
+def test_files_made_to_harm(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(content)
+    refused = message(path)
+    assert "not a readable GGUF file, or a truncated one (" in refused and reason in refused

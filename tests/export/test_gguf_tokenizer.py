@@ -210,7 +210,17 @@ def test_only_llama3_starts_with_bos_unasked(tmp_path: Path) -> None:
         ({"merges": ["1 2 3"]}, "tokenizer.ggml.merges does not fit"),
         ({"tokens": None}, "has no tokenizer.ggml.tokens"),
         ({"eos_token_id": None}, "has no tokenizer.ggml.eos_token_id"),
-        ({"eos_token_id": 999}, "tokenizer.ggml.eos_token_id is 999; it should be below 29"),
+        ({"eos_token_id": 999}, "tokenizer.ggml.eos_token_id is 999; it should be a number below 29"),
+        ({"eos_token_id": 1.0}, "tokenizer.ggml.eos_token_id is 1.0; it should be a number below 29"),
+        ({"eos_token_id": [1]}, "tokenizer.ggml.eos_token_id is .1.; it should be a number below 29"),
+        ({"tokens": 5}, "tokenizer.ggml.tokens is no list of texts"),
+        ({"tokens": [1, 2]}, "tokenizer.ggml.tokens is no list of texts"),
+        ({"merges": [1]}, "tokenizer.ggml.merges is no list of texts"),
+        ({"token_type": "abc"}, "tokenizer.ggml.token_type is no list of numbers"),
+        ({"token_type": ["1"] * 29}, "tokenizer.ggml.token_type is no list of numbers"),
+        ({"pre": ["gpt-2"]}, "tokenizer.ggml.pre is .'gpt-2'.; supported"),
+        ({"model": 1}, "tokenizer.ggml.model is 1; supported"),
+        ({"model": "llama", "merges": None, "scores": ["a"] * 29}, "tokenizer.ggml.scores is no list of numbers"),
         ({"token_type": [1, 1]}, "tokenizer.ggml.token_type has 2 values for 29 tokens"),
         ({"bos_token_id": None, "add_bos_token": True}, "asks for a BOS token"),
     ],
@@ -221,3 +231,15 @@ def test_metadata_that_cannot_be_used(change: dict[str, Any], message: str, tmp_
     with pytest.raises(UserError, match=message.replace("'", ".")):
         write_tokenizer(fields, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_chat_template_that_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="tokenizer.chat_template is a list; a text is wanted"):
+        write_tokenizer(byte_level_fields("gpt-2") | {"tokenizer.chat_template": [1]}, tmp_path)
+
+
+def test_tokens_too_long_for_merges(tmp_path: Path) -> None:
+    fields = sentencepiece_fields()
+    fields["tokenizer.ggml.tokens"][-1] = "x" * 100_000
+    with pytest.raises(UserError, match="tokenizer.ggml.tokens holds tokens too long to work out merges"):
+        write_tokenizer(fields, tmp_path)

@@ -13,6 +13,7 @@ import pytest
 from mobile_ft.bundle import check_files, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.flat_tensor import tensor_places
+from tests.small_index import index
 
 
 @pytest.fixture
@@ -91,7 +92,14 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
         (["checksums", "program.pte", "size"], -1, "size is -1"),
         (["checksums", "program.pte", "sha256"], "abc", "sha256 is 'abc'; it must be a SHA-256"),
         (["weights", "sha256", "inv_freq"], 1, "inv_freq is 1"),
-        (["weights", "index_size"], 2**40, "an index of"),
+        (["weights", "index_size"], 2**25, "an index of"),
+        (["weights", "index_size"], 2**40, "index_size is 1099511627776"),
+        (["lora", "alpha"], 10**400, "alpha is 1000"),
+        (["format"], {"a": 1}, "format is {'a': 1}"),
+        (["model", "model_type"], ["llama"], "model_type is ['llama']"),
+        (["model", "num_hidden_layers"], 2**27, "num_hidden_layers is 134217728; it must be at most 1000"),
+        (["checksums"], [1], "'list' object has no attribute"),
+        (["checksums"], {"a": []}, "list indices"),
     ],
 )
 def test_what_is_no_description(
@@ -158,6 +166,28 @@ def test_a_changed_byte_is_found(bundle: Path) -> None:
             lambda: check_files(description)
         )
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("segments", "message"),
+    [
+        ([(0, 4096), (0, 4096), (0, 4096)], "its tensors overlap"),
+        ([(0, 1), (0, 1), (2**64 - 4096, 1)], "c ends at byte 18446744073709551617 of 8192"),
+        ([(0, 1), (0, 1), (5000, 1)], "c ends at byte 9097 of 8192"),
+    ],
+)
+def test_tensors_that_lie_elsewhere(
+    edit: Callable[..., None], bundle: Path, segments: list[tuple[int, int]], message: str
+) -> None:
+    content = index(["a", "b", "c"], segments).ljust(8192, b"\0")
+    (bundle / "weights.ptd").write_bytes(content)
+    sums = {"a": sha256(content[4096:4097]), "b": sha256(content[4096:4097]), "c": "0" * 64}
+    edit("weights", value={"size": 8192, "index_size": 4096, "index_sha256": sha256(content[:4096]), "sha256": sums})
+    assert message in refusal(lambda: check_files(read_bundle(bundle)))
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def test_an_index_of_other_tensors(edit: Callable[..., None], bundle: Path) -> None:

@@ -128,6 +128,26 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
         ("gemma-3-1b", {"hidden_activation": "gelu"}, "hidden_activation is 'gelu'; supported: 'gelu_pytorch_tanh'"),
         ("gemma-3-1b", {"layer_types": ["full_attention"]}, "for each of 26 layers"),
         ("gemma-3-1b", {"layer_types": ["linear_attention"] * 26}, "layer_types must name one of"),
+        ("llama-3.2-1b", {"model_type": ["llama"]}, "model_type is ['llama']; it must be a string"),
+        ("llama-3.2-1b", {"rope_scaling": {"rope_type": {}}}, "rope type {} is not supported"),
+        ("llama-3.2-1b", {"rms_norm_eps": 10**400}, "it must be a positive number"),
+        (
+            "llama-3.2-1b",
+            {"num_hidden_layers": 2**27},
+            "it must be a positive integer, at most 1000",
+        ),
+        (
+            "gemma-3-1b",
+            {"num_hidden_layers": 2**27},
+            "it must be a positive integer, at most 1000",
+        ),
+        ("llama-3.2-1b", {"vocab_size": 2**30}, "makes a matrix of 2048 x 1073741824; it must have at most"),
+        (
+            "llama-3.2-1b",
+            {"intermediate_size": 2**31},
+            "intermediate_size is 2147483648; it must be a",
+        ),
+        ("llama-3.2-1b", {"max_position_embeddings": 2**70}, "it must be a positive integer, at most 2147483647"),
         ("gemma-3-4b", {"sliding_window": 0}, "sliding_window is 0; it must be a positive integer"),
     ],
 )

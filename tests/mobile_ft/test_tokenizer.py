@@ -66,6 +66,57 @@ def test_texts_that_cannot_be_taken(tiny_bundle: Bundle) -> None:
             encode("b")
 
 
+def test_token_numbers_beyond_a_token_file(tiny_bundle: Bundle) -> None:
+    folder = tiny_bundle()
+    file = folder / "tokenizer.json"
+    values = json.loads(file.read_text())
+    values["model"]["vocab"]["a"] = 1 << 31
+    file.write_text(json.dumps(values))
+    tokenizer = Tokenizer(folder)
+    for encode in (tokenizer.encode, lambda text: list(tokenizer.encode_long([text]))):
+        with pytest.raises(UserError, match="gives a token the number 2147483648; it should be at most 2147483647"):
+            encode("a")
+    values["added_tokens"][0]["id"] = values["model"]["vocab"]["<|endoftext|>"] = 1 << 31
+    file.write_text(json.dumps(values))
+    with pytest.raises(UserError, match="gives a token the number 2147483648"):
+        Tokenizer(folder)
+
+
+@pytest.mark.parametrize(("part", "steps"), [("normalizer", "normalizers"), ("decoder", "decoders")])
+def test_replacements_without_end(part: str, steps: str, tiny_bundle: Bundle) -> None:
+    """Each doubles the text, and forty are beyond any memory."""
+    folder = tiny_bundle()
+    file = folder / "tokenizer.json"
+    values = json.loads(file.read_text())
+    for pattern, content, times, growth in (
+        ({"String": "a"}, "aa", 40, 1 << 40),
+        ({"String": "abc"}, "abcdefg", 7, 3**7),
+        ({"Regex": "a|"}, "aaaaaaaaa", 4, 10**4),
+        ({"String": "a"}, "aa", 3, None),
+        ({"String": " "}, "\u2581", 99, None),
+        ({"String": "abc"}, "", 9, None),
+    ):
+        step = {"type": "Replace", "pattern": pattern, "content": content}
+        file.write_text(json.dumps(values | {part: {"type": "Sequence", steps: [step] * times}}))
+        if growth is None:
+            Tokenizer(folder)
+        else:
+            with pytest.raises(UserError, match=f"tokenizer.json: makes a character {growth} characters"):
+                Tokenizer(folder)
+
+
+def test_a_normalizer_nested_deeply(tiny_bundle: Bundle) -> None:
+    folder = tiny_bundle()
+    file = folder / "tokenizer.json"
+    values = json.loads(file.read_text())
+    values["normalizer"] = {"type": "NFC"}
+    for _ in range(40):
+        values["normalizer"] = {"type": "Sequence", "normalizers": [values["normalizer"]]}
+    file.write_text(json.dumps(values))
+    with pytest.raises(UserError, match="tokenizer.json: not a Hugging Face tokenizer: brackets nested deeper than 64"):
+        Tokenizer(folder)
+
+
 def test_truncation_and_padding_of_the_file_are_off(tiny_bundle: Bundle) -> None:
     folder = tiny_bundle()
     hf = HfTokenizer.from_file(str(folder / "tokenizer.json"))
@@ -73,6 +124,16 @@ def test_truncation_and_padding_of_the_file_are_off(tiny_bundle: Bundle) -> None
     hf.enable_padding(length=4)
     hf.save(str(folder / "tokenizer.json"))
     assert len(Tokenizer(folder).encode("abcdef")) == 6
+    assert len(Tokenizer(folder).encode("ab")) == 2
+
+
+def test_padding_of_the_file_takes_no_memory(tiny_bundle: Bundle) -> None:
+    """Also while the post-processor is asked whether it adds BOS."""
+    folder = tiny_bundle(add_bos_token=None)
+    file = folder / "tokenizer.json"
+    padding = {"strategy": {"Fixed": 1 << 44}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0}
+    padding |= {"pad_type_id": 0, "pad_token": "x"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"padding": padding}))
     assert len(Tokenizer(folder).encode("ab")) == 2
 
 
@@ -128,6 +189,10 @@ def test_tokens_written_as_objects(tiny_bundle: Bundle) -> None:
     [
         ({"eos_token": None}, "tokenizer_config.json: eos_token"),
         ({"eos_token": "<nope>"}, "tokenizer_config.json: eos_token"),
+        ({"eos_token": 3}, "tokenizer_config.json: eos_token is 3; it should be a token's text"),
+        ({"pad_token": {"content": ["<pad>"]}}, "tokenizer_config.json: pad_token is {'content'"),
+        ({"eos_token": "\ud800"}, "the model's tokenizer cannot take eos_token: "),
+        ({"chat_template": "{% include 'other' %}"}, "chat_template is not a Jinja template: line 1: Include is not"),
         ({"add_bos_token": True, "bos_token": None}, "tokenizer_config.json: add_bos_token"),
         ({"chat_template": "{% if %}"}, "tokenizer_config.json: chat_template is not a Jinja template"),
         ({"chat_template": [{"name": "default"}]}, "chat_template is a list; a string is wanted"),
@@ -144,7 +209,7 @@ def test_damaged_files(name: str, tiny_bundle: Bundle) -> None:
     file = tiny_bundle() / name
     for damage in ["{", json.dumps([1]), None]:
         file.write_text(damage) if damage else file.unlink()
-        with pytest.raises(UserError, match=f"{name}: not|{name}: a JSON object is wanted, this is a list"):
+        with pytest.raises(UserError, match=f"{name}: (not a|not JSON|no such file)"):
             Tokenizer(file.parent)
 
 

@@ -26,6 +26,13 @@ def test_values_become_text():
     assert option_texts(OPTIONS, given) == {"seq_len": "64", "suffix_depths": "1,2"}
 
 
+@pytest.mark.parametrize("value", ["\ud800", "a\0", ["1", "\udcff"]])
+def test_texts_that_the_runtime_cannot_be_told(value):
+    """Which are bad casts, or no arguments of a process."""
+    with pytest.raises(UserError, match=r"^suffix_depths: '.*': not a text in UTF-8$"):
+        option_texts(OPTIONS, {"suffix_depths": value})
+
+
 def test_unknown_name_lists_what_is_close():
     with pytest.raises(UserError, match=r"^seqlen: no such option; did you mean seq_len"):
         option_texts(OPTIONS, {"seqlen": 64})

@@ -67,6 +67,15 @@ def test_text_lists_and_null(config):
         ("steps: {", "not YAML"),
         ("steps: !!python/object/apply:os.getcwd []\n", "not YAML"),
         ("[" * 5000, "not YAML"),
+        ("steps: &a [1]\nlr: *a\n", "not YAML (an alias; write the value out)"),
+        ("a: &a [x, x]\nb: &b [*a, *a]\n", "not YAML (an alias"),
+        ("#" * 70_000, "more than 65536 bytes"),
+        ("steps: !!int ''\n", "not YAML"),
+        ("steps: !!timestamp x\n", "not YAML"),
+        ("steps: !!bool x\n", "not YAML"),
+        ("? [a]\n: b\n", "not YAML"),
+        ('data: "a\\0b"\n', "data: 'a\\x00b': not a text in UTF-8"),
+        ('out: "\\ud800"\n', "out: '\\ud800': not a text in UTF-8"),
     ],
 )
 def test_bad_files_are_named(config, text, message):

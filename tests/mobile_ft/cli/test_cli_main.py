@@ -1,3 +1,4 @@
+import json
 import os
 import pty
 import resource
@@ -60,6 +61,28 @@ def test_full_disk_is_one_line(bundle):
         result = subprocess.run([*MAIN, "info", bundle], stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 1
     assert result.stderr == "mobile-ft: error: standard output: No space left on device\n"
+
+
+def test_what_a_terminal_cannot_show_is_escaped(bundle, tmp_path):
+    description = json.loads((bundle / "bundle.json").read_text())
+    description["model"]["name"] = "größe\ud800\n\x1b[2J"
+    (bundle / "bundle.json").write_text(json.dumps(description))
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    result = subprocess.run([*MAIN, "info", bundle], capture_output=True, text=True, env=environment)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert r"gr\xf6\xdfe\ud800\n\x1b[2J" in result.stdout
+    for bad in ("a\nb", "\udcff"):
+        result = subprocess.run([*MAIN, "info", tmp_path / bad], capture_output=True, text=True, env=environment)
+        assert result.returncode == 1
+        assert result.stderr.count("\n") == 1 and "bundle.json: no such file" in result.stderr
+
+
+def test_too_little_memory_is_one_line(cli, bundle, monkeypatch):
+    def large(folder):
+        raise MemoryError
+
+    monkeypatch.setattr("mobile_ft.api.info.read_bundle", large)
+    assert cli("info", bundle)[::2] == (1, "mobile-ft: error: out of memory\n")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """Recordings: every planned block of memory is accounted for."""
 
+from pathlib import Path
+
 import pytest
 
-from mobile_ft.profile.recording import Buffer, Recording
+from mobile_ft.errors import UserError
+from mobile_ft.profile.recording import Buffer, Call, Recording, read_buffers, read_calls
 from mobile_ft.profile.sampler import Sample
 
 
@@ -26,3 +29,40 @@ def test_a_component_that_nobody_watched_is_an_error_and_not_zero() -> None:
     del recording.plan["components_mb"]["resident_weights"]
     with pytest.raises(KeyError):
         recording.planned_mb()
+
+
+TRACE = """{"buffer": "arena", "address": 4096, "bytes": 8192}
+{"unit": "layers.0.attn", "method": "attn_forward", "begin": 1, "end": 2.5}
+"""
+
+
+def test_traces(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    assert read_buffers(trace) == []
+    trace.write_text(TRACE + '{"unit": "half')
+    assert read_buffers(trace) == [Buffer("arena", 4096, 8192)]
+    assert read_calls(trace) == [Call("layers.0.attn", "attn_forward", 1, 2.5)]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[", "Expecting value"),
+        ("[" * 100_000, "brackets nested deeper"),
+        ("3", "argument of type 'int'"),
+        ("\xff", "Expecting value"),
+        ('{"unit": "a"}', "'method'"),
+        ('{"unit": "a", "method": 3}', "3 is no such str"),
+        ('{"unit": "a", "method": "b", "begin": NaN, "end": 1}', "nan is no such float"),
+        ('{"unit": "a", "method": "b", "begin": true, "end": 1}', "True is no such float"),
+        ('{"buffer": "a", "address": 1.5, "bytes": 1}', "1.5 is no such int"),
+        ('{"buffer": "a", "address": 9223372036854775808, "bytes": 1}', "9223372036854775808 is no such int"),
+        ('{"buffer": "a", "address": 1, "bytes": -1}', "-1 is no such int"),
+    ],
+)
+def test_lines_that_are_none_of_a_trace(tmp_path: Path, line: str, message: str) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text(TRACE + line + "\n")
+    with pytest.raises(UserError) as error:
+        read_buffers(trace), read_calls(trace)
+    assert str(error.value).startswith(f"{trace}:3: not a line of a trace (") and message in str(error.value)

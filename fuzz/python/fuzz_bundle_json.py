@@ -1,0 +1,33 @@
+"""bundle.json, through `mobile-ft info`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mobile_ft.api.files import write_json
+from mobile_ft.api.info import info
+from mobile_ft.bundle import FORMAT, VERSION
+from mobile_ft.config import ModelConfig
+
+MODEL = ModelConfig("tiny", 32, 32, 1, 2, 1, 16, 8, 1e-5, 1e4, 64, True)
+NO_TENSORS = (2).to_bytes(8, "little") + b"{}"  # a safetensors file
+
+
+def description() -> dict[str, Any]:
+    lora = {"rank": 2, "alpha": 4.0, "targets": ["q_proj"], "use_rslora": False}
+    file = {"size": 1, "sha256": "0" * 64}
+    weights = {"size": 1, "index_size": 1, "index_sha256": "0" * 64, "sha256": {"inv_freq": "0" * 64}}
+    values = {"format": FORMAT, "version": VERSION, "model": MODEL.to_json(), "lora": lora, "max_seq_len": 64}
+    return values | {"formats": ["q4_0"], "checksums": {"program.pte": file}, "weights": weights}
+
+
+def seeds() -> list[bytes]:
+    return [json.dumps(description()).encode()]
+
+
+def run(data: bytes, folder: Path) -> None:
+    (folder / "bundle.json").write_bytes(data)
+    (folder / "adapter_model.safetensors").write_bytes(NO_TENSORS)
+    found = info(folder)
+    write_json(folder / "info.json", found.to_json())
+    found.summary()

@@ -1,0 +1,19 @@
+"""A config.json, through what `mobile-ft export --random-init` works out of it before it makes weights."""
+
+from pathlib import Path
+
+from mobile_ft.export.rotary import inv_freq
+from mobile_ft.hf_config import known_config, known_models, read_hf_config
+from mobile_ft.shapes import base_parameters
+
+
+def seeds() -> list[bytes]:
+    return [path.read_bytes() for name in known_models() if (path := known_config(name)) is not None]
+
+
+def run(data: bytes, folder: Path) -> None:
+    (folder / "config.json").write_bytes(data)
+    config = read_hf_config(folder / "config.json")
+    base_parameters(config)
+    for sliding in (False, config.family.sliding):
+        inv_freq(config, sliding)
