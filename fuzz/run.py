@@ -105,7 +105,7 @@ def _fuzz(name: str, limit: list[str]) -> Outcome:
         limit = [*limit, f"-rss_limit_mb={megabytes}", f"-malloc_limit_mb={_MEGABYTES}"]
     else:
         command = [sys.executable, "-m", "fuzz.python.harness", form]
-    corpus = [path for path in (kept, ROOT / "fuzz" / "corpus" / form) if path.is_dir()]
+    corpus = [path for path in (kept, ROOT / "fuzz" / "corpus" / name) if path.is_dir()]
     found = f"-artifact_prefix={FINDINGS}/{folder}-{form}-"
     start = time.monotonic()
     with log.open("wb") as file:

@@ -6,7 +6,6 @@ namespace mft {
 namespace {
 
 constexpr size_t kLongest = 1000;
-constexpr size_t kRest = 8;  // what is shorter is not cut off
 
 /// Bytes of the UTF-8 sequence that `text` begins with, 0 where it is none or not printable.
 size_t printable_bytes(std::string_view text) {
@@ -32,9 +31,11 @@ size_t printable_bytes(std::string_view text) {
 
 std::string one_line(std::string_view text) {
   constexpr char kDigits[] = "0123456789abcdef";
+  constexpr std::string_view kCut = "...";
   std::string line;
-  for (size_t i = 0; i < text.size();) {
-    if (line.size() > kLongest - kRest && text.size() - i > kRest) return line + "...";
+  size_t keep = 0;  // of a line that turns out too long
+  for (size_t i = 0; i < text.size() && line.size() <= kLongest;) {
+    if (line.size() <= kLongest - kCut.size()) keep = line.size();
     if (const size_t bytes = printable_bytes(text.substr(i)); bytes > 0) {
       line.append(text.substr(i, bytes));
       i += bytes;
@@ -43,6 +44,7 @@ std::string one_line(std::string_view text) {
     const uint8_t byte = static_cast<uint8_t>(text[i++]);
     line.append({'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]});
   }
+  if (line.size() > kLongest) line.replace(keep, std::string::npos, kCut);
   return line;
 }
 

@@ -49,6 +49,10 @@ void test_one_line() {
     CHECK(line.size() <= 1000 && line.size() > 980 && line.substr(line.size() - 3) == "...");
     CHECK(one_line(line) == line);
   }
+  for (size_t n = 960; n < 1010; ++n) {
+    const std::string line = one_line(std::string(n, 'x') + "\xff\xff\xff");
+    CHECK(line.size() <= 1000 && one_line(line) == line);
+  }
   CHECK_ERROR(fail("a\nb"), "a\\x0ab");
 }
 

@@ -3,10 +3,13 @@
 import dataclasses
 import json
 import shutil
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
+from executorch.exir import schema
+from executorch.exir._serialize._program import deserialize_pte_binary
 
 from mobile_ft.config import FULL, SLIDING
 from mobile_ft.errors import UserError
@@ -37,7 +40,7 @@ def description(folder: Path) -> dict[str, Any]:
 
 def test_keys(description: dict[str, Any]) -> None:
     assert list(description) == [
-        *("format", "version", "model", "lora", "max_seq_len", "activation", "formats", "kinds", "methods"),
+        *("format", "version", "model", "lora", "max_seq_len", "activation", "formats", "kinds"),
         *("embed", "head", "units", "checksums", "weights"),
     ]
     assert all(list(unit) == ["name", "kind", "layer", "weights", "lora"] for unit in description["units"])
@@ -57,17 +60,21 @@ def test_kinds(description: dict[str, Any]) -> None:
     assert description["head"]["flops"] == 4 * 64 * 250
 
 
-def test_methods(description: dict[str, Any]) -> None:
-    methods, kinds = description["methods"], description["kinds"]
+def test_methods(folder: Path, description: dict[str, Any]) -> None:
+    kinds = description["kinds"]
+    program = deserialize_pte_binary((folder / "program.pte").read_bytes()).program
+    methods = {plan.name: plan for plan in program.execution_plan}
     parts = ("forward", "forward_save", "backward", "backward_recompute")
-    expected = {f"{kind}_{part}": entry["tokens"] for kind, entry in kinds.items() for part in parts}
-    expected |= {f"{kind}_decode": entry["tokens"] for kind, entry in kinds.items() if entry["cache_width"]}
-    expected |= {"embed": 300, "head": 256, "head_loss": 256, "logits": 256}
-    assert {name: method["tokens"] for name, method in methods.items()} == expected
+    expected = {f"{kind}_{part}" for kind in kinds for part in parts} | {"embed", "head", "head_loss", "logits"}
+    expected |= {f"{kind}_decode" for kind, entry in kinds.items() if entry["cache_width"]}
+    assert methods.keys() == expected
     assert description["head"]["tokens"] == 256
-    # The largest tensor of an MLP is a gate of as many tokens as it takes.
-    for name, wide in (("mlp_forward", 96), ("attn_forward", 64)):
-        assert max(size for _, size in methods[name]["arena"]) == 4 * wide * methods[name]["tokens"]
+    # What the planner takes from the program: the largest tensor in the arena of an MLP is a gate of as many tokens as it
+    # takes.
+    for kind, wide in (("mlp", 96), ("attn", 64)):
+        tensors = [value.val for value in methods[f"{kind}_forward"].values if isinstance(value.val, schema.Tensor)]
+        sizes = [prod(tensor.sizes) for tensor in tensors if tensor.allocation_info is not None]
+        assert max(sizes) == wide * kinds[kind]["tokens"]
 
 
 def test_rslora(folder: Path, description: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from fuzz.python.harness import FORMATS, check, load
 from mobile_ft.errors import UserError
 
-CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
+CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "python"
 
 
 def test_what_a_finding_is(tmp_path: Path) -> None:
