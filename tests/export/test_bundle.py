@@ -69,8 +69,7 @@ def test_methods(folder: Path, description: dict[str, Any]) -> None:
     expected |= {f"{kind}_decode" for kind, entry in kinds.items() if entry["cache_width"]}
     assert methods.keys() == expected
     assert description["head"]["tokens"] == 256
-    # What the planner takes from the program: the largest tensor in the arena of an MLP is a gate of as many tokens as it
-    # takes.
+    # What the planner takes from the program: an MLP's largest tensor is a gate of as many tokens as it takes.
     for kind, wide in (("mlp", 96), ("attn", 64)):
         tensors = [value.val for value in methods[f"{kind}_forward"].values if isinstance(value.val, schema.Tensor)]
         sizes = [prod(tensor.sizes) for tensor in tensors if tensor.allocation_info is not None]
