@@ -14,6 +14,7 @@ from mobile_ft.runtime._core import (
     evaluate,
     generate_options,
     process_memory,
+    quantize,
     run_training,
     train_options,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "generate_options",
     "mft_run_path",
     "process_memory",
+    "quantize",
     "run_training",
     "train_options",
 ]

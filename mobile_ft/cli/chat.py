@@ -33,8 +33,12 @@ def run(args: argparse.Namespace) -> None:
     conversation = _Conversation(model, args.system)
     if sys.stdin.isatty():
         print(_HELP)
+    interrupted = False
     while True:
         try:
+            if interrupted:
+                interrupted = False
+                print()
             line = input("> ").strip()
             if line == "/exit":
                 return
@@ -46,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
             print()
             return
         except KeyboardInterrupt:  # of the line, or of the answer before its first word
-            print()
+            interrupted = True  # and no more than that here, where another Ctrl-C would end the chat
         except UserError as error:
             print(f"mobile-ft: error: {error}", file=sys.stderr)
 

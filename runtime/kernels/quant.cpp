@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/kernels/codebooks.h"
 #include "runtime/kernels/vec.h"
 
 // A code that a switch here forgot would be decoded as another.
@@ -41,26 +42,6 @@ constexpr CodeTraits traits_of(Code code) {
   while (kCodes[i].code != code) ++i;
   return kCodes[i];
 }
-
-// The 16 values of bitsandbytes' codebooks.
-constexpr float kNF4[16] = {-1.0f,
-                            -0.6961928009986877f,
-                            -0.5250730514526367f,
-                            -0.39491748809814453f,
-                            -0.28444138169288635f,
-                            -0.18477343022823334f,
-                            -0.09105003625154495f,
-                            0.0f,
-                            0.07958029955625534f,
-                            0.16093020141124725f,
-                            0.24611230194568634f,
-                            0.33791524171829224f,
-                            0.44070982933044434f,
-                            0.5626170039176941f,
-                            0.7229568362236023f,
-                            1.0f};
-constexpr float kFP4[16] = {0.0f, 0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  0.25f,
-                            0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -0.25f};
 
 // Decodes columns of one block; scales and minima stay in registers.
 template <Code F>

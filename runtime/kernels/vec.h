@@ -42,6 +42,7 @@ inline void store_part(float* p, Vec v, int64_t n) {
 }
 
 inline Vec vmax(Vec a, Vec b) { return a > b ? a : b; }
+inline Vec vmin(Vec a, Vec b) { return a < b ? a : b; }
 
 // Keeps NaN.
 inline Vec clamp(Vec x, float low, float high) {

@@ -3,12 +3,15 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
 #include <exception>
 #include <mutex>
+#include <optional>
 
 #include "runtime/core/error.h"
 #include "runtime/core/evaluate.h"
@@ -16,6 +19,7 @@
 #include "runtime/core/model.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/run.h"
+#include "runtime/kernels/quantize.h"
 #ifdef MFT_PYTHON_KERNELS
 #include "runtime/python/kernels.h"
 #endif
@@ -57,6 +61,34 @@ class Working {
   nb::gil_scoped_release released_;
   std::lock_guard<std::recursive_mutex> lock_;
 };
+
+using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Importance = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<nb::numpy, uint8_t>;
+
+Bytes quantized(const Matrix& weight, const std::string& name, const float* importance, size_t importances) {
+  Format format;
+  if (!parse_format(name, &format)) fail("weight format ", name, " is not known");
+  const int64_t rows = static_cast<int64_t>(weight.shape(0)), cols = static_cast<int64_t>(weight.shape(1));
+  if (rows == 0 || cols == 0 || cols % format.group != 0) {
+    fail("[", rows, ", ", cols, "] cannot be ", name, ", whose groups are of ", format.group, " columns");
+  }
+  if (importances != weight.shape(1)) fail(importances, " importances for ", cols, " columns");
+  for (size_t i = 0; importance != nullptr && i < importances; ++i) {
+    if (!(importance[i] > 0) || !std::isfinite(importance[i])) fail("importance ", importance[i], " of column ", i);
+  }
+  auto* packed = new std::vector<uint8_t>(packed_bytes(format, rows, cols));
+  nb::capsule owner(packed, [](void* p) noexcept { delete static_cast<std::vector<uint8_t>*>(p); });
+  bool fits = false;
+  {
+    Working working;
+    fits = quantize(weight.data(), rows, cols, importance, format, packed->data());
+  }
+  if (!fits) fail("holds numbers that are not finite, or too large for ", name);
+  const size_t panels = (weight.shape(0) + kPanelRows - 1) / kPanelRows;
+  return Bytes(packed->data(), {panels, weight.shape(1) / static_cast<size_t>(format.group), format.block_bytes()},
+               owner);
+}
 
 /// Logits [T, vocab_size] of a sequence.
 Array logits(Model& model, const Tokens& tokens, const Tokens& positions) {
@@ -400,6 +432,15 @@ NB_MODULE(_core, m) {
       },
       "model"_a, "adapter"_a, "data"_a, "progress"_a = nb::none(),
       "Mean loss and target count of a token file, with an adapter folder ('' for the bundle's own).");
+  m.def(
+      "quantize",
+      [](const Matrix& weight, const std::string& format, std::optional<Importance> importance) {
+        return quantized(weight, format, importance ? importance->data() : nullptr,
+                         importance ? importance->size() : weight.shape(1));
+      },
+      "weight"_a, "format"_a, "importance"_a = nb::none(),
+      "W [rows, cols] packed in a format (docs/bundle_format.md), with scales found by error search; `importance` "
+      "[cols], above 0, weighs the errors of columns.");
   m.def(
       "process_memory",
       [] {

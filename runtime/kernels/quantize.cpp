@@ -1,0 +1,258 @@
+#include "runtime/kernels/quantize.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "runtime/kernels/codebooks.h"
+#include "runtime/kernels/threads.h"
+#include "runtime/kernels/vec.h"
+
+namespace mft {
+namespace {
+
+constexpr int64_t kMostGroup = 128;
+constexpr float kLargestHalf = 65504.f;
+// Of the scale by which the largest value just fits: smaller ones clip it and round the others less.
+constexpr int kFactors = 10;
+constexpr float factor(int i, float least) { return least + (1.05f - least) * static_cast<float>(i) / (kFactors - 1); }
+// Of the range of values, what is clipped at either end.
+constexpr int kEnds = 6;
+constexpr float end(int i) { return 0.05f * static_cast<float>(i); }
+constexpr int kRounds = 3;  // of codes, and what fits them best
+
+/// Within f16's range.
+uint16_t half_of(float x) {
+  uint16_t halves[kVec];
+  store_half(halves, splat(x));
+  return halves[0];
+}
+
+float rounded_to_half(float x) {
+  const uint16_t half = half_of(x);
+  return half_to_float(reinterpret_cast<const uint8_t*>(&half));
+}
+
+float inverse_of(float scale) { return std::fabs(scale) < std::numeric_limits<float>::min() ? 0.f : 1.f / scale; }
+
+/// The values of a group, and what an error in each counts.
+struct Group {
+  const float* x;
+  const float* weight;
+  int64_t size;
+
+  template <typename F>
+  void each(const F& f) const {
+    for (int64_t i = 0; i < size; i += kVec) f(load(x + i), load(weight + i));
+  }
+};
+
+/// Whole numbers from `low` to `high`.
+struct Uniform {
+  float low, high;
+
+  Vec value(Vec x) const { return to_float(round_to_int(vmin(vmax(x, splat(low)), splat(high)))); }
+  uint8_t code(float x) const {
+    return static_cast<uint8_t>(static_cast<int>(std::nearbyint(x)) - (low == -8 ? -8 : 0));
+  }
+  float furthest() const { return low == -8 ? low : high; }
+  float least_factor() const { return low == -8 ? 0.6f : 0.95f; }
+};
+
+/// Sixteen values, and their codes in the order of the values.
+struct Codebook {
+  float ascending[16];
+  float middles[15];
+  uint8_t codes[16];
+
+  explicit Codebook(const float values[16]) {
+    for (uint8_t c = 0; c < 16; ++c) codes[c] = c;
+    std::stable_sort(codes, codes + 16, [&](uint8_t a, uint8_t b) { return values[a] < values[b]; });
+    for (int i = 0; i < 16; ++i) ascending[i] = values[codes[i]];
+    for (int i = 0; i < 15; ++i) middles[i] = (ascending[i] + ascending[i + 1]) / 2;
+  }
+
+  Vec value(Vec x) const {
+    VecI index{};
+    for (const float middle : middles) index -= x > splat(middle);  // true is -1
+    return lookup16(ascending, index);
+  }
+  uint8_t code(float x) const { return codes[std::lower_bound(ascending, ascending + 16, x) - ascending]; }
+  float furthest() const { return 1.f; }
+  float least_factor() const { return 0.6f; }
+};
+
+/// value = scale * level: writes the codes and gives the scale. `half`: it is kept as f16.
+template <typename Levels>
+float scaled(const Group& group, const Levels& levels, bool half, uint8_t* codes) {
+  float extreme = 0;
+  for (int64_t i = 0; i < group.size; ++i) {
+    if (std::fabs(group.x[i]) > std::fabs(extreme)) extreme = group.x[i];
+  }
+  const float fitting = extreme / levels.furthest();  // the level furthest from 0 takes it, whatever its sign
+  float best = 0, least = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < kFactors; ++i) {
+    float scale = fitting * factor(i, levels.least_factor());
+    for (int round = 0; round <= kRounds; ++round) {
+      const Vec inverse = splat(inverse_of(scale)), by = splat(scale);
+      Vec errors{}, products{}, squares{};
+      group.each([&](Vec x, Vec weight) {
+        const Vec level = levels.value(x * inverse), error = x - by * level, weighted = weight * level;
+        errors += weight * error * error;
+        products += weighted * x;
+        squares += weighted * level;
+      });
+      if (const float error = sum(errors); round > 0 && error < least) {
+        least = error;
+        best = scale;
+      }
+      const float square = sum(squares);
+      scale = square > 0 ? sum(products) / square : 0.f;
+      if (half) scale = rounded_to_half(scale);
+    }
+  }
+  const Vec inverse = splat(inverse_of(best));
+  float values[kVec];
+  for (int64_t i = 0; i < group.size; i += kVec) {
+    store(values, levels.value(load(group.x + i) * inverse));
+    for (int64_t j = 0; j < kVec; ++j) codes[i + j] = levels.code(values[j]);
+  }
+  return best;
+}
+
+/// value = scale * code + minimum, codes from 0 to 15.
+struct Affine {
+  float scale, minimum;
+
+  Vec code(Vec x) const {
+    return to_float(round_to_int(vmin(vmax((x - minimum) * inverse_of(scale), Vec{}), splat(15.f))));
+  }
+};
+
+Affine affine(const Group& group, uint8_t* codes) {
+  float low = group.x[0], high = group.x[0];
+  Vec weights{}, weighted{};
+  for (int64_t i = 0; i < group.size; ++i) {
+    low = std::min(low, group.x[i]);
+    high = std::max(high, group.x[i]);
+  }
+  group.each([&](Vec x, Vec weight) {
+    weights += weight;
+    weighted += weight * x;
+  });
+  const float total = sum(weights), mean = sum(weighted) / total;
+  Affine best{0, 0};
+  float least = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < kEnds * kEnds; ++i) {
+    const float width = high - low, from = low + width * end(i % kEnds), to = high - width * end(i / kEnds);
+    Affine tried{(to - from) / 15, from};
+    for (int round = 0; round <= kRounds; ++round) {
+      Vec errors{}, codes{}, squares{}, products{};
+      group.each([&](Vec x, Vec weight) {
+        const Vec code = tried.code(x), error = x - tried.scale * code - tried.minimum, weighted = weight * code;
+        errors += weight * error * error;
+        codes += weighted;
+        squares += weighted * code;
+        products += weighted * (x - mean);
+      });
+      if (const float error = sum(errors); round > 0 && error < least) {
+        least = error;
+        best = tried;
+      }
+      const float average = sum(codes) / total, spread = sum(squares) - average * sum(codes);
+      tried.scale = spread > 0 ? rounded_to_half(sum(products) / spread) : 0.f;
+      tried.minimum = rounded_to_half(mean - tried.scale * average);
+    }
+  }
+  float values[kVec];
+  for (int64_t i = 0; i < group.size; i += kVec) {
+    store(values, best.code(load(group.x + i)));
+    for (int64_t j = 0; j < kVec; ++j) codes[i + j] = static_cast<uint8_t>(values[j]);
+  }
+  return best;
+}
+
+/// Writes the scale and minimum of row j into a block's header.
+void put_half(uint8_t* header, int64_t j, float value) {
+  const uint16_t half = half_of(value);
+  std::memcpy(header + j * static_cast<int64_t>(sizeof(half)), &half, sizeof(half));
+}
+
+/// One block: 16 rows, of which `rows` are there, by one group of columns.
+void pack_block(const float* w, int64_t cols, int64_t rows, const float* importance, Format format, uint8_t* block) {
+  uint8_t codes[kPanelRows][kMostGroup] = {};
+  std::memset(block, 0, format.block_bytes());
+  static const Codebook nf4(kNF4), fp4(kFP4);
+  for (int64_t j = 0; j < rows; ++j) {
+    const Group group{w + j * cols, importance, format.group};
+    switch (format.code) {
+      case Code::kQ4_0:
+        put_half(block, j, scaled(group, Uniform{-8, 7}, true, codes[j]));
+        break;
+      case Code::kQ8_0:
+        put_half(block, j, scaled(group, Uniform{-127, 127}, true, codes[j]));
+        break;
+      case Code::kNF4:
+      case Code::kFP4: {
+        const float scale = scaled(group, format.code == Code::kNF4 ? nf4 : fp4, false, codes[j]);
+        std::memcpy(block + j * sizeof(float), &scale, sizeof(float));
+        break;
+      }
+      case Code::kQ4_1: {
+        const Affine found = affine(group, codes[j]);
+        put_half(block, j, found.scale);
+        put_half(block + kPanelRows * sizeof(uint16_t), j, found.minimum);
+        break;
+      }
+      case Code::kF16:
+        for (int64_t k = 0; k < format.group; ++k) put_half(block, k * kPanelRows + j, group.x[k]);
+        break;
+    }
+  }
+  if (format.code == Code::kF16) return;
+  const int64_t code_bytes = format.code == Code::kQ8_0 ? kPanelRows : kPanelRows / 2;
+  uint8_t* out = block + format.block_bytes() - static_cast<size_t>(format.group * code_bytes);
+  for (int64_t k = 0; k < format.group; ++k) {
+    for (int64_t j = 0; j < code_bytes; ++j) {
+      const int high = code_bytes < kPanelRows ? codes[j + 8][k] << 4 : 0;
+      *out++ = static_cast<uint8_t>(codes[j][k] | high);
+    }
+  }
+}
+
+/// Whether the type of scales, or of values, holds what it may have to; and the search's squares what they add up.
+bool fits(const float* w, int64_t size, Format format) {
+  float most = format.code == Code::kQ4_1 ? kLargestHalf / 2 : kLargestHalf;  // minima may lie below all values
+  if (format.code == Code::kQ4_0 || format.code == Code::kQ8_0) most = 7 * kLargestHalf;
+  if (format.code == Code::kNF4 || format.code == Code::kFP4) most = 1e15f;
+  return std::all_of(w, w + size, [&](float x) { return std::fabs(x) <= most; });
+}
+
+}  // namespace
+
+size_t packed_bytes(Format format, int64_t rows, int64_t cols) {
+  return static_cast<size_t>(ceil_div(rows, kPanelRows) * (cols / format.group)) * format.block_bytes();
+}
+
+bool quantize(const float* w, int64_t rows, int64_t cols, const float* importance, Format format, uint8_t* packed) {
+  const std::vector<float> same(importance == nullptr ? static_cast<size_t>(cols) : 0, 1.f);
+  const float* weights = importance == nullptr ? same.data() : importance;
+  const int64_t groups = cols / format.group;
+  const int64_t block = static_cast<int64_t>(format.block_bytes());
+  std::atomic<bool> all_fit{true};
+  parallel_for(ceil_div(rows, kPanelRows), [&](int64_t panel) {
+    const int64_t first = panel * kPanelRows, count = std::min<int64_t>(kPanelRows, rows - first);
+    if (!fits(w + first * cols, count * cols, format)) all_fit = false;
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t column = g * format.group;
+      pack_block(w + first * cols + column, cols, count, weights + column, format,
+                 packed + (panel * groups + g) * block);
+    }
+  });
+  return all_fit;
+}
+
+}  // namespace mft

@@ -1,0 +1,159 @@
+// Quantization in every format: decoded, each value is the nearest that the block's scale allows, and the squared error
+// of each group is no larger than that of a fine search in float64.
+
+#include <cmath>
+#include <cstdlib>
+
+#include "runtime/core/random.h"
+#include "runtime/kernels/codebooks.h"
+#include "runtime/kernels/quantize.h"
+#include "runtime/tests/kernel_test.h"
+
+using namespace mft;
+using namespace mft_test;
+
+namespace {
+
+/// What a scale of 1 makes of each code.
+std::vector<double> levels(Code code) {
+  std::vector<double> values;
+  if (code == Code::kQ4_0)
+    for (int i = -8; i < 8; ++i) values.push_back(i);
+  if (code == Code::kQ4_1)
+    for (int i = 0; i < 16; ++i) values.push_back(i);
+  if (code == Code::kQ8_0)
+    for (int i = -127; i < 128; ++i) values.push_back(i);
+  if (code == Code::kNF4) values.assign(kNF4, kNF4 + 16);
+  if (code == Code::kFP4) values.assign(kFP4, kFP4 + 16);
+  return values;
+}
+
+double nearest(const std::vector<double>& values, double x) {
+  double best = values[0];
+  for (const double v : values) best = std::fabs(x - v) < std::fabs(x - best) ? v : best;
+  return best;
+}
+
+double error_of(const float* x, const double* weight, int64_t n, const std::vector<double>& values, double scale,
+                double minimum) {
+  double error = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double d = x[i] - minimum - (scale == 0 ? 0 : scale * nearest(values, (x[i] - minimum) / scale));
+    error += weight[i] * d * d;
+  }
+  return error;
+}
+
+/// The smallest error of a group over many scales, and minima.
+double searched(Code code, const float* x, const double* weight, int64_t n) {
+  const std::vector<double> values = levels(code);
+  double low = x[0], high = x[0], best = INFINITY;
+  for (int64_t i = 0; i < n; ++i) {
+    low = std::min<double>(low, x[i]);
+    high = std::max<double>(high, x[i]);
+  }
+  for (int i = 0; i <= 40; ++i) {
+    const double factor = 0.6 + 0.0125 * i;
+    if (code == Code::kQ4_1) {
+      for (int j = 0; j <= 10; ++j) {
+        const double width = (high - low) * factor, from = low + (high - low - width) * j / 10;
+        best = std::min(best, error_of(x, weight, n, values, width / 15, from));
+      }
+    } else {
+      const double most =
+          std::max(-low, high) / (code == Code::kQ4_0 ? 8 : *std::max_element(values.begin(), values.end()));
+      const double sign = code == Code::kQ4_0 && high > -low ? -1 : 1;
+      best = std::min(best, error_of(x, weight, n, values, sign * most * factor, 0));
+    }
+  }
+  return best;
+}
+
+Floats random_weights(int64_t count, uint64_t seed) {
+  Random random(seed, 0);
+  Floats w(static_cast<size_t>(count));
+  for (float& x : w) {
+    double sum = 0;
+    for (int i = 0; i < 4; ++i) sum += random.uniform() - 0.5;
+    x = static_cast<float>(0.03 * sum * (random.uniform() < 0.02 ? 4 : 1));
+  }
+  return w;
+}
+
+void test_search(const std::string& name, bool weighted) {
+  Format format;
+  CHECK(parse_format(name, &format));
+  const int64_t rows = 37, cols = 256;
+  const Floats w = random_weights(rows * cols, 5);
+  Floats importance(static_cast<size_t>(cols));
+  Random random(6, 0);
+  for (float& x : importance) x = weighted ? static_cast<float>(std::pow(10, 3 * random.uniform())) : 1.f;
+  std::vector<uint8_t> packed(packed_bytes(format, rows, cols));
+  CHECK(quantize(w.data(), rows, cols, weighted ? importance.data() : nullptr, format, packed.data()));
+  const std::vector<double> weights(importance.begin(), importance.end());
+  Floats row(static_cast<size_t>(cols));
+  double ours = 0, reference = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    decode_row({packed.data(), format, rows, cols}, r, row.data());
+    for (int64_t g = 0; g < cols; g += format.group) {
+      double error = 0;
+      for (int64_t k = g; k < g + format.group; ++k) {
+        const double d = static_cast<double>(w[size_t(r * cols + k)]) - row[size_t(k)];
+        error += weights[size_t(k)] * d * d;
+      }
+      const double best = searched(format.code, &w[size_t(r * cols + g)], &weights[size_t(g)], format.group);
+      CHECK(weighted || error <= 1.3 * best);
+      ours += error;
+      reference += best;
+    }
+  }
+  CHECK(ours <= 1.02 * reference);
+}
+
+void test_f16() {
+  Format format;
+  CHECK(parse_format("f16", &format));
+  const Floats w = random_weights(3 * 64, 7);
+  std::vector<uint8_t> packed(packed_bytes(format, 3, 64));
+  CHECK(quantize(w.data(), 3, 64, nullptr, format, packed.data()));
+  Floats row(64);
+  for (int64_t r = 0; r < 3; ++r) {
+    decode_row({packed.data(), format, 3, 64}, r, row.data());
+    for (size_t k = 0; k < 64; ++k)
+      CHECK_NEAR(row[k], w[size_t(r) * 64 + k], std::fabs(w[size_t(r) * 64 + k]) * 0x1p-11 + 0x1p-25);
+  }
+}
+
+/// Zeros, one value, what is too small or too large.
+void test_extremes() {
+  for (const std::string& name : format_names()) {
+    Format format;
+    CHECK(parse_format(name, &format));
+    std::vector<uint8_t> packed(packed_bytes(format, 1, 128));
+    Floats row(128);
+    for (const float value : {0.f, 1.f, -3.5f, 1e-30f, -1e-12f}) {
+      Floats w(128, value);
+      CHECK(quantize(w.data(), 1, 128, nullptr, format, packed.data()));
+      decode_row({packed.data(), format, 1, 128}, 0, row.data());
+      for (const float x : row) CHECK_NEAR(x, value, std::fabs(value) * 1e-3 + 1e-7);
+    }
+    for (const float value : {1e30f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      Floats w(128, 0.5f);
+      w[77] = value;
+      CHECK(!quantize(w.data(), 1, 128, nullptr, format, packed.data()));
+    }
+  }
+}
+
+}  // namespace
+
+int main() {
+  for (const std::string& name : format_names()) {
+    if (name == "f16") continue;
+    test_search(name, false);
+    test_search(name, true);
+  }
+  test_f16();
+  test_extremes();
+  return finish();
+}
