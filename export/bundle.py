@@ -13,7 +13,6 @@ import numpy as np
 
 from mobile_ft.bundle import FORMAT, INDEX_FILE, VERSION, WEIGHTS_FILE, checksum, read_bundle
 from mobile_ft.errors import UserError
-from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.lower import lower
 from mobile_ft.export.source import ModelSource
 from mobile_ft.export.trace import UnitMethods, end_methods, unit_methods
@@ -153,9 +152,7 @@ def write_bundle(
             if linear.lora
         ]
         write_adapter(folder, lora, c.name, init_adapter(shapes, lora.rank, seed))
-        tokenizer = dict(source.tokenizer_fields())
-        if tokenizer:
-            write_tokenizer(tokenizer, folder)
+        source.write_tokenizer(folder)
         bundle = {
             "format": FORMAT,
             "version": VERSION,

@@ -1,7 +1,6 @@
 """Reads a Llama-family GGUF file: its configuration, its tensors by Hugging Face name, its tokenizer metadata."""
 
 import math
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from gguf import GGMLQuantizationType
 from mobile_ft.config import ModelConfig, check_config
 from mobile_ft.errors import UserError
 from mobile_ft.export.gguf_file import GgufTensor, read_gguf
+from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.source import ModelSource
 from mobile_ft.formats import F32, U8, PackedWeight, pack_gguf
 
@@ -188,5 +188,6 @@ class GgufModel(ModelSource):
         plain = super().inv_freq(sliding)
         return plain if self.rope_factors is None else plain / self.rope_factors
 
-    def tokenizer_fields(self) -> Iterator[tuple[str, Any]]:
-        return ((k, v) for k, v in self.fields.items() if k.startswith("tokenizer."))
+    def write_tokenizer(self, folder: Path) -> None:
+        if any(key.startswith("tokenizer.") for key in self.fields):
+            write_tokenizer(self.fields, folder)

@@ -1,7 +1,6 @@
 """Random weights for any shape: memory and speed do not depend on what the weights say."""
 
-from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
@@ -41,5 +40,5 @@ class RandomModel(ModelSource):
             return self.rng.normal(0, 0.02, size).astype(np.float32)
         return np.full(size, 1 - self.config.family.norm_offset, np.float32)
 
-    def tokenizer_fields(self) -> Iterator[tuple[str, Any]]:
-        return iter(())
+    def write_tokenizer(self, folder: Path) -> None:
+        pass

@@ -1,8 +1,7 @@
-"""Where a model's tensors come from: the interface of a GGUF file and of random weights."""
+"""Where a model's tensors come from: the interface of a GGUF file, a Hugging Face folder and random weights."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.rotary import inv_freq
@@ -27,8 +26,8 @@ class ModelSource(ABC):
         """A norm's weight or a bias as Hugging Face's model holds it, float32 [size]."""
 
     @abstractmethod
-    def tokenizer_fields(self) -> Iterator[tuple[str, Any]]:
-        """GGUF's tokenizer metadata; nothing where there is no tokenizer."""
+    def write_tokenizer(self, folder: Path) -> None:
+        """Writes tokenizer.json and tokenizer_config.json; nothing where there is no tokenizer."""
 
     def inv_freq(self, sliding: bool) -> F32:
         """Rotary frequencies [head_dim / 2] of the layers with sliding or with full attention."""

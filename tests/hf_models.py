@@ -4,7 +4,6 @@ Linears are quantized to 4 bits and the embedding to 8, and the values of that g
 both hold the same numbers.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,5 +92,5 @@ class HfModel(ModelSource):
     def vector(self, name: str, size: int) -> F32:
         return self.parameters[name].detach().numpy()
 
-    def tokenizer_fields(self) -> Iterator[tuple[str, Any]]:
-        return iter(())
+    def write_tokenizer(self, folder: Path) -> None:
+        pass

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from mobile_ft.export.gguf_model import GgufModel
-from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.shapes import UNIT_TYPES, linear_shapes, vector_shapes
 from mobile_ft.tokenizer import Tokenizer
 from tests.export.small_gguf import small_gguf
@@ -25,5 +24,5 @@ def run(data: bytes, folder: Path) -> None:
                 model.vector(f"model.layers.{layer}.{name}", size)
             for name, (columns, rows) in linear_shapes(config, unit).items():
                 model.packed(f"model.layers.{layer}.{name}.weight", columns, rows)
-    write_tokenizer(dict(model.tokenizer_fields()), folder)
+    model.write_tokenizer(folder)
     Tokenizer(folder).encode("a b")

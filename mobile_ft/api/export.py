@@ -15,6 +15,7 @@ from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.config import ModelConfig
 from mobile_ft.errors import UserError
+from mobile_ft.formats import FORMATS
 from mobile_ft.hf_config import known_config, known_models, read_hf_config
 from mobile_ft.lora import LoraConfig, parse_targets
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from mobile_ft.export.source import ModelSource
 
 LORA_RANK, LORA_ALPHA, LORA_TARGETS = 16, 32.0, "all-linear"
+WEIGHT_FORMATS = tuple(FORMATS)
+_QUANT, _EMBEDDING_FORMAT = "q4_1", "q8_0"
 _MOST_RANK = 256
 _LEAST_SEQ_LEN, _SEQ_LEN, _MOST_SEQ_LEN = 8, 512, 8192
 
@@ -36,12 +39,15 @@ def export_bundle(
     use_rslora: bool = False,
     max_seq_len: int | None = None,
     activation: Literal["exact", "int8", "approx2bit"] = "exact",
+    quant: str | None = None,
     random_init: bool = False,
     seed: int = 0,
 ) -> BundleInfo:
     """Writes a training bundle of `model` to the folder `out`.
 
-    `model` is a built-in model's name or a .gguf file; with `random_init` a config.json or a known model's name.
+    `model` is a built-in model's name, a .gguf file or a Hugging Face folder; with `random_init` a config.json or a
+    known model's name. `quant` is the format that a Hugging Face model's linears get (`WEIGHT_FORMATS`, by default
+    q4_1), its embedding and head get 8 bits; of a .gguf file each weight keeps its own.
     `lora_targets` are names with commas between, or "all-linear". LoRA's scale is alpha / rank; with `use_rslora` it is
     alpha / sqrt(rank). `max_seq_len` is the most tokens at once, by default 512, or less if the model's limit is.
     `activation` is what a layer stores for its backward: README.md has a table. `seed` is that of the adapter and of
@@ -56,7 +62,7 @@ def export_bundle(
     lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets), use_rslora)
     target = Path(out)
     with _quiet():
-        source = _open_model(os.fspath(model), random_init, seed)
+        source = _open_model(os.fspath(model), quant, random_init, seed)
         most = _most_seq_len(source.config)
         length = min(_SEQ_LEN, most) if max_seq_len is None else max_seq_len
         if not _LEAST_SEQ_LEN <= length <= most:
@@ -74,7 +80,7 @@ def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
         return
     with scratch_folder() as folder:
         with _quiet():
-            source = _open_model(str(path), True, 0)
+            source = _open_model(str(path), None, True, 0)
             most = _most_seq_len(source.config)
             if tokens > most:
                 raise UserError(f"--seq-len x --batch-size is {tokens} tokens; {path} takes at most {most}")
@@ -94,13 +100,19 @@ def _write(source: "ModelSource", lora: LoraConfig, max_seq_len: int, seed: int,
     write_bundle(source, lora, max_seq_len, seed, out, activation)
 
 
-def _open_model(model: str, random_init: bool, seed: int) -> "ModelSource":
+def _open_model(model: str, quant: str | None, random_init: bool, seed: int) -> "ModelSource":
     path = known_config(model) or Path(model)
     if (path / "config.json").is_file():
+        if not random_init:
+            from mobile_ft.export.hf_folder import HfFolder
+
+            return HfFolder(path, _format(_QUANT if quant is None else quant), _EMBEDDING_FORMAT)
         path = path / "config.json"
+    if quant is not None:
+        raise UserError(f"--quant {quant}: goes with a Hugging Face folder; {model} has weights of its own formats")
     if path.suffix == ".json":
         if not random_init:
-            raise UserError(f"{model}: holds no weights; give a .gguf file, or --random-init for random ones")
+            raise UserError(f"{model}: holds no weights; give a Hugging Face folder or a .gguf file, or --random-init")
         from mobile_ft.export.random_init import RandomModel
 
         return RandomModel(read_hf_config(path), seed)
@@ -110,8 +122,16 @@ def _open_model(model: str, random_init: bool, seed: int) -> "ModelSource":
 
     builtin = builtin_model(model)
     if builtin is None and path.suffix != ".gguf":
-        raise UserError(f"{model}: give smollm2-135m, a .gguf file, or a config.json with --random-init")
+        raise UserError(
+            f"{model}: give smollm2-135m, a .gguf file, a Hugging Face folder, or a config.json with --random-init"
+        )
     return GgufModel(builtin or path)
+
+
+def _format(name: str) -> str:
+    if name not in WEIGHT_FORMATS:
+        raise UserError(f"--quant {name}: must be one of {', '.join(WEIGHT_FORMATS)}")
+    return name
 
 
 @contextmanager

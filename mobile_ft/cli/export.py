@@ -4,7 +4,7 @@ import argparse
 import time
 from pathlib import Path
 
-from mobile_ft.api.export import LORA_ALPHA, LORA_RANK, LORA_TARGETS, export_bundle
+from mobile_ft.api.export import LORA_ALPHA, LORA_RANK, LORA_TARGETS, WEIGHT_FORMATS, export_bundle
 from mobile_ft.bundle import ACTIVATIONS
 from mobile_ft.cli.arguments import Subparsers
 from mobile_ft.cli.output import print_table
@@ -17,7 +17,8 @@ def add_parser(commands: Subparsers) -> None:
     option(
         "model",
         metavar="MODEL",
-        help=f"smollm2-135m, a .gguf file, or with --random-init a config.json or one of {', '.join(known_models())}",
+        help="smollm2-135m, a .gguf file, a Hugging Face folder, or with --random-init a config.json or one of "
+        f"{', '.join(known_models())}",
     )
     option("-o", "--output", metavar="BUNDLE", type=Path, required=True, help="folder to write")
     option("--lora-rank", metavar="N", type=int, default=LORA_RANK, help="1 to 256 (default: 16)")
@@ -41,6 +42,11 @@ def add_parser(commands: Subparsers) -> None:
         default="exact",
         help="what a layer stores for its backward: int8, or approx2bit: 2-bit gates and float16 (default: exact)",
     )
+    option(
+        "--quant",
+        metavar="FORMAT",
+        help=f"of the linears of a Hugging Face folder: {', '.join(WEIGHT_FORMATS)} (default: q4_1)",
+    )
     option("--random-init", action="store_true", help="random weights, for work on memory and speed")
     option("--seed", metavar="N", type=int, default=0, help="of the adapter and of random weights")
     parser.set_defaults(run=run)
@@ -57,6 +63,7 @@ def run(args: argparse.Namespace) -> None:
         use_rslora=args.use_rslora,
         max_seq_len=args.max_seq_len,
         activation=args.activation,
+        quant=args.quant,
         random_init=args.random_init,
         seed=args.seed,
     )

@@ -34,7 +34,7 @@ def test_export_prints_what_it_wrote_and_no_noise(model_config, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "config.json: holds no weights; give a .gguf file, or --random-init"),
+        ([], "config.json: holds no weights; give a Hugging Face folder or a .gguf file, or --random-init"),
         (["--random-init", "--max-seq-len", 7], "--max-seq-len 7: this model takes 8 to 128"),
         (["--random-init", "--max-seq-len", 129], "--max-seq-len 129: this model takes 8 to 128"),
         (
@@ -54,8 +54,16 @@ def test_bad_values(cli, model_config, tmp_path, options, message):
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        ("gpt2", [], "gpt2: give smollm2-135m, a .gguf file, or a config.json with --random-init"),
-        ("qwen2.5-0.5b", [], "qwen2.5-0.5b: holds no weights; give a .gguf file, or --random-init"),
+        (
+            "gpt2",
+            [],
+            "gpt2: give smollm2-135m, a .gguf file, a Hugging Face folder, or a config.json with --random-init",
+        ),
+        (
+            "qwen2.5-0.5b",
+            [],
+            "qwen2.5-0.5b: holds no weights; give a Hugging Face folder or a .gguf file, or --random-init",
+        ),
         ("none.gguf", [], "none.gguf: no such file"),
         ("none.json", ["--random-init"], "none.json: no such file"),
         ("smollm2-135m", ["--random-init"], "smollm2-135m: --random-init takes a config.json or one of gemma-3-1b"),
@@ -69,7 +77,7 @@ def test_bad_models(cli, tmp_path, model, options, message):
 
 
 def test_known_models_need_no_file():
-    source = _open_model("gemma-3-4b", True, 0)
+    source = _open_model("gemma-3-4b", None, True, 0)
     assert (source.config.name, source.config.hidden_size) == ("gemma-3-4b", 2560)
 
 

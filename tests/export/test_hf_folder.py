@@ -1,0 +1,162 @@
+"""Hugging Face folders as save_pretrained writes them: tensors, formats, shards, tokenizer, and what is refused."""
+
+import copy
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from mobile_ft.errors import UserError
+from mobile_ft.export.hf_folder import HfFolder
+from mobile_ft.formats import unpack
+from mobile_ft.shapes import UNIT_TYPES, linear_shapes, vector_shapes
+from mobile_ft.tokenizer import Tokenizer
+from tests.hf_models import FAMILIES, random_model
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def model(request: pytest.FixtureRequest) -> Any:
+    return random_model(FAMILIES[request.param])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A Llama, in one file."""
+    folder = tmp_path / "model"
+    random_model(FAMILIES["llama3"]).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shard", ["10GB", "20KB"])
+def test_every_tensor(model: Any, tmp_path: Path, dtype: torch.dtype, shard: str) -> None:
+    """In 8 bits within two steps of each group (the largest may be clipped), norms and biases exactly."""
+    model = copy.deepcopy(model).to(dtype)
+    model.save_pretrained(tmp_path, max_shard_size=shard)
+    assert (tmp_path / "model.safetensors.index.json").exists() == (shard == "20KB")
+    source = HfFolder(tmp_path, "q8_0", "f16")
+    parameters = {name: p.detach().float().numpy() for name, p in model.named_parameters()}
+    seen = set()
+    for layer in range(source.config.num_hidden_layers):
+        for unit in UNIT_TYPES:
+            for name, size in vector_shapes(source.config, unit).items():
+                full = f"model.layers.{layer}.{name}"
+                assert np.array_equal(source.vector(full, size), parameters[full])
+                seen.add(full)
+            for name, (columns, rows) in linear_shapes(source.config, unit).items():
+                full = f"model.layers.{layer}.{name}.weight"
+                weight, expected = source.packed(full, columns, rows), parameters[full]
+                groups = np.abs(expected.reshape(rows, -1, 32)).max(-1)
+                step = np.repeat(groups / 127, 32, -1)
+                assert np.all(np.abs(unpack(weight.data, "q8_0", rows) - expected) <= 2 * step)
+                seen.add(full)
+    embedding = source.packed("model.embed_tokens.weight", source.config.hidden_size, source.config.vocab_size)
+    expected = parameters["model.embed_tokens.weight"]
+    assert np.array_equal(unpack(embedding.data, "f16", len(expected)), expected.astype(np.float16).astype(np.float32))
+    assert parameters.keys() - seen == {"model.embed_tokens.weight", "model.norm.weight"}
+    assert np.array_equal(
+        source.vector("model.norm.weight", source.config.hidden_size), parameters["model.norm.weight"]
+    )
+
+
+def test_a_text_model_within_another(folder: Path) -> None:
+    """Names behind a prefix, with a head of its own beside them."""
+    tensors = load_file(folder / "model.safetensors")
+    renamed = {name.replace("model.", "language_model.model.", 1): x for name, x in tensors.items()}
+    renamed["language_model.lm_head.weight"] = torch.full((250, 64), 0.5)
+    save_file(renamed, folder / "model.safetensors")
+    source = HfFolder(folder, "q4_0", "q8_0")
+    size = source.config.hidden_size
+    assert np.array_equal(source.vector("model.norm.weight", size), tensors["model.norm.weight"].numpy())
+    assert np.allclose(unpack(source.packed("lm_head.weight", 64, 250).data, "q8_0", 250), 0.5, atol=1e-3)
+
+
+def test_large_matrices_are_quantized_piece_by_piece(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = HfFolder(folder, "q4_1", "q8_0").packed("model.layers.0.mlp.up_proj.weight", 64, 96)
+    monkeypatch.setattr("mobile_ft.export.hf_folder._ROWS", 32)
+    pieces = HfFolder(folder, "q4_1", "q8_0").packed("model.layers.0.mlp.up_proj.weight", 64, 96)
+    assert np.array_equal(whole.data, pieces.data)
+
+
+@pytest.mark.parametrize("where", ["config", "file", "list", "nowhere"])
+def test_tokenizer(folder: Path, tiny_bundle: Any, tmp_path: Path, chatml: str, where: str) -> None:
+    tokenizer = tiny_bundle("tokenizer")
+    for file in tokenizer.iterdir():
+        shutil.copy(file, folder)
+    named = [{"name": "tool_use", "template": "no"}, {"name": "default", "template": chatml}]
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config |= {"config": {"chat_template": chatml}, "list": {"chat_template": named}}.get(where, {})
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    if where == "file":
+        (folder / "chat_template.jinja").write_text(chatml)
+    out = tmp_path / "out"
+    out.mkdir()
+    HfFolder(folder, "q4_0", "q8_0").write_tokenizer(out)
+    copied = Tokenizer(out)
+    assert copied.encode("x y") == Tokenizer(tokenizer).encode("x y")
+    assert copied.has_chat_template == (where != "nowhere")
+    if where != "nowhere":
+        assert copied.render_chat([{"role": "user", "content": "hi"}]) == "<|im_start|>user\nhi<|im_end|>\n"
+
+
+def _rewrite(folder: Path, **changed: torch.Tensor | None) -> None:
+    tensors = load_file(folder / "model.safetensors") | {k.replace("__", "."): v for k, v in changed.items()}
+    save_file({name: x for name, x in tensors.items() if x is not None}, folder / "model.safetensors")
+
+
+def _index(folder: Path, files: Any) -> None:
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+
+
+def _link(folder: Path) -> None:
+    shutil.move(folder / "model.safetensors", folder.parent / "elsewhere.safetensors")
+    (folder / "model.safetensors").symlink_to("../elsewhere.safetensors")
+
+
+def _pickle(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+NORM = "model__layers__0__input_layernorm__weight"
+HARM: dict[str, tuple[Callable[[Path], object], str]] = {
+    "truncated": (
+        lambda f: (f / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{}"),
+        "not a readable safetensors file",
+    ),
+    "pickle": (_pickle, "pytorch_model.bin is a pickle, which is not read"),
+    "link": (_link, "which is outside of the folder"),
+    "missing": (lambda f: _rewrite(f, **{NORM: None}), "tensor model.layers.0.input_layernorm.weight is missing"),
+    "shape": (lambda f: _rewrite(f, **{NORM: torch.ones(63)}), "F32 [63]; it should be one of F32, F16, BF16, [64]"),
+    "integers": (lambda f: _rewrite(f, **{NORM: torch.ones(64, dtype=torch.int32)}), "I32 [64]; it should be one of"),
+    "not finite": (lambda f: _rewrite(f, **{NORM: torch.full((64,), torch.inf)}), "numbers that are not finite"),
+    "two models": (
+        lambda f: _rewrite(f, vision__embed_tokens__weight=torch.ones(2)),
+        "2 tensors are called embed_tokens",
+    ),
+    "no index": (lambda f: _index(f, []), "weight_map is []; it should name each tensor's file"),
+    "index leads out": (lambda f: _index(f, {"a": "../x.safetensors"}), "in '../x.safetensors'; it should be in a"),
+    "missing shard": (lambda f: _index(f, {"embed_tokens.weight": "x.safetensors"}), "x.safetensors: no such file"),
+    "index of pickles": (lambda f: _index(f, {"a": "pytorch_model.bin"}), "in 'pytorch_model.bin'; it should be in a"),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_refused(folder: Path, harm: str) -> None:
+    change, message = HARM[harm]
+    change(folder)
+    with pytest.raises(UserError) as error:
+        source = HfFolder(folder, "q4_0", "q8_0")
+        source.vector("model.layers.0.input_layernorm.weight", 64)
+    assert message in str(error.value)
+
+
+def test_a_linear_that_is_not_finite(folder: Path) -> None:
+    _rewrite(folder, model__layers__0__mlp__up_proj__weight=torch.full((96, 64), torch.nan))
+    with pytest.raises(UserError, match=r"up_proj.weight: holds numbers that are not finite, or too large for q4_0"):
+        HfFolder(folder, "q4_0", "q8_0").packed("model.layers.0.mlp.up_proj.weight", 64, 96)
