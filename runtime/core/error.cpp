@@ -6,6 +6,8 @@ namespace mft {
 namespace {
 
 constexpr size_t kLongest = 1000;
+// Of what is longer, bytes that stay: of the end too, where errors say what would be right.
+constexpr size_t kBeginning = 700, kEnd = 250;
 
 /// Bytes of the UTF-8 sequence that `text` begins with, 0 where it is none or not printable.
 size_t printable_bytes(std::string_view text) {
@@ -32,6 +34,10 @@ size_t printable_bytes(std::string_view text) {
 std::string one_line(std::string_view text) {
   constexpr char kDigits[] = "0123456789abcdef";
   constexpr std::string_view kCut = "...";
+  if (text.size() > kLongest) {
+    const std::string_view beginning = text.substr(0, kBeginning), end = text.substr(text.size() - kEnd);
+    return one_line(std::string(beginning).append(" ... ").append(end));
+  }
   std::string line;
   size_t keep = 0;  // of a line that turns out too long
   for (size_t i = 0; i < text.size() && line.size() <= kLongest;) {

@@ -114,9 +114,10 @@ void Program::reserve_scratch(size_t bytes) {
 }
 
 Program::Loaded& Program::loaded(const std::string& method) {
-  auto& entry = methods_[method];
-  if (!entry) entry = std::make_unique<Loaded>(*program_, file_.path(), method, arena_, temp_allocator_.get());
-  return *entry;
+  const auto known = methods_.find(method);
+  if (known != methods_.end()) return *known->second;
+  auto made = std::make_unique<Loaded>(*program_, file_.path(), method, arena_, temp_allocator_.get());
+  return *(methods_[method] = std::move(made));
 }
 
 std::map<std::string, std::pair<int64_t, double>> Program::times() const {
