@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -47,6 +48,13 @@ inline void write_file(const std::string& path, const std::string& bytes) {
 inline std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The folder that the environment variable MFT_TEST_BUNDLE names. Null, and says so, where there is none.
+inline const char* test_bundle() {
+  const char* folder = std::getenv("MFT_TEST_BUNDLE");
+  if (folder == nullptr) std::printf("skipped: MFT_TEST_BUNDLE is not set\n");
+  return folder;
 }
 
 /// What `body` throws: the text of its mft::Error, "" for nothing, and another exception's text after "not an Error".

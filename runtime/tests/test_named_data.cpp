@@ -1,7 +1,6 @@
 // The index of a weights.ptd, from the bundle in the environment variable MFT_TEST_BUNDLE: read as it is, and damaged
 // at every byte.
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/named_data.h"
@@ -67,11 +66,8 @@ void test_errors(const std::string& index) {
 }  // namespace
 
 int main() {
-  const char* bundle = std::getenv("MFT_TEST_BUNDLE");
-  if (bundle == nullptr) {
-    std::printf("skipped: MFT_TEST_BUNDLE is not set\n");
-    return 0;
-  }
+  const char* bundle = test_bundle();
+  if (bundle == nullptr) return 0;
   const std::string path = std::string(bundle) + "/weights.ptd";
   const nlohmann::json weights = nlohmann::json::parse(read_file(std::string(bundle) + "/bundle.json")).at("weights");
   const std::string content = read_file(path);

@@ -101,11 +101,8 @@ void test_components(const Model& model) {
 }  // namespace
 
 int main() {
-  const char* bundle = std::getenv("MFT_TEST_BUNDLE");
-  if (bundle == nullptr) {
-    std::printf("skipped: MFT_TEST_BUNDLE is not set\n");
-    return 0;
-  }
+  const char* bundle = test_bundle();
+  if (bundle == nullptr) return 0;
   const TempFolder folder;
   const Model model(bundle);
   test_optimal(model, "");

@@ -255,11 +255,8 @@ void test_refusals(const Fixture& fixture) {
 }  // namespace
 
 int main() {
-  const char* bundle = std::getenv("MFT_TEST_BUNDLE");
-  if (bundle == nullptr) {
-    std::printf("skipped: MFT_TEST_BUNDLE is not set\n");
-    return 0;
-  }
+  const char* bundle = test_bundle();
+  if (bundle == nullptr) return 0;
   const Fixture fixture{bundle, {}};
   test_saves(fixture);
   test_cancel(fixture);
