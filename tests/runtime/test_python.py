@@ -1,6 +1,7 @@
 """The runtime from Python: runs in this process, what a model refuses, options, and generation that goes on."""
 
 import _thread
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -56,6 +57,7 @@ def test_the_same_run_as_mft_run(small_bundle: Path, data: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 def test_an_exception_ends_the_run_saved(small_bundle: Path, data: Path, tmp_path: Path, error: type) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start without it
     config = TrainConfig(steps=50, seq_len=32)
 
     def on_event(event: dict[str, Any]) -> None:
