@@ -1,16 +1,9 @@
 #include "fuzz/cpp/fuzz.h"
 
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "runtime/core/error.h"
@@ -18,7 +11,6 @@
 #include "runtime/core/file.h"
 #include "runtime/core/generator.h"
 #include "runtime/core/named_data.h"
-#include "runtime/core/safetensors.h"
 #include "runtime/core/sha256.h"
 #include "runtime/core/trainer.h"
 
@@ -42,27 +34,10 @@ void write_seeds(const char* folder) {
 
 }  // namespace
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void write_file(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
-}
-
 const std::string& scratch_folder() {
-  struct Folder {
-    Folder() {
-      const bool in_memory = std::filesystem::is_directory("/dev/shm");
-      path = (in_memory ? "/dev/shm" : std::filesystem::temp_directory_path().string()) + "/mft-fuzz-XXXXXX";
-      if (mkdtemp(path.data()) == nullptr) fail(path, ": cannot be made");
-    }
-    ~Folder() { std::filesystem::remove_all(path); }
-    std::string path;
-  };
-  static const Folder folder;
-  return folder.path;
+  static const mft_test::TempFolder folder;
+  static const std::string path = folder.path();
+  return path;
 }
 
 TestBundle::TestBundle() : folder_(scratch_folder() + "/bundle") {
@@ -101,16 +76,13 @@ void TestBundle::replace_weights(const std::string& content, size_t index_size) 
 
 const std::string& tokens_path() {
   static const std::string path = [] {
-    const std::vector<int32_t> tokens{5, 6, 7, 8, 9, 1, 2, 3, 11, 12, 13, 14},
-        targets{6, 7, 8, 9, 1, 2, 3, 11, 12, 13, 14, 5}, positions{0, 1, 2, 3, 0, 1, 0, 1, 2, 3, 4, 5};
-    const std::vector<int64_t> offsets{0, 6, 12};
+    mft_test::TokenTensors tokens;
+    tokens.add({5, 6, 7, 8, 9, 1}, 2);
+    tokens.add({2, 3, 11, 12, 13, 14}, 5);
+    tokens.positions[4] = tokens.positions[10] = 0;  // two rows a sequence
+    tokens.positions[5] = tokens.positions[11] = 1;
     const std::string file = scratch_folder() + "/tokens.safetensors";
-    write_safetensors(file,
-                      {{"tokens", "I32", {12}, tokens.data()},
-                       {"targets", "I32", {12}, targets.data()},
-                       {"positions", "I32", {12}, positions.data()},
-                       {"offsets", "I64", {3}, offsets.data()}},
-                      {});
+    tokens.write(file);
     return file;
   }();
   return path;

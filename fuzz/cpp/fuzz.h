@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/tests/core_test.h"
+
 // A fuzzer is a file fuzz_<format>.cpp with these two functions; fuzz.cpp does the rest.
 
 /// Valid inputs to start from.
@@ -14,10 +16,10 @@ void run(const std::string& data);
 
 namespace mft_fuzz {
 
-std::string read_file(const std::string& path);
-void write_file(const std::string& path, const std::string& bytes);
+using mft_test::read_file;
+using mft_test::write_file;
 
-/// A folder of this process's own, in memory, that is gone after it.
+/// A folder of this process's own that is gone after it.
 const std::string& scratch_folder();
 
 /// A copy of the bundle that the environment variable MFT_TEST_BUNDLE names, whose files may be damaged.
