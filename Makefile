@@ -38,10 +38,10 @@ test-cpp: setup
 	$(BIN)/python tests/small_bundle.py build/sanitized/bundle
 	MFT_TEST_BUNDLE=$(CURDIR)/build/sanitized/bundle $(BIN)/ctest --test-dir build/sanitized --output-on-failure
 
-# All parsers against damaged files, for so many minutes in all. Needs Clang with libFuzzer.
+# All parsers against damaged files: for so many minutes in all, or RUNS=.. of the same files each. Needs Clang with libFuzzer.
 fuzz: setup
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[fuzz]'
-	$(BIN)/python fuzz/run.py --minutes $(MINUTES)
+	$(BIN)/python fuzz/run.py $(if $(RUNS),--runs $(RUNS),--minutes $(MINUTES))
 
 lint: setup
 	$(BIN)/ruff check $(PY)

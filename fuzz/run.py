@@ -39,7 +39,7 @@ class Outcome:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10, help="for all fuzzers together (default 10)")
-    parser.add_argument("--runs", type=int, help="inputs to each fuzzer, in place of minutes")
+    parser.add_argument("--runs", type=int, help="inputs to each fuzzer, the same every time, in place of minutes")
     parser.add_argument(
         "formats", nargs="*", metavar="FORMAT", help="cpp/program, python/gguf, ...; all if none is given"
     )
@@ -54,7 +54,7 @@ def main() -> int:
         parser.error(f"{', '.join(sorted(unknown))}: no such fuzzer; there are {', '.join(fuzzers)}")
     fuzzers = args.formats or fuzzers
     cores = os.cpu_count() or 1
-    limit = [f"-runs={args.runs}"] if args.runs else [f"-max_total_time={args.minutes * 60 * cores / len(fuzzers):.0f}"]
+    limit = [f"-runs={args.runs}", "-seed=1"] if args.runs else [f"-max_total_time={args.minutes * 60 * cores / len(fuzzers):.0f}"]
     if any(name.startswith("cpp/") for name in fuzzers):
         _build()
     console = Console()
@@ -99,6 +99,7 @@ def _fuzz(name: str, limit: list[str]) -> Outcome:
     # Files go to memory: thousands are written a second.
     memory = {"TMPDIR": "/dev/shm"} if os.access("/dev/shm", os.W_OK) else {}
     environment = {**os.environ, **memory, "MFT_TEST_BUNDLE": str(BUILD / "bundle"), "ASAN_OPTIONS": "detect_leaks=0"}
+    environment["PYTHONHASHSEED"] = "0"  # with -seed: the same inputs every time
     megabytes = _MEGABYTES
     if folder == "cpp":
         command = [BUILD / "fuzz" / "cpp" / f"fuzz_{form}"]

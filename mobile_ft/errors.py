@@ -23,9 +23,12 @@ def one_line(message: object) -> str:
 
     Messages quote what a file or another library says, which may be anything.
     """
-    text = str(message)
-    if len(text) > _MOST:
-        text = f"{text[: _MOST - _END]} ... {text[-_END:]}"
+    text = _cut(str(message))
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    # An escape is longer than what it stands for.
+    return _cut("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST else f"{text[: _MOST - _END]} ... {text[-_END:]}"
