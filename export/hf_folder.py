@@ -1,6 +1,7 @@
 """Reads a Hugging Face folder: config.json, safetensors in one file or several, tokenizer. Quantizes what it reads."""
 
 import json
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,7 +56,7 @@ class HfFolder(ModelSource):
         return PackedWeight(packed, fmt, out_features, in_features)
 
     def vector(self, name: str, size: int) -> F32:
-        numbers = _numbers(self._tensor(name, [size])[:])
+        numbers = _numbers(self._tensor(name, size)[:]).reshape(-1)
         if not np.isfinite(numbers).all():
             raise UserError(f"{self._file(name)}: tensor {name} holds numbers that are not finite")
         return numbers
@@ -84,8 +85,8 @@ class HfFolder(ModelSource):
             raise UserError(f"{self.folder}: tensor {self._name(name)} is missing")
         return self._files[self._name(name)]
 
-    def _tensor(self, name: str, shape: list[int]) -> Any:
-        """A tensor to be sliced. Raises UserError where it is not of that shape, or no float."""
+    def _tensor(self, name: str, shape: list[int] | int) -> Any:
+        """A tensor to be sliced. Raises UserError where it is not of that shape, or size, or no float."""
         path = self._file(name)
         try:
             if path not in self._opened:
@@ -93,7 +94,8 @@ class HfFolder(ModelSource):
             tensor = self._opened[path].get_slice(self._name(name))
         except (SafetensorError, OSError) as error:
             raise UserError(f"{path}: not a readable safetensors file with {self._name(name)} ({error})") from None
-        if tensor.get_dtype() not in _DTYPES or tensor.get_shape() != shape:
+        found = tensor.get_shape() if isinstance(shape, list) else math.prod(tensor.get_shape())
+        if tensor.get_dtype() not in _DTYPES or found != shape:
             raise UserError(
                 f"{path}: tensor {self._name(name)} is {tensor.get_dtype()} {tensor.get_shape()}; it should be one of "
                 f"{', '.join(_DTYPES)}, {shape} as config.json says"
