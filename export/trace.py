@@ -122,7 +122,8 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     dims: list[int | None] = [0, *[0] * len(positions), *[None] * len(inv_freq + weights + lora)]
     # Attention without rotary frequencies takes None for them.
     absent = [None] if spec.type == "attn" and not inv_freq else []
-    function: Callable[..., Any] = {"attn": units.attn, "conv": units.conv, "mlp": units.mlp}[spec.type]
+    functions: dict[str, Callable[..., Any]] = {"attn": units.attn, "conv": units.conv, "mlp": units.mlp}
+    function = functions[spec.type]
 
     def forward(x: Tensor, *rest: Tensor) -> Tensor:
         return function(spec, x, *rest[:e], *absent, list(rest[e : e + n]), list(rest[e + n :]))

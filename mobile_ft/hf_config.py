@@ -52,7 +52,7 @@ def _config(values: Values, name: str) -> ModelConfig:
     family = FAMILIES[values["model_type"]]
     layers = positive_int(values, "num_hidden_layers", most=MOST_LAYERS)
     values |= family.usual(values, layers)
-    activation = values.get(family.activation_key, family.activation)
+    activation = values.get(family.activation_key) or family.activation
     if activation != family.activation:
         raise ValueError(f"{family.activation_key} is {activation!r}; supported: {family.activation!r}")
     for key in _UNSUPPORTED:
@@ -60,7 +60,7 @@ def _config(values: Values, name: str) -> ModelConfig:
             raise ValueError(f"{key} is {values[key]!r}, which is not supported")
     hidden, heads = positive_int(values, "hidden_size"), positive_int(values, "num_attention_heads")
     head_dim = positive_int(values, "head_dim", max(hidden // heads, 1))
-    if values.get("query_pre_attn_scalar", head_dim) != head_dim:
+    if (values.get("query_pre_attn_scalar") or head_dim) != head_dim:
         raise ValueError(
             f"query_pre_attn_scalar is {values['query_pre_attn_scalar']!r}; it must be head_dim ({head_dim})"
         )
