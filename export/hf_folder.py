@@ -49,8 +49,10 @@ class HfFolder(ModelSource):
         try:
             packed = np.empty(packed_shape(fmt, out_features, in_features), np.uint8)
             for row in range(0, out_features, _ROWS):
-                panel = row // PANEL_ROWS
-                packed[panel : panel + _ROWS // PANEL_ROWS] = quantize(_numbers(tensor[row : row + _ROWS]), fmt)
+                panel, numbers = row // PANEL_ROWS, _numbers(tensor[row : row + _ROWS])
+                quantized = packed[panel : panel + _ROWS // PANEL_ROWS]
+                quantized[:] = quantize(numbers, fmt)
+                self.conversions.add(tensor.get_dtype(), numbers, quantized, fmt)
         except ValueError as error:
             raise UserError(f"{self._file(name)}: tensor {name}: {error}") from error
         return PackedWeight(packed, fmt, out_features, in_features)
