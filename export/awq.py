@@ -29,11 +29,11 @@ def _open(group: int | None, tensors: Tensors, name: str) -> QuantizedWeight | N
     module = name.removesuffix(".weight")
     if f"{module}.qweight" not in tensors.names:
         return None
-    size = tensors.shape(f"{module}.qweight", 2)
-    rows, cols = size[-1] * _PER_WORD, size[0]
+    cols, wide = tensors.matrix_shape(f"{module}.qweight")
+    rows = wide * _PER_WORD
     group = group or cols
-    qweight = tensors.get(f"{module}.qweight", ("I32",), [cols, rows // _PER_WORD])
-    qzeros = tensors.get(f"{module}.qzeros", ("I32",), [-(-cols // group), rows // _PER_WORD])
+    qweight = tensors.get(f"{module}.qweight", ("I32",), [cols, wide])
+    qzeros = tensors.get(f"{module}.qzeros", ("I32",), [-(-cols // group), wide])
 
     def part(tensor: Any, start: int, stop: int) -> U8:
         codes = unpack_words(words(tensor[:, start // _PER_WORD : stop // _PER_WORD]), _BITS)

@@ -4,6 +4,7 @@ Codes run through the rows of the whole tensor, two a byte, the high nibble firs
 w = absmax * codebook[code]. Double quantization holds absmax itself in 8 bits, in blocks with a scale each, and a mean.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -72,11 +73,11 @@ def _open_absmax(tensors: Tensors, name: str, state: Settings, blocks: int) -> A
 def _state(tensors: Tensors, name: str, kind: str) -> Settings:
     """The JSON beside a weight, with its shape and blocksize, and with double quantization that of absmax; checked."""
     name = f"{name}.quant_state.bitsandbytes__{kind}"
-    where, size = f"{tensors.where(name)}: tensor {name}", tensors.shape(name, 1)
-    if size[0] > _MOST_BYTES:
-        raise UserError(f"{where} is {size}; it should be a JSON text of at most {_MOST_BYTES} bytes")
+    where, size = f"{tensors.where(name)}: tensor {name}", math.prod(tensors.shape(name))
+    if size > _MOST_BYTES:
+        raise UserError(f"{where} has {size} bytes; it should be a JSON text of at most {_MOST_BYTES}")
     try:
-        state = parse_json(bytes(tensors.get(name, ("U8",), size)[:].cpu().numpy()).decode())
+        state = parse_json(bytes(tensors.get(name, ("U8",), [size])[:].cpu().numpy()).decode())
     except ValueError as error:
         raise UserError(f"{where} is not JSON ({error})") from None
     if not isinstance(state, dict):

@@ -28,10 +28,11 @@ def _open(bits: int, group: int | None, first: int, tensors: Tensors, name: str)
     module = name.removesuffix(".weight")
     if f"{module}.qweight" not in tensors.names:
         return None
-    size, per_word = tensors.shape(f"{module}.qweight", 2), 32 // bits
-    rows, cols = size[-1], size[0] * per_word
+    per_word = 32 // bits
+    high, rows = tensors.matrix_shape(f"{module}.qweight")
+    cols = high * per_word
     group = group or cols
-    qweight = tensors.get(f"{module}.qweight", ("I32",), [cols // per_word, rows])
+    qweight = tensors.get(f"{module}.qweight", ("I32",), [high, rows])
     qzeros = tensors.get(f"{module}.qzeros", ("I32",), [-(-cols // group), -(-rows // per_word)])
     if f"{module}.g_idx" in tensors.names:
         group_of = words(tensors.get(f"{module}.g_idx", ("I32",), [cols])[:])

@@ -1,5 +1,6 @@
 """A checkpoint under Hugging Face's names, in floats, which it quantizes, or quantized, which it takes over."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -73,7 +74,11 @@ class HfCheckpoint(ModelSource):
         return partial(_take_over, quantized)
 
     def vector(self, name: str, size: int) -> F32:
-        values = numbers(self._tensors.get(self._name(name), FLOATS, [size])[:])
+        full = self._name(name)
+        shape = self._tensors.shape(full)
+        # A convolution's taps are the same numbers with a dimension of 1 here or there.
+        tensor = self._tensors.get(full, FLOATS, shape if math.prod(shape) == size else [size])
+        values = numbers(tensor[:]).reshape(-1)
         if not np.isfinite(values).all():
             raise UserError(f"{self._where(name)} holds numbers that are not finite")
         return values

@@ -34,9 +34,9 @@ def _open(source: str, settings: Settings, tensors: Tensors, name: str) -> Quant
         return None
     own = settings.get(module)
     fmt, bits, group = _format(source, own if isinstance(own, dict) else settings)
-    rows, cols = tensors.shape(name, 2)
-    cols = cols * 32 // bits
-    codes = tensors.get(name, ("U32",), [rows, cols * bits // 32])
+    rows, wide = tensors.matrix_shape(name)
+    cols = wide * 32 // bits
+    codes = tensors.get(name, ("U32",), [rows, wide])
     parts = [tensors.get(f"{module}.{part}", FLOATS, [rows, cols // group]) for part in ("scales", "biases")]
     return QuantizedWeight(fmt, rows, cols, partial(_read, codes, parts, bits))
 

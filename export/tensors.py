@@ -26,12 +26,16 @@ class Tensors(ABC):
     def _open(self, name: str) -> Any:
         """A tensor of `names` with get_dtype(), get_shape() and slices as safetensors has them: of torch's type."""
 
-    def shape(self, name: str, dims: int) -> list[int]:
-        """Raises UserError where there is no such tensor, or it has not so many dimensions."""
-        shape = list(self._existing(name).get_shape())
-        if len(shape) != dims:
-            raise UserError(f"{self.where(name)}: tensor {name} is {shape}; it should have {dims} dimensions")
-        return shape
+    def shape(self, name: str) -> list[int]:
+        """Raises UserError where there is no such tensor."""
+        return list(self._existing(name).get_shape())
+
+    def matrix_shape(self, name: str) -> tuple[int, int]:
+        """Raises UserError where there is no such tensor, or it is no matrix."""
+        shape = self.shape(name)
+        if len(shape) != 2:
+            raise UserError(f"{self.where(name)}: tensor {name} is {shape}; it should have 2 dimensions")
+        return shape[0], shape[1]
 
     def get(self, name: str, dtypes: tuple[str, ...], shape: list[int]) -> Any:
         """A tensor to be sliced. Raises UserError where it is not of that shape and one of those dtypes."""

@@ -64,7 +64,6 @@ def export_bundle(
         raise UserError(f"--lora-alpha {lora_alpha:g}: must be above 0")
     if seed < 0:
         raise UserError(f"--seed {seed}: must be at least 0")
-    lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets), use_rslora)
     target = Path(out)
     with _quiet():
         if isinstance(model, str | os.PathLike):
@@ -73,6 +72,7 @@ def export_bundle(
             source = _open_model(os.fspath(model), quant, random_init, seed)
         else:
             source = _model_in_memory(model, tokenizer, quant)
+        lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets, source.config), use_rslora)
         most = _most_seq_len(source.config)
         length = min(_SEQ_LEN, most) if max_seq_len is None else max_seq_len
         if not _LEAST_SEQ_LEN <= length <= most:
@@ -95,7 +95,7 @@ def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
             if tokens > most:
                 raise UserError(f"--seq-len x --batch-size is {tokens} tokens; {path} takes at most {most}")
             print(f"exporting {path} with random weights, for its shapes", file=sys.stderr)
-            lora = LoraConfig(LORA_RANK, LORA_ALPHA, parse_targets(LORA_TARGETS))
+            lora = LoraConfig(LORA_RANK, LORA_ALPHA, parse_targets(LORA_TARGETS, source.config))
             _write(source, lora, max(tokens, min(_SEQ_LEN, most)), 0, folder / "bundle", "exact")
         yield read_bundle(folder / "bundle")
 

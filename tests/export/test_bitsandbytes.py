@@ -140,7 +140,7 @@ HARM: dict[str, tuple[Callable[[Path], None], str]] = {
     "few scales": (_rewrite(lambda x: x[:-1], ".nested_absmax"), "nested_absmax is F32 [1]; it should be F32 [2]"),
     "no number": (_rewrite(lambda x: x * torch.nan, ".nested_absmax"), "holds scales that are not finite"),
     "no JSON": (_rewrite(lambda x: x * 0, STATE), "is not JSON"),
-    "long JSON": (_rewrite(lambda x: x.repeat(1000), STATE), "it should be a JSON text of at most 65536 bytes"),
+    "long JSON": (_rewrite(lambda x: x.repeat(1000), STATE), "it should be a JSON text of at most 65536"),
     "no object": (_rewrite(lambda x: x[:0] + 0, STATE), "is not JSON"),
     "other shape": (_state(shape=[352, 64]), "is of [352, 64]; it should be of [64, 352] as config.json says"),
     "no shape": (_state(shape=[64]), "shape is [64]; it should be [rows, columns]"),

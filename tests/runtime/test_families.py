@@ -1,4 +1,4 @@
-"""Qwen2, Llama 3 and Gemma 3 against Transformers on the same quantized weights: logits, gradients, generation."""
+"""Each family against Transformers on the same quantized weights: logits, gradients, generation."""
 
 import json
 import shutil
@@ -12,8 +12,9 @@ import torch
 from safetensors.numpy import load_file
 
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.lora import ALL_LINEAR, LoraConfig, write_adapter
+from mobile_ft.lora import LoraConfig, write_adapter
 from mobile_ft.runtime import Model, TrainConfig, Trainer
+from mobile_ft.shapes import linear_names
 from tests.hf_models import FAMILIES, HfModel, random_model
 from tests.runtime.conftest import gradients, relative_error, summed_loss
 from tests.runtime.native import events
@@ -31,8 +32,10 @@ class Family(NamedTuple):
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
     folder = tmp_path_factory.mktemp(request.param)
     model = random_model(FAMILIES[request.param])
-    lora = LoraConfig(3, 6.0, ALL_LINEAR, use_rslora=request.param == "llama3")  # PEFT scales as its file says
-    write_bundle(HfModel(model, folder), lora, 64, 0, folder / "bundle")
+    source = HfModel(model, folder)
+    targets = linear_names(source.config)
+    lora = LoraConfig(3, 6.0, targets, use_rslora=request.param == "llama3")  # PEFT scales as its file says
+    write_bundle(source, lora, 64, 0, folder / "bundle")
     rng = np.random.default_rng(1)
     adapter = load_file(folder / "bundle" / "adapter_model.safetensors")
     adapter = {name: (0.1 * rng.standard_normal(x.shape)).astype(np.float32) for name, x in adapter.items()}
