@@ -104,9 +104,9 @@ class HfCheckpoint(ModelSource):
 
 def _take_over(weight: QuantizedWeight, start: int, stop: int) -> U8:
     """Rows of the packed form. Raises ValueError where a scale is not finite, or too large for the format."""
-    codes, parts = weight.read(start, stop)
     dtype = np.float32 if FORMATS[weight.format].kind in CODEBOOKS else np.float16
     with np.errstate(over="ignore", invalid="ignore"):
+        codes, parts = weight.read(start, stop)
         header = np.stack(parts, axis=-1).astype(dtype)
     if not np.isfinite(header).all():
         raise ValueError(f"holds scales that are not finite, or too large for {weight.format}")
