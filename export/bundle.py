@@ -173,6 +173,7 @@ def write_bundle(
             "max_seq_len": max_seq_len,
             "activation": activation,
             "formats": sorted({x.format for _, spec in specs for x in spec.linears} | {embed_format, head_format}),
+            "conversions": [conversion.to_json() for conversion in source.conversions.to_list()],
             "kinds": kinds,
             "embed": {"weights": ["model.embed_tokens.weight"]},
             "head": {

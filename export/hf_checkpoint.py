@@ -12,7 +12,7 @@ from mobile_ft.export.awq import awq_reader
 from mobile_ft.export.bitsandbytes import bitsandbytes_reader
 from mobile_ft.export.gptq import gptq_reader
 from mobile_ft.export.mlx import mlx_reader
-from mobile_ft.export.quantized import QuantizedWeight, Reader
+from mobile_ft.export.quantized import QuantizedWeight, Reader, decode
 from mobile_ft.export.source import ModelSource
 from mobile_ft.export.tensors import FLOATS, Tensors, numbers
 from mobile_ft.formats import CODEBOOKS, F32, FORMATS, PANEL_ROWS, U8, PackedWeight, pack, packed_shape
@@ -23,6 +23,8 @@ from mobile_ft.runtime import quantize
 _METHODS = {"bitsandbytes": bitsandbytes_reader, "gptq": gptq_reader, "awq": awq_reader, "mlx": mlx_reader}
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
 _ROWS = 64 * PANEL_ROWS  # of a matrix at once
+
+Rows = tuple[F32, U8]  # of a weight as the checkpoint has it, and their packed form
 
 
 class HfCheckpoint(ModelSource):
@@ -50,28 +52,30 @@ class HfCheckpoint(ModelSource):
         return self._embedding_format if name.endswith((_EMBEDDING, _HEAD)) else self._linear_format
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
-        fmt, read = self.format_of(name), self._packed_rows(name, in_features, out_features)
+        fmt, (held_as, read) = self.format_of(name), self._rows_of(name, in_features, out_features)
         try:
             packed = np.empty(packed_shape(fmt, out_features, in_features), np.uint8)
             for row in range(0, out_features, _ROWS):
+                weights, part = read(row, min(row + _ROWS, out_features))
                 panel = row // PANEL_ROWS
-                packed[panel : panel + _ROWS // PANEL_ROWS] = read(row, min(row + _ROWS, out_features))
+                packed[panel : panel + len(part)] = part
+                self.conversions.add(held_as, weights, part, fmt)
         except ValueError as error:
             raise UserError(f"{self._where(name)}: {error}") from error
         return PackedWeight(packed, fmt, out_features, in_features)
 
-    def _packed_rows(self, name: str, in_features: int, out_features: int) -> Callable[[int, int], U8]:
-        """Gives the packed form of the rows from one to another."""
+    def _rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
+        """What the checkpoint holds a weight as, and what reads its rows from one to another."""
         fmt, quantized = self.format_of(name), self._quantized(name)
         if quantized is None:
             tensor = self._tensors.get(self._name(name), FLOATS, [out_features, in_features])
-            return lambda start, stop: quantize(numbers(tensor[start:stop]), fmt)
+            return tensor.get_dtype(), lambda start, stop: _quantize(numbers(tensor[start:stop]), fmt)
         if (quantized.rows, quantized.cols) != (out_features, in_features):
             raise UserError(
                 f"{self._where(name)} is of [{quantized.rows}, {quantized.cols}]; it should be of "
                 f"[{out_features}, {in_features}] as config.json says"
             )
-        return partial(_take_over, quantized)
+        return str(self.method), partial(_take_over, quantized)
 
     def vector(self, name: str, size: int) -> F32:
         full = self._name(name)
@@ -102,15 +106,19 @@ class HfCheckpoint(ModelSource):
         return self._opened[name]
 
 
-def _take_over(weight: QuantizedWeight, start: int, stop: int) -> U8:
-    """Rows of the packed form. Raises ValueError where a scale is not finite, or too large for the format."""
+def _quantize(weights: F32, fmt: str) -> Rows:
+    return weights, quantize(weights, fmt)
+
+
+def _take_over(weight: QuantizedWeight, start: int, stop: int) -> Rows:
+    """Raises ValueError where a scale is not finite, or too large for the format."""
     dtype = np.float32 if FORMATS[weight.format].kind in CODEBOOKS else np.float16
     with np.errstate(over="ignore", invalid="ignore"):
         codes, parts = weight.read(start, stop)
         header = np.stack(parts, axis=-1).astype(dtype)
     if not np.isfinite(header).all():
         raise ValueError(f"holds scales that are not finite, or too large for {weight.format}")
-    return pack(weight.format, codes, header.view(np.uint8)).data
+    return decode(weight.format, codes, parts), pack(weight.format, codes, header.view(np.uint8)).data
 
 
 def _quantization(config: Path) -> tuple[str | None, Reader | None]:

@@ -1,17 +1,49 @@
 """Where a model's tensors come from: the interface of a GGUF file, a Hugging Face folder and random weights."""
 
+import math
 from abc import ABC, abstractmethod
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
+from mobile_ft.bundle import Conversion
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.rotary import inv_freq
-from mobile_ft.formats import F32, PackedWeight
+from mobile_ft.formats import F32, U8, PackedWeight, unpack
+
+
+class Conversions:
+    """Adds up how far packed weights are from those of the model's files, by the files' type and the packed format."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, str], tuple[int, float, float]] = {}  # weights, squares of errors, of weights
+
+    def add(self, source: str, weights: F32, packed: U8, fmt: str) -> None:
+        """Adds rows of a matrix, float32 [rows, cols], which the files hold as `source`, and their packed form."""
+        errors = unpack(packed, fmt, len(weights)) - weights
+        count, of_errors, of_weights = self._sums.get((source, fmt), (0, 0.0, 0.0))
+        of_errors += float(np.square(errors, dtype=np.float64).sum())
+        of_weights += float(np.square(weights, dtype=np.float64).sum())
+        self._sums[source, fmt] = (count + weights.size, of_errors, of_weights)
+
+    def to_list(self) -> list[Conversion]:
+        """Every type with its formats; the error is sqrt(sum of squared errors / sum of squared weights)."""
+        return [
+            Conversion(source, fmt, count, math.sqrt(errors / weights) if errors else 0.0)
+            for (source, fmt), (count, errors, weights) in sorted(self._sums.items())
+        ]
 
 
 class ModelSource(ABC):
     """Gives a model's tensors one by one, under Hugging Face's names."""
 
     config: ModelConfig
+
+    @cached_property
+    def conversions(self) -> Conversions:
+        """What `packed` made of the weights so far; nothing where there were none before."""
+        return Conversions()
 
     @abstractmethod
     def format_of(self, name: str) -> str:

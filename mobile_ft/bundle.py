@@ -26,6 +26,7 @@ WEIGHTS_FILE = "weights.ptd"
 ACTIVATIONS = ("exact", "int8", "approx2bit")
 _MOST = 1 << 31  # of any count
 _MOST_INDEX = 1 << 26  # bytes
+_MOST_SOURCE = 64  # characters
 _CHUNK = 1 << 20
 
 
@@ -43,6 +44,19 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class Conversion:
+    """What became of the weights of one type."""
+
+    source: str  # the type in the model's files: Q6_K, BF16
+    format: str  # that holds them here
+    weights: int
+    error: float  # their RMS error, relative to their RMS; 0: they are kept exactly
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"error": float(f"{self.error:.3g}")}
+
+
+@dataclass(frozen=True)
 class Bundle:
     """The content of `bundle.json`, as far as the command line uses it."""
 
@@ -53,6 +67,7 @@ class Bundle:
     formats: tuple[str, ...]
     files: dict[str, tuple[int, str]]  # name -> size in bytes, SHA-256; without bundle.json and weights.ptd
     weights: Weights
+    conversions: tuple[Conversion, ...]  # empty where the weights are random, or older than these notes
 
 
 def read_bundle(folder: Path) -> Bundle:
@@ -74,6 +89,7 @@ def read_bundle(folder: Path) -> Bundle:
                 _file_name(name): (_size(x, "size"), _sha256(x, "sha256")) for name, x in values["checksums"].items()
             },
             weights=_weights(values["weights"]),
+            conversions=tuple(_conversion(x) for x in values.get("conversions", [])),
         )
     except KeyError as error:
         raise UserError(f"{index}: not a valid bundle description ({error} is missing)") from error
@@ -122,6 +138,15 @@ def _weights(values: dict[str, Any]) -> Weights:
     if weights.index_size > weights.size:
         raise ValueError(f"an index of {weights.index_size} bytes in {weights.size}")
     return weights
+
+
+def _conversion(values: dict[str, Any]) -> Conversion:
+    source, fmt = values["source"], values["format"]
+    if not isinstance(source, str) or not source.isprintable() or len(source) > _MOST_SOURCE:
+        raise ValueError(f"source is {source!r}; it should be a short name")
+    if fmt not in tuple(FORMATS):
+        raise ValueError(f"{fmt!r} among conversions; known: {', '.join(FORMATS)}")
+    return Conversion(source, fmt, _size(values, "weights"), _number(values, "error", zero=True))
 
 
 def _count(values: dict[str, Any], key: str, least: int = 1, most: int = _MOST) -> int:

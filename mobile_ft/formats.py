@@ -1,7 +1,8 @@
 """Packed weight formats: 16-row panels of one-group-wide blocks (docs/bundle_format.md).
 
-A format's name is its kind of code, `q4_0`, `q4_1`, `q8_0`, `nf4`, `fp4` or `f16`, with `_g64` or `_g128` behind it
-where the group is not 32 columns. Packing only permutes the bytes of a GGUF file's blocks: nothing is re-quantized.
+A format's name is its kind of code, `q4_0`, `q4_1`, `q8_0`, `q8_1`, `nf4`, `fp4`, `iq4_nl` or `f16`, with `_g16`,
+`_g64` or `_g128` behind it where the group is not 32 columns. Packing only permutes the bytes of a GGUF file's blocks:
+nothing is re-quantized.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ GGUF_GROUP = 32
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 
-# The 16 values of bitsandbytes' codebooks (NF4: QLoRA, arXiv 2305.14314; FP4: 2 bits of exponent, 1 of mantissa).
+# The 16 values of bitsandbytes' codebooks (NF4: QLoRA, arXiv 2305.14314; FP4: 2 bits of exponent, 1 of mantissa), and
+# of GGUF's IQ4_NL.
 CODEBOOKS: dict[str, F32] = {
     "nf4": np.array(
         [
@@ -34,6 +36,7 @@ CODEBOOKS: dict[str, F32] = {
         np.float32,
     )
     / np.float32(12),
+    "iq4_nl": np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float32),
 }
 
 
@@ -56,13 +59,15 @@ _KINDS = (
     Format("q4_0", 32, 8),
     Format("q4_1", 64, 8),
     Format("q8_0", 32, 16),
+    Format("q8_1", 64, 16),
     Format("nf4", 64, 8),
     Format("fp4", 64, 8),
+    Format("iq4_nl", 64, 8),
 )
 FORMATS: dict[str, Format] = {"f16": Format("f16", 0, 32)} | {
     kind.kind + suffix: replace(kind, group=group)
     for kind in _KINDS
-    for suffix, group in (("", GGUF_GROUP), ("_g64", 64), ("_g128", 128))
+    for suffix, group in (("", GGUF_GROUP), ("_g16", 16), ("_g64", 64), ("_g128", 128))
 }
 
 
@@ -105,7 +110,7 @@ def pack(name: str, codes: npt.NDArray, header: U8) -> PackedWeight:
         part = out[..., i * PANEL_ROWS : (i + scale_bytes) * PANEL_ROWS]
         part[:] = tiles[..., i : i + scale_bytes].reshape(panels, groups, -1)
     columns = codes.reshape(panels, PANEL_ROWS, groups, fmt.group).transpose(0, 2, 3, 1)  # [panel, group, column, row]
-    if codes.dtype == np.uint8 and fmt.kind != "q8_0":
+    if fmt.code_bytes < PANEL_ROWS:
         columns = columns[..., :8] | (columns[..., 8:] << 4)
     out[..., fmt.header_bytes :] = np.ascontiguousarray(columns).view(np.uint8).reshape(panels, groups, -1)
     return PackedWeight(out, name, rows, cols)
@@ -142,6 +147,8 @@ def unpack(data: U8, name: str, rows: int) -> F32:
         values = codes.view(np.float16).astype(np.float32)
     elif fmt.kind == "q8_0":
         values = header(0, np.float16) * codes.view(np.int8).astype(np.float32)
+    elif fmt.kind == "q8_1":
+        values = header(0, np.float16) * codes.astype(np.float32) + header(1, np.float16)
     else:
         nibbles = np.concatenate([codes & 15, codes >> 4], axis=-1)
         if fmt.kind == "q4_0":

@@ -130,13 +130,15 @@ def random_weight(name: str, rows: int, cols: int) -> tuple[Any, Tensor]:
     if fmt.kind == "f16":
         data.view(np.float16)[:] = rng.standard_normal((*data.shape[:2], data.shape[2] // 2), np.float32) * spread
     else:
-        scale = spread / {"q8_0": 74, "q4_0": 4.6, "q4_1": 4.6}.get(fmt.kind, 0.6)  # the codes' standard deviation
+        scale = spread / {"q8_0": 74, "q8_1": 74, "q4_0": 4.6, "q4_1": 4.6, "iq4_nl": 68}.get(
+            fmt.kind, 0.6
+        )  # the codes' standard deviation
         if fmt.kind in CODEBOOKS:
             data[..., :64].view(np.float32)[:] = scale
         else:
             data[..., :32].view(np.float16)[:] = scale
-        if fmt.kind == "q4_1":
-            data[..., 32:64].view(np.float16)[:] = -7.5 * scale
+        if fmt.kind in ("q4_1", "q8_1"):
+            data[..., 32:64].view(np.float16)[:] = (-7.5 if fmt.kind == "q4_1" else -127.5) * scale
     weight = kernels.Weight(data, name, rows)
     return weight, torch.from_numpy(kernels.decode(weight))
 

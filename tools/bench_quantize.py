@@ -1,7 +1,7 @@
 """How far quantized weights are from the originals, and how fast they are made: `bench_quantize.py`.
 
 Beside each format of ours the reference that users know: the gguf package's rounding, or the absolute maximum's for
-bitsandbytes' codebooks.
+codebooks.
 """
 
 import time
@@ -21,11 +21,11 @@ def reference(weight: F32, name: str) -> F32 | None:
     """The same weights as the reference rounds them; None where it knows no such group."""
     fmt = FORMATS[name]
     if fmt.kind in CODEBOOKS:
-        groups = weight.reshape(-1, fmt.group)
-        scale = np.abs(groups).max(-1, keepdims=True)
-        nearest = np.abs((groups / scale)[..., None] - CODEBOOKS[fmt.kind]).argmin(-1)
-        return (CODEBOOKS[fmt.kind][nearest] * scale).reshape(weight.shape)
-    if name != fmt.kind:
+        groups, values = weight.reshape(-1, fmt.group), CODEBOOKS[fmt.kind]
+        scale = np.abs(groups).max(-1, keepdims=True) / np.abs(values).max()
+        nearest = np.abs((groups / scale)[..., None] - values).argmin(-1)
+        return (values[nearest] * scale).reshape(weight.shape)
+    if name not in ("q4_0", "q4_1", "q8_0", "f16"):
         return None
     raw = gguf.quantize(weight, gguf.GGMLQuantizationType[name.upper()])
     return unpack(pack_gguf(raw.view(np.uint8).reshape(-1), name, ROWS, COLS).data, name, ROWS)

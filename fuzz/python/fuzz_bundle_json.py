@@ -18,7 +18,13 @@ def description() -> dict[str, Any]:
     file = {"size": 1, "sha256": "0" * 64}
     weights = {"size": 1, "index_size": 1, "index_sha256": "0" * 64, "sha256": {"inv_freq": "0" * 64}}
     values = {"format": FORMAT, "version": VERSION, "model": MODEL.to_json(), "lora": lora, "max_seq_len": 64}
-    return values | {"formats": ["q4_0"], "checksums": {"program.pte": file}, "weights": weights}
+    conversion = {"source": "Q6_K", "format": "q8_0_g16", "weights": 10, "error": 1e-4}
+    return values | {
+        "conversions": [conversion],
+        "formats": ["q4_0"],
+        "checksums": {"program.pte": file},
+        "weights": weights,
+    }
 
 
 def seeds() -> list[bytes]:

@@ -28,6 +28,7 @@ def describe(bundle: Bundle) -> BundleInfo:
         model=bundle.model.to_json(),
         parameters=base_parameters(bundle.model),
         formats=list(bundle.formats),
+        conversions=[conversion.to_json() for conversion in bundle.conversions],
         max_seq_len=bundle.max_seq_len,
         lora={
             "rank": bundle.lora.rank,

@@ -239,6 +239,7 @@ class BundleInfo(Result):
     model: dict[str, Any]
     parameters: int
     formats: list[str]
+    conversions: list[dict[str, Any]]  # source, format, weights, error of Conversion, of mobile_ft.bundle
     max_seq_len: int
     lora: dict[str, Any]
     files: dict[str, int]  # sizes in bytes
@@ -261,11 +262,18 @@ class BundleInfo(Result):
             "heads": f"{heads} of {model['head_dim']}, {key_heads} for keys and values",
             "vocabulary": str(model["vocab_size"]),
             "formats": ", ".join(self.formats),
+            **{f"{c['source']} kept as {c['format']}": _kept(c) for c in self.conversions},
             "LoRA": f"{scale}, {lora['parameters'] / 1e6:.2f} M parameters",
             "LoRA on": ", ".join(lora["targets"]),
             "longest sequence": f"{self.max_seq_len} tokens",
         }
         return str(self.bundle), rows | {name: megabytes(size) for name, size in self.files.items()}
+
+
+def _kept(conversion: dict[str, Any]) -> str:
+    error, count = conversion["error"], conversion["weights"]
+    how = f"relative error {100 * error:.2g} %" if error else "exactly"
+    return f"{how}, {count / 1e6:.1f} M weights"
 
 
 def number(value: float | None) -> str:

@@ -22,8 +22,9 @@ struct CodeTraits {
   bool any_group;    // whether the group may be other than 32
 };
 constexpr CodeTraits kCodes[] = {
-    {Code::kQ4_0, "q4_0", 32, 8, true}, {Code::kQ4_1, "q4_1", 64, 8, true}, {Code::kQ8_0, "q8_0", 32, 16, true},
-    {Code::kNF4, "nf4", 64, 8, true},   {Code::kFP4, "fp4", 64, 8, true},   {Code::kF16, "f16", 0, 32, false},
+    {Code::kQ4_0, "q4_0", 32, 8, true},    {Code::kQ4_1, "q4_1", 64, 8, true}, {Code::kQ8_0, "q8_0", 32, 16, true},
+    {Code::kQ8_1, "q8_1", 64, 16, true},   {Code::kNF4, "nf4", 64, 8, true},   {Code::kFP4, "fp4", 64, 8, true},
+    {Code::kIQ4NL, "iq4_nl", 64, 8, true}, {Code::kF16, "f16", 0, 32, false},
 };
 
 constexpr int64_t kPlainGroup = 32;
@@ -31,7 +32,7 @@ struct Group {
   std::string_view suffix;
   int64_t columns;
 };
-constexpr Group kGroups[] = {{"", kPlainGroup}, {"_g64", 64}, {"_g128", 128}};
+constexpr Group kGroups[] = {{"", kPlainGroup}, {"_g16", 16}, {"_g64", 64}, {"_g128", 128}};
 
 constexpr bool has_group(const CodeTraits& traits, const Group& group) {
   return traits.any_group || group.columns == kPlainGroup;
@@ -46,14 +47,14 @@ constexpr CodeTraits traits_of(Code code) {
 // Decodes columns of one block; scales and minima stay in registers.
 template <Code F>
 struct Block {
-  static constexpr bool kHasCodebook = F == Code::kNF4 || F == Code::kFP4;
+  static constexpr const float* kCodebook = codebook_of(F);
+  static constexpr bool kHasCodebook = kCodebook != nullptr;
   static constexpr bool kHasScale = F != Code::kF16;
-  static constexpr bool kHasMin = F == Code::kQ4_1;
+  static constexpr bool kHasMin = F == Code::kQ4_1 || F == Code::kQ8_1;
   static constexpr int kScaleBytes = kHasCodebook ? 4 : 2;
   static constexpr int kHeader = traits_of(F).header_bytes;
   static_assert(kHeader == kScaleBytes * kPanelRows * (int{kHasScale} + int{kHasMin}));
   static constexpr int kColumnBytes = traits_of(F).column_bytes;
-  static constexpr const float* kCodebook = F == Code::kFP4 ? kFP4 : kNF4;
 
   const uint8_t* codes;
   Vec scale[kPanelVecs];
@@ -79,6 +80,11 @@ struct Block {
       load_i8(codes + k * kPanelRows, q);
       load_i8(codes + k * kPanelRows + 8, q + kBytesVecs);
       for (int v = 0; v < kPanelVecs; ++v) out[v] = to_float(q[v]) * scale[v];
+    } else if constexpr (F == Code::kQ8_1) {
+      VecI q[kPanelVecs];
+      load_u8(codes + k * kPanelRows, q);
+      load_u8(codes + k * kPanelRows + 8, q + kBytesVecs);
+      for (int v = 0; v < kPanelVecs; ++v) out[v] = to_float(q[v]) * scale[v] + min[v];
     } else {
       VecI q[kBytesVecs];
       load_u8(codes + k * 8, q);
@@ -108,6 +114,8 @@ struct Block {
       const float scale = kHasCodebook ? float_at(p + 4 * j) : half_to_float(p + 2 * j);
       if constexpr (F == Code::kQ8_0) {
         return scale * static_cast<float>(static_cast<int8_t>(codes[k * kPanelRows + j]));
+      } else if constexpr (F == Code::kQ8_1) {
+        return scale * static_cast<float>(codes[k * kPanelRows + j]) + half_to_float(p + 2 * (kPanelRows + j));
       } else {
         const int code = (codes[k * 8 + j % 8] >> (j < 8 ? 0 : 4)) & 15;
         if constexpr (kHasCodebook) {
@@ -133,10 +141,14 @@ auto with_code(Code code, const Fn& f) {
       return f(std::integral_constant<Code, Code::kQ4_1>{});
     case Code::kQ8_0:
       return f(std::integral_constant<Code, Code::kQ8_0>{});
+    case Code::kQ8_1:
+      return f(std::integral_constant<Code, Code::kQ8_1>{});
     case Code::kNF4:
       return f(std::integral_constant<Code, Code::kNF4>{});
     case Code::kFP4:
       return f(std::integral_constant<Code, Code::kFP4>{});
+    case Code::kIQ4NL:
+      return f(std::integral_constant<Code, Code::kIQ4NL>{});
     case Code::kF16:
       return f(std::integral_constant<Code, Code::kF16>{});
   }

@@ -10,7 +10,7 @@
 
 namespace mft {
 
-enum class Code { kQ4_0, kQ4_1, kQ8_0, kNF4, kFP4, kF16 };
+enum class Code { kQ4_0, kQ4_1, kQ8_0, kQ8_1, kNF4, kFP4, kIQ4NL, kF16 };
 
 constexpr int kPanelRows = 16;
 
@@ -23,8 +23,8 @@ struct Format {
   size_t block_bytes() const;
 };
 
-// Understands "q4_0", "q4_1", "q8_0", "nf4", "fp4", each with "_g64" or "_g128" behind it where the group is not 32,
-// and "f16"; false for anything else.
+// Understands "q4_0", "q4_1", "q8_0", "q8_1", "nf4", "fp4", "iq4_nl", each with "_g16", "_g64" or "_g128" behind it
+// where the group is not 32, and "f16"; false for anything else.
 bool parse_format(std::string_view name, Format* format);
 
 // Every name that parse_format understands.

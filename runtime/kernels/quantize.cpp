@@ -19,9 +19,9 @@ constexpr float kLargestHalf = 65504.f;
 // Of the scale by which the largest value just fits: smaller ones clip it and round the others less.
 constexpr int kFactors = 10;
 constexpr float factor(int i, float least) { return least + (1.05f - least) * static_cast<float>(i) / (kFactors - 1); }
-// Of the range of values, what is clipped at either end.
+// Of a range of `steps` codes, what is clipped at either end.
 constexpr int kEnds = 6;
-constexpr float end(int i) { return 0.05f * static_cast<float>(i); }
+constexpr float end(int i, float steps) { return 0.75f * static_cast<float>(i) / steps; }
 constexpr int kRounds = 3;  // of codes, and what fits them best
 
 /// Within f16's range.
@@ -81,9 +81,14 @@ struct Codebook {
     return lookup16(ascending, index);
   }
   uint8_t code(float x) const { return codes[std::lower_bound(ascending, ascending + 16, x) - ascending]; }
-  float furthest() const { return 1.f; }
+  float furthest() const { return -ascending[0] > ascending[15] ? ascending[0] : ascending[15]; }
   float least_factor() const { return 0.6f; }
 };
+
+const Codebook& codebook(Code code) {
+  static const Codebook nf4(kNF4), fp4(kFP4), iq4_nl(kIQ4NL);
+  return code == Code::kNF4 ? nf4 : code == Code::kFP4 ? fp4 : iq4_nl;
+}
 
 /// value = scale * level: writes the codes and gives the scale. `half`: it is kept as f16.
 template <typename Levels>
@@ -123,16 +128,16 @@ float scaled(const Group& group, const Levels& levels, bool half, uint8_t* codes
   return best;
 }
 
-/// value = scale * code + minimum, codes from 0 to 15.
+/// value = scale * code + minimum, codes from 0 to `most`.
 struct Affine {
-  float scale, minimum;
+  float scale, minimum, most;
 
   Vec code(Vec x) const {
-    return to_float(round_to_int(vmin(vmax((x - minimum) * inverse_of(scale), Vec{}), splat(15.f))));
+    return to_float(round_to_int(vmin(vmax((x - minimum) * inverse_of(scale), Vec{}), splat(most))));
   }
 };
 
-Affine affine(const Group& group, uint8_t* codes) {
+Affine affine(const Group& group, float most, uint8_t* codes) {
   float low = group.x[0], high = group.x[0];
   Vec weights{}, weighted{};
   for (int64_t i = 0; i < group.size; ++i) {
@@ -144,11 +149,12 @@ Affine affine(const Group& group, uint8_t* codes) {
     weighted += weight * x;
   });
   const float total = sum(weights), mean = sum(weighted) / total;
-  Affine best{0, 0};
+  Affine best{0, 0, most};
   float least = std::numeric_limits<float>::infinity();
   for (int i = 0; i < kEnds * kEnds; ++i) {
-    const float width = high - low, from = low + width * end(i % kEnds), to = high - width * end(i / kEnds);
-    Affine tried{(to - from) / 15, from};
+    const float width = high - low;
+    const float from = low + width * end(i % kEnds, most), to = high - width * end(i / kEnds, most);
+    Affine tried{(to - from) / most, from, most};
     for (int round = 0; round <= kRounds; ++round) {
       Vec errors{}, codes{}, squares{}, products{};
       group.each([&](Vec x, Vec weight) {
@@ -185,7 +191,6 @@ void put_half(uint8_t* header, int64_t j, float value) {
 void pack_block(const float* w, int64_t cols, int64_t rows, const float* importance, Format format, uint8_t* block) {
   uint8_t codes[kPanelRows][kMostGroup] = {};
   std::memset(block, 0, format.block_bytes());
-  static const Codebook nf4(kNF4), fp4(kFP4);
   for (int64_t j = 0; j < rows; ++j) {
     const Group group{w + j * cols, importance, format.group};
     switch (format.code) {
@@ -196,13 +201,15 @@ void pack_block(const float* w, int64_t cols, int64_t rows, const float* importa
         put_half(block, j, scaled(group, Uniform{-127, 127}, true, codes[j]));
         break;
       case Code::kNF4:
-      case Code::kFP4: {
-        const float scale = scaled(group, format.code == Code::kNF4 ? nf4 : fp4, false, codes[j]);
+      case Code::kFP4:
+      case Code::kIQ4NL: {
+        const float scale = scaled(group, codebook(format.code), false, codes[j]);
         std::memcpy(block + j * sizeof(float), &scale, sizeof(float));
         break;
       }
-      case Code::kQ4_1: {
-        const Affine found = affine(group, codes[j]);
+      case Code::kQ4_1:
+      case Code::kQ8_1: {
+        const Affine found = affine(group, format.code == Code::kQ4_1 ? 15 : 255, codes[j]);
         put_half(block, j, found.scale);
         put_half(block + kPanelRows * sizeof(uint16_t), j, found.minimum);
         break;
@@ -213,7 +220,8 @@ void pack_block(const float* w, int64_t cols, int64_t rows, const float* importa
     }
   }
   if (format.code == Code::kF16) return;
-  const int64_t code_bytes = format.code == Code::kQ8_0 ? kPanelRows : kPanelRows / 2;
+  const bool bytes = format.code == Code::kQ8_0 || format.code == Code::kQ8_1;
+  const int64_t code_bytes = bytes ? kPanelRows : kPanelRows / 2;
   uint8_t* out = block + format.block_bytes() - static_cast<size_t>(format.group * code_bytes);
   for (int64_t k = 0; k < format.group; ++k) {
     for (int64_t j = 0; j < code_bytes; ++j) {
@@ -225,9 +233,11 @@ void pack_block(const float* w, int64_t cols, int64_t rows, const float* importa
 
 /// Whether the type of scales, or of values, holds what it may have to; and the search's squares what they add up.
 bool fits(const float* w, int64_t size, Format format) {
-  float most = format.code == Code::kQ4_1 ? kLargestHalf / 2 : kLargestHalf;  // minima may lie below all values
-  if (format.code == Code::kQ4_0 || format.code == Code::kQ8_0) most = 7 * kLargestHalf;
-  if (format.code == Code::kNF4 || format.code == Code::kFP4) most = 1e15f;
+  const Code code = format.code;
+  float most = kLargestHalf;
+  if (code == Code::kQ4_1 || code == Code::kQ8_1) most = kLargestHalf / 2;  // minima may lie below all values
+  if (code == Code::kQ4_0 || code == Code::kQ8_0) most = 7 * kLargestHalf;
+  if (codebook_of(code) != nullptr) most = 1e15f;
   return std::all_of(w, w + size, [&](float x) { return std::fabs(x) <= most; });
 }
 

@@ -19,7 +19,7 @@ using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
 constexpr double kTolerance = 1e-5;
-constexpr const char* kFormats[] = {"q4_0", "q4_1", "q8_0", "nf4", "fp4", "f16"};
+constexpr const char* kFormats[] = {"q4_0", "q4_1", "q8_0", "q8_1", "nf4", "fp4", "iq4_nl", "f16"};
 
 inline mft::Format format_named(const char* name) {
   mft::Format format{};
@@ -91,19 +91,24 @@ struct TestWeight {
   static constexpr float kFP4[16] = {0,         0.0625f / 12, 8.f / 12,  12.f / 12,     4.f / 12,  6.f / 12,
                                      2.f / 12,  3.f / 12,     0,         -0.0625f / 12, -8.f / 12, -12.f / 12,
                                      -4.f / 12, -6.f / 12,    -2.f / 12, -3.f / 12};
+  // As in ggml's source.
+  static constexpr float kIQ4NL[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
   static void fill(mft::Format format, uint8_t* p, int64_t j, double* out) {
     double scale = 0;
     double low = 0;
-    const bool codebook = format.code == mft::Code::kNF4 || format.code == mft::Code::kFP4;
-    if (codebook) {
-      const float value = random_floats(1)[0];
+    const float* codebook = format.code == mft::Code::kNF4     ? kNF4
+                            : format.code == mft::Code::kFP4   ? kFP4
+                            : format.code == mft::Code::kIQ4NL ? kIQ4NL
+                                                               : nullptr;
+    if (codebook != nullptr) {
+      const float value = random_floats(1, format.code == mft::Code::kIQ4NL ? 1.f / 127 : 1.f)[0];
       std::memcpy(p + 4 * j, &value, sizeof(value));
       scale = value;
     } else if (format.code != mft::Code::kF16) {
       put_half(p + 2 * j, &scale);
     }
-    if (format.code == mft::Code::kQ4_1) put_half(p + 32 + 2 * j, &low);
+    if (format.code == mft::Code::kQ4_1 || format.code == mft::Code::kQ8_1) put_half(p + 32 + 2 * j, &low);
     for (int64_t k = 0; k < format.group; ++k) {
       const int code = static_cast<int>(rng()() % 256);
       switch (format.code) {
@@ -118,6 +123,10 @@ struct TestWeight {
           p[32 + k * 16 + j] = static_cast<uint8_t>(code);
           out[k] = scale * static_cast<int8_t>(code);
           break;
+        case mft::Code::kQ8_1:
+          p[64 + k * 16 + j] = static_cast<uint8_t>(code);
+          out[k] = scale * code + low;
+          break;
         case mft::Code::kQ4_0:
           p[32 + k * 8 + j % 8] |= static_cast<uint8_t>((code & 15) << (j < 8 ? 0 : 4));
           out[k] = scale * ((code & 15) - 8);
@@ -128,8 +137,9 @@ struct TestWeight {
           break;
         case mft::Code::kNF4:
         case mft::Code::kFP4:
+        case mft::Code::kIQ4NL:
           p[64 + k * 8 + j % 8] |= static_cast<uint8_t>((code & 15) << (j < 8 ? 0 : 4));
-          out[k] = scale * (format.code == mft::Code::kNF4 ? kNF4 : kFP4)[code & 15];
+          out[k] = scale * codebook[code & 15];
           break;
       }
     }

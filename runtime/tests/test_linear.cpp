@@ -55,6 +55,8 @@ void test_parse() {
   CHECK(parse_format("q4_1", &format) && format.code == Code::kQ4_1 && format.group == 32);
   CHECK(parse_format("f16", &format) && format.code == Code::kF16);
   CHECK(parse_format("nf4_g64", &format) && format.code == Code::kNF4 && format.group == 64);
+  CHECK(parse_format("q8_1_g16", &format) && format.code == Code::kQ8_1 && format.group == 16);
+  CHECK(parse_format("iq4_nl", &format) && format.code == Code::kIQ4NL && format.group == 32);
   CHECK(!parse_format("q4_k", &format));
   CHECK(!parse_format("q4_0_g48", &format));
   CHECK(!parse_format("f16_g64", &format));
@@ -140,6 +142,7 @@ int main() {
   test_parse();
   test_half();
   for (const char* format : kFormats) test_decode(format);
+  for (const char* format : {"q4_0_g16", "q4_1_g16", "q8_0_g16", "nf4_g16"}) test_decode(format);
   test_packed_product(1, 1, 1);
   test_packed_product(7, 20, 33);
   test_packed_product(64, 96, 300);
@@ -147,6 +150,8 @@ int main() {
     for (const int64_t m : {1, 5, 6, 7, 64, 257}) test_layer(format, m, 20, 64, 4);
     for (const int64_t rank : {0, 1, 8, 16, 33}) test_layer(format, 7, 48, 32, rank);
   }
+  test_layer("q8_0_g16", 70, 100, 592, 4);  // columns that are no multiple of 32
+  test_layer("q4_1_g16", 7, 60, 336, 0);
   test_layer("q4_0_g64", 70, 100, 576, 4);
   test_layer("q4_1_g128", 70, 100, 384, 4);
   test_layer("nf4_g64", 7, 60, 640, 0);

@@ -14,24 +14,26 @@ using namespace mft_test;
 
 namespace {
 
-/// What a scale of 1 makes of each code.
+/// What a scale of 1 makes of the codes, in ascending order.
 std::vector<double> levels(Code code) {
   std::vector<double> values;
-  if (code == Code::kQ4_0)
-    for (int i = -8; i < 8; ++i) values.push_back(i);
-  if (code == Code::kQ4_1)
-    for (int i = 0; i < 16; ++i) values.push_back(i);
-  if (code == Code::kQ8_0)
-    for (int i = -127; i < 128; ++i) values.push_back(i);
-  if (code == Code::kNF4) values.assign(kNF4, kNF4 + 16);
-  if (code == Code::kFP4) values.assign(kFP4, kFP4 + 16);
+  const auto whole = [&](int low, int high) {
+    for (int i = low; i <= high; ++i) values.push_back(i);
+  };
+  if (code == Code::kQ4_0) whole(-8, 7);
+  if (code == Code::kQ4_1) whole(0, 15);
+  if (code == Code::kQ8_0) whole(-127, 127);
+  if (code == Code::kQ8_1) whole(0, 255);
+  if (const float* codebook = codebook_of(code)) values.assign(codebook, codebook + 16);
+  std::sort(values.begin(), values.end());
   return values;
 }
 
 double nearest(const std::vector<double>& values, double x) {
-  double best = values[0];
-  for (const double v : values) best = std::fabs(x - v) < std::fabs(x - best) ? v : best;
-  return best;
+  const auto above = std::lower_bound(values.begin(), values.end(), x);
+  if (above == values.begin()) return values.front();
+  if (above == values.end()) return values.back();
+  return x - above[-1] < above[0] - x ? above[-1] : above[0];
 }
 
 double error_of(const float* x, const double* weight, int64_t n, const std::vector<double>& values, double scale,
@@ -52,18 +54,20 @@ double searched(Code code, const float* x, const double* weight, int64_t n) {
     low = std::min<double>(low, x[i]);
     high = std::max<double>(high, x[i]);
   }
+  const auto further = [](double a, double b) { return std::fabs(a) < std::fabs(b); };
+  const double furthest = -values.front() > values.back() ? values.front() : values.back();
   for (int i = 0; i <= 40; ++i) {
     const double factor = 0.6 + 0.0125 * i;
     if (code == Code::kQ4_1) {
       for (int j = 0; j <= 10; ++j) {
         const double width = (high - low) * factor, from = low + (high - low - width) * j / 10;
-        best = std::min(best, error_of(x, weight, n, values, width / 15, from));
+        best = std::min(best, error_of(x, weight, n, values, width / values.back(), from));
       }
+    } else if (code == Code::kQ8_1) {
+      const double width = (high - low) * (1.005 - 0.0005 * i);  // so many codes are best used nearly all
+      best = std::min(best, error_of(x, weight, n, values, width / values.back(), (low + high - width) / 2));
     } else {
-      const double most =
-          std::max(-low, high) / (code == Code::kQ4_0 ? 8 : *std::max_element(values.begin(), values.end()));
-      const double sign = code == Code::kQ4_0 && high > -low ? -1 : 1;
-      best = std::min(best, error_of(x, weight, n, values, sign * most * factor, 0));
+      best = std::min(best, error_of(x, weight, n, values, factor * std::max(low, high, further) / furthest, 0));
     }
   }
   return best;

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from mobile_ft.api.info import describe
 from mobile_ft.bundle import check_files, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.flat_tensor import tensor_places
 from tests.small_index import index
+
+CONVERSION = {"source": "Q6_K", "format": "q8_0_g16", "weights": 10, "error": 1e-4}
 
 
 @pytest.fixture
@@ -72,6 +75,14 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
         (["max_seq_len"], "64", "max_seq_len is '64'"),
         (["formats"], ["q5_0"], "'q5_0' among formats"),
         (["formats"], "q4_0", "formats is 'q4_0'"),
+        (["conversions"], 1, "not iterable"),
+        (["conversions"], [CONVERSION | {"format": "q5_0"}], "'q5_0' among conversions"),
+        (["conversions"], [CONVERSION | {"source": "a\n"}], "source is 'a\\n'; it should be a short name"),
+        (["conversions"], [CONVERSION | {"source": "a" * 65}], "it should be a short name"),
+        (["conversions"], [CONVERSION | {"source": 1}], "source is 1"),
+        (["conversions"], [CONVERSION | {"weights": -1}], "weights is -1"),
+        (["conversions"], [CONVERSION | {"error": float("nan")}], "error is nan"),
+        (["conversions"], [CONVERSION | {"error": -0.1}], "error is -0.1"),
         (["lora"], [], "list indices"),
         (["lora", "rank"], 4.0, "rank is 4.0"),
         (["lora", "alpha"], float("nan"), "alpha is nan"),
@@ -108,6 +119,16 @@ def test_what_is_no_description(
     edit(*keys, value=value)
     refused = refusal(lambda: read_bundle(bundle))
     assert refused.startswith(f"{bundle / 'bundle.json'}: ") and message in refused
+
+
+def test_conversions(edit: Callable[..., None], bundle: Path) -> None:
+    edit("conversions", value=[CONVERSION, CONVERSION | {"source": "Q8_0", "error": 0}])
+    rows = describe(read_bundle(bundle)).summary()[1]
+    assert rows["Q6_K kept as q8_0_g16"] == "relative error 0.01 %, 0.0 M weights"
+    assert rows["Q8_0 kept as q8_0_g16"] == "exactly, 0.0 M weights"
+    assert describe(read_bundle(bundle)).to_json()["conversions"][0] == CONVERSION
+    edit("conversions")  # as in bundles without it
+    assert read_bundle(bundle).conversions == ()
 
 
 @pytest.mark.parametrize(

@@ -28,15 +28,15 @@ def random_weight(
         return pack(name, values.view(np.uint16), np.empty((rows, cols // 32, 0), np.uint8)), values.astype(np.float64)
     dtype = np.float32 if fmt.kind in CODEBOOKS else np.float16
     numbers = (scale * rng.standard_normal((2, rows, cols // fmt.group, 1))).astype(dtype)
-    codes = rng.integers(0, 256 if fmt.kind == "q8_0" else 16, (rows, cols), dtype=np.uint8)
+    codes = rng.integers(0, 256 if fmt.kind in ("q8_0", "q8_1") else 16, (rows, cols), dtype=np.uint8)
     steps, low = (np.repeat(x[..., 0].astype(np.float64), fmt.group, axis=1) for x in numbers)
-    header = np.concatenate(numbers, axis=-1) if fmt.kind == "q4_1" else numbers[0]
+    header = np.concatenate(numbers, axis=-1) if fmt.kind in ("q4_1", "q8_1") else numbers[0]
     packed = pack(name, codes, header.view(np.uint8))
     if fmt.kind == "q8_0":
         return packed, steps * codes.view(np.int8)
     if fmt.kind == "q4_0":
         return packed, steps * (codes.astype(np.float64) - 8)
-    if fmt.kind == "q4_1":
+    if fmt.kind in ("q4_1", "q8_1"):
         return packed, steps * codes + low
     return packed, steps * CODEBOOKS[fmt.kind][codes]
 
