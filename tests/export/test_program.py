@@ -8,7 +8,7 @@ import pytest
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.lower import lower
 from mobile_ft.export.trace import end_methods, unit_methods
-from mobile_ft.families import FAMILIES, SLIDING, Family
+from mobile_ft.families import SLIDING
 from mobile_ft.shapes import linear_shapes
 from mobile_ft.units import Linear, UnitSpec
 
@@ -72,17 +72,6 @@ def test_gemma_has_more_norms() -> None:
     assert gemma["attn_backward_recompute"].count("mobile_ft::rms_norm_backward") == 2
     assert gemma["mlp_forward"].count("mobile_ft::ms_rms_norm") == 2
     assert "mobile_ft::geglu" in gemma["mlp_forward"]
-
-
-def test_a_family_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Norms of q and k and biases, but no norm behind a branch: traits that no family has together."""
-    family = Family(norms=FAMILIES["llama"].norms, qk_norm=True, qkv_bias=True, activation="gelu_pytorch_tanh")
-    monkeypatch.setitem(FAMILIES, "mixed", family)
-    calls = lowered(dataclasses.replace(LLAMA, model_type="mixed"))
-    assert calls["attn_forward"].count("mobile_ft::add_bias") == 3
-    assert calls["attn_forward"].count("mobile_ft::rms_norm") == 2
-    assert calls["attn_forward"].count("mobile_ft::ms_rms_norm") == 1
-    assert calls["mlp_forward"].count("mobile_ft::geglu") == 1
 
 
 def test_backward_recomputes_no_more_than_it_needs(operators: dict[str, list[str]]) -> None:
