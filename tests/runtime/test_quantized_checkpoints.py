@@ -1,6 +1,5 @@
 """Quantized checkpoints, exported and run, against Transformers on the weights that they stand for."""
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -76,12 +75,3 @@ def test_what_is_quantized_keeps_its_format(tmp_path: Path) -> None:
     write_gptq(tmp_path / "model")
     with pytest.raises(UserError, match="--quant q4_0: .*model has the formats that gptq quantized it to"):
         export_bundle(tmp_path / "model", tmp_path / "bundle", quant="q4_0")
-
-
-def test_columns_that_a_format_does_not_divide(tmp_path: Path) -> None:
-    """A row of MLX's groups has to be one of the model's."""
-    write_mlx(tmp_path / "model", group=128)
-    config = json.loads((tmp_path / "model" / "config.json").read_text()) | {"intermediate_size": 224}
-    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="224 columns: a q4_1_g128 weight needs a multiple of 128"):
-        export_bundle(tmp_path / "model", tmp_path / "bundle")
