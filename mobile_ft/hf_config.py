@@ -41,13 +41,13 @@ def read_hf_config(path: Path) -> ModelConfig:
     """Reads the `config.json` of a model of a known family. Raises UserError naming the file."""
     values = read_json_object(path, "give a Hugging Face config.json")
     try:
-        return check_config(_config(values, path.stem), str(path))
+        return check_config(config_of(values, path.stem), str(path))
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
 
 
-def _config(values: Values, name: str) -> ModelConfig:
-    """Raises ValueError."""
+def config_of(values: Values, name: str) -> ModelConfig:
+    """The decoder that the values of a config.json describe, by that name if they say none. Raises ValueError."""
     values = _text_model(values)
     family = FAMILIES[values["model_type"]]
     layers = positive_int(values, "num_hidden_layers", most=MOST_LAYERS)
