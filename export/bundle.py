@@ -77,7 +77,10 @@ def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight
     c = source.config
 
     def packed(name: str, in_features: int, out_features: int) -> LazyTensor:
-        shape = packed_shape(source.format_of(name), out_features, in_features)
+        try:
+            shape = packed_shape(source.format_of(name), out_features, in_features)
+        except ValueError as error:
+            raise UserError(f"{name}: {error}") from None
         return LazyTensor(name, "uint8", shape, lambda: source.packed(name, in_features, out_features).data)
 
     def vector(name: str, shape: tuple[int, ...]) -> LazyTensor:

@@ -25,6 +25,8 @@ def check(folder: Path, model: Any, fmt: str) -> None:
         if parameter.dim() == 2 and "layers" in name:
             assert source.format_of(name) == fmt
             assert np.array_equal(decoded(source, name, parameter), parameter.detach().float().numpy())
+    (conversion,) = source.conversions.to_list()
+    assert conversion.error == 0
 
 
 @pytest.mark.parametrize("version", ["gptq", "gptq_v2"])
@@ -69,10 +71,12 @@ def test_a_minimum_is_rounded_to_float16(tmp_path: Path, write: Callable[..., An
     """By half a unit in the last place of scale x zero, at most."""
     model = write(tmp_path)
     weight = model.model.layers[0].mlp.up_proj.weight.detach().numpy()
-    found = decoded(HfFolder(tmp_path, "f16", "f16"), f"{UP}.weight", torch.from_numpy(weight))
-    largest = np.abs(weight).max() + 15 / 16  # of scales up to 1 / 16
-    error = np.abs(found - weight).max()
-    assert 0 < error <= np.spacing(np.float16(largest)) / 2
+    source = HfFolder(tmp_path, "f16", "f16")
+    error = decoded(source, f"{UP}.weight", torch.from_numpy(weight)) - weight
+    # Scales are up to 1 / 16.
+    assert 0 < np.abs(error).max() <= np.spacing(np.float16(15 / 16)) / 2 + 1e-7
+    (conversion,) = source.conversions.to_list()
+    assert np.isclose(conversion.error, np.sqrt(np.mean(error**2) / np.mean(weight**2)), rtol=1e-3)
 
 
 def _tensor(part: str, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Callable[[Path], None]:
