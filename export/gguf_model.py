@@ -4,24 +4,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from gguf import GGMLQuantizationType
+import numpy.typing as npt
 
 from mobile_ft.config import ModelConfig, check_config
 from mobile_ft.errors import UserError
+from mobile_ft.export.gguf_blocks import PACKED_FORMATS, numbers, take_apart
 from mobile_ft.export.gguf_families import ARCHITECTURES, Settings, config_values, hf_name
 from mobile_ft.export.gguf_file import GgufTensor, read_gguf
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.source import ModelSource
-from mobile_ft.formats import F32, U8, PackedWeight, pack_gguf
+from mobile_ft.formats import F32, PANEL_ROWS, PackedWeight, pack, packed_shape
 from mobile_ft.hf_config import config_of
 
-_FORMATS = {
-    GGMLQuantizationType.Q4_0: "q4_0",
-    GGMLQuantizationType.Q4_1: "q4_1",
-    GGMLQuantizationType.Q8_0: "q8_0",
-    GGMLQuantizationType.F16: "f16",
-}
-_NUMBERS = {GGMLQuantizationType.F32: "<f4", GGMLQuantizationType.F16: "<f2"}
+_WEIGHTS = 1 << 19  # of a matrix that are taken apart at once
 _LEAST_FACTOR = np.finfo(np.float32).tiny
 
 
@@ -35,10 +30,9 @@ def builtin_model(name: str) -> Path | None:
     return Path(spec.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def _undo_rotary_interleave(rows: U8, heads: int) -> U8:
-    """GGUF's Llama files interleave the two halves of each head of q and k; restores Hugging Face's row order."""
-    count, width = rows.shape
-    return rows.reshape(heads, count // heads // 2, 2, width).swapaxes(1, 2).reshape(count, width)
+def _rotary_order(rows: int, heads: int) -> npt.NDArray[np.intp]:
+    """Where Hugging Face's rows of q or k are: GGUF's Llama files interleave the two halves of each head."""
+    return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)
 
 
 class GgufModel(ModelSource):
@@ -93,12 +87,12 @@ class GgufModel(ModelSource):
 
     def format_of(self, name: str) -> str:
         tensor = self._tensor(name)
-        if tensor.type not in _FORMATS:
+        if tensor.type not in PACKED_FORMATS:
             raise UserError(
                 f"{self.path}: tensor {tensor.name!r} has type {tensor.type.name}; supported: "
-                f"{', '.join(t.name for t in _FORMATS)}"
+                f"{', '.join(t.name for t in PACKED_FORMATS)}"
             )
-        return _FORMATS[tensor.type]
+        return PACKED_FORMATS[tensor.type]
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
         tensor, fmt = self._tensor(name), self.format_of(name)
@@ -107,12 +101,22 @@ class GgufModel(ModelSource):
                 f"{self.path}: tensor {tensor.name!r} has shape {list(reversed(tensor.shape))}; "
                 f"the model's configuration says [{out_features}, {in_features}]"
             )
-        rows = np.asarray(tensor.data).reshape(out_features, -1)
+        raw, order = np.asarray(tensor.data).reshape(out_features, -1), np.arange(out_features)
         if self._architecture.interleaved and name.endswith("q_proj.weight"):
-            rows = _undo_rotary_interleave(rows, self.config.num_attention_heads)
+            order = _rotary_order(out_features, self.config.num_attention_heads)
         elif self._architecture.interleaved and name.endswith("k_proj.weight"):
-            rows = _undo_rotary_interleave(rows, self.config.num_key_value_heads)
-        return pack_gguf(rows, fmt, out_features, in_features)
+            order = _rotary_order(out_features, self.config.num_key_value_heads)
+        packed = np.empty(packed_shape(fmt, out_features, in_features), np.uint8)
+        panels = max(1, _WEIGHTS // (PANEL_ROWS * in_features))
+        for panel in range(0, len(packed), panels):
+            try:
+                rows = take_apart(raw[order[panel * PANEL_ROWS : (panel + panels) * PANEL_ROWS]], tensor.type)
+            except ValueError as error:
+                raise UserError(f"{self.path}: tensor {tensor.name!r} {error}") from None
+            some = packed[panel : panel + panels]
+            some[:] = pack(fmt, rows.codes, rows.header).data
+            self.conversions.add(tensor.type.name, rows.values, some, fmt)
+        return PackedWeight(packed, fmt, out_features, in_features)
 
     def vector(self, name: str, size: int) -> F32:
         tensor = self._tensor(name)
@@ -123,9 +127,10 @@ class GgufModel(ModelSource):
         return values - np.float32(self.config.family.norm_offset) if name.endswith("norm.weight") else values
 
     def _numbers(self, tensor: GgufTensor) -> F32:
-        if tensor.type not in _NUMBERS:
-            raise UserError(f"{self.path}: tensor {tensor.name!r} has type {tensor.type.name}; it must be F32")
-        return tensor.data.view(_NUMBERS[tensor.type]).astype(np.float32)
+        try:
+            return numbers(np.asarray(tensor.data), tensor.type)
+        except ValueError as error:
+            raise UserError(f"{self.path}: tensor {tensor.name!r} {error}") from None
 
     def inv_freq(self, sliding: bool) -> F32:
         plain = super().inv_freq(sliding)
