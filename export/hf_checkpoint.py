@@ -38,6 +38,7 @@ class HfCheckpoint(ModelSource):
         self.method, self._reader = _quantization(config)
         self._tensors = tensors
         self._linear_format, self._embedding_format = linear_format, embedding_format
+        self.importance: dict[str, F32] = {}  # of a linear's columns, where it is known
         self._opened: dict[str, QuantizedWeight | None] = {}
         # The text model of one with vision has its names behind a prefix.
         found = [name.removesuffix(_EMBEDDING) for name in tensors.names if name.endswith(_EMBEDDING)]
@@ -69,7 +70,8 @@ class HfCheckpoint(ModelSource):
         fmt, quantized = self.format_of(name), self._quantized(name)
         if quantized is None:
             tensor = self._tensors.get(self._name(name), FLOATS, [out_features, in_features])
-            return tensor.get_dtype(), lambda start, stop: _quantize(numbers(tensor[start:stop]), fmt)
+            importance = self.importance.get(name)
+            return tensor.get_dtype(), lambda start, stop: _quantize(numbers(tensor[start:stop]), fmt, importance)
         if (quantized.rows, quantized.cols) != (out_features, in_features):
             raise UserError(
                 f"{self._where(name)} is of [{quantized.rows}, {quantized.cols}]; it should be of "
@@ -106,8 +108,8 @@ class HfCheckpoint(ModelSource):
         return self._opened[name]
 
 
-def _quantize(weights: F32, fmt: str) -> Rows:
-    return weights, quantize(weights, fmt)
+def _quantize(weights: F32, fmt: str, importance: F32 | None) -> Rows:
+    return weights, quantize(weights, fmt, importance)
 
 
 def _take_over(weight: QuantizedWeight, start: int, stop: int) -> Rows:
