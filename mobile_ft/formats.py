@@ -1,8 +1,7 @@
 """Packed weight formats: 16-row panels of one-group-wide blocks (docs/bundle_format.md).
 
 A format's name is its kind of code, `q4_0`, `q4_1`, `q8_0`, `q8_1`, `nf4`, `fp4`, `iq4_nl` or `f16`, with `_g16`,
-`_g64` or `_g128` behind it where the group is not 32 columns. Packing only permutes the bytes of a GGUF file's blocks:
-nothing is re-quantized.
+`_g64` or `_g128` behind it where the group is not 32 columns.
 """
 
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 PANEL_ROWS = 16
-GGUF_GROUP = 32
+PLAIN_GROUP = 32  # of a format without a suffix
 
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
@@ -47,7 +46,7 @@ class Format:
     kind: str
     header_bytes: int  # scales, and minima, of a block's 16 rows: f16, or f32 for codebooks as bitsandbytes has them
     code_bytes: int  # of one column of a block
-    group: int = GGUF_GROUP
+    group: int = PLAIN_GROUP
 
     @property
     def block_bytes(self) -> int:
@@ -67,7 +66,7 @@ _KINDS = (
 FORMATS: dict[str, Format] = {"f16": Format("f16", 0, 32)} | {
     kind.kind + suffix: replace(kind, group=group)
     for kind in _KINDS
-    for suffix, group in (("", GGUF_GROUP), ("_g16", 16), ("_g64", 64), ("_g128", 128))
+    for suffix, group in (("", PLAIN_GROUP), ("_g16", 16), ("_g64", 64), ("_g128", 128))
 }
 
 
@@ -116,20 +115,16 @@ def pack(name: str, codes: npt.NDArray, header: U8) -> PackedWeight:
     return PackedWeight(out, name, rows, cols)
 
 
-def pack_gguf(raw: U8, kind: str, rows: int, cols: int) -> PackedWeight:
-    """Packs the GGUF blocks of W [rows, cols], of kind q4_0, q4_1, q8_0 or f16. Raises ValueError on a wrong size."""
-    groups = packed_shape(kind, rows, cols)[1]
-    block_bytes = FORMATS[kind].block_bytes // PANEL_ROWS
-    if raw.size != rows * groups * block_bytes:
-        raise ValueError(f"{raw.size} bytes of {kind} where [{rows}, {cols}] needs {rows * groups * block_bytes}")
-    blocks = raw.reshape(rows, groups, block_bytes)
-    if kind == "f16":
-        return pack(kind, np.ascontiguousarray(blocks).view(np.uint16).reshape(rows, cols), blocks[..., :0])
-    header = FORMATS[kind].header_bytes // PANEL_ROWS  # f16 scale, and minimum
-    codes = blocks[..., header:]
-    if kind != "q8_0":  # byte i of a row's 16 holds column i (low nibble) and column i + 16 (high nibble)
-        codes = np.concatenate([codes & 15, codes >> 4], axis=-1)
-    return pack(kind, codes.reshape(rows, cols), blocks[..., :header])
+def decode(kind: str, codes: U8, scale: F32, minimum: F32 | None) -> F32:
+    """Values of codes of any kind but f16, float32 of their shape, to which scale and minimum broadcast."""
+    if kind == "q4_0":
+        levels = codes.astype(np.float32) - 8
+    elif kind == "q8_0":
+        levels = codes.view(np.int8).astype(np.float32)
+    else:
+        levels = CODEBOOKS[kind][codes] if kind in CODEBOOKS else codes.astype(np.float32)
+    values = scale * levels
+    return values if minimum is None else values + minimum
 
 
 def unpack(data: U8, name: str, rows: int) -> F32:
@@ -137,25 +132,15 @@ def unpack(data: U8, name: str, rows: int) -> F32:
     fmt = parse_format(name)
     panels, groups, _ = data.shape
     codes = np.ascontiguousarray(data[..., fmt.header_bytes :]).reshape(panels, groups, fmt.group, -1)
-
-    def header(i: int, dtype: type) -> F32:
-        size = np.dtype(dtype).itemsize * PANEL_ROWS
-        numbers: npt.NDArray = np.ascontiguousarray(data[..., i * size : (i + 1) * size]).view(dtype)
-        return numbers.astype(np.float32)[:, :, None, :]
-
     if fmt.kind == "f16":
         values = codes.view(np.float16).astype(np.float32)
-    elif fmt.kind == "q8_0":
-        values = header(0, np.float16) * codes.view(np.int8).astype(np.float32)
-    elif fmt.kind == "q8_1":
-        values = header(0, np.float16) * codes.astype(np.float32) + header(1, np.float16)
     else:
-        nibbles = np.concatenate([codes & 15, codes >> 4], axis=-1)
-        if fmt.kind == "q4_0":
-            values = header(0, np.float16) * (nibbles.astype(np.float32) - 8)
-        elif fmt.kind == "q4_1":
-            values = header(0, np.float16) * nibbles.astype(np.float32) + header(1, np.float16)
-        else:
-            values = header(0, np.float32) * CODEBOOKS[fmt.kind][nibbles]
+        if fmt.code_bytes < PANEL_ROWS:
+            codes = np.concatenate([codes & 15, codes >> 4], axis=-1)
+        dtype = np.float32 if fmt.kind in CODEBOOKS else np.float16
+        header = np.ascontiguousarray(data[..., : fmt.header_bytes]).view(dtype).astype(np.float32)[:, :, None]
+        has_minimum = header.shape[-1] > PANEL_ROWS
+        minimum = header[..., PANEL_ROWS:] if has_minimum else None
+        values = decode(fmt.kind, codes, header[..., :PANEL_ROWS], minimum)
     dense = values.transpose(0, 3, 1, 2).reshape(panels * PANEL_ROWS, groups * fmt.group)
     return np.ascontiguousarray(dense[:rows])

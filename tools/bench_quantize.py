@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from mobile_ft.formats import CODEBOOKS, F32, FORMATS, PANEL_ROWS, pack_gguf, unpack
+from mobile_ft.formats import CODEBOOKS, F32, FORMATS, PANEL_ROWS, unpack
 from mobile_ft.runtime import quantize
 
 ROWS, COLS = 1024, 1536
@@ -27,8 +27,8 @@ def reference(weight: F32, name: str) -> F32 | None:
         return (values[nearest] * scale).reshape(weight.shape)
     if name not in ("q4_0", "q4_1", "q8_0", "f16"):
         return None
-    raw = gguf.quantize(weight, gguf.GGMLQuantizationType[name.upper()])
-    return unpack(pack_gguf(raw.view(np.uint8).reshape(-1), name, ROWS, COLS).data, name, ROWS)
+    kind = gguf.GGMLQuantizationType[name.upper()]
+    return gguf.dequantize(gguf.quantize(weight, kind), kind)
 
 
 def main() -> None:

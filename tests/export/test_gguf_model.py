@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, dequantize, quantize
 
+from mobile_ft.bundle import Conversion
 from mobile_ft.errors import UserError
 from mobile_ft.export.bundle import write_bundle
+from mobile_ft.export.gguf_blocks import PACKED_FORMATS
 from mobile_ft.export.gguf_file import GgufTensor, read_gguf
 from mobile_ft.export.gguf_model import GgufModel
 from mobile_ft.formats import unpack
@@ -62,17 +64,37 @@ def write_gguf(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-@pytest.mark.parametrize("quantized", [Q.Q4_0, Q.Q4_1, Q.Q8_0, Q.F16])
-def test_every_format_exports_unchanged(write_gguf: Callable[..., Path], tmp_path: Path, quantized: Q) -> None:
+@pytest.mark.parametrize("quantized", [Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.F16])
+def test_what_exports_unchanged(write_gguf: Callable[..., Path], quantized: Q) -> None:
     model = GgufModel(write_gguf(quantized))
     raw = {t.name: t for t in GGUFReader(model.path).tensors}
     weight = model.packed("model.layers.0.mlp.down_proj.weight", INNER, HIDDEN)
-    assert weight.format == quantized.name.lower()
+    assert weight.format == PACKED_FORMATS[quantized]
     expected = dequantize(raw["blk.0.ffn_down.weight"].data, quantized)
     assert np.array_equal(unpack(weight.data, weight.format, HIDDEN), expected)
+    assert model.conversions.to_list() == [Conversion(quantized.name, weight.format, INNER * HIDDEN, 0)]
+
+
+def test_a_bundle_of_it(write_gguf: Callable[..., Path], tmp_path: Path) -> None:
+    model = GgufModel(write_gguf(Q.F32))
     bundle = write_bundle(model, LoraConfig(4, 8.0, ALL_LINEAR), 32, 0, tmp_path / "bundle")
-    assert bundle["formats"] == [weight.format]
+    assert bundle["formats"] == ["f16"]
     assert not bundle["model"]["tie_word_embeddings"]
+    (conversion,) = bundle["conversions"]
+    assert (conversion["source"], conversion["format"]) == ("F32", "f16")
+    assert 2.0**-14 < conversion["error"] < 2.0**-11
+
+
+def test_matrices_are_read_in_pieces(write_gguf: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which pieces of 16 rows or more changes nothing, rotary order included."""
+    path = write_gguf(Q.Q5_0)
+    whole = GgufModel(path)
+    monkeypatch.setattr("mobile_ft.export.gguf_model._WEIGHTS", 1)
+    pieces = GgufModel(path)
+    for name, rows in (("model.layers.0.self_attn.q_proj", HIDDEN), ("model.embed_tokens", VOCAB)):
+        expected = whole.packed(f"{name}.weight", HIDDEN, rows)
+        assert np.array_equal(pieces.packed(f"{name}.weight", HIDDEN, rows).data, expected.data)
+    assert pieces.conversions.to_list() == whole.conversions.to_list()
 
 
 def test_rotary_rows_are_put_back_in_order(write_gguf: Callable[..., Path]) -> None:
@@ -117,11 +139,13 @@ def test_not_gguf(tmp_path: Path) -> None:
 
 
 def test_unsupported_contents(write_gguf: Callable[..., Path]) -> None:
-    assert "has type Q5_0; supported: Q4_0, Q4_1, Q8_0, F16" in message(write_gguf(Q.Q5_0))
+    assert "has type MXFP4; supported: Q4_0, Q4_1, Q5_0" in message(write_gguf(Q.MXFP4))
     assert "architecture is 'mamba'; supported: 'llama'" in message(write_gguf(arch="mamba"))
     assert "lm_head.weight" not in message(write_gguf(drop="blk.0.ffn_up"))
     assert "self_attn.q_proj.weight is missing" in message(write_gguf(drop="blk.0.attn_q"))
-    assert "'blk.0.attn_sinks.weight' is not part of a Llama" in message(write_gguf(extra="blk.0.attn_sinks"))
+    assert "'blk.0.attn_sinks.weight' is not part of a model of architecture 'llama'" in message(
+        write_gguf(extra="blk.0.attn_sinks")
+    )
     assert "has shape [96, 64]; the model's configuration says [128, 64]" in message(write_gguf(inner=128))
 
 
@@ -143,7 +167,7 @@ def test_metadata_is_what_the_package_gguf_reads(smollm2_gguf: Path) -> None:
         ({"attention.layer_norm_rms_epsilon": float("nan")}, "rms_epsilon is nan; it must be one positive number"),
         ({"attention.layer_norm_rms_epsilon": "small"}, "rms_epsilon is 'small'; it must be one positive number"),
         ({"rope.freq_base": [1.0]}, "llama.rope.freq_base is [1.0]; it must be one positive number"),
-        ({"block_count": 1 << 27}, "num_hidden_layers is 134217728; it must be at most 1000"),
+        ({"block_count": 1 << 27}, "llama.block_count is 134217728; it must be one positive integer, at most 1000"),
         ({"block_count": True}, "llama.block_count is True; it must be one positive integer"),
         ({"context_length": 1 << 31}, "llama.context_length is 2147483648; it must be one positive integer, at most"),
         ({"feed_forward_length": "a\nb"}, r"llama.feed_forward_length is 'a\nb'"),
@@ -167,8 +191,8 @@ def test_metadata_of_wrong_types(
         (np.ones((2, 8), np.float32), "rope_freqs has 16 values instead of 8"),
         (np.zeros(8, np.float32), "rope_freqs has values that are no positive numbers"),
         (np.full(8, 1e-45, np.float32), "rope_freqs has values that are no positive numbers"),
-        (np.full(8, np.nan, np.float32), "rope_freqs has values that are no positive numbers"),
-        (np.ones(8, np.int8), "'rope_freqs.weight' has type I8; it must be F32"),
+        (np.full(8, np.nan, np.float32), "'rope_freqs.weight' holds numbers that are not finite"),
+        (np.ones(8, np.int8), "'rope_freqs.weight' has type I8; it must be one of F16, BF16, F32"),
     ],
 )
 def test_rotary_factors(
