@@ -21,6 +21,7 @@ from mobile_ft.json_text import read_json_object
 from mobile_ft.runtime import quantize
 
 _METHODS = {"bitsandbytes": bitsandbytes_reader, "gptq": gptq_reader, "awq": awq_reader, "mlx": mlx_reader}
+_OLD_GPTQ = "quantize_config.json"  # of AutoGPTQ, before config.json had its place for it
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
 _ROWS = 64 * PANEL_ROWS  # of a matrix at once
 
@@ -127,7 +128,9 @@ def _quantization(config: Path) -> tuple[str | None, Reader | None]:
     """The method that config.json names, and what reads its weights; None where weights are plain."""
     values = read_json_object(config, "give a Hugging Face config.json")
     key = "quantization" if "quantization" in values else "quantization_config"  # MLX writes both
-    settings = values.get(key)
+    settings, old = values.get(key), config.parent / _OLD_GPTQ
+    if settings is None and old.is_file():
+        return "gptq", gptq_reader(str(old), read_json_object(old, "give one that AutoGPTQ wrote"))
     if settings is None:
         return None, None
     if not isinstance(settings, dict):

@@ -52,12 +52,22 @@ def test_awq(tmp_path: Path, group: int) -> None:
 
 def test_transformers_name_for_the_version(tmp_path: Path) -> None:
     """`checkpoint_format` is what GPTQModel calls it."""
-    model = write_gptq(tmp_path, version="gptq_v2", checkpoint_format=None)
+    model = write_gptq(tmp_path, version="gptq_v2")
     config = json.loads((tmp_path / "config.json").read_text())
     del config["quantization_config"]["checkpoint_format"]
     config["quantization_config"]["format"] = "gptq_v2"
     (tmp_path / "config.json").write_text(json.dumps(config))
     check(tmp_path, model, "q4_0_g64")
+
+
+def test_settings_in_a_file_of_their_own(tmp_path: Path) -> None:
+    """As AutoGPTQ once wrote them."""
+    model = write_gptq(tmp_path, bits=8)
+    config = json.loads((tmp_path / "config.json").read_text())
+    settings = config.pop("quantization_config")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "quantize_config.json").write_text(json.dumps({key: settings[key] for key in ("bits", "group_size")}))
+    check(tmp_path, model, "q8_0_g64")
 
 
 @pytest.mark.parametrize("write", [write_gptq, partial(write_awq, few_bits=True)])
@@ -97,6 +107,11 @@ def _config(**changes: Any) -> Callable[[Path], None]:
     return write
 
 
+def _no_order(folder: Path) -> None:
+    _config(desc_act=True)(folder)
+    _tensor("g_idx", lambda x: None)(folder)
+
+
 # For both, except where a name says which.
 HARM: dict[str, tuple[Callable[[Path], None], str]] = {
     "3 bits": (_config(bits=3), "bits of the quantization is 3; supported: 4"),
@@ -126,6 +141,7 @@ HARM: dict[str, tuple[Callable[[Path], None], str]] = {
         _tensor("g_idx", lambda x: x.flip(0)),
         f"tensor {UP}.g_idx permutes columns (desc_act); supported: groups of columns in their order",
     ),
+    "gptq of no order": (_no_order, f"tensor {UP}.g_idx is missing"),
     "gptq zero": (_tensor("qzeros", lambda x: x * 0 - 1), "qzeros has a zero point that does not fit 4 bits"),
 }
 
