@@ -1,6 +1,7 @@
 """Writes a training bundle (docs/bundle_format.md) from a model."""
 
 import json
+import math
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,11 +18,14 @@ from mobile_ft.export.lower import lower
 from mobile_ft.export.source import ModelSource
 from mobile_ft.export.trace import UnitMethods, end_methods, unit_methods
 from mobile_ft.export.weights_file import LazyTensor, write_weights
+from mobile_ft.families import FULL, NO_ROPE, SLIDING
 from mobile_ft.folder import replace_folder
 from mobile_ft.formats import packed_shape
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
-from mobile_ft.shapes import UNIT_TYPES, forward_flops, head_flops, linear_shapes
+from mobile_ft.shapes import forward_flops, head_flops, linear_shapes, unit_types
 from mobile_ft.units import Linear, UnitSpec
+
+_ATTENTION = {FULL: "", SLIDING: "_sliding", NO_ROPE: "_no_rope"}  # in the name of a kind
 
 
 def _unit_specs(source: ModelSource, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:
@@ -30,21 +34,21 @@ def _unit_specs(source: ModelSource, lora: LoraConfig, activation: str) -> list[
     kinds: dict[tuple, str] = {}
     specs = []
     for layer in range(c.num_hidden_layers):
-        for unit_type in UNIT_TYPES:
+        for unit_type in unit_types(c, layer):
             linears = tuple(
-                Linear(n, i, o, source.format_of(f"model.layers.{layer}.{n}.weight"), n.split(".")[1] in lora.targets)
+                Linear(n, i, o, source.format_of(f"model.layers.{layer}.{n}.weight"), n.split(".")[-1] in lora.targets)
                 for n, (i, o) in linear_shapes(c, unit_type).items()
             )
-            sliding = unit_type == "attn" and c.is_sliding(layer)
-            prefix = f"{unit_type}_sliding" if sliding else unit_type
+            layer_type = c.layer_type(layer)
+            prefix = f"{unit_type}{_ATTENTION[layer_type]}" if unit_type == "attn" else unit_type
             number = sum(1 for other, _ in kinds if other == prefix)
             kind = kinds.setdefault((prefix, linears), f"{prefix}{number or ''}")
-            specs.append((layer, UnitSpec(kind, unit_type, linears, lora.rank, lora.scale, c, activation, sliding)))
+            specs.append((layer, UnitSpec(kind, unit_type, linears, lora.rank, lora.scale, c, activation, layer_type)))
     return specs
 
 
 def _unit_entry(layer: int, spec: UnitSpec) -> dict[str, Any]:
-    rotary = [spec.inv_freq] if spec.type == "attn" else []
+    rotary = [spec.inv_freq] if spec.inv_freq else []
     return {
         "name": f"layers.{layer}.{spec.type}",
         "kind": spec.kind,
@@ -58,8 +62,9 @@ def _kind_entry(spec: UnitSpec, unit: UnitMethods) -> dict[str, Any]:
     """What the runtime knows of a kind of units: what it may call, what that costs and what it leaves to be stored."""
     return {
         "tokens": unit.tokens,
-        "takes_positions": spec.type == "attn",
+        "takes_positions": spec.takes_positions,
         "cache_width": spec.cache_width,
+        "state_size": math.prod(spec.state_shape),
         "flops": forward_flops(spec.config, spec.type),
         "recompute_flops": forward_flops(spec.config, spec.type, again=True),
         "saved": unit.saved,
@@ -75,20 +80,27 @@ def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight
         shape = packed_shape(source.format_of(name), out_features, in_features)
         return LazyTensor(name, "uint8", shape, lambda: source.packed(name, in_features, out_features).data)
 
-    def vector(name: str, size: int) -> LazyTensor:
+    def vector(name: str, shape: tuple[int, ...]) -> LazyTensor:
         # The runtime multiplies a norm by its weight and nothing else.
         offset = np.float32(c.family.norm_offset if name.endswith("norm.weight") else 0)
-        return LazyTensor(name, "float32", (size,), lambda: source.vector(name, size) + offset)
+        # Of a convolution's channels, the taps [channels, taps] become rows.
+        return LazyTensor(
+            name,
+            "float32",
+            shape,
+            lambda: np.ascontiguousarray(source.vector(name, math.prod(shape)).reshape(shape[::-1]).T) + offset,
+        )
 
-    for rotary, sliding in {spec.inv_freq: spec.sliding for _, spec in specs if spec.type == "attn"}.items():
+    for rotary, spec in {spec.inv_freq: spec for _, spec in specs if spec.inv_freq}.items():
+        sliding = spec.layer_type == SLIDING
         yield LazyTensor(rotary, "float32", (c.head_dim // 2,), lambda sliding=sliding: source.inv_freq(sliding))
     yield packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size)
     for layer, spec in specs:
         prefix = f"model.layers.{layer}."
-        yield from (vector(f"{prefix}{name}", size) for name, size in spec.vectors.items())
+        yield from (vector(f"{prefix}{name}", shape) for name, shape in spec.vectors.items())
         for linear in spec.linears:
             yield packed(f"{prefix}{linear.name}.weight", linear.in_features, linear.out_features)
-    yield vector("model.norm.weight", c.hidden_size)
+    yield vector(f"{c.family.final_norm}.weight", (c.hidden_size,))
     if not c.tie_word_embeddings:
         yield packed(head_weight, c.hidden_size, c.vocab_size)
 
@@ -165,7 +177,7 @@ def write_bundle(
             "kinds": kinds,
             "embed": {"weights": ["model.embed_tokens.weight"]},
             "head": {
-                "weights": ["model.norm.weight", head_weight],
+                "weights": [f"{c.family.final_norm}.weight", head_weight],
                 "tokens": methods["head"].tokens,
                 "flops": head_flops(c),
             },

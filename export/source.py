@@ -55,7 +55,7 @@ class ModelSource(ABC):
 
     @abstractmethod
     def vector(self, name: str, size: int) -> F32:
-        """A norm's weight or a bias as Hugging Face's model holds it, float32 [size]."""
+        """A norm's weight, a bias or a convolution's taps, flat, as Hugging Face's model holds it, float32 [size]."""
 
     @abstractmethod
     def write_tokenizer(self, folder: Path) -> None:

@@ -56,7 +56,7 @@ def _packed(in_features: int, out_features: int, fmt: str) -> Tensor:
 
 
 def _unit_inputs(spec: UnitSpec) -> tuple[list[Tensor], list[Tensor]]:
-    weights = [torch.empty(size) for size in spec.vectors.values()]
+    weights = [torch.empty(shape) for shape in spec.vectors.values()]
     lora = []
     for linear in spec.linears:
         weights.append(_packed(linear.in_features, linear.out_features, linear.format))
@@ -105,25 +105,28 @@ def _stored(node: fx.Node, spec: UnitSpec) -> str:
 
 
 def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
-    """`<kind>_forward`, `_backward_recompute`, `_forward_save`, `_backward` and, for attention, `_decode`.
+    """`<kind>_forward`, `_backward_recompute`, `_forward_save`, `_backward` and, unless it is an MLP, `_decode`.
 
-    Inputs: activations, positions and inv_freq for attention, weights, lora; backwards take dy before them, `_backward`
-    the saved tensors behind.
+    Inputs: activations, positions and inv_freq where the unit has them, weights, lora; backwards take dy before them,
+    `_backward` the saved tensors behind.
     """
     c = spec.config
     weights, lora = _unit_inputs(spec)
     n = len(weights)
-    most = max_seq_len if spec.type == "attn" else min(max_seq_len, MLP_TOKENS)
+    most = max_seq_len if spec.takes_positions else min(max_seq_len, MLP_TOKENS)
     x = torch.empty(_EXAMPLE_TOKENS, c.hidden_size)
-    positions, inv_freq = torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64), torch.empty(c.head_dim // 2)
-    extra = [positions, inv_freq] if spec.type == "attn" else []
-    e = len(extra)
-    inputs = [x, *extra, *weights, *lora]
-    dims: list[int | None] = [0, *[0, None][:e], *[None] * len(weights + lora)]
+    positions = [torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64)] if spec.takes_positions else []
+    inv_freq = [torch.empty(c.head_dim // 2)] if spec.inv_freq else []
+    e = len(positions + inv_freq)
+    inputs = [x, *positions, *inv_freq, *weights, *lora]
+    dims: list[int | None] = [0, *[0] * len(positions), *[None] * len(inv_freq + weights + lora)]
+    # Attention without rotary frequencies takes None for them.
+    absent = [None] if spec.type == "attn" and not inv_freq else []
+    functions: dict[str, Callable[..., Any]] = {"attn": units.attn, "conv": units.conv, "mlp": units.mlp}
+    function = functions[spec.type]
 
     def forward(x: Tensor, *rest: Tensor) -> Tensor:
-        unit: Callable[..., Tensor] = units.attn if spec.type == "attn" else units.mlp
-        return unit(spec, x, *rest[:e], list(rest[e : e + n]), list(rest[e + n :]))
+        return function(spec, x, *rest[:e], *absent, list(rest[e : e + n]), list(rest[e + n :]))
 
     def joint(dy: Tensor, x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         """Forward, and its gradients to x and lora by autograd."""
@@ -157,12 +160,15 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
         ),
         f"{spec.kind}_backward_recompute": _export(recompute, [x.clone(), *inputs], [0, *dims], most),
     }
-    if spec.type == "attn":
+    if spec.takes_positions:
+        decode: Callable[..., Any] = units.attn_decode if spec.type == "attn" else units.conv_decode
         cache = torch.empty(max_seq_len, spec.cache_width)
+        held = [cache, cache.clone()] if spec.type == "attn" else [torch.empty(spec.state_shape)]
+        h = e + len(held)
         methods[f"{spec.kind}_decode"] = _export(
-            lambda x, p, k, v, f, *r: units.attn_decode(spec, x, p, k, v, f, list(r[:n]), list(r[n:])),
-            [x, positions, cache, cache.clone(), inv_freq, *weights, *lora],
-            [0, 0, None, None, None, *[None] * len(weights + lora)],
+            lambda *i: decode(spec, *i[: h + 1], *absent, list(i[h + 1 : h + 1 + n]), list(i[h + 1 + n :])),
+            [x, *positions, *held, *inv_freq, *weights, *lora],
+            [0, 0, *[None] * len([*held, *inv_freq, *weights, *lora])],
             most,
         )
     return UnitMethods(methods, most, saved, split.reads_x)

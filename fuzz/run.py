@@ -54,7 +54,11 @@ def main() -> int:
         parser.error(f"{', '.join(sorted(unknown))}: no such fuzzer; there are {', '.join(fuzzers)}")
     fuzzers = args.formats or fuzzers
     cores = os.cpu_count() or 1
-    limit = [f"-runs={args.runs}", "-seed=1"] if args.runs else [f"-max_total_time={args.minutes * 60 * cores / len(fuzzers):.0f}"]
+    limit = (
+        [f"-runs={args.runs}", "-seed=1"]
+        if args.runs
+        else [f"-max_total_time={args.minutes * 60 * cores / len(fuzzers):.0f}"]
+    )
     if any(name.startswith("cpp/") for name in fuzzers):
         _build()
     console = Console()

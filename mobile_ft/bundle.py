@@ -8,17 +8,18 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mobile_ft.config import FULL, SLIDING, ModelConfig, check_config
+from mobile_ft.config import ModelConfig, check_config
 from mobile_ft.errors import UserError
 from mobile_ft.families import FAMILIES
 from mobile_ft.flat_tensor import tensor_places
 from mobile_ft.formats import FORMATS
 from mobile_ft.json_text import read_json_object
-from mobile_ft.lora import ALL_LINEAR, LoraConfig
+from mobile_ft.lora import LoraConfig
+from mobile_ft.shapes import linear_names
 from mobile_ft.tokenizer import Tokenizer
 
 FORMAT = "mobile-ft-bundle"
-VERSION = 4
+VERSION = 5
 INDEX_FILE = "bundle.json"
 WEIGHTS_FILE = "weights.ptd"
 # What a stored unit keeps for its backward: float32; int8 but for queries and keys; or 2-bit gates and float16.
@@ -80,8 +81,8 @@ def read_bundle(folder: Path) -> Bundle:
             raise ValueError(f"version {values['version']!r}, this program reads {VERSION}: export to a new folder")
         return Bundle(
             folder=folder,
-            model=_model(values["model"], index),
-            lora=_lora(values["lora"]),
+            model=(model := _model(values["model"], index)),
+            lora=_lora(values["lora"], model),
             max_seq_len=_count(values, "max_seq_len"),
             formats=_names(values, "formats", tuple(FORMATS)),
             files={
@@ -108,7 +109,7 @@ def _model(values: dict[str, Any], index: Path) -> ModelConfig:
             raise ValueError(f"{field.name} is {value!r}")
     if values["model_type"] not in FAMILIES:
         raise ValueError(f"model_type is {values['model_type']!r}; known: {', '.join(FAMILIES)}")
-    types = _names(values, "layer_types", (FULL, SLIDING))
+    types = _names(values, "layer_types", FAMILIES[values["model_type"]].layers)
     if types and len(types) != values["num_hidden_layers"]:
         raise ValueError(f"{len(types)} layer_types of {values['num_hidden_layers']} layers")
     if not isinstance(values["rope_scaling"], dict | None):
@@ -116,11 +117,14 @@ def _model(values: dict[str, Any], index: Path) -> ModelConfig:
     return check_config(ModelConfig(**values | {"layer_types": types}), str(index))
 
 
-def _lora(values: dict[str, Any]) -> LoraConfig:
+def _lora(values: dict[str, Any], model: ModelConfig) -> LoraConfig:
     if not isinstance(values["use_rslora"], bool):
         raise ValueError(f"use_rslora is {values['use_rslora']!r}")
     return LoraConfig(
-        _count(values, "rank"), _number(values, "alpha"), _names(values, "targets", ALL_LINEAR), values["use_rslora"]
+        _count(values, "rank"),
+        _number(values, "alpha"),
+        _names(values, "targets", linear_names(model)),
+        values["use_rslora"],
     )
 
 

@@ -4,13 +4,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mobile_ft.errors import UserError
-from mobile_ft.families import FAMILIES, Family
+from mobile_ft.families import CONV, FAMILIES, FULL, SLIDING, Family
 
 # Far above any decoder there is: what follows from a shape may be worked out without another thought.
 MOST_LAYERS = 1000
+MOST_TAPS = 16  # of a short convolution
 _MOST_WEIGHTS = 1 << 32  # of a matrix
-
-FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True)
@@ -31,15 +30,17 @@ class ModelConfig:
     tie_word_embeddings: bool
     model_type: str = "llama"  # of FAMILIES
     rope_scaling: dict[str, Any] | None = None  # of layers with full attention
-    layer_types: tuple[str, ...] = ()  # FULL or SLIDING for each layer; empty: all FULL
+    layer_types: tuple[str, ...] = ()  # of `families`, one a layer; empty: all FULL
     sliding_window: int = 0  # of SLIDING layers: tokens that a query sees, itself among them
     rope_local_base_freq: float = 0.0  # of SLIDING layers: their rope_theta
+    # Of CONV layers: tokens that a channel's convolution sees, the current one among them.
+    conv_L_cache: int = 0  # noqa: N815 (Hugging Face's name)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def is_sliding(self, layer: int) -> bool:
-        return bool(self.layer_types) and self.layer_types[layer] == SLIDING
+    def layer_type(self, layer: int) -> str:
+        return self.layer_types[layer] if self.layer_types else FULL
 
     @property
     def family(self) -> Family:
@@ -62,6 +63,10 @@ def check_config(config: ModelConfig, source: str) -> ModelConfig:
             f"{source}: num_attention_heads ({config.num_attention_heads}) must be a multiple of "
             f"num_key_value_heads ({config.num_key_value_heads})"
         )
+    if CONV in config.layer_types and not 1 < config.conv_L_cache <= MOST_TAPS:
+        raise UserError(f"{source}: conv_L_cache is {config.conv_L_cache}; it must be 2 to {MOST_TAPS}")
+    if SLIDING in config.layer_types and not (config.sliding_window and config.rope_local_base_freq):
+        raise UserError(f"{source}: sliding_window and rope_local_base_freq must be there for layers that slide")
     rows = max(config.vocab_size, config.intermediate_size, config.num_attention_heads * config.head_dim)
     if config.hidden_size * rows > _MOST_WEIGHTS:
         raise UserError(

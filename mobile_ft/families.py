@@ -1,50 +1,147 @@
 """What tells one model family from another: one entry a family, and no code that asks for a family's name.
 
-A family that combines what is here is one more entry; a trait that no family had yet is a field of `Family`, and the
-code that it changes (`shapes`, `units`, `hf_config`).
+A family that combines what is here is one more entry (docs/adding_a_family.md); a trait that no family had yet is a
+field of `Family`, and the code that it changes (`shapes`, `units`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from mobile_ft.json_values import Values, integers, positive_int, positive_number
+
+# Types of layers: what comes before their MLP.
+FULL, SLIDING, NO_ROPE, CONV = "full_attention", "sliding_attention", "full_attention_no_rope", "conv"
+
+
+def _full_attention(values: Values, layers: int) -> Values:
+    return {"layer_types": values.get("layer_types") or [FULL] * layers}
 
 
 @dataclass(frozen=True)
 class Family:
-    """The traits of a decoder; unit types are those of `shapes.UNIT_TYPES`, and norms go by Hugging Face's names."""
+    """The traits of a decoder, in Hugging Face's names.
 
-    norms: dict[str, tuple[str, str | None]]  # of each unit type: the norm before the branch, and one behind it
-    activation: str = "silu"  # of the gate, by Hugging Face's name; `units` has an op for each
+    `norms` are those of the units "attn", "conv" and "mlp": the norm before the branch, and one behind it. `linears`
+    names them by their role: q, k, v, o of attention, gate, up, down of the MLP, in and out of a short convolution.
+    """
+
+    norms: dict[str, tuple[str, str | None]]
+    linears: dict[str, str]
+    final_norm: str = "model.norm"
+    activation: str = "silu"  # of the gate; `units` has an op for each
     activation_key: str = "hidden_act"  # what config.json calls it
-    qk_norm: bool = False  # RMS norms of q and k, head by head
+    qk_norms: tuple[str, str] | None = None  # RMS norms of q and k, head by head
     qkv_bias: bool = False
     scaled_embedding: bool = False  # by sqrt(hidden_size), but not the head tied to it
     norm_offset: float = 0.0  # a norm multiplies by this + its weight
-    sliding: bool = False  # layers may attend within a window, with rotary frequencies of their own
+    layers: tuple[str, ...] = (FULL,)  # types that its layers may have
     inside: str | None = None  # model_type of the model with vision whose `text_config` may be of this family
     defaults: dict[str, Any] = field(default_factory=dict)  # what Transformers takes where config.json is silent
+    # What config.json says in a way of its own, in the usual keys; `layer_types` among them. Raises ValueError.
+    usual: Callable[[Values, int], Values] = _full_attention
 
 
 _NORMS: dict[str, tuple[str, str | None]] = {
     "attn": ("input_layernorm", None),
     "mlp": ("post_attention_layernorm", None),
 }
+_LINEARS = {role: f"self_attn.{role}_proj" for role in "qkvo"} | {
+    role: f"mlp.{role}_proj" for role in ("gate", "up", "down")
+}
+_QK_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 _DEFAULTS = {"rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False}
+
+
+def _mistral(values: Values, layers: int) -> Values:
+    """One window for all layers; later models say null."""
+    window = values.get("sliding_window", 4096)
+    sliding = {"sliding_window": window, "rope_local_base_freq": values["rope_theta"]}
+    return {"layer_types": [FULL] * layers} if window is None else {"layer_types": [SLIDING] * layers} | sliding
+
+
+def _smollm3(values: Values, layers: int) -> Values:
+    """`no_rope_layers` has a 1 for layers with rotary embedding."""
+    if values.get("no_rope_layers") is None:
+        interval = positive_int(values, "no_rope_layer_interval", 4)
+        rotary = [(layer + 1) % interval for layer in range(layers)]
+    else:
+        rotary = integers(values, "no_rope_layers", 1)[:layers]
+    return {"layer_types": [FULL if x else NO_ROPE for x in rotary]}
+
+
+def _gemma3(values: Values, layers: int) -> Values:
+    if values.get("layer_types") is not None:
+        return {}
+    pattern = positive_int(values, "sliding_window_pattern")
+    return {"layer_types": [SLIDING if (layer + 1) % pattern else FULL for layer in range(layers)]}
+
+
+def _lfm2(values: Values, layers: int) -> Values:
+    """The MLP is as wide as two thirds of what is said, rounded up to a multiple, unless that is said to be it."""
+    types = values.get("layer_types")
+    if types is None and values.get("full_attn_idxs") is not None:
+        attention = integers(values, "full_attn_idxs", layers - 1)
+        types = [FULL if layer in attention else CONV for layer in range(layers)]
+    width = positive_int(values, "intermediate_size" if values.get("block_ff_dim") is None else "block_ff_dim")
+    if values.get("block_auto_adjust_ff_dim", True):
+        multiple = positive_int(values, "block_multiple_of", 256)
+        width = int(min(positive_number(values, "block_ffn_dim_multiplier", 1.0) * int(2 * width / 3), 1 << 32))
+        width = -(-width // multiple) * multiple
+    return {
+        "layer_types": types or [FULL] * layers,
+        "intermediate_size": width,
+        "rms_norm_eps": values.get("norm_eps", 1e-5),
+        "tie_word_embeddings": values.get("tie_embedding", values["tie_word_embeddings"]),
+        "hidden_act": "silu",
+    }
+
 
 # By Hugging Face's model_type.
 FAMILIES: dict[str, Family] = {
-    "llama": Family(norms=_NORMS, defaults=_DEFAULTS | {"max_position_embeddings": 2048}),
-    "qwen2": Family(norms=_NORMS, qkv_bias=True, defaults=_DEFAULTS | {"max_position_embeddings": 32768}),
+    "llama": Family(norms=_NORMS, linears=_LINEARS, defaults=_DEFAULTS | {"max_position_embeddings": 2048}),
+    "mistral": Family(
+        norms=_NORMS,
+        linears=_LINEARS,
+        layers=(FULL, SLIDING),
+        usual=_mistral,
+        defaults=_DEFAULTS | {"num_key_value_heads": 8, "max_position_embeddings": 131072},
+    ),
+    "smollm3": Family(
+        norms=_NORMS,
+        linears=_LINEARS,
+        layers=(FULL, NO_ROPE),
+        usual=_smollm3,
+        defaults=_DEFAULTS
+        | {
+            "num_key_value_heads": 4,
+            "max_position_embeddings": 32768,
+            "rope_theta": 2000000.0,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "qwen2": Family(
+        norms=_NORMS, linears=_LINEARS, qkv_bias=True, defaults=_DEFAULTS | {"max_position_embeddings": 32768}
+    ),
+    "qwen3": Family(
+        norms=_NORMS,
+        linears=_LINEARS,
+        qk_norms=_QK_NORMS,
+        defaults=_DEFAULTS | {"head_dim": 128, "num_key_value_heads": 32, "max_position_embeddings": 32768},
+    ),
     "gemma3_text": Family(
         norms={
             "attn": ("input_layernorm", "post_attention_layernorm"),
             "mlp": ("pre_feedforward_layernorm", "post_feedforward_layernorm"),
         },
+        linears=_LINEARS,
         activation="gelu_pytorch_tanh",
         activation_key="hidden_activation",
-        qk_norm=True,
+        qk_norms=_QK_NORMS,
         scaled_embedding=True,
         norm_offset=1.0,
-        sliding=True,
+        layers=(FULL, SLIDING),
+        usual=_gemma3,
         inside="gemma3",
         defaults={  # published Gemma files leave most of it out
             "vocab_size": 262208,
@@ -59,6 +156,29 @@ FAMILIES: dict[str, Family] = {
             "sliding_window": 4096,
             "sliding_window_pattern": 6,
             "tie_word_embeddings": True,
+        },
+    ),
+    "lfm2": Family(
+        norms={"attn": ("operator_norm", None), "conv": ("operator_norm", None), "mlp": ("ffn_norm", None)},
+        linears=_LINEARS
+        | {
+            "o": "self_attn.out_proj",
+            "gate": "feed_forward.w1",
+            "up": "feed_forward.w3",
+            "down": "feed_forward.w2",
+            "in": "conv.in_proj",
+            "out": "conv.out_proj",
+        },
+        final_norm="model.embedding_norm",
+        qk_norms=("self_attn.q_layernorm", "self_attn.k_layernorm"),
+        layers=(FULL, CONV),
+        usual=_lfm2,
+        defaults={
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 128000,
+            "rope_theta": 1000000.0,
+            "tie_word_embeddings": True,
+            "conv_L_cache": 3,
         },
     ),
 }

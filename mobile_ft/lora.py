@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
 
+from mobile_ft.config import ModelConfig
 from mobile_ft.errors import UserError
+from mobile_ft.shapes import linear_names
 
-ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 WEIGHTS_FILE = "adapter_model.safetensors"
 CONFIG_FILE = "adapter_config.json"
 
@@ -35,15 +36,16 @@ class LoraConfig:
         return self.alpha / (math.sqrt(self.rank) if self.use_rslora else self.rank)
 
 
-def parse_targets(value: str) -> tuple[str, ...]:
-    """`all-linear`, or a comma-separated list of linears. Raises UserError on an unknown name."""
+def parse_targets(value: str, config: ModelConfig) -> tuple[str, ...]:
+    """`all-linear`, or a comma-separated list of the model's linears. Raises UserError on an unknown name."""
+    known = linear_names(config)
     if value == "all-linear":
-        return ALL_LINEAR
+        return known
     names = [name.strip() for name in value.split(",")]
     for name in names:
-        if name not in ALL_LINEAR:
-            raise UserError(f"--lora-targets: {name!r} is not one of all-linear, {', '.join(ALL_LINEAR)}")
-    return tuple(name for name in ALL_LINEAR if name in names)
+        if name not in known:
+            raise UserError(f"--lora-targets: {name!r} is not one of all-linear, {', '.join(known)}")
+    return tuple(name for name in known if name in names)
 
 
 def adapter_key(layer: int, name: str) -> str:

@@ -1,22 +1,34 @@
 """Names and shapes of a decoder's weights, without torch."""
 
+import math
+from collections import Counter
+
 from mobile_ft.config import ModelConfig
+from mobile_ft.families import CONV
 
-UNIT_TYPES = ("attn", "mlp")
+TAPS = "conv.conv.weight"  # of a short convolution
 
 
-def vector_shapes(config: ModelConfig, unit_type: str) -> dict[str, int]:
-    """{name within the layer: size} of the norms and biases of a unit of that type."""
+def unit_types(config: ModelConfig, layer: int) -> tuple[str, str]:
+    """Types of the units of a layer, in execution order."""
+    return ("conv" if config.layer_type(layer) == CONV else "attn"), "mlp"
+
+
+def vector_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, ...]]:
+    """{name within the layer: shape} of what a unit of that type has beside its linears: norms, biases, and the taps
+    of a short convolution, the oldest token's first."""
     family = config.family
     before, behind = family.norms[unit_type]
-    shapes = {f"{before}.weight": config.hidden_size}
-    if unit_type == "attn" and family.qk_norm:
-        shapes |= {f"self_attn.{name}_norm.weight": config.head_dim for name in "qk"}
+    shapes: dict[str, tuple[int, ...]] = {f"{before}.weight": (config.hidden_size,)}
+    if unit_type == "attn" and family.qk_norms is not None:
+        shapes |= {f"{name}.weight": (config.head_dim,) for name in family.qk_norms}
     if unit_type == "attn" and family.qkv_bias:
         linears = linear_shapes(config, unit_type)
-        shapes |= {f"self_attn.{name}_proj.bias": linears[f"self_attn.{name}_proj"][1] for name in "qkv"}
+        shapes |= {f"{family.linears[role]}.bias": (linears[family.linears[role]][1],) for role in "qkv"}
+    if unit_type == "conv":
+        shapes[TAPS] = (config.conv_L_cache, config.hidden_size)
     if behind is not None:
-        shapes[f"{behind}.weight"] = config.hidden_size
+        shapes[f"{behind}.weight"] = (config.hidden_size,)
     return shapes
 
 
@@ -25,14 +37,18 @@ def linear_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, i
     hidden, inner = config.hidden_size, config.intermediate_size
     queries = config.num_attention_heads * config.head_dim
     keys = config.num_key_value_heads * config.head_dim
-    if unit_type == "attn":
-        return {
-            "self_attn.q_proj": (hidden, queries),
-            "self_attn.k_proj": (hidden, keys),
-            "self_attn.v_proj": (hidden, keys),
-            "self_attn.o_proj": (queries, hidden),
-        }
-    return {"mlp.gate_proj": (hidden, inner), "mlp.up_proj": (hidden, inner), "mlp.down_proj": (inner, hidden)}
+    by_role = {
+        "attn": {"q": (hidden, queries), "k": (hidden, keys), "v": (hidden, keys), "o": (queries, hidden)},
+        "conv": {"in": (hidden, 3 * hidden), "out": (hidden, hidden)},
+        "mlp": {"gate": (hidden, inner), "up": (hidden, inner), "down": (inner, hidden)},
+    }
+    return {config.family.linears[role]: shape for role, shape in by_role[unit_type].items()}
+
+
+def linear_names(config: ModelConfig) -> tuple[str, ...]:
+    """Last parts of the linears' names, as LoRA's targets go by: `q_proj` and so on."""
+    units = dict.fromkeys(unit for layer in range(config.num_hidden_layers) for unit in unit_types(config, layer))
+    return tuple(dict.fromkeys(name.split(".")[-1] for unit in units for name in linear_shapes(config, unit)))
 
 
 def forward_flops(config: ModelConfig, unit_type: str, again: bool = False) -> list[int]:
@@ -53,9 +69,9 @@ def head_flops(config: ModelConfig) -> int:
 
 def base_parameters(config: ModelConfig) -> int:
     """How many weights the model has, LoRA aside."""
-    layer = 0
-    for unit_type in UNIT_TYPES:
-        layer += sum(vector_shapes(config, unit_type).values())
-        layer += sum(k * n for k, n in linear_shapes(config, unit_type).values())
     tables = 1 if config.tie_word_embeddings else 2
-    return config.hidden_size * (tables * config.vocab_size + 1) + config.num_hidden_layers * layer
+    weights = config.hidden_size * (tables * config.vocab_size + 1)
+    for unit_type, count in Counter(x for i in range(config.num_hidden_layers) for x in unit_types(config, i)).items():
+        weights += count * sum(math.prod(shape) for shape in vector_shapes(config, unit_type).values())
+        weights += count * sum(k * n for k, n in linear_shapes(config, unit_type).values())
+    return weights

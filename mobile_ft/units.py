@@ -1,8 +1,8 @@
-"""The training graph: a decoder as a chain of residual units, `x + attn(x)` and `x + mlp(x)`.
+"""The training graph: a decoder as a chain of residual units, `x + attn(x)` or `x + conv(x)`, and `x + mlp(x)`.
 
 Weights are inputs of every function, so one traced program serves all layers. A unit's inputs are always in the
-order: activations, rotary frequencies for attention, then `UnitSpec.weights`, then `UnitSpec.lora` (A and B of each
-adapted linear in turn).
+order: activations, positions where its tokens see each other, caches or state where it decodes, rotary frequencies of
+attention that has them, then `UnitSpec.weights`, then `UnitSpec.lora` (A and B of each adapted linear in turn).
 """
 
 import math
@@ -14,7 +14,8 @@ from torch.fx.traceback import annotate
 
 from mobile_ft import ops
 from mobile_ft.config import ModelConfig
-from mobile_ft.shapes import vector_shapes
+from mobile_ft.families import FULL, NO_ROPE, SLIDING
+from mobile_ft.shapes import TAPS, vector_shapes
 
 
 @dataclass(frozen=True)
@@ -33,17 +34,17 @@ class UnitSpec:
     """What all units of one kind share: enough to trace their methods once."""
 
     kind: str  # prefix of the methods' names
-    type: str  # "attn" or "mlp"
+    type: str  # "attn", "conv" or "mlp"
     linears: tuple[Linear, ...]
     lora_rank: int
     lora_scale: float
     config: ModelConfig
     activation: str = "exact"  # one of ACTIVATIONS
-    sliding: bool = False  # attention within a window, with its own rotary frequencies
+    layer_type: str = FULL  # of attention
 
     @property
-    def vectors(self) -> dict[str, int]:
-        """Sizes of norms and biases."""
+    def vectors(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of norms, biases and taps."""
         return vector_shapes(self.config, self.type)
 
     @property
@@ -55,18 +56,30 @@ class UnitSpec:
         return [f"{x.name}.lora_{ab}.weight" for x in self.linears if x.lora for ab in "AB"]
 
     @property
-    def inv_freq(self) -> str:
-        """Name of the rotary frequencies in `weights.ptd`."""
-        return "inv_freq_sliding" if self.sliding else "inv_freq"
+    def takes_positions(self) -> bool:
+        """Whether tokens see each other."""
+        return self.type != "mlp"
+
+    @property
+    def inv_freq(self) -> str | None:
+        """Name of the rotary frequencies in `weights.ptd`, None without."""
+        if self.type != "attn" or self.layer_type == NO_ROPE:
+            return None
+        return "inv_freq_sliding" if self.layer_type == SLIDING else "inv_freq"
 
     @property
     def cache_width(self) -> int:
-        """Numbers a token in each of the two caches of attention; an MLP has none."""
+        """Numbers a token in each of the two caches of attention; other units have none."""
         return self.config.num_key_value_heads * self.config.head_dim if self.type == "attn" else 0
 
     @property
+    def state_shape(self) -> tuple[int, int]:
+        """Of what a short convolution remembers of earlier tokens."""
+        return max(self.config.conv_L_cache - 1, 0) if self.type == "conv" else 0, self.config.hidden_size
+
+    @property
     def window(self) -> int:
-        return self.config.sliding_window if self.sliding else 0
+        return self.config.sliding_window if self.layer_type == SLIDING else 0
 
 
 # A trace's nodes that bear this mark hold values whose products go into an exponential: too much for 8 bits.
@@ -126,23 +139,25 @@ def _residual(spec: UnitSpec, x: Tensor, branch: Tensor, weights: Weights) -> Te
 
 
 def _qkv(
-    spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor, weights: Weights, linears: Linears
+    spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor | None, weights: Weights, linears: Linears
 ) -> tuple[Tensor, Tensor, Tensor]:
     c = spec.config
+    names, norms = c.family.linears, c.family.qk_norms
     z = _norm(spec, x, weights, c.family.norms["attn"][0])
     with annotate({EXPONENT: True}):
-        q, k = (linears[f"self_attn.{name}_proj"](z) for name in "qk")
-    v = linears["self_attn.v_proj"](z)  # before the rest: z is then no longer in memory
+        q, k = linears[names["q"]](z), linears[names["k"]](z)
+    v = linears[names["v"]](z)  # before the rest: z is then no longer in memory
     with annotate({EXPONENT: True}):
-        if c.family.qk_norm:
-            q, k = (_head_norm(spec, y, weights, f"self_attn.{name}_norm") for name, y in (("q", q), ("k", k)))
-        q = ops.rope(q, positions, inv_freq, c.num_attention_heads, False)
-        k = ops.rope(k, positions, inv_freq, c.num_key_value_heads, False)
+        if norms is not None:
+            q, k = (_head_norm(spec, y, weights, norm) for norm, y in zip(norms, (q, k), strict=True))
+        if inv_freq is not None:
+            q = ops.rope(q, positions, inv_freq, c.num_attention_heads, False)
+            k = ops.rope(k, positions, inv_freq, c.num_key_value_heads, False)
     return q, k, v
 
 
 def attn(
-    spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor, weights: list[Tensor], lora: list[Tensor]
+    spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor | None, weights: list[Tensor], lora: list[Tensor]
 ) -> Tensor:
     """x [T, hidden] -> x + attention(x) [T, hidden]."""
     named = dict(zip(spec.weights, weights, strict=True))
@@ -150,7 +165,7 @@ def attn(
     q, k, v = _qkv(spec, x, positions, inv_freq, named, linears)
     heads, kv_heads = spec.config.num_attention_heads, spec.config.num_key_value_heads
     o, _ = ops.attention(q, k, v, positions, heads, kv_heads, spec.window)
-    return _residual(spec, x, linears["self_attn.o_proj"](o), named)
+    return _residual(spec, x, linears[spec.config.family.linears["o"]](o), named)
 
 
 def attn_decode(
@@ -159,7 +174,7 @@ def attn_decode(
     positions: Tensor,
     k_cache: Tensor,
     v_cache: Tensor,
-    inv_freq: Tensor,
+    inv_freq: Tensor | None,
     weights: list[Tensor],
     lora: list[Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -169,16 +184,35 @@ def attn_decode(
     q, k, v = _qkv(spec, x, positions, inv_freq, named, linears)
     heads, kv_heads = spec.config.num_attention_heads, spec.config.num_key_value_heads
     o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, spec.window)
-    return _residual(spec, x, linears["self_attn.o_proj"](o), named), k, v
+    return _residual(spec, x, linears[spec.config.family.linears["o"]](o), named), k, v
+
+
+def conv(spec: UnitSpec, x: Tensor, positions: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
+    """x [T, hidden] -> x + gated short convolution(x) [T, hidden]."""
+    named = dict(zip(spec.weights, weights, strict=True))
+    linears, names = _linears(spec, named, lora), spec.config.family.linears
+    bcx = linears[names["in"]](_norm(spec, x, named, spec.config.family.norms["conv"][0]))
+    return _residual(spec, x, linears[names["out"]](ops.short_conv(bcx, named[TAPS], positions)), named)
+
+
+def conv_decode(
+    spec: UnitSpec, x: Tensor, positions: Tensor, state: Tensor, weights: list[Tensor], lora: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Generation: like `conv` after the tokens that left `state`; also returns the state that follows."""
+    named = dict(zip(spec.weights, weights, strict=True))
+    linears, names = _linears(spec, named, lora), spec.config.family.linears
+    bcx = linears[names["in"]](_norm(spec, x, named, spec.config.family.norms["conv"][0]))
+    y, state = ops.short_conv_decode(bcx, named[TAPS], state, positions)
+    return _residual(spec, x, linears[names["out"]](y), named), state
 
 
 def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
     """x [T, hidden] -> x + mlp(x) [T, hidden]."""
     named = dict(zip(spec.weights, weights, strict=True))
-    linears = _linears(spec, named, lora)
+    linears, names = _linears(spec, named, lora), spec.config.family.linears
     z = _norm(spec, x, named, spec.config.family.norms["mlp"][0])
-    product = _gated(spec, linears["mlp.gate_proj"](z), linears["mlp.up_proj"](z))
-    return _residual(spec, x, linears["mlp.down_proj"](product), named)
+    product = _gated(spec, linears[names["gate"]](z), linears[names["up"]](z))
+    return _residual(spec, x, linears[names["down"]](product), named)
 
 
 def embed(config: ModelConfig, fmt: str, tokens: Tensor, table: Tensor) -> Tensor:

@@ -69,7 +69,8 @@ def smollm2(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     """The training bundle of SmolLM2-135M-Instruct, exported once for all tests."""
     from mobile_ft.export.bundle import write_bundle
     from mobile_ft.export.gguf_model import GgufModel
-    from mobile_ft.lora import ALL_LINEAR, LoraConfig
+    from mobile_ft.lora import LoraConfig
+    from tests.targets import ALL_LINEAR
 
     folder = tmp_path_factory.mktemp("export") / "smollm2"
     write_bundle(GgufModel(smollm2_gguf), LoraConfig(16, 32.0, ALL_LINEAR), 512, 0, folder)

@@ -7,13 +7,23 @@ both hold the same numbers.
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from gguf import GGMLQuantizationType, quantize
-from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig, PreTrainedConfig, Qwen2Config
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3TextConfig,
+    Lfm2Config,
+    LlamaConfig,
+    MistralConfig,
+    PreTrainedConfig,
+    Qwen2Config,
+    Qwen3Config,
+    SmolLM3Config,
+)
 
+from mobile_ft.export.gguf_blocks import take_apart
 from mobile_ft.export.source import ModelSource
-from mobile_ft.formats import F32, PackedWeight, pack_gguf, unpack
+from mobile_ft.formats import F32, PackedWeight, pack, unpack
 from mobile_ft.hf_config import read_hf_config
 
 _SHAPE = {
@@ -25,6 +35,7 @@ _SHAPE = {
     "max_position_embeddings": 512,
     "tie_word_embeddings": True,
 }
+_UNTIED = _SHAPE | {"tie_word_embeddings": False}
 # 34 tokens of context before the scaling: some frequencies stay, some are divided, some lie between.
 _LLAMA3 = {
     "rope_type": "llama3",
@@ -43,6 +54,17 @@ FAMILIES: dict[str, PreTrainedConfig] = {
         num_hidden_layers=2, rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6}, **_SHAPE
     ),
     "llama3": LlamaConfig(num_hidden_layers=2, head_dim=32, rope_parameters=_LLAMA3, **_SHAPE),
+    "mistral": MistralConfig(num_hidden_layers=2, head_dim=24, sliding_window=9, **_UNTIED),
+    "smollm3": SmolLM3Config(num_hidden_layers=4, no_rope_layer_interval=2, pad_token_id=0, **_SHAPE),
+    "qwen3": Qwen3Config(num_hidden_layers=2, head_dim=32, **_SHAPE),
+    # One layer of attention between short convolutions.
+    "lfm2": Lfm2Config(
+        num_hidden_layers=3,
+        conv_L_cache=3,
+        block_multiple_of=32,
+        layer_types=["conv", "full_attention", "conv"],
+        **_SHAPE | {"intermediate_size": 160},
+    ),
     # The window is shorter than the tests' sequences, and one layer of three has none.
     "gemma3": Gemma3TextConfig(
         num_hidden_layers=3,
@@ -64,6 +86,8 @@ def random_model(config: PreTrainedConfig) -> Any:
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter += 0.3 * torch.randn_like(parameter)
+            elif parameter.dim() == 3:  # a short convolution's taps
+                parameter.normal_(0, 0.5)
             elif "embed_tokens" in name:
                 parameter.normal_(0, 0.1)
             else:
@@ -80,17 +104,18 @@ class HfModel(ModelSource):
         self.parameters = dict(model.named_parameters())
 
     def format_of(self, name: str) -> str:
-        return "q8_0" if "embed_tokens" in name else "q4_0"
+        return "q8_0" if "embed_tokens" in name or "lm_head" in name else "q4_0"
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
         fmt, parameter = self.format_of(name), self.parameters[name].data
-        raw = quantize(parameter.numpy(), GGMLQuantizationType[fmt.upper()])
-        weight = pack_gguf(raw.view(np.uint8).reshape(-1), fmt, out_features, in_features)
+        kind = GGMLQuantizationType[fmt.upper()]
+        rows = take_apart(quantize(parameter.numpy(), kind), kind)
+        weight = pack(fmt, rows.codes, rows.header)
         parameter.copy_(torch.from_numpy(unpack(weight.data, fmt, out_features)))
         return weight
 
     def vector(self, name: str, size: int) -> F32:
-        return self.parameters[name].detach().numpy()
+        return self.parameters[name].detach().numpy().reshape(-1)
 
     def write_tokenizer(self, folder: Path) -> None:
         pass

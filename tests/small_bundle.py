@@ -6,7 +6,8 @@ from pathlib import Path
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
-from mobile_ft.lora import ALL_LINEAR, LoraConfig
+from mobile_ft.lora import LoraConfig
+from tests.targets import ALL_LINEAR
 
 # 4 layers, grouped heads, a vocabulary that does not fill its last panel.
 CONFIG = ModelConfig("small", 64, 96, 4, 4, 2, 16, 250, 1e-5, 1e4, 512, True)

@@ -73,14 +73,16 @@ def commands(folder: Path, steps: int) -> dict[str, list[str]]:
     """Writes model and data into `folder`; the command line of every side."""
     from mobile_ft.export.bundle import write_bundle
     from mobile_ft.export.gguf_model import GgufModel
-    from mobile_ft.lora import ALL_LINEAR, LoraConfig
+    from mobile_ft.lora import LoraConfig, parse_targets
     from mobile_ft.packing import EncodedRow, pack, write_token_file
     from mobile_ft.runtime import mft_run_path
     from mobile_ft.runtime._core import kernels
     from mobile_ft.tokenizer import Tokenizer
 
     bundle, model, data = folder / "bundle", folder / "model", folder / "tokens.safetensors"
-    write_bundle(GgufModel(gguf_path()), LoraConfig(RANK, float(ALPHA), ALL_LINEAR), TOKENS, 0, bundle)
+    source = GgufModel(gguf_path())
+    lora = LoraConfig(RANK, float(ALPHA), parse_targets("all-linear", source.config))
+    write_bundle(source, lora, TOKENS, 0, bundle)
     text = np.array(Tokenizer(bundle).encode(TEXT.read_text()), np.int32)
     starts = [i * 97 % (len(text) - TOKENS - 1) for i in range(steps)]  # one sequence a step, none twice
     rows = [EncodedRow(text[i : i + TOKENS], text[i + 1 : i + TOKENS + 1]) for i in starts]
@@ -244,10 +246,10 @@ def step_gflop(name: str) -> float:
     not at all where activations are stored.
     """
     from mobile_ft.export.gguf_model import GgufModel
-    from mobile_ft.shapes import UNIT_TYPES, linear_shapes
+    from mobile_ft.shapes import linear_shapes, unit_types
 
     c = GgufModel(gguf_path()).config
-    units = [list(linear_shapes(c, unit).values()) for unit in UNIT_TYPES]
+    units = [list(linear_shapes(c, unit).values()) for unit in unit_types(c, 0)]
     every = [shape for unit in units for shape in unit]
     again = every if name in PEERS else [shape for unit in units for shape in unit[:-1]]
     attention = c.num_attention_heads * c.head_dim * TOKENS  # two products; causal, so half of the scores

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mobile_ft.bundle import read_bundle
-from mobile_ft.shapes import UNIT_TYPES, linear_shapes
+from mobile_ft.shapes import linear_shapes, unit_types
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def op_gflop(folder: Path, run: dict[str, Any]) -> dict[str, float]:
     bundle = read_bundle(folder)
     c, rank = bundle.model, bundle.lora.rank
     tokens = run["tokens"] / run["steps"]
-    units = [list(linear_shapes(c, unit).values()) for unit in UNIT_TYPES]
+    units = [list(linear_shapes(c, unit).values()) for unit in unit_types(c, 0)]
     forward = sum(k * n + rank * (k + n) for unit in units for k, n in unit)
     again = sum(k * n + rank * (k + n) for unit in units for k, n in unit[:-1])  # the last is not recomputed
     backward = sum(k * n + rank * (3 * k + 2 * n) for unit in units for k, n in unit)

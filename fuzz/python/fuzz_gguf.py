@@ -1,9 +1,10 @@
 """A GGUF file, through what `mobile-ft export` reads of it: metadata, every tensor, the tokenizer."""
 
+import math
 from pathlib import Path
 
 from mobile_ft.export.gguf_model import GgufModel
-from mobile_ft.shapes import UNIT_TYPES, linear_shapes, vector_shapes
+from mobile_ft.shapes import linear_shapes, unit_types, vector_shapes
 from mobile_ft.tokenizer import Tokenizer
 from tests.export.small_gguf import small_gguf
 
@@ -19,9 +20,9 @@ def run(data: bytes, folder: Path) -> None:
     model.inv_freq(False)
     model.packed("model.embed_tokens.weight", config.hidden_size, config.vocab_size)
     for layer in range(config.num_hidden_layers):
-        for unit in UNIT_TYPES:
-            for name, size in vector_shapes(config, unit).items():
-                model.vector(f"model.layers.{layer}.{name}", size)
+        for unit in unit_types(config, 0):
+            for name, shape in vector_shapes(config, unit).items():
+                model.vector(f"model.layers.{layer}.{name}", math.prod(shape))
             for name, (columns, rows) in linear_shapes(config, unit).items():
                 model.packed(f"model.layers.{layer}.{name}.weight", columns, rows)
     model.write_tokenizer(folder)

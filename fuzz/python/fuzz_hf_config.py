@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from mobile_ft.export.rotary import inv_freq
+from mobile_ft.families import SLIDING
 from mobile_ft.hf_config import known_config, known_models, read_hf_config
-from mobile_ft.shapes import base_parameters
+from mobile_ft.shapes import base_parameters, linear_names
 
 
 def seeds() -> list[bytes]:
@@ -15,5 +16,6 @@ def run(data: bytes, folder: Path) -> None:
     (folder / "config.json").write_bytes(data)
     config = read_hf_config(folder / "config.json")
     base_parameters(config)
-    for sliding in (False, config.family.sliding):
+    linear_names(config)
+    for sliding in (False, SLIDING in config.layer_types):
         inv_freq(config, sliding)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mobile_ft.api.info import describe
 from mobile_ft.api.results import BundleInfo
@@ -20,6 +20,9 @@ from mobile_ft.hf_config import known_config, known_models, read_hf_config
 from mobile_ft.lora import LoraConfig, parse_targets
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from mobile_ft.export.hf_checkpoint import HfCheckpoint
     from mobile_ft.export.source import ModelSource
 
 LORA_RANK, LORA_ALPHA, LORA_TARGETS = 16, 32.0, "all-linear"
@@ -30,9 +33,10 @@ _LEAST_SEQ_LEN, _SEQ_LEN, _MOST_SEQ_LEN = 8, 512, 8192
 
 
 def export_bundle(
-    model: str | os.PathLike[str],
+    model: "str | os.PathLike[str] | PreTrainedModel",
     out: str | os.PathLike[str],
     *,
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
     lora_rank: int = LORA_RANK,
     lora_alpha: float = LORA_ALPHA,
     lora_targets: str = LORA_TARGETS,
@@ -45,9 +49,10 @@ def export_bundle(
 ) -> BundleInfo:
     """Writes a training bundle of `model` to the folder `out`.
 
-    `model` is a built-in model's name, a .gguf file or a Hugging Face folder; with `random_init` a config.json or a
-    known model's name. `quant` is the format that a Hugging Face model's linears get (`WEIGHT_FORMATS`, by default
-    q4_1), its embedding and head get 8 bits; of a .gguf file each weight keeps its own.
+    `model` is a built-in model's name, a .gguf file, a Hugging Face folder or a Transformers model in memory, whose
+    `tokenizer` goes with it; with `random_init` a config.json or a known model's name. `quant` is the format that the
+    linears of a Hugging Face model in floats get (`WEIGHT_FORMATS`, by default q4_1), its embedding and head get 8
+    bits; of a .gguf file, and of a model that bitsandbytes, MLX, GPTQ or AWQ quantized, each weight keeps its own.
     `lora_targets` are names with commas between, or "all-linear". LoRA's scale is alpha / rank; with `use_rslora` it is
     alpha / sqrt(rank). `max_seq_len` is the most tokens at once, by default 512, or less if the model's limit is.
     `activation` is what a layer stores for its backward: README.md has a table. `seed` is that of the adapter and of
@@ -59,10 +64,15 @@ def export_bundle(
         raise UserError(f"--lora-alpha {lora_alpha:g}: must be above 0")
     if seed < 0:
         raise UserError(f"--seed {seed}: must be at least 0")
-    lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets), use_rslora)
     target = Path(out)
     with _quiet():
-        source = _open_model(os.fspath(model), quant, random_init, seed)
+        if isinstance(model, str | os.PathLike):
+            if tokenizer is not None:
+                raise UserError(f"{model}: brings its own tokenizer; give one with a model in memory only")
+            source = _open_model(os.fspath(model), quant, random_init, seed)
+        else:
+            source = _model_in_memory(model, tokenizer, quant)
+        lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets, source.config), use_rslora)
         most = _most_seq_len(source.config)
         length = min(_SEQ_LEN, most) if max_seq_len is None else max_seq_len
         if not _LEAST_SEQ_LEN <= length <= most:
@@ -85,7 +95,7 @@ def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
             if tokens > most:
                 raise UserError(f"--seq-len x --batch-size is {tokens} tokens; {path} takes at most {most}")
             print(f"exporting {path} with random weights, for its shapes", file=sys.stderr)
-            lora = LoraConfig(LORA_RANK, LORA_ALPHA, parse_targets(LORA_TARGETS))
+            lora = LoraConfig(LORA_RANK, LORA_ALPHA, parse_targets(LORA_TARGETS, source.config))
             _write(source, lora, max(tokens, min(_SEQ_LEN, most)), 0, folder / "bundle", "exact")
         yield read_bundle(folder / "bundle")
 
@@ -106,7 +116,7 @@ def _open_model(model: str, quant: str | None, random_init: bool, seed: int) -> 
         if not random_init:
             from mobile_ft.export.hf_folder import HfFolder
 
-            return HfFolder(path, _format(_QUANT if quant is None else quant), _EMBEDDING_FORMAT)
+            return _check_quant(HfFolder(path, _format(quant), _EMBEDDING_FORMAT), model, quant)
         path = path / "config.json"
     if quant is not None:
         raise UserError(f"--quant {quant}: goes with a Hugging Face folder; {model} has weights of its own formats")
@@ -128,7 +138,21 @@ def _open_model(model: str, quant: str | None, random_init: bool, seed: int) -> 
     return GgufModel(builtin or path)
 
 
-def _format(name: str) -> str:
+def _model_in_memory(model: "PreTrainedModel", tokenizer: Any, quant: str | None) -> "ModelSource":
+    from mobile_ft.export.hf_model import HfModel
+
+    return _check_quant(HfModel(model, tokenizer, _format(quant), _EMBEDDING_FORMAT), type(model).__name__, quant)
+
+
+def _check_quant(source: "HfCheckpoint", name: str, quant: str | None) -> "HfCheckpoint":
+    if quant is not None and source.method is not None:
+        raise UserError(f"--quant {quant}: {name} has the formats that {source.method} quantized it to, and keeps them")
+    return source
+
+
+def _format(name: str | None) -> str:
+    if name is None:
+        return _QUANT
     if name not in WEIGHT_FORMATS:
         raise UserError(f"--quant {name}: must be one of {', '.join(WEIGHT_FORMATS)}")
     return name

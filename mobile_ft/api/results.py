@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mobile_ft.config import SLIDING
+from mobile_ft.families import CONV, NO_ROPE, SLIDING
 
 
 class Result:
@@ -247,12 +247,17 @@ class BundleInfo(Result):
     def summary(self) -> tuple[str, dict[str, str]]:
         model, lora = self.model, self.lora
         heads, key_heads = model["num_attention_heads"], model["num_key_value_heads"]
-        sliding = list(model["layer_types"]).count(SLIDING)
-        window = f", {sliding} of them with a window of {model['sliding_window']} tokens" if sliding else ""
+        types = list(model["layer_types"])
+        of_them = {
+            f"with a window of {model['sliding_window']} tokens": types.count(SLIDING),
+            "without rotary embedding": types.count(NO_ROPE),
+            "with a short convolution in place of attention": types.count(CONV),
+        }
+        special = "".join(f", {count} of them {what}" for what, count in of_them.items() if count)
         scale = f"rank {lora['rank']}, alpha {lora['alpha']:g}" + (", rsLoRA" if lora["use_rslora"] else "")
         rows = {
             "model": f"{model['name']}, {self.parameters / 1e6:.1f} M parameters",
-            "layers": f"{model['num_hidden_layers']} x (attention, MLP){window}",
+            "layers": f"{model['num_hidden_layers']} x (attention, MLP){special}",
             "hidden, MLP": f"{model['hidden_size']}, {model['intermediate_size']}",
             "heads": f"{heads} of {model['head_dim']}, {key_heads} for keys and values",
             "vocabulary": str(model["vocab_size"]),

@@ -16,6 +16,7 @@ from mobile_ft.ops.packed_embedding import packed_embedding
 from mobile_ft.ops.packed_linear import packed_linear, packed_linear_backward, packed_linear_lora_backward
 from mobile_ft.ops.rms_norm import rms_norm, rms_norm_backward
 from mobile_ft.ops.rope import rope
+from mobile_ft.ops.short_conv import short_conv, short_conv_backward, short_conv_decode
 from mobile_ft.ops.swiglu import swiglu, swiglu_backward
 
 __all__ = [
@@ -40,6 +41,9 @@ __all__ = [
     "rms_norm",
     "rms_norm_backward",
     "rope",
+    "short_conv",
+    "short_conv_backward",
+    "short_conv_decode",
     "swiglu",
     "swiglu_2bit",
     "swiglu_2bit_backward",

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 4;
+constexpr int kVersion = 5;
 constexpr double kMostFlops = 1e18;
 // Far above any model, and low enough that no product of sizes overflows.
 constexpr int64_t kMostWidth = 1 << 20;
@@ -77,12 +77,14 @@ UnitKind unit_kind(const std::string& name, const Json& entry, int64_t max_seq_l
   kind.tokens = tokens(entry);
   kind.takes_positions = entry.at("takes_positions");
   kind.cache_width = integer(entry, "cache_width", 0, kMostWidth);
+  kind.state_size = integer(entry, "state_size", 0, kMostWidth * 16);
   kind.flops = flops(entry.at("flops"));
   kind.recompute_flops = flops(entry.at("recompute_flops"));
   kind.saved = saved_tensors(entry.at("saved"));
   kind.backward_reads_x = entry.at("reads_x");
   // Tokens that see each other cannot be split over calls.
-  if ((kind.takes_positions || kind.cache_width > 0) && kind.tokens < max_seq_len) fail(name, " takes too few tokens");
+  if (kind.cache_width > 0 && kind.state_size > 0) fail(name, " has both caches and a state");
+  if ((kind.takes_positions || kind.decodes()) && kind.tokens < max_seq_len) fail(name, " takes too few tokens");
   return kind;
 }
 

@@ -38,11 +38,16 @@ struct UnitKind {
   std::string name;
   int64_t tokens = 0;            // the most a call takes
   bool takes_positions = false;  // as the methods' second input
-  int64_t cache_width = 0;       // numbers a token in each of the two caches of `<name>_decode`; 0: no such method
+  int64_t cache_width = 0;       // numbers a token in each of the two caches of `<name>_decode`
+  int64_t state_size = 0;        // numbers of the state that `<name>_decode` takes and gives
   Flops flops;                   // of the forward
   Flops recompute_flops;         // of the forward without what only its output needs
   std::vector<SavedTensor> saved;
   bool backward_reads_x = false;  // besides what is saved
+  /// Whether there is a `<name>_decode`.
+  bool decodes() const { return cache_width > 0 || state_size > 0; }
+  /// Numbers in either of the two parts of what generation remembers, for so many tokens.
+  int64_t memory_size(int64_t tokens) const { return tokens * cache_width + state_size; }
 };
 
 /// One residual unit, x + branch(x), as listed in bundle.json.

@@ -14,10 +14,10 @@ Generator::Generator(Model& model) : model_(model) {
   size_t cache = 0;
   for (size_t u = 0; u < b.units.size(); ++u) {
     offsets_.push_back(cache);
-    cache += static_cast<size_t>(b.max_seq_len * b.kind_of(u).cache_width);
+    cache += static_cast<size_t>(b.kind_of(u).memory_size(b.max_seq_len));
   }
-  keys_ = Buffer(cache * sizeof(float));  // pages are touched as tokens come
-  values_ = Buffer(cache * sizeof(float));
+  first_ = Buffer(cache * sizeof(float));  // pages are touched as tokens come
+  second_ = Buffer(cache * sizeof(float));
   activations_ = Buffer(2 * model_.activation_bytes(prepared_tokens(b)));
   logits_.resize(static_cast<size_t>(b.vocab_size));
 }
@@ -31,7 +31,7 @@ void Generator::feed(const int64_t* tokens, int64_t count, bool last) {
   float* y = x + count * b.hidden_size;
   model_.embed(tokens, count, x);
   for (size_t u = 0; u < b.units.size(); ++u) {
-    model_.decode(u, x, positions.data(), count, keys_.floats() + offsets_[u], values_.floats() + offsets_[u], y);
+    model_.decode(u, x, positions.data(), count, first_.floats() + offsets_[u], second_.floats() + offsets_[u], y);
     std::swap(x, y);
   }
   held_.insert(held_.end(), tokens, tokens + count);
@@ -52,7 +52,10 @@ std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, con
     if (token < 0 || token >= b.vocab_size) fail("prompt: token ", token, " is not in the vocabulary");
   }
   // At least the last token of the prompt is fed, for its logits.
-  const auto same = std::mismatch(prompt.begin(), prompt.end() - 1, held_.begin(), held_.end()).first - prompt.begin();
+  auto same = std::mismatch(prompt.begin(), prompt.end() - 1, held_.begin(), held_.end()).first - prompt.begin();
+  const bool states =
+      std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& kind) { return kind.state_size > 0; });
+  if (states && static_cast<size_t>(same) < held_.size()) same = 0;  // a state does not go back
   held_.resize(static_cast<size_t>(same));
   for (int64_t i = same; i < length;) {
     const int64_t count = std::min(prepared_tokens(b), length - i);

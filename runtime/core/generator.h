@@ -34,11 +34,11 @@ class Generator {
   void feed(const int64_t* tokens, int64_t count, bool last);
 
   Model& model_;
-  std::vector<int64_t> held_;    // tokens whose keys and values are in the caches
-  std::vector<size_t> offsets_;  // of each unit's part in them
-  Buffer keys_;                  // of each unit [max_seq_len, its cache_width]
-  Buffer values_;
-  Buffer activations_;  // two of [a piece, hidden]
+  std::vector<int64_t> held_;    // tokens that the units remember
+  std::vector<size_t> offsets_;  // of each unit's part in both of these
+  Buffer first_;                 // of each unit its keys, or its state
+  Buffer second_;                // its values, or room for the next state
+  Buffer activations_;           // two of [a piece, hidden]
   std::vector<float> logits_;
 };
 

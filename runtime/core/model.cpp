@@ -221,23 +221,28 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
   }
 }
 
-void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* k_cache, float* v_cache,
+void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* first, float* second,
                    float* y) {
   const UnitInfo& info = bundle_.units[unit];
   const UnitKind& kind = bundle_.kind_of(unit);
-  if (kind.cache_width == 0) return forward(unit, x, positions, t, y);
+  if (!kind.decodes()) return forward(unit, x, positions, t, y);
   const MappedWeights& weights = weights_of(unit, unit + 1);
-  const size_t cache = static_cast<size_t>(bundle_.max_seq_len * kind.cache_width) * sizeof(float);
-  const size_t added = static_cast<size_t>(t * kind.cache_width);
-  std::vector<Input> inputs{
-      {x, activation_bytes(t), t}, {positions, position_bytes(t), t}, {k_cache, cache}, {v_cache, cache}};
+  const size_t held = static_cast<size_t>(kind.memory_size(bundle_.max_seq_len)) * sizeof(float);
+  std::vector<Input> inputs{{x, activation_bytes(t), t}, {positions, position_bytes(t), t}, {first, held}};
+  std::vector<Output> outputs{{y, activation_bytes(t), t}};
+  if (kind.state_size > 0) {
+    outputs.push_back({second, held});
+  } else {
+    inputs.push_back({second, held});
+    // The new keys and values go straight behind the cached ones; the method only reads what lies before them.
+    const int64_t past = positions[0] * kind.cache_width;
+    const size_t added = static_cast<size_t>(t * kind.cache_width) * sizeof(float);
+    outputs.push_back({first + past, added, t});
+    outputs.push_back({second + past, added, t});
+  }
   push_unit(inputs, unit, weights);
-  // The new keys and values go straight behind the cached ones; the method only reads what lies before them.
-  const size_t past = static_cast<size_t>(positions[0] * kind.cache_width);
-  run(info.name, kind.name + "_decode", inputs,
-      {{y, activation_bytes(t), t},
-       {k_cache + past, added * sizeof(float), t},
-       {v_cache + past, added * sizeof(float), t}});
+  run(info.name, kind.name + "_decode", inputs, outputs);
+  std::copy(second, second + kind.state_size, first);
 }
 
 void Model::head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* losses, float* dx,
@@ -295,6 +300,9 @@ size_t Model::scratch_bytes(int64_t tokens) const {
   linear(queries, b.hidden_size);
   linear(b.hidden_size, b.intermediate_size);
   linear(b.intermediate_size, b.hidden_size);
+  const bool convolves =
+      std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& k) { return k.state_size > 0; });
+  if (convolves) linear(b.hidden_size, 3 * b.hidden_size);
   most = std::max(most, linear_scratch_bytes(1, b.vocab_size, b.hidden_size, 0));
   AttentionShape shape{};
   shape.t = tokens;

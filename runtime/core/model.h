@@ -41,10 +41,10 @@ class Model {
   /// a call takes. `next` is the unit that runs next, whose weights are read ahead; none if there is no such unit.
   void backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
                 const std::byte* saved, float* dx, float* gradients, bool add, float* spare, size_t next);
-  /// Generation: like `forward` after positions[0] tokens in the caches [max_seq_len, cache_width of the unit's kind];
-  /// appends to them. Units without caches just run forward.
-  void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* k_cache, float* v_cache,
-              float* y);
+  /// Generation: like `forward` after positions[0] tokens. `first` and `second` hold the keys and values of those
+  /// [max_seq_len, cache_width of the unit's kind], and get the new ones; or `first` the state, and `second` has room
+  /// for the next. Units that remember nothing just run forward.
+  void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* first, float* second, float* y);
   /// The loss of each token [t], 0 without a target, and the gradient of their sum to x. `next` as of `backward`.
   void head(const float* x, const int64_t* targets, int64_t t, float* losses, float* dx, size_t next);
   void head_loss(const float* x, const int64_t* targets, int64_t t, float* losses);

@@ -19,6 +19,7 @@
 #include "runtime/kernels/ms_rms_norm.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rope.h"
+#include "runtime/kernels/short_conv.h"
 #include "runtime/ops/arguments.h"
 #include "runtime/ops/counters.h"
 #include "runtime/ops/signature.h"
@@ -214,6 +215,34 @@ void attention_decode_op(const Arguments& a) {
                    a.output(9, {size32(s.t), size32(queries)}), a.scratch(attention_scratch_bytes(s)));
 }
 
+/// Shape of a short convolution from bcx at `bcx`, its taps behind it.
+ShortConvShape short_conv_shape(const Arguments& a, size_t bcx) {
+  return {tokens_of(a, bcx), columns_of(a, bcx + 1), tokens_of(a, bcx + 1)};
+}
+
+/// short_conv(bcx, taps, positions) -> y
+void short_conv_op(const Arguments& a) {
+  const ShortConvShape s = short_conv_shape(a, 0);
+  short_conv(s, a.floats(0, {s.t, 3 * s.d}), a.floats(1, {s.taps, s.d}), row_positions(a, 2, s.t),
+             a.output(3, {size32(s.t), size32(s.d)}));
+}
+
+/// short_conv_backward(dy, bcx, taps, positions) -> dbcx
+void short_conv_backward_op(const Arguments& a) {
+  const ShortConvShape s = short_conv_shape(a, 1);
+  short_conv_backward(s, a.floats(0, {s.t, s.d}), a.floats(1, {s.t, 3 * s.d}), a.floats(2, {s.taps, s.d}),
+                      row_positions(a, 3, s.t), a.output(4, {size32(s.t), size32(3 * s.d)}));
+}
+
+/// short_conv_decode(bcx, taps, state, positions) -> y, next state
+void short_conv_decode_op(const Arguments& a) {
+  const ShortConvShape s = short_conv_shape(a, 0);
+  Arguments::require(s.taps > 0);
+  short_conv_decode(s, a.floats(0, {s.t, 3 * s.d}), a.floats(1, {s.taps, s.d}), a.floats(2, {s.taps - 1, s.d}),
+                    a.integers(3, {s.t}), a.output(4, {size32(s.t), size32(s.d)}),
+                    a.output(5, {size32(s.taps - 1), size32(s.d)}));
+}
+
 /// packed_embedding(tokens, table, format, rows, scale) -> x
 void packed_embedding(const Arguments& a) {
   const int64_t t = tokens_of(a, 0);
@@ -281,6 +310,9 @@ constexpr Op kOps[] = {
     {"mobile_ft::attention.out", {7, 2}, attention_op},
     {"mobile_ft::attention_backward.out", {10, 3}, attention_backward_op},
     {"mobile_ft::attention_decode.out", {9, 1}, attention_decode_op},
+    {"mobile_ft::short_conv.out", {3, 1}, short_conv_op},
+    {"mobile_ft::short_conv_backward.out", {4, 1}, short_conv_backward_op},
+    {"mobile_ft::short_conv_decode.out", {4, 2}, short_conv_decode_op},
     {"mobile_ft::packed_embedding.out", {5, 1}, packed_embedding},
     {"mobile_ft::linear_cross_entropy.out", {5, 2}, linear_cross_entropy_op<true>},
     {"mobile_ft::linear_cross_entropy_loss.out", {5, 1}, linear_cross_entropy_op<false>},

@@ -11,6 +11,7 @@
 #include "runtime/kernels/ms_rms_norm.h"
 #include "runtime/kernels/rms_norm.h"
 #include "runtime/kernels/rope.h"
+#include "runtime/kernels/short_conv.h"
 #include "runtime/kernels/vec.h"
 #include "runtime/tests/kernel_test.h"
 

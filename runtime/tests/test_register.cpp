@@ -18,6 +18,7 @@
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/ms_rms_norm.h"
 #include "runtime/kernels/rms_norm.h"
+#include "runtime/kernels/short_conv.h"
 #include "runtime/tests/kernel_test.h"
 
 using namespace mft;
@@ -292,6 +293,49 @@ void test_attention_window(int64_t window) {
   CHECK(error(rest, whole) < kTolerance);
 }
 
+void test_short_conv() {
+  constexpr int32_t d = 9, taps = 3;
+  const Floats bcx = random_floats(kT * 3 * d), weight = random_floats(taps * d), dy = random_floats(kT * d);
+  const Floats state = random_floats((taps - 1) * d);
+  const std::vector<int64_t> positions = {0, 1, 2, 0, 1};
+  const ShortConvShape shape{kT, d, taps};
+  Floats y(kT * d), dbcx(bcx.size()), next(state.size());
+  Floats y_op = y, dbcx_op = dbcx, next_op = next;
+  short_conv(shape, bcx.data(), weight.data(), positions.data(), y.data());
+  short_conv_backward(shape, dy.data(), bcx.data(), weight.data(), positions.data(), dbcx.data());
+  const auto forward = [&](const std::vector<int64_t>& places) {
+    return Call()
+        .floats(bcx, {kT, 3 * d})
+        .floats(weight, {taps, d})
+        .integers(places)
+        .floats(y_op, {kT, d})("mobile_ft::short_conv.out");
+  };
+  CHECK(forward(positions) == et::Error::Ok);
+  CHECK(Call()
+            .floats(dy, {kT, d})
+            .floats(bcx, {kT, 3 * d})
+            .floats(weight, {taps, d})
+            .integers(positions)
+            .floats(dbcx_op, {kT, 3 * d})("mobile_ft::short_conv_backward.out") == et::Error::Ok);
+  CHECK(y == y_op && dbcx == dbcx_op);
+  CHECK(forward({0, 2, 2, 0, 1}) == et::Error::InvalidArgument);  // before the first token
+
+  const std::vector<int64_t> places = {6, 7, 8, 9, 10};
+  short_conv_decode(shape, bcx.data(), weight.data(), state.data(), places.data(), y.data(), next.data());
+  const auto decode = [&](int32_t rows) {
+    return Call()
+        .floats(bcx, {kT, 3 * d})
+        .floats(weight, {taps, d})
+        .floats(state, {rows, d})
+        .integers(places)
+        .floats(y_op, {kT, d})
+        .floats(next_op, {taps - 1, d})("mobile_ft::short_conv_decode.out");
+  };
+  CHECK(decode(taps - 1) == et::Error::Ok);
+  CHECK(y == y_op && next == next_op);
+  CHECK(decode(1) == et::Error::InvalidArgument);
+}
+
 }  // namespace
 
 int main() {
@@ -305,5 +349,6 @@ int main() {
   test_rms_norm_of_heads();
   test_add_bias();
   for (const int64_t window : {0, 2}) test_attention_window(window);
+  test_short_conv();
   return finish();
 }

@@ -11,12 +11,13 @@ import pytest
 from executorch.exir import schema
 from executorch.exir._serialize._program import deserialize_pte_binary
 
-from mobile_ft.config import FULL, SLIDING
 from mobile_ft.errors import UserError
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
-from mobile_ft.lora import ALL_LINEAR, LoraConfig
+from mobile_ft.families import FULL, SLIDING
+from mobile_ft.lora import LoraConfig
 from tests.small_bundle import CONFIG
+from tests.targets import ALL_LINEAR
 
 GEMMA = dataclasses.replace(
     CONFIG, num_hidden_layers=2, model_type="gemma3_text", layer_types=(SLIDING, FULL), sliding_window=8,

@@ -15,7 +15,8 @@ from mobile_ft.export.gguf_blocks import PACKED_FORMATS
 from mobile_ft.export.gguf_file import GgufTensor, read_gguf
 from mobile_ft.export.gguf_model import GgufModel
 from mobile_ft.formats import unpack
-from mobile_ft.lora import ALL_LINEAR, LoraConfig
+from mobile_ft.lora import LoraConfig
+from tests.targets import ALL_LINEAR
 
 HIDDEN, INNER, HEADS, KV_HEADS, VOCAB = 64, 96, 4, 2, 60
 Q = GGMLQuantizationType

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from mobile_ft.errors import UserError
 from mobile_ft.export.hf_folder import HfFolder
 from mobile_ft.formats import unpack
-from mobile_ft.shapes import UNIT_TYPES, linear_shapes, vector_shapes
+from mobile_ft.shapes import linear_shapes, unit_types, vector_shapes
 from mobile_ft.tokenizer import Tokenizer
 from tests.hf_models import FAMILIES, random_model
 
@@ -44,8 +44,8 @@ def test_every_tensor(model: Any, tmp_path: Path, dtype: torch.dtype, shard: str
     parameters = {name: p.detach().float().numpy() for name, p in model.named_parameters()}
     seen = set()
     for layer in range(source.config.num_hidden_layers):
-        for unit in UNIT_TYPES:
-            for name, size in vector_shapes(source.config, unit).items():
+        for unit in unit_types(source.config, layer):
+            for name, (size,) in vector_shapes(source.config, unit).items():
                 full = f"model.layers.{layer}.{name}"
                 assert np.array_equal(source.vector(full, size), parameters[full])
                 seen.add(full)
@@ -79,7 +79,7 @@ def test_a_text_model_within_another(folder: Path) -> None:
 
 def test_large_matrices_are_quantized_piece_by_piece(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = HfFolder(folder, "q4_1", "q8_0").packed("model.layers.0.mlp.up_proj.weight", 64, 96)
-    monkeypatch.setattr("mobile_ft.export.hf_folder._ROWS", 32)
+    monkeypatch.setattr("mobile_ft.export.hf_checkpoint._ROWS", 32)
     pieces = HfFolder(folder, "q4_1", "q8_0").packed("model.layers.0.mlp.up_proj.weight", 64, 96)
     assert np.array_equal(whole.data, pieces.data)
 

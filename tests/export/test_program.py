@@ -5,11 +5,11 @@ import itertools
 
 import pytest
 
-from mobile_ft.config import SLIDING, ModelConfig
+from mobile_ft.config import ModelConfig
 from mobile_ft.export.lower import lower
 from mobile_ft.export.trace import end_methods, unit_methods
-from mobile_ft.families import FAMILIES, Family
-from mobile_ft.shapes import UNIT_TYPES, linear_shapes
+from mobile_ft.families import SLIDING
+from mobile_ft.shapes import linear_shapes
 from mobile_ft.units import Linear, UnitSpec
 
 LLAMA = ModelConfig("tiny", 64, 96, 1, 4, 2, 16, 250, 1e-5, 1e4, 512, True)
@@ -19,13 +19,13 @@ GEMMA = dataclasses.replace(LLAMA, model_type="gemma3_text", layer_types=(SLIDIN
 
 def unit_spec(config: ModelConfig, unit_type: str, activation: str = "exact") -> UnitSpec:
     linears = tuple(Linear(n, i, o, "q4_1", True) for n, (i, o) in linear_shapes(config, unit_type).items())
-    return UnitSpec(unit_type, unit_type, linears, 4, 2.0, config, activation, SLIDING in config.layer_types)
+    return UnitSpec(unit_type, unit_type, linears, 4, 2.0, config, activation, config.layer_type(0))
 
 
 def lowered(config: ModelConfig) -> dict[str, list[str]]:
     """Operators each method calls, with repetition."""
     methods = end_methods(config, "q8_0", "q8_0", 64)
-    for unit_type in UNIT_TYPES:
+    for unit_type in ("attn", "mlp"):
         methods |= unit_methods(unit_spec(config, unit_type), 64).methods
     program = lower(methods)._emitter_output.program
     return {
@@ -74,17 +74,6 @@ def test_gemma_has_more_norms() -> None:
     assert "mobile_ft::geglu" in gemma["mlp_forward"]
 
 
-def test_a_family_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Norms of q and k and biases, but no norm behind a branch: traits that no family has together."""
-    family = Family(norms=FAMILIES["llama"].norms, qk_norm=True, qkv_bias=True, activation="gelu_pytorch_tanh")
-    monkeypatch.setitem(FAMILIES, "mixed", family)
-    calls = lowered(dataclasses.replace(LLAMA, model_type="mixed"))
-    assert calls["attn_forward"].count("mobile_ft::add_bias") == 3
-    assert calls["attn_forward"].count("mobile_ft::rms_norm") == 2
-    assert calls["attn_forward"].count("mobile_ft::ms_rms_norm") == 1
-    assert calls["mlp_forward"].count("mobile_ft::geglu") == 1
-
-
 def test_backward_recomputes_no_more_than_it_needs(operators: dict[str, list[str]]) -> None:
     attention, mlp = operators["attn_backward_recompute"], operators["mlp_backward_recompute"]
     assert attention.count("mobile_ft::packed_linear") == 3  # q, k, v; the output projection is not needed again
@@ -125,5 +114,5 @@ def test_what_is_stored_in_how_many_bits(config: ModelConfig) -> None:
 
 
 def test_exact_activations_are_stored_as_they_are() -> None:
-    for unit_type in UNIT_TYPES:
+    for unit_type in ("attn", "mlp"):
         assert {tensor["stored"] for tensor in unit_methods(unit_spec(LLAMA, unit_type), 64).saved} == {"float32"}

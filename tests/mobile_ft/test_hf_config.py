@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobile_ft.config import FULL, SLIDING
 from mobile_ft.errors import UserError
+from mobile_ft.families import FULL, SLIDING
 from mobile_ft.hf_config import known_config, known_models, read_hf_config
 from mobile_ft.shapes import base_parameters
 
@@ -44,7 +44,7 @@ def test_known_models_are_what_transformers_makes_of_them(name: str) -> None:
     for key in ("num_attention_heads", "num_key_value_heads", "rms_norm_eps", "max_position_embeddings"):
         assert getattr(config, key) == getattr(theirs, key)
     rotary = type(model.model.rotary_emb)(theirs)  # on a real device
-    if not config.family.sliding:
+    if SLIDING not in config.layer_types:
         np.testing.assert_allclose(inv_freq(config, False), rotary.inv_freq.numpy(), rtol=1e-6)
         return
     assert (list(config.layer_types), config.sliding_window) == (theirs.layer_types, theirs.sliding_window)
@@ -97,7 +97,7 @@ def test_names_of_transformers_5(read: Callable[..., Any]) -> None:
     gemma = read("gemma-3-1b", rope_parameters=parameters, layer_types=[FULL] * 25 + [SLIDING])
     assert (gemma.rope_theta, gemma.rope_local_base_freq) == (5e5, 2e4)
     assert gemma.rope_scaling == {"rope_type": "linear", "factor": 4.0}
-    assert [gemma.is_sliding(layer) for layer in (0, 24, 25)] == [False, False, True]
+    assert [gemma.layer_type(layer) == SLIDING for layer in (0, 24, 25)] == [False, False, True]
     qwen = read("qwen2.5-0.5b", rope_parameters={"rope_type": "default", "rope_theta": 3e4}, rope_theta=None)
     assert (qwen.rope_theta, qwen.rope_scaling) == (3e4, None)
 

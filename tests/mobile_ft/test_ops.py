@@ -201,6 +201,31 @@ def test_attention_decode_continues_attention(window: int) -> None:
     torch.testing.assert_close(rest, whole[4:])
 
 
+@pytest.mark.parametrize("taps", [2, 3, 5])
+@pytest.mark.parametrize("rows", [[9], [4, 1, 1, 3], [1, 2]])
+def test_short_conv(taps: int, rows: list[int]) -> None:
+    """Each row as PyTorch's depthwise convolution has it."""
+    bcx, weight = random(sum(rows), 24), random(taps, 8, grad=False)
+    expected = []
+    for row in bcx.split(rows):
+        b, c, x = row.chunk(3, 1)
+        v = torch.nn.functional.conv1d((b * x).T[None], weight.T[:, None], padding=taps - 1, groups=8)
+        expected.append(c * v[0, :, : len(row)].T)
+    positions = torch.cat([torch.arange(n) for n in rows])
+    check(ops.short_conv(bcx, weight, positions), torch.cat(expected), [bcx])
+
+
+@pytest.mark.parametrize("piece", [1, 2, 5])
+def test_short_conv_decode_continues_short_conv(piece: int) -> None:
+    bcx, weight = random(9, 24, grad=False), random(3, 8, grad=False)
+    state, pieces = random(2, 8, grad=False), []  # positions say that none of it counts
+    for i in range(0, 9, piece):
+        places = torch.arange(i, min(i + piece, 9))
+        y, state = ops.short_conv_decode(bcx[places], weight, state, places)
+        pieces.append(y)
+    torch.testing.assert_close(torch.cat(pieces), ops.short_conv(bcx, weight, torch.arange(9)))
+
+
 def test_linear_cross_entropy() -> None:
     packed, values = random_weight("q8_0", 40, 64, scale=0.01)
     weight, dense = torch.from_numpy(packed.data), torch.from_numpy(values)
@@ -242,6 +267,9 @@ def test_packed_embedding() -> None:
         (ops.rms_norm_backward, (torch.randn(4, 8), torch.randn(4, 8), torch.randn(2), torch.rand(4, 4))),
         (ops.add_bias, (torch.randn(4, 8), torch.randn(8))),
         (ops.rope, (torch.randn(4, 32), torch.arange(4), torch.rand(8), 2, False)),
+        (ops.short_conv, (torch.randn(4, 24), torch.randn(3, 8), torch.arange(4))),
+        (ops.short_conv_backward, (torch.randn(4, 8), torch.randn(4, 24), torch.randn(3, 8), torch.arange(4))),
+        (ops.short_conv_decode, (torch.randn(4, 24), torch.randn(3, 8), torch.randn(2, 8), torch.arange(4))),
         (ops.attention, (torch.randn(4, 32), torch.randn(4, 16), torch.randn(4, 16), torch.arange(4), 4, 2, 3)),
     ],
 )

@@ -12,7 +12,8 @@ from safetensors.numpy import load_file
 # torch's worker threads spin between calls and would take the cores from the runtime's own.
 torch.set_num_threads(1)
 
-from mobile_ft.lora import ALL_LINEAR, LoraConfig, write_adapter  # noqa: E402
+from mobile_ft.lora import LoraConfig, write_adapter  # noqa: E402
+from tests.targets import ALL_LINEAR  # noqa: E402
 
 TEXT = (
     "The lighthouse keeper climbed the stairs every evening at dusk, carrying a lamp and a book he never opened. "

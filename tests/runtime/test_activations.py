@@ -11,10 +11,11 @@ import pytest
 from mobile_ft.export import trace
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
-from mobile_ft.lora import ALL_LINEAR, LoraConfig
+from mobile_ft.lora import LoraConfig
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 from tests.runtime.conftest import relative_error
 from tests.small_bundle import CONFIG
+from tests.targets import ALL_LINEAR
 
 TOKENS = 61
 Export = Callable[..., Path]

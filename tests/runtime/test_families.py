@@ -1,4 +1,4 @@
-"""Qwen2, Llama 3 and Gemma 3 against Transformers on the same quantized weights: logits, gradients, generation."""
+"""Each family against Transformers on the same quantized weights: logits, gradients, generation."""
 
 import json
 import shutil
@@ -12,8 +12,9 @@ import torch
 from safetensors.numpy import load_file
 
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.lora import ALL_LINEAR, LoraConfig, write_adapter
-from mobile_ft.runtime import Model, TrainConfig, Trainer
+from mobile_ft.lora import LoraConfig, write_adapter
+from mobile_ft.runtime import GenerateConfig, Generator, Model, TrainConfig, Trainer
+from mobile_ft.shapes import linear_names
 from tests.hf_models import FAMILIES, HfModel, random_model
 from tests.runtime.conftest import gradients, relative_error, summed_loss
 from tests.runtime.native import events
@@ -31,8 +32,10 @@ class Family(NamedTuple):
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
     folder = tmp_path_factory.mktemp(request.param)
     model = random_model(FAMILIES[request.param])
-    lora = LoraConfig(3, 6.0, ALL_LINEAR, use_rslora=request.param == "llama3")  # PEFT scales as its file says
-    write_bundle(HfModel(model, folder), lora, 64, 0, folder / "bundle")
+    source = HfModel(model, folder)
+    targets = linear_names(source.config)
+    lora = LoraConfig(3, 6.0, targets, use_rslora=request.param == "llama3")  # PEFT scales as its file says
+    write_bundle(source, lora, 64, 0, folder / "bundle")
     rng = np.random.default_rng(1)
     adapter = load_file(folder / "bundle" / "adapter_model.safetensors")
     adapter = {name: (0.1 * rng.standard_normal(x.shape)).astype(np.float32) for name, x in adapter.items()}
@@ -41,12 +44,15 @@ def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Family(folder / "bundle", folder / "adapter", model.double())
 
 
-def test_logits(family: Family) -> None:
+@pytest.mark.parametrize("rows", [[41], [1], [2], [17], [3, 1, 20, 17]], ids=str)
+def test_logits(family: Family, rows: list[int]) -> None:
+    """Of rows packed into one sequence: each as if it were alone."""
     model = Model(str(family.bundle))
     model.prepare("", 64)
-    ours = model.logits(TOKENS, np.arange(len(TOKENS)))
+    ours = model.logits(TOKENS[: sum(rows)], np.concatenate([np.arange(n) for n in rows]))
     with torch.no_grad():
-        theirs = family.model(torch.from_numpy(TOKENS)[None]).logits[0].numpy()
+        parts = torch.from_numpy(TOKENS[: sum(rows)]).split(rows)
+        theirs = torch.cat([family.model(part[None]).logits[0] for part in parts]).numpy()
     assert theirs.std() > 0.3
     assert np.abs(ours - theirs).max() < 1e-4
 
@@ -105,3 +111,18 @@ def test_planning_a_thousand_layers(family: Family, tmp_path: Path) -> None:
     assert all(plan["planned_mb"] <= budget for plan, budget in zip(plans, budgets, strict=True))
     times = [plan["relative_time"] for plan in plans]
     assert all(later <= earlier * 1.001 for earlier, later in pairwise(times)) and times[0] > 1.2 and times[-1] == 1
+
+
+def test_a_prompt_that_turns_off(family: Family) -> None:
+    """A model that was asked something goes on from it only as far as the next prompt is the same."""
+
+    def new_generator() -> Generator:
+        model = Model(str(family.bundle))
+        model.prepare("", 64)
+        return Generator(model)
+
+    generator = new_generator()
+    prompts = [TOKENS[:20].tolist(), TOKENS[:20].tolist(), [*TOKENS[:12].tolist(), 7, 8], TOKENS[20:].tolist()]
+    for prompt in [*prompts, *prompts]:
+        fresh = new_generator().generate(prompt, GenerateConfig(max_tokens=5))
+        assert generator.generate(prompt, GenerateConfig(max_tokens=5)) == fresh

@@ -12,9 +12,10 @@ from mobile_ft.api.export import export_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.hf_folder import HfFolder
-from mobile_ft.lora import ALL_LINEAR, LoraConfig
+from mobile_ft.lora import LoraConfig
 from mobile_ft.runtime import Model
 from tests.hf_models import FAMILIES, random_model
+from tests.targets import ALL_LINEAR
 
 TOKENS = np.random.default_rng(0).integers(0, 250, 41)
 

@@ -12,11 +12,12 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.lora import ALL_LINEAR, LoraConfig, write_adapter
+from mobile_ft.lora import LoraConfig, write_adapter
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 from tests.hf_models import FAMILIES, HfModel, random_model
 from tests.runtime.conftest import gradients, relative_error
 from tests.runtime.native import events
+from tests.targets import ALL_LINEAR
 
 RANK, ALPHA, BETA = 3, 6.0, 0.3
 

@@ -9,9 +9,10 @@ import pytest
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
-from mobile_ft.lora import ALL_LINEAR, LoraConfig
+from mobile_ft.lora import LoraConfig
 from mobile_ft.packing import EncodedRow, pack, write_token_file
 from tests.runtime.native import events, failure, files
+from tests.targets import ALL_LINEAR
 
 
 def full_sequence(path: Path, tokens: int) -> Path:

@@ -13,12 +13,13 @@ from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
 from mobile_ft.formats import PackedWeight
-from mobile_ft.lora import ALL_LINEAR, LoraConfig, write_adapter
+from mobile_ft.lora import LoraConfig, write_adapter
 from mobile_ft.runtime import Model, TrainConfig, Trainer
-from mobile_ft.shapes import UNIT_TYPES, linear_shapes
+from mobile_ft.shapes import linear_shapes, unit_types
 from mobile_ft.units import Linear, UnitSpec
 from tests.mobile_ft.test_formats import random_weight
 from tests.runtime.conftest import relative_error
+from tests.targets import ALL_LINEAR
 
 CONFIG = ModelConfig("units", 64, 128, 3, 4, 2, 16, 250, 1e-5, 1e4, 512, False)
 RANK, ALPHA = 3, 6.1  # an alpha that no float32 holds exactly
@@ -60,7 +61,7 @@ def reference(
     place, frequencies = torch.from_numpy(positions), torch.from_numpy(model.inv_freq(False))
     x = units.embed(CONFIG, model.fmt, torch.from_numpy(tokens), weight("model.embed_tokens.weight")).double()
     for layer in range(CONFIG.num_hidden_layers):
-        for unit_type in UNIT_TYPES:
+        for unit_type in unit_types(CONFIG, 0):
             prefix = f"model.layers.{layer}."
             linears = tuple(
                 Linear(n, i, o, model.format_of(prefix), True) for n, (i, o) in linear_shapes(CONFIG, unit_type).items()

@@ -1,0 +1,136 @@
+"""A checkpoint under Hugging Face's names, in floats, which it quantizes, or quantized, which it takes over."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from mobile_ft.errors import UserError
+from mobile_ft.export.awq import awq_reader
+from mobile_ft.export.bitsandbytes import bitsandbytes_reader
+from mobile_ft.export.gptq import gptq_reader
+from mobile_ft.export.mlx import mlx_reader
+from mobile_ft.export.quantized import QuantizedWeight, Reader, decode
+from mobile_ft.export.source import ModelSource
+from mobile_ft.export.tensors import FLOATS, Tensors, numbers
+from mobile_ft.formats import CODEBOOKS, F32, FORMATS, PANEL_ROWS, U8, PackedWeight, pack, packed_shape
+from mobile_ft.hf_config import read_hf_config
+from mobile_ft.json_text import read_json_object
+from mobile_ft.runtime import quantize
+
+_METHODS = {"bitsandbytes": bitsandbytes_reader, "gptq": gptq_reader, "awq": awq_reader, "mlx": mlx_reader}
+_EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
+_ROWS = 64 * PANEL_ROWS  # of a matrix at once
+
+Rows = tuple[F32, U8]  # of a weight as the checkpoint has it, and their packed form
+
+
+class HfCheckpoint(ModelSource):
+    """Of plain floats linears become `linear_format`, embedding and head `embedding_format`.
+
+    What config.json says to be quantized keeps its codes and scales. Raises UserError naming the file.
+    """
+
+    def __init__(self, config: Path, tensors: Tensors, linear_format: str, embedding_format: str):
+        self.config = read_hf_config(config)
+        self.method, self._reader = _quantization(config)
+        self._tensors = tensors
+        self._linear_format, self._embedding_format = linear_format, embedding_format
+        self._opened: dict[str, QuantizedWeight | None] = {}
+        # The text model of one with vision has its names behind a prefix.
+        found = [name.removesuffix(_EMBEDDING) for name in tensors.names if name.endswith(_EMBEDDING)]
+        if len(found) != 1:
+            raise UserError(f"{config.parent}: {len(found)} tensors are called {_EMBEDDING}; a decoder has one")
+        self._prefix = found[0]
+
+    def format_of(self, name: str) -> str:
+        quantized = self._quantized(name)
+        if quantized is not None:
+            return quantized.format
+        return self._embedding_format if name.endswith((_EMBEDDING, _HEAD)) else self._linear_format
+
+    def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
+        fmt, (held_as, read) = self.format_of(name), self._rows_of(name, in_features, out_features)
+        try:
+            packed = np.empty(packed_shape(fmt, out_features, in_features), np.uint8)
+            for row in range(0, out_features, _ROWS):
+                weights, part = read(row, min(row + _ROWS, out_features))
+                panel = row // PANEL_ROWS
+                packed[panel : panel + len(part)] = part
+                self.conversions.add(held_as, weights, part, fmt)
+        except ValueError as error:
+            raise UserError(f"{self._where(name)}: {error}") from error
+        return PackedWeight(packed, fmt, out_features, in_features)
+
+    def _rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
+        """What the checkpoint holds a weight as, and what reads its rows from one to another."""
+        fmt, quantized = self.format_of(name), self._quantized(name)
+        if quantized is None:
+            tensor = self._tensors.get(self._name(name), FLOATS, [out_features, in_features])
+            return tensor.get_dtype(), lambda start, stop: _quantize(numbers(tensor[start:stop]), fmt)
+        if (quantized.rows, quantized.cols) != (out_features, in_features):
+            raise UserError(
+                f"{self._where(name)} is of [{quantized.rows}, {quantized.cols}]; it should be of "
+                f"[{out_features}, {in_features}] as config.json says"
+            )
+        return str(self.method), partial(_take_over, quantized)
+
+    def vector(self, name: str, size: int) -> F32:
+        full = self._name(name)
+        shape = self._tensors.shape(full)
+        # A convolution's taps are the same numbers with a dimension of 1 here or there.
+        tensor = self._tensors.get(full, FLOATS, shape if math.prod(shape) == size else [size])
+        values = numbers(tensor[:]).reshape(-1)
+        if not np.isfinite(values).all():
+            raise UserError(f"{self._where(name)} holds numbers that are not finite")
+        return values
+
+    def _where(self, name: str) -> str:
+        full = self._name(name)
+        return f"{self._tensors.where(full)}: tensor {full}"
+
+    def _name(self, name: str) -> str:
+        if name.startswith("model."):
+            return self._prefix + name.removeprefix("model.")
+        beside = self._prefix.removesuffix("model.") + name
+        module = beside.removesuffix("weight")
+        return beside if any(known.startswith(module) for known in self._tensors.names) else name
+
+    def _quantized(self, name: str) -> QuantizedWeight | None:
+        if self._reader is None:
+            return None
+        if name not in self._opened:
+            self._opened[name] = self._reader(self._tensors, self._name(name))
+        return self._opened[name]
+
+
+def _quantize(weights: F32, fmt: str) -> Rows:
+    return weights, quantize(weights, fmt)
+
+
+def _take_over(weight: QuantizedWeight, start: int, stop: int) -> Rows:
+    """Raises ValueError where a scale is not finite, or too large for the format."""
+    dtype = np.float32 if FORMATS[weight.format].kind in CODEBOOKS else np.float16
+    with np.errstate(over="ignore", invalid="ignore"):
+        codes, parts = weight.read(start, stop)
+        header = np.stack(parts, axis=-1).astype(dtype)
+    if not np.isfinite(header).all():
+        raise ValueError(f"holds scales that are not finite, or too large for {weight.format}")
+    return decode(weight.format, codes, parts), pack(weight.format, codes, header.view(np.uint8)).data
+
+
+def _quantization(config: Path) -> tuple[str | None, Reader | None]:
+    """The method that config.json names, and what reads its weights; None where weights are plain."""
+    values = read_json_object(config, "give a Hugging Face config.json")
+    key = "quantization" if "quantization" in values else "quantization_config"  # MLX writes both
+    settings = values.get(key)
+    if settings is None:
+        return None, None
+    if not isinstance(settings, dict):
+        raise UserError(f"{config}: {key} is {settings!r}; it should be an object")
+    method = "mlx" if key == "quantization" else settings.get("quant_method")
+    if not isinstance(method, str) or method not in _METHODS:
+        raise UserError(f"{config}: quant_method is {method!r}; supported: {', '.join(_METHODS)}")
+    return method, _METHODS[method](str(config), settings)

@@ -1,0 +1,65 @@
+"""A Transformers model in memory, in floats or quantized by bitsandbytes, and its tokenizer."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from mobile_ft.errors import UserError
+from mobile_ft.export.hf_checkpoint import HfCheckpoint
+from mobile_ft.export.hf_folder import copy_tokenizer
+from mobile_ft.export.tensors import Tensors
+
+_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "uint8": "U8", "int32": "I32"}
+
+
+class HfModel(HfCheckpoint):
+    """What `model.save_pretrained` would write; without a tokenizer where that is None.
+
+    Raises UserError naming the model's class where it cannot be used.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, linear_format: str, embedding_format: str):
+        with tempfile.TemporaryDirectory(prefix="mobile-ft-") as folder:
+            config = Path(folder) / "config.json"
+            model.config.to_json_file(config, use_diff=False)
+            super().__init__(config, _StateDict(model), linear_format, embedding_format)
+        self._tokenizer = tokenizer
+
+    def write_tokenizer(self, folder: Path) -> None:
+        if self._tokenizer is None:
+            return
+        with tempfile.TemporaryDirectory(prefix="mobile-ft-") as saved:
+            self._tokenizer.save_pretrained(saved)
+            copy_tokenizer(Path(saved), folder)
+
+
+class _StateDict(Tensors):
+    def __init__(self, model: Any):
+        self._model = type(model).__name__
+        self._tensors = model.state_dict()
+        self.names = self._tensors.keys()
+
+    def where(self, name: str) -> str:
+        return self._model
+
+    def _open(self, name: str) -> Any:
+        if self._tensors[name].is_meta:
+            raise UserError(f"{self._model}: tensor {name} is not in memory; load the model without offloading")
+        return _Slices(self._tensors[name])
+
+
+class _Slices:
+    """A tensor as safetensors gives one."""
+
+    def __init__(self, tensor: Any):
+        self._tensor = tensor.detach()
+
+    def get_dtype(self) -> str:
+        dtype = str(self._tensor.dtype).removeprefix("torch.")
+        return _DTYPES.get(dtype, dtype)
+
+    def get_shape(self) -> list[int]:
+        return list(self._tensor.shape)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._tensor[index]

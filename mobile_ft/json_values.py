@@ -1,0 +1,44 @@
+"""Values of a JSON object of the types that are wanted; null counts as left out. All raise ValueError."""
+
+import sys
+from typing import Any
+
+Values = dict[str, Any]
+
+_MOST = (1 << 31) - 1  # of a count
+
+
+def positive_int(values: Values, key: str, default: int | None = None, most: int = _MOST) -> int:
+    value = values.get(key)
+    if value is None:
+        value = default
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
+        raise ValueError(f"{key} is {value!r}; it must be a positive integer, at most {most}")
+    return value
+
+
+def positive_number(values: Values, key: str, default: float | None = None) -> float:
+    value = values.get(key)
+    if value is None:
+        value = default
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
+        raise ValueError(f"{key} is {value!r}; it must be a positive number")
+    return float(value)
+
+
+def json_object(values: Values, key: str) -> Values:
+    """Empty where it is left out."""
+    value = values.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"{key} is {value!r}; it must be an object")
+    return value
+
+
+def integers(values: Values, key: str, most: int) -> list[int]:
+    """Whole numbers from 0 to `most`."""
+    items = values.get(key)
+    if not isinstance(items, list) or any(type(x) is not int or not 0 <= x <= most for x in items):
+        raise ValueError(f"{key} must be a list of whole numbers from 0 to {most}")
+    return items
