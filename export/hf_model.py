@@ -23,13 +23,15 @@ class HfModel(HfCheckpoint):
             config = Path(folder) / "config.json"
             model.config.to_json_file(config, use_diff=False)
             super().__init__(config, _StateDict(model), linear_format, embedding_format)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._generation_config = tokenizer, getattr(model, "generation_config", None)
 
     def write_tokenizer(self, folder: Path) -> None:
         if self._tokenizer is None:
             return
         with tempfile.TemporaryDirectory(prefix="mobile-ft-") as saved:
             self._tokenizer.save_pretrained(saved)
+            if self._generation_config is not None:
+                self._generation_config.save_pretrained(saved)
             copy_tokenizer(Path(saved), folder)
 
 

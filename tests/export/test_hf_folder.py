@@ -96,10 +96,12 @@ def test_tokenizer(folder: Path, tiny_bundle: Any, tmp_path: Path, chatml: str, 
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     if where == "file":
         (folder / "chat_template.jinja").write_text(chatml)
+    (folder / "generation_config.json").write_text('{"eos_token_id": [7, 8]}')
     out = tmp_path / "out"
     out.mkdir()
     HfFolder(folder, "q4_0", "q8_0").write_tokenizer(out)
     copied = Tokenizer(out)
+    assert copied.end_ids == [copied.eos_id, 7, 8]
     assert copied.encode("x y") == Tokenizer(tokenizer).encode("x y")
     assert copied.has_chat_template == (where != "nowhere")
     if where != "nowhere":
