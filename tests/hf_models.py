@@ -7,7 +7,6 @@ both hold the same numbers.
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from gguf import GGMLQuantizationType, quantize
 from transformers import (
@@ -22,8 +21,9 @@ from transformers import (
     SmolLM3Config,
 )
 
+from mobile_ft.export.gguf_blocks import take_apart
 from mobile_ft.export.source import ModelSource
-from mobile_ft.formats import F32, PackedWeight, pack_gguf, unpack
+from mobile_ft.formats import F32, PackedWeight, pack, unpack
 from mobile_ft.hf_config import read_hf_config
 
 _SHAPE = {
@@ -108,8 +108,9 @@ class HfModel(ModelSource):
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
         fmt, parameter = self.format_of(name), self.parameters[name].data
-        raw = quantize(parameter.numpy(), GGMLQuantizationType[fmt.upper()])
-        weight = pack_gguf(raw.view(np.uint8).reshape(-1), fmt, out_features, in_features)
+        kind = GGMLQuantizationType[fmt.upper()]
+        rows = take_apart(quantize(parameter.numpy(), kind), kind)
+        weight = pack(fmt, rows.codes, rows.header)
         parameter.copy_(torch.from_numpy(unpack(weight.data, fmt, out_features)))
         return weight
 
