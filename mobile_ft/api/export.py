@@ -15,9 +15,9 @@ from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.config import ModelConfig
 from mobile_ft.errors import UserError
-from mobile_ft.formats import FORMATS
+from mobile_ft.formats import F32, FORMATS
 from mobile_ft.hf_config import known_config, known_models, read_hf_config
-from mobile_ft.lora import LoraConfig, parse_targets
+from mobile_ft.lora import MOST_RANK, LoraConfig, parse_targets
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 LORA_RANK, LORA_ALPHA, LORA_TARGETS = 16, 32.0, "all-linear"
 WEIGHT_FORMATS = tuple(FORMATS)
+_LORA = (LORA_RANK, LORA_ALPHA, LORA_TARGETS, False)
 _QUANT, _EMBEDDING_FORMAT = "q4_1", "q8_0"
-_MOST_RANK = 256
 _LEAST_SEQ_LEN, _SEQ_LEN, _MOST_SEQ_LEN = 8, 512, 8192
 
 
@@ -44,6 +44,7 @@ def export_bundle(
     max_seq_len: int | None = None,
     activation: Literal["exact", "int8", "approx2bit"] = "exact",
     quant: str | None = None,
+    adapter: str | os.PathLike[str] | None = None,
     random_init: bool = False,
     seed: int = 0,
 ) -> BundleInfo:
@@ -54,14 +55,18 @@ def export_bundle(
     linears of a Hugging Face model in floats get (`WEIGHT_FORMATS`, by default q4_1), its embedding and head get 8
     bits; of a .gguf file, and of a model that bitsandbytes, MLX, GPTQ or AWQ quantized, each weight keeps its own.
     `lora_targets` are names with commas between, or "all-linear". LoRA's scale is alpha / rank; with `use_rslora` it is
-    alpha / sqrt(rank). `max_seq_len` is the most tokens at once, by default 512, or less if the model's limit is.
-    `activation` is what a layer stores for its backward: README.md has a table. `seed` is that of the adapter and of
-    random weights. Raises UserError where the model is not supported or `out` holds anything but a bundle.
+    alpha / sqrt(rank). `adapter` is the folder of one to start from, of PEFT or mlx-lm, which brings all these; linears
+    of its targets that it does not adapt start with B zero. `max_seq_len` is the most tokens at once, by default 512,
+    or less if the model's limit is. `activation` is what a layer stores for its backward: README.md has a table. `seed`
+    is that of the adapter and of random weights. Raises UserError where the model or adapter is not supported or `out`
+    holds anything but a bundle.
     """
-    if not 1 <= lora_rank <= _MOST_RANK:
-        raise UserError(f"--lora-rank {lora_rank}: must be 1 to {_MOST_RANK}")
+    if not 1 <= lora_rank <= MOST_RANK:
+        raise UserError(f"--lora-rank {lora_rank}: must be 1 to {MOST_RANK}")
     if not 0 < lora_alpha < float("inf"):
         raise UserError(f"--lora-alpha {lora_alpha:g}: must be above 0")
+    if adapter is not None and (lora_rank, lora_alpha, lora_targets, use_rslora) != _LORA:
+        raise UserError(f"--adapter {adapter}: brings its own rank, alpha and targets; leave those out")
     if seed < 0:
         raise UserError(f"--seed {seed}: must be at least 0")
     target = Path(out)
@@ -72,12 +77,16 @@ def export_bundle(
             source = _open_model(os.fspath(model), quant, random_init, seed)
         else:
             source = _model_in_memory(model, tokenizer, quant)
-        lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets, source.config), use_rslora)
+        if adapter is None:
+            lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets, source.config), use_rslora)
+            start = None
+        else:
+            lora, start = _read_adapter(Path(adapter), source.config)
         most = _most_seq_len(source.config)
         length = min(_SEQ_LEN, most) if max_seq_len is None else max_seq_len
         if not _LEAST_SEQ_LEN <= length <= most:
             raise UserError(f"--max-seq-len {length}: this model takes {_LEAST_SEQ_LEN} to {most}")
-        _write(source, lora, length, seed, target, activation)
+        _write(source, lora, length, seed, target, activation, start)
     return describe(read_bundle(target))
 
 
@@ -104,10 +113,24 @@ def _most_seq_len(config: ModelConfig) -> int:
     return min(config.max_position_embeddings, _MOST_SEQ_LEN)
 
 
-def _write(source: "ModelSource", lora: LoraConfig, max_seq_len: int, seed: int, out: Path, activation: str) -> None:
+def _write(
+    source: "ModelSource",
+    lora: LoraConfig,
+    max_seq_len: int,
+    seed: int,
+    out: Path,
+    activation: str,
+    adapter: dict[str, F32] | None = None,
+) -> None:
     from mobile_ft.export.bundle import write_bundle
 
-    write_bundle(source, lora, max_seq_len, seed, out, activation)
+    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter)
+
+
+def _read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[str, F32]]:
+    from mobile_ft.export.adapter import read_adapter
+
+    return read_adapter(folder, config)
 
 
 def _open_model(model: str, quant: str | None, random_init: bool, seed: int) -> "ModelSource":

@@ -47,6 +47,12 @@ def add_parser(commands: Subparsers) -> None:
         metavar="FORMAT",
         help=f"of the linears of a Hugging Face folder: {', '.join(WEIGHT_FORMATS)} (default: q4_1)",
     )
+    option(
+        "--adapter",
+        metavar="DIR",
+        type=Path,
+        help="start from this one, of PEFT or mlx-lm, which brings its rank, alpha and targets",
+    )
     option("--random-init", action="store_true", help="random weights, for work on memory and speed")
     option("--seed", metavar="N", type=int, default=0, help="of the adapter and of random weights")
     parser.set_defaults(run=run)
@@ -64,6 +70,7 @@ def run(args: argparse.Namespace) -> None:
         max_seq_len=args.max_seq_len,
         activation=args.activation,
         quant=args.quant,
+        adapter=args.adapter,
         random_init=args.random_init,
         seed=args.seed,
     )
