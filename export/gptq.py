@@ -21,10 +21,12 @@ def gptq_reader(source: str, settings: Settings) -> Reader:
     # Transformers calls it format.
     key = "checkpoint_format" if "checkpoint_format" in settings else "format"
     first = 1 if setting(source, settings, key, ("gptq", "gptq_v2"), "gptq") == "gptq" else 0
-    return partial(_open, bits, group_size(source, settings), first)
+    return partial(_open, bits, group_size(source, settings), first, bool(settings.get("desc_act")))
 
 
-def _open(bits: int, group: int | None, first: int, tensors: Tensors, name: str) -> QuantizedWeight | None:
+def _open(
+    bits: int, group: int | None, first: int, reordered: bool, tensors: Tensors, name: str
+) -> QuantizedWeight | None:
     module = name.removesuffix(".weight")
     if f"{module}.qweight" not in tensors.names:
         return None
@@ -34,7 +36,7 @@ def _open(bits: int, group: int | None, first: int, tensors: Tensors, name: str)
     group = group or cols
     qweight = tensors.get(f"{module}.qweight", ("I32",), [high, rows])
     qzeros = tensors.get(f"{module}.qzeros", ("I32",), [-(-cols // group), -(-rows // per_word)])
-    if f"{module}.g_idx" in tensors.names:
+    if reordered or f"{module}.g_idx" in tensors.names:
         group_of = words(tensors.get(f"{module}.g_idx", ("I32",), [cols])[:])
         if not np.array_equal(group_of, np.arange(cols) // group):
             raise UserError(

@@ -21,6 +21,7 @@ from mobile_ft.json_text import read_json_object
 from mobile_ft.runtime import quantize
 
 _METHODS = {"bitsandbytes": bitsandbytes_reader, "gptq": gptq_reader, "awq": awq_reader, "mlx": mlx_reader}
+_OLD_GPTQ = "quantize_config.json"  # of AutoGPTQ, before config.json had its place for it
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
 _ROWS = 64 * PANEL_ROWS  # of a matrix at once
 
@@ -38,6 +39,7 @@ class HfCheckpoint(ModelSource):
         self.method, self._reader = _quantization(config)
         self._tensors = tensors
         self._linear_format, self._embedding_format = linear_format, embedding_format
+        self.importance: dict[str, F32] = {}  # of a linear's columns, where it is known
         self._opened: dict[str, QuantizedWeight | None] = {}
         # The text model of one with vision has its names behind a prefix.
         found = [name.removesuffix(_EMBEDDING) for name in tensors.names if name.endswith(_EMBEDDING)]
@@ -69,7 +71,8 @@ class HfCheckpoint(ModelSource):
         fmt, quantized = self.format_of(name), self._quantized(name)
         if quantized is None:
             tensor = self._tensors.get(self._name(name), FLOATS, [out_features, in_features])
-            return tensor.get_dtype(), lambda start, stop: _quantize(numbers(tensor[start:stop]), fmt)
+            importance = self.importance.get(name)
+            return tensor.get_dtype(), lambda start, stop: _quantize(numbers(tensor[start:stop]), fmt, importance)
         if (quantized.rows, quantized.cols) != (out_features, in_features):
             raise UserError(
                 f"{self._where(name)} is of [{quantized.rows}, {quantized.cols}]; it should be of "
@@ -106,8 +109,8 @@ class HfCheckpoint(ModelSource):
         return self._opened[name]
 
 
-def _quantize(weights: F32, fmt: str) -> Rows:
-    return weights, quantize(weights, fmt)
+def _quantize(weights: F32, fmt: str, importance: F32 | None) -> Rows:
+    return weights, quantize(weights, fmt, importance)
 
 
 def _take_over(weight: QuantizedWeight, start: int, stop: int) -> Rows:
@@ -125,7 +128,9 @@ def _quantization(config: Path) -> tuple[str | None, Reader | None]:
     """The method that config.json names, and what reads its weights; None where weights are plain."""
     values = read_json_object(config, "give a Hugging Face config.json")
     key = "quantization" if "quantization" in values else "quantization_config"  # MLX writes both
-    settings = values.get(key)
+    settings, old = values.get(key), config.parent / _OLD_GPTQ
+    if settings is None and old.is_file():
+        return "gptq", gptq_reader(str(old), read_json_object(old, "give one that AutoGPTQ wrote"))
     if settings is None:
         return None, None
     if not isinstance(settings, dict):

@@ -7,7 +7,7 @@ from typing import Any
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.hf_checkpoint import HfCheckpoint
-from mobile_ft.export.safetensors_folder import SafetensorsFolder
+from mobile_ft.export.safetensors_files import model_tensors
 from mobile_ft.json_text import read_json_object
 
 
@@ -18,7 +18,7 @@ class HfFolder(HfCheckpoint):
     """
 
     def __init__(self, folder: Path, linear_format: str, embedding_format: str):
-        super().__init__(folder / "config.json", SafetensorsFolder(folder), linear_format, embedding_format)
+        super().__init__(folder / "config.json", model_tensors(folder), linear_format, embedding_format)
         self._folder = folder
 
     def write_tokenizer(self, folder: Path) -> None:

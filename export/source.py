@@ -57,6 +57,12 @@ class ModelSource(ABC):
     def vector(self, name: str, size: int) -> F32:
         """A norm's weight, a bias or a convolution's taps, flat, as Hugging Face's model holds it, float32 [size]."""
 
+    def prepared(self, name: str, shape: tuple[int, ...]) -> F32:
+        """`vector`, as the runtime wants it: what a norm multiplies by, and of a convolution [taps, channels]."""
+        values = self.vector(name, math.prod(shape)).reshape(shape[::-1]).T
+        offset = np.float32(self.config.family.norm_offset if name.endswith("norm.weight") else 0)
+        return np.ascontiguousarray(values) + offset
+
     @abstractmethod
     def write_tokenizer(self, folder: Path) -> None:
         """Writes tokenizer.json and tokenizer_config.json; nothing where there is no tokenizer."""

@@ -82,6 +82,10 @@ def test_every_weight_to_the_bit(tmp_path: Path, kind: str, double: bool, in_mem
     assert len(linears) == 6 * 2
     for name, linear in linears.items():
         assert np.array_equal(weight(source, f"{name}.weight", *linear.weight.quant_state.shape), dequantized(linear))
+    assert {(c.source, c.format, c.error) for c in source.conversions.to_list()} == {
+        ("bitsandbytes", f"{kind}_g64", 0.0),
+        ("bitsandbytes", kind, 0.0),
+    }
 
 
 @pytest.mark.parametrize("block", [32, 128, 256, 4096])

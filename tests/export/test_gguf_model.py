@@ -143,7 +143,9 @@ def test_unsupported_contents(write_gguf: Callable[..., Path]) -> None:
     assert "architecture is 'mamba'; supported: 'llama'" in message(write_gguf(arch="mamba"))
     assert "lm_head.weight" not in message(write_gguf(drop="blk.0.ffn_up"))
     assert "self_attn.q_proj.weight is missing" in message(write_gguf(drop="blk.0.attn_q"))
-    assert "'blk.0.attn_sinks.weight' is not part of a Llama" in message(write_gguf(extra="blk.0.attn_sinks"))
+    assert "'blk.0.attn_sinks.weight' is not part of a model of architecture 'llama'" in message(
+        write_gguf(extra="blk.0.attn_sinks")
+    )
     assert "has shape [96, 64]; the model's configuration says [128, 64]" in message(write_gguf(inner=128))
 
 
@@ -165,7 +167,7 @@ def test_metadata_is_what_the_package_gguf_reads(smollm2_gguf: Path) -> None:
         ({"attention.layer_norm_rms_epsilon": float("nan")}, "rms_epsilon is nan; it must be one positive number"),
         ({"attention.layer_norm_rms_epsilon": "small"}, "rms_epsilon is 'small'; it must be one positive number"),
         ({"rope.freq_base": [1.0]}, "llama.rope.freq_base is [1.0]; it must be one positive number"),
-        ({"block_count": 1 << 27}, "num_hidden_layers is 134217728; it must be at most 1000"),
+        ({"block_count": 1 << 27}, "llama.block_count is 134217728; it must be one positive integer, at most 1000"),
         ({"block_count": True}, "llama.block_count is True; it must be one positive integer"),
         ({"context_length": 1 << 31}, "llama.context_length is 2147483648; it must be one positive integer, at most"),
         ({"feed_forward_length": "a\nb"}, r"llama.feed_forward_length is 'a\nb'"),

@@ -25,6 +25,8 @@ def check(folder: Path, model: Any, fmt: str) -> None:
         if parameter.dim() == 2 and "layers" in name:
             assert source.format_of(name) == fmt
             assert np.array_equal(decoded(source, name, parameter), parameter.detach().float().numpy())
+    (conversion,) = source.conversions.to_list()
+    assert conversion.error == 0
 
 
 @pytest.mark.parametrize("version", ["gptq", "gptq_v2"])
@@ -50,12 +52,22 @@ def test_awq(tmp_path: Path, group: int) -> None:
 
 def test_transformers_name_for_the_version(tmp_path: Path) -> None:
     """`checkpoint_format` is what GPTQModel calls it."""
-    model = write_gptq(tmp_path, version="gptq_v2", checkpoint_format=None)
+    model = write_gptq(tmp_path, version="gptq_v2")
     config = json.loads((tmp_path / "config.json").read_text())
     del config["quantization_config"]["checkpoint_format"]
     config["quantization_config"]["format"] = "gptq_v2"
     (tmp_path / "config.json").write_text(json.dumps(config))
     check(tmp_path, model, "q4_0_g64")
+
+
+def test_settings_in_a_file_of_their_own(tmp_path: Path) -> None:
+    """As AutoGPTQ once wrote them."""
+    model = write_gptq(tmp_path, bits=8)
+    config = json.loads((tmp_path / "config.json").read_text())
+    settings = config.pop("quantization_config")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "quantize_config.json").write_text(json.dumps({key: settings[key] for key in ("bits", "group_size")}))
+    check(tmp_path, model, "q8_0_g64")
 
 
 @pytest.mark.parametrize("write", [write_gptq, partial(write_awq, few_bits=True)])
@@ -69,10 +81,12 @@ def test_a_minimum_is_rounded_to_float16(tmp_path: Path, write: Callable[..., An
     """By half a unit in the last place of scale x zero, at most."""
     model = write(tmp_path)
     weight = model.model.layers[0].mlp.up_proj.weight.detach().numpy()
-    found = decoded(HfFolder(tmp_path, "f16", "f16"), f"{UP}.weight", torch.from_numpy(weight))
-    largest = np.abs(weight).max() + 15 / 16  # of scales up to 1 / 16
-    error = np.abs(found - weight).max()
-    assert 0 < error <= np.spacing(np.float16(largest)) / 2
+    source = HfFolder(tmp_path, "f16", "f16")
+    error = decoded(source, f"{UP}.weight", torch.from_numpy(weight)) - weight
+    # Scales are up to 1 / 16.
+    assert 0 < np.abs(error).max() <= np.spacing(np.float16(15 / 16)) / 2 + 1e-7
+    (conversion,) = source.conversions.to_list()
+    assert np.isclose(conversion.error, np.sqrt(np.mean(error**2) / np.mean(weight**2)), rtol=1e-3)
 
 
 def _tensor(part: str, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Callable[[Path], None]:
@@ -91,6 +105,11 @@ def _config(**changes: Any) -> Callable[[Path], None]:
         (folder / "config.json").write_text(json.dumps(config))
 
     return write
+
+
+def _no_order(folder: Path) -> None:
+    _config(desc_act=True)(folder)
+    _tensor("g_idx", lambda x: None)(folder)
 
 
 # For both, except where a name says which.
@@ -122,6 +141,7 @@ HARM: dict[str, tuple[Callable[[Path], None], str]] = {
         _tensor("g_idx", lambda x: x.flip(0)),
         f"tensor {UP}.g_idx permutes columns (desc_act); supported: groups of columns in their order",
     ),
+    "gptq of no order": (_no_order, f"tensor {UP}.g_idx is missing"),
     "gptq zero": (_tensor("qzeros", lambda x: x * 0 - 1), "qzeros has a zero point that does not fit 4 bits"),
 }
 

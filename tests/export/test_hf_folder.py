@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -45,9 +46,9 @@ def test_every_tensor(model: Any, tmp_path: Path, dtype: torch.dtype, shard: str
     seen = set()
     for layer in range(source.config.num_hidden_layers):
         for unit in unit_types(source.config, layer):
-            for name, (size,) in vector_shapes(source.config, unit).items():
+            for name, shape in vector_shapes(source.config, unit).items():
                 full = f"model.layers.{layer}.{name}"
-                assert np.array_equal(source.vector(full, size), parameters[full])
+                assert np.array_equal(source.vector(full, math.prod(shape)), parameters[full].reshape(-1))
                 seen.add(full)
             for name, (columns, rows) in linear_shapes(source.config, unit).items():
                 full = f"model.layers.{layer}.{name}.weight"
@@ -56,13 +57,13 @@ def test_every_tensor(model: Any, tmp_path: Path, dtype: torch.dtype, shard: str
                 step = np.repeat(groups / 127, 32, -1)
                 assert np.all(np.abs(unpack(weight.data, "q8_0", rows) - expected) <= 2 * step)
                 seen.add(full)
-    embedding = source.packed("model.embed_tokens.weight", source.config.hidden_size, source.config.vocab_size)
-    expected = parameters["model.embed_tokens.weight"]
-    assert np.array_equal(unpack(embedding.data, "f16", len(expected)), expected.astype(np.float16).astype(np.float32))
-    assert parameters.keys() - seen == {"model.embed_tokens.weight", "model.norm.weight"}
-    assert np.array_equal(
-        source.vector("model.norm.weight", source.config.hidden_size), parameters["model.norm.weight"]
-    )
+    tables = parameters.keys() & {"model.embed_tokens.weight", "lm_head.weight"}
+    for name in tables:
+        table, expected = source.packed(name, source.config.hidden_size, source.config.vocab_size), parameters[name]
+        assert np.array_equal(unpack(table.data, "f16", len(expected)), expected.astype(np.float16).astype(np.float32))
+    norm = f"{source.config.family.final_norm}.weight"
+    assert np.array_equal(source.vector(norm, source.config.hidden_size), parameters[norm])
+    assert parameters.keys() == seen | tables | {norm}
 
 
 def test_a_text_model_within_another(folder: Path) -> None:

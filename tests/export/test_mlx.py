@@ -29,6 +29,7 @@ def test_every_weight_to_the_bit(tmp_path: Path, bits: int, group: int, dtype: t
     for name, parameter in model.named_parameters():
         if parameter.dim() == 2:
             assert np.array_equal(decoded(source, name, parameter), parameter.detach().float().numpy())
+    assert all((c.source, c.error) == ("mlx", 0) for c in source.conversions.to_list())
 
 
 @pytest.mark.parametrize(("dtype", "change"), [(torch.float32, 1.0), (torch.bfloat16, 1e-6)])
@@ -36,7 +37,8 @@ def test_what_float16_does_not_hold_is_rounded(tmp_path: Path, dtype: torch.dtyp
     """To the nearest: half a unit in the last place, of each scale as often as the code says, and of the bias."""
     model = write_mlx(tmp_path, 4, 64, dtype, lambda x: x * change)
     weight = model.model.layers[0].mlp.up_proj.weight.detach()
-    found = decoded(HfFolder(tmp_path, "f16", "f16"), f"{UP}.weight", weight)
+    source = HfFolder(tmp_path, "f16", "f16")
+    found = decoded(source, f"{UP}.weight", weight)
     tensors = load_file(tmp_path / "model.safetensors")
     scales, biases = (tensors[f"{UP}.{name}"].double().numpy() for name in ("scales", "biases"))
     half_unit = [np.abs(x.astype(np.float16).astype(np.float64) - x) for x in (scales, biases)]
@@ -45,6 +47,9 @@ def test_what_float16_does_not_hold_is_rounded(tmp_path: Path, dtype: torch.dtyp
     bound = np.repeat(15 * half_unit[0] + half_unit[1], 64, axis=1)
     error = np.abs(found - weight.numpy())
     assert error.max() > 0 and np.all(error <= bound * (1 + 1e-6) + 1e-12)
+    (conversion,) = source.conversions.to_list()
+    relative = np.sqrt(np.mean(error**2) / np.mean(weight.numpy() ** 2))
+    assert np.isclose(conversion.error, relative, rtol=1e-3)
 
 
 def test_plain_modules_stay_plain(tmp_path: Path) -> None:

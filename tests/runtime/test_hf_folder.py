@@ -60,6 +60,12 @@ def test_formats_that_are_not(model: Any, tmp_path: Path, quant: str) -> None:
         export_bundle(tmp_path / "model", tmp_path / "bundle", quant=quant)
 
 
+def test_a_group_that_does_not_divide_rows(model: Any, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path / "model")
+    with pytest.raises(UserError, match="q_proj.weight: 64 columns: a q4_1_g128 weight needs a multiple of 128"):
+        export_bundle(tmp_path / "model", tmp_path / "bundle", quant="q4_1_g128")
+
+
 def test_other_models_have_formats_of_their_own(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--quant q4_0: goes with a Hugging Face folder"):
         export_bundle("qwen2.5-0.5b", tmp_path / "bundle", quant="q4_0", random_init=True)

@@ -1,0 +1,117 @@
+"""Which columns of its linears matter to a model: the mean square of what they are multiplied by on a text.
+
+Quantizing weighs errors by it, as llama.cpp does by an importance matrix and AWQ (arXiv 2306.00978) by scaling.
+"""
+
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mobile_ft import units
+from mobile_ft.errors import UserError
+from mobile_ft.export.hf_checkpoint import HfCheckpoint
+from mobile_ft.export.source import ModelSource
+from mobile_ft.formats import F32, PANEL_ROWS, unpack
+from mobile_ft.shapes import linear_shapes, unit_types, vector_shapes
+from mobile_ft.tokenizer import Tokenizer
+from mobile_ft.units import Linear, UnitSpec
+
+_ROWS, _ROW = 8, 512  # tokens that are read, at most
+_CHARACTERS = 16  # that a token may take
+_LEAST_TOKENS = 256
+_LEAST = 1e-4  # of the mean over a linear's columns: what a text leaves at zero counts a little
+
+
+class _Inputs(TorchDispatchMode):
+    """Adds up the squares of every linear's inputs, in the order of their calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.squares: list[Tensor] = []
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if op is torch.ops.mobile_ft.packed_linear.default:
+            self.squares.append(args[0].square().sum(0))
+        return op(*args, **(kwargs or {}))
+
+
+def calibrate(source: HfCheckpoint, plain: ModelSource, text: Path) -> None:
+    """Lets `source` weigh the errors of its quantization by a text's beginning. `plain` is the same model in float16.
+
+    Raises UserError where the file is no text, or too short.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        source.write_tokenizer(Path(folder))
+        tokenizer = Tokenizer(Path(folder))
+    try:
+        with text.open(encoding="utf-8") as file:
+            content = file.read(_ROWS * _ROW * _CHARACTERS)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{text}: cannot be read as text ({error})") from None
+    tokens = np.array(tokenizer.encode(content)[: _ROWS * _ROW], np.int32)
+    if len(tokens) < _LEAST_TOKENS:
+        raise UserError(f"{text}: {len(tokens)} tokens; a calibration text needs at least {_LEAST_TOKENS}")
+    rows = np.array_split(tokens, -(-len(tokens) // _ROW))
+    source.importance = dict(column_importance(plain, rows))
+
+
+def column_importance(source: ModelSource, rows: list[NDArray[np.int32]]) -> Iterator[tuple[str, F32]]:
+    """(name of a linear's weight, importance [in_features]) of all linears, as the model reads `rows` of tokens.
+
+    `source` gives the weights of a layer at a time.
+    """
+    inputs = [_embedded(source, row) for row in rows]
+    for layer in range(source.config.num_hidden_layers):
+        for unit_type in unit_types(source.config, layer):
+            unit, names = _unit(source, layer, unit_type)
+            squares = [torch.zeros(()) for _ in names]
+            for i, x in enumerate(inputs):
+                with torch.inference_mode(), _Inputs() as seen:
+                    inputs[i] = unit(x)
+                squares = [total + new for total, new in zip(squares, seen.squares, strict=True)]
+            for name, total in zip(names, squares, strict=True):
+                mean = total / sum(map(len, rows))
+                yield name, mean.clamp_min(max(_LEAST * mean.mean().item(), torch.finfo(mean.dtype).tiny)).numpy()
+
+
+def _embedded(source: ModelSource, tokens: NDArray[np.int32]) -> Tensor:
+    """[T, hidden]; of the table only what the tokens need is decoded."""
+    c = source.config
+    table = source.packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size)
+    panels, which = np.unique(tokens // PANEL_ROWS, return_inverse=True)
+    values = unpack(table.data[panels], table.format, len(panels) * PANEL_ROWS)
+    scale = math.sqrt(c.hidden_size) if c.family.scaled_embedding else 1.0
+    return scale * torch.from_numpy(values[which * PANEL_ROWS + tokens % PANEL_ROWS])
+
+
+def _unit(source: ModelSource, layer: int, unit_type: str) -> tuple[Any, list[str]]:
+    """A unit as a function x -> y of one row, and the names of its linears' weights."""
+    c, prefix = source.config, f"model.layers.{layer}."
+    shapes = linear_shapes(c, unit_type)
+    names = [f"{prefix}{name}.weight" for name in shapes]
+    linears = [Linear(name, i, o, source.format_of(f"{prefix}{name}.weight"), False) for name, (i, o) in shapes.items()]
+    spec = UnitSpec(unit_type, unit_type, tuple(linears), 0, 0.0, c, layer_type=c.layer_type(layer))
+    weights = [
+        torch.from_numpy(source.prepared(f"{prefix}{name}", shape))
+        for name, shape in vector_shapes(c, unit_type).items()
+    ]
+    weights += [
+        torch.from_numpy(source.packed(name, *shape).data) for name, shape in zip(names, shapes.values(), strict=True)
+    ]
+    inv_freq = torch.from_numpy(source.inv_freq(spec.window > 0)) if spec.inv_freq else None
+
+    def run(x: Tensor) -> Tensor:
+        positions = torch.arange(len(x))
+        if unit_type == "attn":
+            return units.attn(spec, x, positions, inv_freq, weights, [])
+        return units.conv(spec, x, positions, weights, []) if unit_type == "conv" else units.mlp(spec, x, weights, [])
+
+    return run, names

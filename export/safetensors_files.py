@@ -1,0 +1,71 @@
+"""Safetensors files: a model's, one or several that an index names, or any one. Pickles are refused."""
+
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from mobile_ft.errors import UserError
+from mobile_ft.export.tensors import Tensors
+from mobile_ft.json_text import read_json_object
+
+_WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+class SafetensorsFiles(Tensors):
+    """Tensors of the files that are given for them."""
+
+    def __init__(self, folder: Path, files: dict[str, Path]):
+        self._folder, self._files = folder, files
+        self.names = files.keys()
+        self._opened: dict[Path, Any] = {}
+
+    def where(self, name: str) -> str:
+        return str(self._files.get(name, self._folder))
+
+    def _open(self, name: str) -> Any:
+        path = self._files[name]
+        try:
+            if path not in self._opened:
+                self._opened[path] = safe_open(path, framework="pt")  # numpy has no bfloat16
+            return self._opened[path].get_slice(name)
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{path}: not a readable safetensors file with {name} ({error})") from None
+
+
+def model_tensors(folder: Path) -> SafetensorsFiles:
+    """Of all files of a model. Raises UserError naming the file that cannot be used, or leads out of the folder."""
+    index = folder / _INDEX
+    if not index.is_file():
+        return file_tensors(folder, _WEIGHTS, f"there is no {_INDEX} either; save the model with save_pretrained")
+    files = read_json_object(index, "give one that save_pretrained wrote").get("weight_map")
+    if not isinstance(files, dict) or not files:
+        raise UserError(f"{index}: weight_map is {files!r}; it should name each tensor's file")
+    for name, file in files.items():
+        if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
+            raise UserError(f"{index}: tensor {name} is in {file!r}; it should be in a .safetensors file beside it")
+    return SafetensorsFiles(folder, {name: _inside(folder, folder / file) for name, file in files.items()})
+
+
+def file_tensors(folder: Path, file: str, wanted: str) -> SafetensorsFiles:
+    """Of one file. Raises UserError naming it where it cannot be used, with what is `wanted` where there is none."""
+    path = folder / file
+    if not path.is_file():
+        pickled = next((p.name for p in sorted(folder.glob("*")) if p.suffix in (".bin", ".pt", ".pth")), None)
+        hint = f"{pickled} is a pickle, which is not read; " if pickled else ""
+        raise UserError(f"{path}: no such file; {hint}{wanted}")
+    try:
+        with safe_open(_inside(folder, path), framework="np") as opened:
+            return SafetensorsFiles(folder, dict.fromkeys(opened.keys(), path))
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: not a readable safetensors file ({error})") from None
+
+
+def _inside(folder: Path, path: Path) -> Path:
+    """The file, unless it is a link that leads elsewhere than the folder, or the blobs of the Hub's cache around it."""
+    real, home = path.resolve(), folder.resolve()
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    if real.parent not in (home, home.parent.parent / "blobs"):
+        raise UserError(f"{path}: a link to {real}, which is outside of the folder")
+    return path
