@@ -1,23 +1,19 @@
 """Writes a Hugging Face tokenizer from the metadata of a GGUF file."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from mobile_ft.errors import UserError
+from mobile_ft.export.gguf_pre_tokenizer import PRE_TOKENIZERS
 from mobile_ft.tokenizer import refusals
 
-_CONTROL, _USER_DEFINED = 3, 4  # values of tokenizer.ggml.token_type
+_NORMAL, _CONTROL, _USER_DEFINED, _BYTE = 1, 3, 4, 6  # values of tokenizer.ggml.token_type
 
 _MOST_SPLIT = 1 << 28  # squares of tokens' lengths: as many characters are copied to try all ways to split them
-
-_LLAMA3_REGEX = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_QWEN2_REGEX = _LLAMA3_REGEX.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
 def write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
@@ -36,8 +32,10 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
         tokenizer, add_bos = _byte_level(fields)
     elif model == "llama":
         tokenizer, add_bos = _sentencepiece(fields), True
+    elif model == "t5":
+        tokenizer, add_bos = _unigram(fields), False
     else:
-        raise UserError(f"GGUF metadata tokenizer.ggml.model is {model!r}; supported: gpt2, llama")
+        raise UserError(f"GGUF metadata tokenizer.ggml.model is {model!r}; supported: gpt2, llama, t5")
     add_bos = bool(fields.get("tokenizer.ggml.add_bos_token", add_bos))
 
     _required(fields, "eos_token_id")
@@ -69,47 +67,64 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
 
 def _byte_level(fields: dict[str, Any]) -> tuple[Tokenizer, bool]:
     """A byte-level BPE, and whether such models start a text with BOS where the file does not say."""
-    pre = fields.get("tokenizer.ggml.pre", "default")
-    tokenizer = _bpe(fields, _merges(fields))
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    if pre in ("default", "gpt-2"):
-        tokenizer.pre_tokenizer = gpt2
-    elif pre == "smollm":
-        digits = pre_tokenizers.Digits(individual_digits=True)
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, gpt2])
-    elif pre == "llama-bpe":
-        split = pre_tokenizers.Split(Regex(_LLAMA3_REGEX), behavior="isolated")
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level])
-        tokenizer.model.ignore_merges = True  # Llama 3 takes a word that is in the vocabulary whole
-    elif pre == "qwen2":
-        split = pre_tokenizers.Split(Regex(_QWEN2_REGEX), behavior="isolated")
+    name = fields.get("tokenizer.ggml.pre", "default")
+    pre = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
+    if pre is None:
+        raise UserError(f"GGUF metadata tokenizer.ggml.pre is {name!r}; supported: {', '.join(PRE_TOKENIZERS)}")
+    tokenizer = _bpe(fields, _merges(fields), ignore_merges=pre.ignore_merges)
+    if pre.nfc:
         tokenizer.normalizer = normalizers.NFC()
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level])
-    else:
-        supported = "default, gpt-2, llama-bpe, qwen2, smollm"
-        raise UserError(f"GGUF metadata tokenizer.ggml.pre is {pre!r}; supported: {supported}")
+    tokenizer.pre_tokenizer = pre.build()
     tokenizer.decoder = decoders.ByteLevel()
-    return tokenizer, pre == "llama-bpe"
+    return tokenizer, pre.add_bos
 
 
 def _sentencepiece(fields: dict[str, Any]) -> Tokenizer:
     """SentencePiece's BPE; bytes that are in no token become tokens like <0x0A>."""
-    add_space = fields.get("tokenizer.ggml.add_space_prefix", True)
     if "tokenizer.ggml.merges" in fields:
         merges = _merges(fields)
     else:
         merges = _merges_from_scores(_texts(fields, "tokens"), _per_token(fields, "scores"))
     unknown = _named_token(fields, "unknown_token_id")
     tokenizer = _bpe(fields, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
-        replacement="▁", prepend_scheme="first" if add_space else "never", split=False
-    )
+    _mark_spaces(tokenizer, "first" if _adds_space(fields) else "never", _adds_space(fields))
+    return tokenizer
+
+
+def _unigram(fields: dict[str, Any]) -> Tokenizer:
+    """SentencePiece's unigram language model (arXiv 1804.10959): the split of the highest sum of scores."""
+    tokens, scores, kinds = (_texts(fields, "tokens"), _per_token(fields, "scores"), _per_token(fields, "token_type"))
+    if not all(map(math.isfinite, scores)):
+        raise UserError("GGUF metadata tokenizer.ggml.scores has values that are not finite")
+    # What an unknown character costs follows from the lowest score, which that of a token for padding must not be.
+    least = min((score for score, kind in zip(scores, kinds, strict=True) if kind == _NORMAL), default=0.0)
+    vocabulary = [(token, max(score, least)) for token, score in zip(tokens, scores, strict=True)]
+    with refusals("GGUF metadata tokenizer.ggml describes no unigram model"):
+        unknown = _token_id(fields, "unknown_token_id")
+        tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=unknown, byte_fallback=_BYTE in kinds))
+        steps: list[normalizers.Normalizer] = []
+        if "tokenizer.ggml.precompiled_charsmap" in fields:
+            steps.append(normalizers.Precompiled(_bytes(fields, "precompiled_charsmap")))
+        if fields.get("tokenizer.ggml.remove_extra_whitespaces", False):
+            steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+        if _adds_space(fields):  # to each text between special tokens, as llama.cpp does
+            steps.append(normalizers.Prepend(" "))
+        tokenizer.normalizer = normalizers.Sequence(steps)
+    _mark_spaces(tokenizer, "never", _adds_space(fields))
+    return tokenizer
+
+
+def _adds_space(fields: dict[str, Any]) -> bool:
+    return bool(fields.get("tokenizer.ggml.add_space_prefix", True))
+
+
+def _mark_spaces(tokenizer: Tokenizer, prepend_scheme: str, strip: bool) -> None:
+    """Spaces are the character U+2581 within tokens; `strip` takes the first one off a decoded text."""
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=prepend_scheme, split=False)
     steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    if add_space:
+    if strip:
         steps.append(decoders.Strip(content=" ", left=1))
     tokenizer.decoder = decoders.Sequence(steps)
-    return tokenizer
 
 
 def _bpe(fields: dict[str, Any], merges: list[Any], **options: Any) -> Tokenizer:
@@ -143,13 +158,22 @@ def _add_special_tokens(tokenizer: Tokenizer, fields: dict[str, Any], named: lis
 
 
 def _named_token(fields: dict[str, Any], key: str) -> str | None:
-    index = fields.get(f"tokenizer.ggml.{key}")
-    if index is None:
-        return None
-    tokens = _texts(fields, "tokens")
-    if not isinstance(index, int) or not 0 <= index < len(tokens):
-        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is {index!r}; it should be a number below {len(tokens)}")
-    return tokens[index]
+    index = _token_id(fields, key)
+    return None if index is None else _texts(fields, "tokens")[index]
+
+
+def _token_id(fields: dict[str, Any], key: str) -> int | None:
+    index, tokens = fields.get(f"tokenizer.ggml.{key}"), len(_texts(fields, "tokens"))
+    if index is not None and (not isinstance(index, int) or not 0 <= index < tokens):
+        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is {index!r}; it should be a number below {tokens}")
+    return index
+
+
+def _bytes(fields: dict[str, Any], key: str) -> bytes:
+    values = _required(fields, key)
+    if not isinstance(values, list) or any(not isinstance(value, int) or not -128 <= value < 256 for value in values):
+        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is no list of bytes")
+    return bytes(value & 255 for value in values)  # some files have them as int8
 
 
 def _merges(fields: dict[str, Any]) -> list[Any]:

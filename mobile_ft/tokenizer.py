@@ -1,5 +1,6 @@
 """A bundle's tokenizer: text to token ids and back, and the model's chat template."""
 
+import base64
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -198,6 +199,9 @@ def _growth(part: dict[str, Any]) -> int:
     """How many characters of each one the replacements of a normalizer or a decoder make, one after another."""
     if part["type"] == "Sequence":
         return math.prod(_growth(step) for step in part.get("normalizers", part.get("decoders", [])))
+    if part["type"] == "Precompiled":  # SentencePiece's: an index of so many bytes, and texts that end in 0
+        charsmap = base64.b64decode(part["precompiled_charsmap"])
+        return max(map(len, charsmap[4 + int.from_bytes(charsmap[:4], "little") :].split(b"\0"))) or 1
     if part["type"] != "Replace":
         return 1
     pattern, content = part["pattern"].get("String", ""), part["content"]  # a regular expression may match nothing

@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+from mobile_ft.export.gguf_blocks import PACKED_FORMATS
 from mobile_ft.export.gguf_model import GgufModel
 from mobile_ft.shapes import linear_shapes, unit_types, vector_shapes
 from mobile_ft.tokenizer import Tokenizer
@@ -10,7 +11,8 @@ from tests.export.small_gguf import small_gguf
 
 
 def seeds() -> list[bytes]:
-    return [small_gguf("gpt2"), small_gguf("llama")]
+    """Every tokenizer and every type of matrix."""
+    return [small_gguf("gpt2"), small_gguf("llama"), small_gguf("t5"), *(small_gguf("gpt2", t) for t in PACKED_FORMATS)]
 
 
 def run(data: bytes, folder: Path) -> None:

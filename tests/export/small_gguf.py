@@ -1,12 +1,24 @@
-"""A GGUF file of some kilobytes: one layer of zeros, and a tokenizer."""
+"""A GGUF file of some kilobytes: one layer of zeros, of any type, and a tokenizer."""
 
 import struct
 from typing import Any
 
-# Types of values, and of tensors (F32, Q4_0), as the format numbers them.
-_UINT32, _FLOAT32, _STRING, _ARRAY = 4, 6, 8, 9
-_F32, _Q4_0, _Q4_0_BYTES = 0, 2, 18
-_WIDTH, _VOCABULARY = 32, 5
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+# Types of values, as the format numbers them.
+_UINT8, _UINT32, _FLOAT32, _STRING, _ARRAY = 0, 4, 6, 8, 9
+_VOCABULARY = 5
+# Bytes of a row above which a file has no linears: they would not be small.
+_SMALL_ROW = 24
+
+
+# As many nodes as there are bytes, which lead nowhere, and no text.
+_CHARSMAP = struct.pack("<I", 1024) + bytes(1024 + 1)
+
+
+def _row_bytes(kind: GGMLQuantizationType, columns: int) -> int:
+    block, size = GGML_QUANT_SIZES[kind]
+    return columns // block * size
 
 
 def _text(text: str) -> bytes:
@@ -14,6 +26,8 @@ def _text(text: str) -> bytes:
 
 
 def _value(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return struct.pack("<IIQ", _ARRAY, _UINT8, len(value)) + value
     if isinstance(value, list):
         kind = struct.unpack_from("<I", _value(value[0]))[0]
         return struct.pack("<IIQ", _ARRAY, kind, len(value)) + b"".join(_value(item)[4:] for item in value)
@@ -22,10 +36,12 @@ def _value(value: Any) -> bytes:
     return struct.pack("<If", _FLOAT32, value) if isinstance(value, float) else struct.pack("<II", _UINT32, value)
 
 
-def small_gguf(tokenizer: str) -> bytes:
-    """`tokenizer` is gpt2, with merges, or llama, with scores."""
+def small_gguf(tokenizer: str, kind: GGMLQuantizationType = GGMLQuantizationType.Q4_0) -> bytes:
+    """`tokenizer` is gpt2, with merges, or llama or t5, with scores. Matrices are of type `kind`; of a type of large
+    blocks there is an embedding alone."""
+    width = max(32, GGML_QUANT_SIZES[kind][0])
     fields: dict[str, Any] = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": 64}
-    fields |= {"llama.embedding_length": _WIDTH, "llama.feed_forward_length": _WIDTH}
+    fields |= {"llama.embedding_length": width, "llama.feed_forward_length": width}
     fields |= {"llama.attention.head_count": 2, "llama.attention.head_count_kv": 2}
     fields |= {"llama.attention.layer_norm_rms_epsilon": 1e-5, "tokenizer.ggml.model": tokenizer}
     fields |= {"tokenizer.ggml.tokens": ["a", "b", "ab", "</s>", "<unk>"], "tokenizer.ggml.token_type": [1, 1, 1, 3, 2]}
@@ -34,18 +50,23 @@ def small_gguf(tokenizer: str) -> bytes:
         fields |= {"tokenizer.ggml.merges": ["a b"], "tokenizer.chat_template": "{{ bos_token }}"}
     else:
         fields |= {"tokenizer.ggml.scores": [-1.0] * _VOCABULARY, "tokenizer.ggml.unknown_token_id": 4}
-    tensors = {"token_embd": (_Q4_0, _WIDTH, _VOCABULARY), "rope_freqs": (_F32, 8), "output_norm": (_F32, _WIDTH)}
-    linears = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
-    tensors |= {f"blk.0.{name}": (_Q4_0, _WIDTH, _WIDTH) for name in linears}
-    tensors |= {f"blk.0.{name}": (_F32, _WIDTH) for name in ("attn_norm", "ffn_norm")}
+    if tokenizer == "t5":
+        fields |= {"tokenizer.ggml.precompiled_charsmap": _CHARSMAP, "tokenizer.ggml.remove_extra_whitespaces": 1}
+    f32 = GGMLQuantizationType.F32
+    tensors: dict[str, Any] = {"token_embd": (kind, width, _VOCABULARY), "rope_freqs": (f32, width // 4)}
+    tensors["output_norm"] = (f32, width)
+    if _row_bytes(kind, width) <= _SMALL_ROW:
+        linears = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+        tensors |= {f"blk.0.{name}": (kind, width, width) for name in linears}
+        tensors |= {f"blk.0.{name}": (f32, width) for name in ("attn_norm", "ffn_norm")}
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(fields))
     head += b"".join(_text(key) + _value(value) for key, value in fields.items())
     data = b""
-    for name, (kind, columns, *rows) in tensors.items():
+    for name, (tensor_kind, columns, *rows) in tensors.items():
         head += _text(f"{name}.weight") + struct.pack(
-            f"<I{1 + len(rows)}QIQ", 1 + len(rows), columns, *rows, kind, len(data)
+            f"<I{1 + len(rows)}QIQ", 1 + len(rows), columns, *rows, tensor_kind, len(data)
         )
-        count = columns * (rows[0] if rows else 1)
-        data += struct.pack("<f", 1) * count if kind == _F32 else bytes(count // 32 * _Q4_0_BYTES)
+        ones = struct.pack("<f", 1) * columns
+        data += bytes(_row_bytes(tensor_kind, columns) * rows[0]) if rows else ones
         data += bytes(-len(data) % 32)
     return head + bytes(-len(head) % 32) + data

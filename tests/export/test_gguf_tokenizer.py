@@ -1,7 +1,9 @@
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as HfTokenizer
 
 from mobile_ft.errors import UserError
@@ -179,6 +181,16 @@ def byte_level_fields(pre: str) -> dict[str, Any]:
         ("llama-bpe", "aSb", ["aSb"]),  # in the vocabulary, though no merges lead there
         ("qwen2", "aSb", ["a", "S", "b"]),
         ("qwen2", "e\u0301", ["Ã©"]),  # NFC
+        ("deepseek-r1-qwen", "e\u0301", ["e", "Ì", "ģ"]),
+        ("deepseek-r1-qwen", "1234", ["1", "2", "3", "4"]),
+        ("lfm2", "1234", ["123", "4"]),
+        ("lfm2", "aSb", ["aSb"]),
+        ("smaug-bpe", "1234", ["123", "4"]),
+        ("smaug-bpe", "aSb", ["a", "S", "b"]),
+        ("tekken", "1234", ["1", "2", "3", "4"]),
+        ("tekken", "1.\n", ["1", ".Ċ"]),
+        ("tekken", "aSb", ["a", "S", "b"]),  # a capital starts a word, so the one in the vocabulary is none
+        ("tekken", "a'S", ["a", "'S"]),
     ],
 )
 def test_byte_level_splits(pre: str, text: str, tokens: list[str], tmp_path: Path) -> None:
@@ -187,12 +199,15 @@ def test_byte_level_splits(pre: str, text: str, tokens: list[str], tmp_path: Pat
     assert tokenizer.encode(text, add_special_tokens=False).tokens == tokens
 
 
-def test_only_llama3_starts_with_bos_unasked(tmp_path: Path) -> None:
+def test_which_start_with_bos_unasked(tmp_path: Path) -> None:
     for pre, add, starts in [
         ("llama-bpe", None, True),
         ("qwen2", None, False),
         ("qwen2", True, True),
         ("llama-bpe", False, False),
+        ("lfm2", None, True),
+        ("tekken", None, True),
+        ("smaug-bpe", None, False),
     ]:
         fields = byte_level_fields(pre) | ({} if add is None else {"tokenizer.ggml.add_bos_token": add})
         write_tokenizer(fields, tmp_path)
@@ -200,11 +215,49 @@ def test_only_llama3_starts_with_bos_unasked(tmp_path: Path) -> None:
         assert (tokenizer.encode("a", add_special=True)[0] == tokenizer.bos_id) is starts
 
 
+LLAMA3_REGEX = (
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+)
+TEKKEN_REGEX = (
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
+    "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+)
+
+
+@pytest.mark.parametrize(
+    ("pre", "regex"), [("lfm2", LLAMA3_REGEX), ("smaug-bpe", LLAMA3_REGEX), ("tekken", TEKKEN_REGEX)]
+)
+def test_same_ids_as_a_tokenizer_that_splits_by_the_models_expression(pre: str, regex: str, tmp_path: Path) -> None:
+    theirs = HfTokenizer(models.BPE(ignore_merges=pre != "smaug-bpe"))
+    split = pre_tokenizers.Split(Regex(regex), behavior="isolated")
+    theirs.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
+    lines = (Path(__file__).parents[2] / "docs/architecture.md").read_text().splitlines(keepends=True)
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    options = {"initial_alphabet": letters, "special_tokens": ["<e>"], "show_progress": False}
+    theirs.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=1000, **options))
+    model = json.loads(theirs.to_str())["model"]
+    fields = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": sorted(model["vocab"], key=model["vocab"].get),
+        "tokenizer.ggml.token_type": [3] + [1] * (len(model["vocab"]) - 1),
+        "tokenizer.ggml.merges": [" ".join(merge) for merge in model["merges"]],
+        "tokenizer.ggml.eos_token_id": 0,
+        "tokenizer.ggml.add_bos_token": False,
+    }
+    write_tokenizer(fields, tmp_path)
+    ours = Tokenizer(tmp_path)
+    for text in [*TEXTS, *lines, "camelCase HTTPServer don't DON'T path/to//\n\n 12345 ǅ ᾈ"]:
+        assert ours.encode(text) == theirs.encode(text).ids, text
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"pre": "tekken"}, "'tekken'; supported: default, gpt-2, llama-bpe, qwen2, smollm"),
-        ({"model": "t5"}, "'t5'; supported: gpt2, llama"),
+        ({"pre": "viking"}, "'viking'; supported: default, gpt-2, smollm, llama3"),
+        ({"model": "bert"}, "'bert'; supported: gpt2, llama, t5"),
         ({"merges": None}, "has no tokenizer.ggml.merges"),
         ({"merges": ["x y"]}, "tokenizer.ggml.merges does not fit"),
         ({"merges": ["1 2 3"]}, "tokenizer.ggml.merges does not fit"),
