@@ -45,7 +45,7 @@ def add_parser(commands: Subparsers) -> None:
     option(
         "--quant",
         metavar="FORMAT",
-        help=f"of the linears of a Hugging Face folder: {', '.join(WEIGHT_FORMATS)} (default: q4_1)",
+        help=f"of the linears of a Hugging Face folder in floats: {', '.join(WEIGHT_FORMATS)} (default: q4_1)",
     )
     option(
         "--adapter",
