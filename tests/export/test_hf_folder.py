@@ -80,7 +80,7 @@ def test_a_text_model_within_another(folder: Path) -> None:
 
 def test_large_matrices_are_quantized_piece_by_piece(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = HfFolder(folder, "q4_1", "q8_0").packed("model.layers.0.mlp.up_proj.weight", 64, 96)
-    monkeypatch.setattr("mobile_ft.export.hf_checkpoint._ROWS", 32)
+    monkeypatch.setattr("mobile_ft.export.source._WEIGHTS", 32 * 64)
     pieces = HfFolder(folder, "q4_1", "q8_0").packed("model.layers.0.mlp.up_proj.weight", 64, 96)
     assert np.array_equal(whole.data, pieces.data)
 
