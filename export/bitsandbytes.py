@@ -17,6 +17,7 @@ from mobile_ft.export.tensors import Tensors, numbers
 from mobile_ft.formats import CODEBOOKS, F32, FORMATS
 from mobile_ft.json_text import parse_json
 
+_KINDS = ("nf4", "fp4")
 _MOST_BYTES = 1 << 16  # of a weight's JSON
 _MOST = 1 << 32  # of a count in it
 _MOST_F32 = float(np.finfo(np.float32).max)
@@ -31,7 +32,7 @@ def bitsandbytes_reader(source: str, settings: Settings) -> Reader:
 
 
 def _open(tensors: Tensors, name: str) -> QuantizedWeight | None:
-    kind = next((kind for kind in CODEBOOKS if f"{name}.quant_state.bitsandbytes__{kind}" in tensors.names), None)
+    kind = next((kind for kind in _KINDS if f"{name}.quant_state.bitsandbytes__{kind}" in tensors.names), None)
     if kind is None:
         return None
     state = _state(tensors, name, kind)

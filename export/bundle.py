@@ -18,7 +18,7 @@ from mobile_ft.export.trace import UnitMethods, end_methods, unit_methods
 from mobile_ft.export.weights_file import LazyTensor, write_weights
 from mobile_ft.families import FULL, NO_ROPE, SLIDING
 from mobile_ft.folder import replace_folder
-from mobile_ft.formats import packed_shape
+from mobile_ft.formats import F32, packed_shape
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
 from mobile_ft.shapes import forward_flops, head_flops, linear_shapes, unit_types
 from mobile_ft.units import Linear, UnitSpec
@@ -129,11 +129,18 @@ def _check_replaceable(target: Path) -> None:
 
 
 def write_bundle(
-    source: ModelSource, lora: LoraConfig, max_seq_len: int, seed: int, target: Path, activation: str = "exact"
+    source: ModelSource,
+    lora: LoraConfig,
+    max_seq_len: int,
+    seed: int,
+    target: Path,
+    activation: str = "exact",
+    adapter: dict[str, F32] | None = None,
 ) -> dict[str, Any]:
     """Exports `source` to the folder `target` and returns the content of its bundle.json.
 
-    `activation` is one of ACTIVATIONS, of mobile_ft.bundle: how units store activations.
+    `activation` is one of ACTIVATIONS, of mobile_ft.bundle: how units store activations. `adapter` has tensors to start
+    from under PEFT's names; what it lacks starts as PEFT initialises it, with B zero.
     """
     c = source.config
     specs = _unit_specs(source, lora, activation)
@@ -156,7 +163,7 @@ def write_bundle(
             for linear in spec.linears
             if linear.lora
         ]
-        write_adapter(folder, lora, c.name, init_adapter(shapes, lora.rank, seed))
+        write_adapter(folder, lora, c.name, init_adapter(shapes, lora.rank, seed) | (adapter or {}))
         source.write_tokenizer(folder)
         bundle = {
             "format": FORMAT,

@@ -1,5 +1,6 @@
 """Reads a GGUF file: its configuration, its tensors by Hugging Face name, its tokenizer metadata."""
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,11 +13,10 @@ from mobile_ft.export.gguf_blocks import PACKED_FORMATS, numbers, take_apart
 from mobile_ft.export.gguf_families import ARCHITECTURES, Settings, config_values, hf_name
 from mobile_ft.export.gguf_file import GgufTensor, read_gguf
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
-from mobile_ft.export.source import ModelSource
-from mobile_ft.formats import F32, PANEL_ROWS, PackedWeight, pack, packed_shape
+from mobile_ft.export.source import CheckpointSource, Rows
+from mobile_ft.formats import F32, pack
 from mobile_ft.hf_config import config_of
 
-_WEIGHTS = 1 << 19  # of a matrix that are taken apart at once
 _LEAST_FACTOR = np.finfo(np.float32).tiny
 
 
@@ -35,7 +35,7 @@ def _rotary_order(rows: int, heads: int) -> npt.NDArray[np.intp]:
     return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)
 
 
-class GgufModel(ModelSource):
+class GgufModel(CheckpointSource):
     """A GGUF file, memory-mapped. Raises UserError naming the file where it cannot be used."""
 
     def __init__(self, path: Path):
@@ -94,7 +94,7 @@ class GgufModel(ModelSource):
             )
         return PACKED_FORMATS[tensor.type]
 
-    def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
+    def rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
         tensor, fmt = self._tensor(name), self.format_of(name)
         if tensor.shape != (in_features, out_features):
             raise UserError(
@@ -106,17 +106,15 @@ class GgufModel(ModelSource):
             order = _rotary_order(out_features, self.config.num_attention_heads)
         elif self._architecture.interleaved and name.endswith("k_proj.weight"):
             order = _rotary_order(out_features, self.config.num_key_value_heads)
-        packed = np.empty(packed_shape(fmt, out_features, in_features), np.uint8)
-        panels = max(1, _WEIGHTS // (PANEL_ROWS * in_features))
-        for panel in range(0, len(packed), panels):
-            try:
-                rows = take_apart(raw[order[panel * PANEL_ROWS : (panel + panels) * PANEL_ROWS]], tensor.type)
-            except ValueError as error:
-                raise UserError(f"{self.path}: tensor {tensor.name!r} {error}") from None
-            some = packed[panel : panel + panels]
-            some[:] = pack(fmt, rows.codes, rows.header).data
-            self.conversions.add(tensor.type.name, rows.values, some, fmt)
-        return PackedWeight(packed, fmt, out_features, in_features)
+
+        def read(start: int, stop: int) -> Rows:
+            rows = take_apart(raw[order[start:stop]], tensor.type)
+            return rows.values, pack(fmt, rows.codes, rows.header).data
+
+        return tensor.type.name, read
+
+    def where(self, name: str) -> str:
+        return f"{self.path}: tensor {self._tensor(name).name!r}"
 
     def vector(self, name: str, size: int) -> F32:
         tensor = self._tensor(name)

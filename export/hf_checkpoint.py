@@ -13,9 +13,9 @@ from mobile_ft.export.bitsandbytes import bitsandbytes_reader
 from mobile_ft.export.gptq import gptq_reader
 from mobile_ft.export.mlx import mlx_reader
 from mobile_ft.export.quantized import QuantizedWeight, Reader, decode
-from mobile_ft.export.source import ModelSource
+from mobile_ft.export.source import CheckpointSource, Rows
 from mobile_ft.export.tensors import FLOATS, Tensors, numbers
-from mobile_ft.formats import CODEBOOKS, F32, FORMATS, PANEL_ROWS, U8, PackedWeight, pack, packed_shape
+from mobile_ft.formats import CODEBOOKS, F32, FORMATS, pack
 from mobile_ft.hf_config import read_hf_config
 from mobile_ft.json_text import read_json_object
 from mobile_ft.runtime import quantize
@@ -23,12 +23,9 @@ from mobile_ft.runtime import quantize
 _METHODS = {"bitsandbytes": bitsandbytes_reader, "gptq": gptq_reader, "awq": awq_reader, "mlx": mlx_reader}
 _OLD_GPTQ = "quantize_config.json"  # of AutoGPTQ, before config.json had its place for it
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
-_ROWS = 64 * PANEL_ROWS  # of a matrix at once
-
-Rows = tuple[F32, U8]  # of a weight as the checkpoint has it, and their packed form
 
 
-class HfCheckpoint(ModelSource):
+class HfCheckpoint(CheckpointSource):
     """Of plain floats linears become `linear_format`, embedding and head `embedding_format`.
 
     What config.json says to be quantized keeps its codes and scales. Raises UserError naming the file.
@@ -53,21 +50,7 @@ class HfCheckpoint(ModelSource):
             return quantized.format
         return self._embedding_format if name.endswith((_EMBEDDING, _HEAD)) else self._linear_format
 
-    def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
-        fmt, (held_as, read) = self.format_of(name), self._rows_of(name, in_features, out_features)
-        try:
-            packed = np.empty(packed_shape(fmt, out_features, in_features), np.uint8)
-            for row in range(0, out_features, _ROWS):
-                weights, part = read(row, min(row + _ROWS, out_features))
-                panel = row // PANEL_ROWS
-                packed[panel : panel + len(part)] = part
-                self.conversions.add(held_as, weights, part, fmt)
-        except ValueError as error:
-            raise UserError(f"{self._where(name)}: {error}") from error
-        return PackedWeight(packed, fmt, out_features, in_features)
-
-    def _rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
-        """What the checkpoint holds a weight as, and what reads its rows from one to another."""
+    def rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
         fmt, quantized = self.format_of(name), self._quantized(name)
         if quantized is None:
             tensor = self._tensors.get(self._name(name), FLOATS, [out_features, in_features])
@@ -75,7 +58,7 @@ class HfCheckpoint(ModelSource):
             return tensor.get_dtype(), lambda start, stop: _quantize(numbers(tensor[start:stop]), fmt, importance)
         if (quantized.rows, quantized.cols) != (out_features, in_features):
             raise UserError(
-                f"{self._where(name)} is of [{quantized.rows}, {quantized.cols}]; it should be of "
+                f"{self.where(name)} is of [{quantized.rows}, {quantized.cols}]; it should be of "
                 f"[{out_features}, {in_features}] as config.json says"
             )
         return str(self.method), partial(_take_over, quantized)
@@ -87,10 +70,10 @@ class HfCheckpoint(ModelSource):
         tensor = self._tensors.get(full, FLOATS, shape if math.prod(shape) == size else [size])
         values = numbers(tensor[:]).reshape(-1)
         if not np.isfinite(values).all():
-            raise UserError(f"{self._where(name)} holds numbers that are not finite")
+            raise UserError(f"{self.where(name)} holds numbers that are not finite")
         return values
 
-    def _where(self, name: str) -> str:
+    def where(self, name: str) -> str:
         full = self._name(name)
         return f"{self._tensors.where(full)}: tensor {full}"
 

@@ -26,7 +26,8 @@ class HfFolder(HfCheckpoint):
 
 
 def copy_tokenizer(source: Path, folder: Path) -> None:
-    """Copies tokenizer.json, and tokenizer_config.json with the chat template, which may lie in a file.
+    """Copies tokenizer.json, and tokenizer_config.json with the chat template, which may lie in a file; and
+    generation_config.json, if there is one.
 
     Raises UserError naming the file that is missing or no such file.
     """
@@ -40,6 +41,10 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
     if template is not None:
         config["chat_template"] = template
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    generation = source / "generation_config.json"
+    if generation.is_file():
+        values = read_json_object(generation, "give the model's generation configuration")
+        (folder / generation.name).write_text(json.dumps(values, indent=2), encoding="utf-8")
 
 
 def _chat_template(folder: Path, configured: Any) -> str | None:

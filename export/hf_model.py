@@ -19,17 +19,25 @@ class HfModel(HfCheckpoint):
     """
 
     def __init__(self, model: Any, tokenizer: Any, linear_format: str, embedding_format: str):
+        name, tensors = type(model).__name__, _StateDict(model)
+        if any(".base_layer." in tensor for tensor in tensors.names):
+            raise UserError(f"{name}: has an adapter on it; call merge_and_unload() or unload() first")
         with tempfile.TemporaryDirectory(prefix="mobile-ft-") as folder:
             config = Path(folder) / "config.json"
             model.config.to_json_file(config, use_diff=False)
-            super().__init__(config, _StateDict(model), linear_format, embedding_format)
-        self._tokenizer = tokenizer
+            try:
+                super().__init__(config, tensors, linear_format, embedding_format)
+            except UserError as error:
+                raise UserError(str(error).replace(str(config), f"{name}.config")) from None
+        self._tokenizer, self._generation_config = tokenizer, getattr(model, "generation_config", None)
 
     def write_tokenizer(self, folder: Path) -> None:
         if self._tokenizer is None:
             return
         with tempfile.TemporaryDirectory(prefix="mobile-ft-") as saved:
             self._tokenizer.save_pretrained(saved)
+            if self._generation_config is not None:
+                self._generation_config.save_pretrained(saved)
             copy_tokenizer(Path(saved), folder)
 
 

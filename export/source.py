@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -9,8 +10,13 @@ import numpy as np
 
 from mobile_ft.bundle import Conversion
 from mobile_ft.config import ModelConfig
+from mobile_ft.errors import UserError
 from mobile_ft.export.rotary import inv_freq
-from mobile_ft.formats import F32, U8, PackedWeight, unpack
+from mobile_ft.formats import F32, PANEL_ROWS, U8, PackedWeight, packed_shape, unpack
+
+_WEIGHTS = 1 << 19  # of a matrix that are converted at once
+
+Rows = tuple[F32, U8]  # of a weight as its file has it, float32 [rows, cols], and their packed form
 
 
 class Conversions:
@@ -70,3 +76,42 @@ class ModelSource(ABC):
     def inv_freq(self, sliding: bool) -> F32:
         """Rotary frequencies [head_dim / 2] of the layers with sliding or with full attention."""
         return inv_freq(self.config, sliding)
+
+
+class CheckpointSource(ModelSource):
+    """A source that converts the weights of files, some rows at a time."""
+
+    @abstractmethod
+    def rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
+        """The type that the files hold a weight as, and what reads its rows from one to another.
+
+        Raises UserError where there is no such weight of that shape; what it gives raises ValueError.
+        """
+
+    @abstractmethod
+    def where(self, name: str) -> str:
+        """The file and the tensor."""
+
+    def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
+        fmt = self.format_of(name)
+        try:
+            packed = np.empty(packed_shape(fmt, out_features, in_features), np.uint8)
+        except ValueError as error:  # the group divides no row
+            raise UserError(f"{self.where(name)}: {error}") from error
+        panel = 0
+        for piece in self.pieces(name, in_features, out_features):
+            packed[panel : panel + len(piece)] = piece
+            panel += len(piece)
+        return PackedWeight(packed, fmt, out_features, in_features)
+
+    def pieces(self, name: str, in_features: int, out_features: int) -> Iterator[U8]:
+        """The packed weight from top to bottom, some panels at a time; `conversions` hears of each."""
+        fmt, (held_as, read) = self.format_of(name), self.rows_of(name, in_features, out_features)
+        step = max(1, _WEIGHTS // (PANEL_ROWS * in_features)) * PANEL_ROWS
+        try:
+            for row in range(0, out_features, step):
+                weights, part = read(row, min(row + step, out_features))
+                self.conversions.add(held_as, weights, part, fmt)
+                yield part
+        except ValueError as error:
+            raise UserError(f"{self.where(name)}: {error}") from error

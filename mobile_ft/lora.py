@@ -17,6 +17,7 @@ from mobile_ft.shapes import linear_names
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 CONFIG_FILE = "adapter_config.json"
+MOST_RANK = 256
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,22 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
+def _generation_ends(file: Path) -> list[int]:
+    """Tokens that end an answer; none where there is no such file."""
+    if not file.is_file():
+        return []
+    ends = read_json_object(file, "give the model's generation configuration").get("eos_token_id")
+    ids = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    if any(type(i) is not int or not 0 <= i <= _MOST_ID for i in ids):
+        raise UserError(f"{file}: eos_token_id is {ends!r}; it must be a token's id, or several")
+    return ids
+
+
 class Tokenizer:
     """`tokenizer.json` and `tokenizer_config.json` of a bundle.
 
-    `eos_id` is the id that ends a text or a turn; `bos_id` is None where the model has none.
+    `eos_id` is the id that ends a text or a turn, `end_ids` are all that do, those of `generation_config.json` among
+    them; `bos_id` is None where the model has none.
     Raises UserError where a file is missing, damaged or names no usable `eos_token`.
     """
 
@@ -52,6 +64,7 @@ class Tokenizer:
         if eos_id is None:
             raise UserError(f"{config_file}: eos_token should name the vocabulary's token that ends a text")
         self.eos_id: int = eos_id
+        self.end_ids = [eos_id, *_generation_ends(folder / "generation_config.json")]
 
         add_bos = config.get("add_bos_token")
         if add_bos is None:  # then the post-processor is the only one to know

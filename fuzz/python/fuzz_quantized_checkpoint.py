@@ -1,15 +1,16 @@
-"""A Hugging Face folder that bitsandbytes, MLX, GPTQ or AWQ quantized: files as in fuzz_hf_folder."""
+"""A Hugging Face folder that bitsandbytes, MLX, GPTQ or AWQ quantized: config.json, NUL, parts of model.safetensors."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
 
-from fuzz.python.fuzz_hf_folder import LINEAR, run
+from fuzz.python import fuzz_hf_folder
+from fuzz.python.fuzz_hf_folder import LINEAR
+from fuzz.python.safetensors_parts import put_together, take_apart
 from mobile_ft.formats import CODEBOOKS
-
-__all__ = ["run", "seeds"]
 
 _CONFIG = {"model_type": "llama", "hidden_size": 32, "intermediate_size": 32, "vocab_size": 16, "num_hidden_layers": 1}
 _CONFIG |= {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "tie_word_embeddings": True}
@@ -35,9 +36,14 @@ def seeds() -> list[bytes]:
     ]
 
 
+def run(data: bytes, folder: Path) -> None:
+    config, _, parts = data.partition(b"\0")
+    fuzz_hf_folder.run(b"\0".join((config, b"", put_together(parts))), folder)
+
+
 def _seed(tensors: dict[str, np.ndarray], **settings: Any) -> bytes:
     weights = save(tensors | {_NORM: np.ones(32, np.float32)})
-    return b"\0".join((json.dumps(_CONFIG | settings).encode(), b"", weights))
+    return json.dumps(_CONFIG | settings).encode() + b"\0" + take_apart(weights)
 
 
 def _bitsandbytes(double: bool) -> dict[str, np.ndarray]:

@@ -7,28 +7,26 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from mobile_ft.api.checkpoint import Quantization, open_checkpoint
 from mobile_ft.api.info import describe
 from mobile_ft.api.results import BundleInfo
 from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.config import ModelConfig
 from mobile_ft.errors import UserError
-from mobile_ft.formats import FORMATS
-from mobile_ft.hf_config import known_config, known_models, read_hf_config
-from mobile_ft.lora import LoraConfig, parse_targets
+from mobile_ft.formats import F32
+from mobile_ft.hf_config import known_config
+from mobile_ft.lora import MOST_RANK, LoraConfig, parse_targets
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from mobile_ft.export.hf_checkpoint import HfCheckpoint
     from mobile_ft.export.source import ModelSource
 
 LORA_RANK, LORA_ALPHA, LORA_TARGETS = 16, 32.0, "all-linear"
-WEIGHT_FORMATS = tuple(FORMATS)
-_QUANT, _EMBEDDING_FORMAT = "q4_1", "q8_0"
-_MOST_RANK = 256
+_LORA = (LORA_RANK, LORA_ALPHA, LORA_TARGETS, False)
 _LEAST_SEQ_LEN, _SEQ_LEN, _MOST_SEQ_LEN = 8, 512, 8192
 
 
@@ -44,6 +42,9 @@ def export_bundle(
     max_seq_len: int | None = None,
     activation: Literal["exact", "int8", "approx2bit"] = "exact",
     quant: str | None = None,
+    quant_embedding: str | None = None,
+    calibration: str | os.PathLike[str] | None = None,
+    adapter: str | os.PathLike[str] | None = None,
     random_init: bool = False,
     seed: int = 0,
 ) -> BundleInfo:
@@ -51,33 +52,39 @@ def export_bundle(
 
     `model` is a built-in model's name, a .gguf file, a Hugging Face folder or a Transformers model in memory, whose
     `tokenizer` goes with it; with `random_init` a config.json or a known model's name. `quant` is the format that the
-    linears of a Hugging Face model in floats get (`WEIGHT_FORMATS`, by default q4_1), its embedding and head get 8
-    bits; of a .gguf file, and of a model that bitsandbytes, MLX, GPTQ or AWQ quantized, each weight keeps its own.
+    linears of a Hugging Face model in floats get (`WEIGHT_FORMATS`, by default q4_1), and `quant_embedding` that of its
+    embedding and head, by default q8_0; `calibration` is a text file whose beginning says which columns of the linears
+    matter, and weighs their errors. Of a .gguf file, and of a model that bitsandbytes, MLX, GPTQ or AWQ quantized, each
+    weight keeps its own format.
     `lora_targets` are names with commas between, or "all-linear". LoRA's scale is alpha / rank; with `use_rslora` it is
-    alpha / sqrt(rank). `max_seq_len` is the most tokens at once, by default 512, or less if the model's limit is.
-    `activation` is what a layer stores for its backward: README.md has a table. `seed` is that of the adapter and of
-    random weights. Raises UserError where the model is not supported or `out` holds anything but a bundle.
+    alpha / sqrt(rank). `adapter` is the folder of one to start from, of PEFT or mlx-lm, which brings all these; linears
+    of its targets that it does not adapt start with B zero. `max_seq_len` is the most tokens at once, by default 512,
+    or less if the model's limit is. `activation` is what a layer stores for its backward: README.md has a table. `seed`
+    is that of the adapter and of random weights. Raises UserError where the model or adapter is not supported or `out`
+    holds anything but a bundle.
     """
-    if not 1 <= lora_rank <= _MOST_RANK:
-        raise UserError(f"--lora-rank {lora_rank}: must be 1 to {_MOST_RANK}")
+    if not 1 <= lora_rank <= MOST_RANK:
+        raise UserError(f"--lora-rank {lora_rank}: must be 1 to {MOST_RANK}")
     if not 0 < lora_alpha < float("inf"):
         raise UserError(f"--lora-alpha {lora_alpha:g}: must be above 0")
+    if adapter is not None and (lora_rank, lora_alpha, lora_targets, use_rslora) != _LORA:
+        raise UserError(f"--adapter {adapter}: brings its own rank, alpha and targets; leave those out")
     if seed < 0:
         raise UserError(f"--seed {seed}: must be at least 0")
     target = Path(out)
+    quantization = Quantization(quant, quant_embedding, None if calibration is None else Path(calibration))
     with _quiet():
-        if isinstance(model, str | os.PathLike):
-            if tokenizer is not None:
-                raise UserError(f"{model}: brings its own tokenizer; give one with a model in memory only")
-            source = _open_model(os.fspath(model), quant, random_init, seed)
+        source = open_checkpoint(model, tokenizer, quantization, random_init, seed)
+        if adapter is None:
+            lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets, source.config), use_rslora)
+            start = None
         else:
-            source = _model_in_memory(model, tokenizer, quant)
-        lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets, source.config), use_rslora)
+            lora, start = _read_adapter(Path(adapter), source.config)
         most = _most_seq_len(source.config)
         length = min(_SEQ_LEN, most) if max_seq_len is None else max_seq_len
         if not _LEAST_SEQ_LEN <= length <= most:
             raise UserError(f"--max-seq-len {length}: this model takes {_LEAST_SEQ_LEN} to {most}")
-        _write(source, lora, length, seed, target, activation)
+        _write(source, lora, length, seed, target, activation, start)
     return describe(read_bundle(target))
 
 
@@ -90,7 +97,7 @@ def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
         return
     with scratch_folder() as folder:
         with _quiet():
-            source = _open_model(str(path), None, True, 0)
+            source = open_checkpoint(path, random_init=True)
             most = _most_seq_len(source.config)
             if tokens > most:
                 raise UserError(f"--seq-len x --batch-size is {tokens} tokens; {path} takes at most {most}")
@@ -104,58 +111,24 @@ def _most_seq_len(config: ModelConfig) -> int:
     return min(config.max_position_embeddings, _MOST_SEQ_LEN)
 
 
-def _write(source: "ModelSource", lora: LoraConfig, max_seq_len: int, seed: int, out: Path, activation: str) -> None:
+def _write(
+    source: "ModelSource",
+    lora: LoraConfig,
+    max_seq_len: int,
+    seed: int,
+    out: Path,
+    activation: str,
+    adapter: dict[str, F32] | None = None,
+) -> None:
     from mobile_ft.export.bundle import write_bundle
 
-    write_bundle(source, lora, max_seq_len, seed, out, activation)
+    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter)
 
 
-def _open_model(model: str, quant: str | None, random_init: bool, seed: int) -> "ModelSource":
-    path = known_config(model) or Path(model)
-    if (path / "config.json").is_file():
-        if not random_init:
-            from mobile_ft.export.hf_folder import HfFolder
+def _read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[str, F32]]:
+    from mobile_ft.export.adapter import read_adapter
 
-            return _check_quant(HfFolder(path, _format(quant), _EMBEDDING_FORMAT), model, quant)
-        path = path / "config.json"
-    if quant is not None:
-        raise UserError(f"--quant {quant}: goes with a Hugging Face folder; {model} has weights of its own formats")
-    if path.suffix == ".json":
-        if not random_init:
-            raise UserError(f"{model}: holds no weights; give a Hugging Face folder or a .gguf file, or --random-init")
-        from mobile_ft.export.random_init import RandomModel
-
-        return RandomModel(read_hf_config(path), seed)
-    if random_init:
-        raise UserError(f"{model}: --random-init takes a config.json or one of {', '.join(known_models())}")
-    from mobile_ft.export.gguf_model import GgufModel, builtin_model
-
-    builtin = builtin_model(model)
-    if builtin is None and path.suffix != ".gguf":
-        raise UserError(
-            f"{model}: give smollm2-135m, a .gguf file, a Hugging Face folder, or a config.json with --random-init"
-        )
-    return GgufModel(builtin or path)
-
-
-def _model_in_memory(model: "PreTrainedModel", tokenizer: Any, quant: str | None) -> "ModelSource":
-    from mobile_ft.export.hf_model import HfModel
-
-    return _check_quant(HfModel(model, tokenizer, _format(quant), _EMBEDDING_FORMAT), type(model).__name__, quant)
-
-
-def _check_quant(source: "HfCheckpoint", name: str, quant: str | None) -> "HfCheckpoint":
-    if quant is not None and source.method is not None:
-        raise UserError(f"--quant {quant}: {name} has the formats that {source.method} quantized it to, and keeps them")
-    return source
-
-
-def _format(name: str | None) -> str:
-    if name is None:
-        return _QUANT
-    if name not in WEIGHT_FORMATS:
-        raise UserError(f"--quant {name}: must be one of {', '.join(WEIGHT_FORMATS)}")
-    return name
+    return read_adapter(folder, config)
 
 
 @contextmanager

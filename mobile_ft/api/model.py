@@ -37,13 +37,14 @@ class LoadedModel:
     """What `load` gives. One answer at a time.
 
     Options of answers are those of `mobile-ft generate --help`, with underscores. `stop` is one or several strings,
-    which are cut from the text, or token ids; the token that ends a turn always stops.
+    which are cut from the text, or token ids; tokens that end a turn always stop.
     """
 
     def __init__(self, bundle: Bundle, tokenizer: Tokenizer, model: Any) -> None:
         self.bundle, self.tokenizer = bundle, tokenizer
         self._model = model
         self._generator = Generator(model)
+        self._one_at_a_time = threading.Lock()  # an answer that was left ends after its next token
 
     def __repr__(self) -> str:
         return f"LoadedModel({self.bundle.model.name}, {self.bundle.folder})"
@@ -82,8 +83,8 @@ class LoadedModel:
                 pieces.put(error)
 
         worker = threading.Thread(target=work)  # no daemon: it must not be in the runtime when Python is gone
-        worker.start()
         try:
+            worker.start()
             while (piece := pieces.get()) is not None:
                 if isinstance(piece, BaseException):
                     raise piece
@@ -91,7 +92,8 @@ class LoadedModel:
                     yield piece
         finally:
             left.set()
-            worker.join()
+            if worker.ident is not None:
+                worker.join()
 
     def _answer(
         self, prompt: list[int], stop: Stop, options: dict[str, Any], on_text: Callable[[str], bool]
@@ -108,7 +110,7 @@ class LoadedModel:
             return show(cutter.add(decoder.add(token))) or cutter.found
 
         start = time.monotonic()
-        with runtime_errors():
+        with self._one_at_a_time, runtime_errors():
             config = GenerateConfig(**given, stop_tokens=stop_tokens)
             tokens = self._generator.generate(prompt, config, on_token)
         show(cutter.add(decoder.finish()) + cutter.finish())
@@ -123,7 +125,7 @@ class LoadedModel:
         ids = [item for item in given if isinstance(item, int)]
         encoded = [self.tokenizer.encode(string) for string in strings]
         single = [tokens[0] for tokens in encoded if len(tokens) == 1]
-        return strings, list(dict.fromkeys([self.tokenizer.eos_id, *ids, *single]))
+        return strings, list(dict.fromkeys([*self.tokenizer.end_ids, *ids, *single]))
 
     def _prompt_tokens(self, prompt: str, system: str | None) -> list[int]:
         if self.tokenizer.has_chat_template:

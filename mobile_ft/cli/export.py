@@ -4,7 +4,8 @@ import argparse
 import time
 from pathlib import Path
 
-from mobile_ft.api.export import LORA_ALPHA, LORA_RANK, LORA_TARGETS, WEIGHT_FORMATS, export_bundle
+from mobile_ft.api.checkpoint import DEFAULT_EMBEDDING_FORMAT, DEFAULT_FORMAT, WEIGHT_FORMATS
+from mobile_ft.api.export import LORA_ALPHA, LORA_RANK, LORA_TARGETS, export_bundle
 from mobile_ft.bundle import ACTIVATIONS
 from mobile_ft.cli.arguments import Subparsers
 from mobile_ft.cli.output import print_table
@@ -45,7 +46,24 @@ def add_parser(commands: Subparsers) -> None:
     option(
         "--quant",
         metavar="FORMAT",
-        help=f"of the linears of a Hugging Face folder: {', '.join(WEIGHT_FORMATS)} (default: q4_1)",
+        help=f"of the linears of a Hugging Face folder in floats: {', '.join(WEIGHT_FORMATS)} (default: {DEFAULT_FORMAT})",
+    )
+    option(
+        "--quant-embedding",
+        metavar="FORMAT",
+        help=f"of its embedding and head (default: {DEFAULT_EMBEDDING_FORMAT})",
+    )
+    option(
+        "--calibration",
+        metavar="FILE",
+        type=Path,
+        help="text whose beginning says which columns matter most to --quant",
+    )
+    option(
+        "--adapter",
+        metavar="DIR",
+        type=Path,
+        help="start from this one, of PEFT or mlx-lm, which brings its rank, alpha and targets",
     )
     option("--random-init", action="store_true", help="random weights, for work on memory and speed")
     option("--seed", metavar="N", type=int, default=0, help="of the adapter and of random weights")
@@ -64,6 +82,9 @@ def run(args: argparse.Namespace) -> None:
         max_seq_len=args.max_seq_len,
         activation=args.activation,
         quant=args.quant,
+        quant_embedding=args.quant_embedding,
+        calibration=args.calibration,
+        adapter=args.adapter,
         random_init=args.random_init,
         seed=args.seed,
     )

@@ -89,7 +89,7 @@ def test_matrices_are_read_in_pieces(write_gguf: Callable[..., Path], monkeypatc
     """Which pieces of 16 rows or more changes nothing, rotary order included."""
     path = write_gguf(Q.Q5_0)
     whole = GgufModel(path)
-    monkeypatch.setattr("mobile_ft.export.gguf_model._WEIGHTS", 1)
+    monkeypatch.setattr("mobile_ft.export.source._WEIGHTS", 1)
     pieces = GgufModel(path)
     for name, rows in (("model.layers.0.self_attn.q_proj", HIDDEN), ("model.embed_tokens", VOCAB)):
         expected = whole.packed(f"{name}.weight", HIDDEN, rows)

@@ -80,7 +80,7 @@ def test_a_text_model_within_another(folder: Path) -> None:
 
 def test_large_matrices_are_quantized_piece_by_piece(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = HfFolder(folder, "q4_1", "q8_0").packed("model.layers.0.mlp.up_proj.weight", 64, 96)
-    monkeypatch.setattr("mobile_ft.export.hf_checkpoint._ROWS", 32)
+    monkeypatch.setattr("mobile_ft.export.source._WEIGHTS", 32 * 64)
     pieces = HfFolder(folder, "q4_1", "q8_0").packed("model.layers.0.mlp.up_proj.weight", 64, 96)
     assert np.array_equal(whole.data, pieces.data)
 
@@ -96,10 +96,12 @@ def test_tokenizer(folder: Path, tiny_bundle: Any, tmp_path: Path, chatml: str, 
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     if where == "file":
         (folder / "chat_template.jinja").write_text(chatml)
+    (folder / "generation_config.json").write_text('{"eos_token_id": [7, 8]}')
     out = tmp_path / "out"
     out.mkdir()
     HfFolder(folder, "q4_0", "q8_0").write_tokenizer(out)
     copied = Tokenizer(out)
+    assert copied.end_ids == [copied.eos_id, 7, 8]
     assert copied.encode("x y") == Tokenizer(tokenizer).encode("x y")
     assert copied.has_chat_template == (where != "nowhere")
     if where != "nowhere":

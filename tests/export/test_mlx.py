@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.hf_folder import HfFolder
+from tests.hf_models import FAMILIES, random_model
 from tests.quantized_checkpoints import decoded, write_mlx
 
 UP = "model.layers.0.mlp.up_proj"
@@ -63,6 +64,17 @@ def test_plain_modules_stay_plain(tmp_path: Path) -> None:
     source = HfFolder(tmp_path, "f16", "q8_0")
     assert source.format_of(f"{UP}.weight") == "f16"
     assert np.array_equal(decoded(source, f"{UP}.weight", plain), plain.float().numpy())
+
+
+def test_taps_of_a_convolution(tmp_path: Path) -> None:
+    """mlx-lm has LFM2's [channels, taps, 1] where Transformers has [channels, 1, taps]."""
+    random_model(FAMILIES["lfm2"]).save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    name, taps = next((name, x) for name, x in tensors.items() if name.endswith("conv.conv.weight"))
+    for layout in (taps, taps.transpose(1, 2).contiguous()):
+        save_file(tensors | {name: layout}, tmp_path / "model.safetensors")
+        found = HfFolder(tmp_path, "f16", "f16").vector(name, taps.numel())
+        assert np.array_equal(found.reshape(len(taps), -1), taps[:, 0].numpy())
 
 
 def _tensor(part: str, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Callable[[Path], None]:

@@ -204,6 +204,20 @@ def test_configurations_that_cannot_be_used(config: dict[str, Any], message: str
         Tokenizer(folder)
 
 
+@pytest.mark.parametrize(
+    ("given", "ends"), [("3", [3]), ("[3, 5]", [3, 5]), ("null", []), ("[-1]", None), ('"3"', None)]
+)
+def test_generation_config(given: str, ends: list[int] | None, tiny_bundle: Bundle) -> None:
+    folder = tiny_bundle()
+    (folder / "generation_config.json").write_text(f'{{"eos_token_id": {given}}}')
+    if ends is None:
+        with pytest.raises(UserError, match="generation_config.json: eos_token_id is .*; it must be a token's id"):
+            Tokenizer(folder)
+    else:
+        tokenizer = Tokenizer(folder)
+        assert tokenizer.end_ids == [tokenizer.eos_id, *ends]
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
 def test_damaged_files(name: str, tiny_bundle: Bundle) -> None:
     file = tiny_bundle() / name

@@ -67,5 +67,5 @@ def test_a_group_that_does_not_divide_rows(model: Any, tmp_path: Path) -> None:
 
 
 def test_other_models_have_formats_of_their_own(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--quant q4_0: goes with a Hugging Face folder"):
+    with pytest.raises(UserError, match="--quant q4_0: goes with a Hugging Face model"):
         export_bundle("qwen2.5-0.5b", tmp_path / "bundle", quant="q4_0", random_init=True)

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from mobile_ft.export.adapter import read_adapter
+from mobile_ft.export.bundle import write_bundle
+from mobile_ft.export.hf_folder import HfFolder
 from mobile_ft.packing import EncodedRow, pack, write_token_file
+from mobile_ft.runtime import Model
+from tests.peft_adapters import random_adapter
+from tests.quantized_checkpoints import llama
 from tests.runtime.conftest import summed_loss
 from tests.runtime.native import events
 
@@ -61,3 +67,23 @@ def test_peft_in_ours(
     model.save_pretrained(tmp_path / "peft")
     ours = events("eval", smollm2, "--data", data, "--adapter", tmp_path / "peft")[-1]
     assert ours["loss"] == pytest.approx(peft_loss(model, text_tokens), abs=1e-3)
+
+
+def test_a_bundle_starts_from_an_adapter(tiny_bundle: Any, tmp_path: Path) -> None:
+    """Of float weights, in float16, which holds them; layers that the adapter leaves out stay as they are."""
+    folder, base = tiny_bundle("model"), llama()
+    base.save_pretrained(folder)
+    settings = {"r": 4, "lora_alpha": 6, "use_rslora": True, "layers_to_transform": [1]}
+    model = random_adapter(base, target_modules=["q_proj", "down_proj"], **settings)
+    model.save_pretrained(tmp_path / "adapter")
+    tokens = np.random.default_rng(0).integers(0, 250, 41)
+    with torch.no_grad():
+        theirs = model.double()(torch.from_numpy(tokens)[None]).logits[0].numpy()
+    source = HfFolder(folder, "f16", "f16")
+    lora, start = read_adapter(tmp_path / "adapter", source.config)
+    write_bundle(source, lora, 64, 0, tmp_path / "bundle", adapter=start)
+    ours = Model(str(tmp_path / "bundle"))
+    ours.prepare("", 64)
+    assert np.abs(ours.logits(tokens, np.arange(len(tokens))) - theirs).max() < 1e-4
+    ours.use_adapter(False)
+    assert np.abs(ours.logits(tokens, np.arange(len(tokens))) - theirs).max() > 1

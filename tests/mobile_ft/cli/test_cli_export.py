@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from mobile_ft.api.export import _open_model
+from mobile_ft.api.checkpoint import open_checkpoint
 
 
 def test_export_prints_what_it_wrote_and_no_noise(model_config, tmp_path):
@@ -77,7 +77,7 @@ def test_bad_models(cli, tmp_path, model, options, message):
 
 
 def test_known_models_need_no_file():
-    source = _open_model("gemma-3-4b", None, True, 0)
+    source = open_checkpoint("gemma-3-4b", random_init=True)
     assert (source.config.name, source.config.hidden_size) == ("gemma-3-4b", 2560)
 
 

@@ -1,0 +1,130 @@
+"""A LoRA adapter to start from: PEFT's folder, or mlx-lm's, which has A and B transposed."""
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mobile_ft.config import ModelConfig
+from mobile_ft.errors import UserError
+from mobile_ft.export.safetensors_files import file_tensors
+from mobile_ft.export.tensors import FLOATS, Tensors, numbers
+from mobile_ft.formats import F32
+from mobile_ft.json_text import read_json_object
+from mobile_ft.json_values import Values, json_object, positive_int, positive_number
+from mobile_ft.lora import CONFIG_FILE, MOST_RANK, WEIGHTS_FILE, LoraConfig, adapter_key
+from mobile_ft.shapes import linear_names, linear_shapes, unit_types
+
+_WANTED = f"an adapter is a folder with {CONFIG_FILE}, and {WEIGHTS_FILE} of PEFT or adapters.safetensors of mlx-lm"
+_LINEAR = r"(?:language_model\.)?model\.(?:language_model\.)?layers\.([0-9]{1,4})\.([a-z0-9_.]+)"
+
+# Settings of PEFT that change what a linear computes, or adapt something else.
+_UNSUPPORTED = (
+    *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "fan_in_fan_out", "rank_pattern", "alpha_pattern"),
+    *("modules_to_save", "target_parameters", "trainable_token_indices", "layer_replication"),
+    *("alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"),
+)
+_CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # values of init_lora_weights begin so
+
+
+@dataclass(frozen=True)
+class _Description:
+    """What adapter_config.json says, and how the program that wrote it names and lays out tensors."""
+
+    file: str
+    name: re.Pattern[str]  # of a tensor: layer, linear, and A or B
+    transposed: bool
+    rank: int
+    alpha: float
+    use_rslora: bool
+
+
+def read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[str, F32]]:
+    """The adapter's configuration, and the tensors that it has: A [rank, in], B [out, rank] under PEFT's names.
+
+    Its targets are all linears of the names that it adapts anywhere. Raises UserError where training could not go on
+    from it as it is.
+    """
+    path = folder / CONFIG_FILE
+    values = read_json_object(path, _WANTED)
+    try:
+        description = _peft(values) if "peft_type" in values else _mlx(values)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from None
+    found = _tensors(file_tensors(folder, description.file, _WANTED), description, config)
+    adapted = {key.split(".")[-3] for key in found}
+    targets = tuple(name for name in linear_names(config) if name in adapted)
+    if not targets:
+        raise UserError(f"{folder / description.file}: adapts nothing; {_WANTED}")
+    return LoraConfig(description.rank, description.alpha, targets, description.use_rslora), found
+
+
+def _peft(values: Values) -> _Description:
+    if values["peft_type"] != "LORA":
+        raise ValueError(f"peft_type is {values['peft_type']!r}; supported: 'LORA'")
+    for key in _UNSUPPORTED:
+        if values.get(key):
+            raise ValueError(f"{key} is {values[key]!r}, which is not supported")
+    if values.get("bias", "none") != "none":
+        raise ValueError(f"bias is {values['bias']!r}; supported: 'none'")
+    if str(values.get("init_lora_weights")).startswith(_CHANGE_THE_BASE):
+        raise ValueError(f"init_lora_weights is {values['init_lora_weights']!r}, which goes with a changed base model")
+    return _Description(
+        file=WEIGHTS_FILE,
+        name=re.compile(rf"base_model\.model\.{_LINEAR}\.lora_([AB])\.weight"),
+        transposed=False,
+        rank=positive_int(values, "r", most=MOST_RANK),
+        alpha=positive_number(values, "lora_alpha"),
+        use_rslora=bool(values.get("use_rslora")),
+    )
+
+
+def _mlx(values: Values) -> _Description:
+    kind = "dora" if values.get("use_dora") else values.get("fine_tune_type", "lora")  # use_dora is of older files
+    if kind != "lora":
+        raise ValueError(f"fine_tune_type is {kind!r}; supported: 'lora'")
+    parameters = json_object(values, "lora_parameters")
+    rank = positive_int(parameters, "rank", most=MOST_RANK)
+    alpha = positive_number(parameters, "scale") * rank
+    if math.isinf(alpha):
+        raise ValueError(f"scale is {parameters['scale']!r}; it must be smaller")
+    return _Description(
+        file="adapters.safetensors",
+        name=re.compile(rf"{_LINEAR}\.lora_([ab])"),
+        transposed=True,
+        rank=rank,
+        alpha=alpha,
+        use_rslora=False,
+    )
+
+
+def _tensors(tensors: Tensors, description: _Description, config: ModelConfig) -> dict[str, F32]:
+    shapes = {
+        (layer, linear): shape
+        for layer in range(config.num_hidden_layers)
+        for unit_type in unit_types(config, layer)
+        for linear, shape in linear_shapes(config, unit_type).items()
+    }
+    found: dict[str, F32] = {}
+    alone: dict[tuple[int, str], str] = {}  # A or B whose other half did not come yet
+    for name in tensors.names:
+        match = description.name.fullmatch(name)
+        module = (int(match[1]), match[2]) if match else None
+        if match is None or module not in shapes:
+            known = ", ".join(linear_names(config))
+            raise UserError(f"{tensors.where(name)}: tensor {name} is no A or B of one of the model's linears: {known}")
+        (columns, rows), half = shapes[module], match[3].upper()
+        shape = [description.rank, columns] if half == "A" else [rows, description.rank]
+        tensor = tensors.get(name, FLOATS, shape[::-1] if description.transposed else shape)
+        values = numbers(tensor[:])
+        if not np.isfinite(values).all():
+            raise UserError(f"{tensors.where(name)}: tensor {name} holds numbers that are not finite")
+        key = adapter_key(module[0], f"{module[1]}.lora_{half}.weight")
+        found[key] = np.ascontiguousarray(values.T) if description.transposed else values
+        if alone.pop(module, None) is None:
+            alone[module] = name
+    for name in alone.values():
+        raise UserError(f"{tensors.where(name)}: tensor {name} is there alone; an adapter has A and B of each linear")
+    return found

@@ -1,0 +1,103 @@
+"""Opens the models that a bundle can be made of. torch loads only with what needs it."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mobile_ft.errors import UserError
+from mobile_ft.formats import FORMATS
+from mobile_ft.hf_config import known_config, known_models, read_hf_config
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from mobile_ft.export.hf_checkpoint import HfCheckpoint
+    from mobile_ft.export.source import ModelSource
+
+WEIGHT_FORMATS = tuple(FORMATS)
+DEFAULT_FORMAT, DEFAULT_EMBEDDING_FORMAT = "q4_1", "q8_0"
+_EXACT = "f16"
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """What becomes of a model in floats; None is the default.
+
+    `linear` and `embedding`, which the head takes too, are of WEIGHT_FORMATS. `calibration` is a text that weighs the
+    errors of the linears' columns.
+    """
+
+    linear: str | None = None
+    embedding: str | None = None
+    calibration: Path | None = None
+
+    def __post_init__(self) -> None:
+        for option, name in (("--quant", self.linear), ("--quant-embedding", self.embedding)):
+            if name is not None and name not in WEIGHT_FORMATS:
+                raise UserError(f"{option} {name}: must be one of {', '.join(WEIGHT_FORMATS)}")
+
+    def only_for_floats(self, embedding: bool) -> str | None:
+        """An option that was given and means nothing to weights that are quantized, or with `embedding` all are."""
+        if self.linear is not None:
+            return f"--quant {self.linear}"
+        if self.calibration is not None:
+            return f"--calibration {self.calibration}"
+        return f"--quant-embedding {self.embedding}" if embedding and self.embedding is not None else None
+
+
+def open_checkpoint(
+    model: "str | os.PathLike[str] | PreTrainedModel",
+    tokenizer: Any = None,
+    quantization: Quantization = Quantization(),
+    random_init: bool = False,
+    seed: int = 0,
+) -> "ModelSource":
+    """The tensors of a built-in model, a .gguf file, a Hugging Face folder, or a Transformers model in memory with its
+    tokenizer; with `random_init` those of `seed` for a config.json or a known model. Raises UserError."""
+    if not isinstance(model, str | os.PathLike):
+        from mobile_ft.export.hf_model import HfModel
+
+        return _quantized(lambda *to: HfModel(model, tokenizer, *to), type(model).__name__, quantization)
+    if tokenizer is not None:
+        raise UserError(f"{model}: brings its own tokenizer; give one with a model in memory only")
+    name = os.fspath(model)
+    path = known_config(name) or Path(name)
+    if (path / "config.json").is_file():
+        if not random_init:
+            from mobile_ft.export.hf_folder import HfFolder
+
+            return _quantized(lambda *to: HfFolder(path, *to), name, quantization)
+        path = path / "config.json"
+    option = quantization.only_for_floats(embedding=True)
+    if option is not None:
+        raise UserError(f"{option}: goes with a Hugging Face model; {name} has weights of its own formats")
+    if path.suffix == ".json":
+        if not random_init:
+            raise UserError(f"{name}: holds no weights; give a Hugging Face folder or a .gguf file, or --random-init")
+        from mobile_ft.export.random_init import RandomModel
+
+        return RandomModel(read_hf_config(path), seed)
+    if random_init:
+        raise UserError(f"{name}: --random-init takes a config.json or one of {', '.join(known_models())}")
+    from mobile_ft.export.gguf_model import GgufModel, builtin_model
+
+    builtin = builtin_model(name)
+    if builtin is None and path.suffix != ".gguf":
+        raise UserError(
+            f"{name}: give smollm2-135m, a .gguf file, a Hugging Face folder, or a config.json with --random-init"
+        )
+    return GgufModel(builtin or path)
+
+
+def _quantized(make: Callable[[str, str], "HfCheckpoint"], name: str, quantization: Quantization) -> "HfCheckpoint":
+    source = make(quantization.linear or DEFAULT_FORMAT, quantization.embedding or DEFAULT_EMBEDDING_FORMAT)
+    option = quantization.only_for_floats(embedding=False)
+    if option is not None and source.method is not None:
+        raise UserError(f"{option}: {name} has the formats that {source.method} quantized it to, and keeps them")
+    if quantization.calibration is not None:
+        from mobile_ft.export.calibration import calibrate
+
+        calibrate(source, make(_EXACT, _EXACT), quantization.calibration)
+    return source
