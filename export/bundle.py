@@ -166,7 +166,8 @@ def write_bundle(
             if linear.lora
         ]
         write_adapter(folder, lora, c.name, init_adapter(shapes, lora.rank, seed) | (adapter or {}))
-        source.write_tokenizer(folder)
+        if not hollow:
+            source.write_tokenizer(folder)
         bundle = {
             "format": FORMAT,
             "version": VERSION,

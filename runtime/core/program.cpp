@@ -48,15 +48,15 @@ struct OutputRoomGuard {
 /// Errors are reported once, by exception; ExecuTorch's own log lines would only repeat them.
 void discard_log(et_timestamp_t, et_pal_log_level_t, const char*, const char*, size_t, const char*, size_t) {}
 
-void initialize() {
+}  // namespace
+
+void start_executorch() {
   static const bool done = [] {
     executorch::runtime::runtime_init();
     return executorch::runtime::register_pal(executorch::runtime::PalImpl::create(discard_log, __FILE__));
   }();
   (void)done;
 }
-
-}  // namespace
 
 struct Program::Loaded {
   MallocMemoryAllocator allocator;
@@ -91,7 +91,7 @@ Program::Program(const std::string& path)
     : file_(path),
       arena_tensors_(check_program(file_.data(), file_.size(), path)),
       loader_(file_.data(), file_.size()) {
-  initialize();
+  start_executorch();
   auto program =
       executorch::runtime::Program::load(&loader_, executorch::runtime::Program::Verification::InternalConsistency);
   if (!program.ok()) fail(path, ": not an ExecuTorch program, export the bundle again");

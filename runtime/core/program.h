@@ -17,6 +17,8 @@
 #include "runtime/core/program_check.h"
 
 namespace mft {
+/// Starts ExecuTorch without its log. A program does so itself.
+void start_executorch();
 
 /// One input of a method call. `tokens` is the size of dimension `token_dim`, -1 where the program fixes the whole
 /// shape. `bytes` is what `data` holds; too little is an error, never an overrun.

@@ -232,6 +232,7 @@ NB_MODULE(_core, m) {
   using namespace mft;
   using namespace nb::literals;
   m.doc() = "The mobile-ft training runtime.";
+  start_executorch();  // kernels that run without a program would have it log
 
   nb::exception<Error>(m, "RuntimeFailure", PyExc_ValueError);
 

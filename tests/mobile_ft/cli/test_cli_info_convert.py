@@ -62,7 +62,9 @@ def test_info_on_a_model(cli, tmp_path):
     assert found["bundle_bytes"] == (tmp_path / "bundle" / "weights.ptd").stat().st_size
     cli("plan", tmp_path / "bundle", "--seq-len", 512, "--json", tmp_path / "plan.json")
     plan = json.loads((tmp_path / "plan.json").read_text())
-    assert plan["planned_mb"] == pytest.approx(found["memory"][1]["planned_mb"], rel=0.01)  # the process itself is in it
+    assert plan["planned_mb"] == pytest.approx(
+        found["memory"][1]["planned_mb"], rel=0.01
+    )  # the process itself is in it
 
 
 def test_info_rounds(cli, tmp_path):
@@ -147,7 +149,7 @@ def test_verify_says_so(cli, bundle):
 def test_other_version(cli, bundle):
     index = bundle / "bundle.json"
     index.write_text(json.dumps(json.loads(index.read_text()) | {"version": 1}))
-    assert "version 1, this program reads 4" in cli("info", bundle).err
+    assert "version 1, this program reads 5" in cli("info", bundle).err
 
 
 def test_convert_writes_only_the_adapter(cli, bundle, adapter, tmp_path):
