@@ -67,7 +67,7 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (["version"], 3, "version 3, this program reads 4"),
+        (["version"], 3, "version 3, this program reads 5"),
         (["format"], "other", "format is 'other'"),
         (["max_seq_len"], 0, "max_seq_len is 0"),
         (["max_seq_len"], True, "max_seq_len is True"),
