@@ -16,7 +16,7 @@ from mobile_ft.formats import CODEBOOKS, F32, FORMATS, U8, decode
 _Type = GGMLQuantizationType
 
 
-class Rows(NamedTuple):
+class CodedRows(NamedTuple):
     """Rows of a matrix, ready to be packed."""
 
     codes: U8 | np.ndarray  # [rows, cols], uint8; uint16 for f16
@@ -165,13 +165,13 @@ def numbers(raw: U8, kind: GGMLQuantizationType) -> F32:
     return _finite(values)
 
 
-def take_apart(raw: U8, kind: GGMLQuantizationType) -> Rows:
+def take_apart(raw: U8, kind: GGMLQuantizationType) -> CodedRows:
     """Rows of blocks [rows, bytes], of a type in PACKED_FORMATS. Raises ValueError where numbers are not finite, or too
     large for the packed format."""
     rows, fmt = len(raw), FORMATS[PACKED_FORMATS[kind]]
     if kind in _NUMBERS:
         values = numbers(raw, kind)
-        return Rows(
+        return CodedRows(
             _halves(values).view(np.uint16), np.empty((rows, values.shape[1] // fmt.group, 0), np.uint8), values
         )
     blocks = raw.reshape(rows, -1, GGML_QUANT_SIZES[kind][1])
@@ -181,7 +181,7 @@ def take_apart(raw: U8, kind: GGMLQuantizationType) -> Rows:
         minimum = None if found.minimum is None else found.minimum.reshape(rows, -1, 1)
         values = _finite(decode(fmt.kind, codes, scale, minimum))
     header = [x if fmt.kind in CODEBOOKS else _halves(x) for x in (scale, minimum) if x is not None]
-    return Rows(codes.reshape(rows, -1), np.concatenate(header, axis=-1).view(np.uint8), values.reshape(rows, -1))
+    return CodedRows(codes.reshape(rows, -1), np.concatenate(header, axis=-1).view(np.uint8), values.reshape(rows, -1))
 
 
 def _finite(values: F32) -> F32:

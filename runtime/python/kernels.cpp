@@ -396,7 +396,7 @@ void register_kernels(nb::module_ m) {
   m.doc() = "The kernels on numpy arrays, for tests and benchmarks. Arrays are float32, tokens and positions int64.";
 
   // noconvert throughout: a silent copy would spoil a timing, and hide a wrong dtype in a test.
-  nb::class_<Weight>(m, "Weight", "A packed weight: uint8 [ceil(rows / 16), cols / 32, block_bytes].")
+  nb::class_<Weight>(m, "Weight", "A packed weight: uint8 [ceil(rows / 16), cols / group, block_bytes].")
       .def(nb::init<Bytes, const std::string&, int64_t>(), "data"_a.noconvert(), "format"_a, "rows"_a);
   m.def("formats", &formats, "Bytes of one block of every weight format, by name.");
   nb::class_<DecodedPanels>(m, "DecodedPanels", "A weight decoded as the input gradient wants it.")

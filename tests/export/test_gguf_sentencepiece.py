@@ -1,4 +1,4 @@
-"""SentencePiece's unigram models as GGUF holds them, against the libraries that train them."""
+"""SentencePiece's models as GGUF holds them, against the libraries that train them."""
 
 import io
 import json
@@ -28,7 +28,7 @@ TEXTS = [
 NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5
 
 
-def sentencepiece_fields(byte_fallback: bool, normalization: str, **options: bool) -> tuple[Any, dict[str, Any]]:
+def sentencepiece_fields(kind: str, **options: Any) -> tuple[Any, dict[str, Any]]:
     """A model of sentencepiece, in which rare letters are no tokens, and what llama.cpp's converter makes of it."""
     sentencepiece = pytest.importorskip("sentencepiece")
     model_pb2 = pytest.importorskip("sentencepiece.sentencepiece_model_pb2")
@@ -36,19 +36,16 @@ def sentencepiece_fields(byte_fallback: bool, normalization: str, **options: boo
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(LINES),
         model_writer=file,
-        model_type="unigram",
+        model_type=kind,
         vocab_size=700,
-        byte_fallback=byte_fallback,
-        normalization_rule_name=normalization,
         character_coverage=0.98,
-        user_defined_symbols=["<tool>"],
         minloglevel=2,
         **options,
     )
     proto = model_pb2.ModelProto.FromString(file.getvalue())
     spec = proto.normalizer_spec
     fields = {
-        "tokenizer.ggml.model": "t5",
+        "tokenizer.ggml.model": {"unigram": "t5", "bpe": "llama"}[kind],
         "tokenizer.ggml.tokens": [piece.piece for piece in proto.pieces] + ["[PAD0]"],
         "tokenizer.ggml.scores": [piece.score for piece in proto.pieces] + [-1000.0],
         "tokenizer.ggml.token_type": [piece.type for piece in proto.pieces] + [UNUSED],
@@ -73,10 +70,11 @@ def sentencepiece_fields(byte_fallback: bool, normalization: str, **options: boo
         ("nmt_nfkc", {"add_dummy_prefix": False}),
     ],
 )
-def test_same_ids_as_sentencepiece(
-    tmp_path: Path, byte_fallback: bool, normalization: str, options: dict[str, bool]
+def test_unigram_gives_sentencepieces_ids(
+    tmp_path: Path, byte_fallback: bool, normalization: str, options: dict[str, Any]
 ) -> None:
-    theirs, fields = sentencepiece_fields(byte_fallback, normalization, **options)
+    options = options | {"byte_fallback": byte_fallback, "normalization_rule_name": normalization}
+    theirs, fields = sentencepiece_fields("unigram", user_defined_symbols=["<tool>"], **options)
     write_tokenizer(fields, tmp_path)
     ours = Tokenizer(tmp_path)
     for text in TEXTS + UNSEEN:
@@ -86,6 +84,24 @@ def test_same_ids_as_sentencepiece(
         assert ours.decode_shown(ids) == spelled, text
     # As in llama.cpp, tokens that are found whole split a text in two.
     assert ours.encode("a <tool> b") == [*ours.encode("a "), ours.encode("<tool>")[-1], *ours.encode(" b")]
+
+
+def test_bpe_gives_sentencepieces_ids(tmp_path: Path) -> None:
+    """As Gemma has it: no space before the text, and runs of spaces and of line ends that are tokens."""
+    theirs, fields = sentencepiece_fields(
+        "bpe",
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        add_dummy_prefix=False,
+        user_defined_symbols=["\n", "\n\n", "\n\n\n", "\t", "▁▁", "▁▁▁", "▁▁▁▁", "<start_of_turn>"],
+    )
+    write_tokenizer(fields, tmp_path)
+    ours = Tokenizer(tmp_path)
+    for text in [*TEXTS, *UNSEEN, "\n".join(UNSEEN), "a  b   c     d\n\n\n\ne", "<start_of_turn>user\nhi"]:
+        ids = ours.encode(text)
+        assert ids == theirs.encode(text), text
+        assert ours.decode(ids) == text
 
 
 def trained_fields() -> tuple[HfTokenizer, dict[str, Any]]:
