@@ -122,6 +122,12 @@ def _link(folder: Path) -> None:
     (folder / "model.safetensors").symlink_to("../elsewhere.safetensors")
 
 
+def _huge(folder: Path) -> None:
+    """A tensor of 4 TB, says its header."""
+    header = json.dumps({"embed_tokens.weight": {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}})
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header.encode())
+
+
 def _pickle(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
@@ -132,6 +138,7 @@ HARM: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: (f / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{}"),
         "not a readable safetensors file",
     ),
+    "huge": (_huge, "not a readable safetensors file"),
     "pickle": (_pickle, "pytorch_model.bin is a pickle, which is not read"),
     "link": (_link, "which is outside of the folder"),
     "missing": (lambda f: _rewrite(f, **{NORM: None}), "tensor model.layers.0.input_layernorm.weight is missing"),

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from mobile_ft.export.adapter import read_adapter
-from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.hf_folder import HfFolder
+from mobile_ft.api.export import export_bundle
 from mobile_ft.packing import EncodedRow, pack, write_token_file
 from mobile_ft.runtime import Model
 from tests.peft_adapters import random_adapter
@@ -79,9 +77,13 @@ def test_a_bundle_starts_from_an_adapter(tiny_bundle: Any, tmp_path: Path) -> No
     tokens = np.random.default_rng(0).integers(0, 250, 41)
     with torch.no_grad():
         theirs = model.double()(torch.from_numpy(tokens)[None]).logits[0].numpy()
-    source = HfFolder(folder, "f16", "f16")
-    lora, start = read_adapter(tmp_path / "adapter", source.config)
-    write_bundle(source, lora, 64, 0, tmp_path / "bundle", adapter=start)
+    out = {"quant": "f16", "quant_embedding": "f16", "max_seq_len": 64}
+    made = export_bundle(folder, tmp_path / "bundle", adapter=tmp_path / "adapter", **out)
+    assert {name: made.lora[name] for name in ("rank", "alpha", "use_rslora")} == {
+        "rank": 4,
+        "alpha": 6.0,
+        "use_rslora": True,
+    }
     ours = Model(str(tmp_path / "bundle"))
     ours.prepare("", 64)
     assert np.abs(ours.logits(tokens, np.arange(len(tokens))) - theirs).max() < 1e-4
