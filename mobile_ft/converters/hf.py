@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mobile_ft.config import ModelConfig
+from mobile_ft.config import FULL, ModelConfig
 from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.converters.safetensors_file import write_safetensors
 from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
@@ -97,6 +97,7 @@ def rope_scaling(model: FineTuned) -> dict[str, Any] | None:
 def _sliding(c: ModelConfig) -> dict[str, Any]:
     return {
         "layer_types": list(c.layer_types),
+        "sliding_window_pattern": c.layer_types.index(FULL) + 1 if FULL in c.layer_types else len(c.layer_types) + 1,
         "sliding_window": c.sliding_window,
         "rope_local_base_freq": c.rope_local_base_freq,
         "query_pre_attn_scalar": c.head_dim,
