@@ -6,7 +6,7 @@ import tempfile
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from mobile_ft.api.adapter import read_matching_tensors
 from mobile_ft.api.files import writing
@@ -17,7 +17,7 @@ from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.errors import UserError
 from mobile_ft.folder import replace_file, replace_folder
 
-Target = Literal["peft", "gguf-lora", "mlx", "hf", "gguf"]
+Target = Literal["peft", "gguf-lora", "mlx", "hf", "gguf", "onnx"]
 TARGETS: tuple[Target, ...] = get_args(Target)
 Quant = Literal["f16", "q8_0", "q4_0", "q4_1"]
 QUANTS: tuple[Quant, ...] = get_args(Quant)
@@ -45,7 +45,7 @@ def convert(
     if quant is not None and (to != "gguf" or quant not in QUANTS):
         raise UserError(f"quant {quant}: must be one of {', '.join(QUANTS)}, and to be gguf")
     found, target = read_bundle(Path(bundle)), Path(out)
-    converter = import_module(f"mobile_ft.converters.{to.replace('-', '_')}")
+    converter = _converter(to)
     tensors = read_matching_tensors(Path(adapter), found)
     _check_replaceable(target, converter.FILES)
     with ProgressDisplay("tensor", progress) as display:
@@ -72,6 +72,13 @@ def convert(
             finally:
                 shutil.rmtree(scratch, ignore_errors=True)
     return ConvertResult(target, to, found.model.name, len(model.low_ranks), size)
+
+
+def _converter(to: str) -> Any:
+    try:
+        return import_module(f"mobile_ft.converters.{to.replace('-', '_')}")
+    except ModuleNotFoundError as error:
+        raise UserError(f"to {to}: {error.name} is not installed; `pip install mobile-ft[{to}]` brings it") from error
 
 
 def _check_replaceable(out: Path, patterns: tuple[str, ...] | None) -> None:
