@@ -17,7 +17,7 @@ from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.errors import UserError
 from mobile_ft.folder import replace_file, replace_folder
 
-Target = Literal["peft", "gguf-lora", "mlx", "hf", "gguf", "onnx"]
+Target = Literal["peft", "gguf-lora", "mlx", "hf", "gguf", "onnx", "executorch"]
 TARGETS: tuple[Target, ...] = get_args(Target)
 Quant = Literal["f16", "q8_0", "q4_0", "q4_1"]
 QUANTS: tuple[Quant, ...] = get_args(Quant)
