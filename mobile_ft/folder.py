@@ -1,4 +1,4 @@
-"""Puts a finished folder in the place of another, so that one of the two is always there."""
+"""Puts a finished folder or file in the place of another, so that one of the two is always there."""
 
 import os
 import shutil
@@ -22,6 +22,13 @@ def replace_folder(scratch: Path, target: Path) -> None:
         raise
     if replaces:
         shutil.rmtree(old)
+    _sync(target.parent)
+
+
+def replace_file(scratch: Path, target: Path) -> None:
+    """Renames the file `scratch`, of the same file system, to `target`. Raises OSError."""
+    _sync(scratch)
+    scratch.replace(target)
     _sync(target.parent)
 
 

@@ -1,18 +1,26 @@
-"""A checked, clean copy of an adapter for other programs."""
+"""A fine-tuned model for other programs: its adapter, or the model with the adapter merged."""
 
 import os
 import shutil
 import tempfile
+from fnmatch import fnmatch
+from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from mobile_ft.api.adapter import read_matching_tensors
 from mobile_ft.api.files import writing
+from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import ConvertResult
 from mobile_ft.bundle import read_bundle
+from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.errors import UserError
-from mobile_ft.folder import replace_folder
-from mobile_ft.lora import CONFIG_FILE, WEIGHTS_FILE, write_adapter
+from mobile_ft.folder import replace_file, replace_folder
+
+Target = Literal["peft", "gguf-lora", "mlx", "hf", "gguf", "onnx", "executorch"]
+TARGETS: tuple[Target, ...] = get_args(Target)
+Quant = Literal["f16", "q8_0", "q4_0", "q4_1"]
+QUANTS: tuple[Quant, ...] = get_args(Quant)
 
 
 def convert(
@@ -20,33 +28,69 @@ def convert(
     adapter: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
-    to: Literal["peft"] = "peft",
+    to: Target = "peft",
+    quant: Quant | None = None,
+    progress: bool = True,
 ) -> ConvertResult:
-    """Writes the adapter in the folder `adapter`, as `train` leaves it, to the folder `out`, for PEFT to load.
+    """Writes the bundle's model with the adapter in the folder `adapter`, as `train` leaves it, to `out`.
 
-    Raises UserError where the adapter is not one of this bundle, or `out` holds anything that is not an adapter.
+    `to` says for whom: docs/convert.md has what each target is, whether `out` becomes a file or a folder, and which
+    models it supports. `quant` is of `gguf` alone, by default f16. What was at `out` stays until all is written.
+
+    Raises UserError where the adapter is not one of this bundle, the target does not support the model, or `out` holds
+    anything that would not be replaced.
     """
-    if to != "peft":
-        raise UserError(f"to {to}: must be peft")
+    if to not in TARGETS:
+        raise UserError(f"to {to}: must be one of {', '.join(TARGETS)}")
+    if quant is not None and (to != "gguf" or quant not in QUANTS):
+        raise UserError(f"quant {quant}: must be one of {', '.join(QUANTS)}, and to be gguf")
     found, target = read_bundle(Path(bundle)), Path(out)
+    converter = _converter(to)
     tensors = read_matching_tensors(Path(adapter), found)
-    _check_replaceable(target)
-    with writing(target):
-        target.absolute().parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
-        try:
-            write_adapter(scratch, found.lora, found.model.name, tensors)
-            for file in scratch.iterdir():
-                file.chmod(0o644)
-            replace_folder(scratch, target.resolve())
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-    return ConvertResult(target, found.model.name, found.lora.rank, len(tensors))
+    _check_replaceable(target, converter.FILES)
+    with ProgressDisplay("tensor", progress) as display:
+        read = 0
+
+        def on_tensor() -> None:
+            nonlocal read
+            read += 1
+            display.update(read)
+
+        model = FineTuned(found, tensors, on_tensor)
+        display.start(len(model.shapes))
+        with writing(target):
+            target.absolute().parent.mkdir(parents=True, exist_ok=True)
+            scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
+            try:
+                made = scratch if converter.FILES else scratch / target.name
+                converter.write(model, made, *([quant or "f16"] if to == "gguf" else []))
+                files = list(scratch.iterdir())
+                for file in files:
+                    file.chmod(0o644)
+                size = sum(file.stat().st_size for file in files)
+                (replace_folder if converter.FILES else replace_file)(made, target.resolve())
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+    return ConvertResult(target, to, found.model.name, len(model.low_ranks), size)
 
 
-def _check_replaceable(out: Path) -> None:
-    """Raises UserError where `out` holds anything that the new adapter would not replace."""
+def _converter(to: str) -> Any:
+    try:
+        return import_module(f"mobile_ft.converters.{to.replace('-', '_')}")
+    except ModuleNotFoundError as error:
+        raise UserError(f"to {to}: {error.name} is not installed; `pip install mobile-ft[{to}]` brings it") from error
+
+
+def _check_replaceable(out: Path, patterns: tuple[str, ...] | None) -> None:
+    """Raises UserError where `out` is no file, or with patterns a folder with any other file."""
     if not out.exists():
         return
-    if not out.is_dir() or {file.name for file in out.iterdir()} - {WEIGHTS_FILE, CONFIG_FILE}:
-        raise UserError(f"{out}: exists and holds more than an adapter; choose another folder for -o")
+    if patterns is None:
+        if not out.is_file():
+            raise UserError(f"{out}: exists and is not a regular file; choose another for -o")
+        return
+    if not out.is_dir():
+        raise UserError(f"{out}: exists and is not a folder; choose another for -o")
+    for name in sorted(file.name for file in out.iterdir()):
+        if not any(fnmatch(name, pattern) for pattern in patterns):
+            raise UserError(f"{out}: exists and holds {name}, which would be lost; choose another folder for -o")

@@ -220,15 +220,17 @@ class GenerateResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class ConvertResult(Result):
-    """An adapter that was written for other programs."""
+    """A fine-tuned model that was written for other programs."""
 
-    adapter: Path
+    output: Path
+    to: str
     model: str
-    rank: int
-    tensors: int
+    adapted: int  # weights that the adapter changes
+    size: int  # bytes of all files
 
     def summary(self) -> tuple[str, dict[str, str]]:
-        return str(self.adapter), {"model": self.model, "rank": str(self.rank), "tensors": str(self.tensors)}
+        rows = {"to": self.to, "model": self.model, "weights adapted": str(self.adapted), "size": megabytes(self.size)}
+        return str(self.output), rows
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,22 +1,24 @@
-"""`mobile-ft convert`: a checked, clean copy of an adapter for other programs."""
+"""`mobile-ft convert`: a fine-tuned model for other programs."""
 
 import argparse
 from pathlib import Path
 
-from mobile_ft.api.convert import convert
+from mobile_ft.api.convert import QUANTS, TARGETS, convert
+from mobile_ft.api.results import megabytes
 from mobile_ft.cli.arguments import Subparsers, add_bundle
 
 
 def add_parser(commands: Subparsers) -> None:
-    parser = commands.add_parser("convert", help="write an adapter for other programs")
+    parser = commands.add_parser("convert", help="write an adapter, or the model with it, for other programs")
     add_bundle(parser)
     option = parser.add_argument
     option("--adapter", metavar="DIR", type=Path, required=True, help="folder that `mobile-ft train` wrote")
-    option("--to", choices=["peft"], required=True)
-    option("-o", "--output", metavar="OUT", type=Path, required=True, help="folder to write")
+    option("--to", choices=TARGETS, required=True, help="docs/convert.md says what each is")
+    option("--quant", choices=QUANTS, help="of --to gguf (default: f16)")
+    option("-o", "--output", metavar="OUT", type=Path, required=True, help="file or folder to write")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    made = convert(args.bundle, args.adapter, args.output, to=args.to)
-    print(f"{made.adapter}: {made.tensors} tensors for {made.model}, rank {made.rank}")
+    made = convert(args.bundle, args.adapter, args.output, to=args.to, quant=args.quant)
+    print(f"{made.output}: {made.to} of {made.model}, {made.adapted} weights adapted, {megabytes(made.size)}")

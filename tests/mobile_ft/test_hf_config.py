@@ -118,7 +118,11 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("llama-3.2-1b", {"model_type": "mamba"}, "model_type is 'mamba'; supported: 'llama', 'mistral', 'smollm3', 'qwen2'"),
+        (
+            "llama-3.2-1b",
+            {"model_type": "mamba"},
+            "model_type is 'mamba'; supported: 'llama', 'mistral', 'smollm3', 'qwen2'",
+        ),
         ("llama-3.2-1b", {"attention_bias": True}, "attention_bias is True, which is not supported"),
         ("llama-3.2-1b", {"rope_scaling": {"rope_type": "yarn", "factor": 2}}, "rope type 'yarn' is not supported"),
         (

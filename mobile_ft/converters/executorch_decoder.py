@@ -1,0 +1,138 @@
+"""A merged model in plain PyTorch, float32, with a cache of keys and values of a fixed length, for torch.export."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from mobile_ft.converters.fine_tuned import EMBEDDING, FINAL_NORM, FineTuned
+
+FAMILIES = ("llama", "qwen2", "gemma3_text")  # by Hugging Face's model_type
+
+_LOWEST = torch.finfo(torch.float32).min
+
+
+def _gelu(x: Tensor) -> Tensor:
+    """The approximation with tanh (arXiv 1606.08415), spelled out: XNNPACK takes torch's for the exact GELU."""
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": functional.silu, "gelu_pytorch_tanh": _gelu}
+
+
+class Decoder(nn.Module):
+    """tokens int64 [1, sequence], start int64 [1] -> logits of the last token, float32 [1, vocab].
+
+    `start` tokens came before, in earlier calls; all together they are at most the bundle's max_seq_len.
+    """
+
+    def __init__(self, model: FineTuned) -> None:
+        super().__init__()
+        c = model.config
+        self.config, self.length = c, model.bundle.max_seq_len
+        self.embedding = _parameter(model, EMBEDDING)
+        self.layers = nn.ModuleList(_Layer(model, layer) for layer in range(c.num_hidden_layers))
+        self.norm = _Norm(model, FINAL_NORM)
+        self.head = self.embedding if c.tie_word_embeddings else _parameter(model, model.head)
+        self.scale = math.sqrt(c.hidden_size) if c.family.scaled_embedding else None
+
+    def forward(self, tokens: Tensor, start: Tensor) -> Tensor:
+        x = functional.embedding(tokens, self.embedding).view(tokens.shape[1], self.config.hidden_size)
+        if self.scale is not None:
+            x = x * self.scale
+        positions = start + torch.arange(tokens.shape[1])
+        for layer in self.layers:
+            x = layer(x, positions)
+        return functional.linear(self.norm(x[-1:]), self.head)
+
+
+class _Layer(nn.Module):
+    """Both units of a layer; activations are [sequence, hidden]."""
+
+    def __init__(self, model: FineTuned, layer: int) -> None:
+        super().__init__()
+        c, prefix = model.config, f"model.layers.{layer}."
+        self.attn = _Attention(model, layer)
+        self.gate, self.up, self.down = (_Linear(model, f"{prefix}mlp.{name}_proj") for name in ("gate", "up", "down"))
+        self.activation = _ACTIVATIONS[c.family.activation]
+        self.norms = nn.ModuleDict()
+        for unit, (before, behind) in c.family.norms.items():
+            self.norms[f"{unit}_before"] = _Norm(model, f"{prefix}{before}.weight")
+            self.norms[f"{unit}_behind"] = nn.Identity() if behind is None else _Norm(model, f"{prefix}{behind}.weight")
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        x = x + self.norms["attn_behind"](self.attn(self.norms["attn_before"](x), positions))
+        z = self.norms["mlp_before"](x)
+        return x + self.norms["mlp_behind"](self.down(self.activation(self.gate(z)) * self.up(z)))
+
+
+class _Attention(nn.Module):
+    keys: Tensor
+    values: Tensor
+    inv_freq: Tensor
+
+    def __init__(self, model: FineTuned, layer: int) -> None:
+        super().__init__()
+        c, prefix = model.config, f"model.layers.{layer}.self_attn."
+        self.config, self.length = c, model.bundle.max_seq_len
+        self.window = c.sliding_window if c.is_sliding(layer) else None
+        self.q, self.k, self.v, self.o = (_Linear(model, f"{prefix}{name}_proj") for name in "qkvo")
+        normed = c.family.qk_norm
+        self.q_norm, self.k_norm = (
+            _Norm(model, f"{prefix}{name}_norm.weight") if normed else nn.Identity() for name in "qk"
+        )
+        self.register_buffer("inv_freq", torch.tensor(model.inv_freq(c.is_sliding(layer))))
+        for name in ("keys", "values"):
+            self.register_buffer(name, torch.zeros(c.num_key_value_heads, self.length, c.head_dim))
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        c, count = self.config, x.shape[0]
+        heads, kv_heads, dim = c.num_attention_heads, c.num_key_value_heads, c.head_dim
+        q = self._rotate(self.q_norm(self.q(x).view(count, heads, dim)), positions)
+        k = self._rotate(self.k_norm(self.k(x).view(count, kv_heads, dim)), positions)
+        self.keys.index_copy_(1, positions, k.transpose(0, 1))
+        self.values.index_copy_(1, positions, self.v(x).view(count, kv_heads, dim).transpose(0, 1))
+        ago = positions[:, None] - torch.arange(self.length)
+        seen = ago >= 0 if self.window is None else (ago >= 0) & (ago < self.window)
+        # What was never written may be anything: ExecuTorch does not say what a cache begins with.
+        written = torch.arange(self.length)[:, None] <= positions[-1]
+        values = torch.where(written, self.values, 0.0)
+        grouped = q.view(count, kv_heads, heads // kv_heads, dim).permute(1, 2, 0, 3)
+        scores = (grouped @ self.keys[:, None].transpose(2, 3)) * dim**-0.5
+        attended = torch.where(seen, scores, _LOWEST).softmax(-1) @ values[:, None]
+        return self.o(attended.permute(2, 0, 1, 3).reshape(count, heads * dim))
+
+    def _rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Turns the two halves of each head; x [sequence, heads, head_dim]."""
+        angles = (positions[:, None] * self.inv_freq)[:, None]
+        cos, sin = angles.cos(), angles.sin()
+        half = self.config.head_dim // 2  # `chunk` would make XNNPACK's lowering take the example's length for fixed
+        low, high = x[..., :half], x[..., half:]
+        return torch.cat([low * cos - high * sin, high * cos + low * sin], -1)
+
+
+class _Linear(nn.Module):
+    def __init__(self, model: FineTuned, name: str) -> None:
+        super().__init__()
+        self.weight, bias = _parameter(model, f"{name}.weight"), f"{name}.bias"
+        self.bias = nn.Parameter(torch.tensor(model.vector(bias)), False) if bias in model.shapes else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight, self.bias)
+
+
+class _Norm(nn.Module):
+    """RMS norm of the last axis."""
+
+    def __init__(self, model: FineTuned, name: str) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.tensor(model.vector(name)), False), model.config.rms_norm_eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+
+def _parameter(model: FineTuned, name: str) -> nn.Parameter:
+    return nn.Parameter(torch.from_numpy(model.merged(name)), False)

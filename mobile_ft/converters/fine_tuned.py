@@ -1,0 +1,175 @@
+"""A bundle's model and an adapter of it, tensor by tensor under Hugging Face's names, without torch."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from mobile_ft.bundle import WEIGHTS_FILE, Bundle, check_files
+from mobile_ft.config import ModelConfig
+from mobile_ft.errors import UserError
+from mobile_ft.flat_tensor import tensor_places
+from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, U8, packed_shape, unpack
+from mobile_ft.lora import adapter_key
+from mobile_ft.shapes import UNIT_TYPES, linear_shapes, vector_shapes
+
+EMBEDDING, FINAL_NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"
+
+_PANELS = 64  # decoded at once
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """What LoRA adds to a weight: b @ a."""
+
+    a: F32  # [rank, in_features]
+    b: F32  # [out_features, rank], LoRA's scale not in it
+    scale: float
+
+
+def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """{Hugging Face's name: shape} of all weights, from the embedding up to the head."""
+    shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (config.vocab_size, config.hidden_size)}
+    for layer in range(config.num_hidden_layers):
+        for unit_type in UNIT_TYPES:
+            prefix = f"model.layers.{layer}."
+            shapes |= {prefix + name: (size,) for name, size in vector_shapes(config, unit_type).items()}
+            shapes |= {f"{prefix}{name}.weight": (o, i) for name, (i, o) in linear_shapes(config, unit_type).items()}
+    shapes[FINAL_NORM] = (config.hidden_size,)
+    if not config.tie_word_embeddings:
+        shapes[HEAD] = (config.vocab_size, config.hidden_size)
+    return shapes
+
+
+class FineTuned:
+    """Reads one tensor at a time; `on_tensor` is called for each.
+
+    `adapter` has PEFT's names, and no more than the bundle's own adapter. Raises UserError naming the file where the
+    bundle is damaged, or a tensor is not what `bundle.json` says.
+    """
+
+    def __init__(self, bundle: Bundle, adapter: dict[str, F32], on_tensor: Callable[[], None] = lambda: None) -> None:
+        self.bundle, self.config, self.shapes = bundle, bundle.model, weight_shapes(bundle.model)
+        self._on_tensor = on_tensor
+        self.adapter, self.low_ranks = adapter, _by_weight(bundle, adapter, self.shapes)
+        self._path = bundle.folder / WEIGHTS_FILE
+
+    @property
+    def head(self) -> str:
+        return EMBEDDING if self.config.tie_word_embeddings else HEAD
+
+    def format_of(self, name: str) -> str:
+        """The packed format of a matrix, which its size tells among those that the bundle lists."""
+        rows, cols = self.shapes[name]
+        size = self._place(name)[1]
+        fitting = [f for f in self.bundle.formats if not cols % FORMATS[f].group]
+        found = [f for f in fitting if math.prod(packed_shape(f, rows, cols)) == size]
+        if len(found) != 1:
+            raise UserError(
+                f"{self._path}: {name} has {size} bytes, which [{rows}, {cols}] has in {' and '.join(found) or 'none'} "
+                f"of {', '.join(self.bundle.formats)}; it should be one of them"
+            )
+        return found[0]
+
+    def packed(self, name: str) -> U8:
+        """A matrix as the bundle has it: uint8 [panels, groups, block bytes], the adapter aside."""
+        self._on_tensor()
+        return np.frombuffer(self._read(name), np.uint8).reshape(packed_shape(self.format_of(name), *self.shapes[name]))
+
+    def blocks(self, name: str) -> Iterator[F32]:
+        """The rows of a matrix W + scale B A, float32, some at a time."""
+        packed, fmt, low_rank, row = self.packed(name), self.format_of(name), self.low_ranks.get(name), 0
+        for panel in range(0, len(packed), _PANELS):
+            rows = min(_PANELS * PANEL_ROWS, self.shapes[name][0] - row)
+            values = unpack(packed[panel : panel + _PANELS], fmt, rows)
+            if low_rank is not None:
+                values += np.float32(low_rank.scale) * (low_rank.b[row : row + rows] @ low_rank.a)
+            if not np.isfinite(values).all():
+                raise UserError(f"{name}: holds numbers that are not finite once the adapter is merged")
+            yield values
+            row += rows
+
+    def merged(self, name: str, dtype: npt.DTypeLike = np.float32) -> npt.NDArray:
+        """A matrix W + scale B A. Raises UserError where a number is too large for `dtype`."""
+        out = np.empty(self.shapes[name], dtype)
+        row = 0
+        with np.errstate(over="ignore"):
+            for values in self.blocks(name):
+                out[row : row + len(values)] = values
+                row += len(values)
+        _check_range(name, out)
+        return out
+
+    def vector(self, name: str) -> F32:
+        """A norm's weight, with what the family adds to it, or a bias: float32, as the runtime takes it."""
+        self._on_tensor()
+        return self._floats(name, math.prod(self.shapes[name]))
+
+    def hf_tensor(self, name: str, dtype: npt.DTypeLike) -> npt.NDArray:
+        """Any weight with the adapter merged, as Hugging Face's model holds it."""
+        if len(self.shapes[name]) == 2:
+            return self.merged(name, dtype)
+        offset = self.config.family.norm_offset if name.endswith("norm.weight") else 0
+        with np.errstate(over="ignore"):
+            out = (self.vector(name) - np.float32(offset)).astype(dtype)
+        _check_range(name, out)
+        return out
+
+    def inv_freq(self, sliding: bool) -> F32:
+        """Rotary frequencies [head_dim / 2] of the layers with sliding or with full attention."""
+        return self._floats("inv_freq_sliding" if sliding else "inv_freq", self.config.head_dim // 2)
+
+    def _floats(self, name: str, size: int) -> F32:
+        data = self._read(name)
+        if len(data) != 4 * size:
+            raise UserError(f"{self._path}: {name} has {len(data)} bytes; {size} numbers have {4 * size}")
+        return np.frombuffer(data, "<f4")
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """Where tensors lie in a file whose checksums fit; what only hands on the adapter need not read it."""
+        check_files(self.bundle)
+        with self._path.open("rb") as file:
+            return tensor_places(file.read(self.bundle.weights.index_size))
+
+    def _place(self, name: str) -> tuple[int, int]:
+        if name not in self._places:
+            raise UserError(f"{self._path}: {name} is missing; export the bundle again")
+        return self._places[name]
+
+    def _read(self, name: str) -> bytes:
+        offset, size = self._place(name)
+        with self._path.open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+
+def _by_weight(bundle: Bundle, adapter: dict[str, F32], shapes: dict[str, tuple[int, ...]]) -> dict[str, LowRank]:
+    """{weight: A and B}. Raises UserError where a tensor is of no weight, or of another shape."""
+    found, lora = {}, bundle.lora
+    left = dict(adapter)
+    for name, shape in shapes.items():
+        if len(shape) != 2 or name.split(".")[-2] not in lora.targets:
+            continue
+        module = name.removeprefix("model.").removesuffix(".weight").removeprefix("layers.")
+        layer, _, linear = module.partition(".")
+        pair = []
+        for letter, expected in (("A", (lora.rank, shape[1])), ("B", (shape[0], lora.rank))):
+            key = adapter_key(int(layer), f"{linear}.lora_{letter}.weight")
+            tensor = left.pop(key, None)
+            if tensor is None or tensor.shape != expected:
+                has = "missing" if tensor is None else str(tensor.shape)
+                raise UserError(f"adapter tensor {key} is {has}; it should be {expected}")
+            pair.append(tensor)
+        found[name] = LowRank(pair[0], pair[1], lora.scale)
+    if left:
+        raise UserError(f"adapter tensor {next(iter(left))} is of no weight that the bundle adapts")
+    return found
+
+
+def _check_range(name: str, values: npt.NDArray) -> None:
+    if not np.isfinite(values).all():
+        raise UserError(f"{name}: holds numbers that are too large for {values.dtype}")

@@ -1,0 +1,116 @@
+"""`--to gguf`: the merged model as a GGUF file for llama.cpp."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, RopeScalingType
+from gguf.quants import quant_shape_to_byte_shape, quantize
+
+from mobile_ft.config import SLIDING, ModelConfig
+from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned
+from mobile_ft.converters.gguf_names import GgufNames, utf8
+from mobile_ft.converters.gguf_tokenizer import add_tokenizer
+from mobile_ft.errors import UserError
+from mobile_ft.export.rotary import inv_freq
+from mobile_ft.formats import F32
+
+FILES = None
+
+_TYPES = {
+    "f16": (GGMLQuantizationType.F16, LlamaFileType.MOSTLY_F16),
+    "q8_0": (GGMLQuantizationType.Q8_0, LlamaFileType.MOSTLY_Q8_0),
+    "q4_0": (GGMLQuantizationType.Q4_0, LlamaFileType.MOSTLY_Q4_0),
+    "q4_1": (GGMLQuantizationType.Q4_1, LlamaFileType.MOSTLY_Q4_1),
+}
+_FOUR_BITS = (GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1)
+_F32 = GGMLQuantizationType.F32
+_ROPE_FACTORS = "rope_freqs.weight"
+
+
+def write(model: FineTuned, out: Path, quant: str) -> None:
+    """Writes the file `out`, one tensor after another: linears in `quant`, embedding and head in 8 bits at least."""
+    names = GgufNames(model.config)
+    kind, file_type = _TYPES[quant]
+    factors = _rope_factors(model)
+    if factors is not None and names.architecture != "llama":
+        raise UserError(f"{model.bundle.folder}: GGUF's {names.architecture} has no words for its rotary frequencies")
+    writer = GGUFWriter(out, names.architecture)
+    writer.add_name(utf8(model.config.name))
+    writer.add_file_type(file_type)
+    _add_hyperparameters(writer, model.config)
+    add_tokenizer(writer, model.bundle)
+    types = {name: _type_of(name, shape, kind) for name, shape in model.shapes.items()}
+    for name, shape in model.shapes.items():
+        _add_info(writer, names.of(name), shape, types[name])
+    if factors is not None:
+        _add_info(writer, _ROPE_FACTORS, factors.shape, _F32)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for name in model.shapes:
+        writer.write_tensor_data(_data(model, names, name, types[name]))
+    if factors is not None:
+        writer.write_tensor_data(factors)
+    writer.close()
+
+
+def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig) -> None:
+    writer.add_vocab_size(c.vocab_size)
+    writer.add_context_length(c.max_position_embeddings)
+    writer.add_embedding_length(c.hidden_size)
+    writer.add_block_count(c.num_hidden_layers)
+    writer.add_feed_forward_length(c.intermediate_size)
+    writer.add_head_count(c.num_attention_heads)
+    writer.add_head_count_kv(c.num_key_value_heads)
+    writer.add_key_length(c.head_dim)
+    writer.add_value_length(c.head_dim)
+    writer.add_rope_dimension_count(c.head_dim)
+    writer.add_layer_norm_rms_eps(c.rms_norm_eps)
+    writer.add_rope_freq_base(c.rope_theta)
+    if c.rope_scaling is not None and c.rope_scaling["rope_type"] == "linear":
+        writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(c.rope_scaling["factor"])
+    if c.layer_types:
+        writer.add_sliding_window(c.sliding_window)
+        writer.add_sliding_window_pattern([kind == SLIDING for kind in c.layer_types])
+        writer.add_rope_freq_base_swa(c.rope_local_base_freq)
+
+
+def _rope_factors(model: FineTuned) -> F32 | None:
+    """What the frequencies that metadata says are divided by, [head_dim / 2]; None where by nothing."""
+    c, found = model.config, model.inv_freq(sliding=False)
+    linear = c.rope_scaling is not None and c.rope_scaling["rope_type"] == "linear"
+    said = inv_freq(c if linear else replace(c, rope_scaling=None), sliding=False)
+    return None if np.allclose(said, found, rtol=1e-6, atol=0) else (said / found).astype(np.float32)
+
+
+def _type_of(name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> GGMLQuantizationType:
+    if len(shape) == 1:
+        return _F32
+    return GGMLQuantizationType.Q8_0 if name in (EMBEDDING, HEAD) and kind in _FOUR_BITS else kind
+
+
+def _add_info(writer: GGUFWriter, name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> None:
+    if kind in (_F32, GGMLQuantizationType.F16):
+        dtype: npt.DTypeLike = np.float32 if kind == _F32 else np.float16
+        writer.add_tensor_info(name, shape, np.dtype(dtype), int(np.prod(shape)) * np.dtype(dtype).itemsize)
+    else:  # as the writer has it, in bytes
+        packed = quant_shape_to_byte_shape(shape, kind)
+        writer.add_tensor_info(name, packed, np.dtype(np.uint8), int(np.prod(packed)), kind)
+
+
+def _data(model: FineTuned, names: GgufNames, name: str, kind: GGMLQuantizationType) -> npt.NDArray:
+    """A weight's data, in the order of rows that GGUF has."""
+    if len(model.shapes[name]) == 1:
+        return names.rows(name, model.vector(name))  # with what the family's norms add, as llama.cpp has them
+    if kind == GGMLQuantizationType.F16:
+        return names.rows(name, model.merged(name, np.float16))
+    return names.rows(name, np.concatenate(list(_quantized(model, name, kind))))
+
+
+def _quantized(model: FineTuned, name: str, kind: GGMLQuantizationType) -> Iterator[npt.NDArray]:
+    for rows in model.blocks(name):
+        yield quantize(rows, kind)

@@ -1,0 +1,31 @@
+"""`--to gguf-lora`: the adapter as llama.cpp loads it beside a GGUF of the base model."""
+
+from pathlib import Path
+
+from gguf import GGUFType, GGUFWriter, Keys
+
+from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.converters.gguf_names import GgufNames, utf8
+
+FILES = None
+
+
+def write(model: FineTuned, out: Path) -> None:
+    """Writes the file `out`, all of it float32."""
+    names = GgufNames(model.config)
+    lora = model.bundle.lora
+    writer = GGUFWriter(out, names.architecture)
+    writer.add_type(GGUFType.ADAPTER)
+    writer.add_name(utf8(f"{model.config.name} LoRA"))
+    writer.add_base_model_count(1)
+    writer.add_base_model_name(0, utf8(model.config.name))
+    writer.add_string(Keys.Adapter.TYPE, "lora")
+    # llama.cpp divides by the rank, which rsLoRA does not.
+    writer.add_float32(Keys.Adapter.LORA_ALPHA, lora.scale * lora.rank)
+    for name, low_rank in model.low_ranks.items():
+        writer.add_tensor(f"{names.of(name)}.lora_a", low_rank.a)
+        writer.add_tensor(f"{names.of(name)}.lora_b", names.rows(name, low_rank.b))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()

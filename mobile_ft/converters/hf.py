@@ -1,0 +1,129 @@
+"""`--to hf`: the merged model as a Hugging Face folder in float16."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mobile_ft.config import FULL, ModelConfig
+from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.converters.safetensors_file import write_safetensors
+from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
+from mobile_ft.errors import UserError
+from mobile_ft.export.rotary import inv_freq
+from mobile_ft.tokenizer import Tokenizer
+
+_WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+FILES = ("config.json", _WHOLE, _INDEX, "model-?????-of-?????.safetensors", *TOKENIZER_FILES)
+
+_MOST_BYTES = 5_000_000_000  # of a file, as save_pretrained has it
+_DTYPE = "float16"
+
+# By Hugging Face's model_type: Transformers' class.
+_CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM"}
+
+
+def write(model: FineTuned, out: Path) -> None:
+    """Writes FILES into the folder `out`, one tensor after another."""
+    config = hf_config(model)
+    tokenizer = write_tokenizer_files(model.bundle, out)
+    if tokenizer is not None:
+        config |= _special_ids(tokenizer)
+    (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    files = _split(model.shapes)
+    for file, shapes in files.items():
+        write_safetensors(out / file, shapes, _DTYPE, lambda name: model.hf_tensor(name, _DTYPE))
+    if len(files) > 1:
+        index = {
+            "metadata": {"total_size": sum(map(_size, model.shapes.values()))},
+            "weight_map": {name: file for file, shapes in files.items() for name in shapes},
+        }
+        (out / _INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
+def hf_config(model: FineTuned) -> dict[str, Any]:
+    """config.json as the family's published models have it. Raises UserError where it has no words for the bundle."""
+    c = model.config
+    if c.model_type not in _CLASSES:
+        raise UserError(f"a Hugging Face folder of model_type {c.model_type}: supported are {', '.join(_CLASSES)}")
+    family = c.family
+    values: dict[str, Any] = {
+        "architectures": [_CLASSES[c.model_type]],
+        "model_type": c.model_type,
+        "_name_or_path": c.name,
+        "dtype": _DTYPE,
+        "hidden_size": c.hidden_size,
+        "intermediate_size": c.intermediate_size,
+        "num_hidden_layers": c.num_hidden_layers,
+        "num_attention_heads": c.num_attention_heads,
+        "num_key_value_heads": c.num_key_value_heads,
+        "head_dim": c.head_dim,
+        "vocab_size": c.vocab_size,
+        "rms_norm_eps": c.rms_norm_eps,
+        "rope_theta": c.rope_theta,
+        "rope_scaling": rope_scaling(model),
+        "max_position_embeddings": c.max_position_embeddings,
+        "tie_word_embeddings": c.tie_word_embeddings,
+        family.activation_key: family.activation,
+    }
+    if family.sliding:
+        values |= _sliding(c)
+    return values
+
+
+def rope_scaling(model: FineTuned) -> dict[str, Any] | None:
+    """The scaling that makes the bundle's rotary frequencies.
+
+    A GGUF file holds frequencies and not what made them; those of Llama 3.1 and later are recognised.
+    """
+    c, found = model.config, model.inv_freq(sliding=False)
+    plain = inv_freq(replace(c, rope_scaling=None), sliding=False)
+    llama3 = {
+        "rope_type": "llama3",
+        "factor": float(np.round((plain / found).max(), 3)),
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    for scaling in (c.rope_scaling, llama3):
+        if np.allclose(inv_freq(replace(c, rope_scaling=scaling), sliding=False), found, rtol=1e-5, atol=0):
+            return scaling
+    raise UserError(f"{model.bundle.folder}: config.json has no words for its rotary frequencies")
+
+
+def _sliding(c: ModelConfig) -> dict[str, Any]:
+    return {
+        "layer_types": list(c.layer_types),
+        "sliding_window_pattern": c.layer_types.index(FULL) + 1 if FULL in c.layer_types else len(c.layer_types) + 1,
+        "sliding_window": c.sliding_window,
+        "rope_local_base_freq": c.rope_local_base_freq,
+        "query_pre_attn_scalar": c.head_dim,
+    }
+
+
+def _special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """What generation starts and ends with."""
+    found = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
+    return {name: number for name, number in found.items() if number is not None}
+
+
+def _split(shapes: dict[str, tuple[int, ...]]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """{file: its tensors}, as few files as there can be of at most 5 GB, or of one larger tensor."""
+    parts: list[dict[str, tuple[int, ...]]] = [{}]
+    left = _MOST_BYTES
+    for name, shape in shapes.items():
+        if parts[-1] and _size(shape) > left:
+            parts.append({})
+            left = _MOST_BYTES
+        parts[-1][name] = shape
+        left -= _size(shape)
+    if len(parts) == 1:
+        return {_WHOLE: parts[0]}
+    return {f"model-{i:05}-of-{len(parts):05}.safetensors": part for i, part in enumerate(parts, 1)}
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    return math.prod(shape) * np.dtype(_DTYPE).itemsize

@@ -1,0 +1,39 @@
+"""`--to mlx`: the adapter as mlx-lm saves it, for the same base model in MLX."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from mobile_ft.converters.fine_tuned import FineTuned
+
+WEIGHTS_FILE, CONFIG_FILE = "adapters.safetensors", "adapter_config.json"
+FILES = (WEIGHTS_FILE, CONFIG_FILE)
+
+
+def write(model: FineTuned, out: Path) -> None:
+    """Writes FILES into the folder `out`.
+
+    mlx-lm computes y = x W^T + scale (x a) b, with a [in_features, rank] and b [rank, out_features].
+    """
+    tensors, keys = {}, []
+    for name, low_rank in model.low_ranks.items():
+        module = name.removesuffix(".weight")
+        tensors[f"{module}.lora_a"] = np.ascontiguousarray(low_rank.a.T)
+        tensors[f"{module}.lora_b"] = np.ascontiguousarray(low_rank.b.T)
+        keys.append(module.split(".", 3)[3])  # within the layer
+    lora = model.bundle.lora
+    config = {
+        "model": model.config.name,
+        "fine_tune_type": "lora",
+        "num_layers": model.config.num_hidden_layers,  # from the top
+        "lora_parameters": {
+            "rank": lora.rank,
+            "scale": lora.scale,
+            "dropout": 0.0,
+            "keys": list(dict.fromkeys(keys)),
+        },
+    }
+    save_file(tensors, out / WEIGHTS_FILE, metadata={"format": "mlx"})
+    (out / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

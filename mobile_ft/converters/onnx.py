@@ -1,0 +1,178 @@
+"""`--to onnx`: the fine-tuned model for onnxruntime, its weights in 4 bits and the adapter beside them."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto
+
+from mobile_ft.converters.fine_tuned import EMBEDDING, FINAL_NORM, FineTuned
+from mobile_ft.converters.onnx_graph import DATA_FILE, GRAPH_FILE, OnnxGraph
+from mobile_ft.converters.onnx_matrix import add_matrix, product, rows_of
+from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
+from mobile_ft.errors import UserError
+
+FILES = (GRAPH_FILE, DATA_FILE, *TOKENIZER_FILES)
+
+_FAMILIES = ("llama", "qwen2", "gemma3_text")
+_LOWEST = float(np.finfo(np.float32).min)
+
+
+def write(model: FineTuned, out: Path) -> None:
+    """Writes FILES into the folder `out`, one tensor after another.
+
+    Inputs are input_ids [batch, sequence], attention_mask [batch, total], position_ids [batch, sequence], all int64,
+    and for each layer past_key_values.N.key and .value, float32 [batch, kv_heads, past, head_dim]; total is past +
+    sequence. Outputs are logits, float32 [batch, sequence, vocab], and present.N.key and .value of total tokens.
+    """
+    if model.config.model_type not in _FAMILIES:
+        raise UserError(f"ONNX of model_type {model.config.model_type}: supported are {', '.join(_FAMILIES)}")
+    write_tokenizer_files(model.bundle, out)
+    with (out / DATA_FILE).open("wb") as data:
+        graph = OnnxGraph(data)
+        _Decoder(graph, model).build()
+    graph.save(out / GRAPH_FILE, "fine_tuned")
+
+
+@dataclass(frozen=True)
+class _Rotary:
+    """Of the tokens: float32 [batch, 1, sequence, head_dim / 2]."""
+
+    cos: str
+    sin: str
+
+
+class _Decoder:
+    """Activations are [batch * sequence, width]; attention alone tells the two apart."""
+
+    def __init__(self, graph: OnnxGraph, model: FineTuned) -> None:
+        self.graph, self.model, self.config = graph, model, model.config
+        self.present: dict[str, str] = {}
+
+    def build(self) -> None:
+        g, c = self.graph, self.config
+        ids = g.input("input_ids", np.int64, ["batch", "sequence"])
+        mask = g.input("attention_mask", np.int64, ["batch", "total"])
+        positions = g.input("position_ids", np.int64, ["batch", "sequence"])
+        self.batch_and_sequence = g.op("Shape", ids)
+        visible = {sliding: self._visible(mask, sliding) for sliding in self._kinds()}
+        rotary = {sliding: self._rotary(positions, sliding) for sliding in self._kinds()}
+        table = add_matrix(g, self.model, EMBEDDING)
+        x = rows_of(g, g.op("Reshape", ids, g.constant([-1])), table)
+        if c.family.scaled_embedding:
+            x = g.op("Mul", x, g.constant(math.sqrt(c.hidden_size), np.float32))
+        for layer in range(c.num_hidden_layers):
+            sliding = c.is_sliding(layer)
+            x = self._attention(x, layer, visible[sliding], rotary[sliding])
+            x = self._mlp(x, layer)
+        head = table if c.tie_word_embeddings else add_matrix(g, self.model, self.model.head)
+        logits = product(g, self._norm(x, FINAL_NORM), head)
+        g.output("logits", self._unflatten(logits, [c.vocab_size]), np.float32, ["batch", "sequence", c.vocab_size])
+        for name, value in self.present.items():
+            g.output(name, value, np.float32, ["batch", c.num_key_value_heads, "total", c.head_dim])
+
+    def _kinds(self) -> set[bool]:
+        return {self.config.is_sliding(layer) for layer in range(self.config.num_hidden_layers)}
+
+    def _visible(self, mask: str, sliding: bool) -> str:
+        """Whether a token sees another: bool [batch, 1, 1, sequence, total]."""
+        g = self.graph
+        total = g.op("Gather", g.op("Shape", mask), g.constant(1))
+        sequence = g.op("Gather", self.batch_and_sequence, g.constant(1))
+        keys = g.op("Range", g.constant(0), total, g.constant(1))
+        queries = g.op("Range", g.op("Sub", total, sequence), total, g.constant(1))
+        ago = g.op("Sub", g.op("Unsqueeze", queries, g.constant([1])), keys)
+        seen = g.op("GreaterOrEqual", ago, g.constant(0))
+        if sliding:
+            seen = g.op("And", seen, g.op("Less", ago, g.constant(self.config.sliding_window)))
+        kept = g.op("Unsqueeze", g.op("Cast", mask, to=TensorProto.BOOL), g.constant([1, 2, 3]))
+        return g.op("And", seen, kept)
+
+    def _rotary(self, positions: str, sliding: bool) -> _Rotary:
+        g = self.graph
+        frequencies = g.constant(self.model.inv_freq(sliding), np.float32)
+        column = g.op("Unsqueeze", g.op("Cast", positions, to=TensorProto.FLOAT), g.constant([1, 3]))
+        angles = g.op("Mul", column, frequencies)
+        return _Rotary(g.op("Cos", angles), g.op("Sin", angles))
+
+    def _attention(self, x: str, layer: int, visible: str, rotary: _Rotary) -> str:
+        g, c = self.graph, self.config
+        prefix, kv_heads, dim = f"model.layers.{layer}.", c.num_key_value_heads, c.head_dim
+        before, behind = c.family.norms["attn"]
+        z = self._norm(x, f"{prefix}{before}.weight")
+        q, k, v = (
+            self._heads(self._linear(z, f"{prefix}self_attn.{name}_proj"), heads)
+            for name, heads in (("q", c.num_attention_heads), ("k", kv_heads), ("v", kv_heads))
+        )
+        if c.family.qk_norm:
+            q, k = (self._norm(y, f"{prefix}self_attn.{name}_norm.weight") for name, y in (("q", q), ("k", k)))
+        q, k = self._rotate(q, rotary), self._rotate(k, rotary)
+        present = []
+        for name, new in (("key", k), ("value", v)):
+            past = g.input(f"past_key_values.{layer}.{name}", np.float32, ["batch", kv_heads, "past", dim])
+            present.append(g.op("Concat", past, new, axis=2))
+            self.present[f"present.{layer}.{name}"] = present[-1]
+        keys, values = (g.op("Unsqueeze", y, g.constant([2])) for y in present)
+        # [batch, kv_heads, query heads of each, sequence, dim]
+        grouped = g.op("Reshape", q, g.constant([0, kv_heads, c.num_attention_heads // kv_heads, -1, dim]))
+        scores = g.op("MatMul", grouped, g.op("Transpose", keys, perm=[0, 1, 2, 4, 3]))
+        scores = g.op("Mul", scores, g.constant(dim**-0.5, np.float32))
+        weights = g.op("Softmax", g.op("Where", visible, scores, g.constant(_LOWEST, np.float32)), axis=-1)
+        attended = g.op("Transpose", g.op("MatMul", weights, values), perm=[0, 3, 1, 2, 4])
+        flat = g.op("Reshape", attended, g.constant([-1, c.num_attention_heads * dim]))
+        return self._residual(x, self._linear(flat, f"{prefix}self_attn.o_proj"), prefix, behind)
+
+    def _mlp(self, x: str, layer: int) -> str:
+        g, c = self.graph, self.config
+        prefix = f"model.layers.{layer}."
+        before, behind = c.family.norms["mlp"]
+        z = self._norm(x, f"{prefix}{before}.weight")
+        gate, up = (self._linear(z, f"{prefix}mlp.{name}_proj") for name in ("gate", "up"))
+        if c.family.activation == "silu":
+            active = g.op("Mul", gate, g.op("Sigmoid", gate))
+        else:
+            active = g.op("Gelu", gate, approximate="tanh")
+        down = self._linear(g.op("Mul", active, up), f"{prefix}mlp.down_proj")
+        return self._residual(x, down, prefix, behind)
+
+    def _linear(self, x: str, module: str) -> str:
+        g, name = self.graph, f"{module}.weight"
+        matrix = add_matrix(g, self.model, name)
+        y = product(g, x, matrix)
+        low_rank = self.model.low_ranks.get(name)
+        if low_rank is not None and matrix.scales is not None:
+            a = g.weight(f"{module}.lora_A", low_rank.a)
+            b = g.weight(f"{module}.lora_B", low_rank.b * np.float32(low_rank.scale))
+            y = g.op("Add", y, g.op("Gemm", g.op("Gemm", x, a, transB=1), b, transB=1))
+        bias = f"{module}.bias"
+        return g.op("Add", y, g.weight(bias, self.model.vector(bias))) if bias in self.model.shapes else y
+
+    def _norm(self, x: str, name: str) -> str:
+        """RMS norm of the last axis."""
+        g = self.graph
+        mean = g.op("ReduceMean", g.op("Mul", x, x), g.constant([-1]))
+        rms = g.op("Sqrt", g.op("Add", mean, g.constant(self.config.rms_norm_eps, np.float32)))
+        return g.op("Mul", g.op("Div", x, rms), g.weight(name, self.model.vector(name)))
+
+    def _residual(self, x: str, branch: str, prefix: str, behind: str | None) -> str:
+        return self.graph.op("Add", x, branch if behind is None else self._norm(branch, f"{prefix}{behind}.weight"))
+
+    def _heads(self, x: str, heads: int) -> str:
+        """[batch, heads, sequence, head_dim]"""
+        return self.graph.op("Transpose", self._unflatten(x, [heads, self.config.head_dim]), perm=[0, 2, 1, 3])
+
+    def _unflatten(self, x: str, widths: list[int]) -> str:
+        """[batch, sequence, *widths]"""
+        g = self.graph
+        return g.op("Reshape", x, g.op("Concat", self.batch_and_sequence, g.constant(widths), axis=0))
+
+    def _rotate(self, x: str, rotary: _Rotary) -> str:
+        """Turns the two halves of each head."""
+        g = self.graph
+        low, high = g.ops("Split", 2, x, axis=-1, num_outputs=2)
+        turned = [
+            g.op("Sub", g.op("Mul", low, rotary.cos), g.op("Mul", high, rotary.sin)),
+            g.op("Add", g.op("Mul", high, rotary.cos), g.op("Mul", low, rotary.sin)),
+        ]
+        return g.op("Concat", *turned, axis=-1)

@@ -1,0 +1,99 @@
+"""Packed matrices in ONNX: integer codes as onnxruntime's MatMulNBits has them, any other format as float16.
+
+MatMulNBits computes x W^T of W = scale * (code - zero_point), by groups of columns: exactly q4_0, q4_1 and q8_0.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import TensorProto
+
+from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.converters.onnx_graph import OnnxGraph
+from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, U8, Format
+
+_BITS = {"q4_0": 4, "q4_1": 4, "q8_0": 8}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The initializers of a weight [rows, cols]: codes and scales, and zero points where 2^(bits - 1) is none."""
+
+    rows: int
+    cols: int
+    codes: str  # uint8 [rows, groups, bytes]; or the weight itself, float16 [rows, cols]
+    scales: str | None = None  # float32 [rows, groups]
+    zero_points: str | None = None
+    bits: int = 16
+    group: int = 0
+
+
+def add_matrix(graph: OnnxGraph, model: FineTuned, name: str) -> Matrix:
+    """Codes stay as they are, and the adapter aside; what becomes float16 has the adapter merged."""
+    fmt = FORMATS[model.format_of(name)]
+    rows, cols = model.shapes[name]
+    if fmt.kind not in _BITS:
+        return Matrix(rows, cols, graph.weight(name, model.merged(name, np.float16)))
+    codes, scales, zero_points = affine(model.packed(name), fmt, rows)
+    bits = _BITS[fmt.kind]
+    return Matrix(
+        rows,
+        cols,
+        graph.weight(f"{name}.codes", codes if bits == 8 else codes[..., 0::2] | codes[..., 1::2] << 4),
+        graph.weight(f"{name}.scales", scales),
+        None if zero_points is None else graph.weight(f"{name}.zero_points", zero_points),
+        bits,
+        fmt.group,
+    )
+
+
+def affine(packed: U8, fmt: Format, rows: int) -> tuple[U8, F32, F32 | None]:
+    """Codes [rows, groups, group], scales and zero points [rows, groups]; None where those are 2^(bits - 1)."""
+
+    def header(i: int) -> F32:
+        part = np.ascontiguousarray(packed[..., 2 * i * PANEL_ROWS : 2 * (i + 1) * PANEL_ROWS]).view(np.float16)
+        return part.transpose(0, 2, 1).reshape(-1, packed.shape[1])[:rows].astype(np.float32)
+
+    body = packed[..., fmt.header_bytes :].reshape(*packed.shape[:2], fmt.group, -1)
+    columns = body ^ np.uint8(128) if fmt.kind == "q8_0" else np.concatenate([body & 15, body >> 4], axis=-1)
+    codes: U8 = columns.transpose(0, 3, 1, 2).reshape(-1, packed.shape[1], fmt.group)[:rows]
+    scales = header(0)
+    if fmt.kind != "q4_1":
+        return codes, scales, None
+    minima = header(1)
+    flat = scales == 0  # all of the group is its minimum, which is then once its scale
+    codes[flat] = 1
+    scales = np.where(flat, minima, scales)
+    return codes, scales, np.where(flat, 0, -minima / np.where(flat, 1, scales)).astype(np.float32)
+
+
+def product(graph: OnnxGraph, x: str, matrix: Matrix) -> str:
+    """x [tokens, cols] W^T, float32 [tokens, rows]."""
+    if matrix.scales is None:
+        return graph.op("Gemm", x, _float32(graph, matrix.codes), transB=1)
+    inputs = [x, matrix.codes, matrix.scales] + ([matrix.zero_points] if matrix.zero_points else [])
+    sizes = {"N": matrix.rows, "K": matrix.cols, "bits": matrix.bits, "block_size": matrix.group}
+    return graph.op("MatMulNBits", *inputs, **sizes)
+
+
+def rows_of(graph: OnnxGraph, ids: str, matrix: Matrix) -> str:
+    """The rows `ids` [tokens] of a weight, float32 [tokens, cols]."""
+    found = graph.op("Gather", matrix.codes, ids)
+    if matrix.scales is None:
+        return _float32(graph, found)
+    if matrix.bits == 4:
+        low = graph.op("BitwiseAnd", found, graph.constant(15, np.uint8))
+        high = graph.op("BitShift", found, graph.constant(4, np.uint8), direction="RIGHT")
+        pairs = [graph.op("Unsqueeze", half, graph.constant([3])) for half in (low, high)]
+        found = graph.op("Reshape", graph.op("Concat", *pairs, axis=3), graph.constant([0, 0, matrix.group]))
+
+    def of_groups(name: str) -> str:
+        return graph.op("Unsqueeze", graph.op("Gather", name, ids), graph.constant([2]))
+
+    zero = graph.constant(1 << (matrix.bits - 1), np.float32)
+    values = graph.op("Sub", _float32(graph, found), of_groups(matrix.zero_points) if matrix.zero_points else zero)
+    return graph.op("Reshape", graph.op("Mul", values, of_groups(matrix.scales)), graph.constant([0, matrix.cols]))
+
+
+def _float32(graph: OnnxGraph, value: str) -> str:
+    return graph.op("Cast", value, to=TensorProto.FLOAT)

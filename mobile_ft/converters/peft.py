@@ -1,0 +1,13 @@
+"""`--to peft`: the adapter as PEFT saves it."""
+
+from pathlib import Path
+
+from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.lora import CONFIG_FILE, WEIGHTS_FILE, write_adapter
+
+FILES = (WEIGHTS_FILE, CONFIG_FILE)
+
+
+def write(model: FineTuned, out: Path) -> None:
+    """Writes FILES into the folder `out`."""
+    write_adapter(out, model.bundle.lora, model.config.name, model.adapter)

@@ -1,0 +1,29 @@
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mobile_ft import convert
+from tests.hf_models import FAMILIES
+from tests.tuned_models import Tuned, make_tuned
+
+
+@pytest.fixture(scope="session")
+def tuned_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tuned]:
+    """Of a family; exported once for all tests."""
+    return cache(lambda name: make_tuned(name, tmp_path_factory.mktemp(name)))
+
+
+@pytest.fixture(params=FAMILIES)
+def tuned(request: pytest.FixtureRequest, tuned_of: Callable[[str], Tuned]) -> Tuned:
+    return tuned_of(request.param)
+
+
+@pytest.fixture
+def converted(tmp_path: Path) -> Callable[..., Path]:
+    def write(tuned: Tuned, to: Any, adapter: Path | None = None, **options: Any) -> Path:
+        return convert(tuned.bundle, adapter or tuned.adapter, tmp_path / to, to=to, progress=False, **options).output
+
+    return write

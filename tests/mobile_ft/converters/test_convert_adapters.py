@@ -1,0 +1,95 @@
+"""Adapters for other programs: what each adds to a weight, by that program's own rule, against PEFT's."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGUFReader
+from peft import PeftModel
+from safetensors.numpy import load_file
+
+from tests.tuned_models import TOKENS, Tuned, with_rslora
+
+
+@pytest.fixture(scope="module")
+def rslora(tuned_of, tmp_path_factory) -> Tuned:
+    return with_rslora(tuned_of("llama3"), tmp_path_factory.mktemp("rslora"))
+
+
+@pytest.fixture(scope="module")
+def changes(rslora) -> dict[str, np.ndarray]:
+    """{weight: what PEFT adds to it}"""
+    model = PeftModel.from_pretrained(rslora.base, rslora.adapter)
+    modules = {name: module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
+    with torch.no_grad():
+        found = {name: module.get_delta_weight("default").numpy() for name, module in modules.items()}
+    model.unload()
+    return {name.removeprefix("base_model.model."): change for name, change in found.items()}
+
+
+def test_peft_names_its_base_model(rslora, converted):
+    out = converted(rslora, "peft")
+    assert json.loads((out / "adapter_config.json").read_text())["base_model_name_or_path"] == "config"
+
+
+def test_mlx(rslora, converted, changes):
+    out = converted(rslora, "mlx")
+    config, tensors = json.loads((out / "adapter_config.json").read_text()), load_file(out / "adapters.safetensors")
+    assert (config["fine_tune_type"], config["num_layers"]) == ("lora", 2)
+    settings = config["lora_parameters"]
+    assert {f"model.layers.{layer}.{key}" for layer in range(2) for key in settings["keys"]} == changes.keys()
+    assert tensors.keys() == {f"{name}.lora_{x}" for name in changes for x in "ab"}
+    for name, expected in changes.items():
+        a, b = tensors[f"{name}.lora_a"], tensors[f"{name}.lora_b"]
+        assert a.shape == (expected.shape[1], settings["rank"])
+        np.testing.assert_allclose(settings["scale"] * (a @ b).T, expected, atol=1e-6)
+
+
+def test_gguf_lora(rslora, converted, changes):
+    """llama.cpp multiplies by alpha over the rank, and wants row 2 i + h of a head where ours is i + h half."""
+    reader = GGUFReader(converted(rslora, "gguf-lora"))
+    fields = {name: reader.fields[name].contents() for name in reader.fields}
+    assert (fields["general.type"], fields["adapter.type"], fields["general.architecture"]) == (
+        "adapter",
+        "lora",
+        "llama",
+    )
+    tensors = {tensor.name: tensor.data for tensor in reader.tensors}
+    names = {
+        **{"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v"},
+        **{"self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up"},
+        "mlp.down_proj": "ffn_down",
+    }
+    assert len(tensors) == 2 * len(changes) == 4 * len(names)
+    half = np.arange(16)
+    turned = np.stack([half, half + 16], 1).reshape(-1)  # of a head of 32 rows
+    for name, expected in changes.items():
+        _, _, layer, linear = name.split(".", 3)
+        a, b = (tensors[f"blk.{layer}.{names[linear]}.weight.lora_{x}"] for x in "ab")
+        if linear in ("self_attn.q_proj", "self_attn.k_proj"):
+            heads = np.arange(len(expected) // 32)[:, None] * 32
+            expected = expected[(heads + turned).reshape(-1)]
+        np.testing.assert_allclose(fields["adapter.lora.alpha"] / a.shape[0] * (b @ a), expected, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_llama_cpp_with_a_gguf_lora(tuned, converted):
+    llama_cpp = pytest.importorskip("llama_cpp")
+    lora, base = converted(tuned, "gguf-lora"), converted(tuned, "gguf", tuned.bundle)
+    model = llama_cpp.Llama(str(base), lora_path=str(lora), logits_all=True, n_ctx=64, n_threads=1, verbose=False)
+    model.eval(TOKENS.tolist())
+    assert np.abs(model.scores[: len(TOKENS)] - tuned.logits).max() < 0.01
+
+
+@pytest.mark.slow
+def test_mlx_lm_with_an_adapter(tuned, converted):
+    pytest.importorskip("mlx.core")
+    import mlx.core
+    from mlx_lm import load
+
+    adapter, base = converted(tuned, "mlx"), converted(tuned, "hf", tuned.bundle)
+    model, _ = load(str(base), adapter_path=str(adapter))
+    model.set_dtype(mlx.core.float32)
+    logits = np.array(model(mlx.core.array(TOKENS[None]))[0])
+    assert np.abs(logits - tuned.logits).max() < 1e-3

@@ -1,0 +1,95 @@
+"""The merged GGUF as our own export reads it and as llama.cpp runs it, tokens included."""
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType, GGUFReader, dequantize, quantize
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from mobile_ft import UserError
+from mobile_ft.export.gguf_model import GgufModel
+from mobile_ft.formats import unpack
+from tests.tuned_models import TEXT, TOKENS, byte_level, merged_weights, sentencepiece, with_tokenizer
+
+
+@pytest.fixture(scope="module", params=[byte_level, sentencepiece], ids=lambda make: make.__name__)
+def worded(request, tuned_of, tmp_path_factory):
+    """A Llama with one of the tokenizers, and the tokenizer."""
+    tokenizer = request.param()
+    return with_tokenizer(tuned_of("llama3"), tokenizer, tmp_path_factory.mktemp("worded")), tokenizer
+
+
+@pytest.mark.parametrize("quant", ["f16", "q8_0", "q4_0", "q4_1"])
+def test_weights_are_those_of_peft(worded, converted, quant):
+    tuned, _ = worded
+    model = GgufModel(converted(tuned, "gguf", quant=quant))
+    for name, expected in merged_weights(tuned).items():
+        if expected.ndim == 1:
+            assert np.array_equal(model.vector(name, len(expected)), expected)
+            continue
+        kind = "q8_0" if quant != "f16" and "embed_tokens" in name else quant
+        as_stored = GGMLQuantizationType[kind.upper()]
+        assert model.format_of(name) == kind
+        found = model.packed(name, expected.shape[1], expected.shape[0])
+        rounded = dequantize(quantize(expected, as_stored), as_stored)
+        np.testing.assert_allclose(unpack(found.data, kind, found.rows), rounded, atol=1e-6)
+
+
+def test_configuration_and_tokens_come_back(worded, converted, tmp_path):
+    tuned, tokenizer = worded
+    model = GgufModel(converted(tuned, "gguf"))
+    assert model.rope_factors is not None  # of Llama 3's scaling
+    config = tuned.base.config
+    rotary = tuned.base.model.rotary_emb.inv_freq.numpy()
+    np.testing.assert_allclose(model.inv_freq(sliding=False), rotary, rtol=1e-6)
+    assert (model.config.head_dim, model.config.vocab_size) == (config.head_dim, config.vocab_size)
+    model.write_tokenizer(tmp_path)
+    back = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    text = TEXT.replace("keeper's lamp", "light")  # behind a user-defined token, export's starts without a space
+    assert back.encode(text, add_special_tokens=False).ids == tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def test_other_tokenizers_are_refused(tuned_of, tmp_path, converted):
+    word_level = Tokenizer(models.WordLevel({"a": 0, "<s>": 1, "</s>": 2}))
+    tuned = with_tokenizer(tuned_of("llama3"), word_level, tmp_path)
+    with pytest.raises(UserError, match="tokenizer.json: a WordLevel tokenizer; GGUF is written of BPE"):
+        converted(tuned, "gguf")
+    assert not (tmp_path / "gguf").exists()
+
+
+def test_unknown_pre_tokenizers_are_refused(tuned_of, tmp_path, converted):
+    tokenizer = byte_level()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), tokenizer.pre_tokenizer])
+    tuned = with_tokenizer(tuned_of("llama3"), tokenizer, tmp_path)
+    with pytest.raises(UserError, match="tokenizer.json: its pre-tokenizer is none that GGUF has a name for"):
+        converted(tuned, "gguf")
+
+
+def test_a_smaller_vocabulary_is_padded(worded, converted):
+    tuned, tokenizer = worded
+    reader = GGUFReader(converted(tuned, "gguf"))
+    count = tokenizer.get_vocab_size()
+    tokens, types = (reader.fields[f"tokenizer.ggml.{key}"].contents() for key in ("tokens", "token_type"))
+    assert (len(tokens), len(types)) == (512, 512)
+    assert tokens[count:] == [f"[PAD{index}]" for index in range(count, 512)] and set(types[count:]) == {5}
+
+
+@pytest.mark.slow
+def test_llama_cpp_has_the_same_logits(tuned, converted):
+    """Its products round activations to float16."""
+    llama_cpp = pytest.importorskip("llama_cpp")
+    path = converted(tuned, "gguf")
+    model = llama_cpp.Llama(str(path), logits_all=True, n_ctx=64, n_threads=1, verbose=False)
+    model.eval(TOKENS.tolist())
+    assert np.abs(model.scores[: len(TOKENS)] - tuned.logits).max() < 0.01
+
+
+@pytest.mark.slow
+def test_llama_cpp_has_the_same_tokens(worded, converted):
+    llama_cpp = pytest.importorskip("llama_cpp")
+    tuned, tokenizer = worded
+    model = llama_cpp.Llama(str(converted(tuned, "gguf")), n_ctx=64, n_threads=1, verbose=False)
+    for text in (TEXT, f"<s>{TEXT}</s>"):
+        encoded = tokenizer.encode(text, add_special_tokens=False).ids
+        assert model.tokenize(text.encode(), add_bos=False, special=True) == encoded
+    assert model.token_bos() == tokenizer.token_to_id("<s>") and model.token_eos() == tokenizer.token_to_id("</s>")
+    assert model.metadata["tokenizer.chat_template"] == "{{ bos_token }}"

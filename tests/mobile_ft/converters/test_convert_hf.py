@@ -1,0 +1,109 @@
+"""The merged folder in Transformers, in our own export, and in pieces."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from mobile_ft import UserError
+from mobile_ft.bundle import read_bundle
+from mobile_ft.converters import hf
+from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.hf_config import read_hf_config
+from mobile_ft.runtime import Model
+from tests.tuned_models import TEXT, TOKENS, logits_of
+
+
+def test_transformers_and_the_runtime_agree(tuned, converted):
+    merged = AutoModelForCausalLM.from_pretrained(converted(tuned, "hf"), dtype=torch.float32)
+    model = Model(str(tuned.bundle))
+    model.prepare(str(tuned.adapter), 64)
+    ours = model.logits(TOKENS, np.arange(len(TOKENS)))
+    assert np.abs(tuned.logits - logits_of(tuned.base)).max() > 0.3
+    assert np.abs(logits_of(merged) - ours).max() < 1e-4
+    assert np.abs(logits_of(merged.double()) - tuned.logits).max() < 1e-4
+
+
+def test_our_own_export_reads_it_back(tuned, converted):
+    out = converted(tuned, "hf")
+    assert read_hf_config(out / "config.json") == read_bundle(tuned.bundle).model
+
+
+def test_tokenizer_comes_along(tuned, converted):
+    tokenizer = AutoTokenizer.from_pretrained(converted(tuned, "hf"))
+    assert tokenizer.decode(tokenizer(TEXT)["input_ids"], skip_special_tokens=True) == TEXT
+    assert tokenizer.chat_template == "{{ bos_token }}"
+
+
+def test_large_models_are_split(tuned, converted, monkeypatch):
+    whole = converted(tuned, "hf")
+    expected = AutoModelForCausalLM.from_pretrained(whole).state_dict()
+    monkeypatch.setattr(hf, "_MOST_BYTES", 70_000)
+    out = converted(tuned, "hf")  # over the whole one
+    files = sorted(out.glob("*.safetensors"))
+    assert len(files) > 2 and not (out / "model.safetensors").exists()
+    assert all(file.stat().st_size < 80_000 for file in files)
+    index = json.loads((out / "model.safetensors.index.json").read_text())
+    for name, file in index["weight_map"].items():
+        with safe_open(out / file, framework="pt") as opened:
+            assert torch.equal(opened.get_tensor(name), expected[name])
+    assert index["metadata"]["total_size"] == sum(
+        x.nbytes for name, x in expected.items() if name in index["weight_map"]
+    )
+    loaded = AutoModelForCausalLM.from_pretrained(out).state_dict()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in expected.items())
+
+
+def test_rotary_factors_of_a_gguf_are_recognised(tuned_of, converted, monkeypatch):
+    """Llama 3.1's, of which a bundle out of a GGUF has the frequencies alone."""
+    scaling = {
+        "rope_type": "llama3",
+        "factor": 32.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+    config = LlamaConfig(hidden_size=64, num_attention_heads=2, rope_parameters=scaling | {"rope_theta": 10000.0})
+    frequencies = LlamaRotaryEmbedding(config).inv_freq.numpy()
+    monkeypatch.setattr(FineTuned, "inv_freq", lambda model, sliding: frequencies)
+    out = converted(tuned_of("llama3"), "hf")
+    assert json.loads((out / "config.json").read_text())["rope_scaling"] == scaling
+    frequencies[3] *= 0.9
+    with pytest.raises(UserError, match="config.json has no words for its rotary frequencies"):
+        converted(tuned_of("llama3"), "hf")
+
+
+@pytest.mark.parametrize("to", ["hf", "gguf", "gguf-lora"])
+def test_numbers_too_large_for_the_target(tuned_of, converted, tmp_path, to):
+    """A merged weight above what float16 holds; float32 adapters hold it."""
+    tuned = tuned_of("qwen2")
+    adapter = shutil.copytree(tuned.adapter, tmp_path / "large")
+    tensors = load_file(adapter / "adapter_model.safetensors")
+    name = "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"
+    tensors[name][:] = 1e6
+    save_file(tensors, adapter / "adapter_model.safetensors")
+    if to == "gguf-lora":
+        assert converted(tuned, to, adapter).is_file()
+        return
+    with pytest.raises(
+        UserError, match="model.layers.1.mlp.up_proj.weight: holds numbers that are too large for float16"
+    ):
+        converted(tuned, to, adapter)
+    assert not (tmp_path / to).exists()
+    assert not list(tmp_path.glob(".*"))  # nothing half-written
+
+
+def test_damaged_bundles_are_refused(tuned_of, converted, tmp_path):
+    tuned = tuned_of("qwen2")
+    bundle = shutil.copytree(tuned.bundle, tmp_path / "bundle")
+    with (bundle / "weights.ptd").open("r+b") as file:
+        file.seek(-5000, 2)
+        file.write(b"damage")
+    with pytest.raises(UserError, match="weights.ptd: .* is damaged or edited"):
+        converted(tuned._replace(bundle=bundle), "hf")
