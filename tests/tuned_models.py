@@ -16,8 +16,9 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from mobile_ft.bundle import checksum
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.lora import ALL_LINEAR, LoraConfig, write_adapter
+from mobile_ft.lora import LoraConfig, write_adapter
 from tests.hf_models import FAMILIES, HfModel, random_model
+from tests.targets import ALL_LINEAR
 
 VOCABULARY = 512
 TOKENS = np.random.default_rng(0).integers(0, 300, 41)

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mobile_ft.converters.fine_tuned import EMBEDDING, FINAL_NORM, FineTuned
+from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
+from mobile_ft.families import SLIDING
 
 FAMILIES = ("llama", "qwen2", "gemma3_text")  # by Hugging Face's model_type
 
@@ -34,7 +35,7 @@ class Decoder(nn.Module):
         self.config, self.length = c, model.bundle.max_seq_len
         self.embedding = _parameter(model, EMBEDDING)
         self.layers = nn.ModuleList(_Layer(model, layer) for layer in range(c.num_hidden_layers))
-        self.norm = _Norm(model, FINAL_NORM)
+        self.norm = _Norm(model, model.final_norm)
         self.head = self.embedding if c.tie_word_embeddings else _parameter(model, model.head)
         self.scale = math.sqrt(c.hidden_size) if c.family.scaled_embedding else None
 
@@ -77,13 +78,14 @@ class _Attention(nn.Module):
         super().__init__()
         c, prefix = model.config, f"model.layers.{layer}.self_attn."
         self.config, self.length = c, model.bundle.max_seq_len
-        self.window = c.sliding_window if c.is_sliding(layer) else None
+        sliding = c.layer_type(layer) == SLIDING
+        self.window = c.sliding_window if sliding else None
         self.q, self.k, self.v, self.o = (_Linear(model, f"{prefix}{name}_proj") for name in "qkvo")
-        normed = c.family.qk_norm
         self.q_norm, self.k_norm = (
-            _Norm(model, f"{prefix}{name}_norm.weight") if normed else nn.Identity() for name in "qk"
+            nn.Identity() if name is None else _Norm(model, f"model.layers.{layer}.{name}.weight")
+            for name in c.family.qk_norms or (None, None)
         )
-        self.register_buffer("inv_freq", torch.tensor(model.inv_freq(c.is_sliding(layer))))
+        self.register_buffer("inv_freq", torch.tensor(model.inv_freq(sliding)))
         for name in ("keys", "values"):
             self.register_buffer(name, torch.zeros(c.num_key_value_heads, self.length, c.head_dim))
 

@@ -14,9 +14,9 @@ from mobile_ft.errors import UserError
 from mobile_ft.flat_tensor import tensor_places
 from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, U8, packed_shape, unpack
 from mobile_ft.lora import adapter_key
-from mobile_ft.shapes import UNIT_TYPES, linear_shapes, vector_shapes
+from mobile_ft.shapes import TAPS, linear_shapes, unit_types, vector_shapes
 
-EMBEDDING, FINAL_NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 _PANELS = 64  # decoded at once
 
@@ -34,14 +34,21 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """{Hugging Face's name: shape} of all weights, from the embedding up to the head."""
     shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (config.vocab_size, config.hidden_size)}
     for layer in range(config.num_hidden_layers):
-        for unit_type in UNIT_TYPES:
+        for unit_type in unit_types(config, layer):
             prefix = f"model.layers.{layer}."
-            shapes |= {prefix + name: (size,) for name, size in vector_shapes(config, unit_type).items()}
+            shapes |= {
+                prefix + name: _hf_shape(name, shape) for name, shape in vector_shapes(config, unit_type).items()
+            }
             shapes |= {f"{prefix}{name}.weight": (o, i) for name, (i, o) in linear_shapes(config, unit_type).items()}
-    shapes[FINAL_NORM] = (config.hidden_size,)
+    shapes[f"{config.family.final_norm}.weight"] = (config.hidden_size,)
     if not config.tie_word_embeddings:
         shapes[HEAD] = (config.vocab_size, config.hidden_size)
     return shapes
+
+
+def _hf_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A convolution's channels come before its taps there."""
+    return (shape[1], 1, shape[0]) if name == TAPS else shape
 
 
 class FineTuned:
@@ -56,6 +63,10 @@ class FineTuned:
         self._on_tensor = on_tensor
         self.adapter, self.low_ranks = adapter, _by_weight(bundle, adapter, self.shapes)
         self._path = bundle.folder / WEIGHTS_FILE
+
+    @property
+    def final_norm(self) -> str:
+        return f"{self.config.family.final_norm}.weight"
 
     @property
     def head(self) -> str:
@@ -104,9 +115,10 @@ class FineTuned:
         return out
 
     def vector(self, name: str) -> F32:
-        """A norm's weight, with what the family adds to it, or a bias: float32, as the runtime takes it."""
+        """A norm's weight, with what the family adds to it, a bias, or a convolution's taps: float32."""
         self._on_tensor()
-        return self._floats(name, math.prod(self.shapes[name]))
+        values, shape = self._floats(name, math.prod(self.shapes[name])), self.shapes[name]
+        return values.reshape(shape[2], shape[0]).T.reshape(shape) if len(shape) == 3 else values
 
     def hf_tensor(self, name: str, dtype: npt.DTypeLike) -> npt.NDArray:
         """Any weight with the adapter merged, as Hugging Face's model holds it."""

@@ -9,12 +9,13 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, RopeScalingType
 from gguf.quants import quant_shape_to_byte_shape, quantize
 
-from mobile_ft.config import SLIDING, ModelConfig
+from mobile_ft.config import ModelConfig
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned
 from mobile_ft.converters.gguf_names import GgufNames, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
 from mobile_ft.errors import UserError
 from mobile_ft.export.rotary import inv_freq
+from mobile_ft.families import SLIDING
 from mobile_ft.formats import F32
 
 FILES = None

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from mobile_ft.config import FULL, ModelConfig
+from mobile_ft.config import ModelConfig
 from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.converters.safetensors_file import write_safetensors
 from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
 from mobile_ft.errors import UserError
 from mobile_ft.export.rotary import inv_freq
+from mobile_ft.families import FULL, SLIDING
 from mobile_ft.tokenizer import Tokenizer
 
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -49,7 +50,6 @@ def hf_config(model: FineTuned) -> dict[str, Any]:
     c = model.config
     if c.model_type not in _CLASSES:
         raise UserError(f"a Hugging Face folder of model_type {c.model_type}: supported are {', '.join(_CLASSES)}")
-    family = c.family
     values: dict[str, Any] = {
         "architectures": [_CLASSES[c.model_type]],
         "model_type": c.model_type,
@@ -67,9 +67,9 @@ def hf_config(model: FineTuned) -> dict[str, Any]:
         "rope_scaling": rope_scaling(model),
         "max_position_embeddings": c.max_position_embeddings,
         "tie_word_embeddings": c.tie_word_embeddings,
-        family.activation_key: family.activation,
+        c.family.activation_key: c.family.activation,
     }
-    if family.sliding:
+    if SLIDING in c.layer_types:
         values |= _sliding(c)
     return values
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
-from mobile_ft.converters.fine_tuned import EMBEDDING, FINAL_NORM, FineTuned
+from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
 from mobile_ft.converters.onnx_graph import DATA_FILE, GRAPH_FILE, OnnxGraph
 from mobile_ft.converters.onnx_matrix import add_matrix, product, rows_of
 from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
 from mobile_ft.errors import UserError
+from mobile_ft.families import SLIDING
 
 FILES = (GRAPH_FILE, DATA_FILE, *TOKENIZER_FILES)
 
@@ -63,17 +64,20 @@ class _Decoder:
         if c.family.scaled_embedding:
             x = g.op("Mul", x, g.constant(math.sqrt(c.hidden_size), np.float32))
         for layer in range(c.num_hidden_layers):
-            sliding = c.is_sliding(layer)
+            sliding = self._slides(layer)
             x = self._attention(x, layer, visible[sliding], rotary[sliding])
             x = self._mlp(x, layer)
         head = table if c.tie_word_embeddings else add_matrix(g, self.model, self.model.head)
-        logits = product(g, self._norm(x, FINAL_NORM), head)
+        logits = product(g, self._norm(x, self.model.final_norm), head)
         g.output("logits", self._unflatten(logits, [c.vocab_size]), np.float32, ["batch", "sequence", c.vocab_size])
         for name, value in self.present.items():
             g.output(name, value, np.float32, ["batch", c.num_key_value_heads, "total", c.head_dim])
 
     def _kinds(self) -> set[bool]:
-        return {self.config.is_sliding(layer) for layer in range(self.config.num_hidden_layers)}
+        return {self._slides(layer) for layer in range(self.config.num_hidden_layers)}
+
+    def _slides(self, layer: int) -> bool:
+        return self.config.layer_type(layer) == SLIDING
 
     def _visible(self, mask: str, sliding: bool) -> str:
         """Whether a token sees another: bool [batch, 1, 1, sequence, total]."""
@@ -105,8 +109,9 @@ class _Decoder:
             self._heads(self._linear(z, f"{prefix}self_attn.{name}_proj"), heads)
             for name, heads in (("q", c.num_attention_heads), ("k", kv_heads), ("v", kv_heads))
         )
-        if c.family.qk_norm:
-            q, k = (self._norm(y, f"{prefix}self_attn.{name}_norm.weight") for name, y in (("q", q), ("k", k)))
+        if c.family.qk_norms is not None:
+            norms = zip(c.family.qk_norms, (q, k), strict=True)
+            q, k = (self._norm(y, f"{prefix}{name}.weight") for name, y in norms)
         q, k = self._rotate(q, rotary), self._rotate(k, rotary)
         present = []
         for name, new in (("key", k), ("value", v)):
