@@ -26,6 +26,7 @@ def write(model: FineTuned, out: Path) -> None:
     """
     if model.config.model_type not in FAMILIES:
         raise UserError(f"ExecuTorch of model_type {model.config.model_type}: supported are {', '.join(FAMILIES)}")
+    model.check()
     tokenizer = write_tokenizer_files(model.bundle, out)
     length = model.bundle.max_seq_len
     sequence = Dim("sequence", min=1, max=length)

@@ -72,6 +72,14 @@ class FineTuned:
     def head(self) -> str:
         return EMBEDDING if self.config.tie_word_embeddings else HEAD
 
+    def check(self) -> None:
+        """Raises UserError where the bundle is damaged, or a tensor's size is not what `bundle.json` says."""
+        for name, shape in self.shapes.items():
+            if len(shape) == 2:
+                self.format_of(name)
+            else:
+                self._check_floats(name, shape[0])
+
     def format_of(self, name: str) -> str:
         """The packed format of a matrix, which its size tells among those that the bundle lists."""
         rows, cols = self.shapes[name]
@@ -135,10 +143,12 @@ class FineTuned:
         return self._floats("inv_freq_sliding" if sliding else "inv_freq", self.config.head_dim // 2)
 
     def _floats(self, name: str, size: int) -> F32:
-        data = self._read(name)
-        if len(data) != 4 * size:
-            raise UserError(f"{self._path}: {name} has {len(data)} bytes; {size} numbers have {4 * size}")
-        return np.frombuffer(data, "<f4")
+        self._check_floats(name, size)
+        return np.frombuffer(self._read(name), "<f4")
+
+    def _check_floats(self, name: str, size: int) -> None:
+        if self._place(name)[1] != 4 * size:
+            raise UserError(f"{self._path}: {name} has {self._place(name)[1]} bytes; {size} numbers have {4 * size}")
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:

@@ -34,6 +34,7 @@ _ROPE_FACTORS = "rope_freqs.weight"
 def write(model: FineTuned, out: Path, quant: str) -> None:
     """Writes the file `out`, one tensor after another: linears in `quant`, embedding and head in 8 bits at least."""
     names = GgufNames(model.config)
+    model.check()
     kind, file_type = _TYPES[quant]
     factors = _rope_factors(model)
     if factors is not None and names.architecture != "llama":

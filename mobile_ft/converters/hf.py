@@ -29,6 +29,7 @@ _CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "gemma3_te
 
 def write(model: FineTuned, out: Path) -> None:
     """Writes FILES into the folder `out`, one tensor after another."""
+    model.check()
     config = hf_config(model)
     tokenizer = write_tokenizer_files(model.bundle, out)
     if tokenizer is not None:

@@ -29,6 +29,7 @@ def write(model: FineTuned, out: Path) -> None:
     """
     if model.config.model_type not in _FAMILIES:
         raise UserError(f"ONNX of model_type {model.config.model_type}: supported are {', '.join(_FAMILIES)}")
+    model.check()
     write_tokenizer_files(model.bundle, out)
     with (out / DATA_FILE).open("wb") as data:
         graph = OnnxGraph(data)

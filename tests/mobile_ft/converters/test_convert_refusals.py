@@ -1,0 +1,75 @@
+"""What convert refuses, in one line, with whatever was at its output untouched."""
+
+import json
+
+import pytest
+
+from mobile_ft import UserError, convert
+from mobile_ft.api.convert import TARGETS
+from mobile_ft.converters import executorch, gguf_names, hf, onnx
+
+
+@pytest.fixture
+def tuned(tuned_of):
+    return tuned_of("qwen2")
+
+
+def test_quantization_is_of_gguf(tuned, converted):
+    with pytest.raises(UserError, match="quant q4_0: must be one of f16, q8_0, q4_0, q4_1, and to be gguf"):
+        converted(tuned, "hf", quant="q4_0")
+    with pytest.raises(UserError, match="quant q2_k: must be one of"):
+        converted(tuned, "gguf", quant="q2_k")
+
+
+@pytest.mark.parametrize("to", ["gguf-lora", "gguf", "hf", "onnx", "executorch"])
+def test_unknown_families_are_named(tuned, converted, tmp_path, monkeypatch, to):
+    monkeypatch.setattr(gguf_names, "_ARCHITECTURES", {})
+    monkeypatch.setattr(hf, "_CLASSES", {})
+    monkeypatch.setattr(onnx, "_FAMILIES", ())
+    monkeypatch.setattr(executorch, "FAMILIES", ())
+    with pytest.raises(UserError, match="of model_type qwen2: supported are"):
+        converted(tuned, to)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_other_things_are_not_replaced(tuned, converted, tmp_path, to):
+    """A folder of someone's notes."""
+    out = tmp_path / to
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="exists and .*; choose another"):
+        converted(tuned, to)
+    assert [file.name for file in out.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("to", ["gguf", "hf"])
+def test_a_failure_leaves_the_older_output(tuned, converted, tmp_path, to):
+    out = converted(tuned, to)
+    files = [out] if out.is_file() else sorted(out.iterdir())
+    before = [file.read_bytes() for file in files]
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    for file in tuned.bundle.iterdir():
+        (bundle / file.name).write_bytes(file.read_bytes())
+    description = json.loads((bundle / "bundle.json").read_text())
+    description["model"]["vocab_size"] *= 2
+    (bundle / "bundle.json").write_text(json.dumps(description))
+    message = r"weights.ptd: model.embed_tokens.weight has .* bytes, which \[1024, 64\] has in none of f16"
+    with pytest.raises(UserError, match=message):
+        convert(bundle, tuned.adapter, out, to=to, progress=False)
+    assert [file.read_bytes() for file in files] == before
+    assert {file.name for file in tmp_path.iterdir()} == {to, "bundle"}
+
+
+def test_adapters_of_names_that_the_model_lacks(tuned, converted, tmp_path):
+    """A bundle whose own adapter does not fit its model."""
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    for file in tuned.bundle.iterdir():
+        (bundle / file.name).write_bytes(file.read_bytes())
+    description = json.loads((bundle / "bundle.json").read_text())
+    description["model"]["num_hidden_layers"] = 1
+    (bundle / "bundle.json").write_text(json.dumps(description))
+    with pytest.raises(UserError, match="adapter tensor .*layers.1.* is of no weight that the bundle adapts"):
+        converted(tuned._replace(bundle=bundle), "mlx")
