@@ -136,18 +136,20 @@ def write_bundle(
     target: Path,
     activation: str = "exact",
     adapter: dict[str, F32] | None = None,
+    hollow: bool = False,
 ) -> dict[str, Any]:
     """Exports `source` to the folder `target` and returns the content of its bundle.json.
 
     `activation` is one of ACTIVATIONS, of mobile_ft.bundle: how units store activations. `adapter` has tensors to start
-    from under PEFT's names; what it lacks starts as PEFT initialises it, with B zero.
+    from under PEFT's names; what it lacks starts as PEFT initialises it, with B zero. A `hollow` bundle holds no
+    weights: it can be planned for and no more.
     """
     c = source.config
     specs = _unit_specs(source, lora, activation)
     head_weight = "model.embed_tokens.weight" if c.tie_word_embeddings else "lm_head.weight"
     embed_format, head_format = source.format_of("model.embed_tokens.weight"), source.format_of(head_weight)
     with _new_folder(target) as folder:
-        weights = write_weights(folder / WEIGHTS_FILE, _tensors(source, specs, head_weight))
+        weights = write_weights(folder / WEIGHTS_FILE, _tensors(source, specs, head_weight), hollow)
         methods = end_methods(c, embed_format, head_format, max_seq_len)
         kinds = {}
         for spec in {spec.kind: spec for _, spec in specs}.values():

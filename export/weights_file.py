@@ -44,8 +44,11 @@ class LazyTensor:
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
-def write_weights(path: Path, tensors: Iterable[LazyTensor]) -> Weights:
-    """Writes the tensors in the given order, with no more than one of them in memory; their checksums come with it."""
+def write_weights(path: Path, tensors: Iterable[LazyTensor], hollow: bool = False) -> Weights:
+    """Writes the tensors in the given order, with no more than one of them in memory; their checksums come with it.
+
+    `hollow` leaves holes in their place, which take no room on disk, and checksums that no data has.
+    """
     tensors = list(tensors)
     segments: list[DataSegment] = []
     end = 0
@@ -57,7 +60,11 @@ def write_weights(path: Path, tensors: Iterable[LazyTensor]) -> Weights:
     sums = {}
     with path.open("wb") as file:
         file.write(index)
-        for tensor, segment in zip(tensors, segments, strict=True):
+        if hollow:
+            file.truncate(base + end)
+            sums = dict.fromkeys((tensor.name for tensor in tensors), "0" * 64)
+            tensors = []
+        for tensor, segment in zip(tensors, segments, strict=not hollow):
             data = np.ascontiguousarray(tensor.load())
             if data.dtype != tensor.dtype or data.shape != tensor.shape:
                 raise ValueError(f"{tensor.name}: {data.dtype} {data.shape} instead of {tensor.dtype} {tensor.shape}")

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mobile_ft.api.checkpoint import Quantization, open_checkpoint
-from mobile_ft.api.info import describe
+from mobile_ft.api.checkpoint import BUILTIN_MODELS, Quantization, open_checkpoint
+from mobile_ft.api.describe import describe
 from mobile_ft.api.results import BundleInfo
 from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.bundle import Bundle, read_bundle
@@ -80,7 +80,7 @@ def export_bundle(
             start = None
         else:
             lora, start = _read_adapter(Path(adapter), source.config)
-        most = _most_seq_len(source.config)
+        most = most_seq_len(source.config)
         length = min(_SEQ_LEN, most) if max_seq_len is None else max_seq_len
         if not _LEAST_SEQ_LEN <= length <= most:
             raise UserError(f"--max-seq-len {length}: this model takes {_LEAST_SEQ_LEN} to {most}")
@@ -92,22 +92,54 @@ def export_bundle(
 def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
     """The bundle at `path`. Of a config.json, or the name of a known one, a bundle that `export_bundle`'s defaults make
     with random weights, for at least `tokens` tokens; it is gone after the block."""
-    if path.suffix != ".json" and not (path / "config.json").is_file() and known_config(str(path)) is None:
+    if not _is_config(path):
         yield read_bundle(path)
         return
+    print(f"exporting {path} with random weights, for its shapes", file=sys.stderr)
+    with _quiet(), _temporary(open_checkpoint(path, random_init=True), tokens, hollow=False) as bundle:
+        yield bundle
+
+
+@contextmanager
+def bundle_to_plan(path: Path, tokens: int) -> Iterator[Bundle]:
+    """The bundle at `path`. Of anything else that `export_bundle` takes, or a config.json, one without weights."""
+    if not _is_config(path) and path.suffix != ".gguf" and str(path) not in BUILTIN_MODELS:
+        yield read_bundle(path)
+        return
+    with hollow_bundle(open_quietly(path), tokens) as bundle:
+        yield bundle
+
+
+@contextmanager
+def hollow_bundle(source: "ModelSource", tokens: int) -> Iterator[Bundle]:
+    """A bundle without weights, for at least `tokens` tokens, as `export_bundle`'s defaults would make it."""
+    with _quiet(), _temporary(source, tokens, hollow=True) as bundle:
+        yield bundle
+
+
+def open_quietly(path: Path) -> "ModelSource":
+    """What `export_bundle` would read at `path`; random weights where there is a config.json and no more."""
+    bare = _is_config(path) and not any(path.glob("*.safetensors"))
+    with _quiet():
+        return open_checkpoint(path, random_init=bare)
+
+
+@contextmanager
+def _temporary(source: "ModelSource", tokens: int, hollow: bool) -> Iterator[Bundle]:
+    most = most_seq_len(source.config)
+    if tokens > most:
+        raise UserError(f"--seq-len x --batch-size is {tokens} tokens; {source.config.name} takes at most {most}")
+    lora = LoraConfig(LORA_RANK, LORA_ALPHA, parse_targets(LORA_TARGETS, source.config))
     with scratch_folder() as folder:
-        with _quiet():
-            source = open_checkpoint(path, random_init=True)
-            most = _most_seq_len(source.config)
-            if tokens > most:
-                raise UserError(f"--seq-len x --batch-size is {tokens} tokens; {path} takes at most {most}")
-            print(f"exporting {path} with random weights, for its shapes", file=sys.stderr)
-            lora = LoraConfig(LORA_RANK, LORA_ALPHA, parse_targets(LORA_TARGETS, source.config))
-            _write(source, lora, max(tokens, min(_SEQ_LEN, most)), 0, folder / "bundle", "exact")
+        _write(source, lora, max(tokens, min(_SEQ_LEN, most)), 0, folder / "bundle", "exact", hollow=hollow)
         yield read_bundle(folder / "bundle")
 
 
-def _most_seq_len(config: ModelConfig) -> int:
+def _is_config(path: Path) -> bool:
+    return path.suffix == ".json" or (path / "config.json").is_file() or known_config(str(path)) is not None
+
+
+def most_seq_len(config: ModelConfig) -> int:
     return min(config.max_position_embeddings, _MOST_SEQ_LEN)
 
 
@@ -119,10 +151,11 @@ def _write(
     out: Path,
     activation: str,
     adapter: dict[str, F32] | None = None,
+    hollow: bool = False,
 ) -> None:
     from mobile_ft.export.bundle import write_bundle
 
-    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter)
+    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter, hollow)
 
 
 def _read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[str, F32]]:

@@ -1,41 +1,97 @@
-"""What is in a bundle."""
+"""What is in a bundle, or in a model that one can be made of."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from mobile_ft.api.adapter import read_tensors
-from mobile_ft.api.results import BundleInfo
-from mobile_ft.bundle import WEIGHTS_FILE, Bundle, check_files, read_bundle
-from mobile_ft.shapes import base_parameters
+from mobile_ft.api.describe import describe
+from mobile_ft.api.export import hollow_bundle, most_seq_len, open_quietly
+from mobile_ft.api.plan import native_plans
+from mobile_ft.api.results import BundleInfo, CheckpointInfo
+from mobile_ft.bundle import INDEX_FILE, check_files, read_bundle
+from mobile_ft.errors import UserError
+from mobile_ft.formats import FORMATS, PANEL_ROWS
+from mobile_ft.shapes import base_parameters, linear_shapes, unit_types
+
+if TYPE_CHECKING:
+    from mobile_ft.config import ModelConfig
+    from mobile_ft.export.source import ModelSource
+
+_LENGTHS = (256, 512, 1024, 2048)  # tokens
 
 
-def info(bundle: str | os.PathLike[str], *, verify: bool = False) -> BundleInfo:
-    """Describes a bundle. `verify` reads all of its files and checks them; otherwise only small ones are looked into.
+def info(model: str | os.PathLike[str], *, verify: bool = False) -> BundleInfo | CheckpointInfo:
+    """Describes a bundle, or a model that `export_bundle` takes: what of it would be kept and what rounded, and the
+    memory of training it.
 
-    Raises UserError naming the file that is missing or damaged.
+    `verify` reads all of a bundle's files and checks them; otherwise only small ones are looked into. Raises UserError
+    naming the file that is missing or damaged, or what is not supported of a model.
     """
-    found = read_bundle(Path(bundle))
+    path = Path(model)
+    if path.is_dir() and not (path / "config.json").is_file() or (path / INDEX_FILE).is_file():
+        found = read_bundle(path)
+        if verify:
+            check_files(found)
+        return describe(found)
     if verify:
-        check_files(found)
-    return describe(found)
+        raise UserError(f"{model}: --verify checks the files of a bundle; this is none")
+    return _describe_checkpoint(path)
 
 
-def describe(bundle: Bundle) -> BundleInfo:
-    adapter = read_tensors(bundle.folder)
-    sizes = {name: size for name, (size, _) in bundle.files.items()} | {WEIGHTS_FILE: bundle.weights.size}
-    return BundleInfo(
-        bundle=bundle.folder,
-        model=bundle.model.to_json(),
-        parameters=base_parameters(bundle.model),
-        formats=list(bundle.formats),
-        conversions=[conversion.to_json() for conversion in bundle.conversions],
-        max_seq_len=bundle.max_seq_len,
-        lora={
-            "rank": bundle.lora.rank,
-            "alpha": bundle.lora.alpha,
-            "use_rslora": bundle.lora.use_rslora,
-            "targets": list(bundle.lora.targets),
-            "parameters": sum(tensor.size for tensor in adapter.values()),
-        },
-        files=dict(sorted(sizes.items())),
+def _describe_checkpoint(path: Path) -> CheckpointInfo:
+    source = open_quietly(path)
+    config = source.config
+    weights = _weights(source)
+    most = most_seq_len(config)
+    lengths = [n for n in _LENGTHS if n <= most] or [most]
+    with hollow_bundle(source, lengths[-1]) as bundle:
+        plans = native_plans(bundle, {"seq_len": str(lengths[0])}, [{"seq_len": n} for n in lengths[1:]])
+        size = bundle.weights.size
+    return CheckpointInfo(
+        checkpoint=path,
+        model=config.to_json(),
+        parameters=base_parameters(config),
+        weights=weights,
+        bundle_bytes=size,
+        memory=[
+            {"seq_len": n, "planned_mb": plan["planned_mb"], "smallest_budget_mb": plan["smallest_budget_mb"]}
+            for n, plan in zip(lengths, plans, strict=True)
+        ],
     )
+
+
+def _weights(source: "ModelSource") -> list[dict[str, Any]]:
+    """For each type of weights: what it is kept as, how many, bits a weight, and the error, of a part of the first."""
+    from mobile_ft.export.source import CheckpointSource
+
+    if not isinstance(source, CheckpointSource):
+        return []
+    counts: dict[tuple[str, str], int] = {}
+    for name, columns, rows in _matrices(source.config):
+        pair = source.rows_of(name, columns, rows)[0], source.format_of(name)
+        if pair not in counts:
+            next(source.pieces(name, columns, rows))
+        counts[pair] = counts.get(pair, 0) + columns * rows
+    errors = {(c.source, c.format): c.error for c in source.conversions.to_list()}
+    return [
+        {
+            "source": pair[0],
+            "format": pair[1],
+            "weights": count,
+            "bits": 8 * FORMATS[pair[1]].block_bytes / (PANEL_ROWS * FORMATS[pair[1]].group),
+            "error": errors[pair],
+        }
+        for pair, count in sorted(counts.items())
+    ]
+
+
+def _matrices(config: "ModelConfig") -> Iterator[tuple[str, int, int]]:
+    """(name, in_features, out_features) of all linears, embedding and head."""
+    yield "model.embed_tokens.weight", config.hidden_size, config.vocab_size
+    for layer in range(config.num_hidden_layers):
+        for unit in unit_types(config, layer):
+            for name, (columns, rows) in linear_shapes(config, unit).items():
+                yield f"model.layers.{layer}.{name}.weight", columns, rows
+    if not config.tie_word_embeddings:
+        yield "lm_head.weight", config.hidden_size, config.vocab_size

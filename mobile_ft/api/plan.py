@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from mobile_ft.api.export import bundle_or_config
+from mobile_ft.api.export import bundle_to_plan
 from mobile_ft.api.native import Event, run_native
 from mobile_ft.api.options import native_arguments, option_texts, step_options, train_settings
 from mobile_ft.api.results import PlanResult
@@ -27,14 +27,14 @@ _SAVED = ("planned_mb", "smallest_budget_mb", "longest_seq_len")
 def plan(bundle: str | os.PathLike[str], **options: Any) -> PlanResult:
     """What a step of `train` with these options will hold, and what would save memory.
 
-    `bundle` may be a config.json or a known model's name, which is exported with random weights first. `options` are
-    those of `mobile-ft plan --help`, with underscores. A plan that is over the budget is returned too: see `fits`.
-    Raises UserError on a bad option.
+    `bundle` may be anything that `export_bundle` takes, a config.json or a known model's name. `options` are those of
+    `mobile-ft plan --help`, with underscores. A plan that is over the budget is returned too: see `fits`. Raises
+    UserError on a bad option.
     """
     given = option_texts(step_options(), options)
     settings = train_settings(given)
     seq_len, batch_size = int(settings["seq_len"]), int(settings["batch_size"])
-    with bundle_or_config(Path(bundle), seq_len * batch_size) as found:
+    with bundle_to_plan(Path(bundle), seq_len * batch_size) as found:
         check_lengths(found, seq_len, batch_size)
         changes = _changes(settings)
         event, *saved = native_plans(found, given, changes)

@@ -245,22 +245,9 @@ class BundleInfo(Result):
     files: dict[str, int]  # sizes in bytes
 
     def summary(self) -> tuple[str, dict[str, str]]:
-        model, lora = self.model, self.lora
-        heads, key_heads = model["num_attention_heads"], model["num_key_value_heads"]
-        types = list(model["layer_types"])
-        of_them = {
-            f"with a window of {model['sliding_window']} tokens": types.count(SLIDING),
-            "without rotary embedding": types.count(NO_ROPE),
-            "with a short convolution in place of attention": types.count(CONV),
-        }
-        special = "".join(f", {count} of them {what}" for what, count in of_them.items() if count)
+        lora = self.lora
         scale = f"rank {lora['rank']}, alpha {lora['alpha']:g}" + (", rsLoRA" if lora["use_rslora"] else "")
-        rows = {
-            "model": f"{model['name']}, {self.parameters / 1e6:.1f} M parameters",
-            "layers": f"{model['num_hidden_layers']} x (attention, MLP){special}",
-            "hidden, MLP": f"{model['hidden_size']}, {model['intermediate_size']}",
-            "heads": f"{heads} of {model['head_dim']}, {key_heads} for keys and values",
-            "vocabulary": str(model["vocab_size"]),
+        rows = _shape(self.model, self.parameters) | {
             "formats": ", ".join(self.formats),
             **{f"{c['source']} kept as {c['format']}": _kept(c) for c in self.conversions},
             "LoRA": f"{scale}, {lora['parameters'] / 1e6:.2f} M parameters",
@@ -268,6 +255,53 @@ class BundleInfo(Result):
             "longest sequence": f"{self.max_seq_len} tokens",
         }
         return str(self.bundle), rows | {name: megabytes(size) for name, size in self.files.items()}
+
+
+@dataclass(frozen=True, repr=False)
+class CheckpointInfo(Result):
+    """What a bundle of a model would be like."""
+
+    checkpoint: Path
+    model: dict[str, Any]
+    parameters: int
+    # Of each type of weights: source, format, weights, bits (a weight, kept), error (of a part of the first). Empty
+    # where there are none, but a config.json.
+    weights: list[dict[str, Any]]
+    bundle_bytes: int  # of weights.ptd
+    memory: list[dict[str, Any]]  # seq_len, planned_mb, smallest_budget_mb of a step of `train` with its defaults
+
+    def summary(self) -> tuple[str, dict[str, str]]:
+        bits = f"{8 * self.bundle_bytes / self.parameters:.2f} bits a parameter"
+        return str(self.checkpoint), {
+            "family": self.model["model_type"],
+            **_shape(self.model, self.parameters),
+            **{f"{c['source']} kept as {c['format']}": _kept(c) + f" at {c['bits']:g} bits" for c in self.weights},
+            "weights.ptd": f"{megabytes(self.bundle_bytes)}, {bits}",
+            **{
+                f"memory at {plan['seq_len']} tokens": f"{plan['planned_mb']:.0f} MB, with a budget down to "
+                f"{whole_megabytes(plan['smallest_budget_mb'])} MB"
+                for plan in self.memory
+            },
+        }
+
+
+def _shape(model: dict[str, Any], parameters: int) -> dict[str, str]:
+    """Rows on the decoder of a bundle or checkpoint."""
+    heads, key_heads = model["num_attention_heads"], model["num_key_value_heads"]
+    types = list(model["layer_types"])
+    of_them = {
+        f"with a window of {model['sliding_window']} tokens": types.count(SLIDING),
+        "without rotary embedding": types.count(NO_ROPE),
+        "with a short convolution in place of attention": types.count(CONV),
+    }
+    special = "".join(f", {count} of them {what}" for what, count in of_them.items() if count)
+    return {
+        "model": f"{model['name']}, {parameters / 1e6:.1f} M parameters",
+        "layers": f"{model['num_hidden_layers']} x (attention, MLP){special}",
+        "hidden, MLP": f"{model['hidden_size']}, {model['intermediate_size']}",
+        "heads": f"{heads} of {model['head_dim']}, {key_heads} for keys and values",
+        "vocabulary": str(model["vocab_size"]),
+    }
 
 
 def _kept(conversion: dict[str, Any]) -> str:

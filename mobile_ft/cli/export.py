@@ -46,7 +46,8 @@ def add_parser(commands: Subparsers) -> None:
     option(
         "--quant",
         metavar="FORMAT",
-        help=f"of the float linears of a Hugging Face folder: {', '.join(WEIGHT_FORMATS)} (default: {DEFAULT_FORMAT})",
+        help="of the linears of a Hugging Face folder in floats: "
+        f"{', '.join(WEIGHT_FORMATS)} (default: {DEFAULT_FORMAT})",
     )
     option(
         "--quant-embedding",

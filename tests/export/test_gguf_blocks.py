@@ -19,18 +19,18 @@ HALVES = {  # of a block, where its scale and minimum are
 ROUNDED = (Q.Q2_K, Q.Q3_K, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.F32)  # float16 holds most of BF16
 
 
-def random_rows(kind: Q, rows: int, cols: int) -> U8:
-    """Rows of random codes, whose scales and minima are numbers."""
+def random_rows(kind: Q, rows: int, cols: int, size: float = 1.0) -> U8:
+    """Rows of random codes, whose scales and minima are of that size; or random numbers of it."""
     rng = np.random.default_rng(0)
     if kind not in HALVES:
-        values = rng.standard_normal((rows, cols)).astype(np.float32)
+        values = (size * rng.standard_normal((rows, cols))).astype(np.float32)
         if kind == Q.BF16:
             return (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
         return (values.astype(np.float16) if kind == Q.F16 else values).view(np.uint8)
-    block, size = GGML_QUANT_SIZES[kind]
-    raw = rng.integers(0, 256, (rows, cols // block, size), dtype=np.uint8)
+    block, block_bytes = GGML_QUANT_SIZES[kind]
+    raw = rng.integers(0, 256, (rows, cols // block, block_bytes), dtype=np.uint8)
     for place in HALVES[kind]:
-        halves = rng.standard_normal((rows, cols // block, 1)).astype(np.float16)
+        halves = (size * rng.standard_normal((rows, cols // block, 1))).astype(np.float16)
         raw[..., place : place + 2] = halves.view(np.uint8)
     return raw.reshape(rows, -1)
 

@@ -12,7 +12,7 @@ from mobile_ft import units
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
-from mobile_ft.formats import PackedWeight
+from mobile_ft.formats import FORMATS, PackedWeight
 from mobile_ft.lora import LoraConfig, write_adapter
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 from mobile_ft.shapes import linear_shapes, unit_types
@@ -38,7 +38,7 @@ class FormatModel(RandomModel):
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
         fmt = self.format_of(name)
-        scale = 0.03 if fmt == "f16" else 0.05 if fmt.startswith("nf4") else 0.005
+        scale = {"f16": 0.03, "nf4": 0.05, "q8_1": 2e-4}.get(FORMATS[fmt].kind, 0.005)
         self.weights[name], _ = random_weight(fmt, out_features, in_features, scale, seed=len(self.weights))
         return self.weights[name]
 
@@ -88,7 +88,10 @@ def batch() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("fmt", "activation"),
-    [*((fmt, "exact") for fmt in ("q4_0", "q4_1_g64", "q8_0", "f16", "nf4_g64")), ("q4_0", "approx2bit")],
+    [
+        *((fmt, "exact") for fmt in ("q4_0", "q4_1_g64", "q8_0", "q8_1_g16", "f16", "nf4_g64")),
+        ("q4_0", "approx2bit"),
+    ],
 )
 def test_runtime_equals_reference(
     fmt: str, activation: str, batch: tuple[np.ndarray, np.ndarray, np.ndarray], tmp_path: Path

@@ -47,6 +47,45 @@ def test_info(cli, bundle, tmp_path):
     }
 
 
+def test_info_on_a_model(cli, tmp_path):
+    """What the bundle would be like is what it is like."""
+    report = tmp_path / "info.json"
+    result = cli("info", "smollm2-135m", "--json", report)
+    assert (result.code, result.err) == (0, "")
+    found = json.loads(report.read_text())
+    assert found["model"]["model_type"] == "llama" and found["parameters"] == 134_515_008
+    kinds = [("Q4_1", "q4_1", 106_168_320, 5.0, 0), ("Q8_0", "q8_0", 28_311_552, 8.5, 0)]
+    assert [(w["source"], w["format"], w["weights"], w["bits"], w["error"]) for w in found["weights"]] == kinds
+    assert [plan["seq_len"] for plan in found["memory"]] == [256, 512, 1024, 2048]
+    assert all(plan["smallest_budget_mb"] < plan["planned_mb"] for plan in found["memory"])
+    cli("export", "smollm2-135m", "-o", tmp_path / "bundle", "--max-seq-len", 2048)
+    assert found["bundle_bytes"] == (tmp_path / "bundle" / "weights.ptd").stat().st_size
+    cli("plan", tmp_path / "bundle", "--seq-len", 512, "--json", tmp_path / "plan.json")
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["planned_mb"] == pytest.approx(found["memory"][1]["planned_mb"], rel=0.01)  # the process itself is in it
+
+
+def test_info_rounds(cli, tmp_path):
+    from tests.hf_models import FAMILIES, random_model
+
+    random_model(FAMILIES["qwen3"]).save_pretrained(tmp_path / "model")
+    result = cli("info", tmp_path / "model", "--json", tmp_path / "info.json")
+    assert (result.code, result.err) == (0, "")
+    found = json.loads((tmp_path / "info.json").read_text())
+    (linears, embedding) = found["weights"]
+    assert (linears["source"], linears["format"], embedding["format"]) == ("F32", "q4_1", "q8_0")
+    assert 0.02 < linears["error"] < 0.12 and 0.001 < embedding["error"] < 0.01
+    assert [plan["seq_len"] for plan in found["memory"]] == [256, 512]
+
+
+def test_info_on_what_is_not_supported(cli, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    result = cli("info", tmp_path)
+    assert result.code == 1 and "model_type is 'mamba'; supported: 'llama'" in result.err
+    result = cli("info", "smollm2-135m", "--verify")
+    assert "--verify checks the files of a bundle; this is none" in result.err
+
+
 def test_parameter_count_of_smollm2():
     smollm2 = ModelConfig("SmolLM2-135M", 576, 1536, 30, 9, 3, 64, 49152, 1e-5, 1e5, 8192, True)
     assert base_parameters(smollm2) == 134_515_008  # as published

@@ -105,9 +105,16 @@ def test_too_small_a_budget_is_refused_with_the_smallest_that_works(plan):
 def test_config_alone_is_enough(cli, model_config, tmp_path):
     report = tmp_path / "plan.json"
     result = cli("plan", model_config, "--seq-len", 32, "--json", report)
-    assert result.code == 0
-    assert f"exporting {model_config} with random weights" in result.err
+    assert (result.code, result.err) == (0, "")
     assert json.loads(report.read_text())["longest_seq_len"] == 128
+
+
+def test_a_model_in_its_own_format(cli, tmp_path):
+    """A bundle of it need not be made, nor are its weights read."""
+    report = tmp_path / "plan.json"
+    result = cli("plan", "smollm2-135m", "--seq-len", 64, "--json", report)
+    assert (result.code, result.err) == (0, "")
+    assert 80 < json.loads(report.read_text())["planned_mb"] < 150
 
 
 @pytest.mark.parametrize(
