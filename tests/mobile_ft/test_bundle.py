@@ -94,7 +94,7 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
         (["model", "sliding_window"], -1, "sliding_window is -1"),
         (["model", "rms_norm_eps"], "small", "rms_norm_eps is 'small'"),
         (["model", "tie_word_embeddings"], "yes", "tie_word_embeddings is 'yes'"),
-        (["model", "model_type"], "mamba", "model_type is 'mamba'; known: llama, qwen2, gemma3_text"),
+        (["model", "model_type"], "mamba", "model_type is 'mamba'; known: llama, mistral, smollm3"),
         (["model", "layer_types"], ["full_attention"], "1 layer_types of 4 layers"),
         (["model", "layer_types"], ["other"] * 4, "'other' among layer_types"),
         (["model", "rope_scaling"], 2, "rope_scaling is 2"),
