@@ -7,7 +7,7 @@ PY := mobile_ft export tools tests runtime fuzz
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup demo test test-cpp fuzz lint format bench clean
+.PHONY: setup demo test test-slow test-cpp fuzz lint format bench clean
 
 setup: $(VENV)/.installed
 
@@ -27,7 +27,12 @@ demo: setup
 # fixtures, the longest first, which are few tests each. One torch thread: its workers would spin for the cores that the
 # runtime works on.
 test: test-cpp
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/runtime tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" tests/runtime tests
+
+# What takes longer, or needs programs of the extra `outputs`.
+test-slow: setup
+	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[outputs]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests
 
 # The C++ tests, with the address and undefined-behaviour sanitizers.
 test-cpp: setup

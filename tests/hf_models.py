@@ -55,7 +55,7 @@ FAMILIES: dict[str, PreTrainedConfig] = {
     ),
     "llama3": LlamaConfig(num_hidden_layers=2, head_dim=32, rope_parameters=_LLAMA3, **_SHAPE),
     "mistral": MistralConfig(num_hidden_layers=2, head_dim=24, sliding_window=9, **_UNTIED),
-    "smollm3": SmolLM3Config(num_hidden_layers=4, no_rope_layer_interval=2, pad_token_id=0, **_SHAPE),
+    "smollm3": SmolLM3Config(num_hidden_layers=4, pad_token_id=0, **_SHAPE),  # the last without rotary embedding
     "qwen3": Qwen3Config(num_hidden_layers=2, head_dim=32, **_SHAPE),
     # One layer of attention between short convolutions.
     "lfm2": Lfm2Config(

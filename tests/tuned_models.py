@@ -17,8 +17,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from mobile_ft.bundle import checksum
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.lora import LoraConfig, write_adapter
+from mobile_ft.shapes import linear_names
 from tests.hf_models import FAMILIES, HfModel, random_model
-from tests.targets import ALL_LINEAR
 
 VOCABULARY = 512
 TOKENS = np.random.default_rng(0).integers(0, 300, 41)
@@ -92,8 +92,9 @@ def make_tuned(name: str, folder: Path) -> Tuned:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_((parameter.clamp(-1, 1) * 256).round() / 256)
-    lora = LoraConfig(4, 8.0, ALL_LINEAR)
-    write_bundle(_Source(model, folder), lora, 64, 0, folder / "bundle")
+    source = _Source(model, folder)
+    lora = LoraConfig(4, 8.0, linear_names(source.config))
+    write_bundle(source, lora, 64, 0, folder / "bundle")
     rng = np.random.default_rng(1)
     adapter = load_file(folder / "bundle" / "adapter_model.safetensors")
     adapter = {key: (rng.integers(-2, 3, x.shape) / 16).astype(np.float32) for key, x in adapter.items()}

@@ -8,10 +8,9 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.exir import to_edge_transform_and_lower
 from torch.export import Dim, export
 
-from mobile_ft.converters.executorch_decoder import FAMILIES, Decoder
+from mobile_ft.converters.executorch_decoder import Decoder
 from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
-from mobile_ft.errors import UserError
 from mobile_ft.tokenizer import Tokenizer
 
 PROGRAM_FILE = "model.pte"
@@ -24,8 +23,6 @@ def write(model: FineTuned, out: Path) -> None:
     The method `forward` takes tokens int64 [1, sequence] and the number of tokens before them, int64 [1], and gives the
     logits of the last token, float32 [1, vocab]. It keeps keys and values for the bundle's max_seq_len.
     """
-    if model.config.model_type not in FAMILIES:
-        raise UserError(f"ExecuTorch of model_type {model.config.model_type}: supported are {', '.join(FAMILIES)}")
     model.check()
     tokenizer = write_tokenizer_files(model.bundle, out)
     length = model.bundle.max_seq_len

@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
-from mobile_ft.families import SLIDING
-
-FAMILIES = ("llama", "qwen2", "gemma3_text")  # by Hugging Face's model_type
+from mobile_ft.families import NO_ROPE, SLIDING
+from mobile_ft.shapes import TAPS, unit_types
 
 _LOWEST = torch.finfo(torch.float32).min
 
@@ -55,16 +54,18 @@ class _Layer(nn.Module):
     def __init__(self, model: FineTuned, layer: int) -> None:
         super().__init__()
         c, prefix = model.config, f"model.layers.{layer}."
-        self.attn = _Attention(model, layer)
-        self.gate, self.up, self.down = (_Linear(model, f"{prefix}mlp.{name}_proj") for name in ("gate", "up", "down"))
+        linears = c.family.linears
+        first, second = unit_types(c, layer)
+        self.mixer = _Convolution(model, layer) if first == "conv" else _Attention(model, layer)
+        self.gate, self.up, self.down = (_Linear(model, prefix + linears[role]) for role in ("gate", "up", "down"))
         self.activation = _ACTIVATIONS[c.family.activation]
         self.norms = nn.ModuleDict()
-        for unit, (before, behind) in c.family.norms.items():
+        for unit, (before, behind) in (("mixer", c.family.norms[first]), ("mlp", c.family.norms[second])):
             self.norms[f"{unit}_before"] = _Norm(model, f"{prefix}{before}.weight")
             self.norms[f"{unit}_behind"] = nn.Identity() if behind is None else _Norm(model, f"{prefix}{behind}.weight")
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
-        x = x + self.norms["attn_behind"](self.attn(self.norms["attn_before"](x), positions))
+        x = x + self.norms["mixer_behind"](self.mixer(self.norms["mixer_before"](x), positions))
         z = self.norms["mlp_before"](x)
         return x + self.norms["mlp_behind"](self.down(self.activation(self.gate(z)) * self.up(z)))
 
@@ -76,16 +77,19 @@ class _Attention(nn.Module):
 
     def __init__(self, model: FineTuned, layer: int) -> None:
         super().__init__()
-        c, prefix = model.config, f"model.layers.{layer}.self_attn."
+        c, prefix, linears = model.config, f"model.layers.{layer}.", model.config.family.linears
         self.config, self.length = c, model.bundle.max_seq_len
         sliding = c.layer_type(layer) == SLIDING
         self.window = c.sliding_window if sliding else None
-        self.q, self.k, self.v, self.o = (_Linear(model, f"{prefix}{name}_proj") for name in "qkvo")
+        self.q, self.k, self.v, self.o = (_Linear(model, prefix + linears[role]) for role in "qkvo")
         self.q_norm, self.k_norm = (
-            nn.Identity() if name is None else _Norm(model, f"model.layers.{layer}.{name}.weight")
+            nn.Identity() if name is None else _Norm(model, f"{prefix}{name}.weight")
             for name in c.family.qk_norms or (None, None)
         )
-        self.register_buffer("inv_freq", torch.tensor(model.inv_freq(sliding)))
+        # Frequencies of zero leave everything where it is.
+        none = torch.zeros(c.head_dim // 2)
+        rotary = c.layer_type(layer) != NO_ROPE
+        self.register_buffer("inv_freq", torch.tensor(model.inv_freq(sliding)) if rotary else none)
         for name in ("keys", "values"):
             self.register_buffer(name, torch.zeros(c.num_key_value_heads, self.length, c.head_dim))
 
@@ -113,6 +117,31 @@ class _Attention(nn.Module):
         half = self.config.head_dim // 2  # `chunk` would make XNNPACK's lowering take the example's length for fixed
         low, high = x[..., :half], x[..., half:]
         return torch.cat([low * cos - high * sin, high * cos + low * sin], -1)
+
+
+class _Convolution(nn.Module):
+    """LFM2's gated short convolution; what it convolves of earlier tokens is kept."""
+
+    state: Tensor
+
+    def __init__(self, model: FineTuned, layer: int) -> None:
+        super().__init__()
+        c, prefix = model.config, f"model.layers.{layer}."
+        self.input, self.output = (_Linear(model, prefix + c.family.linears[role]) for role in ("in", "out"))
+        taps = model.vector(f"{prefix}{TAPS}")[:, 0].T  # [taps, hidden], the oldest token's first
+        self.taps = nn.Parameter(torch.tensor(taps), False)
+        self.register_buffer("state", torch.zeros(c.conv_L_cache - 1, c.hidden_size))
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        count, hidden = x.shape[0], self.taps.shape[1]
+        bcx = self.input(x)
+        b, c, values = bcx[:, :hidden], bcx[:, hidden : 2 * hidden], bcx[:, 2 * hidden :]
+        earlier = self.state.shape[0]
+        known = positions[0] - earlier + torch.arange(earlier)[:, None] >= 0
+        inputs = torch.cat([torch.where(known, self.state, 0.0), b * values])
+        y = c * sum(self.taps[j] * inputs[j : j + count] for j in range(earlier + 1))
+        self.state.copy_(inputs[count:])
+        return self.output(y)
 
 
 class _Linear(nn.Module):

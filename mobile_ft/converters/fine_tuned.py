@@ -78,7 +78,7 @@ class FineTuned:
             if len(shape) == 2:
                 self.format_of(name)
             else:
-                self._check_floats(name, shape[0])
+                self._check_floats(name, math.prod(shape))
 
     def format_of(self, name: str) -> str:
         """The packed format of a matrix, which its size tells among those that the bundle lists."""

@@ -15,7 +15,7 @@ from mobile_ft.converters.gguf_names import GgufNames, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
 from mobile_ft.errors import UserError
 from mobile_ft.export.rotary import inv_freq
-from mobile_ft.families import SLIDING
+from mobile_ft.families import CONV, SLIDING
 from mobile_ft.formats import F32
 
 FILES = None
@@ -66,7 +66,11 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig) -> None:
     writer.add_block_count(c.num_hidden_layers)
     writer.add_feed_forward_length(c.intermediate_size)
     writer.add_head_count(c.num_attention_heads)
-    writer.add_head_count_kv(c.num_key_value_heads)
+    if CONV in c.layer_types:
+        writer.add_head_count_kv([0 if kind == CONV else c.num_key_value_heads for kind in c.layer_types])
+        writer.add_shortconv_l_cache(c.conv_L_cache)
+    else:
+        writer.add_head_count_kv(c.num_key_value_heads)
     writer.add_key_length(c.head_dim)
     writer.add_value_length(c.head_dim)
     writer.add_rope_dimension_count(c.head_dim)
@@ -75,7 +79,7 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig) -> None:
     if c.rope_scaling is not None and c.rope_scaling["rope_type"] == "linear":
         writer.add_rope_scaling_type(RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(c.rope_scaling["factor"])
-    if c.layer_types:
+    if SLIDING in c.layer_types:
         writer.add_sliding_window(c.sliding_window)
         writer.add_sliding_window_pattern([kind == SLIDING for kind in c.layer_types])
         writer.add_rope_freq_base_swa(c.rope_local_base_freq)
@@ -90,12 +94,13 @@ def _rope_factors(model: FineTuned) -> F32 | None:
 
 
 def _type_of(name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> GGMLQuantizationType:
-    if len(shape) == 1:
+    if len(shape) != 2:
         return _F32
     return GGMLQuantizationType.Q8_0 if name in (EMBEDDING, HEAD) and kind in _FOUR_BITS else kind
 
 
 def _add_info(writer: GGUFWriter, name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> None:
+    shape = tuple(size for i, size in enumerate(shape) if i != 1 or len(shape) < 3)  # taps are a matrix there
     if kind in (_F32, GGMLQuantizationType.F16):
         dtype: npt.DTypeLike = np.float32 if kind == _F32 else np.float16
         writer.add_tensor_info(name, shape, np.dtype(dtype), int(np.prod(shape)) * np.dtype(dtype).itemsize)
@@ -106,7 +111,7 @@ def _add_info(writer: GGUFWriter, name: str, shape: tuple[int, ...], kind: GGMLQ
 
 def _data(model: FineTuned, names: GgufNames, name: str, kind: GGMLQuantizationType) -> npt.NDArray:
     """A weight's data, in the order of rows that GGUF has."""
-    if len(model.shapes[name]) == 1:
+    if len(model.shapes[name]) != 2:
         return names.rows(name, model.vector(name))  # with what the family's norms add, as llama.cpp has them
     if kind == GGMLQuantizationType.F16:
         return names.rows(name, model.merged(name, np.float16))

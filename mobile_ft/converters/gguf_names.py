@@ -5,21 +5,26 @@ from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
 
 from mobile_ft.config import ModelConfig
 from mobile_ft.errors import UserError
+from mobile_ft.export.gguf_families import ARCHITECTURES
+from mobile_ft.families import NO_ROPE, SLIDING
 
-# By Hugging Face's model_type.
-_ARCHITECTURES = {"llama": MODEL_ARCH.LLAMA, "qwen2": MODEL_ARCH.QWEN2, "gemma3_text": MODEL_ARCH.GEMMA3}
+# {Hugging Face's model_type: GGUF's architecture}
+_NAMES = {"mistral": "llama"} | {architecture.model_type: name for name, architecture in ARCHITECTURES.items()}
+_NO_ROPE_INTERVAL = 4  # of llama.cpp's SmolLM3
 
 
 class GgufNames:
-    """The architecture of a model, and its tensors' names. Raises UserError where GGUF's name is not known here."""
+    """The architecture of a model, and its tensors' names. Raises UserError where GGUF has no words for it."""
 
     def __init__(self, config: ModelConfig) -> None:
-        if config.model_type not in _ARCHITECTURES:
-            raise UserError(f"GGUF of model_type {config.model_type}: supported are {', '.join(_ARCHITECTURES)}")
-        architecture = _ARCHITECTURES[config.model_type]
-        self.architecture = MODEL_ARCH_NAMES[architecture]
+        if config.model_type not in _NAMES:
+            raise UserError(f"GGUF of model_type {config.model_type}: supported are {', '.join(_NAMES)}")
+        self.architecture = _NAMES[config.model_type]
+        self._interleaved = ARCHITECTURES[self.architecture].interleaved
+        _check_layers(config, self.architecture)
         self._config = config
-        self._map = get_tensor_name_map(architecture, config.num_hidden_layers)
+        number: MODEL_ARCH = next(key for key, name in MODEL_ARCH_NAMES.items() if name == self.architecture)
+        self._map = get_tensor_name_map(number, config.num_hidden_layers)
 
     def of(self, name: str) -> str:
         """GGUF's name for Hugging Face's."""
@@ -31,13 +36,21 @@ class GgufNames:
     def rows(self, name: str, rows: npt.NDArray) -> npt.NDArray:
         """The rows of a matrix [out, any], or a vector's elements, in GGUF's order.
 
-        Architecture llama turns pairs of neighbours, where Hugging Face turns the two halves of a head.
+        Llama's and SmolLM3's turn pairs of neighbours, where Hugging Face turns the two halves of a head.
         """
         part = name.split(".")[-2]
-        if self.architecture != "llama" or part not in ("q_proj", "k_proj"):
+        if not self._interleaved or part not in ("q_proj", "k_proj"):
             return rows
         heads = self._config.num_attention_heads if part == "q_proj" else self._config.num_key_value_heads
         return rows.reshape(heads, 2, -1, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def _check_layers(config: ModelConfig, architecture: str) -> None:
+    if architecture == "llama" and SLIDING in config.layer_types:
+        raise UserError("GGUF's llama has no words for layers with a sliding window")
+    every_fourth = [(layer + 1) % _NO_ROPE_INTERVAL == 0 for layer in range(config.num_hidden_layers)]
+    if architecture == "smollm3" and [kind == NO_ROPE for kind in config.layer_types] != every_fourth:
+        raise UserError(f"GGUF's smollm3 has every layer of {_NO_ROPE_INTERVAL} without rotary embedding, and no other")
 
 
 def utf8(text: str) -> str:

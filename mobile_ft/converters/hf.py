@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from mobile_ft.converters.safetensors_file import write_safetensors
 from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
 from mobile_ft.errors import UserError
 from mobile_ft.export.rotary import inv_freq
-from mobile_ft.families import FULL, SLIDING
+from mobile_ft.families import FULL, NO_ROPE, SLIDING
 from mobile_ft.tokenizer import Tokenizer
 
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -23,8 +24,16 @@ FILES = ("config.json", _WHOLE, _INDEX, "model-?????-of-?????.safetensors", *TOK
 _MOST_BYTES = 5_000_000_000  # of a file, as save_pretrained has it
 _DTYPE = "float16"
 
-# By Hugging Face's model_type: Transformers' class.
-_CLASSES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM"}
+# Transformers' class.
+_CLASSES = {
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",
+    "lfm2": "Lfm2ForCausalLM",
+}
 
 
 def write(model: FineTuned, out: Path) -> None:
@@ -70,9 +79,7 @@ def hf_config(model: FineTuned) -> dict[str, Any]:
         "tie_word_embeddings": c.tie_word_embeddings,
         c.family.activation_key: c.family.activation,
     }
-    if SLIDING in c.layer_types:
-        values |= _sliding(c)
-    return values
+    return values | _OWN_KEYS.get(c.model_type, lambda _: {})(c)
 
 
 def rope_scaling(model: FineTuned) -> dict[str, Any] | None:
@@ -80,7 +87,10 @@ def rope_scaling(model: FineTuned) -> dict[str, Any] | None:
 
     A GGUF file holds frequencies and not what made them; those of Llama 3.1 and later are recognised.
     """
-    c, found = model.config, model.inv_freq(sliding=False)
+    c = model.config
+    if set(c.layer_types) == {SLIDING}:
+        return None
+    found = model.inv_freq(sliding=False)
     plain = inv_freq(replace(c, rope_scaling=None), sliding=False)
     llama3 = {
         "rope_type": "llama3",
@@ -95,14 +105,45 @@ def rope_scaling(model: FineTuned) -> dict[str, Any] | None:
     raise UserError(f"{model.bundle.folder}: config.json has no words for its rotary frequencies")
 
 
-def _sliding(c: ModelConfig) -> dict[str, Any]:
+def _mistral(c: ModelConfig) -> dict[str, Any]:
+    return {"sliding_window": c.sliding_window or None}
+
+
+def _smollm3(c: ModelConfig) -> dict[str, Any]:
+    rotary = [int(c.layer_type(layer) != NO_ROPE) for layer in range(c.num_hidden_layers)]
+    # Transformers' own id for padding may lie beyond the vocabulary.
+    special = {"use_sliding_window": False, "pad_token_id": None}
+    return {"no_rope_layers": rotary, "layer_types": [FULL] * len(rotary), **special}
+
+
+def _gemma3(c: ModelConfig) -> dict[str, Any]:
+    types = [c.layer_type(layer) for layer in range(c.num_hidden_layers)]
+    sliding = {"sliding_window": c.sliding_window, "rope_local_base_freq": c.rope_local_base_freq}
     return {
-        "layer_types": list(c.layer_types),
-        "sliding_window_pattern": c.layer_types.index(FULL) + 1 if FULL in c.layer_types else len(c.layer_types) + 1,
-        "sliding_window": c.sliding_window,
-        "rope_local_base_freq": c.rope_local_base_freq,
+        "layer_types": types,
+        "sliding_window_pattern": types.index(FULL) + 1 if FULL in types else len(types) + 1,
         "query_pre_attn_scalar": c.head_dim,
+        **(sliding if SLIDING in types else {}),
     }
+
+
+def _lfm2(c: ModelConfig) -> dict[str, Any]:
+    return {
+        "layer_types": [c.layer_type(layer) for layer in range(c.num_hidden_layers)],
+        "norm_eps": c.rms_norm_eps,
+        "block_auto_adjust_ff_dim": False,
+        "conv_L_cache": c.conv_L_cache or 3,
+        "conv_bias": False,
+    }
+
+
+# What the families' own config.json have.
+_OWN_KEYS: dict[str, Callable[[ModelConfig], dict[str, Any]]] = {
+    "mistral": _mistral,
+    "smollm3": _smollm3,
+    "gemma3_text": _gemma3,
+    "lfm2": _lfm2,
+}
 
 
 def _special_ids(tokenizer: Tokenizer) -> dict[str, int]:

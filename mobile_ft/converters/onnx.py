@@ -11,12 +11,11 @@ from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
 from mobile_ft.converters.onnx_graph import DATA_FILE, GRAPH_FILE, OnnxGraph
 from mobile_ft.converters.onnx_matrix import add_matrix, product, rows_of
 from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
-from mobile_ft.errors import UserError
-from mobile_ft.families import SLIDING
+from mobile_ft.families import CONV, FULL, SLIDING
+from mobile_ft.shapes import TAPS
 
 FILES = (GRAPH_FILE, DATA_FILE, *TOKENIZER_FILES)
 
-_FAMILIES = ("llama", "qwen2", "gemma3_text")
 _LOWEST = float(np.finfo(np.float32).min)
 
 
@@ -24,11 +23,10 @@ def write(model: FineTuned, out: Path) -> None:
     """Writes FILES into the folder `out`, one tensor after another.
 
     Inputs are input_ids [batch, sequence], attention_mask [batch, total], position_ids [batch, sequence], all int64,
-    and for each layer past_key_values.N.key and .value, float32 [batch, kv_heads, past, head_dim]; total is past +
-    sequence. Outputs are logits, float32 [batch, sequence, vocab], and present.N.key and .value of total tokens.
+    and for each layer past_key_values.N.key and .value, float32 [batch, kv_heads, past, head_dim], or past_conv.N
+    [batch, taps - 1, hidden], zeros at the beginning; total is past + sequence. Outputs are logits, float32 [batch,
+    sequence, vocab], and present.N.key and .value of total tokens, or present_conv.N.
     """
-    if model.config.model_type not in _FAMILIES:
-        raise UserError(f"ONNX of model_type {model.config.model_type}: supported are {', '.join(_FAMILIES)}")
     model.check()
     write_tokenizer_files(model.bundle, out)
     with (out / DATA_FILE).open("wb") as data:
@@ -50,7 +48,7 @@ class _Decoder:
 
     def __init__(self, graph: OnnxGraph, model: FineTuned) -> None:
         self.graph, self.model, self.config = graph, model, model.config
-        self.present: dict[str, str] = {}
+        self.present: dict[str, tuple[str, list[int | str]]] = {}  # value and shape
 
     def build(self) -> None:
         g, c = self.graph, self.config
@@ -59,20 +57,24 @@ class _Decoder:
         positions = g.input("position_ids", np.int64, ["batch", "sequence"])
         self.batch_and_sequence = g.op("Shape", ids)
         visible = {sliding: self._visible(mask, sliding) for sliding in self._kinds()}
-        rotary = {sliding: self._rotary(positions, sliding) for sliding in self._kinds()}
+        kinds = {c.layer_type(layer) for layer in range(c.num_hidden_layers)}
+        rotary = {kind: self._rotary(positions, kind == SLIDING) for kind in kinds & {FULL, SLIDING}}
         table = add_matrix(g, self.model, EMBEDDING)
         x = rows_of(g, g.op("Reshape", ids, g.constant([-1])), table)
         if c.family.scaled_embedding:
             x = g.op("Mul", x, g.constant(math.sqrt(c.hidden_size), np.float32))
         for layer in range(c.num_hidden_layers):
-            sliding = self._slides(layer)
-            x = self._attention(x, layer, visible[sliding], rotary[sliding])
+            kind = c.layer_type(layer)
+            if kind == CONV:
+                x = self._conv(x, layer, mask)
+            else:
+                x = self._attention(x, layer, visible[kind == SLIDING], rotary.get(kind))
             x = self._mlp(x, layer)
         head = table if c.tie_word_embeddings else add_matrix(g, self.model, self.model.head)
         logits = product(g, self._norm(x, self.model.final_norm), head)
         g.output("logits", self._unflatten(logits, [c.vocab_size]), np.float32, ["batch", "sequence", c.vocab_size])
-        for name, value in self.present.items():
-            g.output(name, value, np.float32, ["batch", c.num_key_value_heads, "total", c.head_dim])
+        for name, (value, shape) in self.present.items():
+            g.output(name, value, np.float32, shape)
 
     def _kinds(self) -> set[bool]:
         return {self._slides(layer) for layer in range(self.config.num_hidden_layers)}
@@ -101,24 +103,26 @@ class _Decoder:
         angles = g.op("Mul", column, frequencies)
         return _Rotary(g.op("Cos", angles), g.op("Sin", angles))
 
-    def _attention(self, x: str, layer: int, visible: str, rotary: _Rotary) -> str:
+    def _attention(self, x: str, layer: int, visible: str, rotary: _Rotary | None) -> str:
         g, c = self.graph, self.config
         prefix, kv_heads, dim = f"model.layers.{layer}.", c.num_key_value_heads, c.head_dim
+        linears = c.family.linears
         before, behind = c.family.norms["attn"]
         z = self._norm(x, f"{prefix}{before}.weight")
         q, k, v = (
-            self._heads(self._linear(z, f"{prefix}self_attn.{name}_proj"), heads)
-            for name, heads in (("q", c.num_attention_heads), ("k", kv_heads), ("v", kv_heads))
+            self._heads(self._linear(z, prefix + linears[role]), heads)
+            for role, heads in (("q", c.num_attention_heads), ("k", kv_heads), ("v", kv_heads))
         )
         if c.family.qk_norms is not None:
             norms = zip(c.family.qk_norms, (q, k), strict=True)
             q, k = (self._norm(y, f"{prefix}{name}.weight") for name, y in norms)
-        q, k = self._rotate(q, rotary), self._rotate(k, rotary)
+        if rotary is not None:
+            q, k = self._rotate(q, rotary), self._rotate(k, rotary)
         present = []
         for name, new in (("key", k), ("value", v)):
             past = g.input(f"past_key_values.{layer}.{name}", np.float32, ["batch", kv_heads, "past", dim])
             present.append(g.op("Concat", past, new, axis=2))
-            self.present[f"present.{layer}.{name}"] = present[-1]
+            self.present[f"present.{layer}.{name}"] = present[-1], ["batch", kv_heads, "total", dim]
         keys, values = (g.op("Unsqueeze", y, g.constant([2])) for y in present)
         # [batch, kv_heads, query heads of each, sequence, dim]
         grouped = g.op("Reshape", q, g.constant([0, kv_heads, c.num_attention_heads // kv_heads, -1, dim]))
@@ -127,19 +131,39 @@ class _Decoder:
         weights = g.op("Softmax", g.op("Where", visible, scores, g.constant(_LOWEST, np.float32)), axis=-1)
         attended = g.op("Transpose", g.op("MatMul", weights, values), perm=[0, 3, 1, 2, 4])
         flat = g.op("Reshape", attended, g.constant([-1, c.num_attention_heads * dim]))
-        return self._residual(x, self._linear(flat, f"{prefix}self_attn.o_proj"), prefix, behind)
+        return self._residual(x, self._linear(flat, prefix + linears["o"]), prefix, behind)
+
+    def _conv(self, x: str, layer: int, mask: str) -> str:
+        """A gated short convolution of each channel."""
+        g, c = self.graph, self.config
+        prefix, earlier = f"model.layers.{layer}.", c.conv_L_cache - 1
+        before, behind = c.family.norms["conv"]
+        bcx = self._linear(self._norm(x, f"{prefix}{before}.weight"), prefix + c.family.linears["in"])
+        b, gate, values = g.ops("Split", 3, self._unflatten(bcx, [3 * c.hidden_size]), axis=-1, num_outputs=3)
+        sequence = g.op("Gather", self.batch_and_sequence, g.constant([1]))
+        own = g.op("Slice", mask, g.op("Neg", sequence), g.constant([2**31]), g.constant([1]))
+        kept = g.op("Unsqueeze", g.op("Cast", own, to=TensorProto.FLOAT), g.constant([2]))
+        past = g.input(f"past_conv.{layer}", np.float32, ["batch", earlier, c.hidden_size])
+        inputs = g.op("Concat", past, g.op("Mul", g.op("Mul", b, values), kept), axis=1)
+        present = g.op("Slice", inputs, g.constant([-earlier]), g.constant([2**31]), g.constant([1]))
+        self.present[f"present_conv.{layer}"] = present, ["batch", earlier, c.hidden_size]
+        taps = g.weight(f"{prefix}{TAPS}", self.model.vector(f"{prefix}{TAPS}"))
+        channels = g.op("Conv", g.op("Transpose", inputs, perm=[0, 2, 1]), taps, group=c.hidden_size)
+        y = g.op("Mul", gate, g.op("Transpose", channels, perm=[0, 2, 1]))
+        flat = g.op("Reshape", y, g.constant([-1, c.hidden_size]))
+        return self._residual(x, self._linear(flat, prefix + c.family.linears["out"]), prefix, behind)
 
     def _mlp(self, x: str, layer: int) -> str:
         g, c = self.graph, self.config
         prefix = f"model.layers.{layer}."
         before, behind = c.family.norms["mlp"]
         z = self._norm(x, f"{prefix}{before}.weight")
-        gate, up = (self._linear(z, f"{prefix}mlp.{name}_proj") for name in ("gate", "up"))
+        gate, up = (self._linear(z, prefix + c.family.linears[role]) for role in ("gate", "up"))
         if c.family.activation == "silu":
             active = g.op("Mul", gate, g.op("Sigmoid", gate))
         else:
             active = g.op("Gelu", gate, approximate="tanh")
-        down = self._linear(g.op("Mul", active, up), f"{prefix}mlp.down_proj")
+        down = self._linear(g.op("Mul", active, up), prefix + c.family.linears["down"])
         return self._residual(x, down, prefix, behind)
 
     def _linear(self, x: str, module: str) -> str:

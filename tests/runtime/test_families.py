@@ -90,6 +90,7 @@ def test_generation_equals_the_full_forward(family: Family) -> None:
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("family", ["llama3", "gemma3", "lfm2"], indirect=True)
 def test_planning_a_thousand_layers(family: Family, tmp_path: Path) -> None:
     """Three kinds of units that cost differently: more budget is never slower, and never exceeded."""
     bundle = shutil.copytree(family.bundle, tmp_path / "bundle")

@@ -16,7 +16,11 @@ def tuned_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tuned]
     return cache(lambda name: make_tuned(name, tmp_path_factory.mktemp(name)))
 
 
-@pytest.fixture(params=FAMILIES)
+# Which have all that tells families apart, but for layers without rotary embedding.
+_QUICK = ("llama3", "gemma3", "lfm2")
+
+
+@pytest.fixture(params=[pytest.param(x, marks=[] if x in _QUICK else pytest.mark.slow) for x in FAMILIES])
 def tuned(request: pytest.FixtureRequest, tuned_of: Callable[[str], Tuned]) -> Tuned:
     return tuned_of(request.param)
 

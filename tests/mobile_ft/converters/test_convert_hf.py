@@ -82,7 +82,7 @@ def test_rotary_factors_of_a_gguf_are_recognised(tuned_of, converted, monkeypatc
 @pytest.mark.parametrize("to", ["hf", "gguf", "gguf-lora"])
 def test_numbers_too_large_for_the_target(tuned_of, converted, tmp_path, to):
     """A merged weight above what float16 holds; float32 adapters hold it."""
-    tuned = tuned_of("qwen2")
+    tuned = tuned_of("llama3")
     adapter = shutil.copytree(tuned.adapter, tmp_path / "large")
     tensors = load_file(adapter / "adapter_model.safetensors")
     name = "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"
@@ -100,7 +100,7 @@ def test_numbers_too_large_for_the_target(tuned_of, converted, tmp_path, to):
 
 
 def test_damaged_bundles_are_refused(tuned_of, converted, tmp_path):
-    tuned = tuned_of("qwen2")
+    tuned = tuned_of("llama3")
     bundle = shutil.copytree(tuned.bundle, tmp_path / "bundle")
     with (bundle / "weights.ptd").open("r+b") as file:
         file.seek(-5000, 2)

@@ -24,10 +24,10 @@ class Session:
     def __init__(self, folder: Path) -> None:
         self.session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
         shapes = {x.name: x.shape for x in self.session.get_inputs() if x.name.startswith("past")}
-        self.empty = {name: (heads, dim) for name, (_, heads, _, dim) in shapes.items()}
+        self.empty = {name: [0 if size == "past" else size for size in shape[1:]] for name, shape in shapes.items()}
 
     def no_past(self, batch: int = 1) -> dict[str, np.ndarray]:
-        return {name: np.zeros((batch, heads, 0, dim), np.float32) for name, (heads, dim) in self.empty.items()}
+        return {name: np.zeros((batch, *shape), np.float32) for name, shape in self.empty.items()}
 
     def run(self, ids: np.ndarray, mask: np.ndarray, positions: np.ndarray, past: dict[str, Any]) -> tuple[Any, Any]:
         """Logits [batch, sequence, vocab], and the past of the next call."""
@@ -140,4 +140,4 @@ def test_without_the_package(tuned_of, converted, monkeypatch):
 
     monkeypatch.setattr(api, "import_module", missing)
     with pytest.raises(UserError, match=r"to onnx: onnx is not installed; `pip install mobile-ft\[onnx\]` brings it"):
-        converted(tuned_of("qwen2"), "onnx")
+        converted(tuned_of("llama3"), "onnx")

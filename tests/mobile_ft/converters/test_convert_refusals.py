@@ -6,12 +6,12 @@ import pytest
 
 from mobile_ft import UserError, convert
 from mobile_ft.api.convert import TARGETS
-from mobile_ft.converters import executorch, gguf_names, hf, onnx
+from mobile_ft.converters import gguf_names, hf
 
 
 @pytest.fixture
 def tuned(tuned_of):
-    return tuned_of("qwen2")
+    return tuned_of("llama3")
 
 
 def test_quantization_is_of_gguf(tuned, converted):
@@ -21,15 +21,19 @@ def test_quantization_is_of_gguf(tuned, converted):
         converted(tuned, "gguf", quant="q2_k")
 
 
-@pytest.mark.parametrize("to", ["gguf-lora", "gguf", "hf", "onnx", "executorch"])
+@pytest.mark.parametrize("to", ["gguf-lora", "gguf", "hf"])
 def test_unknown_families_are_named(tuned, converted, tmp_path, monkeypatch, to):
-    monkeypatch.setattr(gguf_names, "_ARCHITECTURES", {})
+    monkeypatch.setattr(gguf_names, "_NAMES", {})
     monkeypatch.setattr(hf, "_CLASSES", {})
-    monkeypatch.setattr(onnx, "_FAMILIES", ())
-    monkeypatch.setattr(executorch, "FAMILIES", ())
-    with pytest.raises(UserError, match="of model_type qwen2: supported are"):
+    with pytest.raises(UserError, match="of model_type llama: supported are"):
         converted(tuned, to)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_what_gguf_has_no_words_for(tuned_of, converted):
+    with pytest.raises(UserError, match="GGUF's llama has no words for layers with a sliding window"):
+        converted(tuned_of("mistral"), "gguf")
 
 
 @pytest.mark.parametrize("to", TARGETS)
