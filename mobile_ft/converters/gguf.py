@@ -1,5 +1,6 @@
 """`--to gguf`: the merged model as a GGUF file for llama.cpp."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from mobile_ft.config import ModelConfig
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned
 from mobile_ft.converters.gguf_names import GgufNames, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
-from mobile_ft.errors import UserError
+from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.export.rotary import inv_freq
 from mobile_ft.families import CONV, SLIDING
 from mobile_ft.formats import F32
@@ -35,6 +36,14 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     """Writes the file `out`, one tensor after another: linears in `quant`, embedding and head in 8 bits at least."""
     names = GgufNames(model.config)
     model.check()
+    if quant != "f16" and any(model.format_of(name) == quant for name in model.low_ranks):
+        warnings.warn(
+            MobileFtWarning(
+                f"quant {quant}: the model's weights lie on that very grid, and rounding to it undoes most of what the "
+                "adapter changes; take another, or gguf-lora beside a GGUF of the base model"
+            ),
+            stacklevel=2,
+        )
     kind, file_type = _TYPES[quant]
     factors = _rope_factors(model)
     if factors is not None and names.architecture != "llama":

@@ -5,7 +5,7 @@ import pytest
 from gguf import GGMLQuantizationType, GGUFReader, dequantize, quantize
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from mobile_ft import UserError
+from mobile_ft import MobileFtWarning, UserError, convert
 from mobile_ft.export.gguf_model import GgufModel
 from mobile_ft.formats import unpack
 from tests.tuned_models import TEXT, TOKENS, byte_level, merged_weights, sentencepiece, with_tokenizer
@@ -32,6 +32,14 @@ def test_weights_are_those_of_peft(worded, converted, quant):
         found = model.packed(name, expected.shape[1], expected.shape[0])
         rounded = dequantize(quantize(expected, as_stored), as_stored)
         np.testing.assert_allclose(unpack(found.data, kind, found.rows), rounded, atol=1e-6)
+
+
+def test_a_grid_that_swallows_the_adapter_is_warned_of(bundle, tmp_path, recwarn):
+    """The bundle's linears are q4_0."""
+    for quant in ("q4_0", "q8_0", "q4_1"):
+        convert(bundle, bundle, tmp_path / f"{quant}.gguf", to="gguf", quant=quant, progress=False)
+    warnings = [str(found.message) for found in recwarn if found.category is MobileFtWarning]
+    assert len(warnings) == 1 and warnings[0].startswith("quant q4_0: the model's weights lie on that very grid")
 
 
 def test_configuration_and_tokens_come_back(worded, converted, tmp_path):
