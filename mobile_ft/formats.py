@@ -127,6 +127,20 @@ def decode(kind: str, codes: U8, scale: F32, minimum: F32 | None) -> F32:
     return values if minimum is None else values + minimum
 
 
+def gguf_blocks(data: U8, kind: str, rows: int) -> U8:
+    """The rows of a packed q4_0, q4_1 or q8_0 weight as GGUF has them: uint8 [rows, bytes], block behind block."""
+    fmt = FORMATS[kind]
+    panels, groups, _ = data.shape
+    header = data[..., : fmt.header_bytes].reshape(panels, groups, -1, PANEL_ROWS, 2).transpose(0, 3, 1, 2, 4)
+    body = data[..., fmt.header_bytes :].reshape(panels, groups, fmt.group, -1)
+    columns = body if kind == "q8_0" else np.concatenate([body & 15, body >> 4], axis=-1)
+    codes = columns.transpose(0, 3, 1, 2)  # [panel, row, group, column]
+    if kind != "q8_0":  # byte i holds column i (low nibble) and column i + 16 (high nibble)
+        codes = codes[..., : fmt.group // 2] | codes[..., fmt.group // 2 :] << 4
+    blocks = np.concatenate([header.reshape(panels, PANEL_ROWS, groups, -1), codes], axis=-1)
+    return np.ascontiguousarray(blocks.reshape(panels * PANEL_ROWS, -1)[:rows])
+
+
 def unpack(data: U8, name: str, rows: int) -> F32:
     """Decodes a packed weight to dense float32 [rows, cols]: the reference for kernels and tests."""
     fmt = parse_format(name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, RopeScalingType
-from gguf.quants import quant_shape_to_byte_shape, quantize
+from gguf.quants import quant_shape_to_byte_shape
 
 from mobile_ft.config import ModelConfig
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned
@@ -17,7 +17,8 @@ from mobile_ft.converters.gguf_tokenizer import add_tokenizer
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.export.rotary import inv_freq
 from mobile_ft.families import CONV, SLIDING
-from mobile_ft.formats import F32
+from mobile_ft.formats import F32, gguf_blocks
+from mobile_ft.runtime import quantize
 
 FILES = None
 
@@ -129,4 +130,5 @@ def _data(model: FineTuned, names: GgufNames, name: str, kind: GGMLQuantizationT
 
 def _quantized(model: FineTuned, name: str, kind: GGMLQuantizationType) -> Iterator[npt.NDArray]:
     for rows in model.blocks(name):
-        yield quantize(rows, kind)
+        name_of = kind.name.lower()
+        yield gguf_blocks(quantize(rows, name_of), name_of, len(rows))

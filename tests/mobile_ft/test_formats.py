@@ -4,7 +4,7 @@ import gguf
 import numpy as np
 import pytest
 
-from mobile_ft.formats import CODEBOOKS, FORMATS, PackedWeight, pack, packed_shape, parse_format, unpack
+from mobile_ft.formats import CODEBOOKS, FORMATS, PackedWeight, gguf_blocks, pack, packed_shape, parse_format, unpack
 
 
 def random_weight(
@@ -54,3 +54,12 @@ def test_wrong_sizes_are_refused() -> None:
         packed_shape("nf4_g128", 16, 64)
     with pytest.raises(ValueError, match="unknown weight format 'q5_0'"):
         parse_format("q5_0")
+
+
+@pytest.mark.parametrize("kind", ["q4_0", "q4_1", "q8_0"])
+def test_gguf_blocks(kind: str) -> None:
+    """As the package gguf decodes them."""
+    packed, _ = random_weight(kind, 37, 96)
+    blocks = gguf_blocks(packed.data, kind, 37)
+    decoded = gguf.dequantize(blocks, gguf.GGMLQuantizationType[kind.upper()])
+    np.testing.assert_allclose(decoded, unpack(packed.data, kind, 37), rtol=1e-6)
