@@ -1,6 +1,6 @@
 """Takes GGUF's blocks apart: every type of tensor that is read, and the packed format that holds it best.
 
-Types of small blocks, IQ4_NL, IQ4_XS and F16 are kept as they are. In those of 256 columns (Q2_K to Q6_K) a group's
+Types of small blocks, IQ4_NL and F16 are kept as they are. In those of 256 columns (Q2_K to Q6_K, IQ4_XS) a group's
 scale is a float16 times a small whole number, which is rounded to float16, and so is its minimum; codes stay. BF16 and
 F32 are rounded to float16.
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-from mobile_ft.formats import CODEBOOKS, F32, FORMATS, U8, decode
+from mobile_ft.formats import F32, FORMATS, U8, decode
 
 _Type = GGMLQuantizationType
 
@@ -180,7 +180,7 @@ def take_apart(raw: U8, kind: GGMLQuantizationType) -> CodedRows:
         codes, scale = found.codes.reshape(rows, -1, fmt.group), found.scale.reshape(rows, -1, 1)
         minimum = None if found.minimum is None else found.minimum.reshape(rows, -1, 1)
         values = _finite(decode(fmt.kind, codes, scale, minimum))
-    header = [x if fmt.kind in CODEBOOKS else _halves(x) for x in (scale, minimum) if x is not None]
+    header = [_halves(x) for x in (scale, minimum) if x is not None]
     return CodedRows(codes.reshape(rows, -1), np.concatenate(header, axis=-1).view(np.uint8), values.reshape(rows, -1))
 
 

@@ -15,7 +15,7 @@ from mobile_ft.export.mlx import mlx_reader
 from mobile_ft.export.quantized import QuantizedWeight, Reader, decode
 from mobile_ft.export.source import CheckpointSource, Rows
 from mobile_ft.export.tensors import FLOATS, Tensors, numbers
-from mobile_ft.formats import CODEBOOKS, F32, FORMATS, pack
+from mobile_ft.formats import F32, FORMATS, pack
 from mobile_ft.hf_config import read_hf_config
 from mobile_ft.json_text import read_json_object
 from mobile_ft.runtime import quantize
@@ -98,7 +98,7 @@ def _quantize(weights: F32, fmt: str, importance: F32 | None) -> Rows:
 
 def _take_over(weight: QuantizedWeight, start: int, stop: int) -> Rows:
     """Raises ValueError where a scale is not finite, or too large for the format."""
-    dtype = np.float32 if FORMATS[weight.format].kind in CODEBOOKS else np.float16
+    dtype = FORMATS[weight.format].scale_dtype
     with np.errstate(over="ignore", invalid="ignore"):
         codes, parts = weight.read(start, stop)
         header = np.stack(parts, axis=-1).astype(dtype)

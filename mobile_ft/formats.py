@@ -44,9 +44,14 @@ class Format:
     """A kind of code, and the group of columns that share a scale."""
 
     kind: str
-    header_bytes: int  # scales, and minima, of a block's 16 rows: f16, or f32 for codebooks as bitsandbytes has them
+    header_bytes: int  # scales, and minima, of a block's 16 rows
     code_bytes: int  # of one column of a block
     group: int = PLAIN_GROUP
+
+    @property
+    def scale_dtype(self) -> type[np.float32] | type[np.float16]:
+        """Of scales and minima; bitsandbytes has its codebooks' in float32."""
+        return np.float32 if self.kind in ("nf4", "fp4") else np.float16
 
     @property
     def block_bytes(self) -> int:
@@ -61,7 +66,7 @@ _KINDS = (
     Format("q8_1", 64, 16),
     Format("nf4", 64, 8),
     Format("fp4", 64, 8),
-    Format("iq4_nl", 64, 8),
+    Format("iq4_nl", 32, 8),
 )
 FORMATS: dict[str, Format] = {"f16": Format("f16", 0, 32)} | {
     kind.kind + suffix: replace(kind, group=group)
@@ -103,7 +108,7 @@ def pack(name: str, codes: npt.NDArray, header: U8) -> PackedWeight:
     padding = panels * PANEL_ROWS - rows
     codes, header = (np.pad(x, [(0, padding)] + [(0, 0)] * (x.ndim - 1)) for x in (codes, header))
     out = np.empty((panels, groups, block), np.uint8)
-    scale_bytes = 4 if fmt.kind in CODEBOOKS else 2
+    scale_bytes = np.dtype(fmt.scale_dtype).itemsize
     tiles = header.reshape(panels, PANEL_ROWS, groups, -1).transpose(0, 2, 1, 3)  # [panel, group, row, byte]
     for i in range(0, header.shape[-1], scale_bytes):
         part = out[..., i * PANEL_ROWS : (i + scale_bytes) * PANEL_ROWS]
@@ -151,8 +156,9 @@ def unpack(data: U8, name: str, rows: int) -> F32:
     else:
         if fmt.code_bytes < PANEL_ROWS:
             codes = np.concatenate([codes & 15, codes >> 4], axis=-1)
-        dtype = np.float32 if fmt.kind in CODEBOOKS else np.float16
-        header = np.ascontiguousarray(data[..., : fmt.header_bytes]).view(dtype).astype(np.float32)[:, :, None]
+        header = (
+            np.ascontiguousarray(data[..., : fmt.header_bytes]).view(fmt.scale_dtype).astype(np.float32)[:, :, None]
+        )
         has_minimum = header.shape[-1] > PANEL_ROWS
         minimum = header[..., PANEL_ROWS:] if has_minimum else None
         values = decode(fmt.kind, codes, header[..., :PANEL_ROWS], minimum)

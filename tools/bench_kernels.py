@@ -20,7 +20,7 @@ from rich.table import Table
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention
 
-from mobile_ft.formats import CODEBOOKS, FORMATS, packed_shape, parse_format
+from mobile_ft.formats import FORMATS, PANEL_ROWS, packed_shape, parse_format
 from mobile_ft.runtime._core import kernels
 
 M, RANK, SCALE = 256, 16, 2.0
@@ -133,10 +133,7 @@ def random_weight(name: str, rows: int, cols: int) -> tuple[Any, Tensor]:
         scale = spread / {"q8_0": 74, "q8_1": 74, "q4_0": 4.6, "q4_1": 4.6, "iq4_nl": 68}.get(
             fmt.kind, 0.6
         )  # the codes' standard deviation
-        if fmt.kind in CODEBOOKS:
-            data[..., :64].view(np.float32)[:] = scale
-        else:
-            data[..., :32].view(np.float16)[:] = scale
+        data[..., : PANEL_ROWS * np.dtype(fmt.scale_dtype).itemsize].view(fmt.scale_dtype)[:] = scale
         if fmt.kind in ("q4_1", "q8_1"):
             data[..., 32:64].view(np.float16)[:] = (-7.5 if fmt.kind == "q4_1" else -127.5) * scale
     weight = kernels.Weight(data, name, rows)

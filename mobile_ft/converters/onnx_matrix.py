@@ -3,6 +3,7 @@
 MatMulNBits computes x W^T of W = scale * (code - zero_point), by groups of columns: exactly q4_0, q4_1 and q8_0.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +79,17 @@ def product(graph: OnnxGraph, x: str, matrix: Matrix) -> str:
 
 def rows_of(graph: OnnxGraph, ids: str, matrix: Matrix) -> str:
     """The rows `ids` [tokens] of a weight, float32 [tokens, cols]."""
-    found = graph.op("Gather", matrix.codes, ids)
+    return _decoded(graph, matrix, lambda name: graph.op("Gather", name, ids))
+
+
+def dense(graph: OnnxGraph, matrix: Matrix) -> str:
+    """The whole weight, float32 [rows, cols]."""
+    return _decoded(graph, matrix, lambda name: name)
+
+
+def _decoded(graph: OnnxGraph, matrix: Matrix, rows: Callable[[str], str]) -> str:
+    """What `rows` leaves of a weight, and of what belongs to it."""
+    found = rows(matrix.codes)
     if matrix.scales is None:
         return _float32(graph, found)
     if matrix.bits == 4:
@@ -88,7 +99,7 @@ def rows_of(graph: OnnxGraph, ids: str, matrix: Matrix) -> str:
         found = graph.op("Reshape", graph.op("Concat", *pairs, axis=3), graph.constant([0, 0, matrix.group]))
 
     def of_groups(name: str) -> str:
-        return graph.op("Unsqueeze", graph.op("Gather", name, ids), graph.constant([2]))
+        return graph.op("Unsqueeze", rows(name), graph.constant([2]))
 
     zero = graph.constant(1 << (matrix.bits - 1), np.float32)
     values = graph.op("Sub", _float32(graph, found), of_groups(matrix.zero_points) if matrix.zero_points else zero)

@@ -24,7 +24,7 @@ struct CodeTraits {
 constexpr CodeTraits kCodes[] = {
     {Code::kQ4_0, "q4_0", 32, 8, true},    {Code::kQ4_1, "q4_1", 64, 8, true}, {Code::kQ8_0, "q8_0", 32, 16, true},
     {Code::kQ8_1, "q8_1", 64, 16, true},   {Code::kNF4, "nf4", 64, 8, true},   {Code::kFP4, "fp4", 64, 8, true},
-    {Code::kIQ4NL, "iq4_nl", 64, 8, true}, {Code::kF16, "f16", 0, 32, false},
+    {Code::kIQ4NL, "iq4_nl", 32, 8, true}, {Code::kF16, "f16", 0, 32, false},
 };
 
 constexpr int64_t kPlainGroup = 32;
@@ -52,7 +52,7 @@ struct Block {
   static constexpr bool kHasCodebook = F == Code::kNF4 || F == Code::kFP4 || F == Code::kIQ4NL;
   static constexpr bool kHasScale = F != Code::kF16;
   static constexpr bool kHasMin = F == Code::kQ4_1 || F == Code::kQ8_1;
-  static constexpr int kScaleBytes = kHasCodebook ? 4 : 2;
+  static constexpr int kScaleBytes = F == Code::kNF4 || F == Code::kFP4 ? 4 : 2;
   static constexpr int kHeader = traits_of(F).header_bytes;
   static_assert(kHeader == kScaleBytes * kPanelRows * (int{kHasScale} + int{kHasMin}));
   static constexpr int kColumnBytes = traits_of(F).column_bytes;
@@ -63,7 +63,7 @@ struct Block {
 
   explicit Block(const uint8_t* p) : codes(p + kHeader) {
     for (int v = 0; v < kPanelVecs; ++v) {
-      if constexpr (kHasCodebook) {
+      if constexpr (kScaleBytes == 4) {
         scale[v] = load_bytes(p + 4 * kVec * v);
       } else if constexpr (kHasScale) {
         scale[v] = load_half(p + 2 * kVec * v);
@@ -112,7 +112,7 @@ struct Block {
     if constexpr (F == Code::kF16) {
       return half_to_float(codes + 2 * (k * kPanelRows + j));
     } else {
-      const float scale = kHasCodebook ? float_at(p + 4 * j) : half_to_float(p + 2 * j);
+      const float scale = kScaleBytes == 4 ? float_at(p + 4 * j) : half_to_float(p + 2 * j);
       if constexpr (F == Code::kQ8_0) {
         return scale * static_cast<float>(static_cast<int8_t>(codes[k * kPanelRows + j]));
       } else if constexpr (F == Code::kQ8_1) {

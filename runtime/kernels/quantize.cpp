@@ -200,9 +200,11 @@ void pack_block(const float* w, int64_t cols, int64_t rows, const float* importa
       case Code::kQ8_0:
         put_half(block, j, scaled(group, Uniform{-127, 127}, true, codes[j]));
         break;
+      case Code::kIQ4NL:
+        put_half(block, j, scaled(group, codebook(format.code), true, codes[j]));
+        break;
       case Code::kNF4:
-      case Code::kFP4:
-      case Code::kIQ4NL: {
+      case Code::kFP4: {
         const float scale = scaled(group, codebook(format.code), false, codes[j]);
         std::memcpy(block + j * sizeof(float), &scale, sizeof(float));
         break;
@@ -237,7 +239,8 @@ bool fits(const float* w, int64_t size, Format format) {
   float most = kLargestHalf;
   if (code == Code::kQ4_1 || code == Code::kQ8_1) most = kLargestHalf / 2;  // minima may lie below all values
   if (code == Code::kQ4_0 || code == Code::kQ8_0) most = 7 * kLargestHalf;
-  if (codebook_of(code) != nullptr) most = 1e15f;
+  if (code == Code::kIQ4NL) most = 113 * kLargestHalf;
+  if (code == Code::kNF4 || code == Code::kFP4) most = 1e15f;
   return std::all_of(w, w + size, [&](float x) { return std::fabs(x) <= most; });
 }
 

@@ -101,8 +101,8 @@ struct TestWeight {
                             : format.code == mft::Code::kFP4   ? kFP4
                             : format.code == mft::Code::kIQ4NL ? kIQ4NL
                                                                : nullptr;
-    if (codebook != nullptr) {
-      const float value = random_floats(1, format.code == mft::Code::kIQ4NL ? 1.f / 127 : 1.f)[0];
+    if (codebook == kNF4 || codebook == kFP4) {
+      const float value = random_floats(1)[0];
       std::memcpy(p + 4 * j, &value, sizeof(value));
       scale = value;
     } else if (format.code != mft::Code::kF16) {
@@ -135,9 +135,12 @@ struct TestWeight {
           p[64 + k * 8 + j % 8] |= static_cast<uint8_t>((code & 15) << (j < 8 ? 0 : 4));
           out[k] = scale * (code & 15) + low;
           break;
+        case mft::Code::kIQ4NL:
+          p[32 + k * 8 + j % 8] |= static_cast<uint8_t>((code & 15) << (j < 8 ? 0 : 4));
+          out[k] = scale * codebook[code & 15];
+          break;
         case mft::Code::kNF4:
         case mft::Code::kFP4:
-        case mft::Code::kIQ4NL:
           p[64 + k * 8 + j % 8] |= static_cast<uint8_t>((code & 15) << (j < 8 ? 0 : 4));
           out[k] = scale * codebook[code & 15];
           break;

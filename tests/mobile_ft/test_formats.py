@@ -15,7 +15,7 @@ def random_weight(
     if fmt.kind == "f16":
         values = (scale * rng.standard_normal((rows, cols))).astype(np.float16)
         return pack(name, values.view(np.uint16), np.empty((rows, cols // 32, 0), np.uint8)), values.astype(np.float64)
-    dtype = np.float32 if fmt.kind in CODEBOOKS else np.float16
+    dtype = np.float32 if fmt.kind in ("nf4", "fp4") else np.float16
     numbers = (scale * rng.standard_normal((2, rows, cols // fmt.group, 1))).astype(dtype)
     codes = rng.integers(0, 256 if fmt.kind in ("q8_0", "q8_1") else 16, (rows, cols), dtype=np.uint8)
     steps, low = (np.repeat(x[..., 0].astype(np.float64), fmt.group, axis=1) for x in numbers)
