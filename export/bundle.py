@@ -26,7 +26,7 @@ from mobile_ft.units import Linear, UnitSpec
 _ATTENTION = {FULL: "", SLIDING: "_sliding", NO_ROPE: "_no_rope"}  # in the name of a kind
 
 
-def _unit_specs(source: ModelSource, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:
+def unit_specs(source: ModelSource, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:
     """(layer, spec) of every unit in execution order. Units of one type and the same formats share a kind."""
     c = source.config
     kinds: dict[tuple, str] = {}
@@ -145,7 +145,7 @@ def write_bundle(
     weights: it can be planned for and no more.
     """
     c = source.config
-    specs = _unit_specs(source, lora, activation)
+    specs = unit_specs(source, lora, activation)
     head_weight = "model.embed_tokens.weight" if c.tie_word_embeddings else "lm_head.weight"
     embed_format, head_format = source.format_of("model.embed_tokens.weight"), source.format_of(head_weight)
     with _new_folder(target) as folder:

@@ -16,7 +16,7 @@ from mobile_ft.export.split import split_at_gradient
 from mobile_ft.formats import packed_shape
 from mobile_ft.units import UnitSpec
 
-_EXAMPLE_TOKENS = 7
+EXAMPLE_TOKENS = 7
 
 # What works token by token takes at most this many at once, and the runtime calls it as often as need be, so that its
 # memory stops growing with the sequence. The head's kernel goes over the vocabulary once for as many rows. An MLP with
@@ -51,7 +51,7 @@ def _export(function: Callable[..., Any], inputs: list[Tensor], token_dims: list
     return Method(torch.export.export(_Function(function), tuple(inputs), dynamic_shapes=(shapes,), strict=False), most)
 
 
-def _packed(in_features: int, out_features: int, fmt: str) -> Tensor:
+def packed_example(in_features: int, out_features: int, fmt: str) -> Tensor:
     return torch.empty(packed_shape(fmt, out_features, in_features), dtype=torch.uint8)
 
 
@@ -59,7 +59,7 @@ def _unit_inputs(spec: UnitSpec) -> tuple[list[Tensor], list[Tensor]]:
     weights = [torch.empty(shape) for shape in spec.vectors.values()]
     lora = []
     for linear in spec.linears:
-        weights.append(_packed(linear.in_features, linear.out_features, linear.format))
+        weights.append(packed_example(linear.in_features, linear.out_features, linear.format))
         if linear.lora:
             lora.append(torch.empty(spec.lora_rank, linear.in_features))
             lora.append(torch.empty(linear.out_features, spec.lora_rank))
@@ -104,18 +104,24 @@ def _stored(node: fx.Node, spec: UnitSpec) -> str:
     return "float16" if exponent or spec.activation == "approx2bit" else "int8"
 
 
-def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
-    """`<kind>_forward`, `_backward_recompute`, `_forward_save`, `_backward` and, unless it is an MLP, `_decode`.
+@dataclass(frozen=True)
+class UnitTrace:
+    """A unit as functions of its inputs: activations, positions and inv_freq where it has them, weights, lora."""
 
-    Inputs: activations, positions and inv_freq where the unit has them, weights, lora; backwards take dy before them,
-    `_backward` the saved tensors behind.
-    """
+    forward: Callable[..., Tensor]  # inputs -> y
+    joint: fx.GraphModule  # dy, inputs -> y, dx, the gradients of lora; by autograd
+    inputs: list[Tensor]  # examples
+    dims: list[int | None]  # which dimension of each counts the tokens
+    between: int  # how many there are between x and the weights
+
+
+def trace_unit(spec: UnitSpec) -> UnitTrace:
+    """Traces a unit once for all of its kind."""
     c = spec.config
     weights, lora = _unit_inputs(spec)
     n = len(weights)
-    most = max_seq_len if spec.takes_positions else min(max_seq_len, MLP_TOKENS)
-    x = torch.empty(_EXAMPLE_TOKENS, c.hidden_size)
-    positions = [torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64)] if spec.takes_positions else []
+    x = torch.empty(EXAMPLE_TOKENS, c.hidden_size)
+    positions = [torch.zeros(EXAMPLE_TOKENS, dtype=torch.int64)] if spec.takes_positions else []
     inv_freq = [torch.empty(c.head_dim // 2)] if spec.inv_freq else []
     e = len(positions + inv_freq)
     inputs = [x, *positions, *inv_freq, *weights, *lora]
@@ -139,11 +145,23 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     with preserve_node_meta():  # the marks that the graph's nodes were given
         traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
     _clean_up(traced)
+    return UnitTrace(forward, traced, inputs, dims, e)
+
+
+def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
+    """`<kind>_forward`, `_backward_recompute`, `_forward_save`, `_backward` and, unless it is an MLP, `_decode`.
+
+    Inputs are those of UnitTrace; backwards take dy before them, `_backward` the saved tensors behind.
+    """
+    trace = trace_unit(spec)
+    inputs, dims, traced = trace.inputs, trace.dims, trace.joint
+    most = max_seq_len if spec.takes_positions else min(max_seq_len, MLP_TOKENS)
+    x = inputs[0]
     split = split_at_gradient(traced)
     tokens = str(next(iter(traced.graph.nodes)).meta["val"].shape[0])  # its symbol; other sizes may be 7 as well
     saved = [_saved_entry(node, tokens, spec) for node in split.saved]
     saved_examples = [
-        torch.empty([_EXAMPLE_TOKENS if n < 0 else n for n in entry["shape"]], dtype=node.meta["val"].dtype)
+        torch.empty([EXAMPLE_TOKENS if n < 0 else n for n in entry["shape"]], dtype=node.meta["val"].dtype)
         for entry, node in zip(saved, split.saved, strict=True)
     ]
     saved_dims = [entry["shape"].index(-1) for entry in saved]
@@ -153,7 +171,7 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
         return split.backward(dy, *rest, *between)
 
     methods = {
-        f"{spec.kind}_forward": _export(forward, inputs, dims, most),
+        f"{spec.kind}_forward": _export(trace.forward, inputs, dims, most),
         f"{spec.kind}_forward_save": _export(split.forward_save, inputs, dims, most),
         f"{spec.kind}_backward": _export(
             split.backward, [x.clone(), *inputs, *saved_examples], [0, *dims, *saved_dims], most
@@ -161,26 +179,34 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
         f"{spec.kind}_backward_recompute": _export(recompute, [x.clone(), *inputs], [0, *dims], most),
     }
     if spec.takes_positions:
-        decode: Callable[..., Any] = units.attn_decode if spec.type == "attn" else units.conv_decode
-        cache = torch.empty(max_seq_len, spec.cache_width)
-        held = [cache, cache.clone()] if spec.type == "attn" else [torch.empty(spec.state_shape)]
-        h = e + len(held)
-        methods[f"{spec.kind}_decode"] = _export(
-            lambda *i: decode(spec, *i[: h + 1], *absent, list(i[h + 1 : h + 1 + n]), list(i[h + 1 + n :])),
-            [x, *positions, *held, *inv_freq, *weights, *lora],
-            [0, 0, *[None] * len([*held, *inv_freq, *weights, *lora])],
-            most,
-        )
+        methods[f"{spec.kind}_decode"] = _decode_method(spec, trace, max_seq_len)
     return UnitMethods(methods, most, saved, split.reads_x)
+
+
+def _decode_method(spec: UnitSpec, trace: UnitTrace, max_seq_len: int) -> Method:
+    """Takes caches or the state behind the positions."""
+    x, positions, *rest = trace.inputs
+    n, rotary = len(spec.weights), trace.between - 1
+    absent = [None] if spec.type == "attn" and not rotary else []
+    decode: Callable[..., Any] = units.attn_decode if spec.type == "attn" else units.conv_decode
+    cache = torch.empty(max_seq_len, spec.cache_width)
+    held = [cache, cache.clone()] if spec.type == "attn" else [torch.empty(spec.state_shape)]
+    first = 2 + len(held) + rotary  # of the weights
+    return _export(
+        lambda *i: decode(spec, *i[:first], *absent, list(i[first : first + n]), list(i[first + n :])),
+        [x, positions, *held, *rest],
+        [0, 0, *[None] * len(held + rest)],
+        max_seq_len,
+    )
 
 
 def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len: int) -> dict[str, Method]:
     """`embed`, `head`, `head_loss` and `logits`; all but `embed` take at most HEAD_TOKENS tokens."""
     c = config
-    tokens = torch.zeros(_EXAMPLE_TOKENS, dtype=torch.int64)
-    x, norm = torch.empty(_EXAMPLE_TOKENS, c.hidden_size), torch.empty(c.hidden_size)
-    table = _packed(c.hidden_size, c.vocab_size, embed_fmt)
-    weight = _packed(c.hidden_size, c.vocab_size, head_fmt)
+    tokens = torch.zeros(EXAMPLE_TOKENS, dtype=torch.int64)
+    x, norm = torch.empty(EXAMPLE_TOKENS, c.hidden_size), torch.empty(c.hidden_size)
+    table = packed_example(c.hidden_size, c.vocab_size, embed_fmt)
+    weight = packed_example(c.hidden_size, c.vocab_size, head_fmt)
 
     def export(function: Callable[..., Any], fmt: str, inputs: list[Tensor], dynamic: int) -> Method:
         """The first `dynamic` inputs begin with the token count."""

@@ -17,7 +17,7 @@ from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.errors import UserError
 from mobile_ft.folder import replace_file, replace_folder
 
-Target = Literal["peft", "gguf-lora", "mlx", "hf", "gguf", "onnx", "executorch"]
+Target = Literal["peft", "gguf-lora", "mlx", "hf", "gguf", "onnx", "onnx-training", "executorch"]
 TARGETS: tuple[Target, ...] = get_args(Target)
 Quant = Literal["f16", "q8_0", "q4_0", "q4_1"]
 QUANTS: tuple[Quant, ...] = get_args(Quant)
@@ -78,7 +78,7 @@ def _converter(to: str) -> Any:
     try:
         return import_module(f"mobile_ft.converters.{to.replace('-', '_')}")
     except ModuleNotFoundError as error:
-        raise UserError(f"to {to}: {error.name} is not installed; `pip install mobile-ft[{to}]` brings it") from error
+        raise UserError(f"to {to}: {error.name} is not installed; `pip install mobile-ft[onnx]` brings it") from error
 
 
 def _check_replaceable(out: Path, patterns: tuple[str, ...] | None) -> None:

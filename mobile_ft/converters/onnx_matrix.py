@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from onnx import TensorProto
 
 from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.converters.onnx_graph import OnnxGraph
-from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, U8, Format
+from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, U8, Format, unpack
 
 _BITS = {"q4_0": 4, "q4_1": 4, "q8_0": 8}
 
@@ -35,17 +36,37 @@ def add_matrix(graph: OnnxGraph, model: FineTuned, name: str) -> Matrix:
     rows, cols = model.shapes[name]
     if fmt.kind not in _BITS:
         return Matrix(rows, cols, graph.weight(name, model.merged(name, np.float16)))
-    codes, scales, zero_points = affine(model.packed(name), fmt, rows)
-    bits = _BITS[fmt.kind]
-    return Matrix(
-        rows,
-        cols,
-        graph.weight(f"{name}.codes", codes if bits == 8 else codes[..., 0::2] | codes[..., 1::2] << 4),
-        graph.weight(f"{name}.scales", scales),
-        None if zero_points is None else graph.weight(f"{name}.zero_points", zero_points),
-        bits,
-        fmt.group,
-    )
+    parts = {end: graph.weight(name + end, array) for end, array in matrix_arrays(model, name).items()}
+    return _matrix(parts, fmt, rows, cols)
+
+
+def matrix_arrays(model: FineTuned, name: str) -> dict[str, npt.NDArray]:
+    """{end of the name: array} of a weight without the adapter: .codes, .scales, .zero_points; or float16."""
+    fmt, rows = FORMATS[model.format_of(name)], model.shapes[name][0]
+    packed = model.packed(name)
+    if fmt.kind not in _BITS:
+        return {"": unpack(packed, model.format_of(name), rows).astype(np.float16)}
+    codes, scales, zero_points = affine(packed, fmt, rows)
+    arrays: dict[str, npt.NDArray] = {".codes": codes, ".scales": scales}
+    if _BITS[fmt.kind] == 4:
+        arrays[".codes"] = codes[..., 0::2] | codes[..., 1::2] << 4
+    return arrays if zero_points is None else arrays | {".zero_points": zero_points}
+
+
+def matrix_input(graph: OnnxGraph, name: str, fmt: str, rows: int, cols: int) -> Matrix:
+    """A weight that the caller gives, as `matrix_arrays` has it."""
+    kind = FORMATS[fmt]
+    if kind.kind not in _BITS:
+        return Matrix(rows, cols, graph.input(name, np.float16, [rows, cols]))
+    bits, groups = _BITS[kind.kind], cols // kind.group
+    parts = {".codes": graph.input(f"{name}.codes", np.uint8, [rows, groups, kind.group * bits // 8])}
+    for end in (".scales", *((".zero_points",) if kind.kind == "q4_1" else ())):
+        parts[end] = graph.input(name + end, np.float32, [rows, groups])
+    return _matrix(parts, kind, rows, cols)
+
+
+def _matrix(parts: dict[str, str], fmt: Format, rows: int, cols: int) -> Matrix:
+    return Matrix(rows, cols, parts[".codes"], parts[".scales"], parts.get(".zero_points"), _BITS[fmt.kind], fmt.group)
 
 
 def affine(packed: U8, fmt: Format, rows: int) -> tuple[U8, F32, F32 | None]:
