@@ -1,9 +1,7 @@
 """What 4-bit weights cost in perplexity, by format and quantizer: `bench_quality.py TEXT [TOKENS]`.
 
-SmolLM2's weights as published lie on the grid of Q4_1. They are moved off it without changing the function in float32:
-norms are folded into the linears behind them, and the channels between v and o and between up and down are rescaled by
-random factors. Every quantizer then gets the same tensors; embedding and head stay as they are. Beside ours stand
-bitsandbytes, and llama.cpp's own code where llama-cpp-python is installed.
+Every quantizer gets the same tensors, SmolLM2's moved off the grid of Q4_1 (`off_grid.py`); embedding and head stay as
+they are. Beside ours stand bitsandbytes, and llama.cpp's own code where llama-cpp-python is installed.
 """
 
 import argparse
@@ -18,13 +16,12 @@ import bitsandbytes.functional as bnb
 import gguf
 import numpy as np
 import torch
+from off_grid import float_model, move_off_the_grid
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, LlamaConfig
 
-from mobile_ft.export.gguf_model import GgufModel, builtin_model
 from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, unpack
 from mobile_ft.runtime import quantize
 
@@ -33,58 +30,6 @@ OURS = ("q4_1", "nf4", "iq4_nl", "q4_0", "nf4_g64", "q4_1_g64", "q4_0_g64", "fp4
 LLAMA_CPP = ("Q4_1", "Q4_0", "IQ4_NL")  # nor do the 256 columns of a K-quant
 
 Quantizer = Callable[[F32], F32]  # what the weights are once quantized
-
-
-def float_model(folder: Path) -> Any:
-    """SmolLM2 in float32 as Transformers has it; its tokenizer goes into `folder`."""
-    path = builtin_model("smollm2-135m")
-    assert path is not None
-    source = GgufModel(path)
-    c = source.config
-    config = LlamaConfig(
-        hidden_size=c.hidden_size,
-        intermediate_size=c.intermediate_size,
-        num_hidden_layers=c.num_hidden_layers,
-        num_attention_heads=c.num_attention_heads,
-        num_key_value_heads=c.num_key_value_heads,
-        vocab_size=c.vocab_size,
-        rms_norm_eps=c.rms_norm_eps,
-        rope_parameters={"rope_type": "default", "rope_theta": c.rope_theta},
-        max_position_embeddings=c.max_position_embeddings,
-        tie_word_embeddings=True,
-    )
-    model = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
-    for name, parameter in model.named_parameters():
-        if parameter.dim() == 1:
-            parameter.copy_(torch.from_numpy(source.vector(name, len(parameter))))
-        else:
-            weight = source.packed(name, parameter.shape[1], parameter.shape[0])
-            parameter.copy_(torch.from_numpy(unpack(weight.data, weight.format, weight.rows)))
-    source.write_tokenizer(folder)
-    return model
-
-
-def move_off_the_grid(model: Any) -> None:
-    """Other weights, the same function."""
-    generator = torch.Generator().manual_seed(0)
-    config = model.config
-    dim = config.hidden_size // config.num_attention_heads
-    for layer in model.model.layers:
-        attn, mlp = layer.self_attn, layer.mlp
-        for norm, linears in (
-            (layer.input_layernorm, (attn.q_proj, attn.k_proj, attn.v_proj)),
-            (layer.post_attention_layernorm, (mlp.gate_proj, mlp.up_proj)),
-        ):
-            for linear in linears:
-                linear.weight.mul_(norm.weight)
-            norm.weight.fill_(1.0)
-        values = torch.rand(len(attn.v_proj.weight), generator=generator) + 0.5
-        attn.v_proj.weight.mul_(values[:, None])
-        group = config.num_attention_heads // config.num_key_value_heads
-        attn.o_proj.weight.div_(values.view(-1, 1, dim).expand(-1, group, dim).reshape(-1))
-        inner = torch.rand(config.intermediate_size, generator=generator) + 0.5
-        mlp.up_proj.weight.mul_(inner[:, None])
-        mlp.down_proj.weight.div_(inner)
 
 
 def perplexity(model: Any, tokens: torch.Tensor) -> float:
