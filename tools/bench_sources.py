@@ -1,7 +1,8 @@
 """The same model from different files, fine-tuned on the same text: `bench_sources.py TRAIN VALID [STEPS]`.
 
 SmolLM2 off the grid of Q4_1 (`off_grid.py`) is written as a Hugging Face folder, quantized by bitsandbytes, and as
-GGUF; each is exported, and its loss on VALID taken before and after the same steps on TRAIN. All start from the same adapter.
+GGUF; each is exported, and its loss on VALID taken before and after the same steps on TRAIN. All start from the same
+adapter.
 """
 
 import argparse

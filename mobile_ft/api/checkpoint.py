@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from mobile_ft.export.source import ModelSource
 
 WEIGHT_FORMATS = tuple(FORMATS)
-DEFAULT_FORMAT, DEFAULT_EMBEDDING_FORMAT = "q4_1", "q8_0"
+# Of the formats of 4 to 5 bits the one of the best perplexity (docs/benchmarks.md).
+DEFAULT_FORMAT, DEFAULT_EMBEDDING_FORMAT = "iq4_nl", "q8_0"
 BUILTIN_MODELS = ("smollm2-135m",)
 _EXACT = "f16"
 

@@ -52,10 +52,10 @@ def export_bundle(
 
     `model` is a built-in model's name, a .gguf file, a Hugging Face folder or a Transformers model in memory, whose
     `tokenizer` goes with it; with `random_init` a config.json or a known model's name. `quant` is the format that the
-    linears of a Hugging Face model in floats get (`WEIGHT_FORMATS`, by default q4_1), and `quant_embedding` that of its
-    embedding and head, by default q8_0; `calibration` is a text file whose beginning says which columns of the linears
-    matter, and weighs their errors. Of a .gguf file, and of a model that bitsandbytes, MLX, GPTQ or AWQ quantized, each
-    weight keeps its own format.
+    linears of a Hugging Face model in floats get (`WEIGHT_FORMATS`, by default iq4_nl), and `quant_embedding` that of
+    its embedding and head, by default q8_0; `calibration` is a text file whose beginning says which columns of the
+    linears matter, and weighs their errors. Of a .gguf file, and of a model that bitsandbytes, MLX, GPTQ or AWQ
+    quantized, each weight keeps its own format.
     `lora_targets` are names with commas between, or "all-linear". LoRA's scale is alpha / rank; with `use_rslora` it is
     alpha / sqrt(rank). `adapter` is the folder of one to start from, of PEFT or mlx-lm, which brings all these; linears
     of its targets that it does not adapt start with B zero. `max_seq_len` is the most tokens at once, by default 512,

@@ -46,7 +46,7 @@ def test_four_bits_by_default(model: Any, tiny_bundle: Any, tmp_path: Path) -> N
     folder = tiny_bundle("model")
     model.save_pretrained(folder)
     made = export_bundle(folder, tmp_path / "bundle", max_seq_len=16)
-    linears, tables = made.summary()[1]["F32 kept as q4_1"], made.summary()[1]["F32 kept as q8_0"]
+    linears, tables = made.summary()[1]["F32 kept as iq4_nl"], made.summary()[1]["F32 kept as q8_0"]
     assert "relative error" in linears and "relative error" in tables
     assert sum(conversion["weights"] for conversion in made.conversions) == sum(
         p.numel() for name, p in model.named_parameters() if p.ndim == 2

@@ -75,7 +75,7 @@ def test_info_rounds(cli, tmp_path):
     assert (result.code, result.err) == (0, "")
     found = json.loads((tmp_path / "info.json").read_text())
     (linears, embedding) = found["weights"]
-    assert (linears["source"], linears["format"], embedding["format"]) == ("F32", "q4_1", "q8_0")
+    assert (linears["source"], linears["format"], embedding["format"]) == ("F32", "iq4_nl", "q8_0")
     assert 0.02 < linears["error"] < 0.12 and 0.001 < embedding["error"] < 0.01
     assert [plan["seq_len"] for plan in found["memory"]] == [256, 512]
 
