@@ -96,7 +96,7 @@ def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
         yield read_bundle(path)
         return
     print(f"exporting {path} with random weights, for its shapes", file=sys.stderr)
-    with _quiet(), _temporary(open_checkpoint(path, random_init=True), tokens, hollow=False) as bundle:
+    with _quiet(), _temporary(path, open_checkpoint(path, random_init=True), tokens, hollow=False) as bundle:
         yield bundle
 
 
@@ -106,14 +106,15 @@ def bundle_to_plan(path: Path, tokens: int) -> Iterator[Bundle]:
     if not _is_config(path) and path.suffix != ".gguf" and str(path) not in BUILTIN_MODELS:
         yield read_bundle(path)
         return
-    with hollow_bundle(open_quietly(path), tokens) as bundle:
+    with hollow_bundle(path, open_quietly(path), tokens) as bundle:
         yield bundle
 
 
 @contextmanager
-def hollow_bundle(source: "ModelSource", tokens: int) -> Iterator[Bundle]:
-    """A bundle without weights, for at least `tokens` tokens, as `export_bundle`'s defaults would make it."""
-    with _quiet(), _temporary(source, tokens, hollow=True) as bundle:
+def hollow_bundle(path: Path, source: "ModelSource", tokens: int) -> Iterator[Bundle]:
+    """A bundle of `source`, which is at `path`, without weights, for at least `tokens` tokens, as `export_bundle`'s
+    defaults would make it."""
+    with _quiet(), _temporary(path, source, tokens, hollow=True) as bundle:
         yield bundle
 
 
@@ -125,10 +126,10 @@ def open_quietly(path: Path) -> "ModelSource":
 
 
 @contextmanager
-def _temporary(source: "ModelSource", tokens: int, hollow: bool) -> Iterator[Bundle]:
+def _temporary(path: Path, source: "ModelSource", tokens: int, hollow: bool) -> Iterator[Bundle]:
     most = most_seq_len(source.config)
     if tokens > most:
-        raise UserError(f"--seq-len x --batch-size is {tokens} tokens; {source.config.name} takes at most {most}")
+        raise UserError(f"--seq-len x --batch-size is {tokens} tokens; {path} takes at most {most}")
     lora = LoraConfig(LORA_RANK, LORA_ALPHA, parse_targets(LORA_TARGETS, source.config))
     with scratch_folder() as folder:
         _write(source, lora, max(tokens, min(_SEQ_LEN, most)), 0, folder / "bundle", "exact", hollow=hollow)

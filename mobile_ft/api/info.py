@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mobile_ft.api.checkpoint import BUILTIN_MODELS
 from mobile_ft.api.describe import describe
 from mobile_ft.api.export import hollow_bundle, most_seq_len, open_quietly
 from mobile_ft.api.plan import native_plans
@@ -12,6 +13,7 @@ from mobile_ft.api.results import BundleInfo, CheckpointInfo
 from mobile_ft.bundle import INDEX_FILE, check_files, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.formats import FORMATS, PANEL_ROWS
+from mobile_ft.hf_config import known_config
 from mobile_ft.shapes import base_parameters, linear_shapes, unit_types
 
 if TYPE_CHECKING:
@@ -29,7 +31,9 @@ def info(model: str | os.PathLike[str], *, verify: bool = False) -> BundleInfo |
     naming the file that is missing or damaged, or what is not supported of a model.
     """
     path = Path(model)
-    if path.is_dir() and not (path / "config.json").is_file() or (path / INDEX_FILE).is_file():
+    named = str(path) in BUILTIN_MODELS or known_config(str(path)) is not None
+    folder = path.is_dir() and not (path / "config.json").is_file()
+    if folder or (path / INDEX_FILE).is_file() or not (named or path.exists()):
         found = read_bundle(path)
         if verify:
             check_files(found)
@@ -45,7 +49,7 @@ def _describe_checkpoint(path: Path) -> CheckpointInfo:
     weights = _weights(source)
     most = most_seq_len(config)
     lengths = [n for n in _LENGTHS if n <= most] or [most]
-    with hollow_bundle(source, lengths[-1]) as bundle:
+    with hollow_bundle(path, source, lengths[-1]) as bundle:
         plans = native_plans(bundle, {"seq_len": str(lengths[0])}, [{"seq_len": n} for n in lengths[1:]])
         size = bundle.weights.size
     return CheckpointInfo(

@@ -49,8 +49,8 @@ def write_gguf(path: Path, types: tuple[Q, ...]) -> None:
 @pytest.mark.parametrize(
     ("types", "tolerance"),
     [
-        ((Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.IQ4_NL, Q.IQ4_XS, Q.F16, Q.BF16), 1e-5),
-        ((Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.Q3_K, Q.Q2_K, Q.Q4_K, Q.Q6_K, Q.Q5_K, Q.Q6_K), 1e-3),
+        ((Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.IQ4_NL, Q.IQ4_NL, Q.F16, Q.BF16), 1e-5),
+        ((Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.Q3_K, Q.Q2_K, Q.IQ4_XS, Q.Q6_K, Q.Q5_K, Q.Q6_K), 1e-3),
     ],
     ids=["kept", "rounded"],
 )
