@@ -63,7 +63,7 @@ def main() -> None:
             before = mobile_ft.evaluate(bundle, valid, seq_len=SEQ_LEN, progress=False).loss
             run = folder / f"run{number}"
             steps = {"steps": args.steps, "lr": 1e-3, "seq_len": SEQ_LEN, "backward": "store"}
-            mobile_ft.train(bundle, args.train, run, valid=valid, progress=False, **steps)
+            mobile_ft.train(bundle, args.train, run, progress=False, **steps)
             after = mobile_ft.evaluate(bundle, valid, adapter=run, seq_len=SEQ_LEN, progress=False).loss
             size = made.files["weights.ptd"] / 1e6
             row = (source, f"{size:.0f}", f"{before:.4f}", f"{after:.4f}", f"{before - after:.4f}")
