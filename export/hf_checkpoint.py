@@ -12,7 +12,7 @@ from mobile_ft.export.awq import awq_reader
 from mobile_ft.export.bitsandbytes import bitsandbytes_reader
 from mobile_ft.export.gptq import gptq_reader
 from mobile_ft.export.mlx import mlx_reader
-from mobile_ft.export.quantized import QuantizedWeight, Reader, decode
+from mobile_ft.export.quantized import QuantizedWeight, Reader, decode_rows
 from mobile_ft.export.source import CheckpointSource, Rows
 from mobile_ft.export.tensors import FLOATS, Tensors, numbers
 from mobile_ft.formats import F32, FORMATS, pack
@@ -104,7 +104,7 @@ def _take_over(weight: QuantizedWeight, start: int, stop: int) -> Rows:
         header = np.stack(parts, axis=-1).astype(dtype)
     if not np.isfinite(header).all():
         raise ValueError(f"holds scales that are not finite, or too large for {weight.format}")
-    return decode(weight.format, codes, parts), pack(weight.format, codes, header.view(np.uint8)).data
+    return decode_rows(weight.format, codes, parts), pack(weight.format, codes, header.view(np.uint8)).data
 
 
 def _quantization(config: Path) -> tuple[str | None, Reader | None]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.tensors import Tensors
-from mobile_ft.formats import CODEBOOKS, F32, FORMATS, U8
+from mobile_ft.formats import F32, FORMATS, U8, decode
 
 Settings = dict[str, Any]
 Codes = tuple[U8, list[F32]]
@@ -62,15 +62,7 @@ def unpack_words(words: npt.NDArray[np.uint32], bits: int) -> U8:
     return codes.astype(np.uint8).reshape(len(words), -1)
 
 
-def decode(name: str, codes: U8, parts: list[F32]) -> F32:
+def decode_rows(name: str, codes: U8, parts: list[F32]) -> F32:
     """The weights float32 [n, cols] that codes, scales and minima of a format stand for before these are rounded."""
-    kind = FORMATS[name].kind
-    values: F32
-    if kind in CODEBOOKS:
-        values = CODEBOOKS[kind][codes]
-    else:
-        values = codes.view(np.int8 if kind == "q8_0" else np.uint8).astype(np.float32)
-    if kind == "q4_0":
-        values -= 8
-    scales, *minima = (np.repeat(part, FORMATS[name].group, axis=1) for part in parts)
-    return values * scales + minima[0] if minima else values * scales
+    scale, *minimum = (np.repeat(part, FORMATS[name].group, axis=1) for part in parts)
+    return decode(FORMATS[name].kind, codes, scale, minimum[0] if minimum else None)
