@@ -132,35 +132,43 @@ def decode(kind: str, codes: U8, scale: F32, minimum: F32 | None) -> F32:
     return values if minimum is None else values + minimum
 
 
-def gguf_blocks(data: U8, kind: str, rows: int) -> U8:
-    """The rows of a packed q4_0, q4_1 or q8_0 weight as GGUF has them: uint8 [rows, bytes], block behind block."""
-    fmt = FORMATS[kind]
+def unpack_codes(data: U8, name: str, rows: int) -> tuple[npt.NDArray, list[F32]]:
+    """Codes [rows, groups, group], uint8 or of f16 uint16, and the scale and minimum that the format has, each float32
+    [rows, groups]."""
+    fmt = parse_format(name)
     panels, groups, _ = data.shape
-    header = data[..., : fmt.header_bytes].reshape(panels, groups, -1, PANEL_ROWS, 2).transpose(0, 3, 1, 2, 4)
-    body = data[..., fmt.header_bytes :].reshape(panels, groups, fmt.group, -1)
-    columns = body if kind == "q8_0" else np.concatenate([body & 15, body >> 4], axis=-1)
-    codes = columns.transpose(0, 3, 1, 2)  # [panel, row, group, column]
+
+    def by_row(tiles: npt.NDArray) -> npt.NDArray:
+        """From [panel, group, column, row of the panel]."""
+        return tiles.transpose(0, 3, 1, 2).reshape(panels * PANEL_ROWS, groups, -1)[:rows]
+
+    codes = np.ascontiguousarray(data[..., fmt.header_bytes :]).reshape(panels, groups, fmt.group, -1)
+    if fmt.kind == "f16":
+        codes = codes.view(np.uint16)
+    elif fmt.code_bytes < PANEL_ROWS:
+        codes = np.concatenate([codes & 15, codes >> 4], axis=-1)
+    header = np.ascontiguousarray(data[..., : fmt.header_bytes]).view(fmt.scale_dtype).astype(np.float32)
+    parts = by_row(header.reshape(panels, groups, header.shape[-1] // PANEL_ROWS, PANEL_ROWS))
+    return by_row(codes), [parts[..., i] for i in range(parts.shape[-1])]
+
+
+def gguf_blocks(data: U8, kind: str, rows: int) -> U8:
+    """The rows of a packed q4_0, q4_1, iq4_nl or q8_0 weight as GGUF has them: uint8 [rows, bytes], block behind
+    block."""
+    codes, header = unpack_codes(data, kind, rows)
     if kind != "q8_0":  # byte i holds column i (low nibble) and column i + 16 (high nibble)
-        codes = codes[..., : fmt.group // 2] | codes[..., fmt.group // 2 :] << 4
-    blocks = np.concatenate([header.reshape(panels, PANEL_ROWS, groups, -1), codes], axis=-1)
-    return np.ascontiguousarray(blocks.reshape(panels * PANEL_ROWS, -1)[:rows])
+        codes = codes[..., :16] | codes[..., 16:] << 4
+    halves = np.stack(header, axis=-1).astype(np.float16).view(np.uint8)
+    return np.ascontiguousarray(np.concatenate([halves, codes], axis=-1)).reshape(rows, -1)
 
 
 def unpack(data: U8, name: str, rows: int) -> F32:
     """Decodes a packed weight to dense float32 [rows, cols]: the reference for kernels and tests."""
     fmt = parse_format(name)
-    panels, groups, _ = data.shape
-    codes = np.ascontiguousarray(data[..., fmt.header_bytes :]).reshape(panels, groups, fmt.group, -1)
+    codes, header = unpack_codes(data, name, rows)
     if fmt.kind == "f16":
-        values = codes.view(np.float16).astype(np.float32)
+        values: F32 = np.ascontiguousarray(codes).view(np.float16).astype(np.float32)
     else:
-        if fmt.code_bytes < PANEL_ROWS:
-            codes = np.concatenate([codes & 15, codes >> 4], axis=-1)
-        header = (
-            np.ascontiguousarray(data[..., : fmt.header_bytes]).view(fmt.scale_dtype).astype(np.float32)[:, :, None]
-        )
-        has_minimum = header.shape[-1] > PANEL_ROWS
-        minimum = header[..., PANEL_ROWS:] if has_minimum else None
-        values = decode(fmt.kind, codes, header[..., :PANEL_ROWS], minimum)
-    dense = values.transpose(0, 3, 1, 2).reshape(panels * PANEL_ROWS, groups * fmt.group)
-    return np.ascontiguousarray(dense[:rows])
+        minimum = header[1][..., None] if len(header) == 2 else None
+        values = decode(fmt.kind, codes, header[0][..., None], minimum)
+    return values.reshape(rows, -1)

@@ -83,11 +83,12 @@ def _trained(tokenizer: Tokenizer, alphabet: list[str], first: list[str] | None 
     return tokenizer
 
 
-def make_tuned(name: str, folder: Path) -> Tuned:
+def make_tuned(name: str, folder: Path, **changes: Any) -> Tuned:
+    """Of a family, with `changes` to its configuration."""
     from peft import PeftModel
 
     config = deepcopy(FAMILIES[name])
-    config.vocab_size = VOCABULARY
+    config.update({"vocab_size": VOCABULARY} | changes)
     model = random_model(config)
     with torch.no_grad():
         for parameter in model.parameters():

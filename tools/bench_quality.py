@@ -26,7 +26,17 @@ from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, unpack
 from mobile_ft.runtime import quantize
 
 ROW = 512  # tokens
-OURS = ("q4_1", "nf4", "iq4_nl", "q4_0", "nf4_g64", "q4_1_g64", "q4_0_g64", "fp4_g64")  # 128 divides no row
+OURS = (
+    "q4_1",
+    "nf4",
+    "iq4_nl",
+    "q4_0",
+    "nf4_g64",
+    "iq4_nl_g64",
+    "q4_1_g64",
+    "q4_0_g64",
+    "fp4_g64",
+)  # 128 divides no row
 LLAMA_CPP = ("Q4_1", "Q4_0", "IQ4_NL")  # nor do the 256 columns of a K-quant
 
 Quantizer = Callable[[F32], F32]  # what the weights are once quantized

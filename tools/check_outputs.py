@@ -74,7 +74,7 @@ def in_our_runtime(bundle: Path, adapter: Path | None) -> Logits:
 def in_transformers(model: Any) -> Logits:
     def run(tokens: list[int]) -> np.ndarray:
         with torch.no_grad():
-            return model(torch.tensor([tokens])).logits[0].numpy()
+            return model(torch.tensor([tokens])).logits[0].float().numpy()
 
     return run
 
@@ -154,12 +154,20 @@ def outputs(bundle: Path, adapter: Path, work: Path) -> Iterator[tuple[str, Path
         lambda: in_transformers(AutoModelForCausalLM.from_pretrained(hf, dtype=torch.float32)),
         None,
     )
+    if installed("bitsandbytes"):
+        nf4 = written("hf-nf4", "hf", quant="nf4")
+        yield (
+            "`hf --quant nf4`, in Transformers and bitsandbytes",
+            nf4,
+            lambda: in_transformers(AutoModelForCausalLM.from_pretrained(nf4)),
+            None,
+        )
     if installed("llama_cpp"):
         lora = written("lora.gguf", "gguf-lora")
         float_base = written("base.gguf", "gguf", adapter=bundle)
         yield "`gguf-lora`, on the Q4_1 GGUF, in llama.cpp", lora, lambda: in_llama_cpp(gguf, lora), in_llama_cpp(gguf)
         yield "`gguf-lora`, on `gguf` of the base", lora, lambda: in_llama_cpp(float_base, lora), None
-        for quant in ("f16", "q8_0", "q4_1", "q4_0"):
+        for quant in ("f16", "q8_0", "iq4_nl", "q4_1", "q4_0"):
             path = written(f"{quant}.gguf", "gguf", quant=quant)
             yield f"`gguf --quant {quant}`, in llama.cpp", path, lambda path=path: in_llama_cpp(path), None
     if installed("mlx"):

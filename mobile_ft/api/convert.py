@@ -19,8 +19,8 @@ from mobile_ft.folder import replace_file, replace_folder
 
 Target = Literal["peft", "gguf-lora", "mlx", "hf", "gguf", "onnx", "onnx-training", "executorch"]
 TARGETS: tuple[Target, ...] = get_args(Target)
-Quant = Literal["f16", "q8_0", "q4_0", "q4_1"]
-QUANTS: tuple[Quant, ...] = get_args(Quant)
+Quant = Literal["f16", "q8_0", "q4_0", "q4_1", "iq4_nl", "nf4"]
+QUANTS: dict[Target, tuple[Quant, ...]] = {"gguf": ("f16", "q8_0", "q4_0", "q4_1", "iq4_nl"), "hf": ("f16", "nf4")}
 
 
 def convert(
@@ -35,15 +35,17 @@ def convert(
     """Writes the bundle's model with the adapter in the folder `adapter`, as `train` leaves it, to `out`.
 
     `to` says for whom: docs/convert.md has what each target is, whether `out` becomes a file or a folder, and which
-    models it supports. `quant` is of `gguf` alone, by default f16. What was at `out` stays until all is written.
+    models it supports. `quant` is of the merged weights in `gguf` and `hf`, by default f16. What was at `out` stays
+    until all is written.
 
     Raises UserError where the adapter is not one of this bundle, the target does not support the model, or `out` holds
     anything that would not be replaced.
     """
     if to not in TARGETS:
         raise UserError(f"to {to}: must be one of {', '.join(TARGETS)}")
-    if quant is not None and (to != "gguf" or quant not in QUANTS):
-        raise UserError(f"quant {quant}: must be one of {', '.join(QUANTS)}, and to be gguf")
+    if quant is not None and quant not in QUANTS.get(to, ()):
+        known = "; ".join(f"{', '.join(quants)} to {target}" for target, quants in QUANTS.items())
+        raise UserError(f"quant {quant} to {to}: must be one of {known}")
     found, target = read_bundle(Path(bundle)), Path(out)
     converter = _converter(to)
     tensors = read_matching_tensors(Path(adapter), found)
@@ -63,7 +65,7 @@ def convert(
             scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
             try:
                 made = scratch if converter.FILES else scratch / target.name
-                converter.write(model, made, *([quant or "f16"] if to == "gguf" else []))
+                converter.write(model, made, *([quant or "f16"] if to in QUANTS else []))
                 files = list(scratch.iterdir())
                 for file in files:
                     file.chmod(0o644)

@@ -2,8 +2,9 @@
 
 import argparse
 from pathlib import Path
+from typing import get_args
 
-from mobile_ft.api.convert import QUANTS, TARGETS, convert
+from mobile_ft.api.convert import TARGETS, Quant, convert
 from mobile_ft.api.results import megabytes
 from mobile_ft.cli.arguments import Subparsers, add_bundle
 
@@ -14,7 +15,7 @@ def add_parser(commands: Subparsers) -> None:
     option = parser.add_argument
     option("--adapter", metavar="DIR", type=Path, required=True, help="folder that `mobile-ft train` wrote")
     option("--to", choices=TARGETS, required=True, help="docs/convert.md says what each is")
-    option("--quant", choices=QUANTS, help="of --to gguf (default: f16)")
+    option("--quant", choices=get_args(Quant), help="of --to gguf, and nf4 of --to hf (default: f16)")
     option("-o", "--output", metavar="OUT", type=Path, required=True, help="file or folder to write")
     parser.set_defaults(run=run)
 

@@ -1,6 +1,7 @@
 """A bundle's model and an adapter of it, tensor by tensor under Hugging Face's names, without torch."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from mobile_ft.bundle import WEIGHTS_FILE, Bundle, check_files
 from mobile_ft.config import ModelConfig
-from mobile_ft.errors import UserError
+from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.flat_tensor import tensor_places
 from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, U8, packed_shape, unpack
 from mobile_ft.lora import adapter_key
@@ -167,6 +168,18 @@ class FineTuned:
         with self._path.open("rb") as file:
             file.seek(offset)
             return file.read(size)
+
+
+def warn_of_the_same_grid(model: FineTuned, fmt: str) -> None:
+    """Where merged weights are to be rounded to the format that the model's own have."""
+    if any(model.format_of(name) == fmt for name in model.low_ranks):
+        warnings.warn(
+            MobileFtWarning(
+                f"quant {fmt}: the model's weights lie on that very grid, and rounding to it undoes most of what the "
+                "adapter changes; take another, or hand on the adapter beside the base model"
+            ),
+            stacklevel=2,
+        )
 
 
 def _by_weight(bundle: Bundle, adapter: dict[str, F32], shapes: dict[str, tuple[int, ...]]) -> dict[str, LowRank]:

@@ -1,6 +1,5 @@
 """`--to gguf`: the merged model as a GGUF file for llama.cpp."""
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +10,10 @@ from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, RopeScalingTyp
 from gguf.quants import quant_shape_to_byte_shape
 
 from mobile_ft.config import ModelConfig
-from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned
+from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
 from mobile_ft.converters.gguf_names import GgufNames, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
-from mobile_ft.errors import MobileFtWarning, UserError
+from mobile_ft.errors import UserError
 from mobile_ft.export.rotary import inv_freq
 from mobile_ft.families import CONV, SLIDING
 from mobile_ft.formats import F32, gguf_blocks
@@ -27,8 +26,9 @@ _TYPES = {
     "q8_0": (GGMLQuantizationType.Q8_0, LlamaFileType.MOSTLY_Q8_0),
     "q4_0": (GGMLQuantizationType.Q4_0, LlamaFileType.MOSTLY_Q4_0),
     "q4_1": (GGMLQuantizationType.Q4_1, LlamaFileType.MOSTLY_Q4_1),
+    "iq4_nl": (GGMLQuantizationType.IQ4_NL, LlamaFileType.MOSTLY_IQ4_NL),
 }
-_FOUR_BITS = (GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1)
+_MORE_BITS = (GGMLQuantizationType.F16, GGMLQuantizationType.Q8_0)
 _F32 = GGMLQuantizationType.F32
 _ROPE_FACTORS = "rope_freqs.weight"
 
@@ -37,14 +37,8 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     """Writes the file `out`, one tensor after another: linears in `quant`, embedding and head in 8 bits at least."""
     names = GgufNames(model.config)
     model.check()
-    if quant != "f16" and any(model.format_of(name) == quant for name in model.low_ranks):
-        warnings.warn(
-            MobileFtWarning(
-                f"quant {quant}: the model's weights lie on that very grid, and rounding to it undoes most of what the "
-                "adapter changes; take another, or gguf-lora beside a GGUF of the base model"
-            ),
-            stacklevel=2,
-        )
+    if quant != "f16":
+        warn_of_the_same_grid(model, quant)
     kind, file_type = _TYPES[quant]
     factors = _rope_factors(model)
     if factors is not None and names.architecture != "llama":
@@ -106,7 +100,7 @@ def _rope_factors(model: FineTuned) -> F32 | None:
 def _type_of(name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> GGMLQuantizationType:
     if len(shape) != 2:
         return _F32
-    return GGMLQuantizationType.Q8_0 if name in (EMBEDDING, HEAD) and kind in _FOUR_BITS else kind
+    return GGMLQuantizationType.Q8_0 if name in (EMBEDDING, HEAD) and kind not in _MORE_BITS else kind
 
 
 def _add_info(writer: GGUFWriter, name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> None:

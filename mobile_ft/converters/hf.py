@@ -1,17 +1,18 @@
-"""`--to hf`: the merged model as a Hugging Face folder in float16."""
+"""`--to hf`: the merged model as a Hugging Face folder, in float16 or with linears in bitsandbytes' NF4."""
 
 import json
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mobile_ft.config import ModelConfig
-from mobile_ft.converters.fine_tuned import FineTuned
-from mobile_ft.converters.safetensors_file import write_safetensors
+from mobile_ft.converters import hf_nf4
+from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
+from mobile_ft.converters.safetensors_file import TensorInfo, write_safetensors
 from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
 from mobile_ft.errors import UserError
 from mobile_ft.export.rotary import inv_freq
@@ -23,6 +24,8 @@ FILES = ("config.json", _WHOLE, _INDEX, "model-?????-of-?????.safetensors", *TOK
 
 _MOST_BYTES = 5_000_000_000  # of a file, as save_pretrained has it
 _DTYPE = "float16"
+
+_Weights = dict[str, dict[str, TensorInfo]]  # with the tensors that each becomes
 
 # Transformers' class.
 _CLASSES = {
@@ -36,21 +39,25 @@ _CLASSES = {
 }
 
 
-def write(model: FineTuned, out: Path) -> None:
-    """Writes FILES into the folder `out`, one tensor after another."""
+def write(model: FineTuned, out: Path, quant: str) -> None:
+    """Writes FILES into the folder `out`, one tensor after another. `quant` is f16, or for the linears nf4."""
     model.check()
     config = hf_config(model)
+    if quant == "nf4":
+        warn_of_the_same_grid(model, hf_nf4.FORMAT)
+        config["quantization_config"] = hf_nf4.quantization_config(_DTYPE)
     tokenizer = write_tokenizer_files(model.bundle, out)
     if tokenizer is not None:
         config |= _special_ids(tokenizer)
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    files = _split(model.shapes)
-    for file, shapes in files.items():
-        write_safetensors(out / file, shapes, _DTYPE, lambda name: model.hf_tensor(name, _DTYPE))
+    files = _split({name: _infos(name, shape, quant) for name, shape in model.shapes.items()})
+    for file, weights in files.items():
+        tensors = {name: info for infos in weights.values() for name, info in infos.items()}
+        write_safetensors(out / file, tensors, _arrays(model, list(weights), quant))
     if len(files) > 1:
         index = {
-            "metadata": {"total_size": sum(map(_size, model.shapes.values()))},
-            "weight_map": {name: file for file, shapes in files.items() for name in shapes},
+            "metadata": {"total_size": sum(_size(infos) for weights in files.values() for infos in weights.values())},
+            "weight_map": {x: file for file, weights in files.items() for infos in weights.values() for x in infos},
         }
         (out / _INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
@@ -152,20 +159,37 @@ def _special_ids(tokenizer: Tokenizer) -> dict[str, int]:
     return {name: number for name, number in found.items() if number is not None}
 
 
-def _split(shapes: dict[str, tuple[int, ...]]) -> dict[str, dict[str, tuple[int, ...]]]:
-    """{file: its tensors}, as few files as there can be of at most 5 GB, or of one larger tensor."""
-    parts: list[dict[str, tuple[int, ...]]] = [{}]
+def _quantized(name: str, shape: tuple[int, ...], quant: str) -> bool:
+    return quant == "nf4" and len(shape) == 2 and name not in (EMBEDDING, HEAD)
+
+
+def _infos(name: str, shape: tuple[int, ...], quant: str) -> dict[str, TensorInfo]:
+    """The tensors that a weight becomes."""
+    return hf_nf4.infos(name, shape, _DTYPE) if _quantized(name, shape, quant) else {name: TensorInfo(_DTYPE, shape)}
+
+
+def _arrays(model: FineTuned, weights: list[str], quant: str) -> Iterator[npt.NDArray]:
+    for name in weights:
+        if _quantized(name, model.shapes[name], quant):
+            yield from hf_nf4.arrays(model, name, _DTYPE)
+        else:
+            yield model.hf_tensor(name, _DTYPE)
+
+
+def _split(weights: _Weights) -> dict[str, _Weights]:
+    """{file: its weights}, as few files as there can be of at most 5 GB, or of one larger weight."""
+    parts: list[_Weights] = [{}]
     left = _MOST_BYTES
-    for name, shape in shapes.items():
-        if parts[-1] and _size(shape) > left:
+    for name, infos in weights.items():
+        if parts[-1] and _size(infos) > left:
             parts.append({})
             left = _MOST_BYTES
-        parts[-1][name] = shape
-        left -= _size(shape)
+        parts[-1][name] = infos
+        left -= _size(infos)
     if len(parts) == 1:
         return {_WHOLE: parts[0]}
     return {f"model-{i:05}-of-{len(parts):05}.safetensors": part for i, part in enumerate(parts, 1)}
 
 
-def _size(shape: tuple[int, ...]) -> int:
-    return math.prod(shape) * np.dtype(_DTYPE).itemsize
+def _size(infos: dict[str, TensorInfo]) -> int:
+    return sum(info.size for info in infos.values())

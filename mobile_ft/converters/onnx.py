@@ -24,8 +24,9 @@ def write(model: FineTuned, out: Path) -> None:
 
     Inputs are input_ids [batch, sequence], attention_mask [batch, total], position_ids [batch, sequence], all int64,
     and for each layer past_key_values.N.key and .value, float32 [batch, kv_heads, past, head_dim], or past_conv.N
-    [batch, taps - 1, hidden], zeros at the beginning; total is past + sequence. Outputs are logits, float32 [batch,
-    sequence, vocab], and present.N.key and .value of total tokens, or present_conv.N.
+    [batch, taps - 1, hidden], zeros at the beginning; total is past + sequence. The adapter's tensors are inputs too,
+    under PEFT's names, which have the adapter's values unless the caller gives others. Outputs are logits, float32
+    [batch, sequence, vocab], and present.N.key and .value of total tokens, or present_conv.N.
     """
     model.check()
     write_tokenizer_files(model.bundle, out)
@@ -171,10 +172,12 @@ class _Decoder:
         matrix = add_matrix(g, self.model, name)
         y = product(g, x, matrix)
         low_rank = self.model.low_ranks.get(name)
-        if low_rank is not None and matrix.scales is not None:
-            a = g.weight(f"{module}.lora_A", low_rank.a)
-            b = g.weight(f"{module}.lora_B", low_rank.b * np.float32(low_rank.scale))
-            y = g.op("Add", y, g.op("Gemm", g.op("Gemm", x, a, transB=1), b, transB=1))
+        if low_rank is not None:
+            a, b = (
+                g.optional_input(f"base_model.model.{module}.lora_{letter}.weight", tensor)
+                for letter, tensor in (("A", low_rank.a), ("B", low_rank.b))
+            )
+            y = g.op("Add", y, g.op("Gemm", g.op("Gemm", x, a, transB=1), b, transB=1, alpha=low_rank.scale))
         bias = f"{module}.bias"
         return g.op("Add", y, g.weight(bias, self.model.vector(bias))) if bias in self.model.shapes else y
 

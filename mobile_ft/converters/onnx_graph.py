@@ -12,7 +12,7 @@ GRAPH_FILE, DATA_FILE = "model.onnx", "model.onnx.data"
 
 _OPSET, _IR_VERSION = 21, 10
 _ALIGNMENT = 4096  # so that tensors can be mapped
-_MICROSOFT = ("MatMulNBits",)  # onnxruntime's own operators
+_MICROSOFT = ("MatMulNBits", "MatMulBnb4")  # onnxruntime's own operators
 
 
 class OnnxGraph:
@@ -66,6 +66,11 @@ class OnnxGraph:
         self._data.write(np.ascontiguousarray(array).data)
         self._initializers.append(tensor)
         return name
+
+    def optional_input(self, name: str, array: npt.NDArray) -> str:
+        """A weight that a caller may give another value for."""
+        self.input(name, array.dtype, list(array.shape))
+        return self.weight(name, array)
 
     def save(self, path: Path, name: str) -> None:
         graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, self._initializers)

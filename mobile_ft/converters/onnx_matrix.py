@@ -1,6 +1,7 @@
-"""Packed matrices in ONNX: integer codes as onnxruntime's MatMulNBits has them, any other format as float16.
+"""Packed matrices in ONNX: codes as onnxruntime's own operators have them, q8_1 as float16.
 
-MatMulNBits computes x W^T of W = scale * (code - zero_point), by groups of columns: exactly q4_0, q4_1 and q8_0.
+MatMulNBits computes x W^T of W = scale * (code - zero_point), by groups of columns: exactly q4_0, q4_1 and q8_0, and
+iq4_nl, whose levels are whole numbers of 8 bits. MatMulBnb4 has the codebooks of bitsandbytes.
 """
 
 from collections.abc import Callable
@@ -12,32 +13,30 @@ from onnx import TensorProto
 
 from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.converters.onnx_graph import OnnxGraph
-from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, U8, Format, unpack
+from mobile_ft.formats import CODEBOOKS, F32, FORMATS, U8, Format, unpack, unpack_codes
 
-_BITS = {"q4_0": 4, "q4_1": 4, "q8_0": 8}
+_BITS = {"q4_0": 4, "q4_1": 4, "q8_0": 8, "iq4_nl": 8, "nf4": 4, "fp4": 4}
+_BNB4 = {"fp4": 0, "nf4": 1}  # quant_type
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """The initializers of a weight [rows, cols]: codes and scales, and zero points where 2^(bits - 1) is none."""
+    """The names of a weight's tensors. The weight [rows, cols] is scale * (code - zero point), or by a codebook."""
 
     rows: int
     cols: int
-    codes: str  # uint8 [rows, groups, bytes]; or the weight itself, float16 [rows, cols]
-    scales: str | None = None  # float32 [rows, groups]
-    zero_points: str | None = None
+    codes: str  # uint8 [rows, groups, bytes], of a codebook [bytes]; or the weight itself, float16 [rows, cols]
+    scales: str | None = None  # float32 [rows, groups], of a codebook [rows * groups]
+    zero_points: str | None = None  # float32 [rows, groups]; without them 2^(bits - 1)
+    codebook: str | None = None  # nf4 or fp4
     bits: int = 16
     group: int = 0
 
 
 def add_matrix(graph: OnnxGraph, model: FineTuned, name: str) -> Matrix:
-    """Codes stay as they are, and the adapter aside; what becomes float16 has the adapter merged."""
-    fmt = FORMATS[model.format_of(name)]
-    rows, cols = model.shapes[name]
-    if fmt.kind not in _BITS:
-        return Matrix(rows, cols, graph.weight(name, model.merged(name, np.float16)))
+    """The adapter stays aside."""
     parts = {end: graph.weight(name + end, array) for end, array in matrix_arrays(model, name).items()}
-    return _matrix(parts, fmt, rows, cols)
+    return _matrix(parts, FORMATS[model.format_of(name)], *model.shapes[name])
 
 
 def matrix_arrays(model: FineTuned, name: str) -> dict[str, npt.NDArray]:
@@ -46,7 +45,10 @@ def matrix_arrays(model: FineTuned, name: str) -> dict[str, npt.NDArray]:
     packed = model.packed(name)
     if fmt.kind not in _BITS:
         return {"": unpack(packed, model.format_of(name), rows).astype(np.float16)}
-    codes, scales, zero_points = affine(packed, fmt, rows)
+    codes, scales, zero_points = affine(packed, model.format_of(name), rows)
+    if fmt.kind in _BNB4:
+        flat = codes.reshape(-1)
+        return {".codes": flat[0::2] << 4 | flat[1::2], ".scales": scales.reshape(-1)}
     arrays: dict[str, npt.NDArray] = {".codes": codes, ".scales": scales}
     if _BITS[fmt.kind] == 4:
         arrays[".codes"] = codes[..., 0::2] | codes[..., 1::2] << 4
@@ -57,32 +59,35 @@ def matrix_input(graph: OnnxGraph, name: str, fmt: str, rows: int, cols: int) ->
     """A weight that the caller gives, as `matrix_arrays` has it."""
     kind = FORMATS[fmt]
     if kind.kind not in _BITS:
-        return Matrix(rows, cols, graph.input(name, np.float16, [rows, cols]))
-    bits, groups = _BITS[kind.kind], cols // kind.group
-    parts = {".codes": graph.input(f"{name}.codes", np.uint8, [rows, groups, kind.group * bits // 8])}
+        return _matrix({"": graph.input(name, np.float16, [rows, cols])}, kind, rows, cols)
+    bits, groups, flat = _BITS[kind.kind], cols // kind.group, kind.kind in _BNB4
+    code_shape: list[int | str] = [rows * cols // 2] if flat else [rows, groups, kind.group * bits // 8]
+    parts = {".codes": graph.input(f"{name}.codes", np.uint8, code_shape)}
     for end in (".scales", *((".zero_points",) if kind.kind == "q4_1" else ())):
-        parts[end] = graph.input(name + end, np.float32, [rows, groups])
+        parts[end] = graph.input(name + end, np.float32, [rows * groups] if flat else [rows, groups])
     return _matrix(parts, kind, rows, cols)
 
 
 def _matrix(parts: dict[str, str], fmt: Format, rows: int, cols: int) -> Matrix:
-    return Matrix(rows, cols, parts[".codes"], parts[".scales"], parts.get(".zero_points"), _BITS[fmt.kind], fmt.group)
+    if fmt.kind not in _BITS:
+        return Matrix(rows, cols, parts[""])
+    codes, scales, zero_points = parts[".codes"], parts[".scales"], parts.get(".zero_points")
+    codebook = fmt.kind if fmt.kind in _BNB4 else None
+    return Matrix(rows, cols, codes, scales, zero_points, codebook, _BITS[fmt.kind], fmt.group)
 
 
-def affine(packed: U8, fmt: Format, rows: int) -> tuple[U8, F32, F32 | None]:
-    """Codes [rows, groups, group], scales and zero points [rows, groups]; None where those are 2^(bits - 1)."""
-
-    def header(i: int) -> F32:
-        part = np.ascontiguousarray(packed[..., 2 * i * PANEL_ROWS : 2 * (i + 1) * PANEL_ROWS]).view(np.float16)
-        return part.transpose(0, 2, 1).reshape(-1, packed.shape[1])[:rows].astype(np.float32)
-
-    body = packed[..., fmt.header_bytes :].reshape(*packed.shape[:2], fmt.group, -1)
-    columns = body ^ np.uint8(128) if fmt.kind == "q8_0" else np.concatenate([body & 15, body >> 4], axis=-1)
-    codes: U8 = columns.transpose(0, 3, 1, 2).reshape(-1, packed.shape[1], fmt.group)[:rows]
-    scales = header(0)
-    if fmt.kind != "q4_1":
+def affine(packed: U8, name: str, rows: int) -> tuple[U8, F32, F32 | None]:
+    """Codes [rows, groups, group], scales and zero points [rows, groups]; None where those are 2^(bits - 1), and with
+    the codebooks of bitsandbytes."""
+    codes, header = unpack_codes(packed, name, rows)
+    kind, scales = FORMATS[name].kind, header[0]
+    if kind == "q8_0":
+        codes = codes ^ np.uint8(128)
+    if kind == "iq4_nl":
+        codes = (CODEBOOKS[kind] + 128).astype(np.uint8)[codes]
+    if kind != "q4_1":
         return codes, scales, None
-    minima = header(1)
+    minima = header[1]
     flat = scales == 0  # all of the group is its minimum, which is then once its scale
     codes[flat] = 1
     scales = np.where(flat, minima, scales)
@@ -94,8 +99,10 @@ def product(graph: OnnxGraph, x: str, matrix: Matrix) -> str:
     if matrix.scales is None:
         return graph.op("Gemm", x, _float32(graph, matrix.codes), transB=1)
     inputs = [x, matrix.codes, matrix.scales] + ([matrix.zero_points] if matrix.zero_points else [])
-    sizes = {"N": matrix.rows, "K": matrix.cols, "bits": matrix.bits, "block_size": matrix.group}
-    return graph.op("MatMulNBits", *inputs, **sizes)
+    sizes = {"N": matrix.rows, "K": matrix.cols, "block_size": matrix.group}
+    if matrix.codebook is not None:
+        return graph.op("MatMulBnb4", *inputs, quant_type=_BNB4[matrix.codebook], **sizes)
+    return graph.op("MatMulNBits", *inputs, bits=matrix.bits, **sizes)
 
 
 def rows_of(graph: OnnxGraph, ids: str, matrix: Matrix) -> str:
@@ -110,21 +117,28 @@ def dense(graph: OnnxGraph, matrix: Matrix) -> str:
 
 def _decoded(graph: OnnxGraph, matrix: Matrix, rows: Callable[[str], str]) -> str:
     """What `rows` leaves of a weight, and of what belongs to it."""
-    found = rows(matrix.codes)
     if matrix.scales is None:
-        return _float32(graph, found)
+        return _float32(graph, rows(matrix.codes))
+
+    def by_groups(name: str) -> str:
+        shaped = graph.op("Reshape", name, graph.constant([matrix.rows, matrix.cols // matrix.group, -1]))
+        return rows(shaped)
+
+    codes, scales = by_groups(matrix.codes), by_groups(matrix.scales)
     if matrix.bits == 4:
-        low = graph.op("BitwiseAnd", found, graph.constant(15, np.uint8))
-        high = graph.op("BitShift", found, graph.constant(4, np.uint8), direction="RIGHT")
-        pairs = [graph.op("Unsqueeze", half, graph.constant([3])) for half in (low, high)]
-        found = graph.op("Reshape", graph.op("Concat", *pairs, axis=3), graph.constant([0, 0, matrix.group]))
-
-    def of_groups(name: str) -> str:
-        return graph.op("Unsqueeze", rows(name), graph.constant([2]))
-
-    zero = graph.constant(1 << (matrix.bits - 1), np.float32)
-    values = graph.op("Sub", _float32(graph, found), of_groups(matrix.zero_points) if matrix.zero_points else zero)
-    return graph.op("Reshape", graph.op("Mul", values, of_groups(matrix.scales)), graph.constant([0, matrix.cols]))
+        low = graph.op("BitwiseAnd", codes, graph.constant(15, np.uint8))
+        high = graph.op("BitShift", codes, graph.constant(4, np.uint8), direction="RIGHT")
+        halves = (low, high) if matrix.codebook is None else (high, low)
+        pairs = [graph.op("Unsqueeze", half, graph.constant([3])) for half in halves]
+        codes = graph.op("Reshape", graph.op("Concat", *pairs, axis=3), graph.constant([0, 0, matrix.group]))
+    if matrix.codebook is not None:
+        index = graph.op("Cast", codes, to=TensorProto.INT32)
+        values = graph.op("Gather", graph.constant(CODEBOOKS[matrix.codebook], np.float32), index)
+    else:
+        middle = graph.constant(1 << (matrix.bits - 1), np.float32)
+        zero_points = by_groups(matrix.zero_points) if matrix.zero_points else middle
+        values = graph.op("Sub", _float32(graph, codes), zero_points)
+    return graph.op("Reshape", graph.op("Mul", values, scales), graph.constant([0, matrix.cols]))
 
 
 def _float32(graph: OnnxGraph, value: str) -> str:

@@ -50,6 +50,19 @@ struct Group {
   }
 };
 
+/// The errors of large values count more, as in llama.cpp with an importance matrix. Measured, it costs less perplexity
+/// wherever a scale alone is searched, and more where a minimum is too. `weight` takes the weights.
+Group with_large_weighed(const Group& group, float* weight) {
+  float square = 0;
+  for (int64_t i = 0; i < group.size; ++i) square += group.x[i] * group.x[i];
+  const float mean = square / static_cast<float>(group.size);
+  const float inverse = mean > std::numeric_limits<float>::min() ? 1.f / mean : 0.f;
+  for (int64_t i = 0; i < group.size; ++i) {
+    weight[i] = group.weight[i] * std::sqrt(1.f + group.x[i] * group.x[i] * inverse);
+  }
+  return {group.x, weight, group.size};
+}
+
 /// Whole numbers from `low` to `high`.
 struct Uniform {
   float low, high;
@@ -92,7 +105,9 @@ const Codebook& codebook(Code code) {
 
 /// value = scale * level: writes the codes and gives the scale. `half`: it is kept as f16.
 template <typename Levels>
-float scaled(const Group& group, const Levels& levels, bool half, uint8_t* codes) {
+float scaled(const Group& given, const Levels& levels, bool half, uint8_t* codes) {
+  float weight[kMostGroup];
+  const Group group = with_large_weighed(given, weight);
   float extreme = 0;
   for (int64_t i = 0; i < group.size; ++i) {
     if (std::fabs(group.x[i]) > std::fabs(extreme)) extreme = group.x[i];

@@ -1,5 +1,5 @@
-// Quantization in every format: decoded, each value is the nearest that the block's scale allows, and the squared error
-// of each group is no larger than that of a fine search in float64.
+// Quantization in every format: decoded, each value is the nearest that the block's scale allows, and the weighted
+// squared error of each group is no larger than that of a fine search in float64.
 
 #include <cmath>
 #include <cstdlib>
@@ -73,6 +73,19 @@ double searched(Code code, const float* x, const double* weight, int64_t n) {
   return best;
 }
 
+/// What an error in each value of a group counts.
+std::vector<double> weights(Format format, const float* x, const float* importance) {
+  double square = 0;
+  for (int64_t k = 0; k < format.group; ++k) square += static_cast<double>(x[k]) * x[k];
+  const bool with_minimum = format.code == Code::kQ4_1 || format.code == Code::kQ8_1;
+  std::vector<double> found;
+  for (int64_t k = 0; k < format.group; ++k) {
+    const double own = static_cast<double>(x[k]) * x[k] * static_cast<double>(format.group) / square;
+    found.push_back(importance[k] * (with_minimum ? 1 : std::sqrt(1 + own)));
+  }
+  return found;
+}
+
 Floats random_weights(int64_t count, uint64_t seed) {
   Random random(seed, 0);
   Floats w(static_cast<size_t>(count));
@@ -94,18 +107,19 @@ void test_search(const std::string& name, bool weighted) {
   for (float& x : importance) x = weighted ? static_cast<float>(std::pow(10, 3 * random.uniform())) : 1.f;
   std::vector<uint8_t> packed(packed_bytes(format, rows, cols));
   CHECK(quantize(w.data(), rows, cols, weighted ? importance.data() : nullptr, format, packed.data()));
-  const std::vector<double> weights(importance.begin(), importance.end());
   Floats row(static_cast<size_t>(cols));
   double ours = 0, reference = 0;
   for (int64_t r = 0; r < rows; ++r) {
     decode_row({packed.data(), format, rows, cols}, r, row.data());
     for (int64_t g = 0; g < cols; g += format.group) {
+      const float* x = &w[size_t(r * cols + g)];
+      const std::vector<double> weight = weights(format, x, &importance[size_t(g)]);
       double error = 0;
-      for (int64_t k = g; k < g + format.group; ++k) {
-        const double d = static_cast<double>(w[size_t(r * cols + k)]) - row[size_t(k)];
-        error += weights[size_t(k)] * d * d;
+      for (int64_t k = 0; k < format.group; ++k) {
+        const double d = static_cast<double>(x[k]) - row[size_t(g + k)];
+        error += weight[size_t(k)] * d * d;
       }
-      const double best = searched(format.code, &w[size_t(r * cols + g)], &weights[size_t(g)], format.group);
+      const double best = searched(format.code, x, weight.data(), format.group);
       ours += error;
       reference += best;
     }

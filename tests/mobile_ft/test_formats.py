@@ -56,7 +56,7 @@ def test_wrong_sizes_are_refused() -> None:
         parse_format("q5_0")
 
 
-@pytest.mark.parametrize("kind", ["q4_0", "q4_1", "q8_0"])
+@pytest.mark.parametrize("kind", ["q4_0", "q4_1", "iq4_nl", "q8_0"])
 def test_gguf_blocks(kind: str) -> None:
     """As the package gguf decodes them."""
     packed, _ = random_weight(kind, 37, 96)

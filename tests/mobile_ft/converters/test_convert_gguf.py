@@ -18,7 +18,7 @@ def worded(request, tuned_of, tmp_path_factory):
     return with_tokenizer(tuned_of("llama3"), tokenizer, tmp_path_factory.mktemp("worded")), tokenizer
 
 
-@pytest.mark.parametrize("quant", ["f16", "q8_0", "q4_0", "q4_1"])
+@pytest.mark.parametrize("quant", ["f16", "q8_0", "q4_0", "q4_1", "iq4_nl"])
 def test_weights_are_those_of_peft(worded, converted, quant):
     tuned, _ = worded
     model = GgufModel(converted(tuned, "gguf", quant=quant))

@@ -2,10 +2,13 @@
 
 import json
 import shutil
+from copy import deepcopy
 
 import numpy as np
 import pytest
 import torch
+from bitsandbytes.functional import dequantize_4bit
+from bitsandbytes.nn import Linear4bit
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
@@ -15,9 +18,11 @@ from mobile_ft import UserError
 from mobile_ft.bundle import read_bundle
 from mobile_ft.converters import hf
 from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.export.hf_folder import HfFolder
+from mobile_ft.formats import unpack
 from mobile_ft.hf_config import read_hf_config
-from mobile_ft.runtime import Model
-from tests.tuned_models import TEXT, TOKENS, logits_of
+from mobile_ft.runtime import Model, quantize
+from tests.tuned_models import TEXT, TOKENS, logits_of, make_tuned, merged_weights
 
 
 def test_transformers_and_the_runtime_agree(tuned, converted):
@@ -28,6 +33,33 @@ def test_transformers_and_the_runtime_agree(tuned, converted):
     assert np.abs(tuned.logits - logits_of(tuned.base)).max() > 0.3
     assert np.abs(logits_of(merged) - ours).max() < 1e-4
     assert np.abs(logits_of(merged.double()) - tuned.logits).max() < 1e-4
+
+
+def test_nf4_is_what_bitsandbytes_loads(tmp_path, converted):
+    """What our quantizer made of PEFT's merged weights, from Transformers and in our own export."""
+    tuned = make_tuned("llama3", tmp_path, intermediate_size=192)
+    folder = converted(tuned, "hf", quant="nf4")
+    source, expected = HfFolder(folder, "f16", "f16"), deepcopy(tuned.base)
+    weights = merged_weights(tuned)
+    for name, module in expected.model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            weight = weights[f"model.{name}.weight"]
+            packed = quantize(weight, "nf4_g64")
+            module.weight.data = torch.from_numpy(unpack(packed, "nf4_g64", len(weight)))
+            taken = source.packed(f"model.{name}.weight", weight.shape[1], weight.shape[0])
+            assert taken.format == "nf4_g64" and np.array_equal(taken.data, packed)
+    loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    for name, module in loaded.model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            assert isinstance(module, Linear4bit)
+            found = dequantize_4bit(module.weight.data, module.weight.quant_state)
+            torch.testing.assert_close(found, expected.model.get_submodule(name).weight.half(), rtol=1e-3, atol=1e-6)
+    assert np.abs(logits_of(loaded) - logits_of(expected)).max() < 0.1  # its kernel rounds to bfloat16
+
+
+def test_nf4_needs_whole_blocks(tuned_of, converted):
+    with pytest.raises(UserError, match=r"quant nf4: .*down_proj.weight has 96 columns; they must be a multiple of 64"):
+        converted(tuned_of("llama3"), "hf", quant="nf4")
 
 
 def test_our_own_export_reads_it_back(tuned, converted):

@@ -15,9 +15,9 @@ def tuned(tuned_of):
 
 
 def test_quantization_is_of_gguf(tuned, converted):
-    with pytest.raises(UserError, match="quant q4_0: must be one of f16, q8_0, q4_0, q4_1, and to be gguf"):
+    with pytest.raises(UserError, match="quant q4_0 to hf: must be one of .*q4_1, iq4_nl to gguf; f16, nf4 to hf"):
         converted(tuned, "hf", quant="q4_0")
-    with pytest.raises(UserError, match="quant q2_k: must be one of"):
+    with pytest.raises(UserError, match="quant q2_k to gguf: must be one of"):
         converted(tuned, "gguf", quant="q2_k")
 
 

@@ -1,0 +1,67 @@
+"""A merged weight in bitsandbytes' NF4 (QLoRA, arXiv 2305.14314), as `save_pretrained` writes it.
+
+Codes lie two a byte, the high nibble first; each block of 64 has its absmax: w = absmax * codebook[code]. Blocks run
+through the whole tensor, here rows are a multiple of them, as bitsandbytes' own kernel for CPUs needs it.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.converters.safetensors_file import TensorInfo
+from mobile_ft.errors import UserError
+from mobile_ft.formats import CODEBOOKS, F32, U8, unpack_codes
+from mobile_ft.runtime import quantize
+
+FORMAT = "nf4_g64"
+_BLOCK = 64
+
+
+def quantization_config(dtype: str) -> dict[str, Any]:
+    """Of config.json."""
+    return {
+        "quant_method": "bitsandbytes",
+        "load_in_4bit": True,
+        "load_in_8bit": False,
+        "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_quant_storage": "uint8",
+        "bnb_4bit_use_double_quant": False,
+        "bnb_4bit_compute_dtype": dtype,
+        "llm_int8_skip_modules": ["lm_head"],
+    }
+
+
+def infos(name: str, shape: tuple[int, ...], dtype: str) -> dict[str, TensorInfo]:
+    """The tensors of a weight [rows, cols] that decodes to `dtype`. Raises UserError where blocks don't divide rows."""
+    if shape[1] % _BLOCK:
+        raise UserError(f"quant nf4: {name} has {shape[1]} columns; they must be a multiple of {_BLOCK}")
+    count = shape[0] * shape[1]
+    return {
+        name: TensorInfo("uint8", (count // 2, 1)),
+        f"{name}.absmax": TensorInfo("float32", (count // _BLOCK,)),
+        f"{name}.quant_map": TensorInfo("float32", (16,)),
+        f"{name}.quant_state.bitsandbytes__nf4": TensorInfo("uint8", (len(_state(shape, dtype)),)),
+    }
+
+
+def arrays(model: FineTuned, name: str, dtype: str) -> Iterator[npt.NDArray]:
+    """What `infos` lists, in its order. Scales are found by error search."""
+    pieces = list(map(_quantized, model.blocks(name)))
+    yield np.concatenate([codes for codes, _ in pieces])[:, None]
+    yield np.concatenate([absmax for _, absmax in pieces])
+    yield CODEBOOKS["nf4"]
+    yield np.frombuffer(_state(model.shapes[name], dtype), np.uint8)
+
+
+def _quantized(rows: F32) -> tuple[U8, F32]:
+    codes, (absmax,) = unpack_codes(quantize(rows, FORMAT), FORMAT, len(rows))
+    flat = codes.reshape(-1)
+    return flat[0::2] << 4 | flat[1::2], absmax.reshape(-1)
+
+
+def _state(shape: tuple[int, ...], dtype: str) -> bytes:
+    return json.dumps({"quant_type": "nf4", "blocksize": _BLOCK, "dtype": dtype, "shape": shape}).encode()
