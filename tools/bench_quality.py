@@ -1,7 +1,8 @@
 """What 4-bit weights cost in perplexity, by format and quantizer: `bench_quality.py TEXT [TOKENS]`.
 
-Every quantizer gets the same tensors, SmolLM2's moved off the grid of Q4_1 (`off_grid.py`); embedding and head stay as
-they are. Beside ours stand bitsandbytes, and llama.cpp's own code where llama-cpp-python is installed.
+Every quantizer gets the same tensors, SmolLM2's moved off the grid of Q4_1 (`off_grid.py`), with DRAWS sets of random
+factors; embedding and head stay as they are. Beside ours stand bitsandbytes, and llama.cpp's own code where
+llama-cpp-python is installed. KL is the mean divergence of the next token's distribution from the float model's.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, unpack
 from mobile_ft.runtime import quantize
 
 ROW = 512  # tokens
+DRAWS = 3
 OURS = (
     "q4_1",
     "nf4",
@@ -42,14 +44,19 @@ LLAMA_CPP = ("Q4_1", "Q4_0", "IQ4_NL")  # nor do the 256 columns of a K-quant
 Quantizer = Callable[[F32], F32]  # what the weights are once quantized
 
 
-def perplexity(model: Any, tokens: torch.Tensor) -> float:
-    """Of rows of ROW tokens, each by itself."""
-    total = 0.0
-    with torch.inference_mode():
-        for row in tokens.view(-1, ROW):
-            logits = model(row[None]).logits[0, :-1]
-            total += torch.nn.functional.cross_entropy(logits, row[1:], reduction="sum").item()
-    return math.exp(total / (tokens.numel() - tokens.numel() // ROW))
+def log_probabilities(model: Any, tokens: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Of each row's next tokens, a row of ROW tokens at a time."""
+    for row in tokens.view(-1, ROW):
+        yield torch.log_softmax(model(row[None]).logits[0, :-1], -1)
+
+
+def quality(model: Any, tokens: torch.Tensor, expected: list[torch.Tensor]) -> tuple[float, float]:
+    """Perplexity, and KL divergence from the expected log probabilities."""
+    loss = divergence = 0.0
+    for row, wanted, found in zip(tokens.view(-1, ROW), expected, log_probabilities(model, tokens), strict=True):
+        loss += torch.nn.functional.nll_loss(found, row[1:]).item() / len(expected)
+        divergence += (wanted.exp() * (wanted - found)).sum(-1).mean().item() / len(expected)
+    return math.exp(loss), divergence
 
 
 def ours(name: str) -> Quantizer:
@@ -103,33 +110,45 @@ def quantizers() -> Iterator[tuple[str, float, Quantizer]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path)
-    parser.add_argument("tokens", type=int, nargs="?", default=32 * ROW)
+    parser.add_argument("tokens", type=int, nargs="?", default=8 * ROW)
     parser.add_argument("--folder", type=Path, default=Path("build"), help="for the tokenizer (default: build)")
     args = parser.parse_args()
-    model = float_model(args.folder)
-    ids = Tokenizer.from_file(str(args.folder / "tokenizer.json")).encode(args.text.read_text()[: 8 * args.tokens]).ids
-    tokens = torch.tensor(ids[: args.tokens // ROW * ROW])
+    results: dict[str, list[tuple[float, ...]]] = {}
+    bits = {"float32": 32.0} | {name: bits for name, bits, _ in quantizers()}
     with torch.inference_mode():
-        before = model(tokens[None, :ROW]).logits
-        move_off_the_grid(model)
-        moved = (model(tokens[None, :ROW]).logits - before).abs().max().item()
+        for draw in track(range(DRAWS), description="draws"):
+            for name, row in measure(args.folder, args.text, args.tokens, draw):
+                results.setdefault(name, []).append(row)
+                Console().print(name, *row)
+    means = {name: np.mean(rows, axis=0) for name, rows in results.items()}
+    table = Table("quantizer", "bits a weight", "relative RMS error", "perplexity", "KL", "perplexity of each draw")
+    for name, (error, value, divergence) in sorted(means.items(), key=lambda item: item[1][1]):
+        each = ", ".join(f"{row[1]:.2f}" for row in results[name])
+        table.add_row(name, f"{bits[name]:g}", f"{error:.4f}", f"{value:.2f}", f"{divergence:.4f}", each)
+    Console(width=120).print(table)
+
+
+def measure(folder: Path, text: Path, count: int, draw: int) -> Iterator[tuple[str, tuple[float, float, float]]]:
+    """Of every quantizer the relative RMS error, the perplexity and KL."""
+    model = float_model(folder)
+    ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text.read_text()[: 8 * count]).ids
+    tokens = torch.tensor(ids[: count // ROW * ROW])
+    before = model(tokens[None, :ROW]).logits
+    move_off_the_grid(model, draw)
+    moved = (model(tokens[None, :ROW]).logits - before).abs().max().item()
     Console().print(f"largest change of a logit by moving the weights: {moved:.1e}")
+    expected = list(log_probabilities(model, tokens))
+    yield "float32", (0.0, *quality(model, tokens, expected))
     linears = {name: x.weight for name, x in model.model.named_modules() if isinstance(x, torch.nn.Linear)}
     originals = {name: weight.clone() for name, weight in linears.items()}
-    table = Table("quantizer", "bits a weight", "relative RMS error", "perplexity")
-    rows = [("float32", 32.0, 0.0, perplexity(model, tokens))]
-    for name, bits, quantizer in track(list(quantizers()), description="quantizers"):
+    for name, _, quantizer in quantizers():
         squares = errors = 0.0
         for key, weight in linears.items():
             new = quantizer(originals[key].numpy())
             errors += float(((new - originals[key].numpy()) ** 2).sum())
             squares += float(originals[key].square().sum())
             weight.copy_(torch.from_numpy(new))
-        rows.append((name, bits, math.sqrt(errors / squares), perplexity(model, tokens)))
-        Console().print(f"{name}: {rows[-1][-1]:.3f}")
-    for name, bits, error, value in sorted(rows, key=lambda row: row[-1]):
-        table.add_row(name, f"{bits:g}", f"{error:.4f}", f"{value:.3f}")
-    Console().print(table)
+        yield name, (math.sqrt(errors / squares), *quality(model, tokens, expected))
 
 
 if __name__ == "__main__":

@@ -43,9 +43,9 @@ def float_model(folder: Path) -> Any:
     return model
 
 
-def move_off_the_grid(model: Any) -> None:
+def move_off_the_grid(model: Any, seed: int = 0) -> None:
     """Other weights, the same function."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     config = model.config
     dim = config.hidden_size // config.num_attention_heads
     for layer in model.model.layers:
