@@ -23,6 +23,7 @@ from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
 from mobile_ft.shapes import forward_flops, head_flops, linear_shapes, unit_types
 from mobile_ft.units import Linear, UnitSpec
 
+_EMBEDDING = "model.embed_tokens.weight"
 _ATTENTION = {FULL: "", SLIDING: "_sliding", NO_ROPE: "_no_rope"}  # in the name of a kind
 
 
@@ -70,6 +71,11 @@ def _kind_entry(spec: UnitSpec, unit: UnitMethods) -> dict[str, Any]:
     }
 
 
+def _formats(specs: list[tuple[int, UnitSpec]]) -> dict[str, str]:
+    """Of every linear's weight."""
+    return {f"model.layers.{layer}.{x.name}.weight": x.format for layer, spec in specs for x in spec.linears}
+
+
 def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight: str) -> Iterator[LazyTensor]:
     """All tensors of `weights.ptd`, in the order in which a step reads them."""
     c = source.config
@@ -87,7 +93,7 @@ def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight
     for rotary, spec in {spec.inv_freq: spec for _, spec in specs if spec.inv_freq}.items():
         sliding = spec.layer_type == SLIDING
         yield LazyTensor(rotary, "float32", (c.head_dim // 2,), lambda sliding=sliding: source.inv_freq(sliding))
-    yield packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size)
+    yield packed(_EMBEDDING, c.hidden_size, c.vocab_size)
     for layer, spec in specs:
         prefix = f"model.layers.{layer}."
         yield from (vector(f"{prefix}{name}", shape) for name, shape in spec.vectors.items())
@@ -146,8 +152,8 @@ def write_bundle(
     """
     c = source.config
     specs = unit_specs(source, lora, activation)
-    head_weight = "model.embed_tokens.weight" if c.tie_word_embeddings else "lm_head.weight"
-    embed_format, head_format = source.format_of("model.embed_tokens.weight"), source.format_of(head_weight)
+    head_weight = _EMBEDDING if c.tie_word_embeddings else "lm_head.weight"
+    embed_format, head_format = source.format_of(_EMBEDDING), source.format_of(head_weight)
     with _new_folder(target) as folder:
         weights = write_weights(folder / WEIGHTS_FILE, _tensors(source, specs, head_weight), hollow)
         methods = end_methods(c, embed_format, head_format, max_seq_len)
@@ -175,10 +181,10 @@ def write_bundle(
             "lora": asdict(lora),
             "max_seq_len": max_seq_len,
             "activation": activation,
-            "formats": sorted({x.format for _, spec in specs for x in spec.linears} | {embed_format, head_format}),
+            "formats": _formats(specs) | {_EMBEDDING: embed_format, head_weight: head_format},
             "conversions": [conversion.to_json() for conversion in source.conversions.to_list()],
             "kinds": kinds,
-            "embed": {"weights": ["model.embed_tokens.weight"]},
+            "embed": {"weights": [_EMBEDDING]},
             "head": {
                 "weights": [f"{c.family.final_norm}.weight", head_weight],
                 "tokens": methods["head"].tokens,

@@ -5,7 +5,9 @@ checks each length and offset against the file before it is used.
 """
 
 import math
+import mmap
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,7 @@ class GgufTensor:
 class GgufFile:
     fields: dict[str, Any]
     tensors: list[GgufTensor]
+    release: Callable[[], None]  # what was read of it no longer counts as this process's memory
 
 
 def read_gguf(path: Path) -> GgufFile:
@@ -55,7 +58,10 @@ def read_gguf(path: Path) -> GgufFile:
     try:
         if path.stat().st_size < len(_MAGIC):  # an empty file cannot be mapped
             raise ValueError("no GGUF file")
-        return _read(np.memmap(path, mode="r"))
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        fields, tensors = _read(np.frombuffer(mapped, np.uint8))
+        return GgufFile(fields, tensors, lambda: mapped.madvise(mmap.MADV_DONTNEED))
     except (ValueError, struct.error) as error:
         raise UserError(f"{path}: not a readable GGUF file, or a truncated one ({error})") from None
 
@@ -107,7 +113,7 @@ class _Reader:
         return values
 
 
-def _read(data: U8) -> GgufFile:
+def _read(data: U8) -> tuple[dict[str, Any], list[GgufTensor]]:
     reader = _Reader(data)
     if bytes(reader.take(4)) != _MAGIC:
         raise ValueError("no GGUF file")
@@ -129,7 +135,7 @@ def _read(data: U8) -> GgufFile:
     tensors = {name: _tensor(data, name, kind, shape, base + offset) for name, kind, shape, offset in heads}
     if len(tensors) < len(heads):
         raise ValueError("two tensors of the same name")
-    return GgufFile(fields, list(tensors.values()))
+    return fields, list(tensors.values())
 
 
 def _tensor_head(reader: _Reader) -> tuple[str, int, tuple[int, ...], int]:

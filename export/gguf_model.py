@@ -43,7 +43,7 @@ class GgufModel(CheckpointSource):
         if not path.is_file():
             raise UserError(f"{path}: no such file; give a .gguf file, a config.json or smollm2-135m")
         file = read_gguf(path)
-        self.fields = file.fields
+        self.fields, self._release = file.fields, file.release
         name = self.fields.get("general.architecture")
         if not isinstance(name, str) or name not in ARCHITECTURES:
             supported = ", ".join(repr(known) for known in ARCHITECTURES)
@@ -109,6 +109,7 @@ class GgufModel(CheckpointSource):
 
         def read(start: int, stop: int) -> Rows:
             rows = take_apart(raw[order[start:stop]], tensor.type)
+            self._release()
             return rows.values, pack(fmt, rows.codes, rows.header).data
 
         return tensor.type.name, read

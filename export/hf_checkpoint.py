@@ -37,7 +37,7 @@ class HfCheckpoint(CheckpointSource):
         self._tensors = tensors
         self._linear_format, self._embedding_format = linear_format, embedding_format
         self.importance: dict[str, F32] = {}  # of a linear's columns, where it is known
-        self._opened: dict[str, QuantizedWeight | None] = {}
+        self._formats: dict[str, str] = {}  # of the weights asked for so far
         # The text model of one with vision has its names behind a prefix.
         found = [name.removesuffix(_EMBEDDING) for name in tensors.names if name.endswith(_EMBEDDING)]
         if len(found) != 1:
@@ -45,10 +45,11 @@ class HfCheckpoint(CheckpointSource):
         self._prefix = found[0]
 
     def format_of(self, name: str) -> str:
-        quantized = self._quantized(name)
-        if quantized is not None:
-            return quantized.format
-        return self._embedding_format if name.endswith((_EMBEDDING, _HEAD)) else self._linear_format
+        if name not in self._formats:
+            quantized = self._quantized(name)
+            plain = self._embedding_format if name.endswith((_EMBEDDING, _HEAD)) else self._linear_format
+            self._formats[name] = plain if quantized is None else quantized.format
+        return self._formats[name]
 
     def rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
         fmt, quantized = self.format_of(name), self._quantized(name)
@@ -85,11 +86,7 @@ class HfCheckpoint(CheckpointSource):
         return beside if any(known.startswith(module) for known in self._tensors.names) else name
 
     def _quantized(self, name: str) -> QuantizedWeight | None:
-        if self._reader is None:
-            return None
-        if name not in self._opened:
-            self._opened[name] = self._reader(self._tensors, self._name(name))
-        return self._opened[name]
+        return None if self._reader is None else self._reader(self._tensors, self._name(name))
 
 
 def _quantize(weights: F32, fmt: str, importance: F32 | None) -> Rows:

@@ -18,17 +18,14 @@ class SafetensorsFiles(Tensors):
     def __init__(self, folder: Path, files: dict[str, Path]):
         self._folder, self._files = folder, files
         self.names = files.keys()
-        self._opened: dict[Path, Any] = {}
 
     def where(self, name: str) -> str:
         return str(self._files.get(name, self._folder))
 
     def _open(self, name: str) -> Any:
         path = self._files[name]
-        try:
-            if path not in self._opened:
-                self._opened[path] = safe_open(path, framework="pt")  # numpy has no bfloat16
-            return self._opened[path].get_slice(name)
+        try:  # each time anew, or all that was ever read of the file would count as this process's memory
+            return safe_open(path, framework="pt").get_slice(name)  # numpy has no bfloat16
         except (SafetensorError, OSError) as error:
             raise UserError(f"{path}: not a readable safetensors file with {name} ({error})") from None
 

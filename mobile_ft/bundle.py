@@ -19,7 +19,7 @@ from mobile_ft.shapes import linear_names
 from mobile_ft.tokenizer import Tokenizer
 
 FORMAT = "mobile-ft-bundle"
-VERSION = 5
+VERSION = 6
 INDEX_FILE = "bundle.json"
 WEIGHTS_FILE = "weights.ptd"
 # What a stored unit keeps for its backward: float32; int8 but for queries and keys; or 2-bit gates and float16.
@@ -64,7 +64,7 @@ class Bundle:
     model: ModelConfig
     lora: LoraConfig
     max_seq_len: int
-    formats: tuple[str, ...]
+    formats: dict[str, str]  # of each matrix in weights.ptd
     files: dict[str, tuple[int, str]]  # name -> size in bytes, SHA-256; without bundle.json and weights.ptd
     weights: Weights
     conversions: tuple[Conversion, ...]  # empty where the weights are random, or older than these notes
@@ -84,7 +84,7 @@ def read_bundle(folder: Path) -> Bundle:
             model=(model := _model(values["model"], index)),
             lora=_lora(values["lora"], model),
             max_seq_len=_count(values, "max_seq_len"),
-            formats=_names(values, "formats", tuple(FORMATS)),
+            formats={name: _format(fmt, "formats") for name, fmt in values["formats"].items()},
             files={
                 _file_name(name): (_size(x, "size"), _sha256(x, "sha256")) for name, x in values["checksums"].items()
             },
@@ -141,12 +141,17 @@ def _weights(values: dict[str, Any]) -> Weights:
 
 
 def _conversion(values: dict[str, Any]) -> Conversion:
-    source, fmt = values["source"], values["format"]
+    source = values["source"]
     if not isinstance(source, str) or not source.isprintable() or len(source) > _MOST_SOURCE:
         raise ValueError(f"source is {source!r}; it should be a short name")
-    if fmt not in tuple(FORMATS):
-        raise ValueError(f"{fmt!r} among conversions; known: {', '.join(FORMATS)}")
+    fmt = _format(values["format"], "conversions")
     return Conversion(source, fmt, _size(values, "weights"), _number(values, "error", zero=True))
+
+
+def _format(value: Any, key: str) -> str:
+    if value not in tuple(FORMATS):
+        raise ValueError(f"{value!r} among {key}; known: {', '.join(FORMATS)}")
+    return str(value)
 
 
 def _count(values: dict[str, Any], key: str, least: int = 1, most: int = _MOST) -> int:

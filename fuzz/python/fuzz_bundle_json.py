@@ -21,7 +21,7 @@ def description() -> dict[str, Any]:
     conversion = {"source": "Q6_K", "format": "q8_0_g16", "weights": 10, "error": 1e-4}
     return values | {
         "conversions": [conversion],
-        "formats": ["q4_0"],
+        "formats": {"lm_head.weight": "q4_0"},
         "checksums": {"program.pte": file},
         "weights": weights,
     }

@@ -13,7 +13,7 @@ def describe(bundle: Bundle) -> BundleInfo:
         bundle=bundle.folder,
         model=bundle.model.to_json(),
         parameters=base_parameters(bundle.model),
-        formats=list(bundle.formats),
+        formats=sorted(set(bundle.formats.values())),
         conversions=[conversion.to_json() for conversion in bundle.conversions],
         max_seq_len=bundle.max_seq_len,
         lora={

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from mobile_ft.bundle import WEIGHTS_FILE, Bundle, check_files
+from mobile_ft.bundle import INDEX_FILE, WEIGHTS_FILE, Bundle, check_files
 from mobile_ft.config import ModelConfig
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.flat_tensor import tensor_places
@@ -82,17 +82,14 @@ class FineTuned:
                 self._check_floats(name, math.prod(shape))
 
     def format_of(self, name: str) -> str:
-        """The packed format of a matrix, which its size tells among those that the bundle lists."""
-        rows, cols = self.shapes[name]
-        size = self._place(name)[1]
-        fitting = [f for f in self.bundle.formats if not cols % FORMATS[f].group]
-        found = [f for f in fitting if math.prod(packed_shape(f, rows, cols)) == size]
-        if len(found) != 1:
-            raise UserError(
-                f"{self._path}: {name} has {size} bytes, which [{rows}, {cols}] has in {' and '.join(found) or 'none'} "
-                f"of {', '.join(self.bundle.formats)}; it should be one of them"
-            )
-        return found[0]
+        """The packed format of a matrix, of which its size is checked."""
+        (rows, cols), size = self.shapes[name], self._place(name)[1]
+        if name not in self.bundle.formats:
+            raise UserError(f"{self.bundle.folder / INDEX_FILE}: formats lacks {name}; export the bundle again")
+        found = self.bundle.formats[name]
+        if cols % FORMATS[found].group or math.prod(packed_shape(found, rows, cols)) != size:
+            raise UserError(f"{self._path}: {name} has {size} bytes, which is not [{rows}, {cols}] in {found}")
+        return found
 
     def packed(self, name: str) -> U8:
         """A matrix as the bundle has it: uint8 [panels, groups, block bytes], the adapter aside."""

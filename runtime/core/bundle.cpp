@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kVersion = 5;
+constexpr int kVersion = 6;
 constexpr double kMostFlops = 1e18;
 // Far above any model, and low enough that no product of sizes overflows.
 constexpr int64_t kMostWidth = 1 << 20;

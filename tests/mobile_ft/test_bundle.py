@@ -67,14 +67,15 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (["version"], 3, "version 3, this program reads 5"),
+        (["version"], 3, "version 3, this program reads 6"),
         (["format"], "other", "format is 'other'"),
         (["max_seq_len"], 0, "max_seq_len is 0"),
         (["max_seq_len"], True, "max_seq_len is True"),
         (["max_seq_len"], 2**31, "max_seq_len is 2147483648"),
         (["max_seq_len"], "64", "max_seq_len is '64'"),
-        (["formats"], ["q5_0"], "'q5_0' among formats"),
-        (["formats"], "q4_0", "formats is 'q4_0'"),
+        (["formats"], {"a": "q5_0"}, "'q5_0' among formats"),
+        (["formats"], {"a": []}, "\\[\\] among formats"),
+        (["formats"], "q4_0", "no attribute 'items'"),
         (["conversions"], 1, "not iterable"),
         (["conversions"], [CONVERSION | {"format": "q5_0"}], "'q5_0' among conversions"),
         (["conversions"], [CONVERSION | {"source": "a\n"}], "source is 'a\\n'; it should be a short name"),

@@ -85,7 +85,7 @@ def test_damaged_bundle_description(bundle: Path, data: Path, tmp_path: Path) ->
     index = bundle / "bundle.json"
     content = json.loads(index.read_text())
     index.write_text(json.dumps(content | {"version": 99}))
-    assert "version 99, this runtime reads version 5" in failure("eval", bundle, "--data", data)
+    assert "version 99, this runtime reads version 6" in failure("eval", bundle, "--data", data)
     index.write_text(json.dumps(content | {"model": content["model"] | {"hidden_size": -4}}))
     assert "hidden_size is -4" in failure("eval", bundle, "--data", data)
     index.write_text(index.read_text()[:100])

@@ -59,7 +59,7 @@ def test_a_failure_leaves_the_older_output(tuned, converted, tmp_path, to):
     description = json.loads((bundle / "bundle.json").read_text())
     description["model"]["vocab_size"] *= 2
     (bundle / "bundle.json").write_text(json.dumps(description))
-    message = r"weights.ptd: model.embed_tokens.weight has .* bytes, which \[1024, 64\] has in none of f16"
+    message = r"weights.ptd: model.embed_tokens.weight has .* bytes, which is not \[1024, 64\] in f16"
     with pytest.raises(UserError, match=message):
         convert(bundle, tuned.adapter, out, to=to, progress=False)
     assert [file.read_bytes() for file in files] == before
