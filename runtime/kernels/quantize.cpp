@@ -17,11 +17,11 @@ namespace {
 constexpr int64_t kMostGroup = 128;
 constexpr float kLargestHalf = 65504.f;
 // Of the scale by which the largest value just fits: smaller ones clip it and round the others less.
-constexpr int kFactors = 10;
+constexpr int kFactors = 12;
 constexpr float factor(int i, float least) { return least + (1.05f - least) * static_cast<float>(i) / (kFactors - 1); }
 // Of a range of `steps` codes, what is clipped at either end.
-constexpr int kEnds = 6;
-constexpr float end(int i, float steps) { return 0.75f * static_cast<float>(i) / steps; }
+constexpr int kEnds = 9;
+constexpr float end(int i, float steps) { return (0.5f * static_cast<float>(i) - 0.4f) / steps; }
 constexpr int kRounds = 3;  // of codes, and what fits them best
 
 /// Within f16's range.
@@ -68,9 +68,7 @@ struct Uniform {
   float low, high;
 
   Vec value(Vec x) const { return to_float(round_to_int(vmin(vmax(x, splat(low)), splat(high)))); }
-  uint8_t code(float x) const {
-    return static_cast<uint8_t>(static_cast<int>(std::nearbyint(x)) - (low == -8 ? -8 : 0));
-  }
+  VecI code(Vec x) const { return round_to_int(vmin(vmax(x, splat(low)), splat(high))) + (low == -8 ? 8 : 0); }
   float furthest() const { return low == -8 ? low : high; }
   float least_factor() const { return low == -8 ? 0.6f : 0.95f; }
 };
@@ -88,12 +86,17 @@ struct Codebook {
     for (int i = 0; i < 15; ++i) middles[i] = (ascending[i] + ascending[i + 1]) / 2;
   }
 
-  Vec value(Vec x) const {
-    VecI index{};
-    for (const float middle : middles) index -= x > splat(middle);  // true is -1
-    return lookup16(ascending, index);
+  VecI index(Vec x) const {
+    VecI found{};
+    for (const float middle : middles) found -= x > splat(middle);  // true is -1
+    return found;
   }
-  uint8_t code(float x) const { return codes[std::lower_bound(ascending, ascending + 16, x) - ascending]; }
+  Vec value(Vec x) const { return lookup16(ascending, index(x)); }
+  VecI code(Vec x) const {
+    VecI found = index(x);
+    for (int i = 0; i < kVec; ++i) found[i] = codes[found[i]];
+    return found;
+  }
   float furthest() const { return -ascending[0] > ascending[15] ? ascending[0] : ascending[15]; }
   float least_factor() const { return 0.6f; }
 };
@@ -103,7 +106,28 @@ const Codebook& codebook(Code code) {
   return code == Code::kNF4 ? nf4 : code == Code::kFP4 ? fp4 : iq4_nl;
 }
 
-/// value = scale * level: writes the codes and gives the scale. `half`: it is kept as f16.
+/// A scale for the codes that another one gave, and the squared error of these codes with it.
+struct Scale {
+  float value, error;
+};
+
+/// The error is a parabola over the scale, so one pass gives its minimum. `half`: the scale is kept as f16.
+template <typename Levels>
+Scale fit(const Group& group, const Levels& levels, bool half, float scale) {
+  const Vec inverse = splat(inverse_of(scale)), by = splat(scale);
+  Vec errors{}, products{}, squares{};
+  group.each([&](Vec x, Vec weight) {
+    const Vec level = levels.value(x * inverse), error = x - by * level, weighted = weight * level;
+    errors += weight * error * error;
+    products += weighted * x;
+    squares += weighted * level;
+  });
+  const float square = sum(squares), best = square > 0 ? sum(products) / square : 0.f;
+  const float kept = half ? rounded_to_half(best) : best;
+  return {kept, sum(errors) + square * ((kept - best) * (kept - best) - (scale - best) * (scale - best))};
+}
+
+/// value = scale * level: writes the codes and gives the scale.
 template <typename Levels>
 float scaled(const Group& given, const Levels& levels, bool half, uint8_t* codes) {
   float weight[kMostGroup];
@@ -113,44 +137,52 @@ float scaled(const Group& given, const Levels& levels, bool half, uint8_t* codes
     if (std::fabs(group.x[i]) > std::fabs(extreme)) extreme = group.x[i];
   }
   const float fitting = extreme / levels.furthest();  // the level furthest from 0 takes it, whatever its sign
-  float best = 0, least = std::numeric_limits<float>::infinity();
+  Scale best{0, std::numeric_limits<float>::infinity()};
   for (int i = 0; i < kFactors; ++i) {
-    float scale = fitting * factor(i, levels.least_factor());
-    for (int round = 0; round <= kRounds; ++round) {
-      const Vec inverse = splat(inverse_of(scale)), by = splat(scale);
-      Vec errors{}, products{}, squares{};
-      group.each([&](Vec x, Vec weight) {
-        const Vec level = levels.value(x * inverse), error = x - by * level, weighted = weight * level;
-        errors += weight * error * error;
-        products += weighted * x;
-        squares += weighted * level;
-      });
-      if (const float error = sum(errors); round > 0 && error < least) {
-        least = error;
-        best = scale;
-      }
-      const float square = sum(squares);
-      scale = square > 0 ? sum(products) / square : 0.f;
-      if (half) scale = rounded_to_half(scale);
-    }
+    const Scale found = fit(group, levels, half, fitting * factor(i, levels.least_factor()));
+    if (found.error < best.error) best = found;
   }
-  const Vec inverse = splat(inverse_of(best));
-  float values[kVec];
+  for (int round = 0; round < kRounds; ++round) {
+    const Scale found = fit(group, levels, half, best.value);
+    if (found.error < best.error) best = found;
+  }
+  const Vec inverse = splat(inverse_of(best.value));
   for (int64_t i = 0; i < group.size; i += kVec) {
-    store(values, levels.value(load(group.x + i) * inverse));
-    for (int64_t j = 0; j < kVec; ++j) codes[i + j] = levels.code(values[j]);
+    const VecI found = levels.code(load(group.x + i) * inverse);
+    for (int64_t j = 0; j < kVec; ++j) codes[i + j] = static_cast<uint8_t>(found[j]);
   }
-  return best;
+  return best.value;
 }
 
 /// value = scale * code + minimum, codes from 0 to `most`.
 struct Affine {
-  float scale, minimum, most;
+  float scale, minimum, error;
 
-  Vec code(Vec x) const {
+  Vec code(Vec x, float most) const {
     return to_float(round_to_int(vmin(vmax((x - minimum) * inverse_of(scale), Vec{}), splat(most))));
   }
 };
+
+/// The same for a scale and a minimum, kept as f16.
+Affine fit(const Group& group, float mean, float total, float most, const Affine& tried) {
+  Vec errors{}, codes{}, squares{}, products{};
+  group.each([&](Vec x, Vec weight) {
+    const Vec code = tried.code(x, most), error = x - tried.scale * code - tried.minimum, weighted = weight * code;
+    errors += weight * error * error;
+    codes += weighted;
+    squares += weighted * code;
+    products += weighted * (x - mean);
+  });
+  const float code = sum(codes), square = sum(squares), average = code / total, spread = square - average * code;
+  const float scale = spread > 0 ? sum(products) / spread : 0.f, minimum = mean - scale * average;
+  const auto beside = [&](const Affine& other) {
+    const float s = other.scale - scale, m = other.minimum - minimum;
+    return s * s * square + 2 * s * m * code + m * m * total;
+  };
+  Affine kept{rounded_to_half(scale), rounded_to_half(minimum), 0};
+  kept.error = sum(errors) + beside(kept) - beside(tried);
+  return kept;
+}
 
 Affine affine(const Group& group, float most, uint8_t* codes) {
   float low = group.x[0], high = group.x[0];
@@ -163,34 +195,20 @@ Affine affine(const Group& group, float most, uint8_t* codes) {
     weights += weight;
     weighted += weight * x;
   });
-  const float total = sum(weights), mean = sum(weighted) / total;
-  Affine best{0, 0, most};
-  float least = std::numeric_limits<float>::infinity();
+  const float total = sum(weights), mean = sum(weighted) / total, width = high - low;
+  Affine best{0, 0, std::numeric_limits<float>::infinity()};
   for (int i = 0; i < kEnds * kEnds; ++i) {
-    const float width = high - low;
     const float from = low + width * end(i % kEnds, most), to = high - width * end(i / kEnds, most);
-    Affine tried{(to - from) / most, from, most};
-    for (int round = 0; round <= kRounds; ++round) {
-      Vec errors{}, codes{}, squares{}, products{};
-      group.each([&](Vec x, Vec weight) {
-        const Vec code = tried.code(x), error = x - tried.scale * code - tried.minimum, weighted = weight * code;
-        errors += weight * error * error;
-        codes += weighted;
-        squares += weighted * code;
-        products += weighted * (x - mean);
-      });
-      if (const float error = sum(errors); round > 0 && error < least) {
-        least = error;
-        best = tried;
-      }
-      const float average = sum(codes) / total, spread = sum(squares) - average * sum(codes);
-      tried.scale = spread > 0 ? rounded_to_half(sum(products) / spread) : 0.f;
-      tried.minimum = rounded_to_half(mean - tried.scale * average);
-    }
+    const Affine found = fit(group, mean, total, most, {(to - from) / most, from, 0});
+    if (found.error < best.error) best = found;
+  }
+  for (int round = 0; round < kRounds; ++round) {
+    const Affine found = fit(group, mean, total, most, best);
+    if (found.error < best.error) best = found;
   }
   float values[kVec];
   for (int64_t i = 0; i < group.size; i += kVec) {
-    store(values, best.code(load(group.x + i)));
+    store(values, best.code(load(group.x + i), most));
     for (int64_t j = 0; j < kVec; ++j) codes[i + j] = static_cast<uint8_t>(values[j]);
   }
   return best;

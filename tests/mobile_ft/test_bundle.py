@@ -74,7 +74,7 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
         (["max_seq_len"], 2**31, "max_seq_len is 2147483648"),
         (["max_seq_len"], "64", "max_seq_len is '64'"),
         (["formats"], {"a": "q5_0"}, "'q5_0' among formats"),
-        (["formats"], {"a": []}, "\\[\\] among formats"),
+        (["formats"], {"a": []}, "[] among formats"),
         (["formats"], "q4_0", "no attribute 'items'"),
         (["conversions"], 1, "not iterable"),
         (["conversions"], [CONVERSION | {"format": "q5_0"}], "'q5_0' among conversions"),

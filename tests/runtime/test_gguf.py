@@ -65,3 +65,24 @@ def test_logits(tmp_path: Path, types: tuple[Q, ...], tolerance: float) -> None:
         expected = theirs(torch.from_numpy(TOKENS)[None]).logits[0].numpy()
     assert expected.std() > 0.1
     assert relative_error(ours, expected) < tolerance
+
+
+@pytest.mark.slow
+def test_llama_cpp_continues_in_the_same_words(smollm2: Path, smollm2_gguf: Path) -> None:
+    """SmolLM2, 24 tokens after each of two texts; our logits of all that llama.cpp wrote, whose products round
+    activations to 8 bits, which decides where two tokens are about as likely."""
+    llama_cpp = pytest.importorskip("llama_cpp")
+    reference = llama_cpp.Llama(str(smollm2_gguf), n_ctx=64, n_threads=1, verbose=False)
+    model = Model(str(smollm2))
+    model.prepare("", 64)
+    for text in (b"The capital of France is", b"def add(a, b):\n    return"):
+        tokens, written = reference.tokenize(text, add_bos=False), []
+        reference.reset()
+        for token in reference.generate(tokens, top_k=1, temp=0.0, repeat_penalty=1.0):
+            written.append(token)
+            if len(written) == 24:
+                break
+        whole = np.array([*tokens, *written[:-1]])
+        ours = model.logits(whole, np.arange(len(whole)))[len(tokens) - 1 :]
+        behind = ours.max(-1) - ours[np.arange(24), written]
+        assert behind.max() < 0.3 and (behind == 0).sum() >= 20
