@@ -53,6 +53,15 @@ class Settings:
             raise self._wrong(key, value, f"a count, or one for each of {length} layers")
         return values
 
+    def pattern(self, key: str, default: int, length: int) -> list[bool]:
+        """Of each layer; or a number n, for all but every n-th."""
+        value = self.get(key, default)
+        if not isinstance(value, list):
+            return [(layer + 1) % self.count(key, default) != 0 for layer in range(length)]
+        if len(value) != length or any(type(x) is not bool for x in value):
+            raise self._wrong(key, value, f"true or false for each of {length} layers")
+        return value
+
     def _wrong(self, key: str, value: Any, right: str) -> ValueError:
         return ValueError(f"metadata {self._architecture}.{key} is {value!r}; it must be {right}")
 
@@ -72,8 +81,8 @@ def _gemma3(settings: Settings, layers: int) -> Values:
     if settings.has("final_logit_softcapping"):
         values["final_logit_softcapping"] = settings.get("final_logit_softcapping")
     if settings.has("attention.sliding_window"):
-        pattern = settings.count("attention.sliding_window_pattern", 6)
-        types = [SLIDING if (layer + 1) % pattern else FULL for layer in range(layers)]
+        slides = settings.pattern("attention.sliding_window_pattern", 6, layers)
+        types = [SLIDING if sliding else FULL for sliding in slides]
         values |= {"sliding_window": settings.count("attention.sliding_window"), "layer_types": types}
     return values
 

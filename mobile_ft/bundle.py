@@ -84,7 +84,7 @@ def read_bundle(folder: Path) -> Bundle:
             model=(model := _model(values["model"], index)),
             lora=_lora(values["lora"], model),
             max_seq_len=_count(values, "max_seq_len"),
-            formats={name: _format(fmt, "formats") for name, fmt in values["formats"].items()},
+            formats=_formats(values["formats"]),
             files={
                 _file_name(name): (_size(x, "size"), _sha256(x, "sha256")) for name, x in values["checksums"].items()
             },
@@ -146,6 +146,12 @@ def _conversion(values: dict[str, Any]) -> Conversion:
         raise ValueError(f"source is {source!r}; it should be a short name")
     fmt = _format(values["format"], "conversions")
     return Conversion(source, fmt, _size(values, "weights"), _number(values, "error", zero=True))
+
+
+def _formats(values: Any) -> dict[str, str]:
+    if not isinstance(values, dict):
+        raise ValueError(f"formats is {values!r}; it should be an object of each matrix's format")
+    return {name: _format(fmt, "formats") for name, fmt in values.items()}
 
 
 def _format(value: Any, key: str) -> str:

@@ -15,6 +15,7 @@ from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.flat_tensor import tensor_places
 from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, U8, packed_shape, unpack
 from mobile_ft.lora import adapter_key
+from mobile_ft.runtime import quantize
 from mobile_ft.shapes import TAPS, linear_shapes, unit_types, vector_shapes
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -29,6 +30,7 @@ class LowRank:
     a: F32  # [rank, in_features]
     b: F32  # [out_features, rank], LoRA's scale not in it
     scale: float
+    keys: tuple[str, str]  # PEFT's names of a and b
 
 
 def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -117,8 +119,17 @@ class FineTuned:
             for values in self.blocks(name):
                 out[row : row + len(values)] = values
                 row += len(values)
-        _check_range(name, out)
+        check_range(name, out)
         return out
+
+    def quantized(self, name: str, fmt: str) -> Iterator[tuple[U8, int]]:
+        """The same in a packed format, some rows at a time with their number. Raises UserError where one has numbers
+        too large for it."""
+        for rows in self.blocks(name):
+            try:
+                yield quantize(rows, fmt), len(rows)
+            except ValueError as error:
+                raise UserError(f"{name}: {error}") from None
 
     def vector(self, name: str) -> F32:
         """A norm's weight, with what the family adds to it, a bias, or a convolution's taps: float32."""
@@ -133,7 +144,7 @@ class FineTuned:
         offset = self.config.family.norm_offset if name.endswith("norm.weight") else 0
         with np.errstate(over="ignore"):
             out = (self.vector(name) - np.float32(offset)).astype(dtype)
-        _check_range(name, out)
+        check_range(name, out)
         return out
 
     def inv_freq(self, sliding: bool) -> F32:
@@ -188,20 +199,20 @@ def _by_weight(bundle: Bundle, adapter: dict[str, F32], shapes: dict[str, tuple[
             continue
         module = name.removeprefix("model.").removesuffix(".weight").removeprefix("layers.")
         layer, _, linear = module.partition(".")
-        pair = []
-        for letter, expected in (("A", (lora.rank, shape[1])), ("B", (shape[0], lora.rank))):
-            key = adapter_key(int(layer), f"{linear}.lora_{letter}.weight")
+        pair, keys = [], [adapter_key(int(layer), f"{linear}.lora_{letter}.weight") for letter in "AB"]
+        for key, expected in zip(keys, ((lora.rank, shape[1]), (shape[0], lora.rank)), strict=True):
             tensor = left.pop(key, None)
             if tensor is None or tensor.shape != expected:
                 has = "missing" if tensor is None else str(tensor.shape)
                 raise UserError(f"adapter tensor {key} is {has}; it should be {expected}")
             pair.append(tensor)
-        found[name] = LowRank(pair[0], pair[1], lora.scale)
+        found[name] = LowRank(pair[0], pair[1], lora.scale, (keys[0], keys[1]))
     if left:
         raise UserError(f"adapter tensor {next(iter(left))} is of no weight that the bundle adapts")
     return found
 
 
-def _check_range(name: str, values: npt.NDArray) -> None:
+def check_range(name: str, values: npt.NDArray) -> None:
+    """Raises UserError where a number became infinite as it was rounded to the type of `values`."""
     if not np.isfinite(values).all():
         raise UserError(f"{name}: holds numbers that are too large for {values.dtype}")

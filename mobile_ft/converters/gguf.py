@@ -1,6 +1,5 @@
 """`--to gguf`: the merged model as a GGUF file for llama.cpp."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from mobile_ft.errors import UserError
 from mobile_ft.export.rotary import inv_freq
 from mobile_ft.families import CONV, SLIDING
 from mobile_ft.formats import F32, gguf_blocks
-from mobile_ft.runtime import quantize
 
 FILES = None
 
@@ -119,10 +117,6 @@ def _data(model: FineTuned, names: GgufNames, name: str, kind: GGMLQuantizationT
         return names.rows(name, model.vector(name))  # with what the family's norms add, as llama.cpp has them
     if kind == GGMLQuantizationType.F16:
         return names.rows(name, model.merged(name, np.float16))
-    return names.rows(name, np.concatenate(list(_quantized(model, name, kind))))
-
-
-def _quantized(model: FineTuned, name: str, kind: GGMLQuantizationType) -> Iterator[npt.NDArray]:
-    for rows in model.blocks(name):
-        name_of = kind.name.lower()
-        yield gguf_blocks(quantize(rows, name_of), name_of, len(rows))
+    fmt = kind.name.lower()
+    pieces = [gguf_blocks(packed, fmt, rows) for packed, rows in model.quantized(name, fmt)]
+    return names.rows(name, np.concatenate(pieces))

@@ -46,11 +46,11 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     if quant == "nf4":
         warn_of_the_same_grid(model, hf_nf4.FORMAT)
         config["quantization_config"] = hf_nf4.quantization_config(_DTYPE)
+    files = _split({name: _infos(name, shape, quant) for name, shape in model.shapes.items()})
     tokenizer = write_tokenizer_files(model.bundle, out)
     if tokenizer is not None:
         config |= _special_ids(tokenizer)
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    files = _split({name: _infos(name, shape, quant) for name, shape in model.shapes.items()})
     for file, weights in files.items():
         tensors = {name: info for infos in weights.values() for name, info in infos.items()}
         write_safetensors(out / file, tensors, _arrays(model, list(weights), quant))

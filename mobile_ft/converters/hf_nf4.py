@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.converters.fine_tuned import FineTuned, check_range
 from mobile_ft.converters.safetensors_file import TensorInfo
 from mobile_ft.errors import UserError
 from mobile_ft.formats import CODEBOOKS, F32, U8, unpack_codes
-from mobile_ft.runtime import quantize
 
 FORMAT = "nf4_g64"
 _BLOCK = 64
@@ -50,15 +49,17 @@ def infos(name: str, shape: tuple[int, ...], dtype: str) -> dict[str, TensorInfo
 
 def arrays(model: FineTuned, name: str, dtype: str) -> Iterator[npt.NDArray]:
     """What `infos` lists, in its order. Scales are found by error search."""
-    pieces = list(map(_quantized, model.blocks(name)))
+    pieces = [_taken_apart(name, *part) for part in model.quantized(name, FORMAT)]
     yield np.concatenate([codes for codes, _ in pieces])[:, None]
     yield np.concatenate([absmax for _, absmax in pieces])
     yield CODEBOOKS["nf4"]
     yield np.frombuffer(_state(model.shapes[name], dtype), np.uint8)
 
 
-def _quantized(rows: F32) -> tuple[U8, F32]:
-    codes, (absmax,) = unpack_codes(quantize(rows, FORMAT), FORMAT, len(rows))
+def _taken_apart(name: str, packed: U8, rows: int) -> tuple[U8, F32]:
+    codes, (absmax,) = unpack_codes(packed, FORMAT, rows)
+    with np.errstate(over="ignore"):
+        check_range(name, absmax.astype(np.float16))  # to which the weight decodes
     flat = codes.reshape(-1)
     return flat[0::2] << 4 | flat[1::2], absmax.reshape(-1)
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto
 
-from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.converters.fine_tuned import FineTuned, check_range
 from mobile_ft.converters.onnx_graph import OnnxGraph
 from mobile_ft.formats import CODEBOOKS, F32, FORMATS, U8, Format, unpack, unpack_codes
 
@@ -44,7 +44,10 @@ def matrix_arrays(model: FineTuned, name: str) -> dict[str, npt.NDArray]:
     fmt, rows = FORMATS[model.format_of(name)], model.shapes[name][0]
     packed = model.packed(name)
     if fmt.kind not in _BITS:
-        return {"": unpack(packed, model.format_of(name), rows).astype(np.float16)}
+        with np.errstate(over="ignore"):
+            values = unpack(packed, model.format_of(name), rows).astype(np.float16)
+        check_range(name, values)
+        return {"": values}
     codes, scales, zero_points = affine(packed, model.format_of(name), rows)
     if fmt.kind in _BNB4:
         flat = codes.reshape(-1)
@@ -120,11 +123,13 @@ def _decoded(graph: OnnxGraph, matrix: Matrix, rows: Callable[[str], str]) -> st
     if matrix.scales is None:
         return _float32(graph, rows(matrix.codes))
 
-    def by_groups(name: str) -> str:
-        shaped = graph.op("Reshape", name, graph.constant([matrix.rows, matrix.cols // matrix.group, -1]))
-        return rows(shaped)
+    def by_groups(name: str, one: bool) -> str:
+        """`one`: it has a number for each group."""
+        if matrix.codebook is not None:
+            return rows(graph.op("Reshape", name, graph.constant([matrix.rows, matrix.cols // matrix.group, -1])))
+        return graph.op("Unsqueeze", rows(name), graph.constant([2])) if one else rows(name)
 
-    codes, scales = by_groups(matrix.codes), by_groups(matrix.scales)
+    codes, scales = by_groups(matrix.codes, one=False), by_groups(matrix.scales, one=True)
     if matrix.bits == 4:
         low = graph.op("BitwiseAnd", codes, graph.constant(15, np.uint8))
         high = graph.op("BitShift", codes, graph.constant(4, np.uint8), direction="RIGHT")
@@ -136,7 +141,7 @@ def _decoded(graph: OnnxGraph, matrix: Matrix, rows: Callable[[str], str]) -> st
         values = graph.op("Gather", graph.constant(CODEBOOKS[matrix.codebook], np.float32), index)
     else:
         middle = graph.constant(1 << (matrix.bits - 1), np.float32)
-        zero_points = by_groups(matrix.zero_points) if matrix.zero_points else middle
+        zero_points = by_groups(matrix.zero_points, one=True) if matrix.zero_points else middle
         values = graph.op("Sub", _float32(graph, codes), zero_points)
     return graph.op("Reshape", graph.op("Mul", values, scales), graph.constant([0, matrix.cols]))
 

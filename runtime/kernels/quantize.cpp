@@ -106,7 +106,7 @@ const Codebook& codebook(Code code) {
   return code == Code::kNF4 ? nf4 : code == Code::kFP4 ? fp4 : iq4_nl;
 }
 
-/// A scale for the codes that another one gave, and the squared error of these codes with it.
+/// A scale, and the squared error of the codes that another one, or itself, gave.
 struct Scale {
   float value, error;
 };
@@ -122,9 +122,10 @@ Scale fit(const Group& group, const Levels& levels, bool half, float scale) {
     products += weighted * x;
     squares += weighted * level;
   });
-  const float square = sum(squares), best = square > 0 ? sum(products) / square : 0.f;
+  const float error = sum(errors), square = sum(squares), best = square > 0 ? sum(products) / square : 0.f;
   const float kept = half ? rounded_to_half(best) : best;
-  return {kept, sum(errors) + square * ((kept - best) * (kept - best) - (scale - best) * (scale - best))};
+  const float fitted = error + square * ((kept - best) * (kept - best) - (scale - best) * (scale - best));
+  return fitted < error ? Scale{kept, fitted} : Scale{scale, error};
 }
 
 /// value = scale * level: writes the codes and gives the scale.
@@ -138,14 +139,14 @@ float scaled(const Group& given, const Levels& levels, bool half, uint8_t* codes
   }
   const float fitting = extreme / levels.furthest();  // the level furthest from 0 takes it, whatever its sign
   Scale best{0, std::numeric_limits<float>::infinity()};
-  for (int i = 0; i < kFactors; ++i) {
-    const Scale found = fit(group, levels, half, fitting * factor(i, levels.least_factor()));
-    if (found.error < best.error) best = found;
-  }
-  for (int round = 0; round < kRounds; ++round) {
-    const Scale found = fit(group, levels, half, best.value);
-    if (found.error < best.error) best = found;
-  }
+  const auto attempt = [&](float scale) {
+    const Scale found = fit(group, levels, half, half ? rounded_to_half(scale) : scale);
+    if (!(found.error < best.error)) return false;
+    best = found;
+    return true;
+  };
+  for (int i = 0; i < kFactors; ++i) attempt(fitting * factor(i, levels.least_factor()));
+  for (int round = 0; round < kRounds && attempt(best.value); ++round) continue;
   const Vec inverse = splat(inverse_of(best.value));
   for (int64_t i = 0; i < group.size; i += kVec) {
     const VecI found = levels.code(load(group.x + i) * inverse);
@@ -179,9 +180,11 @@ Affine fit(const Group& group, float mean, float total, float most, const Affine
     const float s = other.scale - scale, m = other.minimum - minimum;
     return s * s * square + 2 * s * m * code + m * m * total;
   };
-  Affine kept{rounded_to_half(scale), rounded_to_half(minimum), 0};
-  kept.error = sum(errors) + beside(kept) - beside(tried);
-  return kept;
+  Affine kept{rounded_to_half(scale), 0, 0};
+  kept.minimum = rounded_to_half(mean - kept.scale * average);
+  const float error = sum(errors);
+  kept.error = error + beside(kept) - beside(tried);
+  return kept.error < error ? kept : Affine{tried.scale, tried.minimum, error};
 }
 
 Affine affine(const Group& group, float most, uint8_t* codes) {
@@ -197,15 +200,17 @@ Affine affine(const Group& group, float most, uint8_t* codes) {
   });
   const float total = sum(weights), mean = sum(weighted) / total, width = high - low;
   Affine best{0, 0, std::numeric_limits<float>::infinity()};
+  const auto attempt = [&](const Affine& tried) {
+    const Affine found = fit(group, mean, total, most, tried);
+    if (!(found.error < best.error)) return false;
+    best = found;
+    return true;
+  };
   for (int i = 0; i < kEnds * kEnds; ++i) {
     const float from = low + width * end(i % kEnds, most), to = high - width * end(i / kEnds, most);
-    const Affine found = fit(group, mean, total, most, {(to - from) / most, from, 0});
-    if (found.error < best.error) best = found;
+    attempt({rounded_to_half((to - from) / most), rounded_to_half(from), 0});
   }
-  for (int round = 0; round < kRounds; ++round) {
-    const Affine found = fit(group, mean, total, most, best);
-    if (found.error < best.error) best = found;
-  }
+  for (int round = 0; round < kRounds && attempt(best); ++round) continue;
   float values[kVec];
   for (int64_t i = 0; i < group.size; i += kVec) {
     store(values, best.code(load(group.x + i), most));

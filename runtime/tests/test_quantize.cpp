@@ -1,5 +1,5 @@
-// Quantization in every format: decoded, each value is the nearest that the block's scale allows, and the weighted
-// squared error of each group is no larger than that of a fine search in float64.
+// Quantization in every format: the weighted squared error of all groups is within 2 % of that of a fine search in
+// float64, and within 10 % where scales are so small that f16 has few bits for them.
 
 #include <cmath>
 #include <cstdlib>
@@ -36,6 +36,14 @@ double nearest(const std::vector<double>& values, double x) {
   return x - above[-1] < above[0] - x ? above[-1] : above[0];
 }
 
+/// What f16 makes of a number.
+double half(double x) {
+  int exponent;
+  std::frexp(x, &exponent);
+  const double step = std::ldexp(1., std::max(exponent - 11, -24));
+  return std::nearbyint(x / step) * step;
+}
+
 double error_of(const float* x, const double* weight, int64_t n, const std::vector<double>& values, double scale,
                 double minimum) {
   double error = 0;
@@ -49,7 +57,12 @@ double error_of(const float* x, const double* weight, int64_t n, const std::vect
 /// The smallest error of a group over many scales, and minima.
 double searched(Code code, const float* x, const double* weight, int64_t n) {
   const std::vector<double> values = levels(code);
+  const bool halves = code != Code::kNF4 && code != Code::kFP4;
   double low = x[0], high = x[0], best = INFINITY;
+  const auto attempt = [&](double scale, double minimum) {
+    if (halves) scale = half(scale), minimum = half(minimum);
+    best = std::min(best, error_of(x, weight, n, values, scale, minimum));
+  };
   for (int64_t i = 0; i < n; ++i) {
     low = std::min<double>(low, x[i]);
     high = std::max<double>(high, x[i]);
@@ -61,13 +74,13 @@ double searched(Code code, const float* x, const double* weight, int64_t n) {
     if (code == Code::kQ4_1) {
       for (int j = 0; j <= 10; ++j) {
         const double width = (high - low) * factor, from = low + (high - low - width) * j / 10;
-        best = std::min(best, error_of(x, weight, n, values, width / values.back(), from));
+        attempt(width / values.back(), from);
       }
     } else if (code == Code::kQ8_1) {
       const double width = (high - low) * (1.005 - 0.0005 * i);  // so many codes are best used nearly all
-      best = std::min(best, error_of(x, weight, n, values, width / values.back(), (low + high - width) / 2));
+      attempt(width / values.back(), (low + high - width) / 2);
     } else {
-      best = std::min(best, error_of(x, weight, n, values, factor * std::max(low, high, further) / furthest, 0));
+      attempt(factor * std::max(low, high, further) / furthest, 0);
     }
   }
   return best;
@@ -97,11 +110,12 @@ Floats random_weights(int64_t count, uint64_t seed) {
   return w;
 }
 
-void test_search(const std::string& name, bool weighted) {
+void test_search(const std::string& name, bool weighted, float size) {
   Format format;
   CHECK(parse_format(name, &format));
   const int64_t rows = 37, cols = 256;
-  const Floats w = random_weights(rows * cols, 5);
+  Floats w = random_weights(rows * cols, 5);
+  for (float& x : w) x *= size;
   Floats importance(static_cast<size_t>(cols));
   Random random(6, 0);
   for (float& x : importance) x = weighted ? static_cast<float>(std::pow(10, 3 * random.uniform())) : 1.f;
@@ -124,7 +138,7 @@ void test_search(const std::string& name, bool weighted) {
       reference += best;
     }
   }
-  CHECK(ours <= 1.02 * reference);
+  CHECK(ours <= (size < 1 ? 1.1 : 1.02) * reference);
 }
 
 void test_f16() {
@@ -167,8 +181,10 @@ void test_extremes() {
 int main() {
   for (const std::string& name : format_names()) {
     if (name == "f16") continue;
-    test_search(name, false);
-    test_search(name, true);
+    for (const float size : {1.f, 1e-2f}) {
+      test_search(name, false, size);
+      test_search(name, true, size);
+    }
   }
   test_f16();
   test_extremes();

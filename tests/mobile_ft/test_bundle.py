@@ -75,7 +75,7 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
         (["max_seq_len"], "64", "max_seq_len is '64'"),
         (["formats"], {"a": "q5_0"}, "'q5_0' among formats"),
         (["formats"], {"a": []}, "[] among formats"),
-        (["formats"], "q4_0", "no attribute 'items'"),
+        (["formats"], "q4_0", "formats is 'q4_0'; it should be an object"),
         (["conversions"], 1, "not iterable"),
         (["conversions"], [CONVERSION | {"format": "q5_0"}], "'q5_0' among conversions"),
         (["conversions"], [CONVERSION | {"source": "a\n"}], "source is 'a\\n'; it should be a short name"),

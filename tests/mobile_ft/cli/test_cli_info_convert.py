@@ -149,7 +149,7 @@ def test_verify_says_so(cli, bundle):
 def test_other_version(cli, bundle):
     index = bundle / "bundle.json"
     index.write_text(json.dumps(json.loads(index.read_text()) | {"version": 1}))
-    assert "version 1, this program reads 5" in cli("info", bundle).err
+    assert "version 1, this program reads 6" in cli("info", bundle).err
 
 
 def test_convert_writes_only_the_adapter(cli, bundle, adapter, tmp_path):

@@ -74,8 +74,9 @@ def test_gguf_lora(rslora, converted, changes):
 
 
 @pytest.mark.slow
-def test_llama_cpp_with_a_gguf_lora(tuned, converted):
+def test_llama_cpp_with_a_gguf_lora(tuned_in_gguf, converted):
     llama_cpp = pytest.importorskip("llama_cpp")
+    tuned = tuned_in_gguf
     lora, base = converted(tuned, "gguf-lora"), converted(tuned, "gguf", tuned.bundle)
     model = llama_cpp.Llama(str(base), lora_path=str(lora), logits_all=True, n_ctx=64, n_threads=1, verbose=False)
     model.eval(TOKENS.tolist())

@@ -35,9 +35,10 @@ def test_transformers_and_the_runtime_agree(tuned, converted):
     assert np.abs(logits_of(merged.double()) - tuned.logits).max() < 1e-4
 
 
-def test_nf4_is_what_bitsandbytes_loads(tmp_path, converted):
+@pytest.mark.parametrize("family", ["lfm2", *(pytest.param(x, marks=pytest.mark.slow) for x in ("llama3", "qwen2"))])
+def test_nf4_is_what_bitsandbytes_loads(tmp_path, converted, family):
     """What our quantizer made of PEFT's merged weights, from Transformers and in our own export."""
-    tuned = make_tuned("llama3", tmp_path, intermediate_size=192)
+    tuned = make_tuned(family, tmp_path, intermediate_size=192)
     folder = converted(tuned, "hf", quant="nf4")
     source, expected = HfFolder(folder, "f16", "f16"), deepcopy(tuned.base)
     weights = merged_weights(tuned)
@@ -111,22 +112,23 @@ def test_rotary_factors_of_a_gguf_are_recognised(tuned_of, converted, monkeypatc
         converted(tuned_of("llama3"), "hf")
 
 
-@pytest.mark.parametrize("to", ["hf", "gguf", "gguf-lora"])
-def test_numbers_too_large_for_the_target(tuned_of, converted, tmp_path, to):
+@pytest.mark.parametrize(
+    ("to", "quant"), [("hf", None), ("gguf", None), ("gguf-lora", None), ("gguf", "iq4_nl"), ("hf", "nf4")]
+)
+def test_numbers_too_large_for_the_target(tuned_of, converted, tmp_path, to, quant):
     """A merged weight above what float16 holds; float32 adapters hold it."""
-    tuned = tuned_of("llama3")
+    tuned = make_tuned("llama3", tmp_path, intermediate_size=192) if quant == "nf4" else tuned_of("llama3")
     adapter = shutil.copytree(tuned.adapter, tmp_path / "large")
     tensors = load_file(adapter / "adapter_model.safetensors")
     name = "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"
-    tensors[name][:] = 1e6
+    tensors[name][:] = 1e9
     save_file(tensors, adapter / "adapter_model.safetensors")
     if to == "gguf-lora":
         assert converted(tuned, to, adapter).is_file()
         return
-    with pytest.raises(
-        UserError, match="model.layers.1.mlp.up_proj.weight: holds numbers that are too large for float16"
-    ):
-        converted(tuned, to, adapter)
+    fmt = "iq4_nl" if quant == "iq4_nl" else "float16"
+    with pytest.raises(UserError, match=f"layers.1.mlp.up_proj.weight: holds numbers that are .*too large for {fmt}"):
+        converted(tuned, to, adapter, quant=quant)
     assert not (tmp_path / to).exists()
     assert not list(tmp_path.glob(".*"))  # nothing half-written
 

@@ -1,11 +1,13 @@
 """The ONNX model in onnxruntime: whole texts, token by token with a cache, padded batches; and each weight format."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from peft import PeftModel
 from safetensors.numpy import load_file, save_file
 
 from mobile_ft import UserError, convert
@@ -14,7 +16,7 @@ from mobile_ft.converters.onnx_graph import DATA_FILE, OnnxGraph
 from mobile_ft.converters.onnx_matrix import add_matrix, product, rows_of
 from mobile_ft.formats import FORMATS, unpack
 from mobile_ft.runtime import Model, quantize
-from tests.tuned_models import TOKENS
+from tests.tuned_models import TOKENS, logits_of, with_rslora
 
 onnxruntime = pytest.importorskip("onnxruntime")
 LENGTH = len(TOKENS)
@@ -98,6 +100,15 @@ def test_another_adapter_as_inputs(tuned_of, converted):
     assert np.abs(base[0] - tuned.logits).max() > 0.01
     logits, _ = session.run(*tokens, past | load_file(tuned.adapter / "adapter_model.safetensors"))
     assert np.abs(logits[0] - tuned.logits).max() < 1e-4
+
+
+def test_scale_of_rslora(tuned_of, converted, tmp_path):
+    tuned = with_rslora(tuned_of("llama3"), tmp_path)
+    expected = logits_of(PeftModel.from_pretrained(deepcopy(tuned.base).double(), tuned.adapter))
+    session = Session(converted(tuned, "onnx"))
+    logits, _ = session.run(TOKENS[None], np.ones((1, LENGTH)), np.arange(LENGTH)[None], session.no_past())
+    assert np.abs(expected - tuned_of("llama3").logits).max() > 0.1
+    assert np.abs(logits[0] - expected).max() < 1e-4
 
 
 class _OneWeight:

@@ -1,6 +1,7 @@
 """What convert refuses, in one line, with whatever was at its output untouched."""
 
 import json
+import shutil
 
 import pytest
 
@@ -64,6 +65,16 @@ def test_a_failure_leaves_the_older_output(tuned, converted, tmp_path, to):
         convert(bundle, tuned.adapter, out, to=to, progress=False)
     assert [file.read_bytes() for file in files] == before
     assert {file.name for file in tmp_path.iterdir()} == {to, "bundle"}
+
+
+def test_a_matrix_without_a_format(tuned, converted, tmp_path):
+    bundle = shutil.copytree(tuned.bundle, tmp_path / "bundle")
+    description = json.loads((bundle / "bundle.json").read_text())
+    del description["formats"]["model.layers.0.mlp.up_proj.weight"]
+    (bundle / "bundle.json").write_text(json.dumps(description))
+    message = r"bundle.json: formats lacks model.layers.0.mlp.up_proj.weight; export the bundle again"
+    with pytest.raises(UserError, match=message):
+        converted(tuned._replace(bundle=bundle), "hf")
 
 
 def test_adapters_of_names_that_the_model_lacks(tuned, converted, tmp_path):
