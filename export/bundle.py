@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -143,19 +143,21 @@ def write_bundle(
     activation: str = "exact",
     adapter: dict[str, F32] | None = None,
     hollow: bool = False,
+    on_tensor: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
     """Exports `source` to the folder `target` and returns the content of its bundle.json.
 
     `activation` is one of ACTIVATIONS, of mobile_ft.bundle: how units store activations. `adapter` has tensors to start
     from under PEFT's names; what it lacks starts as PEFT initialises it, with B zero. A `hollow` bundle holds no
-    weights: it can be planned for and no more.
+    weights: it can be planned for and no more. `on_tensor` is called with how many tensors of how many are written; the
+    program comes after them.
     """
     c = source.config
     specs = unit_specs(source, lora, activation)
     head_weight = _EMBEDDING if c.tie_word_embeddings else "lm_head.weight"
     embed_format, head_format = source.format_of(_EMBEDDING), source.format_of(head_weight)
     with _new_folder(target) as folder:
-        weights = write_weights(folder / WEIGHTS_FILE, _tensors(source, specs, head_weight), hollow)
+        weights = write_weights(folder / WEIGHTS_FILE, _tensors(source, specs, head_weight), hollow, on_tensor)
         methods = end_methods(c, embed_format, head_format, max_seq_len)
         kinds = {}
         for spec in {spec.kind: spec for _, spec in specs}.values():

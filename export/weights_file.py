@@ -44,10 +44,16 @@ class LazyTensor:
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
-def write_weights(path: Path, tensors: Iterable[LazyTensor], hollow: bool = False) -> Weights:
+def write_weights(
+    path: Path,
+    tensors: Iterable[LazyTensor],
+    hollow: bool = False,
+    on_tensor: Callable[[int, int], None] = lambda done, total: None,
+) -> Weights:
     """Writes the tensors in the given order, with no more than one of them in memory; their checksums come with it.
 
-    `hollow` leaves holes in their place, which take no room on disk, and checksums that no data has.
+    `hollow` leaves holes in their place, which take no room on disk, and checksums that no data has. `on_tensor` is
+    called with how many of them are written.
     """
     tensors = list(tensors)
     segments: list[DataSegment] = []
@@ -64,13 +70,14 @@ def write_weights(path: Path, tensors: Iterable[LazyTensor], hollow: bool = Fals
             file.truncate(base + end)
             sums = dict.fromkeys((tensor.name for tensor in tensors), "0" * 64)
             tensors = []
-        for tensor, segment in zip(tensors, segments, strict=not hollow):
+        for done, (tensor, segment) in enumerate(zip(tensors, segments, strict=not hollow), 1):
             data = np.ascontiguousarray(tensor.load())
             if data.dtype != tensor.dtype or data.shape != tensor.shape:
                 raise ValueError(f"{tensor.name}: {data.dtype} {data.shape} instead of {tensor.dtype} {tensor.shape}")
             file.write(bytes(base + segment.offset - file.tell()))
             file.write(data.data)
             sums[tensor.name] = hashlib.sha256(data.data).hexdigest()
+            on_tensor(done, len(tensors))
     return Weights(base + end, base, hashlib.sha256(index).hexdigest(), sums)
 
 

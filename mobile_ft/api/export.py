@@ -4,13 +4,14 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mobile_ft.api.checkpoint import BUILTIN_MODELS, Quantization, open_checkpoint
 from mobile_ft.api.describe import describe
+from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import BundleInfo
 from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.bundle import Bundle, read_bundle
@@ -47,6 +48,7 @@ def export_bundle(
     adapter: str | os.PathLike[str] | None = None,
     random_init: bool = False,
     seed: int = 0,
+    progress: bool = True,
 ) -> BundleInfo:
     """Writes a training bundle of `model` to the folder `out`.
 
@@ -60,8 +62,8 @@ def export_bundle(
     alpha / sqrt(rank). `adapter` is the folder of one to start from, of PEFT or mlx-lm, which brings all these; linears
     of its targets that it does not adapt start with B zero. `max_seq_len` is the most tokens at once, by default 512,
     or less if the model's limit is. `activation` is what a layer stores for its backward: README.md has a table. `seed`
-    is that of the adapter and of random weights. Raises UserError where the model or adapter is not supported or `out`
-    holds anything but a bundle.
+    is that of the adapter and of random weights. `progress` shows how many tensors are written. Raises UserError where
+    the model or adapter is not supported or `out` holds anything but a bundle.
     """
     if not 1 <= lora_rank <= MOST_RANK:
         raise UserError(f"--lora-rank {lora_rank}: must be 1 to {MOST_RANK}")
@@ -84,7 +86,14 @@ def export_bundle(
         length = min(_SEQ_LEN, most) if max_seq_len is None else max_seq_len
         if not _LEAST_SEQ_LEN <= length <= most:
             raise UserError(f"--max-seq-len {length}: this model takes {_LEAST_SEQ_LEN} to {most}")
-        _write(source, lora, length, seed, target, activation, start)
+        with ProgressDisplay("tensor", progress) as display:
+
+            def on_tensor(done: int, total: int) -> None:
+                if done == 1:
+                    display.start(total)
+                display.update(done, "now the program, which takes a while" if done == total else "")
+
+            _write(source, lora, length, seed, target, activation, start, on_tensor=on_tensor)
     return describe(read_bundle(target))
 
 
@@ -153,10 +162,11 @@ def _write(
     activation: str,
     adapter: dict[str, F32] | None = None,
     hollow: bool = False,
+    on_tensor: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
     from mobile_ft.export.bundle import write_bundle
 
-    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter, hollow)
+    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter, hollow, on_tensor)
 
 
 def _read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[str, F32]]:
