@@ -2,12 +2,24 @@
 
 import importlib.util
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _lowered_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    from tests.lowering_cache import LoweringCache
+
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mobile_ft.export.bundle.lower", LoweringCache(folder / "programs"))
+        yield
 
 
 @pytest.fixture

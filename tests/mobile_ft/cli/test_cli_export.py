@@ -24,7 +24,15 @@ def test_export_prints_what_it_wrote_and_no_noise(model_config, tmp_path):
         [sys.executable, "-m", "mobile_ft.cli.main", *command], capture_output=True, encoding="utf-8"
     )
     assert (result.returncode, result.stderr) == (0, "")
-    for text in ("weights.ptd", "q4_0, q8_0", "q_proj, v_proj", "alpha 32, rsLoRA", "128 tokens", "exported in", "tensor 1/"):
+    for text in (
+        "weights.ptd",
+        "q4_0, q8_0",
+        "q_proj, v_proj",
+        "alpha 32, rsLoRA",
+        "128 tokens",
+        "exported in",
+        "tensor 1/",
+    ):
         assert text in result.stdout
     description = json.loads((out / "bundle.json").read_text())
     assert description["lora"] == {"rank": 16, "alpha": 32.0, "use_rslora": True, "targets": ["q_proj", "v_proj"]}
