@@ -1,6 +1,7 @@
 """Lowers what several tests export alike only once: for tiny models that is most of an export's time."""
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,7 +30,7 @@ class LoweringCache:
         text = "\n".join(line for line in lines if not line.lstrip().startswith("# File:"))
         path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()}.pte"
         if not path.exists():
-            scratch = path.with_suffix(f".{id(methods)}")
+            scratch = path.with_suffix(f".{os.getpid()}")
             with scratch.open("wb") as file:
                 lower(methods).write_to_file(file)
             scratch.rename(path)
