@@ -27,7 +27,7 @@ demo: setup
 # fixtures, the longest first, which are few tests each. One torch thread: its workers would spin for the cores that the
 # runtime works on.
 test: test-cpp
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" tests/runtime tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" tests/runtime tests/tools tests
 
 # What takes longer, or needs programs of the extra `outputs`.
 test-slow: setup

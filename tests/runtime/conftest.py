@@ -1,6 +1,7 @@
 """Transformers and PEFT on the same SmolLM2 weights: what the runtime is held against."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +54,11 @@ def adapter(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def load_base(smollm2_gguf: Path) -> Callable[[], Any]:
-    """A fresh float32 Transformers model of the GGUF."""
+    """A float32 Transformers model of the GGUF, the caller's own; to decode one takes many times as long as a copy."""
     from transformers import AutoModelForCausalLM
 
-    def load() -> Any:
-        return AutoModelForCausalLM.from_pretrained(
-            smollm2_gguf.parent, gguf_file=smollm2_gguf.name, dtype=torch.float32
-        )
-
-    return load
+    model = AutoModelForCausalLM.from_pretrained(smollm2_gguf.parent, gguf_file=smollm2_gguf.name, dtype=torch.float32)
+    return lambda: deepcopy(model)
 
 
 @pytest.fixture
