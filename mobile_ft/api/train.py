@@ -173,6 +173,9 @@ class _Watcher:
         if kind == "plan":
             self._plan = event
             self._display.start(event["steps"], event["steps_done"])
+            self._display.print(f"computes in {event['resolved']['arithmetic']}")
+        elif kind == "moved":
+            self._display.print(f"was begun in {event['from']}: goes on the same but for rounding")
         elif kind == "step":
             self._steps.append(event)
             self._recent.append(event)

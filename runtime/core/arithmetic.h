@@ -1,16 +1,13 @@
 #pragma once
 
+#include <string>
+
+#include "runtime/core/train_config.h"
+#include "runtime/dispatch/kernels.h"
+
 namespace mft {
 
 /// What the kernels compute with. A run that is resumed or repeated with another one differs in the last bits.
-#if defined(__AVX2__)
-constexpr const char* kArithmetic = "float32-avx2";
-#elif defined(__ARM_NEON)
-constexpr const char* kArithmetic = "float32-neon";
-#elif defined(__SSE2__)
-constexpr const char* kArithmetic = "float32-sse2";
-#else
-constexpr const char* kArithmetic = "float32";
-#endif
+inline std::string arithmetic(Compute compute) { return std::string(name_of(compute)) + "-" + kernels().isa; }
 
 }  // namespace mft

@@ -8,7 +8,7 @@
 #include "runtime/core/json.h"
 #include "runtime/core/safetensors.h"
 #include "runtime/core/trainer.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
 namespace mft {
 namespace {
@@ -50,7 +50,7 @@ Resolved Trainer::resolved() const {
   Resolved resolved;
   if (model_.bundle().rounds_what_it_stores()) resolved.stored_units = plan_.stored;
   resolved.threads = model_.threads();
-  resolved.arithmetic = kArithmetic;
+  resolved.arithmetic = arithmetic(config_.compute);
   return resolved;
 }
 
@@ -86,8 +86,10 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   std::string earlier_data;
   try {
     run.update(metadata(file, "resolved"));
+    begun_with_ = run.at("arithmetic");
     Json current = fingerprint(config_, model_.bundle(), data);
     current.update(to_json(resolved()));
+    current.erase("arithmetic");  // another machine goes on within rounding
     for (const auto& [key, value] : current.items()) {
       if (run.at(key) != value) {
         const auto shown = [](const Json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); };

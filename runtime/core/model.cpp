@@ -5,14 +5,10 @@
 #include <optional>
 
 #include "runtime/core/error.h"
-#include "runtime/kernels/attention.h"
-#include "runtime/kernels/half.h"
-#include "runtime/kernels/int8_blocks.h"
-#include "runtime/kernels/linear.h"
-#include "runtime/kernels/linear_cross_entropy.h"
-#include "runtime/kernels/rope.h"
-#include "runtime/kernels/sweep.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/dispatch/kernels.h"
+#include "runtime/ops/compute.h"
+#include "runtime/platform/sweep.h"
+#include "runtime/platform/threads.h"
 
 namespace mft {
 namespace {
@@ -26,27 +22,27 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 /// Between what the methods take and what is kept, for `n` tokens of a tensor that is not kept as it is.
 void shrink(const SavedTensor& tensor, const float* from, int64_t n, std::byte* to) {
   if (tensor.stored == Stored::kHalf) {
-    to_half(from, tensor.values * n, reinterpret_cast<uint16_t*>(to));
+    kernels().to_half(from, tensor.values * n, reinterpret_cast<uint16_t*>(to));
   } else {
-    to_int8(from, tensor.values * n, reinterpret_cast<Int8Block*>(to));
+    kernels().to_int8(from, tensor.values * n, reinterpret_cast<Int8Block*>(to));
   }
 }
 
 void expand(const SavedTensor& tensor, const std::byte* from, int64_t n, float* to) {
   if (tensor.stored == Stored::kHalf) {
-    from_half(reinterpret_cast<const uint16_t*>(from), tensor.values * n, to);
+    kernels().from_half(reinterpret_cast<const uint16_t*>(from), tensor.values * n, to);
   } else {
-    from_int8(reinterpret_cast<const Int8Block*>(from), tensor.values * n, to);
+    kernels().from_int8(reinterpret_cast<const Int8Block*>(from), tensor.values * n, to);
   }
 }
 
 /// While it lives, the pages of `weight` leave the process behind a kernel that reads them front to back.
 struct Sweep {
   explicit Sweep(const MappedWeights::Weight& weight) {
-    sweep_begin = static_cast<const uint8_t*>(weight.data);
-    sweep_end = sweep_begin + weight.bytes;
+    const uint8_t* begin = static_cast<const uint8_t*>(weight.data);
+    set_sweep(begin, begin + weight.bytes);
   }
-  ~Sweep() { sweep_begin = sweep_end = nullptr; }
+  ~Sweep() { set_sweep(nullptr, nullptr); }
 };
 
 }  // namespace
@@ -57,19 +53,20 @@ Model::Model(const std::string& bundle_folder)
       weights_(bundle_.file("weights.ptd"), bundle_.weights),
       layout_(bundle_, program_) {}
 
-void Model::prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads) {
+void Model::prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute) {
   if (claimed_) fail("a trainer works on this model; open the bundle again for something else");
-  make_ready(adapter_folder, tokens, threads);
+  make_ready(adapter_folder, tokens, threads, compute);
 }
 
-void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads) {
+void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute) {
   if (tokens > bundle_.max_seq_len) {
     fail("a sequence of ", tokens, " tokens; the bundle's maximum is ", bundle_.max_seq_len,
          " (export with a larger --max-seq-len)");
   }
-  thread_parts = static_cast<int>(threads);
+  set_thread_parts(threads);
   threads_ = thread_count();
-  program_.reserve_scratch(scratch_bytes(tokens));
+  compute_ = compute;
+  program_.reserve_scratch(scratch_bytes(tokens, compute));
   parameters_ = Buffer(layout_.size * sizeof(float));
   no_adapter_ = Buffer(no_adapter_bytes());
   staging_ = Buffer(staging_bytes(tokens));
@@ -94,7 +91,8 @@ void Model::push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeigh
 void Model::run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
                 const std::vector<Output>& outputs) {
   const double begin = now();
-  thread_parts = static_cast<int>(threads_);  // another model may have run meanwhile
+  set_thread_parts(threads_);  // another model may have run meanwhile
+  set_compute(compute_);
   program_.run(method, inputs, outputs);
   if (observer_) observer_(unit, method, begin, now());
 }
@@ -287,13 +285,13 @@ void Model::logits(const float* x, int64_t t, float* out) {
   }
 }
 
-size_t Model::scratch_bytes(int64_t tokens) const {
+size_t Model::scratch_bytes(int64_t tokens, Compute compute) const {
   const Bundle& b = bundle_;
   const int64_t queries = b.num_heads * b.head_dim;
   const int64_t call = std::min(tokens, b.head_tokens);
-  size_t most = rope_scratch_bytes(b.head_dim);
+  size_t most = kernels().rope_scratch_bytes(b.head_dim);
   const auto linear = [&](int64_t in, int64_t out) {
-    most = std::max(most, linear_scratch_bytes(tokens, out, in, b.lora_rank));
+    most = std::max(most, kernels().linear_scratch_bytes(compute, tokens, out, in, b.lora_rank));
   };
   linear(b.hidden_size, queries);
   linear(b.hidden_size, b.num_kv_heads * b.head_dim);
@@ -303,14 +301,14 @@ size_t Model::scratch_bytes(int64_t tokens) const {
   const bool convolves =
       std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& k) { return k.state_size > 0; });
   if (convolves) linear(b.hidden_size, 3 * b.hidden_size);
-  most = std::max(most, linear_scratch_bytes(1, b.vocab_size, b.hidden_size, 0));
+  most = std::max(most, kernels().linear_scratch_bytes(compute, 1, b.vocab_size, b.hidden_size, 0));
   AttentionShape shape{};
   shape.t = tokens;
   shape.heads = b.num_heads;
   shape.kv_heads = b.num_kv_heads;
   shape.dim = b.head_dim;
-  most = std::max(most, attention_scratch_bytes(shape));
-  most = std::max(most, linear_cross_entropy_scratch_bytes(call, b.vocab_size, b.hidden_size));
+  most = std::max(most, kernels().attention_scratch_bytes(shape));
+  most = std::max(most, kernels().linear_cross_entropy_scratch_bytes(call, b.vocab_size, b.hidden_size));
   return most + 4096;  // the allocator aligns within it
 }
 

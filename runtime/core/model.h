@@ -10,6 +10,7 @@
 #include "runtime/core/bundle.h"
 #include "runtime/core/program.h"
 #include "runtime/core/weight_store.h"
+#include "runtime/kernels/linear.h"
 
 namespace mft {
 
@@ -27,10 +28,14 @@ class Model {
 
   /// Loads LoRA parameters, the bundle's initial ones where `folder` is empty, and makes room for calls of up to
   /// `tokens` tokens.
-  /// Threads split work into `threads` parts from now on, 0: one a core. Throws Error while a trainer has the model.
-  void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads = 0);
+  /// Threads split work into `threads` parts from now on, 0: one a core, and linear layers compute with `compute`.
+  /// Throws Error while a trainer has the model.
+  void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads = 0,
+               Compute compute = Compute::kFloat32);
   /// Off: the model as it was exported computes, until it is on again. On after `prepare`.
   void use_adapter(bool on) { adapter_on_ = on; }
+  /// float32 at any time, int8 only where `prepare` made room for it.
+  void use_compute(Compute compute) { compute_ = compute; }
 
   void embed(const int64_t* tokens, int64_t t, float* x);
   void forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y);
@@ -67,8 +72,8 @@ class Model {
     explicit Claim(Model& model);
     ~Claim() { model_.claimed_ = false; }
     /// `Model::prepare`, which is the trainer's alone meanwhile.
-    void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads) {
-      model_.make_ready(adapter_folder, tokens, threads);
+    void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute) {
+      model_.make_ready(adapter_folder, tokens, threads, compute);
     }
     Claim(const Claim&) = delete;
     Claim& operator=(const Claim&) = delete;
@@ -86,7 +91,7 @@ class Model {
   /// Bytes of what `forward_save` leaves.
   size_t saved_bytes(const UnitKind& kind, int64_t tokens) const;
   /// Bytes of kernel scratch that calls of up to `tokens` tokens need.
-  size_t scratch_bytes(int64_t tokens) const;
+  size_t scratch_bytes(int64_t tokens, Compute compute) const;
   /// Bytes in which `forward_save` and `backward` convert between float32 and what is kept.
   size_t staging_bytes(int64_t tokens) const;
   /// Bytes of what stands in for the adapter while it is off.
@@ -95,7 +100,7 @@ class Model {
   size_t weight_bytes(size_t unit) const;
 
  private:
-  void make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads);
+  void make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute);
   const MappedWeights& weights_of(size_t unit, size_t next);
   void run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
            const std::vector<Output>& outputs);
@@ -118,6 +123,7 @@ class Model {
   Buffer staging_;
   mutable std::vector<size_t> weight_bytes_;  // of each unit and the head, once asked for
   int64_t threads_ = 0;
+  Compute compute_ = Compute::kFloat32;
   bool adapter_on_ = true;
   bool claimed_ = false;
   Observer observer_;

@@ -1,7 +1,7 @@
 #include "runtime/core/moments.h"
 
-#include "runtime/kernels/adamw8bit.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/dispatch/kernels.h"
+#include "runtime/platform/threads.h"
 
 namespace mft {
 
@@ -28,14 +28,14 @@ void Moments::step(std::byte* memory, size_t unit, float* parameters, const floa
   const int64_t n = static_cast<int64_t>(range.size());
   if (optimizer_ == Optimizer::kAdamW) {
     float* first = reinterpret_cast<float*>(memory) + range.begin;
-    adamw_step(parameters, gradients, first, first + layout_.size, n, lr, gradient_scale, step, adamw);
+    kernels().adamw_step(parameters, gradients, first, first + layout_.size, n, lr, gradient_scale, step, adamw);
     return;
   }
   const size_t block = first_block_[unit];
   uint8_t* codes = reinterpret_cast<uint8_t*>(memory) + block * kMomentBlock;
   float* scales = reinterpret_cast<float*>(memory + 2 * blocks_ * kMomentBlock) + block;
-  adamw8bit_step(parameters, gradients, {codes, scales}, {codes + blocks_ * kMomentBlock, scales + blocks_}, n, lr,
-                 gradient_scale, step, adamw);
+  kernels().adamw8bit_step(parameters, gradients, {codes, scales}, {codes + blocks_ * kMomentBlock, scales + blocks_},
+                           n, lr, gradient_scale, step, adamw);
 }
 
 }  // namespace mft

@@ -9,7 +9,7 @@
 #include "runtime/core/error.h"
 #include "runtime/core/moments.h"
 #include "runtime/core/process_memory.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
 namespace mft {
 namespace {
@@ -138,7 +138,7 @@ class Planner {
     set(Component::kGradients, config.immediate_update() ? largest_adapter : most_of(adapter, layers));
     set(Component::kSpareGradients, config.grad_accum > 1 || split ? largest_adapter : 0);
     set(Component::kOptimizer, Moments(model.layout(), config.optimizer).bytes());
-    set(Component::kKernelScratch, model.scratch_bytes(tokens));
+    set(Component::kKernelScratch, model.scratch_bytes(tokens, config.compute));
     for (const uint64_t bytes : fixed_) fixed_total_ += bytes;
   }
 
@@ -406,10 +406,9 @@ Plan plan_training(const Model& model, const TrainConfig& config, const ProcessM
   check(config, model.bundle().max_seq_len);
   // Kernels size their scratch by it.
   struct Parts {
-    const int before = thread_parts;
-    ~Parts() { thread_parts = before; }
-  } restored;
-  thread_parts = static_cast<int>(config.threads);
+    const int64_t before;
+    ~Parts() { set_thread_parts(before); }
+  } restored{set_thread_parts(config.threads)};
   return Planner(model, config, now).plan();
 }
 

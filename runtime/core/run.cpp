@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "runtime/core/arithmetic.h"
 #include "runtime/core/file.h"
 #include "runtime/core/memory_limit.h"
 #include "runtime/core/process_memory.h"
@@ -58,7 +59,6 @@ void use_again(const Resolved& resolved, TrainConfig& config) {
     config.backward = Backward::kAuto;
   }
   config.threads = resolved.threads;
-  config.arithmetic = resolved.arithmetic;
 }
 
 class Run {
@@ -97,6 +97,10 @@ class Run {
         {"stored_units", text_of(r.stored_units)}, {"threads", text_of(r.threads)}, {"arithmetic", r.arithmetic}};
     if (!r.stored_units.empty()) event["resolved"]["backward"] = name_of(Backward::kAuto);
     emit_(event);
+    const std::string& before = trainer_.begun_with();
+    if (!before.empty() && before != r.arithmetic) {
+      emit_({{"event", "moved"}, {"step", trainer_.steps_done()}, {"from", before}, {"to", r.arithmetic}});
+    }
   }
 
   Event to_the_end(const StopRequest& stop) {
@@ -251,6 +255,7 @@ class Run {
                         {"spilled", plan.spilled},
                         {"optimizer", name_of(config_.optimizer)},
                         {"seq_len", config_.seq_len},
+                        {"arithmetic", arithmetic(config_.compute)},
                         {"backward_runs", trainer_.backward_runs()},
                         {"method_seconds", method_seconds},
                         {"op_seconds", op_seconds}};

@@ -5,7 +5,7 @@
 
 #include "runtime/core/arithmetic.h"
 #include "runtime/core/error.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
 namespace mft {
 namespace {
@@ -75,6 +75,9 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("budget", budget, kStep, false, "most memory, such as 512MB, 1GiB or bytes; unset: no limit"),
       MFT_OPTION("stored_units", stored_units, kStep, false,
                  "units of each group that store activations, as a run resolved it; unset: by backward"),
+      MFT_OPTION(
+          "compute", compute, kStep, true,
+          "what linear layers multiply weights in: float32, or int8, faster where the CPU has dot products of bytes"),
       MFT_OPTION("threads", threads, kStep, false, "threads that compute; 0: one a core"),
       MFT_OPTION("steps", steps, kRun, true, "optimizer steps"),
       MFT_OPTION("epochs", epochs, kRun, false, "passes over the data, in place of steps; may be a fraction"),
@@ -125,8 +128,8 @@ void check_values(const C& c) {
   if (!(c.beta > 0) || !std::isfinite(c.beta)) fail("beta ", c.beta, ": must be above 0");
   if (c.patience > 0 && c.eval_every == 0)
     fail("patience ", c.patience, ": needs eval_every, the steps between validations");
-  if (!c.arithmetic.empty() && c.arithmetic != kArithmetic) {
-    fail("arithmetic ", c.arithmetic, ": this machine computes with ", kArithmetic,
+  if (!c.arithmetic.empty() && c.arithmetic != arithmetic(c.compute)) {
+    fail("arithmetic ", c.arithmetic, ": this machine computes with ", arithmetic(c.compute),
          ", which would give other last bits; leave the option out to go without them");
   }
 }

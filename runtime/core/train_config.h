@@ -7,6 +7,7 @@
 
 #include "runtime/core/option.h"
 #include "runtime/core/schedule.h"
+#include "runtime/kernels/linear.h"
 
 namespace mft {
 
@@ -30,6 +31,8 @@ inline std::vector<const char*> names(LrScheduler) { return {"cosine", "linear",
 enum class Loss { kSft, kDpo };
 inline std::vector<const char*> names(Loss) { return {"sft", "dpo"}; }
 
+inline std::vector<const char*> names(Compute) { return {"float32", "int8"}; }
+
 /// Options of a training run. Their names, texts and defaults reach every front end through `train_options`.
 struct TrainConfig {
   int64_t seq_len = 256;
@@ -44,6 +47,7 @@ struct TrainConfig {
   uint64_t budget = 0;     // bytes, 0: none
   std::vector<int64_t> stored_units;
   int64_t threads = 0;  // 0: all cores
+  Compute compute = Compute::kFloat32;
 
   int64_t steps = 100;
   double epochs = 0;  // in place of steps where above 0

@@ -6,7 +6,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/core/evaluate.h"
-#include "runtime/kernels/adamw.h"
+#include "runtime/dispatch/kernels.h"
 
 namespace mft {
 namespace {
@@ -24,7 +24,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   const size_t units = model_.bundle().units.size();
   plan_ = plan_training(model_, config_);
   check_budget(plan_, config_.budget);
-  claim_.prepare(adapter, config_.tokens(), config_.threads);
+  claim_.prepare(adapter, config_.tokens(), config_.threads, config_.compute);
   model_.keep_resident(plan_.resident);
   gradients_ = Buffer(plan_.of(Component::kGradients));
   spare_gradients_ = Buffer(plan_.of(Component::kSpareGradients));
@@ -193,7 +193,10 @@ LossSum Trainer::validate(const TokenFile& data) {
   check_data(data);
   if (config_.eval_every == 0) fail(data.path(), ": no validation is planned; give eval_every");
   const size_t activation = static_cast<size_t>(config_.tokens() * model_.bundle().hidden_size);
-  return evaluate(model_, data, config_.beta, activations_.floats(), activations_.floats() + activation);
+  model_.use_compute(Compute::kFloat32);  // comparable with any other evaluation
+  const LossSum sum = evaluate(model_, data, config_.beta, activations_.floats(), activations_.floats() + activation);
+  model_.use_compute(config_.compute);
+  return sum;
 }
 
 void Trainer::update(size_t unit, const float* gradients, double lr, double gradient_scale) {
@@ -220,7 +223,8 @@ StepResult Trainer::step(const TokenFile& data) {
   double squares = 0;
   int64_t count = 0;  // targets or pairs, of which the loss is the mean
   const auto add_squares = [&](size_t unit) {
-    const double sum = sum_of_squares(gradients(unit), static_cast<int64_t>(model_.layout().range(unit).size()));
+    const double sum =
+        kernels().sum_of_squares(gradients(unit), static_cast<int64_t>(model_.layout().range(unit).size()));
     must_be_finite(sum);
     squares += sum;
     ++result.backward_units;

@@ -66,6 +66,8 @@ class Trainer {
   /// What a run that resumes from there must be configured with. Throws Error where there is no checkpoint.
   static Resolved read_resolved(const std::string& folder);
   Resolved resolved() const;
+  /// The arithmetic of what was resumed, empty where nothing was.
+  const std::string& begun_with() const { return begun_with_; }
 
   const Plan& plan() const { return plan_; }
   int64_t steps_done() const { return static_cast<int64_t>(losses_.size()); }
@@ -115,6 +117,7 @@ class Trainer {
   std::vector<int64_t> gradient_offsets_;  // of each unit in gradients_, -1 where it has none
   std::vector<int64_t> unit_steps_;        // AdamW's step count of each unit
   std::vector<int64_t> backward_runs_;
+  std::string begun_with_;
   std::vector<double> losses_;
   TokenOrder order_;
   Batch batch_;

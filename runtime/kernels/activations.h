@@ -2,7 +2,7 @@
 
 #include "runtime/kernels/vec.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 
 struct Activation {
   Vec value, slope;
@@ -28,4 +28,4 @@ inline Activation gelu_tanh(Vec x) {
   return {floored * s, s * (1.f + clamped * (1.f - s) * dt)};
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

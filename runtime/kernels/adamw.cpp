@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kStep = 16384;
@@ -72,4 +72,4 @@ double sum_of_squares(const float* x, int64_t n) {
   return total;
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

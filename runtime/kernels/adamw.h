@@ -12,6 +12,8 @@ struct AdamWConfig {
   double weight_decay = 0;
 };
 
+namespace MFT_ISA {
+
 // One step of torch.optim.AdamW on n parameters p with moments m and v; g may be null (a gradient
 // of zero), and is multiplied by grad_scale (for clipping). step counts from 1:
 //   p -= lr * weight_decay * p
@@ -23,4 +25,5 @@ void adamw_step(float* p, const float* g, float* m, float* v, int64_t n, double 
 // Sum of x[i]^2, always in the same order.
 double sum_of_squares(const float* x, int64_t n);
 
+}  // namespace MFT_ISA
 }  // namespace mft

@@ -4,11 +4,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <vector>
 
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int kCodes = 256;
@@ -22,18 +21,19 @@ constexpr int kBins = 25 << 7;
 class DynamicMap {
  public:
   explicit DynamicMap(bool is_signed) {
-    std::vector<float> all{0.f, 1.f};
+    float all[kCodes] = {0.f, 1.f};
+    int count = 2;
     for (int decade = 0; decade < kExponents; ++decade) {
       const int fractions = is_signed ? 1 << decade : 2 << decade;
       for (int i = 0; i < fractions; ++i) {
         const double mean = 0.1 + 0.9 * (i + 0.5) / fractions;
         const float value = static_cast<float>(std::pow(10.0, decade - kExponents + 1) * mean);
-        all.push_back(value);
-        if (is_signed) all.push_back(-value);
+        all[count++] = value;
+        if (is_signed) all[count++] = -value;
       }
     }
-    std::sort(all.begin(), all.end());
-    std::copy(all.begin(), all.end(), values);
+    std::sort(all, all + kCodes);
+    std::copy_n(all, kCodes, values);
     zero_ = static_cast<int>(std::lower_bound(values, values + kCodes, 0.f) - values);
     for (int c = zero_; c + 1 < kCodes; ++c) middles_[c] = (values[c] + values[c + 1]) / 2;
     middles_[kCodes - 1] = std::numeric_limits<float>::infinity();
@@ -119,4 +119,4 @@ void adamw8bit_step(float* p, const float* g, Moment8bit m, Moment8bit v, int64_
   });
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

@@ -18,6 +18,8 @@ struct Moment8bit {
   float* scales;
 };
 
+namespace MFT_ISA {
+
 // Like `adamw_step`. Where the second moment is zero after rounding, the parameter stays: exact AdamW has no first
 // moment there either.
 void adamw8bit_step(float* p, const float* g, Moment8bit m, Moment8bit v, int64_t n, double lr, float grad_scale,
@@ -26,4 +28,5 @@ void adamw8bit_step(float* p, const float* g, Moment8bit m, Moment8bit v, int64_
 // The 256 values of the dynamic map, ascending: for the first moment, or (not `is_signed`) the second.
 const float* dynamic_map(bool is_signed);
 
+}  // namespace MFT_ISA
 }  // namespace mft

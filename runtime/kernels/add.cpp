@@ -1,8 +1,8 @@
 #include "runtime/kernels/add.h"
 
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kStep = 65536;  // below this the memory is faster than a second thread is awake
@@ -15,4 +15,4 @@ void add(const float* a, const float* b, int64_t n, float* out) {
   });
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

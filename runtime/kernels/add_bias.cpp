@@ -1,8 +1,8 @@
 #include "runtime/kernels/add_bias.h"
 
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kRows = 64;
@@ -17,4 +17,4 @@ void add_bias(const float* x, const float* bias, int64_t t, int64_t d, float* ou
   });
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

@@ -1,8 +1,8 @@
 #include "runtime/kernels/affine.h"
 
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 
 void affine(const float* z, const float* weight, int64_t t, int64_t d, float* y) {
   parallel_ranges(t, 16, [&](int64_t begin, int64_t end) {
@@ -12,4 +12,4 @@ void affine(const float* z, const float* weight, int64_t t, int64_t d, float* y)
   });
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

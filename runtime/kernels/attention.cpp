@@ -7,9 +7,9 @@
 #include "runtime/kernels/attention_tile.h"
 #include "runtime/kernels/gemm.h"
 #include "runtime/kernels/softmax_row.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 // Keys and values of one span of absolute places [begin, end), row 0 of k and v being `begin`.
@@ -138,4 +138,4 @@ size_t attention_scratch_bytes(const AttentionShape& shape) {
   return std::max(forward.bytes, attention_backward_scratch_bytes(shape));
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

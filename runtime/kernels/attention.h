@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/kernels/scratch.h"
+#include "runtime/platform/scratch.h"
 
 namespace mft {
 
@@ -17,6 +17,8 @@ struct AttentionShape {
   int64_t window;    // 0: none
   float scale;
 };
+
+namespace MFT_ISA {
 
 // q, o [T, heads * dim], k, v [T, kv_heads * dim] (rotated already), lse [heads, T]:
 //   s_ij = scale q_i . k_j, lse_i = ln sum_j e^s_ij, o_i = sum_j e^(s_ij - lse_i) v_j
@@ -41,4 +43,5 @@ void attention_decode(const AttentionShape& shape, const float* q, const float* 
 // Of all three, for shapes of at most this t.
 size_t attention_scratch_bytes(const AttentionShape& shape);
 
+}  // namespace MFT_ISA
 }  // namespace mft

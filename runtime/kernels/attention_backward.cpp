@@ -5,9 +5,9 @@
 #include "runtime/kernels/gemm.h"
 #include "runtime/kernels/row_sums.h"
 #include "runtime/kernels/softmax_row.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 struct Work {
@@ -117,4 +117,4 @@ size_t attention_backward_scratch_bytes(const AttentionShape& shape) {
   return size.bytes;
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

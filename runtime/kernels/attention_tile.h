@@ -8,14 +8,14 @@
 
 #include "runtime/kernels/attention.h"
 #include "runtime/kernels/gemm.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 
 // Larger is no faster, and leaves short sequences too few blocks to share out.
 constexpr int64_t kBlock = 96;
 constexpr int64_t kTile = kBlock * kBlock;
-// The rows of a block, six at a time as they are multiplied.
+// The rows of a block, in strips of as many as are multiplied together.
 constexpr int64_t kStrips = (kBlock + kTileRows - 1) / kTileRows;
 
 // [begin, end); empty where begin >= end.
@@ -62,8 +62,8 @@ struct Seen {
   int64_t rows;
   int64_t keys;
   Range of_row[kBlock];       // keys that a query sees
-  Range of_queries[kStrips];  // keys that one of six queries sees
-  Range of_keys[kStrips];     // queries that see one of six keys
+  Range of_queries[kStrips];  // keys that a query of each strip sees
+  Range of_keys[kStrips];     // queries that see a key of each strip
 
   Seen(const Visible& visible, int64_t j0, int64_t key_count) : rows(visible.rows), keys(key_count) {
     if (visible.latest <= j0 && visible.last[0] >= j0 + keys) {
@@ -98,7 +98,7 @@ inline void multiply_seen(const float* packed, int64_t k, const float* panels, c
   }
 }
 
-// C [m, n] (+)= A B, packed A [m, k], panels B [k, n]; six rows of A are zero outside their range of k.
+// C [m, n] (+)= A B, packed A [m, k], panels B [k, n]; a strip of rows of A is zero outside its range of k.
 inline void multiply_ranges(const float* packed, int64_t m, int64_t k, const Range* ranges, const float* panels,
                             int64_t n, float* c, int64_t ldc, bool accumulate) {
   for (int64_t n0 = 0; n0 < n; n0 += kTileCols) {
@@ -115,4 +115,4 @@ inline void multiply_ranges(const float* packed, int64_t m, int64_t k, const Ran
 
 size_t attention_backward_scratch_bytes(const AttentionShape& shape);
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

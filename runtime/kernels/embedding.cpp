@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "runtime/kernels/threads.h"
+#include "runtime/kernels/decode.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 
 bool embedding(const int64_t* tokens, int64_t t, const PackedWeight& table, float scale, float* out) {
   const auto valid = [&](int64_t token) { return token >= 0 && token < table.rows; };
@@ -20,4 +21,4 @@ bool embedding(const int64_t* tokens, int64_t t, const PackedWeight& table, floa
   return true;
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

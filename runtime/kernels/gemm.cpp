@@ -1,46 +1,49 @@
 #include "runtime/kernels/gemm.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 
-#include "runtime/kernels/threads.h"
+#include "runtime/kernels/decode.h"
 #include "runtime/kernels/vec.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
-constexpr int kPanelVecs = kPanelRows / kVec;
+constexpr int kTileVecs = kTileCols / kVec;
 // Keeps A within a core's L2.
 constexpr int64_t kPackedFloats = packed_floats(kRowBlock, kChunk) * 4;
 
-// C [R, nr] (+)= A B for one packed tile of which R rows count.
-template <int R>
+// C [R, nr] (+)= A B for one packed tile of which R rows count, and V vectors of each row of B.
+template <int R, int V>
 void tile_kernel(int64_t k, const float* __restrict a, const float* __restrict b, int64_t ldb, float* __restrict c,
                  int64_t ldc, int64_t nr, bool accumulate) {
-  // Few rows leave the multiply-add's latency exposed: let them sum several stretches of k.
-  constexpr int kSums = R == 1 ? 4 : R == 2 ? 2 : 1;
-  Vec sums[kSums][R][kPanelVecs];
+  // Few sums leave the multiply-add's latency exposed: let them be of several stretches of k.
+  constexpr int kSums = R * V <= 2 ? 4 : R * V <= 4 ? 2 : 1;
+  Vec sums[kSums][R][V];
 #pragma GCC unroll 4
   for (int s = 0; s < kSums; ++s) {
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kPanelVecs; ++v) sums[s][r][v] = Vec{};
+      for (int v = 0; v < V; ++v) sums[s][r][v] = Vec{};
     }
   }
-  const auto step = [&](int64_t i, Vec(&acc)[R][kPanelVecs]) {
-    Vec row[kPanelVecs];
+  const auto step = [&](int64_t i, Vec(&acc)[R][V]) {
+    Vec row[V];
 #pragma GCC unroll 4
-    for (int v = 0; v < kPanelVecs; ++v) row[v] = load(b + i * ldb + v * kVec);
-    const float* x6 = a + i * kTileRows;
+    for (int v = 0; v < V; ++v) row[v] = load(b + i * ldb + v * kVec);
+    const float* xs = a + i * kTileRows;
     // NEON multiplies by a lane; six broadcasts would not fit beside the 24 sums.
-    const Vec low = load(x6);
-    const Vec high = load(x6 + (kVec > 4 ? 0 : 2));
-#pragma GCC unroll 6
+    const Vec low = load(xs);
+    const Vec high = load(xs + (kVec > 4 ? 0 : 2));
+#pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
-      const Vec x = splat(kVec > 4 ? x6[r] : r < 4 ? low[r] : high[r - 2]);
+      const Vec x = splat(kVec > 4 ? xs[r] : r < 4 ? low[r] : high[r - 2]);
 #pragma GCC unroll 4
-      for (int v = 0; v < kPanelVecs; ++v) acc[r][v] += x * row[v];
+      for (int v = 0; v < V; ++v) acc[r][v] += x * row[v];
     }
   };
   int64_t i = 0;
@@ -49,31 +52,31 @@ void tile_kernel(int64_t k, const float* __restrict a, const float* __restrict b
     for (int s = 0; s < kSums; ++s) step(i + s, sums[s]);
   }
   for (; i < k; ++i) step(i, sums[0]);
-  Vec(&acc)[R][kPanelVecs] = sums[0];
+  Vec(&acc)[R][V] = sums[0];
 #pragma GCC unroll 4
   for (int s = 1; s < kSums; ++s) {
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kPanelVecs; ++v) acc[r][v] += sums[s][r][v];
+      for (int v = 0; v < V; ++v) acc[r][v] += sums[s][r][v];
     }
   }
-  if (nr == kTileCols) {
-#pragma GCC unroll 6
+  if (nr == V * kVec) {
+#pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kPanelVecs; ++v) {
+      for (int v = 0; v < V; ++v) {
         float* p = c + r * ldc + v * kVec;
         store(p, accumulate ? load(p) + acc[r][v] : acc[r][v]);
       }
     }
     return;
   }
-  float tile[R][kTileCols];
-#pragma GCC unroll 6
+  float tile[R][V * kVec];
+#pragma GCC unroll 12
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < kPanelVecs; ++v) store(tile[r] + v * kVec, acc[r][v]);
+    for (int v = 0; v < V; ++v) store(tile[r] + v * kVec, acc[r][v]);
   }
   for (int r = 0; r < R; ++r) {
     for (int64_t j = 0; j < nr; ++j) {
@@ -84,10 +87,17 @@ void tile_kernel(int64_t k, const float* __restrict a, const float* __restrict b
 }
 
 using TileKernel = void (*)(int64_t, const float*, const float*, int64_t, float*, int64_t, int64_t, bool);
-constexpr TileKernel kTileKernels[] = {tile_kernel<1>, tile_kernel<2>, tile_kernel<3>,
-                                       tile_kernel<4>, tile_kernel<5>, tile_kernel<6>};
 
-// out[i][j] = src[j * stride + i], i in [0, k), j in [0, 16); columns from nr on are zero.
+template <int V, int... kRowsLessOne>
+constexpr std::array<TileKernel, kTileRows> tile_kernels(std::integer_sequence<int, kRowsLessOne...>) {
+  return {tile_kernel<kRowsLessOne + 1, V>...};
+}
+using Rows = std::make_integer_sequence<int, kTileRows>;
+// By vectors less one, of which one is half a tile or less, and rows less one.
+constexpr std::array<TileKernel, kTileRows> kTileKernels[] = {tile_kernels<kTileVecs / 2>(Rows{}),
+                                                              tile_kernels<kTileVecs>(Rows{})};
+
+// out[i][j] = src[j * stride + i], i in [0, k), j in [0, kTileCols); columns from nr on are zero.
 void transpose_panel(const float* src, int64_t stride, int64_t nr, int64_t k, float* out) {
   for (int64_t j = 0; j < kTileCols; j += kVec) {
     int64_t i = 0;
@@ -107,7 +117,7 @@ void transpose_panel(const float* src, int64_t stride, int64_t nr, int64_t k, fl
   }
 }
 
-// out[i][j] = b(i, j), i in [0, k), j in [0, 16); columns from nr on are zero.
+// out[i][j] = b(i, j), i in [0, k), j in [0, kTileCols); columns from nr on are zero.
 void pack_panel(Mat b, int64_t nr, int64_t k, float* out) {
   if (b.row == 1) {
     transpose_panel(b.p, b.col, nr, k, out);
@@ -124,7 +134,7 @@ void pack_panel(Mat b, int64_t nr, int64_t k, float* out) {
   }
 }
 
-// Packs the tile of rows [first, first + 6) of a [m, *], columns [k0, k0 + k).
+// Packs the tile of rows [first, first + kTileRows) of a [m, *], columns [k0, k0 + k).
 void pack_tile_of(Mat a, int64_t first, int64_t m, int64_t k0, int64_t k, float alpha, float* out) {
   const float* rows[kTileRows];
   for (int64_t r = 0; r < kTileRows; ++r) {
@@ -138,15 +148,19 @@ template <int R>
 void pack_adjacent(const float* src, int64_t col, int64_t k, float alpha, float* out) {
   for (int64_t i = 0; i < k; ++i) {
     float rows[kTileRows] = {};
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int r = 0; r < R; ++r) rows[r] = src[i * col + r] * alpha;
     std::memcpy(out + i * kTileRows, rows, sizeof(rows));
   }
 }
 
 using PackAdjacent = void (*)(const float*, int64_t, int64_t, float, float*);
-constexpr PackAdjacent kPackAdjacent[] = {pack_adjacent<1>, pack_adjacent<2>, pack_adjacent<3>,
-                                          pack_adjacent<4>, pack_adjacent<5>, pack_adjacent<6>};
+
+template <int... kRowsLessOne>
+constexpr std::array<PackAdjacent, kTileRows> pack_adjacents(std::integer_sequence<int, kRowsLessOne...>) {
+  return {pack_adjacent<kRowsLessOne + 1>...};
+}
+constexpr std::array<PackAdjacent, kTileRows> kPackAdjacent = pack_adjacents(Rows{});
 
 // A stretch of the sum over k and then the rank: kc of A and B at k0, rc of A U and V at r0.
 struct Chunk {
@@ -211,15 +225,16 @@ void pack_tile(const float* const rows[kTileRows], int64_t col, int64_t k, float
   int64_t i = 0;
   if (col == 1) {
     for (; i + kVec <= k; i += kVec) {
-      // Eight rows, two of them zero; each store's last two floats are overwritten by the next.
-      Vec tile[8];
-      for (int r = 0; r < 8; ++r) {
+      // Of as many rows as transpose together the last ones are zero, and overwritten by the next store.
+      constexpr int kAll = kTileRows + kPackSlack;
+      Vec tile[kAll];
+      for (int r = 0; r < kAll; ++r) {
         tile[r] = r < kTileRows && rows[r] != nullptr ? load(rows[r] + i) * alpha : Vec{};
       }
-      for (int half = 0; half < 8; half += kVec) transpose(tile + half);
+      for (int part = 0; part < kAll; part += kVec) transpose(tile + part);
       for (int j = 0; j < kVec; ++j) {
-        for (int half = 0; half < 8; half += kVec) {
-          store(out + (i + j) * kTileRows + half, tile[half + j]);
+        for (int part = 0; part < kAll; part += kVec) {
+          store(out + (i + j) * kTileRows + part, tile[part + j]);
         }
       }
     }
@@ -227,7 +242,7 @@ void pack_tile(const float* const rows[kTileRows], int64_t col, int64_t k, float
     int64_t adjacent = 0;
     while (adjacent < kTileRows && rows[adjacent] == rows[0] + adjacent) ++adjacent;
     if (adjacent == kTileRows || rows[adjacent] == nullptr) {
-      kPackAdjacent[adjacent - 1](rows[0], col, k, alpha, out);
+      kPackAdjacent[static_cast<size_t>(adjacent - 1)](rows[0], col, k, alpha, out);
       return;
     }
   }
@@ -247,11 +262,20 @@ void pack(Mat a, int64_t m, int64_t k, float alpha, float* out) {
 
 void multiply_panel(const float* packed, int64_t m, int64_t k, const float* b, int64_t ldb, float* c, int64_t ldc,
                     int64_t nr, bool accumulate) {
+  const auto& kernels = kTileKernels[2 * nr > kTileCols];
   for (int64_t first = 0; first < m; first += kTileRows) {
     const int64_t rows = std::min(kTileRows, m - first);
-    kTileKernels[rows - 1](k, packed, b, ldb, c + first * ldc, ldc, nr, accumulate);
+    kernels[static_cast<size_t>(rows - 1)](k, packed, b, ldb, c + first * ldc, ldc, nr, accumulate);
     packed += packed_floats(kTileRows, k);
   }
+}
+
+void load_panel(const PackedWeight& w, int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* out) {
+  for (int64_t j = 0; j < nr; j += kPanelRows) decode_panel(w, (n0 + j) / kPanelRows, k0, kc, out + j, kTileCols);
+}
+
+void load_panel_transposed(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0, int64_t kr, float* out) {
+  for (int64_t j = 0; j < kr; j += kPanelRows) decode_panel_transposed(w, n0, nc, k0 + j, out + j, kTileCols);
 }
 
 void pack_panels(Mat b, int64_t k, int64_t n, float* out) {
@@ -260,15 +284,15 @@ void pack_panels(Mat b, int64_t k, int64_t n, float* out) {
   }
 }
 
-const float* ForwardPanels::load(int64_t n0, int64_t, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const {
+const float* ForwardPanels::load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const {
   *ldb = kTileCols;
-  decode_panel(w_, n0 / kPanelRows, k0, kc, buffer);
+  load_panel(w_, n0, nr, k0, kc, buffer);
   return buffer;
 }
 
-const float* TransposedPanels::load(int64_t n0, int64_t, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const {
+const float* TransposedPanels::load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, float* buffer, int64_t* ldb) const {
   *ldb = kTileCols;
-  decode_panel_transposed(w_, k0, kc, n0, buffer);
+  load_panel_transposed(w_, k0, kc, n0, nr, buffer);
   return buffer;
 }
 
@@ -369,4 +393,4 @@ size_t gemm_scratch_bytes() {
   return size.bytes;
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "runtime/kernels/activations.h"
-#include "runtime/kernels/threads.h"
 #include "runtime/kernels/vec.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kStep = 16384;
@@ -45,4 +45,4 @@ void glu_backward(Glu kind, const float* dout, const float* gate, const float* u
   (kind == Glu::kSwiglu ? backward<silu> : backward<gelu_tanh>)(dout, gate, up, n, dgate, dup);
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

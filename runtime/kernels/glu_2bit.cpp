@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "runtime/kernels/activations.h"
-#include "runtime/kernels/threads.h"
 #include "runtime/kernels/vec.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kStep = 16384;  // elements
@@ -18,7 +18,9 @@ constexpr ReluCombination kReGelu2 = {{-0.04922261145617846, 1.0979632065417297,
                                       {-3.1858810036855245, -0.001178821281161997, 3.190832613414926}};
 
 // Where the codes of a vector's lanes lie in its kVec / 4 bytes, read as one little-endian number.
-#if defined(__AVX__)
+#if defined(__AVX512F__)
+constexpr VecI kShift = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+#elif defined(__AVX2__)
 constexpr VecI kShift = {0, 2, 4, 6, 8, 10, 12, 14};
 #else
 constexpr VecI kShift = {0, 2, 4, 6};
@@ -90,4 +92,4 @@ void glu_2bit_backward(Glu kind, const float* dout, const float* up, const float
   });
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

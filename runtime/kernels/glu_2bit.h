@@ -18,6 +18,8 @@ struct ReluCombination {
 // Of the codes of one row.
 constexpr int64_t glu_2bit_code_bytes(int64_t d) { return (d + 3) / 4; }
 
+namespace MFT_ISA {
+
 // silu goes with ReSiLU2, gelu with ReGELU2.
 
 // out = act(gate) * up, exact; all [T, D]. codes [T, glu_2bit_code_bytes(D)]: the code of element i of a row, the
@@ -28,4 +30,5 @@ void glu_2bit(Glu kind, const float* gate, const float* up, int64_t t, int64_t d
 void glu_2bit_backward(Glu kind, const float* dout, const float* up, const float* y, const uint8_t* codes, int64_t t,
                        int64_t d, float* dgate, float* dup);
 
+}  // namespace MFT_ISA
 }  // namespace mft

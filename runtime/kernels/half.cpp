@@ -1,9 +1,9 @@
 #include "runtime/kernels/half.h"
 
-#include "runtime/kernels/threads.h"
 #include "runtime/kernels/vec.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kStep = 16384;
@@ -31,4 +31,4 @@ void from_half(const uint16_t* x, int64_t n, float* out) {
   });
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "runtime/kernels/threads.h"
 #include "runtime/kernels/vec.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kStep = 256;       // blocks
@@ -41,14 +41,14 @@ void from_int8(const Int8Block* x, int64_t n, float* out) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * Int8Block::kSize, count = std::min(Int8Block::kSize, n - first);
       int64_t i = 0;
-      for (; i + 8 <= count; i += 8) {
-        VecI codes[kBytesVecs];
+      for (; i + 16 <= count; i += 16) {
+        VecI codes[k16Vecs];
         load_i8(reinterpret_cast<const uint8_t*>(x[b].codes + i), codes);
-        for (int v = 0; v < kBytesVecs; ++v) store(out + first + i + v * kVec, x[b].scale * to_float(codes[v]));
+        for (int v = 0; v < k16Vecs; ++v) store(out + first + i + v * kVec, x[b].scale * to_float(codes[v]));
       }
       for (; i < count; ++i) out[first + i] = x[b].scale * static_cast<float>(x[b].codes[i]);
     }
   });
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

@@ -14,9 +14,12 @@ struct Int8Block {
 
 constexpr int64_t int8_blocks(int64_t n) { return (n + Int8Block::kSize - 1) / Int8Block::kSize; }
 
+namespace MFT_ISA {
+
 // Rounds n floats to the nearest code; those of a last block that is not full are 0. A block that holds NaN or an
 // infinity comes back as NaN.
 void to_int8(const float* x, int64_t n, Int8Block* out);
 void from_int8(const Int8Block* x, int64_t n, float* out);
 
+}  // namespace MFT_ISA
 }  // namespace mft

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "runtime/kernels/gemm.h"
-#include "runtime/kernels/sweep.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/kernels/int8_gemm.h"
+#include "runtime/kernels/int8_rows.h"
+#include "runtime/platform/sweep.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 // Rows handled at once, so that the LoRA intermediates do not grow with the sequence.
@@ -66,11 +68,46 @@ void plain_forward(const float* x, int64_t m, const PackedWeight& w, float* y, S
   }
 }
 
+// The LoRA branch stays in float32: in 8 bits its gradients lose more than all the rest does.
+void int8_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* y, Scratch scratch) {
+  const int64_t n = w.rows, k = w.cols, rank = lora != nullptr ? lora->rank : 0;
+  float* h = scratch.take(std::min(m, kRows) * rank);
+  float* largest = scratch.take(k);
+  for (int64_t m0 = 0; m0 < m; m0 += kRows) {
+    const int64_t rows = std::min(kRows, m - m0);
+    const float* xs = x + m0 * k;
+    Summand branch{};
+    if (lora != nullptr) {
+      narrow_gemm(rows, rank, k, {xs, k, 1}, {lora->a, 1, k}, h, scratch);
+      branch = {{h, rank, 1}, {lora->b, 1, rank}, rank, lora->scale};
+    }
+    Scratch rest = scratch;
+    Outliers outliers{xs, w, {}};
+    find_outliers(xs, rows, k, largest, outliers.columns);
+    const Int8Rows codes = take_int8_rows(rows, k, rest);
+    quantize_rows(xs, outliers.columns, codes);
+    int8_gemm(codes, n, Int8Forward(w), &outliers, lora != nullptr ? &branch : nullptr, y + m0 * n, n, rest);
+  }
+}
+
+// dx [m, K] = dy W + the summand, if any; m at most kRows.
+void int8_gradient(const float* dy, int64_t m, const PackedWeight& w, const Summand* summand, float* dx,
+                   Scratch scratch) {
+  const Int8Rows codes = take_int8_rows(m, w.rows, scratch);
+  quantize_rows(dy, nullptr, codes);
+  int8_gemm(codes, w.cols, Int8Transposed(w), nullptr, summand, dx, w.cols, scratch);
+}
+
 }  // namespace
 
-void linear_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* y, Scratch scratch) {
+void linear_forward(Compute compute, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* y,
+                    Scratch scratch) {
   const int64_t n = w.rows;
   const int64_t k = w.cols;
+  if (compute == Compute::kInt8) {
+    int8_forward(x, m, w, lora, y, scratch);
+    return;
+  }
   if (lora == nullptr) {
     plain_forward(x, m, w, y, scratch);
     return;
@@ -84,13 +121,19 @@ void linear_forward(const float* x, int64_t m, const PackedWeight& w, const Lora
   }
 }
 
-void linear_backward(const float* dy, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* dx,
-                     float* ga, float* gb, Scratch scratch) {
+void linear_backward(Compute compute, const float* dy, const float* x, int64_t m, const PackedWeight& w,
+                     const Lora* lora, float* dx, float* ga, float* gb, Scratch scratch) {
   const int64_t n = w.rows;
   const int64_t k = w.cols;
   const TransposedPanels weight(w);
   if (lora == nullptr) {
-    if (dx != nullptr) gemm(m, k, n, {dy, n, 1}, weight, nullptr, dx, k, scratch);
+    if (dx != nullptr && compute == Compute::kInt8) {
+      for (int64_t m0 = 0; m0 < m; m0 += kRows) {
+        int8_gradient(dy + m0 * n, std::min(kRows, m - m0), w, nullptr, dx + m0 * k, scratch);
+      }
+    } else if (dx != nullptr) {
+      gemm(m, k, n, {dy, n, 1}, weight, nullptr, dx, k, scratch);
+    }
     return;
   }
   const int64_t rank = lora->rank;
@@ -102,10 +145,14 @@ void linear_backward(const float* dy, const float* x, int64_t m, const PackedWei
     const int64_t rows = std::min(kRows, m - m0);
     const Mat xs{x + m0 * k, k, 1};
     const Mat dys{dy + m0 * n, n, 1};
-    if (dx != nullptr) {
+    if (dx != nullptr && compute == Compute::kFloat32) {
       gemm(rows, k, n, dys, weight, &branch, dx + m0 * k, k, scratch);
     } else {
       narrow_gemm(rows, rank, n, dys, up, dh, scratch);
+    }
+    if (dx != nullptr && compute == Compute::kInt8) {
+      const Summand summand{{dh, rank, 1}, {lora->a, k, 1}, rank, lora->scale};
+      int8_gradient(dys.p, rows, w, &summand, dx + m0 * k, scratch);
     }
     narrow_gemm(rows, rank, k, xs, {lora->a, 1, k}, h, scratch);
     lora_gradient(*lora, dh, rows, xs.p, k, false, ga, m0 > 0, scratch);
@@ -113,11 +160,16 @@ void linear_backward(const float* dy, const float* x, int64_t m, const PackedWei
   }
 }
 
-size_t linear_scratch_bytes(int64_t max_m, int64_t, int64_t, int64_t rank) {
+size_t linear_scratch_bytes(Compute compute, int64_t max_m, int64_t rows, int64_t cols, int64_t rank) {
   ScratchSize size;
   size.take(std::min(max_m, kRows) * rank);
   size.take(std::min(max_m, kRows) * rank);
-  return size.bytes + std::max(gemm_scratch_bytes(), lora_gradient_scratch_bytes(rank));
+  const size_t whole = std::max(gemm_scratch_bytes(), lora_gradient_scratch_bytes(rank));
+  if (compute == Compute::kFloat32) return size.bytes + whole;
+  size.take(cols);
+  ScratchSize codes;
+  add_int8_rows(std::min(max_m, kRows), std::max(rows, cols), codes);
+  return size.bytes + std::max(whole, codes.bytes + int8_gemm_scratch_bytes(rank));
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/kernels/quant.h"
-#include "runtime/kernels/scratch.h"
+#include "runtime/formats/format.h"
+#include "runtime/platform/scratch.h"
 
 namespace mft {
 
@@ -18,17 +18,24 @@ struct Lora {
   float scale;
 };
 
+// What the weight is multiplied in: float32, or codes of 8 bits (int8_gemm.h). All else is float32.
+enum class Compute { kFloat32, kInt8 };
+
+namespace MFT_ISA {
+
 // y [M, N] = x W^T + scale (x A^T) B^T, x [M, K]. lora may be null.
-void linear_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* y, Scratch scratch);
+void linear_forward(Compute compute, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* y,
+                    Scratch scratch);
 
 // Gradients for dy [M, N]; x A^T is computed again rather than kept (MeSP, arXiv 2602.13069):
 //   dx [M, K]    = dy W + scale (dy B) A      may be null
 //   ga [rank, K] = scale (dy B)^T x           null when lora is null
 //   gb [N, rank] = scale dy^T (x A^T)         null when lora is null
-void linear_backward(const float* dy, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* dx,
-                     float* ga, float* gb, Scratch scratch);
+void linear_backward(Compute compute, const float* dy, const float* x, int64_t m, const PackedWeight& w,
+                     const Lora* lora, float* dx, float* ga, float* gb, Scratch scratch);
 
 // Of both directions, for at most max_m rows; rank 0 without LoRA.
-size_t linear_scratch_bytes(int64_t max_m, int64_t rows, int64_t cols, int64_t rank);
+size_t linear_scratch_bytes(Compute compute, int64_t max_m, int64_t rows, int64_t cols, int64_t rank);
 
+}  // namespace MFT_ISA
 }  // namespace mft

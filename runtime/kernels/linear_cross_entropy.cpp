@@ -1,17 +1,16 @@
 #include "runtime/kernels/linear_cross_entropy.h"
 
-#include <executorch/runtime/platform/assert.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "runtime/kernels/decode.h"
 #include "runtime/kernels/gemm.h"
 #include "runtime/kernels/softmax_row.h"
-#include "runtime/kernels/sweep.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/sweep.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kIgnored = -100;
@@ -62,11 +61,12 @@ struct Block {
 void compute_logits(const Block& block, const Range& range, int64_t v0, int64_t entries) {
   const int64_t k = block.w.cols;
   for (int64_t v = 0; v < entries; v += kTileCols) {
+    const int64_t nr = std::min(kTileCols, entries - v);
     const float* a = block.packed_x;
     for (int64_t k0 = 0; k0 < k; k0 += kChunk) {
       const int64_t kc = std::min(kChunk, k - k0);
-      decode_panel(block.w, (v0 + v) / kPanelRows, k0, kc, range.panel);
-      multiply_panel(a, block.count, kc, range.panel, kTileCols, range.logits + v, kEntries, kTileCols, k0 > 0);
+      load_panel(block.w, v0 + v, nr, k0, kc, range.panel);
+      multiply_panel(a, block.count, kc, range.panel, kTileCols, range.logits + v, kEntries, nr, k0 > 0);
       a += packed_floats(block.count, kc);
     }
   }
@@ -106,9 +106,9 @@ void add_tile(const Block& block, const Range& range, int64_t v0, int64_t entrie
   if (block.dx == nullptr) return;
   pack({range.logits, kEntries, 1}, block.count, entries, 1.f, range.packed);
   for (int64_t k0 = 0; k0 < k; k0 += kTileCols) {
-    decode_panel_transposed(block.w, v0, entries, k0, range.panel);
-    multiply_panel(range.packed, block.count, entries, range.panel, kTileCols, range.accumulator + k0, k, kTileCols,
-                   !first);
+    const int64_t kr = std::min(kTileCols, k - k0);
+    load_panel_transposed(block.w, v0, entries, k0, kr, range.panel);
+    multiply_panel(range.packed, block.count, entries, range.panel, kTileCols, range.accumulator + k0, k, kr, !first);
   }
 }
 
@@ -170,7 +170,6 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
         if (dx != nullptr) std::fill_n(dx + next * k, k, 0.f);
         continue;
       }
-      ET_CHECK_MSG(targets[next] >= 0 && targets[next] < w.rows, "target out of range");
       row_targets[count] = targets[next];
       row_dx[count] = dx != nullptr ? dx + next * k : nullptr;
       rows[count++] = next;
@@ -215,4 +214,4 @@ size_t linear_cross_entropy_scratch_bytes(int64_t max_m, int64_t, int64_t cols) 
   return size.bytes;
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/kernels/quant.h"
-#include "runtime/kernels/scratch.h"
+#include "runtime/formats/format.h"
+#include "runtime/platform/scratch.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 
 // x [M, K], W [V, K], targets [M], each in [0, V) or -100 (no loss). Over the rows with a target:
 //   losses_i [M] = ln sum_v e^(x_i . w_v) - x_i . w_target
@@ -22,4 +22,4 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
 // Does not depend on the vocabulary (`rows`).
 size_t linear_cross_entropy_scratch_bytes(int64_t max_m, int64_t rows, int64_t cols);
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "runtime/kernels/row_sums.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kRows = 16;
@@ -36,4 +36,4 @@ void ms_rms_norm_backward(const float* dz, const float* z, const float* rstd, in
   });
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

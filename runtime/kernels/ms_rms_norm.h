@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace mft {
+namespace mft::MFT_ISA {
 
 // RMS norm without a weight; the backward needs the output and not x. x, z [T, D], rstd [T]:
 //   rstd = 1 / sqrt(mean(x^2) + eps), z = x * rstd
@@ -12,4 +12,4 @@ void ms_rms_norm(const float* x, int64_t t, int64_t d, float eps, float* z, floa
 //   dx = rstd * (dz - z * mean(dz * z))
 void ms_rms_norm_backward(const float* dz, const float* z, const float* rstd, int64_t t, int64_t d, float* dx);
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

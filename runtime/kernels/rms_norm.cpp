@@ -2,10 +2,10 @@
 
 #include <cmath>
 
-#include "runtime/kernels/threads.h"
 #include "runtime/kernels/vec.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kRows = 16;
@@ -51,4 +51,4 @@ void rms_norm_backward(const float* dy, const float* x, const float* weight, con
   });
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace mft {
+namespace mft::MFT_ISA {
 
 // x, y [T, D], weight [D], rstd [T]:
 //   rstd = 1 / sqrt(mean(x^2) + eps), y = x * rstd * weight
@@ -13,4 +13,4 @@ void rms_norm(const float* x, const float* weight, int64_t t, int64_t d, float e
 void rms_norm_backward(const float* dy, const float* x, const float* weight, const float* rstd, int64_t t, int64_t d,
                        float* dx);
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

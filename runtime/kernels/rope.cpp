@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "runtime/kernels/threads.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kTokens = 16;
@@ -46,4 +46,4 @@ size_t rope_scratch_bytes(int64_t dim) {
   return size.bytes;
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/kernels/scratch.h"
+#include "runtime/platform/scratch.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 
 // Rotary embedding in Hugging Face's half-split order. x, y [T, heads * dim] (may be the same),
 // positions [T], inv_freq [dim / 2]. With angle = position * inv_freq[i] (in float32, as HF has
@@ -18,4 +18,4 @@ void rope(const float* x, const int64_t* positions, const float* inv_freq, int64
 
 size_t rope_scratch_bytes(int64_t dim);
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

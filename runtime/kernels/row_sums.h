@@ -2,7 +2,7 @@
 
 #include "runtime/kernels/vec.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 
 // Sums over one row of d floats, always in the same order.
 inline float row_dot(const float* x, const float* y, int64_t d) {
@@ -14,4 +14,4 @@ inline float row_dot(const float* x, const float* y, int64_t d) {
   return total;
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

@@ -1,9 +1,9 @@
 #include "runtime/kernels/short_conv.h"
 
-#include "runtime/kernels/threads.h"
 #include "runtime/kernels/vec.h"
+#include "runtime/platform/threads.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kTokens = 16;
@@ -82,4 +82,4 @@ void short_conv_decode(const ShortConvShape& s, const float* bcx, const float* t
   }
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

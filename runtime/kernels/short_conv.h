@@ -11,6 +11,8 @@ struct ShortConvShape {
   int64_t t, d, taps;
 };
 
+namespace MFT_ISA {
+
 void short_conv(const ShortConvShape& s, const float* bcx, const float* taps, const int64_t* positions, float* y);
 
 // dbcx [T, 3 d] of dy [T, d].
@@ -22,4 +24,5 @@ void short_conv_backward(const ShortConvShape& s, const float* dy, const float* 
 void short_conv_decode(const ShortConvShape& s, const float* bcx, const float* taps, const float* state,
                        const int64_t* positions, float* y, float* next);
 
+}  // namespace MFT_ISA
 }  // namespace mft

@@ -8,7 +8,7 @@
 
 #include "runtime/kernels/vec.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 
 // Largest of x[0..n), -inf when n is 0.
 inline float max_of(const float* x, int64_t n) {
@@ -40,4 +40,4 @@ inline float exp_row(float* x, int64_t n, float shift) {
   return result;
 }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

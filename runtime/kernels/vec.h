@@ -1,20 +1,22 @@
 #pragma once
 
-// Native-width float vectors from GCC vector extensions: 8 lanes with AVX, 4 otherwise. Only what
-// the extensions cannot say well (f16 and byte widening) uses intrinsics.
+// Native-width float vectors from GCC vector extensions: 16 lanes with AVX-512, 8 with AVX2, 4 otherwise. Only what the
+// extensions cannot say well (f16 and byte widening) uses intrinsics.
 
 #include <cstdint>
 #include <cstring>
 
-#if defined(__F16C__)
+#if defined(__AVX2__)
 #include <immintrin.h>
-#elif defined(__aarch64__)
+#else
 #include <arm_neon.h>
 #endif
 
-namespace mft {
+namespace mft::MFT_ISA {
 
-#if defined(__AVX__)
+#if defined(__AVX512F__)
+constexpr int kVec = 16;
+#elif defined(__AVX2__)
 constexpr int kVec = 8;
 #else
 constexpr int kVec = 4;
@@ -52,19 +54,28 @@ inline Vec clamp(Vec x, float low, float high) {
 
 // Sums lanes pairwise, always in the same order.
 inline float sum(Vec v) {
-#if defined(__AVX__)
-  v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
-  v += __builtin_shufflevector(v, v, 2, 3, 0, 1, 4, 5, 6, 7);
-  v += __builtin_shufflevector(v, v, 1, 0, 2, 3, 4, 5, 6, 7);
-#else
-  v += __builtin_shufflevector(v, v, 2, 3, 0, 1);
-  v += __builtin_shufflevector(v, v, 1, 0, 2, 3);
+#if defined(__AVX512F__)
+  v += __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
 #endif
-  return v[0];
+#if defined(__AVX2__)
+  auto half = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+  half += __builtin_shufflevector(half, half, 4, 5, 6, 7, 0, 1, 2, 3);
+  auto quarter = __builtin_shufflevector(half, half, 0, 1, 2, 3);
+#else
+  Vec quarter = v;
+#endif
+  quarter += __builtin_shufflevector(quarter, quarter, 2, 3, 0, 1);
+  quarter += __builtin_shufflevector(quarter, quarter, 1, 0, 2, 3);
+  return quarter[0];
 }
 
 inline float max_lane(Vec v) {
-#if defined(__AVX__)
+#if defined(__AVX512F__)
+  v = vmax(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+  v = vmax(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15));
+  v = vmax(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+  v = vmax(v, __builtin_shufflevector(v, v, 1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+#elif defined(__AVX2__)
   v = vmax(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
   v = vmax(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 4, 5, 6, 7));
   v = vmax(v, __builtin_shufflevector(v, v, 1, 0, 2, 3, 4, 5, 6, 7));
@@ -106,7 +117,25 @@ inline Vec exp(Vec x) {
 
 // Transposes a kVec x kVec tile held in kVec registers.
 inline void transpose(Vec v[kVec]) {
-#if defined(__AVX__)
+#if defined(__AVX512F__)
+  Vec a[16], b[16];
+  for (int i = 0; i < 16; i += 4) {  // pairs of rows, then fours: a column of four rows in each quarter
+    const Vec x0 = _mm512_unpacklo_ps(v[i], v[i + 1]), x1 = _mm512_unpackhi_ps(v[i], v[i + 1]);
+    const Vec x2 = _mm512_unpacklo_ps(v[i + 2], v[i + 3]), x3 = _mm512_unpackhi_ps(v[i + 2], v[i + 3]);
+    a[i] = _mm512_shuffle_ps(x0, x2, 0x44), a[i + 1] = _mm512_shuffle_ps(x0, x2, 0xee);
+    a[i + 2] = _mm512_shuffle_ps(x1, x3, 0x44), a[i + 3] = _mm512_shuffle_ps(x1, x3, 0xee);
+  }
+  for (int j = 0; j < 4; ++j) {
+    b[j] = _mm512_shuffle_f32x4(a[j], a[j + 4], 0x88), b[j + 4] = _mm512_shuffle_f32x4(a[j], a[j + 4], 0xdd);
+    b[j + 8] = _mm512_shuffle_f32x4(a[j + 8], a[j + 12], 0x88),
+          b[j + 12] = _mm512_shuffle_f32x4(a[j + 8], a[j + 12], 0xdd);
+  }
+  for (int j = 0; j < 4; ++j) {
+    v[j] = _mm512_shuffle_f32x4(b[j], b[j + 8], 0x88), v[j + 8] = _mm512_shuffle_f32x4(b[j], b[j + 8], 0xdd);
+    v[j + 4] = _mm512_shuffle_f32x4(b[j + 4], b[j + 12], 0x88),
+          v[j + 12] = _mm512_shuffle_f32x4(b[j + 4], b[j + 12], 0xdd);
+  }
+#elif defined(__AVX2__)
 #define MFT_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
 #define MFT_HIGH(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
 #define MFT_LOW2(a, b) __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
@@ -173,100 +202,102 @@ inline Vec load_bytes(const uint8_t* p) {
 
 // kVec little-endian f16 values.
 inline Vec load_half(const uint8_t* p) {
-#if defined(__F16C__)
+#if defined(__AVX512F__)
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif defined(__AVX2__)
   return (Vec)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-#elif defined(__aarch64__)
-  return (Vec)vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
 #else
-  Vec v{};
-  for (int i = 0; i < kVec; ++i) v[i] = half_to_float(p + 2 * i);
-  return v;
+  return (Vec)vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
 #endif
 }
 
 // Rounds to nearest even; the values must lie within f16's range.
 inline void store_half(uint16_t* p, Vec v) {
-#if defined(__F16C__)
+#if defined(__AVX512F__)
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__AVX2__)
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
-#elif defined(__aarch64__)
+#else
   vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)v)));
-#else
-  for (int i = 0; i < kVec; ++i) {
-    uint32_t bits;
-    const float x = v[i];
-    std::memcpy(&bits, &x, sizeof(bits));
-    const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
-    const float magnitude = x < 0 ? -x : x;
-    if (!(magnitude >= 0x1p-14f)) {  // subnormal: a multiple of 2^-24; or NaN
-      p[i] = magnitude != magnitude ? 0x7e00u
-                                    : static_cast<uint16_t>(sign | uint16_t(magnitude * 0x1p24f + 0x1p23f - 0x1p23f));
-      continue;
-    }
-    bits &= 0x7fffffffu;
-    bits += 0xfffu + (bits >> 13 & 1u);
-    p[i] = static_cast<uint16_t>(sign | ((bits >> 13) - (112u << 10)));
-  }
 #endif
 }
 
-constexpr int kBytesVecs = 8 / kVec;
-
-// 8 bytes widened to 8 int32, zero extended or sign extended.
-inline void load_u8(const uint8_t* p, VecI out[kBytesVecs]) {
+// 16 bytes widened to as many vectors as hold 16 int32, zero extended or sign extended.
+constexpr int k16Vecs = 16 / kVec;
 #if defined(__AVX2__)
-  out[0] = (VecI)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
-#elif defined(__aarch64__)
-  const uint16x8_t wide = vmovl_u8(vld1_u8(p));
-  out[0] = (VecI)vmovl_u16(vget_low_u16(wide));
-  out[1] = (VecI)vmovl_u16(vget_high_u16(wide));
-#else
-  for (int v = 0; v < kBytesVecs; ++v) {
-    VecI wide{};
-    for (int i = 0; i < kVec; ++i) wide[i] = p[v * kVec + i];
-    out[v] = wide;
-  }
-#endif
+typedef __m128i Bytes16;
+inline Bytes16 load_16(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+inline Bytes16 nibbles_16(const uint8_t* p) {
+  const Bytes16 bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)), low = _mm_set1_epi8(15);
+  return _mm_unpacklo_epi64(_mm_and_si128(bytes, low), _mm_and_si128(_mm_srli_epi16(bytes, 4), low));
 }
-inline void load_i8(const uint8_t* p, VecI out[kBytesVecs]) {
-#if defined(__AVX2__)
-  out[0] = (VecI)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
-#elif defined(__aarch64__)
-  const int16x8_t wide = vmovl_s8(vreinterpret_s8_u8(vld1_u8(p)));
-  out[0] = (VecI)vmovl_s16(vget_low_s16(wide));
-  out[1] = (VecI)vmovl_s16(vget_high_s16(wide));
+#if defined(__AVX512F__)
+inline void widen_u8(Bytes16 bytes, VecI out[k16Vecs]) { out[0] = (VecI)_mm512_cvtepu8_epi32(bytes); }
+inline void widen_i8(Bytes16 bytes, VecI out[k16Vecs]) { out[0] = (VecI)_mm512_cvtepi8_epi32(bytes); }
 #else
-  for (int v = 0; v < kBytesVecs; ++v) {
-    VecI wide{};
-    for (int i = 0; i < kVec; ++i) wide[i] = static_cast<int8_t>(p[v * kVec + i]);
-    out[v] = wide;
-  }
-#endif
+inline void widen_u8(Bytes16 bytes, VecI out[k16Vecs]) {
+  out[0] = (VecI)_mm256_cvtepu8_epi32(bytes);
+  out[1] = (VecI)_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes));
 }
+inline void widen_i8(Bytes16 bytes, VecI out[k16Vecs]) {
+  out[0] = (VecI)_mm256_cvtepi8_epi32(bytes);
+  out[1] = (VecI)_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes));
+}
+#endif
+#else
+typedef uint8x16_t Bytes16;
+inline Bytes16 load_16(const uint8_t* p) { return vld1q_u8(p); }
+inline Bytes16 nibbles_16(const uint8_t* p) {
+  const uint8x8_t bytes = vld1_u8(p);
+  return vcombine_u8(vand_u8(bytes, vdup_n_u8(15)), vshr_n_u8(bytes, 4));
+}
+inline void widen_u8(Bytes16 bytes, VecI out[k16Vecs]) {
+  const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_u8(vget_high_u8(bytes));
+  out[0] = (VecI)vmovl_u16(vget_low_u16(low)), out[1] = (VecI)vmovl_u16(vget_high_u16(low));
+  out[2] = (VecI)vmovl_u16(vget_low_u16(high)), out[3] = (VecI)vmovl_u16(vget_high_u16(high));
+}
+inline void widen_i8(Bytes16 bytes, VecI out[k16Vecs]) {
+  const int8x16_t codes = vreinterpretq_s8_u8(bytes);
+  const int16x8_t low = vmovl_s8(vget_low_s8(codes)), high = vmovl_s8(vget_high_s8(codes));
+  out[0] = (VecI)vmovl_s16(vget_low_s16(low)), out[1] = (VecI)vmovl_s16(vget_high_s16(low));
+  out[2] = (VecI)vmovl_s16(vget_low_s16(high)), out[3] = (VecI)vmovl_s16(vget_high_s16(high));
+}
+#endif
+inline void load_u8(const uint8_t* p, VecI out[k16Vecs]) { widen_u8(load_16(p), out); }
+inline void load_i8(const uint8_t* p, VecI out[k16Vecs]) { widen_i8(load_16(p), out); }
+// The low halves of 8 bytes, then their high halves.
+inline void load_nibbles(const uint8_t* p, VecI out[k16Vecs]) { widen_u8(nibbles_16(p), out); }
 
 // The low bytes.
 inline void store_i8(int8_t* p, VecI v) {
-  typedef int8_t Bytes __attribute__((vector_size(kVec)));
-  const Bytes bytes = __builtin_convertvector(v, Bytes);
-  std::memcpy(p, &bytes, sizeof(bytes));
+#if defined(__AVX512F__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8((__m512i)v));
+#elif defined(__AVX2__)
+  const __m256i low = (__m256i)(v & 255);
+  const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packus_epi16(words, words));
+#else
+  const uint16x4_t words = vmovn_u32((uint32x4_t)v);
+  const uint8x8_t bytes = vmovn_u16(vcombine_u16(words, words));
+  std::memcpy(p, &bytes, 4);
+#endif
 }
 
 // table[index[i]] for indices 0..15.
 inline Vec lookup16(const float table[16], VecI index) {
-#if defined(__AVX2__)
+#if defined(__AVX512F__)
+  return _mm512_permutexvar_ps((__m512i)index, _mm512_loadu_ps(table));
+#elif defined(__AVX2__)
   const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)index);
   const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), (__m256i)index);
   return (Vec)_mm256_blendv_ps(low, high, (__m256)(index << 28));  // bit 3 becomes the sign, which selects
-#elif defined(__aarch64__)
+#else
   const uint8_t* bytes = reinterpret_cast<const uint8_t*>(table);
   const uint8x16x4_t all = {vld1q_u8(bytes), vld1q_u8(bytes + 16), vld1q_u8(bytes + 32), vld1q_u8(bytes + 48)};
   return (Vec)vqtbl4q_u8(all, (uint8x16_t)(index * 0x04040404 + 0x03020100));  // the four bytes of each entry
-#else
-  Vec v{};
-  for (int i = 0; i < kVec; ++i) v[i] = table[index[i]];
-  return v;
 #endif
 }
 
 inline Vec to_float(VecI v) { return __builtin_convertvector(v, Vec); }
 
-}  // namespace mft
+}  // namespace mft::MFT_ISA

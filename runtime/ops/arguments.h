@@ -5,10 +5,10 @@
 
 #include <initializer_list>
 
+#include "runtime/formats/format.h"
 #include "runtime/kernels/linear.h"
-#include "runtime/kernels/quant.h"
-#include "runtime/kernels/scratch.h"
 #include "runtime/ops/output_room.h"
+#include "runtime/platform/scratch.h"
 
 namespace mft {
 

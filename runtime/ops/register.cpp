@@ -7,20 +7,9 @@
 #include <cmath>
 #include <iterator>
 
-#include "runtime/kernels/add.h"
-#include "runtime/kernels/add_bias.h"
-#include "runtime/kernels/affine.h"
-#include "runtime/kernels/attention.h"
-#include "runtime/kernels/embedding.h"
-#include "runtime/kernels/glu.h"
-#include "runtime/kernels/glu_2bit.h"
-#include "runtime/kernels/linear.h"
-#include "runtime/kernels/linear_cross_entropy.h"
-#include "runtime/kernels/ms_rms_norm.h"
-#include "runtime/kernels/rms_norm.h"
-#include "runtime/kernels/rope.h"
-#include "runtime/kernels/short_conv.h"
+#include "runtime/dispatch/kernels.h"
 #include "runtime/ops/arguments.h"
+#include "runtime/ops/compute.h"
 #include "runtime/ops/counters.h"
 #include "runtime/ops/signature.h"
 
@@ -31,6 +20,8 @@ using executorch::runtime::EValue;
 using executorch::runtime::Kernel;
 using executorch::runtime::KernelRuntimeContext;
 using executorch::runtime::Span;
+
+Compute compute = Compute::kFloat32;
 
 /// First dimension of a two-dimensional tensor: the token count.
 int64_t tokens_of(const Arguments& a, size_t i) {
@@ -52,11 +43,13 @@ void packed_linear(const Arguments& a) {
   const float* x = a.floats(0, {m, w.cols});
   float* y = a.output(7, {size32(m), size32(w.rows)});
   if (a.none(4)) {
-    linear_forward(x, m, w, nullptr, y, a.scratch(linear_scratch_bytes(m, w.rows, w.cols, 0)));
+    kernels().linear_forward(compute, x, m, w, nullptr, y,
+                             a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, 0)));
     return;
   }
   const Lora lora = a.lora(4, w);
-  linear_forward(x, m, w, &lora, y, a.scratch(linear_scratch_bytes(m, w.rows, w.cols, lora.rank)));
+  kernels().linear_forward(compute, x, m, w, &lora, y,
+                           a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, lora.rank)));
 }
 
 /// packed_linear_backward(dy, weight, format, out_features) -> dx
@@ -65,8 +58,8 @@ void packed_linear_backward(const Arguments& a) {
   const PackedWeight w = a.weight(1);
   const float* dy = a.floats(0, {m, w.rows});
   float* dx = a.output(4, {size32(m), size32(w.cols)});
-  linear_backward(dy, nullptr, m, w, nullptr, dx, nullptr, nullptr,
-                  a.scratch(linear_scratch_bytes(m, w.rows, w.cols, 0)));
+  kernels().linear_backward(compute, dy, nullptr, m, w, nullptr, dx, nullptr, nullptr,
+                            a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, 0)));
 }
 
 /// packed_linear_lora_backward(dy, x, weight, format, out_features, lora_a, lora_b, scale) -> dx, da, db
@@ -79,7 +72,8 @@ void packed_linear_lora_backward(const Arguments& a) {
   float* dx = a.output(8, {size32(m), size32(w.cols)});
   float* da = a.output(9, {size32(lora.rank), size32(w.cols)});
   float* db = a.output(10, {size32(w.rows), size32(lora.rank)});
-  linear_backward(dy, x, m, w, &lora, dx, da, db, a.scratch(linear_scratch_bytes(m, w.rows, w.cols, lora.rank)));
+  kernels().linear_backward(compute, dy, x, m, w, &lora, dx, da, db,
+                            a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, lora.rank)));
 }
 
 /// How many groups of the size of weight `i` a row of x, of `d` numbers, holds.
@@ -92,34 +86,35 @@ int64_t norm_groups(const Arguments& a, size_t i, int64_t d) {
 /// rms_norm(x, weight, eps) -> y, rstd
 void rms_norm_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0), groups = norm_groups(a, 1, d);
-  rms_norm(a.floats(0, {t, d}), a.floats(1, {d / groups}), t * groups, d / groups, a.real(2),
-           a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(groups)}));
+  kernels().rms_norm(a.floats(0, {t, d}), a.floats(1, {d / groups}), t * groups, d / groups, a.real(2),
+                     a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(groups)}));
 }
 
 /// rms_norm_backward(dy, x, weight, rstd) -> dx
 void rms_norm_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0), groups = norm_groups(a, 2, d);
-  rms_norm_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {d / groups}), a.floats(3, {t, groups}),
-                    t * groups, d / groups, a.output(4, {size32(t), size32(d)}));
+  kernels().rms_norm_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {d / groups}),
+                              a.floats(3, {t, groups}), t * groups, d / groups, a.output(4, {size32(t), size32(d)}));
 }
 
 /// ms_rms_norm(x, eps) -> z, rstd
 void ms_rms_norm_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  ms_rms_norm(a.floats(0, {t, d}), t, d, a.real(1), a.output(2, {size32(t), size32(d)}), a.output(3, {size32(t)}));
+  kernels().ms_rms_norm(a.floats(0, {t, d}), t, d, a.real(1), a.output(2, {size32(t), size32(d)}),
+                        a.output(3, {size32(t)}));
 }
 
 /// ms_rms_norm_backward(dz, z, rstd) -> dx
 void ms_rms_norm_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  ms_rms_norm_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t}), t, d,
-                       a.output(3, {size32(t), size32(d)}));
+  kernels().ms_rms_norm_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t}), t, d,
+                                 a.output(3, {size32(t), size32(d)}));
 }
 
 /// affine(z, weight) -> y
 void affine_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  affine(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.output(2, {size32(t), size32(d)}));
+  kernels().affine(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.output(2, {size32(t), size32(d)}));
 }
 
 /// rope(x, positions, inv_freq, heads, inverse) -> y
@@ -127,40 +122,40 @@ void rope_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), heads = a.integer(3), half = tokens_of(a, 2);
   Arguments::require(heads > 0 && heads <= columns_of(a, 0));
   const float* x = a.floats(0, {t, heads * half * 2});
-  rope(x, a.integers(1, {t}), a.floats(2, {half}), t, heads, half * 2, a.boolean(4),
-       a.output(5, {size32(t), size32(heads * half * 2)}), a.scratch(rope_scratch_bytes(half * 2)));
+  kernels().rope(x, a.integers(1, {t}), a.floats(2, {half}), t, heads, half * 2, a.boolean(4),
+                 a.output(5, {size32(t), size32(heads * half * 2)}), a.scratch(kernels().rope_scratch_bytes(half * 2)));
 }
 
 /// swiglu, geglu(gate, up) -> y
 template <Glu kind>
 void glu_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  glu(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
+  kernels().glu(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
 }
 
 /// swiglu_backward, geglu_backward(dy, gate, up) -> dgate, dup
 template <Glu kind>
 void glu_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  glu_backward(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}), t * d,
-               a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(d)}));
+  kernels().glu_backward(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}), t * d,
+                         a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(d)}));
 }
 
 /// swiglu_2bit, geglu_2bit(gate, up) -> y, codes
 template <Glu kind>
 void glu_2bit_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  glu_2bit(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t, d, a.output(2, {size32(t), size32(d)}),
-           a.output_bytes(3, {size32(t), size32(glu_2bit_code_bytes(d))}));
+  kernels().glu_2bit(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t, d, a.output(2, {size32(t), size32(d)}),
+                     a.output_bytes(3, {size32(t), size32(glu_2bit_code_bytes(d))}));
 }
 
 /// swiglu_2bit_backward, geglu_2bit_backward(dy, up, y, codes) -> dgate, dup
 template <Glu kind>
 void glu_2bit_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  glu_2bit_backward(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}),
-                    a.bytes(3, {t, glu_2bit_code_bytes(d)}), t, d, a.output(4, {size32(t), size32(d)}),
-                    a.output(5, {size32(t), size32(d)}));
+  kernels().glu_2bit_backward(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}),
+                              a.bytes(3, {t, glu_2bit_code_bytes(d)}), t, d, a.output(4, {size32(t), size32(d)}),
+                              a.output(5, {size32(t), size32(d)}));
 }
 
 /// Shape of attention from q at `q`, and from `heads` on: heads, kv_heads, window.
@@ -188,20 +183,21 @@ const int64_t* row_positions(const Arguments& a, size_t i, int64_t t) {
 void attention_op(const Arguments& a) {
   const AttentionShape s = attention_shape(a, 0, 4);
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim;
-  attention_forward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
-                    row_positions(a, 3, s.t), a.output(7, {size32(s.t), size32(queries)}),
-                    a.output(8, {size32(s.heads), size32(s.t)}), a.scratch(attention_scratch_bytes(s)));
+  kernels().attention_forward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
+                              row_positions(a, 3, s.t), a.output(7, {size32(s.t), size32(queries)}),
+                              a.output(8, {size32(s.heads), size32(s.t)}),
+                              a.scratch(kernels().attention_scratch_bytes(s)));
 }
 
 /// attention_backward(do, q, k, v, o, lse, positions, heads, kv_heads, window) -> dq, dk, dv
 void attention_backward_op(const Arguments& a) {
   const AttentionShape s = attention_shape(a, 1, 7);
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim;
-  attention_backward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, queries}), a.floats(2, {s.t, keys}),
-                     a.floats(3, {s.t, keys}), a.floats(4, {s.t, queries}), a.floats(5, {s.heads, s.t}),
-                     row_positions(a, 6, s.t), a.output(10, {size32(s.t), size32(queries)}),
-                     a.output(11, {size32(s.t), size32(keys)}), a.output(12, {size32(s.t), size32(keys)}),
-                     a.scratch(attention_scratch_bytes(s)));
+  kernels().attention_backward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, queries}), a.floats(2, {s.t, keys}),
+                               a.floats(3, {s.t, keys}), a.floats(4, {s.t, queries}), a.floats(5, {s.heads, s.t}),
+                               row_positions(a, 6, s.t), a.output(10, {size32(s.t), size32(queries)}),
+                               a.output(11, {size32(s.t), size32(keys)}), a.output(12, {size32(s.t), size32(keys)}),
+                               a.scratch(kernels().attention_scratch_bytes(s)));
 }
 
 /// attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, window) -> o
@@ -210,9 +206,10 @@ void attention_decode_op(const Arguments& a) {
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim, capacity = tokens_of(a, 3);
   const int64_t past = a.integers(5, {s.t})[0];
   Arguments::require(s.t > 0 && past >= 0 && past + s.t <= capacity);
-  attention_decode(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
-                   a.floats(3, {capacity, keys}), a.floats(4, {capacity, keys}), past,
-                   a.output(9, {size32(s.t), size32(queries)}), a.scratch(attention_scratch_bytes(s)));
+  kernels().attention_decode(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
+                             a.floats(3, {capacity, keys}), a.floats(4, {capacity, keys}), past,
+                             a.output(9, {size32(s.t), size32(queries)}),
+                             a.scratch(kernels().attention_scratch_bytes(s)));
 }
 
 /// Shape of a short convolution from bcx at `bcx`, its taps behind it.
@@ -223,31 +220,32 @@ ShortConvShape short_conv_shape(const Arguments& a, size_t bcx) {
 /// short_conv(bcx, taps, positions) -> y
 void short_conv_op(const Arguments& a) {
   const ShortConvShape s = short_conv_shape(a, 0);
-  short_conv(s, a.floats(0, {s.t, 3 * s.d}), a.floats(1, {s.taps, s.d}), row_positions(a, 2, s.t),
-             a.output(3, {size32(s.t), size32(s.d)}));
+  kernels().short_conv(s, a.floats(0, {s.t, 3 * s.d}), a.floats(1, {s.taps, s.d}), row_positions(a, 2, s.t),
+                       a.output(3, {size32(s.t), size32(s.d)}));
 }
 
 /// short_conv_backward(dy, bcx, taps, positions) -> dbcx
 void short_conv_backward_op(const Arguments& a) {
   const ShortConvShape s = short_conv_shape(a, 1);
-  short_conv_backward(s, a.floats(0, {s.t, s.d}), a.floats(1, {s.t, 3 * s.d}), a.floats(2, {s.taps, s.d}),
-                      row_positions(a, 3, s.t), a.output(4, {size32(s.t), size32(3 * s.d)}));
+  kernels().short_conv_backward(s, a.floats(0, {s.t, s.d}), a.floats(1, {s.t, 3 * s.d}), a.floats(2, {s.taps, s.d}),
+                                row_positions(a, 3, s.t), a.output(4, {size32(s.t), size32(3 * s.d)}));
 }
 
 /// short_conv_decode(bcx, taps, state, positions) -> y, next state
 void short_conv_decode_op(const Arguments& a) {
   const ShortConvShape s = short_conv_shape(a, 0);
   Arguments::require(s.taps > 0);
-  short_conv_decode(s, a.floats(0, {s.t, 3 * s.d}), a.floats(1, {s.taps, s.d}), a.floats(2, {s.taps - 1, s.d}),
-                    a.integers(3, {s.t}), a.output(4, {size32(s.t), size32(s.d)}),
-                    a.output(5, {size32(s.taps - 1), size32(s.d)}));
+  kernels().short_conv_decode(s, a.floats(0, {s.t, 3 * s.d}), a.floats(1, {s.taps, s.d}),
+                              a.floats(2, {s.taps - 1, s.d}), a.integers(3, {s.t}),
+                              a.output(4, {size32(s.t), size32(s.d)}), a.output(5, {size32(s.taps - 1), size32(s.d)}));
 }
 
 /// packed_embedding(tokens, table, format, rows, scale) -> x
 void packed_embedding(const Arguments& a) {
   const int64_t t = tokens_of(a, 0);
   const PackedWeight table = a.weight(1);
-  Arguments::require(embedding(a.integers(0, {t}), t, table, a.real(4), a.output(5, {size32(t), size32(table.cols)})));
+  Arguments::require(
+      kernels().embedding(a.integers(0, {t}), t, table, a.real(4), a.output(5, {size32(t), size32(table.cols)})));
 }
 
 const int64_t* valid_targets(const Arguments& a, size_t i, int64_t t, int64_t vocabulary) {
@@ -265,20 +263,20 @@ void linear_cross_entropy_op(const Arguments& a) {
   const PackedWeight w = a.weight(1);
   float* losses = a.output(5, {size32(t)});
   float* dx = kGradient ? a.output(6, {size32(t), size32(w.cols)}) : nullptr;
-  linear_cross_entropy(a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), losses, dx,
-                       a.scratch(linear_cross_entropy_scratch_bytes(t, w.rows, w.cols)));
+  kernels().linear_cross_entropy(a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), losses, dx,
+                                 a.scratch(kernels().linear_cross_entropy_scratch_bytes(t, w.rows, w.cols)));
 }
 
 /// add(x, y) -> z
 void add_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  add(a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
+  kernels().add(a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
 }
 
 /// add_bias(x, bias) -> y
 void add_bias_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  add_bias(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.output(2, {size32(t), size32(d)}));
+  kernels().add_bias(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.output(2, {size32(t), size32(d)}));
 }
 
 struct Op {
@@ -350,6 +348,8 @@ const OpSignature* find_op(std::string_view name) {
   const auto found = std::find_if(std::begin(kOps), std::end(kOps), [&](const Op& op) { return name == op.name; });
   return found == std::end(kOps) ? nullptr : &found->signature;
 }
+
+void set_compute(Compute value) { compute = value; }
 
 std::vector<OpCounter> op_counters() {
   std::vector<OpCounter> counters;

@@ -19,7 +19,8 @@
 #include "runtime/core/model.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/run.h"
-#include "runtime/kernels/quantize.h"
+#include "runtime/dispatch/kernels.h"
+#include "runtime/formats/quantize.h"
 #ifdef MFT_PYTHON_KERNELS
 #include "runtime/python/kernels.h"
 #endif
@@ -244,6 +245,8 @@ NB_MODULE(_core, m) {
       .def_ro("metavar", &OptionInfo::metavar)
       .def_ro("help", &OptionInfo::help)
       .def_ro("group", &OptionInfo::group, "step, which plans depend on, or run");
+  m.def("instruction_set", [] { return std::string(kernels().isa); }, "Whose kernels compute.");
+  m.def("instruction_sets", &instruction_sets, "Those that this machine has, the best last.");
   m.def("train_options", [] { return option_infos(train_options()); }, "All options of TrainConfig.");
   m.def("generate_options", [] { return option_infos(generate_options()); }, "All options of GenerateConfig.");
 

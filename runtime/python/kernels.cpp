@@ -8,8 +8,10 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <initializer_list>
@@ -21,21 +23,10 @@
 #include <vector>
 
 #include "runtime/core/error.h"
-#include "runtime/kernels/add.h"
-#include "runtime/kernels/add_bias.h"
-#include "runtime/kernels/affine.h"
-#include "runtime/kernels/attention.h"
-#include "runtime/kernels/embedding.h"
-#include "runtime/kernels/gemm.h"
-#include "runtime/kernels/glu.h"
-#include "runtime/kernels/linear.h"
-#include "runtime/kernels/linear_cross_entropy.h"
-#include "runtime/kernels/quant.h"
-#include "runtime/kernels/rms_norm.h"
-#include "runtime/kernels/rope.h"
-#include "runtime/kernels/scratch.h"
-#include "runtime/kernels/threads.h"
-#include "runtime/python/fma_peak.h"
+#include "runtime/dispatch/kernels.h"
+#include "runtime/formats/format.h"
+#include "runtime/platform/scratch.h"
+#include "runtime/platform/threads.h"
 
 namespace nb = nanobind;
 
@@ -117,108 +108,54 @@ std::map<std::string, size_t> formats() {
   return sizes;
 }
 
+Compute compute_of(const std::string& name) {
+  if (name != "float32" && name != "int8") fail("compute ", name, ": must be float32 or int8");
+  return name == "int8" ? Compute::kInt8 : Compute::kFloat32;
+}
+
 // --- Linear layers -----------------------------------------------------------------------------
 
 Output linear_forward_array(const Matrix& x, const Weight& weight, const std::optional<Matrix>& a,
-                            const std::optional<Matrix>& b, float scale) {
+                            const std::optional<Matrix>& b, float scale, const std::string& compute) {
   const PackedWeight& w = weight.packed;
   const int64_t m = rows_of("x", x);
   check_shape("x", x, {m, w.cols});
   Output y = output({m, w.rows});
   if (a.has_value() != b.has_value()) fail("lora_a and lora_b come together");
   const Lora lora = a ? lora_of(w, *a, *b, scale) : Lora{};
-  linear_forward(x.data(), m, w, a ? &lora : nullptr, y.data(),
-                 scratch(linear_scratch_bytes(m, w.rows, w.cols, lora.rank)));
+  kernels().linear_forward(compute_of(compute), x.data(), m, w, a ? &lora : nullptr, y.data(),
+                           scratch(kernels().linear_scratch_bytes(compute_of(compute), m, w.rows, w.cols, lora.rank)));
   return y;
 }
 
-Output linear_backward_array(const Matrix& dy, const Weight& weight) {
+Output linear_backward_array(const Matrix& dy, const Weight& weight, const std::string& compute) {
   const PackedWeight& w = weight.packed;
   const int64_t m = rows_of("dy", dy);
   check_shape("dy", dy, {m, w.rows});
   Output dx = output({m, w.cols});
-  linear_backward(dy.data(), nullptr, m, w, nullptr, dx.data(), nullptr, nullptr,
-                  scratch(linear_scratch_bytes(m, w.rows, w.cols, 0)));
+  kernels().linear_backward(compute_of(compute), dy.data(), nullptr, m, w, nullptr, dx.data(), nullptr, nullptr,
+                            scratch(kernels().linear_scratch_bytes(compute_of(compute), m, w.rows, w.cols, 0)));
   return dx;
 }
 
 nb::tuple linear_lora_backward_arrays(const Matrix& dy, const Matrix& x, const Weight& weight, const Matrix& a,
-                                      const Matrix& b, float scale) {
+                                      const Matrix& b, float scale, const std::string& compute) {
   const PackedWeight& w = weight.packed;
   const Lora lora = lora_of(w, a, b, scale);
   const int64_t m = rows_of("dy", dy);
   check_shape("dy", dy, {m, w.rows});
   check_shape("x", x, {m, w.cols});
   Output dx = output({m, w.cols}), da = output({lora.rank, w.cols}), db = output({w.rows, lora.rank});
-  linear_backward(dy.data(), x.data(), m, w, &lora, dx.data(), da.data(), db.data(),
-                  scratch(linear_scratch_bytes(m, w.rows, w.cols, lora.rank)));
+  kernels().linear_backward(compute_of(compute), dy.data(), x.data(), m, w, &lora, dx.data(), da.data(), db.data(),
+                            scratch(kernels().linear_scratch_bytes(compute_of(compute), m, w.rows, w.cols, lora.rank)));
   return nb::make_tuple(dx, da, db);
 }
 
 Output decode(const Weight& weight) {
   const PackedWeight& w = weight.packed;
   Output dense = output({w.rows, w.cols});
-  parallel_for(ceil_div(w.rows, kPanelRows), [&](int64_t panel) {
-    float buffer[kChunk * kPanelRows];
-    const int64_t first = panel * kPanelRows, rows = std::min<int64_t>(kPanelRows, w.rows - first);
-    for (int64_t k0 = 0; k0 < w.cols; k0 += kChunk) {
-      const int64_t kc = std::min(kChunk, w.cols - k0);
-      decode_panel(w, panel, k0, kc, buffer);
-      for (int64_t j = 0; j < rows; ++j) {
-        for (int64_t k = 0; k < kc; ++k) dense.data()[(first + j) * w.cols + k0 + k] = buffer[k * kPanelRows + j];
-      }
-    }
-  });
+  parallel_for(w.rows, [&](int64_t row) { kernels().decode_row(w, row, dense.data() + row * w.cols); });
   return dense;
-}
-
-/// Decodes all that the input gradient decodes, in its order, and drops it.
-void decode_transposed_panels(const Weight& weight) {
-  const PackedWeight& w = weight.packed;
-  parallel_for(w.cols / kTileCols, [&](int64_t panel) {
-    alignas(kScratchAlign) float buffer[kChunk * kTileCols];
-    for (int64_t n0 = 0; n0 < w.rows; n0 += kChunk) {
-      decode_panel_transposed(w, n0, std::min(kChunk, w.rows - n0), panel * kTileCols, buffer);
-    }
-  });
-}
-
-/// The panels of an input gradient, decoded beforehand: [K / 16][N rounded up to 16][16].
-class DecodedPanels final : public PanelSource {
- public:
-  explicit DecodedPanels(const Weight& weight)
-      : rows_(weight.packed.rows),
-        cols_(weight.packed.cols),
-        stride_(round_up(rows_, kPanelRows) * kTileCols),
-        values_(static_cast<size_t>(cols_ / kTileCols * stride_)) {
-    for (int64_t k0 = 0; k0 < cols_; k0 += kTileCols) {
-      decode_panel_transposed(weight.packed, 0, rows_, k0, values_.data() + k0 / kTileCols * stride_);
-    }
-  }
-
-  const float* load(int64_t n0, int64_t, int64_t k0, int64_t, float*, int64_t* ldb) const override {
-    *ldb = kTileCols;
-    return values_.data() + n0 / kTileCols * stride_ + k0 * kTileCols;
-  }
-
-  int64_t rows() const { return rows_; }
-  int64_t cols() const { return cols_; }
-
- private:
-  int64_t rows_;
-  int64_t cols_;
-  int64_t stride_;
-  std::vector<float> values_;
-};
-
-/// linear_backward without LoRA, with nothing left to decode.
-Output linear_backward_decoded(const Matrix& dy, const DecodedPanels& panels) {
-  const int64_t m = rows_of("dy", dy);
-  check_shape("dy", dy, {m, panels.rows()});
-  Output dx = output({m, panels.cols()});
-  gemm(m, panels.cols(), panels.rows(), {dy.data(), panels.rows(), 1}, panels, nullptr, dx.data(), panels.cols(),
-       scratch(gemm_scratch_bytes()));
-  return dx;
 }
 
 // --- Head and embedding ------------------------------------------------------------------------
@@ -232,20 +169,21 @@ nb::tuple linear_cross_entropy_arrays(const Matrix& x, const Weight& weight, con
     const int64_t target = targets.data()[i];
     if (target != -100 && (target < 0 || target >= w.rows)) fail("target ", target, " is not in [0, ", w.rows, ")");
   }
-  const Scratch memory = scratch(linear_cross_entropy_scratch_bytes(m, w.rows, w.cols));
+  const Scratch memory = scratch(kernels().linear_cross_entropy_scratch_bytes(m, w.rows, w.cols));
   Output losses = output({m});
   if (!gradient) {
-    linear_cross_entropy(x.data(), m, w, targets.data(), losses.data(), nullptr, memory);
+    kernels().linear_cross_entropy(x.data(), m, w, targets.data(), losses.data(), nullptr, memory);
     return nb::make_tuple(losses, nb::none());
   }
   Output dx = output({m, w.cols});
-  linear_cross_entropy(x.data(), m, w, targets.data(), losses.data(), dx.data(), memory);
+  kernels().linear_cross_entropy(x.data(), m, w, targets.data(), losses.data(), dx.data(), memory);
   return nb::make_tuple(losses, dx);
 }
 
 Output embedding_array(const Integers& tokens, const Weight& table, float scale) {
   Output out = output({size(tokens, 0), table.packed.cols});
-  if (!embedding(tokens.data(), size(tokens, 0), table.packed, scale, out.data())) fail("a token is not in the table");
+  if (!kernels().embedding(tokens.data(), size(tokens, 0), table.packed, scale, out.data()))
+    fail("a token is not in the table");
   return out;
 }
 
@@ -275,8 +213,8 @@ nb::tuple attention_forward_arrays(const Matrix& q, const Matrix& k, const Matri
   check_shape("v", v, {s.t, kv_heads * s.dim});
   check_positions(positions, s.t);
   Output o = output({s.t, heads * s.dim}), lse = output({heads, s.t});
-  attention_forward(s, q.data(), k.data(), v.data(), positions.data(), o.data(), lse.data(),
-                    scratch(attention_scratch_bytes(s)));
+  kernels().attention_forward(s, q.data(), k.data(), v.data(), positions.data(), o.data(), lse.data(),
+                              scratch(kernels().attention_scratch_bytes(s)));
   return nb::make_tuple(o, lse);
 }
 
@@ -292,8 +230,8 @@ nb::tuple attention_backward_arrays(const Matrix& dout, const Matrix& q, const M
   check_shape("lse", lse, {heads, s.t});
   check_positions(positions, s.t);
   Output dq = output({s.t, queries}), dk = output({s.t, keys}), dv = output({s.t, keys});
-  attention_backward(s, dout.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), positions.data(), dq.data(),
-                     dk.data(), dv.data(), scratch(attention_scratch_bytes(s)));
+  kernels().attention_backward(s, dout.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), positions.data(),
+                               dq.data(), dk.data(), dv.data(), scratch(kernels().attention_scratch_bytes(s)));
   return nb::make_tuple(dq, dk, dv);
 }
 
@@ -307,8 +245,8 @@ Output attention_decode_array(const Matrix& q, const Matrix& k, const Matrix& v,
   check_shape("v_cache", v_cache, {capacity, keys});
   if (past < 0 || past > capacity) fail("past ", past, " is not in a cache of ", capacity);
   Output o = output({s.t, heads * s.dim});
-  attention_decode(s, q.data(), k.data(), v.data(), k_cache.data(), v_cache.data(), past, o.data(),
-                   scratch(attention_scratch_bytes(s)));
+  kernels().attention_decode(s, q.data(), k.data(), v.data(), k_cache.data(), v_cache.data(), past, o.data(),
+                             scratch(kernels().attention_scratch_bytes(s)));
   return o;
 }
 
@@ -324,7 +262,7 @@ int64_t norm_groups(const Vector& weight, int64_t d) {
 nb::tuple rms_norm_arrays(const Matrix& x, const Vector& weight, float eps) {
   const int64_t t = rows_of("x", x), d = size(x, 1), groups = norm_groups(weight, d);
   Output y = output({t, d}), rstd = output({t, groups});
-  rms_norm(x.data(), weight.data(), t * groups, d / groups, eps, y.data(), rstd.data());
+  kernels().rms_norm(x.data(), weight.data(), t * groups, d / groups, eps, y.data(), rstd.data());
   return nb::make_tuple(y, rstd);
 }
 
@@ -333,7 +271,7 @@ Output rms_norm_backward_array(const Matrix& dy, const Matrix& x, const Vector& 
   check_shape("dy", dy, {t, d});
   check_shape("rstd", rstd, {t, groups});
   Output dx = output({t, d});
-  rms_norm_backward(dy.data(), x.data(), weight.data(), rstd.data(), t * groups, d / groups, dx.data());
+  kernels().rms_norm_backward(dy.data(), x.data(), weight.data(), rstd.data(), t * groups, d / groups, dx.data());
   return dx;
 }
 
@@ -343,50 +281,70 @@ Output rope_array(const Matrix& x, const Integers& positions, const Vector& inv_
   check_shape("x", x, {t, heads * dim});
   check_shape("positions", positions, {t});
   Output y = output({t, heads * dim});
-  rope(x.data(), positions.data(), inv_freq.data(), t, heads, dim, inverse, y.data(), scratch(rope_scratch_bytes(dim)));
+  kernels().rope(x.data(), positions.data(), inv_freq.data(), t, heads, dim, inverse, y.data(),
+                 scratch(kernels().rope_scratch_bytes(dim)));
   return y;
 }
 
 /// kernel(x, vector, t, d, out) for every row of x.
-template <void (*kernel)(const float*, const float*, int64_t, int64_t, float*)>
+template <auto Kernels::* kernel>
 Output by_rows(const Matrix& x, const Vector& vector) {
   const int64_t t = rows_of("x", x), d = size(x, 1);
   check_shape("vector", vector, {d});
   Output out = output({t, d});
-  kernel(x.data(), vector.data(), t, d, out.data());
+  (kernels().*kernel)(x.data(), vector.data(), t, d, out.data());
   return out;
 }
 
-/// kernel(x, y, n, out), number by number.
-template <void (*kernel)(const float*, const float*, int64_t, float*)>
-Output elementwise(const Matrix& x, const Matrix& y) {
+Output add_arrays(const Matrix& x, const Matrix& y) {
   const int64_t t = rows_of("x", x), d = size(x, 1);
   check_shape("y", y, {t, d});
   Output out = output({t, d});
-  kernel(x.data(), y.data(), t * d, out.data());
+  kernels().add(x.data(), y.data(), t * d, out.data());
   return out;
 }
 
-void swiglu(const float* gate, const float* up, int64_t n, float* out) { glu(Glu::kSwiglu, gate, up, n, out); }
+Output swiglu_array(const Matrix& gate, const Matrix& up) {
+  const int64_t t = rows_of("gate", gate), d = size(gate, 1);
+  check_shape("up", up, {t, d});
+  Output out = output({t, d});
+  kernels().glu(Glu::kSwiglu, gate.data(), up.data(), t * d, out.data());
+  return out;
+}
 
 nb::tuple swiglu_backward_arrays(const Matrix& dout, const Matrix& gate, const Matrix& up) {
   const int64_t t = rows_of("gate", gate), d = size(gate, 1);
   check_shape("dout", dout, {t, d});
   check_shape("up", up, {t, d});
   Output dgate = output({t, d}), dup = output({t, d});
-  glu_backward(Glu::kSwiglu, dout.data(), gate.data(), up.data(), t * d, dgate.data(), dup.data());
+  kernels().glu_backward(Glu::kSwiglu, dout.data(), gate.data(), up.data(), t * d, dgate.data(), dup.data());
   return nb::make_tuple(dgate, dup);
+}
+
+// --- Peak --------------------------------------------------------------------------------------
+
+/// The best of some runs, in GFLOP/s.
+double fma_peak_gflops() {
+  double best = 0;
+  for (int run = 0; run < 10; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    const int64_t done = kernels().multiply_add_peak(2000000);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    best = std::max(best, 2e-9 * static_cast<double>(done) / seconds);
+  }
+  return best;
 }
 
 // --- Scratch -----------------------------------------------------------------------------------
 
-std::map<std::string, size_t> scratch_bytes(int64_t m, int64_t rows, int64_t cols, int64_t rank) {
-  return {{"linear", linear_scratch_bytes(m, rows, cols, rank)},
-          {"linear_cross_entropy", linear_cross_entropy_scratch_bytes(m, rows, cols)}};
+std::map<std::string, size_t> scratch_bytes(int64_t m, int64_t rows, int64_t cols, int64_t rank,
+                                            const std::string& compute) {
+  return {{"linear", kernels().linear_scratch_bytes(compute_of(compute), m, rows, cols, rank)},
+          {"linear_cross_entropy", kernels().linear_cross_entropy_scratch_bytes(m, rows, cols)}};
 }
 
 size_t attention_scratch(int64_t t, int64_t heads, int64_t kv_heads, int64_t dim) {
-  return attention_scratch_bytes({t, heads, kv_heads, dim, 0, 1.f});
+  return kernels().attention_scratch_bytes({t, heads, kv_heads, dim, 0, 1.f});
 }
 
 }  // namespace
@@ -399,19 +357,14 @@ void register_kernels(nb::module_ m) {
   nb::class_<Weight>(m, "Weight", "A packed weight: uint8 [ceil(rows / 16), cols / group, block_bytes].")
       .def(nb::init<Bytes, const std::string&, int64_t>(), "data"_a.noconvert(), "format"_a, "rows"_a);
   m.def("formats", &formats, "Bytes of one block of every weight format, by name.");
-  nb::class_<DecodedPanels>(m, "DecodedPanels", "A weight decoded as the input gradient wants it.")
-      .def(nb::init<const Weight&>(), "weight"_a);
 
   m.def("linear_forward", &linear_forward_array, "x"_a.noconvert(), "weight"_a, "lora_a"_a.noconvert() = nb::none(),
-        "lora_b"_a.noconvert() = nb::none(), "scale"_a = 0.f);
-  m.def("linear_backward", &linear_backward_array, "dy"_a.noconvert(), "weight"_a, "dx, without LoRA.");
+        "lora_b"_a.noconvert() = nb::none(), "scale"_a = 0.f, "compute"_a = "float32");
+  m.def("linear_backward", &linear_backward_array, "dy"_a.noconvert(), "weight"_a, "compute"_a = "float32",
+        "dx, without LoRA.");
   m.def("linear_lora_backward", &linear_lora_backward_arrays, "dy"_a.noconvert(), "x"_a.noconvert(), "weight"_a,
-        "lora_a"_a.noconvert(), "lora_b"_a.noconvert(), "scale"_a, "(dx, dA, dB).");
-  m.def("linear_backward_decoded", &linear_backward_decoded, "dy"_a.noconvert(), "panels"_a,
-        "linear_backward on panels decoded beforehand.");
+        "lora_a"_a.noconvert(), "lora_b"_a.noconvert(), "scale"_a, "compute"_a = "float32", "(dx, dA, dB).");
   m.def("decode", &decode, "weight"_a, "The dense weight [rows, cols].");
-  m.def("decode_transposed_panels", &decode_transposed_panels, "weight"_a,
-        "Decodes all that linear_backward decodes, and drops it.");
   m.def("linear_cross_entropy", &linear_cross_entropy_arrays, "x"_a.noconvert(), "weight"_a, "targets"_a.noconvert(),
         "gradient"_a = true, "(losses, dx or None).");
   m.def("embedding", &embedding_array, "tokens"_a.noconvert(), "table"_a, "scale"_a);
@@ -427,16 +380,18 @@ void register_kernels(nb::module_ m) {
         "rstd"_a.noconvert());
   m.def("rope", &rope_array, "x"_a.noconvert(), "positions"_a.noconvert(), "inv_freq"_a.noconvert(), "heads"_a,
         "inverse"_a);
-  m.def("affine", &by_rows<affine>, "z"_a.noconvert(), "weight"_a.noconvert());
-  m.def("add", &elementwise<add>, "x"_a.noconvert(), "y"_a.noconvert());
-  m.def("add_bias", &by_rows<add_bias>, "x"_a.noconvert(), "bias"_a.noconvert());
-  m.def("swiglu", &elementwise<swiglu>, "gate"_a.noconvert(), "up"_a.noconvert());
+  m.def("affine", &by_rows<&Kernels::affine>, "z"_a.noconvert(), "weight"_a.noconvert());
+  m.def("add", &add_arrays, "x"_a.noconvert(), "y"_a.noconvert());
+  m.def("add_bias", &by_rows<&Kernels::add_bias>, "x"_a.noconvert(), "bias"_a.noconvert());
+  m.def("swiglu", &swiglu_array, "gate"_a.noconvert(), "up"_a.noconvert());
   m.def("swiglu_backward", &swiglu_backward_arrays, "dout"_a.noconvert(), "gate"_a.noconvert(), "up"_a.noconvert(),
         "(dgate, dup).");
 
-  m.def("scratch_bytes", &scratch_bytes, "m"_a, "rows"_a, "cols"_a, "rank"_a, "Bytes of scratch by kernel.");
+  m.def("scratch_bytes", &scratch_bytes, "m"_a, "rows"_a, "cols"_a, "rank"_a, "compute"_a = "float32",
+        "Bytes of scratch by kernel.");
   m.def("attention_scratch_bytes", &attention_scratch, "t"_a, "heads"_a, "kv_heads"_a, "dim"_a);
   m.def("fma_peak_gflops", &fma_peak_gflops, "GFLOP/s of multiply-adds in registers, with the threads in use.");
+  m.def("use_instruction_set", &use_instruction_set, "name"_a, "Calls its kernels from now on.");
   m.def("thread_count", &thread_count, "Size of the thread pool.");
   m.def(
       "use_threads", [](bool use) { executorch::extension::threadpool::NoThreadPoolGuard::set_enabled(!use); }, "use"_a,

@@ -93,6 +93,7 @@ void test_round_trip() {
                                                 {"save_every", "7"},
                                                 {"patience", "3"},
                                                 {"seed", "42"},
+                                                {"compute", "int8"},
                                                 {"arithmetic", "x"}};
   for (const auto& option : train_options()) CHECK(changed.count(option.name) == 1);
   CHECK(options_of(make_train_config(changed)) == changed);

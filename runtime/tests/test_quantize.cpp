@@ -5,9 +5,10 @@
 #include <cstdlib>
 
 #include "runtime/core/random.h"
-#include "runtime/kernels/codebooks.h"
-#include "runtime/kernels/quantize.h"
-#include "runtime/tests/kernel_test.h"
+#include "runtime/dispatch/kernels.h"
+#include "runtime/formats/codebooks.h"
+#include "runtime/formats/quantize.h"
+#include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;
 using namespace mft_test;
@@ -124,7 +125,7 @@ void test_search(const std::string& name, bool weighted, float size) {
   Floats row(static_cast<size_t>(cols));
   double ours = 0, reference = 0;
   for (int64_t r = 0; r < rows; ++r) {
-    decode_row({packed.data(), format, rows, cols}, r, row.data());
+    kernels().decode_row({packed.data(), format, rows, cols}, r, row.data());
     for (int64_t g = 0; g < cols; g += format.group) {
       const float* x = &w[size_t(r * cols + g)];
       const std::vector<double> weight = weights(format, x, &importance[size_t(g)]);
@@ -149,7 +150,7 @@ void test_f16() {
   CHECK(quantize(w.data(), 3, 64, nullptr, format, packed.data()));
   Floats row(64);
   for (int64_t r = 0; r < 3; ++r) {
-    decode_row({packed.data(), format, 3, 64}, r, row.data());
+    kernels().decode_row({packed.data(), format, 3, 64}, r, row.data());
     for (size_t k = 0; k < 64; ++k)
       CHECK_NEAR(row[k], w[size_t(r) * 64 + k], std::fabs(w[size_t(r) * 64 + k]) * 0x1p-11 + 0x1p-25);
   }
@@ -165,7 +166,7 @@ void test_extremes() {
     for (const float value : {0.f, 1.f, -3.5f, 1e-30f, -1e-12f}) {
       Floats w(128, value);
       CHECK(quantize(w.data(), 1, 128, nullptr, format, packed.data()));
-      decode_row({packed.data(), format, 1, 128}, 0, row.data());
+      kernels().decode_row({packed.data(), format, 1, 128}, 0, row.data());
       for (const float x : row) CHECK_NEAR(x, value, std::fabs(value) * 1e-3 + 1e-7);
     }
     for (const float value : {1e30f, std::numeric_limits<float>::infinity(), std::nanf("")}) {

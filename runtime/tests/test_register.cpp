@@ -11,15 +11,8 @@
 #include <deque>
 #include <string>
 
-#include "runtime/kernels/add_bias.h"
-#include "runtime/kernels/attention.h"
-#include "runtime/kernels/glu.h"
-#include "runtime/kernels/glu_2bit.h"
-#include "runtime/kernels/linear.h"
-#include "runtime/kernels/ms_rms_norm.h"
-#include "runtime/kernels/rms_norm.h"
-#include "runtime/kernels/short_conv.h"
-#include "runtime/tests/kernel_test.h"
+#include "runtime/dispatch/kernels.h"
+#include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;
 using namespace mft_test;
@@ -101,8 +94,8 @@ constexpr int32_t kT = 5, kD = 7, kN = kT * kD;
 void test_glu(Glu kind, const std::string& name) {
   const Floats dy = random_floats(kN), gate = random_floats(kN), up = random_floats(kN);
   Floats y(kN), dgate(kN), dup(kN), y_op(kN), dgate_op(kN), dup_op(kN);
-  glu(kind, gate.data(), up.data(), kN, y.data());
-  glu_backward(kind, dy.data(), gate.data(), up.data(), kN, dgate.data(), dup.data());
+  kernels().glu(kind, gate.data(), up.data(), kN, y.data());
+  kernels().glu_backward(kind, dy.data(), gate.data(), up.data(), kN, dgate.data(), dup.data());
   CHECK(Call().floats(gate, {kT, kD}).floats(up, {kT, kD}).floats(y_op, {kT, kD})("mobile_ft::" + name + ".out") ==
         et::Error::Ok);
   CHECK(Call()
@@ -119,8 +112,8 @@ void test_glu_2bit(Glu kind, const std::string& name) {
   const Floats dy = random_floats(kN), gate = random_floats(kN), up = random_floats(kN);
   Floats y(kN), dgate(kN), dup(kN), y_op(kN), dgate_op(kN), dup_op(kN);
   std::vector<uint8_t> codes(kT * bytes), codes_op(kT * bytes);
-  glu_2bit(kind, gate.data(), up.data(), kT, kD, y.data(), codes.data());
-  glu_2bit_backward(kind, dy.data(), up.data(), y.data(), codes.data(), kT, kD, dgate.data(), dup.data());
+  kernels().glu_2bit(kind, gate.data(), up.data(), kT, kD, y.data(), codes.data());
+  kernels().glu_2bit_backward(kind, dy.data(), up.data(), y.data(), codes.data(), kT, kD, dgate.data(), dup.data());
   CHECK(Call()
             .floats(gate, {kT, kD})
             .floats(up, {kT, kD})
@@ -149,8 +142,8 @@ void test_glu_2bit(Glu kind, const std::string& name) {
 void test_ms_rms_norm() {
   const Floats x = random_floats(kN), dz = random_floats(kN);
   Floats z(kN), rstd(kT), dx(kN), z_op(kN), rstd_op(kT), dx_op(kN);
-  ms_rms_norm(x.data(), kT, kD, 1e-3f, z.data(), rstd.data());
-  ms_rms_norm_backward(dz.data(), z.data(), rstd.data(), kT, kD, dx.data());
+  kernels().ms_rms_norm(x.data(), kT, kD, 1e-3f, z.data(), rstd.data());
+  kernels().ms_rms_norm_backward(dz.data(), z.data(), rstd.data(), kT, kD, dx.data());
   CHECK(Call()
             .floats(x, {kT, kD})
             .real(1e-3)
@@ -170,8 +163,8 @@ void test_packed_linear() {
   const int32_t block = static_cast<int32_t>(w.packed.format.block_bytes());
   const Floats x = random_floats(kT * cols);
   Floats y(kT * rows), y_op(kT * rows);
-  TestScratch scratch(linear_scratch_bytes(kT, rows, cols, 0));
-  linear_forward(x.data(), kT, w.packed, nullptr, y.data(), scratch.get());
+  TestScratch scratch(kernels().linear_scratch_bytes(Compute::kFloat32, kT, rows, cols, 0));
+  kernels().linear_forward(Compute::kFloat32, x.data(), kT, w.packed, nullptr, y.data(), scratch.get());
   const auto call = [&](const char* format, int64_t requested) {
     return Call()
         .floats(x, {kT, cols})
@@ -198,8 +191,8 @@ void test_rms_norm_of_heads() {
   const int32_t heads = 3, dim = 4, n = heads * dim;
   const Floats dy = random_floats(kT * n), x = random_floats(kT * n), weight = random_floats(dim);
   Floats y(kT * n), rstd(kT * heads), dx(kT * n), y_op(kT * n), rstd_op(kT * heads), dx_op(kT * n);
-  rms_norm(x.data(), weight.data(), kT * heads, dim, 1e-5f, y.data(), rstd.data());
-  rms_norm_backward(dy.data(), x.data(), weight.data(), rstd.data(), kT * heads, dim, dx.data());
+  kernels().rms_norm(x.data(), weight.data(), kT * heads, dim, 1e-5f, y.data(), rstd.data());
+  kernels().rms_norm_backward(dy.data(), x.data(), weight.data(), rstd.data(), kT * heads, dim, dx.data());
   const auto forward = [&](const Floats& w) {
     return Call()
         .floats(x, {kT, n})
@@ -222,7 +215,7 @@ void test_rms_norm_of_heads() {
 void test_add_bias() {
   const Floats x = random_floats(kN), bias = random_floats(kD);
   Floats y(kN), y_op(kN);
-  add_bias(x.data(), bias.data(), kT, kD, y.data());
+  kernels().add_bias(x.data(), bias.data(), kT, kD, y.data());
   const auto call = [&](const Floats& b, int32_t size) {
     return Call().floats(x, {kT, kD}).floats(b, {size}).floats(y_op, {kT, kD})("mobile_ft::add_bias.out");
   };
@@ -239,10 +232,11 @@ void test_attention_window(int64_t window) {
   const std::vector<int64_t> positions = {0, 1, 2, 3, 4};
   Floats o(kT * nq), lse(heads * kT), dq(kT * nq), dk(kT * nk), dv(kT * nk);
   Floats o_op = o, lse_op = lse, dq_op = dq, dk_op = dk, dv_op = dv;
-  TestScratch scratch(attention_scratch_bytes(shape));
-  attention_forward(shape, q.data(), k.data(), v.data(), positions.data(), o.data(), lse.data(), scratch.get());
-  attention_backward(shape, dout.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), positions.data(),
-                     dq.data(), dk.data(), dv.data(), scratch.get());
+  TestScratch scratch(kernels().attention_scratch_bytes(shape));
+  kernels().attention_forward(shape, q.data(), k.data(), v.data(), positions.data(), o.data(), lse.data(),
+                              scratch.get());
+  kernels().attention_backward(shape, dout.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), positions.data(),
+                               dq.data(), dk.data(), dv.data(), scratch.get());
   const auto forward = [&](int64_t requested) {
     return Call()
         .floats(q, {kT, nq})
@@ -301,8 +295,8 @@ void test_short_conv() {
   const ShortConvShape shape{kT, d, taps};
   Floats y(kT * d), dbcx(bcx.size()), next(state.size());
   Floats y_op = y, dbcx_op = dbcx, next_op = next;
-  short_conv(shape, bcx.data(), weight.data(), positions.data(), y.data());
-  short_conv_backward(shape, dy.data(), bcx.data(), weight.data(), positions.data(), dbcx.data());
+  kernels().short_conv(shape, bcx.data(), weight.data(), positions.data(), y.data());
+  kernels().short_conv_backward(shape, dy.data(), bcx.data(), weight.data(), positions.data(), dbcx.data());
   const auto forward = [&](const std::vector<int64_t>& places) {
     return Call()
         .floats(bcx, {kT, 3 * d})
@@ -321,7 +315,7 @@ void test_short_conv() {
   CHECK(forward({0, 2, 2, 0, 1}) == et::Error::InvalidArgument);  // before the first token
 
   const std::vector<int64_t> places = {6, 7, 8, 9, 10};
-  short_conv_decode(shape, bcx.data(), weight.data(), state.data(), places.data(), y.data(), next.data());
+  kernels().short_conv_decode(shape, bcx.data(), weight.data(), state.data(), places.data(), y.data(), next.data());
   const auto decode = [&](int32_t rows) {
     return Call()
         .floats(bcx, {kT, 3 * d})

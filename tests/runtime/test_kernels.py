@@ -77,10 +77,6 @@ def run_decode(tokens: np.ndarray, table: Any, scale: float) -> np.ndarray:
     return kernels.decode(table)[tokens]
 
 
-def run_backward_decoded(dy: np.ndarray, packed: Any) -> np.ndarray:
-    return kernels.linear_backward_decoded(dy, kernels.DecodedPanels(packed))
-
-
 def run_loss(x: np.ndarray, packed: Any, wanted: np.ndarray) -> np.ndarray:
     return kernels.linear_cross_entropy(x, packed, wanted, gradient=False)[0]
 
@@ -104,11 +100,6 @@ WEIGHT_CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int, str], Argu
     ),
     "linear backward": (
         kernels.linear_backward,
-        ops.packed_linear_backward,
-        lambda t, fmt: [random(t, ROWS), *weight(fmt)],
-    ),
-    "linear backward, decoded": (
-        run_backward_decoded,
         ops.packed_linear_backward,
         lambda t, fmt: [random(t, ROWS), *weight(fmt)],
     ),

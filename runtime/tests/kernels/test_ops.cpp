@@ -13,9 +13,10 @@
 #include "runtime/kernels/rope.h"
 #include "runtime/kernels/short_conv.h"
 #include "runtime/kernels/vec.h"
-#include "runtime/tests/kernel_test.h"
+#include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;
+using namespace mft::MFT_ISA;
 using namespace mft_test;
 
 namespace {
@@ -23,15 +24,15 @@ namespace {
 void test_exp() {
   for (double x = -87.3; x < 88.3; x += 0.0137) {
     const float f = static_cast<float>(x);
-    CHECK_NEAR(mft::exp(splat(f))[0] / std::exp(static_cast<double>(f)), 1., 2e-7);
+    CHECK_NEAR(mft::MFT_ISA::exp(splat(f))[0] / std::exp(static_cast<double>(f)), 1., 2e-7);
   }
-  CHECK(mft::exp(splat(-std::numeric_limits<float>::infinity()))[0] == 0.f);
-  CHECK(mft::exp(splat(-200.f))[0] == 0.f);
-  CHECK(mft::exp(splat(0.f))[0] == 1.f);
-  CHECK(std::isfinite(mft::exp(splat(1000.f))[0]));
+  CHECK(mft::MFT_ISA::exp(splat(-std::numeric_limits<float>::infinity()))[0] == 0.f);
+  CHECK(mft::MFT_ISA::exp(splat(-200.f))[0] == 0.f);
+  CHECK(mft::MFT_ISA::exp(splat(0.f))[0] == 1.f);
+  CHECK(std::isfinite(mft::MFT_ISA::exp(splat(1000.f))[0]));
   for (const float wild : {-1e5f, -1e10f, -3e38f})
-    CHECK(mft::exp(splat(wild))[0] == 0.f);  // undefined nowhere on the way
-  CHECK(std::isnan(mft::exp(splat(std::numeric_limits<float>::quiet_NaN()))[0]));
+    CHECK(mft::MFT_ISA::exp(splat(wild))[0] == 0.f);  // undefined nowhere on the way
+  CHECK(std::isnan(mft::MFT_ISA::exp(splat(std::numeric_limits<float>::quiet_NaN()))[0]));
 }
 
 void test_embedding(const char* format) {
@@ -240,7 +241,7 @@ void test_sum_of_squares() {
 
 }  // namespace
 
-int main() {
+int run_tests() {
   test_exp();
   for (const char* format : kFormats) test_embedding(format);
   for (const int64_t t : {1, 5, 64}) {

@@ -3,9 +3,10 @@
 #include <limits>
 
 #include "runtime/kernels/linear_cross_entropy.h"
-#include "runtime/tests/kernel_test.h"
+#include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;
+using namespace mft::MFT_ISA;
 using namespace mft_test;
 
 namespace {
@@ -48,7 +49,7 @@ void test(const std::string& format, int64_t m, int64_t v, int64_t k, int64_t ig
 
 }  // namespace
 
-int main() {
+int run_tests() {
   for (const char* format : kFormats) {
     const float x_scale = std::string(format).substr(0, 3) == "q8_" ? 0.003f : 0.05f;
     for (const int64_t m : {1, 5, 6, 7, 64, 257}) test(format, m, 500, 64, 3, x_scale);

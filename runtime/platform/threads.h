@@ -3,11 +3,7 @@
 // Loops over ExecuTorch's thread pool. Items are handed out as threads come free (cores of a phone
 // differ in speed), so an item must compute the same result whichever thread runs it.
 
-#include <executorch/runtime/kernel/thread_parallel_interface.h>
-#include <executorch/runtime/platform/assert.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 
 namespace mft {
@@ -17,30 +13,19 @@ inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 constexpr int64_t kMostThreads = 256;
 
-// How many parts work is split into, set before any scratch is sized; 0: as many as the pool has threads.
-inline int thread_parts = 0;
+// Into how many parts work is split, to be set before any scratch is sized; 0: as many as the pool has threads. Returns
+// what it was.
+int64_t set_thread_parts(int64_t parts);
+int thread_count();
 
-inline int thread_count() {
-  return thread_parts > 0
-             ? thread_parts
-             : static_cast<int>(std::clamp<int64_t>(executorch::extension::get_thread_count(), 1, kMostThreads));
-}
+// item(context, i, worker) for i in [0, n); see `parallel_for_worker`.
+void run_items(int64_t n, void (*item)(const void* context, int64_t i, int64_t worker), const void* context);
 
 // f(i, worker) for i in [0, n); worker < thread_count() names scratch no other running item uses.
 template <typename F>
 void parallel_for_worker(int64_t n, const F& f) {
-  const int64_t workers = std::min<int64_t>(n, thread_count());
-  if (workers <= 1) {
-    for (int64_t i = 0; i < n; ++i) f(i, int64_t{0});
-    return;
-  }
-  std::atomic<int64_t> next{0};
-  const bool ok = executorch::extension::parallel_for(0, workers, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t worker = begin; worker < end; ++worker) {
-      for (int64_t i = next++; i < n; i = next++) f(i, worker);
-    }
-  });
-  ET_CHECK_MSG(ok, "parallel_for failed");
+  run_items(
+      n, [](const void* context, int64_t i, int64_t worker) { (*static_cast<const F*>(context))(i, worker); }, &f);
 }
 
 // f(i) for i in [0, n).

@@ -8,7 +8,7 @@
 #include "runtime/kernels/int8_blocks.h"
 #include "runtime/tests/check.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kSize = Int8Block::kSize;
@@ -53,10 +53,10 @@ void test_extremes() {
 }
 
 }  // namespace
-}  // namespace mft
+}  // namespace mft::MFT_ISA
 
-int main() {
-  for (const int64_t n : {1, 7, 8, 63, 64, 65, 1000, 40001}) mft::test_rounding(n);
-  mft::test_extremes();
+int run_tests() {
+  for (const int64_t n : {1, 7, 8, 63, 64, 65, 1000, 40001}) mft::MFT_ISA::test_rounding(n);
+  mft::MFT_ISA::test_extremes();
   return mft_test::finish();
 }

@@ -7,7 +7,7 @@
 #include "runtime/kernels/half.h"
 #include "runtime/tests/check.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 std::vector<float> there_and_back(const std::vector<float>& x) {
@@ -33,11 +33,11 @@ void test_rounding(size_t n) {
 }
 
 }  // namespace
-}  // namespace mft
+}  // namespace mft::MFT_ISA
 
-int main() {
-  for (const size_t n : {1, 7, 8, 1000, 40001}) mft::test_rounding(n);
-  const std::vector<float> y = mft::there_and_back({1e6f, -1e6f, INFINITY, -INFINITY, 65504.f, 0.f, NAN});
+int run_tests() {
+  for (const size_t n : {1, 7, 8, 1000, 40001}) mft::MFT_ISA::test_rounding(n);
+  const std::vector<float> y = mft::MFT_ISA::there_and_back({1e6f, -1e6f, INFINITY, -INFINITY, 65504.f, 0.f, NAN});
   CHECK(y[0] == 65504.f && y[1] == -65504.f && y[2] == 65504.f && y[3] == -65504.f && y[4] == 65504.f && y[5] == 0.f);
   CHECK(std::isnan(y[6]));
   return mft_test::finish();

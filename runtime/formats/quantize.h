@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/kernels/quant.h"
+#include "runtime/formats/format.h"
 
 namespace mft {
 

@@ -9,7 +9,7 @@
 #include "runtime/kernels/adamw8bit.h"
 #include "runtime/tests/check.h"
 
-namespace mft {
+namespace mft::MFT_ISA {
 namespace {
 
 /// bitsandbytes' create_dynamic_map: decades from 1e-6 to 1, each with twice as many fractions as the one below.
@@ -99,13 +99,13 @@ void test_untouched() {
 }
 
 }  // namespace
-}  // namespace mft
+}  // namespace mft::MFT_ISA
 
-int main() {
-  mft::test_map();
-  mft::test_steps(1000);
-  mft::test_steps(256);
-  mft::test_steps(3);
-  mft::test_untouched();
+int run_tests() {
+  mft::MFT_ISA::test_map();
+  mft::MFT_ISA::test_steps(1000);
+  mft::MFT_ISA::test_steps(256);
+  mft::MFT_ISA::test_steps(3);
+  mft::MFT_ISA::test_untouched();
   return mft_test::finish();
 }

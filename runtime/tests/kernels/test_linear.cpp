@@ -2,26 +2,16 @@
 
 #include <algorithm>
 
+#include "runtime/kernels/decode.h"
 #include "runtime/kernels/gemm.h"
 #include "runtime/kernels/linear.h"
-#include "runtime/tests/kernel_test.h"
+#include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;
+using namespace mft::MFT_ISA;
 using namespace mft_test;
 
 namespace {
-
-// c [m, n] += alpha a b, with element (i, j) of a at a[i * ai + j * aj].
-template <typename A, typename B>
-void add_product(Doubles& c, int64_t m, int64_t n, int64_t k, double alpha, const A& a, int64_t ai, int64_t aj,
-                 const B& b, int64_t bi, int64_t bj) {
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t l = 0; l < k; ++l) {
-      const double x = alpha * a[i * ai + l * aj];
-      for (int64_t j = 0; j < n; ++j) c[i * n + j] += x * b[l * bi + j * bj];
-    }
-  }
-}
 
 Doubles zeros(int64_t n) { return Doubles(static_cast<size_t>(n)); }
 
@@ -34,18 +24,19 @@ void test_decode(const char* format) {
     decode_row(w.packed, i, row.data());
     for (int64_t j = 0; j < k; ++j) CHECK_NEAR(row[j], w.dense[i * k + j], 1e-5);
   }
-  Floats panel(48 * 16);
-  decode_panel(w.packed, 1, 7, 41, panel.data());
+  const int64_t ld = 24;  // further apart than need be
+  Floats panel(48 * ld);
+  decode_panel(w.packed, 1, 7, 41, panel.data(), ld);
   for (int64_t j = 0; j < 16; ++j) {
     for (int64_t i = 0; i < 41; ++i) {
-      CHECK_NEAR(panel[i * 16 + j], 16 + j < n ? w.dense[(16 + j) * k + 7 + i] : 0., 1e-5);
+      CHECK_NEAR(panel[i * ld + j], 16 + j < n ? w.dense[(16 + j) * k + 7 + i] : 0., 1e-5);
     }
   }
-  Floats transposed(32 * 16);
-  decode_panel_transposed(w.packed, 0, n, 48, transposed.data());
+  Floats transposed(32 * ld);
+  decode_panel_transposed(w.packed, 0, n, 48, transposed.data(), ld);
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < 16; ++j) {
-      CHECK_NEAR(transposed[i * 16 + j], w.dense[i * k + 48 + j], 1e-5);
+      CHECK_NEAR(transposed[i * ld + j], w.dense[i * k + 48 + j], 1e-5);
     }
   }
 }
@@ -73,7 +64,7 @@ void test_half() {
     Floats row(32);
     Floats panel(32 * 16);
     decode_row(w, 0, row.data());
-    decode_panel(w, 0, 0, 32, panel.data());
+    decode_panel(w, 0, 0, 32, panel.data(), 16);
     CHECK(row[0] == values[i] && panel[0] == values[i]);
   }
 }
@@ -119,17 +110,20 @@ void test_layer(const char* format, int64_t m, int64_t n, int64_t k, int64_t ran
   add_product(ga, rank, k, m, 1, dh, 1, rank, x, k, 1);
   add_product(gb, n, rank, m, scale, dy, 1, n, h, rank, 1);
 
-  TestScratch scratch(linear_scratch_bytes(m, n, k, rank));
+  TestScratch scratch(linear_scratch_bytes(Compute::kFloat32, m, n, k, rank));
   Floats out(m * n), again(m * n);
-  linear_forward(x.data(), m, w.packed, branch, out.data(), scratch.get());
-  linear_forward(x.data(), m, w.packed, branch, again.data(), scratch.get());
+  linear_forward(Compute::kFloat32, x.data(), m, w.packed, branch, out.data(), scratch.get());
+  linear_forward(Compute::kFloat32, x.data(), m, w.packed, branch, again.data(), scratch.get());
   CHECK(error(out, y) < kTolerance);
   CHECK(out == again);
 
   Floats gx(m * k), gx2(m * k), gra(rank * k), gra2(rank * k), grb(n * rank), grb2(n * rank);
-  linear_backward(dy.data(), x.data(), m, w.packed, branch, gx.data(), gra.data(), grb.data(), scratch.get());
-  linear_backward(dy.data(), x.data(), m, w.packed, branch, nullptr, gra2.data(), grb2.data(), scratch.get());
-  linear_backward(dy.data(), x.data(), m, w.packed, branch, gx2.data(), gra2.data(), grb2.data(), scratch.get());
+  linear_backward(Compute::kFloat32, dy.data(), x.data(), m, w.packed, branch, gx.data(), gra.data(), grb.data(),
+                  scratch.get());
+  linear_backward(Compute::kFloat32, dy.data(), x.data(), m, w.packed, branch, nullptr, gra2.data(), grb2.data(),
+                  scratch.get());
+  linear_backward(Compute::kFloat32, dy.data(), x.data(), m, w.packed, branch, gx2.data(), gra2.data(), grb2.data(),
+                  scratch.get());
   CHECK(error(gx, dx) < kTolerance);
   CHECK(error(gra, ga) < kTolerance);
   CHECK(error(grb, gb) < kTolerance);
@@ -138,7 +132,7 @@ void test_layer(const char* format, int64_t m, int64_t n, int64_t k, int64_t ran
 
 }  // namespace
 
-int main() {
+int run_tests() {
   test_parse();
   test_half();
   for (const char* format : kFormats) test_decode(format);

@@ -1,4 +1,4 @@
-#include "runtime/kernels/quantize.h"
+#include "runtime/formats/quantize.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,11 +7,12 @@
 #include <limits>
 #include <vector>
 
-#include "runtime/kernels/codebooks.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/formats/codebooks.h"
 #include "runtime/kernels/vec.h"
+#include "runtime/platform/threads.h"
 
 namespace mft {
+using namespace MFT_ISA;
 namespace {
 
 constexpr int64_t kMostGroup = 128;

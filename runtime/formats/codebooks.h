@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/kernels/quant.h"
+#include "runtime/formats/format.h"
 
 namespace mft {
 

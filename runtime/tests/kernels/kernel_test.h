@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "runtime/kernels/quant.h"
-#include "runtime/kernels/scratch.h"
-#include "runtime/kernels/threads.h"
+#include "runtime/formats/format.h"
+#include "runtime/platform/scratch.h"
+#include "runtime/platform/threads.h"
 #include "runtime/tests/check.h"
 
 namespace mft_test {
@@ -50,6 +50,18 @@ double error(const A& a, const Doubles& b) {
     norm += b[i] * b[i];
   }
   return std::sqrt(norm > 0 ? difference / norm : difference);
+}
+
+// c [m, n] += alpha a b, with element (i, j) of a at a[i * ai + j * aj].
+template <typename A, typename B>
+void add_product(Doubles& c, int64_t m, int64_t n, int64_t k, double alpha, const A& a, int64_t ai, int64_t aj,
+                 const B& b, int64_t bi, int64_t bj) {
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t l = 0; l < k; ++l) {
+      const double x = alpha * a[i * ai + l * aj];
+      for (int64_t j = 0; j < n; ++j) c[i * n + j] += x * b[l * bi + j * bj];
+    }
+  }
 }
 
 // Positive normal f16 of exponent 2^-4 .. 2^-1, and its value.

@@ -1,9 +1,10 @@
 // The gated short convolution against float64: rows packed into one sequence, and generation piece by piece.
 
 #include "runtime/kernels/short_conv.h"
-#include "runtime/tests/kernel_test.h"
+#include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;
+using namespace mft::MFT_ISA;
 using namespace mft_test;
 
 namespace {
@@ -67,7 +68,7 @@ void test_decode(int64_t t, int64_t d, int64_t n, int64_t piece) {
 
 }  // namespace
 
-int main() {
+int run_tests() {
   for (const int64_t d : {1, 8, 13, 576}) {
     for (const int64_t n : {1, 2, 3, 5}) {
       for (const int64_t row : {1, 2, 4, 100}) test_case(Case(37, d, n, row));

@@ -4,9 +4,10 @@
 #include <limits>
 
 #include "runtime/kernels/attention.h"
-#include "runtime/tests/kernel_test.h"
+#include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;
+using namespace mft::MFT_ISA;
 using namespace mft_test;
 
 namespace {
@@ -110,7 +111,7 @@ void test_decode(const AttentionShape& s, int64_t past) {
 
 }  // namespace
 
-int main() {
+int run_tests() {
   for (const int64_t dim : {8, 16, 64, 96, 256}) {
     const float scale = 1.f / std::sqrt(static_cast<float>(dim));
     for (const int64_t t : {1, 7, 101, 257}) {

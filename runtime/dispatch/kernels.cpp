@@ -1,0 +1,97 @@
+#include "runtime/dispatch/kernels.h"
+
+#include <cstdlib>
+#include <stdexcept>
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace mft {
+
+// As in runtime/CMakeLists.txt, the best last.
+#if defined(__x86_64__)
+#define MFT_INSTRUCTION_SETS(X) X(avx2) X(avxvnni) X(avx512) X(avx512vnni)
+#elif defined(__aarch64__)
+#define MFT_INSTRUCTION_SETS(X) X(neon) X(dotprod) X(i8mm)
+#endif
+
+// Defined in table.cpp.
+#define MFT_DECLARE(name)     \
+  namespace name {            \
+  extern const Kernels table; \
+  }
+MFT_INSTRUCTION_SETS(MFT_DECLARE)
+#undef MFT_DECLARE
+
+namespace {
+
+// One function a name in MFT_INSTRUCTION_SETS: whether CPU and operating system have it.
+#if defined(__x86_64__)
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
+}
+bool has_avxvnni() { return has_avx2() && __builtin_cpu_supports("avxvnni"); }
+bool has_avx512vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+#elif defined(__aarch64__)
+constexpr unsigned long kAsimdDp = 1ul << 20;  // of AT_HWCAP
+constexpr unsigned long kI8mm = 1ul << 13;     // of AT_HWCAP2
+bool has_neon() { return true; }
+bool has_dotprod() { return getauxval(AT_HWCAP) & kAsimdDp; }
+bool has_i8mm() { return has_dotprod() && (getauxval(AT_HWCAP2) & kI8mm); }
+#endif
+
+struct Compiled {
+  const Kernels& kernels;
+  bool (*has)();
+};
+
+const Compiled kCompiled[] = {
+#define MFT_ENTRY(name) {name::table, has_##name},
+    MFT_INSTRUCTION_SETS(MFT_ENTRY)
+#undef MFT_ENTRY
+};
+
+// The best of those named `wanted`, or of all where it is empty.
+const Kernels* pick(const std::string& wanted) {
+  const Kernels* picked = nullptr;
+  std::string names;
+  for (const Compiled& compiled : kCompiled) {
+    if (!compiled.has()) continue;
+    names += std::string(" ") + compiled.kernels.isa;
+    if (wanted.empty() || wanted == compiled.kernels.isa) picked = &compiled.kernels;
+  }
+  if (picked == nullptr) throw std::invalid_argument("instruction set " + wanted + ": this machine has" + names);
+  return picked;
+}
+
+const Kernels* pick_first() {
+  const char* wanted = std::getenv("MFT_ISA");
+  return pick(wanted != nullptr ? wanted : "");
+}
+
+const Kernels*& current() {
+  static const Kernels* kernels = pick_first();
+  return kernels;
+}
+
+}  // namespace
+
+const Kernels& kernels() { return *current(); }
+
+void use_instruction_set(const std::string& name) { current() = pick(name); }
+
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const Compiled& compiled : kCompiled) {
+    if (compiled.has()) names.push_back(compiled.kernels.isa);
+  }
+  return names;
+}
+
+}  // namespace mft

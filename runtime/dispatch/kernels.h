@@ -1,0 +1,87 @@
+#pragma once
+
+// The kernels of one instruction set. `kernels/` is compiled once for each of those the platform knows (listed in
+// runtime/CMakeLists.txt), in the namespace MFT_ISA of its name.
+
+#include <string>
+#include <vector>
+
+#include "runtime/kernels/adamw.h"
+#include "runtime/kernels/adamw8bit.h"
+#include "runtime/kernels/add.h"
+#include "runtime/kernels/add_bias.h"
+#include "runtime/kernels/affine.h"
+#include "runtime/kernels/attention.h"
+#include "runtime/kernels/decode.h"
+#include "runtime/kernels/embedding.h"
+#include "runtime/kernels/glu.h"
+#include "runtime/kernels/glu_2bit.h"
+#include "runtime/kernels/half.h"
+#include "runtime/kernels/int8_blocks.h"
+#include "runtime/kernels/linear.h"
+#include "runtime/kernels/linear_cross_entropy.h"
+#include "runtime/kernels/ms_rms_norm.h"
+#include "runtime/kernels/peak.h"
+#include "runtime/kernels/rms_norm.h"
+#include "runtime/kernels/rope.h"
+#include "runtime/kernels/short_conv.h"
+
+namespace mft {
+
+// Every function of the kernels that the rest of the runtime calls.
+#define MFT_KERNELS(X)                  \
+  X(adamw_step)                         \
+  X(sum_of_squares)                     \
+  X(adamw8bit_step)                     \
+  X(dynamic_map)                        \
+  X(add)                                \
+  X(add_bias)                           \
+  X(affine)                             \
+  X(attention_forward)                  \
+  X(attention_backward)                 \
+  X(attention_decode)                   \
+  X(attention_scratch_bytes)            \
+  X(decode_row)                         \
+  X(embedding)                          \
+  X(glu)                                \
+  X(glu_backward)                       \
+  X(glu_2bit)                           \
+  X(glu_2bit_backward)                  \
+  X(to_half)                            \
+  X(from_half)                          \
+  X(to_int8)                            \
+  X(from_int8)                          \
+  X(linear_forward)                     \
+  X(linear_backward)                    \
+  X(linear_scratch_bytes)               \
+  X(linear_cross_entropy)               \
+  X(linear_cross_entropy_scratch_bytes) \
+  X(ms_rms_norm)                        \
+  X(ms_rms_norm_backward)               \
+  X(multiply_add_peak)                  \
+  X(rms_norm)                           \
+  X(rms_norm_backward)                  \
+  X(rope)                               \
+  X(rope_scratch_bytes)                 \
+  X(short_conv)                         \
+  X(short_conv_backward)                \
+  X(short_conv_decode)
+
+struct Kernels {
+  const char* isa;  // such as "avx2"
+#define MFT_MEMBER(kernel) decltype(&MFT_ISA::kernel) kernel;
+  MFT_KERNELS(MFT_MEMBER)
+#undef MFT_MEMBER
+};
+
+// Those of the best instruction set that this CPU has, or of the one that the environment variable MFT_ISA names. Picked
+// at the first call, which throws std::invalid_argument where the CPU has none of them, or not the one named.
+const Kernels& kernels();
+
+// From now on the kernels of another one, between two calls of any of them: for benchmarks, which compare.
+void use_instruction_set(const std::string& name);
+
+// The names of the instruction sets that were compiled and that this CPU has, the best last.
+std::vector<std::string> instruction_sets();
+
+}  // namespace mft

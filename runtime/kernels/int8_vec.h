@@ -1,0 +1,95 @@
+#pragma once
+
+// Vectors of bytes and of 16 bits as wide as those of floats, and the products that integer kernels are made of.
+
+#include <cstdint>
+
+#include "runtime/kernels/vec.h"
+
+namespace mft::MFT_ISA {
+
+constexpr int kVecBytes = 4 * kVec;
+
+typedef uint8_t VecB __attribute__((vector_size(kVecBytes)));
+typedef int16_t VecH __attribute__((vector_size(kVecBytes)));
+typedef uint16_t VecHU __attribute__((vector_size(kVecBytes)));  // wraps around where VecH would overflow
+typedef uint8_t VecBUnaligned __attribute__((vector_size(kVecBytes), may_alias, aligned(1)));
+
+inline VecB load_wide(const void* p) { return *reinterpret_cast<const VecBUnaligned*>(p); }
+inline void store_wide(void* p, VecB v) { *reinterpret_cast<VecBUnaligned*>(p) = v; }
+
+// Weights are codes of at most kWeightMax in magnitude, and lie in the panel with kWeightOffset added, which the sum of
+// the activations' codes takes out again. vpdpbusd wants bytes without a sign; vpmaddubsw would saturate above 7 bits.
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+constexpr int kWeightMax = 127, kWeightOffset = 128;
+#elif defined(__AVX2__)
+constexpr int kWeightMax = 63, kWeightOffset = 64;
+#else
+constexpr int kWeightMax = 127, kWeightOffset = 0;
+#endif
+
+// sums[i] += the product of the four weights and the four codes in lane i of each.
+inline VecI dot4(VecI sums, VecB weights, VecI codes) {
+#if defined(__AVX512VNNI__)
+  return (VecI)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)weights, (__m512i)codes);
+#elif defined(__AVXVNNI__)
+  return (VecI)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)weights, (__m256i)codes);
+#elif defined(__AVX512F__)
+  const __m512i pairs = _mm512_maddubs_epi16((__m512i)weights, (__m512i)codes);
+  return sums + (VecI)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+#elif defined(__AVX2__)
+  const __m256i pairs = _mm256_maddubs_epi16((__m256i)weights, (__m256i)codes);
+  return sums + (VecI)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#elif defined(__ARM_FEATURE_DOTPROD)
+  return (VecI)vdotq_s32((int32x4_t)sums, (int8x16_t)weights, (int8x16_t)codes);
+#else
+  const int8x16_t w = (int8x16_t)weights, x = (int8x16_t)codes;
+  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
+  const int32x4_t high = vpaddlq_s16(vmull_high_s8(w, x));
+  return sums + (VecI)vpaddq_s32(low, high);
+#endif
+}
+
+// (a b + 2^14) / 2^15, rounded down.
+inline VecH multiply_high(VecH a, VecH b) {
+#if defined(__AVX512F__)
+  return (VecH)_mm512_mulhrs_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+  return (VecH)_mm256_mulhrs_epi16((__m256i)a, (__m256i)b);
+#else
+  return (VecH)vqrdmulhq_s16((int16x8_t)a, (int16x8_t)b);
+#endif
+}
+
+// table[codes[i]] for codes 0..15.
+inline VecB lookup_bytes(const uint8_t table[16], VecB codes) {
+#if defined(__AVX512F__)
+  return (VecB)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(load_16(table)), (__m512i)codes);
+#elif defined(__AVX2__)
+  return (VecB)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load_16(table)), (__m256i)codes);
+#else
+  return (VecB)vqtbl1q_u8(vld1q_u8(table), (uint8x16_t)codes);
+#endif
+}
+
+// Every second 32 bits of a and then b: the first, third, ... or the second, fourth, ...
+inline VecI even_lanes(VecI a, VecI b) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+#elif defined(__AVX2__)
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+#else
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+#endif
+}
+inline VecI odd_lanes(VecI a, VecI b) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#elif defined(__AVX2__)
+  return __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+  return __builtin_shufflevector(a, b, 1, 3, 5, 7);
+#endif
+}
+
+}  // namespace mft::MFT_ISA

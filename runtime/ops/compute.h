@@ -1,0 +1,11 @@
+#pragma once
+
+#include "runtime/kernels/linear.h"
+
+namespace mft {
+
+/// What the ops of linear layers compute with from now on; only the runtime's one training thread sets it, between
+/// methods.
+void set_compute(Compute compute);
+
+}  // namespace mft

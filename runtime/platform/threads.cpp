@@ -1,0 +1,39 @@
+#include "runtime/platform/threads.h"
+
+#include <executorch/runtime/kernel/thread_parallel_interface.h>
+#include <executorch/runtime/platform/assert.h>
+
+#include <atomic>
+#include <utility>
+
+namespace mft {
+namespace {
+
+int64_t thread_parts = 0;
+
+}  // namespace
+
+int64_t set_thread_parts(int64_t parts) { return std::exchange(thread_parts, parts); }
+
+int thread_count() {
+  return thread_parts > 0
+             ? static_cast<int>(thread_parts)
+             : static_cast<int>(std::clamp<int64_t>(executorch::extension::get_thread_count(), 1, kMostThreads));
+}
+
+void run_items(int64_t n, void (*item)(const void* context, int64_t i, int64_t worker), const void* context) {
+  const int64_t workers = std::min<int64_t>(n, thread_count());
+  if (workers <= 1) {
+    for (int64_t i = 0; i < n; ++i) item(context, i, 0);
+    return;
+  }
+  std::atomic<int64_t> next{0};
+  const bool ok = executorch::extension::parallel_for(0, workers, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t worker = begin; worker < end; ++worker) {
+      for (int64_t i = next++; i < n; i = next++) item(context, i, worker);
+    }
+  });
+  ET_CHECK_MSG(ok, "parallel_for failed");
+}
+
+}  // namespace mft
