@@ -308,7 +308,7 @@ size_t Model::scratch_bytes(int64_t tokens, Compute compute) const {
   shape.kv_heads = b.num_kv_heads;
   shape.dim = b.head_dim;
   most = std::max(most, kernels().attention_scratch_bytes(shape));
-  most = std::max(most, kernels().linear_cross_entropy_scratch_bytes(call, b.vocab_size, b.hidden_size));
+  most = std::max(most, kernels().linear_cross_entropy_scratch_bytes(compute, call, b.vocab_size, b.hidden_size));
   return most + 4096;  // the allocator aligns within it
 }
 

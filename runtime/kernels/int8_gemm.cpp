@@ -93,6 +93,14 @@ void put_tile(const float* tile, int64_t rows, int64_t nr, bool accumulate, floa
   }
 }
 
+// tile += rows of A times a panel of B's rows [k0, k0 + kc).
+void add_product(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* tile_sums) {
+  const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
+  const int64_t scales = a.tile_scales(tile) + k0 / kInt8Block * kTileRows;
+  kTileKernels[static_cast<size_t>(rows - 1)](ceil_div(kc, 4), a.tile_codes(tile) + k0 * kTileRows, a.scales + scales,
+                                              a.starts + scales, panel.codes, panel.scales, tile_sums);
+}
+
 constexpr int64_t most_rank(int64_t rank) { return rank + kOutliers; }
 
 }  // namespace
@@ -105,11 +113,12 @@ void Int8Transposed::load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, Int8Pa
   load_int8_panel_transposed(w_, k0, kc, n0, nr, out);
 }
 
-void add_int8_product(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* sums) {
+void multiply_int8_panel(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* sums,
+                         float* c, int64_t ldc, int64_t nr, bool accumulate) {
   const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
-  const int64_t scales = a.tile_scales(tile) + k0 / kInt8Block * kTileRows;
-  kTileKernels[static_cast<size_t>(rows - 1)](ceil_div(kc, 4), a.tile_codes(tile) + k0 * kTileRows, a.scales + scales,
-                                              a.starts + scales, panel.codes, panel.scales, sums);
+  std::fill_n(sums, rows * kTileCols, 0.f);
+  add_product(a, tile, k0, kc, panel, sums);
+  put_tile(sums, rows, nr, accumulate, c, ldc);
 }
 
 void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers* outliers, const Summand* summand,
@@ -163,7 +172,7 @@ void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers
         } else {
           std::fill_n(mine.tile, rows * kTileCols, 0.f);
         }
-        add_int8_product(a, tile, k0, kc, mine.panel, mine.tile);
+        add_product(a, tile, k0, kc, mine.panel, mine.tile);
         put_tile(mine.tile, rows, nr, k0 > 0, c + tile * kTileRows * ldc + n0, ldc);
       }
     }

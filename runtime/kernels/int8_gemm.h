@@ -58,8 +58,10 @@ struct Summand {
 void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers* outliers, const Summand* summand,
                float* c, int64_t ldc, Scratch scratch);
 
-// sums [rows of the tile][kTileCols] += rows of A times a panel of B's rows [k0, k0 + kc).
-void add_int8_product(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* sums);
+// C [rows of one tile of A, nr] (+)= their columns [k0, k0 + kc) times a panel of as many rows, on this thread. `sums`
+// has room for [kTileRows][kTileCols].
+void multiply_int8_panel(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* sums,
+                         float* c, int64_t ldc, int64_t nr, bool accumulate);
 
 // Enough for a product of at most kRowBlock rows, and a summand of this rank.
 size_t int8_gemm_scratch_bytes(int64_t rank);

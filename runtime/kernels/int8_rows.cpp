@@ -37,46 +37,6 @@ int32_t quantize_block(const float* x, int8_t* codes, float* scale) {
   return static_cast<int32_t>(sum(to_float(total)));  // exact: below 2^24
 }
 
-void quantize_tile(const float* x, const int64_t* outliers, const Int8Rows& out, int64_t tile) {
-  const int64_t k = out.k, rows = std::min(kTileRows, out.m - tile * kTileRows);
-  int8_t* codes = out.codes + tile * Int8Rows::tile_bytes(k);
-  alignas(64) int8_t block[kAll][kInt8Block] = {};
-  alignas(64) float copy[kInt8Block];
-  for (int64_t b = 0; b < int8_row_blocks(k); ++b) {
-    const int64_t k0 = b * kInt8Block, count = std::min(kInt8Block, k - k0), steps = ceil_div(count, 4);
-    int64_t left_out[kOutliers], left_out_count = 0;
-    for (int64_t i = 0; outliers != nullptr && i < kOutliers; ++i) {
-      if (outliers[i] >= k0 && outliers[i] < k0 + count) left_out[left_out_count++] = outliers[i] - k0;
-    }
-    const int64_t at = out.tile_scales(tile) + b * kTileRows;
-    for (int64_t r = 0; r < kTileRows; ++r) {
-      if (r >= rows) {
-        out.scales[at + r] = 0.f;
-        out.starts[at + r] = 0;
-        continue;
-      }
-      const float* row = x + (tile * kTileRows + r) * k + k0;
-      if (left_out_count > 0 || count < kInt8Block) {
-        std::memcpy(copy, row, static_cast<size_t>(count) * sizeof(float));
-        std::fill(copy + count, copy + kInt8Block, 0.f);
-        for (int64_t i = 0; i < left_out_count; ++i) copy[left_out[i]] = 0.f;
-        row = copy;
-      }
-      out.starts[at + r] = -kWeightOffset * quantize_block(row, block[r], &out.scales[at + r]);
-    }
-    // Four codes are 32 bits: transposed as floats are, and each store's slack is overwritten by the next.
-    float* to = reinterpret_cast<float*>(codes + k0 * kTileRows);
-    for (int64_t s = 0; s < round_up(steps, 4); s += kVec) {
-      Vec part[kAll];
-      for (int64_t r = 0; r < kAll; ++r) part[r] = load(reinterpret_cast<const float*>(block[r]) + s);
-      for (int64_t p = 0; p < kAll; p += kVec) transpose(part + p);
-      for (int64_t j = 0; j < std::min<int64_t>(kVec, round_up(steps, 4) - s); ++j) {
-        for (int64_t p = 0; p < kAll; p += kVec) store(to + (s + j) * kTileRows + p, part[p + j]);
-      }
-    }
-  }
-}
-
 }  // namespace
 
 Int8Rows take_int8_rows(int64_t m, int64_t k, Scratch& scratch) {
@@ -126,8 +86,57 @@ void find_outliers(const float* x, int64_t m, int64_t k, float* largest, int64_t
   std::fill(outliers + count, outliers + kOutliers, k);
 }
 
+void quantize_tile(const float* x, const int64_t* outliers, const Int8Rows& out, int64_t tile) {
+  const int64_t k = out.k, rows = std::min(kTileRows, out.m - tile * kTileRows);
+  int8_t* codes = out.codes + tile * Int8Rows::tile_bytes(k);
+  alignas(64) int8_t block[kAll][kInt8Block] = {};
+  alignas(64) float copy[kInt8Block];
+  for (int64_t b = 0; b < int8_row_blocks(k); ++b) {
+    const int64_t k0 = b * kInt8Block, count = std::min(kInt8Block, k - k0), steps = ceil_div(count, 4);
+    int64_t left_out[kOutliers], left_out_count = 0;
+    for (int64_t i = 0; outliers != nullptr && i < kOutliers; ++i) {
+      if (outliers[i] >= k0 && outliers[i] < k0 + count) left_out[left_out_count++] = outliers[i] - k0;
+    }
+    const int64_t at = out.tile_scales(tile) + b * kTileRows;
+    for (int64_t r = 0; r < kTileRows; ++r) {
+      if (r >= rows) {
+        out.scales[at + r] = 0.f;
+        out.starts[at + r] = 0;
+        continue;
+      }
+      const float* row = x + (tile * kTileRows + r) * k + k0;
+      if (left_out_count > 0 || count < kInt8Block) {
+        std::memcpy(copy, row, static_cast<size_t>(count) * sizeof(float));
+        std::fill(copy + count, copy + kInt8Block, 0.f);
+        for (int64_t i = 0; i < left_out_count; ++i) copy[left_out[i]] = 0.f;
+        row = copy;
+      }
+      out.starts[at + r] = -kWeightOffset * quantize_block(row, block[r], &out.scales[at + r]);
+    }
+    // Four codes are 32 bits: transposed as floats are, and each store's slack is overwritten by the next.
+    float* to = reinterpret_cast<float*>(codes + k0 * kTileRows);
+    for (int64_t s = 0; s < round_up(steps, 4); s += kVec) {
+      Vec part[kAll];
+      for (int64_t r = 0; r < kAll; ++r) part[r] = load(reinterpret_cast<const float*>(block[r]) + s);
+      for (int64_t p = 0; p < kAll; p += kVec) transpose(part + p);
+      for (int64_t j = 0; j < std::min<int64_t>(kVec, round_up(steps, 4) - s); ++j) {
+        for (int64_t p = 0; p < kAll; p += kVec) store(to + (s + j) * kTileRows + p, part[p + j]);
+      }
+    }
+  }
+}
+
 void quantize_rows(const float* x, const int64_t* outliers, const Int8Rows& out) {
   parallel_for(Int8Rows::tiles(out.m), [&](int64_t tile) { quantize_tile(x, outliers, out, tile); });
+}
+
+void subtract_tile(const Int8Rows& codes, int64_t tile, float* x) {
+  const int64_t rows = std::min(kTileRows, codes.m - tile * kTileRows);
+  for (int64_t i = 0; i < codes.k; ++i) {
+    const float* scales = codes.scales + codes.tile_scales(tile) + i / kInt8Block * kTileRows;
+    const int8_t* column = codes.tile_codes(tile) + Int8Rows::index(i, 0);
+    for (int64_t r = 0; r < rows; ++r) x[(tile * kTileRows + r) * codes.k + i] -= scales[r] * column[4 * r];
+  }
 }
 
 }  // namespace mft::MFT_ISA

@@ -6,6 +6,9 @@
 
 #include "runtime/kernels/decode.h"
 #include "runtime/kernels/gemm.h"
+#include "runtime/kernels/int8_gemm.h"
+#include "runtime/kernels/int8_panel.h"
+#include "runtime/kernels/int8_rows.h"
 #include "runtime/kernels/softmax_row.h"
 #include "runtime/platform/sweep.h"
 #include "runtime/platform/threads.h"
@@ -21,29 +24,29 @@ constexpr int64_t kEntries = 128;
 constexpr float kNegligible = 30.f;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Floats of kRows packed rows of x, in chunks of k.
-int64_t packed_x_floats(int64_t rows, int64_t k) { return ceil_div(k, kChunk) * packed_floats(rows, kChunk); }
-
 // One range of the vocabulary: its tile, and what it has summed up for each row so far.
 struct Range {
-  float* panel;        // [kChunk, 16]
   float* logits;       // [rows, kEntries]
-  float* packed;       // the tile of probabilities, packed
   float* maximum;      // [rows]
   float* total;        // [rows], sum of e^(logit - maximum)
   float* accumulator;  // [rows, K], sum of e^(logit - maximum) w
+  Scratch rest;        // of the products
 
-  static int64_t floats(int64_t rows, int64_t k) {
-    return kChunk * kTileCols + rows * kEntries + packed_floats(rows, kEntries) + 2 * rows + rows * k;
+  Range(Scratch scratch, int64_t rows, int64_t k) : rest(scratch) {
+    logits = rest.take(rows * kEntries);
+    maximum = rest.take(2 * rows);
+    total = maximum + rows;
+    accumulator = rest.take(rows * k);
   }
 
-  Range(float* base, int64_t rows) {
-    panel = base;
-    logits = panel + kChunk * kTileCols;
-    packed = logits + rows * kEntries;
-    maximum = packed + packed_floats(rows, kEntries);
-    total = maximum + rows;
-    accumulator = total + rows;
+  template <typename Products>
+  static size_t bytes(int64_t rows, int64_t k) {
+    ScratchSize size;
+    size.take(rows * kEntries);
+    size.take(2 * rows);
+    size.take(rows * k);
+    size.take_bytes(Products::range_bytes(rows));
+    return size.bytes;
   }
 };
 
@@ -51,31 +54,210 @@ struct Range {
 struct Block {
   const PackedWeight& w;
   int64_t count;
-  const float* packed_x;
+  const float* x;
+  const int64_t* rows;  // [count], of x
   const int64_t* targets;
   float* target_logits;  // [count]
   float* const* dx;      // [count] rows, null where no gradient is wanted
 };
 
-// Logits of entries [v0, v0 + entries).
-void compute_logits(const Block& block, const Range& range, int64_t v0, int64_t entries) {
-  const int64_t k = block.w.cols;
-  for (int64_t v = 0; v < entries; v += kTileCols) {
-    const int64_t nr = std::min(kTileCols, entries - v);
-    const float* a = block.packed_x;
-    for (int64_t k0 = 0; k0 < k; k0 += kChunk) {
-      const int64_t kc = std::min(kChunk, k - k0);
-      load_panel(block.w, v0 + v, nr, k0, kc, range.panel);
-      multiply_panel(a, block.count, kc, range.panel, kTileCols, range.logits + v, kEntries, nr, k0 > 0);
-      a += packed_floats(block.count, kc);
+// The products of rows with the weight: logits of a tile, and what the tile adds to the gradient.
+class FloatProducts {
+ public:
+  // Packs the rows, every chunk of k on its own.
+  FloatProducts(const Block& block, Scratch& scratch) : w_(block.w), count_(block.count) {
+    packed_x_ = scratch.take(packed_x_floats(count_, w_.cols));
+    parallel_for(ceil_div(count_, kTileRows), [&](int64_t tile) {
+      float* chunk = packed_x_;
+      for (int64_t k0 = 0; k0 < w_.cols; k0 += kChunk) {
+        const int64_t kc = std::min(kChunk, w_.cols - k0);
+        const float* source[kTileRows];
+        for (int64_t r = 0; r < kTileRows; ++r) {
+          const int64_t i = tile * kTileRows + r;
+          source[r] = i < count_ ? block.x + block.rows[i] * w_.cols + k0 : nullptr;
+        }
+        pack_tile(source, 1, kc, 1.f, chunk + tile * packed_floats(kTileRows, kc));
+        chunk += packed_floats(count_, kc);
+      }
+    });
+  }
+
+  void logits(const Range& range, int64_t v0, int64_t entries) const {
+    Scratch scratch = range.rest;
+    float* panel = scratch.take(kChunk * kTileCols);
+    for (int64_t v = 0; v < entries; v += kTileCols) {
+      const int64_t nr = std::min(kTileCols, entries - v);
+      const float* a = packed_x_;
+      for (int64_t k0 = 0; k0 < w_.cols; k0 += kChunk) {
+        const int64_t kc = std::min(kChunk, w_.cols - k0);
+        load_panel(w_, v0 + v, nr, k0, kc, panel);
+        multiply_panel(a, count_, kc, panel, kTileCols, range.logits + v, kEntries, nr, k0 > 0);
+        a += packed_floats(count_, kc);
+      }
     }
   }
-}
+
+  // Adds the tile of e^(logit - maximum) times W.
+  void add_gradient(const Range& range, int64_t v0, int64_t entries, bool first) const {
+    Scratch scratch = range.rest;
+    float* panel = scratch.take(kChunk * kTileCols);
+    float* packed = scratch.take(packed_floats(count_, kEntries));
+    pack({range.logits, kEntries, 1}, count_, entries, 1.f, packed);
+    for (int64_t k0 = 0; k0 < w_.cols; k0 += kTileCols) {
+      const int64_t kr = std::min(kTileCols, w_.cols - k0);
+      load_panel_transposed(w_, v0, entries, k0, kr, panel);
+      multiply_panel(packed, count_, entries, panel, kTileCols, range.accumulator + k0, w_.cols, kr, !first);
+    }
+  }
+
+  static size_t shared_bytes(int64_t rows, int64_t k) {
+    ScratchSize size;
+    size.take(packed_x_floats(rows, k));
+    return size.bytes;
+  }
+  static size_t range_bytes(int64_t rows) {
+    ScratchSize size;
+    size.take(kChunk * kTileCols);
+    size.take(packed_floats(rows, kEntries));
+    return size.bytes;
+  }
+
+ private:
+  static int64_t packed_x_floats(int64_t rows, int64_t k) { return ceil_div(k, kChunk) * packed_floats(rows, kChunk); }
+
+  const PackedWeight& w_;
+  int64_t count_;
+  float* packed_x_;
+};
+
+class Int8Products {
+ public:
+  Int8Products(const Block& block, Scratch& scratch) : w_(block.w), count_(block.count) {
+    const int64_t k = w_.cols;
+    float* x = scratch.take(count_ * k);
+    for (int64_t i = 0; i < count_; ++i) std::copy_n(block.x + block.rows[i] * k, k, x + i * k);
+    find_outliers(x, count_, k, scratch.take(k), columns_);
+    left_out_ = std::lower_bound(columns_, columns_ + kOutliers, k) - columns_;
+    codes_ = take_int8_rows(count_, k, scratch);
+    quantize_rows(x, columns_, codes_);
+    left_ = scratch.take(packed_floats(count_, kOutliers));
+    for (int64_t i = 0; i < left_out_; ++i) {
+      for (int64_t r = 0; r < round_up(count_, kTileRows); ++r) {
+        left_[r / kTileRows * packed_floats(kTileRows, left_out_) + i * kTileRows + r % kTileRows] =
+            r < count_ ? x[r * k + columns_[i]] : 0.f;
+      }
+    }
+  }
+
+  void logits(const Range& range, int64_t v0, int64_t entries) const {
+    const Room room(range.rest, count_);
+    for (int64_t v = 0; v < entries; v += kTileCols) {
+      const int64_t nr = std::min(kTileCols, entries - v);
+      float* out = range.logits + v;
+      for (int64_t i = 0; i < left_out_; ++i) {
+        load_panel(w_, v0 + v, nr, columns_[i], 1, room.right + i * kTileCols);
+      }
+      multiply_panel(left_, count_, left_out_, room.right, kTileCols, out, kEntries, nr, false);
+      for (int64_t k0 = 0; k0 < w_.cols; k0 += kInt8Chunk) {
+        const int64_t kc = std::min(kInt8Chunk, w_.cols - k0);
+        load_int8_panel(w_, v0 + v, nr, k0, kc, room.panel);
+        for (int64_t tile = 0; tile < Int8Rows::tiles(count_); ++tile) {
+          multiply_int8_panel(codes_, tile, k0, kc, room.panel, room.sums, out + tile * kTileRows * kEntries, kEntries,
+                              nr, true);
+        }
+      }
+    }
+  }
+
+  void add_gradient(const Range& range, int64_t v0, int64_t entries, bool first) const {
+    const Room room(range.rest, count_);
+    for (int64_t r = 0; r < count_ && entries < kEntries; ++r) {
+      std::fill(range.logits + r * kEntries + entries, range.logits + (r + 1) * kEntries, 0.f);
+    }
+    const int64_t tiles = Int8Rows::tiles(count_);
+    bool coarse[Int8Rows::tiles(kRows)];
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      quantize_tile(range.logits, nullptr, room.probabilities, tile);
+      coarse[tile] = is_coarse(range, room.probabilities, tile);
+      if (!coarse[tile]) continue;
+      subtract_tile(room.probabilities, tile, range.logits);
+      quantize_tile(range.logits, nullptr, room.remainders, tile);
+    }
+    for (int64_t k0 = 0; k0 < w_.cols; k0 += kTileCols) {
+      const int64_t kr = std::min(kTileCols, w_.cols - k0);
+      load_int8_panel_transposed(w_, v0, entries, k0, kr, room.panel);
+      for (int64_t tile = 0; tile < tiles; ++tile) {
+        float* out = range.accumulator + tile * kTileRows * w_.cols + k0;
+        multiply_int8_panel(room.probabilities, tile, 0, entries, room.panel, room.sums, out, w_.cols, kr, !first);
+        if (!coarse[tile]) continue;
+        multiply_int8_panel(room.remainders, tile, 0, entries, room.panel, room.sums, out, w_.cols, kr, true);
+      }
+    }
+  }
+
+  static size_t shared_bytes(int64_t rows, int64_t k) {
+    ScratchSize size;
+    size.take(rows * k);
+    size.take(k);
+    add_int8_rows(rows, k, size);
+    size.take(packed_floats(rows, kOutliers));
+    return size.bytes;
+  }
+  static size_t range_bytes(int64_t rows) {
+    ScratchSize size;
+    size.take_bytes(Int8Panel::kCodeBytes);
+    size.take(Int8Panel::kScales);
+    size.take(kOutliers * kTileCols);
+    size.take(kTileRows * kTileCols);
+    add_int8_rows(rows, kEntries, size);
+    add_int8_rows(rows, kEntries, size);
+    return size.bytes;
+  }
+
+ private:
+  static_assert(kEntries == kInt8Block);  // a tile's probabilities of a row share one scale
+  // Of all that was summed up so far: where one entry has more, its neighbours' rounding would be felt in the gradient.
+  static constexpr float kLargeShare = 1.f / 64;
+
+  bool is_coarse(const Range& range, const Int8Rows& probabilities, int64_t tile) const {
+    for (int64_t r = 0; r < std::min(kTileRows, count_ - tile * kTileRows); ++r) {
+      const float largest = 127.f * probabilities.scales[probabilities.tile_scales(tile) + r];
+      if (largest > kLargeShare * range.total[tile * kTileRows + r]) return true;
+    }
+    return false;
+  }
+
+  struct Room {
+    Int8Panel panel;
+    float* right;  // [kOutliers][kTileCols]
+    float* sums;
+    Int8Rows probabilities;
+    Int8Rows remainders;
+
+    Room(Scratch scratch, int64_t rows) {
+      panel.codes = reinterpret_cast<uint8_t*>(scratch.take_bytes(Int8Panel::kCodeBytes));
+      panel.scales = scratch.take(Int8Panel::kScales);
+      right = scratch.take(kOutliers * kTileCols);
+      sums = scratch.take(kTileRows * kTileCols);
+      probabilities = take_int8_rows(rows, kEntries, scratch);
+      remainders = take_int8_rows(rows, kEntries, scratch);
+    }
+  };
+
+  const PackedWeight& w_;
+  int64_t count_;
+  int64_t columns_[kOutliers];
+  int64_t left_out_;
+  Int8Rows codes_;
+  float* left_;  // of the columns left out, packed
+};
 
 // Adds the tile of entries [v0, v0 + entries) to the range's sums.
-void add_tile(const Block& block, const Range& range, int64_t v0, int64_t entries, bool first) {
+template <typename Products>
+void add_tile(const Block& block, const Products& products, const Range& range, int64_t v0, int64_t entries,
+              bool first) {
   const int64_t k = block.w.cols;
-  compute_logits(block, range, v0, entries);
+  products.logits(range, v0, entries);
   float highest[kRows];
   bool negligible = true;
   for (int64_t r = 0; r < block.count; ++r) {
@@ -103,16 +285,11 @@ void add_tile(const Block& block, const Range& range, int64_t v0, int64_t entrie
     }
     range.total[r] += exp_row(range.logits + r * kEntries, entries, range.maximum[r]);
   }
-  if (block.dx == nullptr) return;
-  pack({range.logits, kEntries, 1}, block.count, entries, 1.f, range.packed);
-  for (int64_t k0 = 0; k0 < k; k0 += kTileCols) {
-    const int64_t kr = std::min(kTileCols, k - k0);
-    load_panel_transposed(block.w, v0, entries, k0, kr, range.panel);
-    multiply_panel(range.packed, block.count, entries, range.panel, kTileCols, range.accumulator + k0, k, kr, !first);
-  }
+  if (block.dx != nullptr) products.add_gradient(range, v0, entries, first);
 }
 
-void add_range(const Block& block, const Range& range, int64_t begin, int64_t end) {
+template <typename Products>
+void add_range(const Block& block, const Products& products, const Range& range, int64_t begin, int64_t end) {
   std::fill_n(range.maximum, block.count, -kInfinity);
   std::fill_n(range.total, block.count, 0.f);
   const int64_t panel_bytes = block.w.cols / block.w.format.group * static_cast<int64_t>(block.w.format.block_bytes());
@@ -120,7 +297,7 @@ void add_range(const Block& block, const Range& range, int64_t begin, int64_t en
   const uint8_t* resident = bytes_at(begin);
   for (int64_t v0 = begin; v0 < end; v0 += kEntries) {
     const int64_t entries = std::min(kEntries, end - v0);
-    add_tile(block, range, v0, entries, v0 == begin);
+    add_tile(block, products, range, v0, entries, v0 == begin);
     const uint8_t* done = bytes_at(v0 + entries);
     if (done - resident >= static_cast<ptrdiff_t>(kSweepBytes) || v0 + entries == end) {
       swept(resident, done);
@@ -129,35 +306,19 @@ void add_range(const Block& block, const Range& range, int64_t begin, int64_t en
   }
 }
 
-// Packs the rows `rows` of x, every chunk of k on its own.
-void pack_rows(const float* x, const int64_t* rows, int64_t count, int64_t k, float* out) {
-  parallel_for(ceil_div(count, kTileRows), [&](int64_t tile) {
-    float* chunk = out;
-    for (int64_t k0 = 0; k0 < k; k0 += kChunk) {
-      const int64_t kc = std::min(kChunk, k - k0);
-      const float* source[kTileRows];
-      for (int64_t r = 0; r < kTileRows; ++r) {
-        const int64_t i = tile * kTileRows + r;
-        source[r] = i < count ? x + rows[i] * k + k0 : nullptr;
-      }
-      pack_tile(source, 1, kc, 1.f, chunk + tile * packed_floats(kTileRows, kc));
-      chunk += packed_floats(count, kc);
-    }
-  });
-}
-
-}  // namespace
-
-void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64_t* targets, float* losses,
-                          float* dx, Scratch scratch) {
+template <typename Products>
+void cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64_t* targets, float* losses, float* dx,
+                   Scratch scratch) {
   const int64_t k = w.cols;
   const int64_t most = std::min(m, kRows);
   const int64_t range_entries = round_up(ceil_div(w.rows, thread_count()), kEntries);
   const int64_t ranges = ceil_div(w.rows, range_entries);
-  const int64_t range_floats = Range::floats(most, k);
-  float* packed_x = scratch.take(packed_x_floats(most, k));
+  const size_t range_bytes = Range::bytes<Products>(most, k);
   float* target_logits = scratch.take(most);
-  float* range_base = scratch.take(ranges * range_floats);
+  std::byte* ranges_base = scratch.take_bytes(static_cast<size_t>(ranges) * range_bytes);
+  const auto range_at = [&](int64_t r) {
+    return Range({ranges_base + static_cast<size_t>(r) * range_bytes, range_bytes}, most, k);
+  };
 
   for (int64_t next = 0; next < m;) {
     int64_t rows[kRows];
@@ -175,20 +336,20 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
       rows[count++] = next;
     }
     if (count == 0) break;
-    pack_rows(x, rows, count, k, packed_x);
-    const Block block{w, count, packed_x, row_targets, target_logits, dx != nullptr ? row_dx : nullptr};
+    const Block block{w, count, x, rows, row_targets, target_logits, dx != nullptr ? row_dx : nullptr};
+    Scratch shared = scratch;
+    const Products products(block, shared);
     parallel_for(ranges, [&](int64_t r) {
-      add_range(block, Range(range_base + r * range_floats, most), r * range_entries,
-                std::min(w.rows, (r + 1) * range_entries));
+      add_range(block, products, range_at(r), r * range_entries, std::min(w.rows, (r + 1) * range_entries));
     });
     parallel_for(count, [&](int64_t i) {
       float maximum = -kInfinity;
       for (int64_t r = 0; r < ranges; ++r) {
-        maximum = std::max(maximum, Range(range_base + r * range_floats, most).maximum[i]);
+        maximum = std::max(maximum, range_at(r).maximum[i]);
       }
       float total = 0.f;
       for (int64_t r = 0; r < ranges; ++r) {
-        const Range range(range_base + r * range_floats, most);
+        const Range range = range_at(r);
         total += range.total[i] * std::exp(range.maximum[i] - maximum);
       }
       losses[rows[i]] = maximum - target_logits[i] + std::log(total);
@@ -196,7 +357,7 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
       float* out = row_dx[i];  // holds the target's weights
       for (int64_t j = 0; j < k; ++j) out[j] = -out[j];
       for (int64_t r = 0; r < ranges; ++r) {
-        const Range range(range_base + r * range_floats, most);
+        const Range range = range_at(r);
         const float factor = std::exp(range.maximum[i] - maximum) / total;
         const float* row = range.accumulator + i * k;
         for (int64_t j = 0; j < k; ++j) out[j] += factor * row[j];
@@ -205,13 +366,26 @@ void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, cons
   }
 }
 
-size_t linear_cross_entropy_scratch_bytes(int64_t max_m, int64_t, int64_t cols) {
-  const int64_t most = std::min(max_m, kRows);
+template <typename Products>
+size_t cross_entropy_scratch_bytes(int64_t most, int64_t k) {
   ScratchSize size;
-  size.take(packed_x_floats(most, cols));
   size.take(most);
-  size.take(thread_count() * Range::floats(most, cols));
-  return size.bytes;
+  size.take_bytes(static_cast<size_t>(thread_count()) * Range::bytes<Products>(most, k));
+  return size.bytes + Products::shared_bytes(most, k);
+}
+
+}  // namespace
+
+void linear_cross_entropy(Compute compute, const float* x, int64_t m, const PackedWeight& w, const int64_t* targets,
+                          float* losses, float* dx, Scratch scratch) {
+  (compute == Compute::kInt8 ? cross_entropy<Int8Products> : cross_entropy<FloatProducts>)(x, m, w, targets, losses, dx,
+                                                                                           scratch);
+}
+
+size_t linear_cross_entropy_scratch_bytes(Compute compute, int64_t max_m, int64_t, int64_t cols) {
+  const int64_t most = std::min(max_m, kRows);
+  return (compute == Compute::kInt8 ? cross_entropy_scratch_bytes<Int8Products>
+                                    : cross_entropy_scratch_bytes<FloatProducts>)(most, cols);
 }
 
 }  // namespace mft::MFT_ISA

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/formats/format.h"
+#include "runtime/kernels/linear.h"
 #include "runtime/platform/scratch.h"
 
 namespace mft::MFT_ISA {
@@ -14,12 +15,13 @@ namespace mft::MFT_ISA {
 //   losses_i [M] = ln sum_v e^(x_i . w_v) - x_i . w_target
 //   dx_i [K]     = sum_v p_iv w_v - w_target, the gradient of losses_i; dx may be null
 // The other rows get 0 of both.
+// int8: both products with the weight are, the exponentials are not.
 // dx is attention of x over the vocabulary: a running maximum and a rescaled sum. The vocabulary
 // is split in as many ranges as there are threads, so the last bits depend on their number.
-void linear_cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64_t* targets, float* losses,
-                          float* dx, Scratch scratch);
+void linear_cross_entropy(Compute compute, const float* x, int64_t m, const PackedWeight& w, const int64_t* targets,
+                          float* losses, float* dx, Scratch scratch);
 
 // Does not depend on the vocabulary (`rows`).
-size_t linear_cross_entropy_scratch_bytes(int64_t max_m, int64_t rows, int64_t cols);
+size_t linear_cross_entropy_scratch_bytes(Compute compute, int64_t max_m, int64_t rows, int64_t cols);
 
 }  // namespace mft::MFT_ISA

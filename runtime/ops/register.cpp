@@ -263,8 +263,8 @@ void linear_cross_entropy_op(const Arguments& a) {
   const PackedWeight w = a.weight(1);
   float* losses = a.output(5, {size32(t)});
   float* dx = kGradient ? a.output(6, {size32(t), size32(w.cols)}) : nullptr;
-  kernels().linear_cross_entropy(a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), losses, dx,
-                                 a.scratch(kernels().linear_cross_entropy_scratch_bytes(t, w.rows, w.cols)));
+  kernels().linear_cross_entropy(compute, a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), losses, dx,
+                                 a.scratch(kernels().linear_cross_entropy_scratch_bytes(compute, t, w.rows, w.cols)));
 }
 
 /// add(x, y) -> z

@@ -160,7 +160,8 @@ Output decode(const Weight& weight) {
 
 // --- Head and embedding ------------------------------------------------------------------------
 
-nb::tuple linear_cross_entropy_arrays(const Matrix& x, const Weight& weight, const Integers& targets, bool gradient) {
+nb::tuple linear_cross_entropy_arrays(const Matrix& x, const Weight& weight, const Integers& targets, bool gradient,
+                                      const std::string& compute) {
   const PackedWeight& w = weight.packed;
   const int64_t m = rows_of("x", x);
   check_shape("x", x, {m, w.cols});
@@ -169,14 +170,14 @@ nb::tuple linear_cross_entropy_arrays(const Matrix& x, const Weight& weight, con
     const int64_t target = targets.data()[i];
     if (target != -100 && (target < 0 || target >= w.rows)) fail("target ", target, " is not in [0, ", w.rows, ")");
   }
-  const Scratch memory = scratch(kernels().linear_cross_entropy_scratch_bytes(m, w.rows, w.cols));
+  const Scratch memory = scratch(kernels().linear_cross_entropy_scratch_bytes(compute_of(compute), m, w.rows, w.cols));
   Output losses = output({m});
   if (!gradient) {
-    kernels().linear_cross_entropy(x.data(), m, w, targets.data(), losses.data(), nullptr, memory);
+    kernels().linear_cross_entropy(compute_of(compute), x.data(), m, w, targets.data(), losses.data(), nullptr, memory);
     return nb::make_tuple(losses, nb::none());
   }
   Output dx = output({m, w.cols});
-  kernels().linear_cross_entropy(x.data(), m, w, targets.data(), losses.data(), dx.data(), memory);
+  kernels().linear_cross_entropy(compute_of(compute), x.data(), m, w, targets.data(), losses.data(), dx.data(), memory);
   return nb::make_tuple(losses, dx);
 }
 
@@ -340,7 +341,7 @@ double fma_peak_gflops() {
 std::map<std::string, size_t> scratch_bytes(int64_t m, int64_t rows, int64_t cols, int64_t rank,
                                             const std::string& compute) {
   return {{"linear", kernels().linear_scratch_bytes(compute_of(compute), m, rows, cols, rank)},
-          {"linear_cross_entropy", kernels().linear_cross_entropy_scratch_bytes(m, rows, cols)}};
+          {"linear_cross_entropy", kernels().linear_cross_entropy_scratch_bytes(compute_of(compute), m, rows, cols)}};
 }
 
 size_t attention_scratch(int64_t t, int64_t heads, int64_t kv_heads, int64_t dim) {
@@ -366,7 +367,7 @@ void register_kernels(nb::module_ m) {
         "lora_a"_a.noconvert(), "lora_b"_a.noconvert(), "scale"_a, "compute"_a = "float32", "(dx, dA, dB).");
   m.def("decode", &decode, "weight"_a, "The dense weight [rows, cols].");
   m.def("linear_cross_entropy", &linear_cross_entropy_arrays, "x"_a.noconvert(), "weight"_a, "targets"_a.noconvert(),
-        "gradient"_a = true, "(losses, dx or None).");
+        "gradient"_a = true, "compute"_a = "float32", "(losses, dx or None).");
   m.def("embedding", &embedding_array, "tokens"_a.noconvert(), "table"_a, "scale"_a);
   m.def("attention_forward", &attention_forward_arrays, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
         "positions"_a.noconvert(), "heads"_a, "kv_heads"_a, "window"_a = 0, "(o, lse).");

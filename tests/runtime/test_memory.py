@@ -48,7 +48,7 @@ def test_activations_are_stored_as_far_as_the_budget_goes(
     assert "needs" in failure(*run, "--backward", "store", "--budget", "220MB", "--out", tmp_path / "store")
 
 
-@pytest.mark.parametrize("options", [[], ["--schedule", "lcsb"]])
+@pytest.mark.parametrize("options", [[], ["--schedule", "lcsb"], ["--compute", "int8"]])
 def test_anonymous_memory_is_what_the_plan_says(smollm2: Path, tmp_path: Path, options: list[str]) -> None:
     for tokens in (128, 512):
         data = full_sequence(tmp_path / "tokens.safetensors", tokens)
