@@ -1,6 +1,7 @@
-"""The kernels against PyTorch on dense float32 weights, in one process and in turn: `python tools/bench_kernels.py`.
+"""The kernels against PyTorch on dense float32 weights, and instruction sets and int8 against our own float32 with
+registers of 256 bits, in one process and in turn: `python tools/bench_kernels.py`.
 
-Every ratio is torch's time divided by ours: above 1, we are faster.
+Every ratio is the other's time divided by ours: above 1, we are faster.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, linear, scaled_dot_product_attention
 
 from mobile_ft.formats import FORMATS, PANEL_ROWS, packed_shape, parse_format
+from mobile_ft.runtime import instruction_set, instruction_sets
 from mobile_ft.runtime._core import kernels
 
 M, RANK, SCALE = 256, 16, 2.0
@@ -28,6 +30,7 @@ DEFAULT_FORMATS = ["q4_0", "q4_1", "q4_1_g64", "nf4_g64", "q8_0", "f16"]  # g64:
 PAUSE, MIN_SECONDS = 0.02, 0.01
 SHAPES = [(576, 1536), (1536, 576), (896, 4864), (4864, 896), (2048, 8192), (8192, 2048)]  # (K, N)
 HEADS = {"SmolLM2-135M": (9, 3, 64), "Qwen2.5-0.5B": (14, 2, 64)}  # heads, key-value heads, dim
+BASELINE = instruction_sets()[0]  # 256 bits on x86, 128 on ARM
 VOCABULARIES = [(49152, 576), (262144, 640)]  # entries, K
 
 Row = dict[str, Any]
@@ -57,18 +60,20 @@ def main() -> None:
     vocabularies = [(v, k, fmt) for v, k in VOCABULARIES[: 1 if args.quick else 2] for fmt in ("q4_1", "q8_0")]
     results: dict[str, Any] = {
         "threads": threads,
+        "instruction_set": instruction_set(),
         "fma_peak_gflops": peak,
         "statistic": "best" if args.best else "median",
         "torch": torch.__version__,
     }
-    print(f"{threads} threads, FMA peak {peak:.0f} GFLOP/s, {results['statistic']} times")
+    print(f"{threads} threads, {instruction_set()}, FMA peak {peak:.0f} GFLOP/s, {results['statistic']} times")
     print(f"torch {torch.__version__} on dense float32 weights; ratio: torch's time / ours")
     results["linear"] = [linear_row(time_sides, peak, *case) for case in weights]
     print_rows("Linear layer, 256 rows, no LoRA: forward, and gradient to the input", results["linear"])
+    sets = kernels_to_compare()
+    results["int8"] = [int8_row(time_sides, sets, *case) for case in weights]
+    print_rows(f"Linear layer, 256 rows, no LoRA: times as fast as float32 on {BASELINE}", results["int8"])
     results["lora"] = [lora_row(time_sides, k, n) for k, n in SHAPES[some]]
     print_rows(f"Linear layer with LoRA rank {RANK}, q4_1; backward with both LoRA gradients", results["lora"])
-    results["decode"] = [decode_row(time_sides, *case) for case in weights]
-    print_rows("Share of decoding in the gradient to the input", results["decode"])
     results["attention"] = [attention_row(time_sides, peak, *case) for case in heads]
     print_rows("Attention, forward and backward", results["attention"])
     results["linear_cross_entropy"] = [cross_entropy_row(time_sides, peak, *case) for case in vocabularies]
@@ -193,30 +198,40 @@ def lora_row(time_sides: TimeSides, k: int, n: int) -> Row:
     return row
 
 
-def decode_row(time_sides: TimeSides, k: int, n: int, fmt: str) -> Row:
-    """Two measures of the share of decoding.
+def kernels_to_compare() -> list[tuple[str, str]]:
+    """What is held against the baseline: float32 of the best instruction set, and int8 of all but plain AVX-512."""
+    best = instruction_sets()[-1]
+    return [(best, "float32"), *((name, "int8") for name in instruction_sets() if name != "avx512")]
 
-    alone: time to decode all that the gradient decodes, and nothing else, over its whole time.
-    fed: 1 - time of the same kernel fed panels decoded beforehand, over its whole time. Those are read from memory
-    at up to 8 times the bytes, so this can be negative.
-    """
-    weight, _ = random_weight(fmt, n, k)
-    panels = kernels.DecodedPanels(weight)
-    dy = torch.randn(M, n).numpy()
+
+def int8_row(time_sides: TimeSides, sets: list[tuple[str, str]], k: int, n: int, fmt: str) -> Row:
+    """How many times as fast as the baseline's float32, forward and gradient to the input, and the errors of int8."""
+    weight, dense = random_weight(fmt, n, k)
+    x, dy = torch.randn(M, k).numpy(), torch.randn(M, n).numpy()
+
+    def forward(name: str, compute: str) -> Any:
+        kernels.use_instruction_set(name)
+        return kernels.linear_forward(x, weight, compute=compute)
+
+    def backward(name: str, compute: str) -> Any:
+        kernels.use_instruction_set(name)
+        return kernels.linear_backward(dy, weight, compute=compute)
+
+    every = [(BASELINE, "float32"), *sets]
     t = time_sides(
-        whole=lambda: kernels.linear_backward(dy, weight),
-        decode=lambda: kernels.decode_transposed_panels(weight),
-        fed=lambda: kernels.linear_backward_decoded(dy, panels),
+        **{f"fwd {name} {compute}": partial(forward, name, compute) for name, compute in every},
+        **{f"bwd {name} {compute}": partial(backward, name, compute) for name, compute in every},
     )
-    return {
-        "KxN": f"{k}x{n}",
-        "format": fmt,
-        "whole ms": 1e3 * t["whole"],
-        "decode ms": 1e3 * t["decode"],
-        "alone %": 100 * t["decode"] / t["whole"],
-        "fed ms": 1e3 * t["fed"],
-        "fed %": 100 * (1 - t["fed"] / t["whole"]),
-    }
+    row: Row = {"KxN": f"{k}x{n}", "format": fmt}
+    for name, compute in sets:
+        for way in ("fwd", "bwd"):
+            row[f"{way} {name} {compute}"] = t[f"{way} {BASELINE} float32"] / t[f"{way} {name} {compute}"]
+    exact = torch.from_numpy(x).double() @ dense.double().T, torch.from_numpy(dy).double() @ dense.double()
+    best = sets[-1]
+    for way, ours, reference in zip(("fwd", "bwd"), (forward(*best), backward(*best)), exact, strict=True):
+        row[f"{way} error %"] = 100 * float((torch.from_numpy(ours) - reference).norm() / reference.norm())
+    kernels.use_instruction_set(instruction_sets()[-1])
+    return row
 
 
 def attention_row(time_sides: TimeSides, peak: float, model: str, tokens: int) -> Row:
@@ -265,6 +280,7 @@ def cross_entropy_row(time_sides: TimeSides, peak: float, entries: int, k: int, 
     leaf = x.clone().requires_grad_()
     t = time_sides(
         ours=lambda: kernels.linear_cross_entropy(x.numpy(), weight, targets.numpy()),
+        int8=lambda: kernels.linear_cross_entropy(x.numpy(), weight, targets.numpy(), compute="int8"),
         torch=lambda: torch.autograd.grad(cross_entropy(linear(leaf, dense), targets, reduction="sum"), leaf),
     )
     gflops = 4e-9 * M * entries * k / t["ours"]
@@ -277,6 +293,8 @@ def cross_entropy_row(time_sides: TimeSides, peak: float, entries: int, k: int, 
         "ratio": t["torch"] / t["ours"],
         "GFLOP/s": gflops,
         "% of peak": 100 * gflops / peak,
+        "int8 ms": 1e3 * t["int8"],
+        "int8 ratio": t["torch"] / t["int8"],
         "scratch MB": kernels.scratch_bytes(M, entries, k, 0)["linear_cross_entropy"] / 1e6,
     }
 

@@ -16,11 +16,11 @@ namespace {
 constexpr int kTileVecs = kTileCols / kVec;
 constexpr int64_t kBlockSteps = kInt8Block / 4;
 
-// tile [R][kTileCols] += the product of one tile of rows, of which R count, and a panel, `steps` of four long.
+// tile [R][kTileCols] (+)= the product of one tile of rows, of which R count, and a panel, `steps` of four long.
 template <int R>
 void tile_kernel(int64_t steps, const int8_t* __restrict a, const float* __restrict scales,
                  const int32_t* __restrict starts, const uint8_t* __restrict b, const float* __restrict column_scales,
-                 float* __restrict tile) {
+                 float* __restrict tile, bool accumulate) {
   for (; steps > 0; steps -= kBlockSteps) {
     VecI sums[R][kTileVecs];
 #pragma GCC unroll 12
@@ -47,16 +47,19 @@ void tile_kernel(int64_t steps, const int8_t* __restrict a, const float* __restr
 #pragma GCC unroll 12
       for (int r = 0; r < R; ++r) {
         float* p = tile + r * kTileCols + v * kVec;
-        store(p, load(p) + to_float(sums[r][v]) * column_scale * scales[r]);
+        const Vec product = to_float(sums[r][v]) * column_scale;
+        store(p, accumulate ? load(p) + product * scales[r] : product * scales[r]);
       }
     }
+    accumulate = true;
     scales += kTileRows;
     starts += kTileRows;
     column_scales += kTileCols;
   }
 }
 
-using TileKernel = void (*)(int64_t, const int8_t*, const float*, const int32_t*, const uint8_t*, const float*, float*);
+using TileKernel = void (*)(int64_t, const int8_t*, const float*, const int32_t*, const uint8_t*, const float*, float*,
+                            bool);
 
 template <int... kRowsLessOne>
 constexpr std::array<TileKernel, kTileRows> tile_kernels(std::integer_sequence<int, kRowsLessOne...>) {
@@ -93,12 +96,12 @@ void put_tile(const float* tile, int64_t rows, int64_t nr, bool accumulate, floa
   }
 }
 
-// tile += rows of A times a panel of B's rows [k0, k0 + kc).
-void add_product(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* tile_sums) {
+// tile (+)= rows of A times a panel of B's rows [k0, k0 + kc).
+void multiply(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* sums, bool accumulate) {
   const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
   const int64_t scales = a.tile_scales(tile) + k0 / kInt8Block * kTileRows;
   kTileKernels[static_cast<size_t>(rows - 1)](ceil_div(kc, 4), a.tile_codes(tile) + k0 * kTileRows, a.scales + scales,
-                                              a.starts + scales, panel.codes, panel.scales, tile_sums);
+                                              a.starts + scales, panel.codes, panel.scales, sums, accumulate);
 }
 
 constexpr int64_t most_rank(int64_t rank) { return rank + kOutliers; }
@@ -116,8 +119,7 @@ void Int8Transposed::load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, Int8Pa
 void multiply_int8_panel(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* sums,
                          float* c, int64_t ldc, int64_t nr, bool accumulate) {
   const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
-  std::fill_n(sums, rows * kTileCols, 0.f);
-  add_product(a, tile, k0, kc, panel, sums);
+  multiply(a, tile, k0, kc, panel, sums, false);
   put_tile(sums, rows, nr, accumulate, c, ldc);
 }
 
@@ -166,13 +168,12 @@ void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers
       b.load(n0, nr, k0, kc, mine.panel);
       for (int64_t tile = first; tile < last; ++tile) {
         const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
-        if (k0 == 0 && rank > 0) {
+        const bool with_float = k0 == 0 && rank > 0;
+        if (with_float) {
           multiply_panel(packed + tile * packed_floats(kTileRows, rank), rows, rank, mine.right, kTileCols, mine.tile,
                          kTileCols, kTileCols, false);
-        } else {
-          std::fill_n(mine.tile, rows * kTileCols, 0.f);
         }
-        add_product(a, tile, k0, kc, mine.panel, mine.tile);
+        multiply(a, tile, k0, kc, mine.panel, mine.tile, with_float);
         put_tile(mine.tile, rows, nr, k0 > 0, c + tile * kTileRows * ldc + n0, ldc);
       }
     }

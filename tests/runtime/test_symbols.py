@@ -1,5 +1,7 @@
-"""Code of one instruction set must not get into what runs on any: of a function that is inline or a template, and not in
-the set's own namespace, the linker keeps one copy for all."""
+"""Code of one instruction set must not get into what runs on any.
+
+Of a function that is inline or a template, and not in the set's own namespace, the linker keeps one copy for all.
+"""
 
 import shutil
 import subprocess
