@@ -58,7 +58,7 @@ class Format:
         return self.header_bytes + self.group * self.code_bytes
 
 
-# runtime/kernels/quant.cpp has the same table.
+# runtime/formats/format.h has the same table.
 _KINDS = (
     Format("q4_0", 32, 8),
     Format("q4_1", 64, 8),

@@ -30,11 +30,15 @@ PEERS = {
     "the same, bfloat16 compute": ["--quant", "nf4", "--compute-dtype", "bfloat16"],
     "PyTorch + PEFT, float32, checkpointing": ["--quant", "none"],
 }
-OURS = {
-    "mobile-ft, full backward, recompute": ["--schedule", "full"],
-    "mobile-ft, lcsb half": ["--schedule", "lcsb", "--ratio", "0.5"],
-    "mobile-ft, suffix half": ["--schedule", "suffix", "--ratio", "0.5"],
-    "mobile-ft, lcsb half, activations stored": ["--schedule", "lcsb", "--ratio", "0.5", "--backward", "store"],
+HALF = ["--ratio", "0.5", "--backward", "store"]
+# Instruction set, or the best; arguments.
+OURS: dict[str, tuple[str, list[str]]] = {
+    "mobile-ft, float32, AVX2": ("avx2", []),
+    "mobile-ft, float32": ("", []),
+    "mobile-ft, int8, AVX-VNNI": ("avxvnni", ["--compute", "int8"]),
+    "mobile-ft, int8": ("", ["--compute", "int8"]),
+    "mobile-ft, int8, lcsb half, stored": ("", ["--compute", "int8", "--schedule", "lcsb", *HALF]),
+    "mobile-ft, int8, suffix half, stored": ("", ["--compute", "int8", "--schedule", "suffix", *HALF]),
 }
 Result = dict[str, Any]
 
@@ -75,7 +79,7 @@ def commands(folder: Path, steps: int) -> dict[str, list[str]]:
     from mobile_ft.export.gguf_model import GgufModel
     from mobile_ft.lora import LoraConfig, parse_targets
     from mobile_ft.packing import EncodedRow, pack, write_token_file
-    from mobile_ft.runtime import mft_run_path
+    from mobile_ft.runtime import instruction_sets, mft_run_path
     from mobile_ft.runtime._core import kernels
     from mobile_ft.tokenizer import Tokenizer
 
@@ -97,7 +101,9 @@ def commands(folder: Path, steps: int) -> dict[str, list[str]]:
     ours += ["--seq-len", str(TOKENS), "--lr", str(LR), "--lr-scheduler", "constant"]
     threads = ["--threads", str(kernels.thread_count())]
     return {name: [*peer, *shared, *threads, *options] for name, options in PEERS.items()} | {
-        name: [*ours, *options] for name, options in OURS.items()
+        name: [*(["env", f"MFT_ISA={isa}"] if isa else []), *ours, *options]
+        for name, (isa, options) in OURS.items()
+        if not isa or isa in instruction_sets()
     }
 
 
