@@ -7,7 +7,7 @@ PY := mobile_ft export tools tests runtime fuzz
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup demo test test-slow test-cpp fuzz lint format bench clean
+.PHONY: setup demo test test-slow test-cpp test-aarch64 fuzz lint format bench clean
 
 setup: $(VENV)/.installed
 
@@ -42,6 +42,27 @@ test-cpp: setup
 	rm -rf build/sanitized/bundle
 	$(BIN)/python tests/small_bundle.py build/sanitized/bundle
 	MFT_TEST_BUNDLE=$(CURDIR)/build/sanitized/bundle $(BIN)/ctest --test-dir build/sanitized --output-on-failure
+
+# The C++ tests built for ARM, under QEMU, where the thread pool has one thread. QEMU_CPU=cortex-a53 is a CPU without
+# int8 instructions. Installs the cross compiler and QEMU from Debian where they are missing.
+AARCH64 := build/aarch64
+test-aarch64: setup $(AARCH64)/executorch
+	{ command -v aarch64-linux-gnu-g++ && command -v qemu-aarch64-static; } > /dev/null || \
+	  { apt-get update -q && apt-get install -q -y g++-aarch64-linux-gnu qemu-user-static; }
+	$(BIN)/cmake -S . -B $(AARCH64)/cmake -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON \
+	  -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake -DEXECUTORCH_ROOT=$(CURDIR)/$(AARCH64)/executorch \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
+	$(BIN)/cmake --build $(AARCH64)/cmake
+	rm -rf $(AARCH64)/bundle
+	$(BIN)/python tests/small_bundle.py $(AARCH64)/bundle
+	MFT_TEST_BUNDLE=$(CURDIR)/$(AARCH64)/bundle $(BIN)/ctest --test-dir $(AARCH64)/cmake -j 2 --output-on-failure
+
+$(AARCH64)/executorch: | setup
+	rm -rf $(AARCH64)/wheel
+	$(BIN)/python -m pip download -q --no-deps --only-binary :all: --platform manylinux_2_28_aarch64 \
+	  --python-version 3.11 -d $(AARCH64)/wheel executorch==1.5.1
+	$(BIN)/python -m zipfile -e $(AARCH64)/wheel/executorch-*.whl $(AARCH64)/wheel
+	mv $(AARCH64)/wheel/executorch $@
 
 # All parsers against damaged files: for so many minutes in all, or RUNS=.. of the same files each. Needs Clang with libFuzzer.
 fuzz: setup

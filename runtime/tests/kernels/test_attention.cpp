@@ -40,12 +40,14 @@ Reference reference(const AttentionShape& s, const Floats& q, const Floats& k, c
       out.lse[h * s.t + i] = std::log(total);
       double delta = 0;
       for (int64_t j = 0; j < keys; ++j) {
+        if (p[j] == 0) continue;  // not visible
         p[j] /= total;
         const int64_t kj = (j * s.kv_heads + kv) * s.dim;
         for (int64_t d = 0; d < s.dim; ++d) out.o[qi + d] += p[j] * v[kj + d];
       }
       for (int64_t d = 0; d < s.dim; ++d) delta += dout[qi + d] * out.o[qi + d];
       for (int64_t j = 0; j < keys; ++j) {
+        if (p[j] == 0) continue;
         const int64_t kj = (j * s.kv_heads + kv) * s.dim;
         double dp = 0;
         for (int64_t d = 0; d < s.dim; ++d) dp += static_cast<double>(dout[qi + d]) * v[kj + d];
