@@ -74,8 +74,8 @@ struct Kernels {
 #undef MFT_MEMBER
 };
 
-// Those of the best instruction set that this CPU has, or of the one that the environment variable MFT_ISA names. Picked
-// at the first call, which throws std::invalid_argument where the CPU has none of them, or not the one named.
+// Those of the best instruction set that this CPU has, or of the one that the environment variable MFT_ISA names.
+// Picked at the first call, which throws std::invalid_argument where the CPU has none of them, or not the one named.
 const Kernels& kernels();
 
 // From now on the kernels of another one, between two calls of any of them: for benchmarks, which compare.

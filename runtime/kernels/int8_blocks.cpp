@@ -23,7 +23,7 @@ void pack_block(const float* x, int64_t count, Int8Block& out) {
   const float most = max_lane(largest);
   out.scale = most / 127.f + sum(nothing);
   const Vec inverse = splat(most > kSmallest ? 127.f / most : 0.f);
-  for (int i = 0; i < kVecs; ++i) store_i8(out.codes + i * kVec, round_to_int(values[i] * inverse));
+  for (int i = 0; i < kVecs; ++i) store_i8(out.codes + i * kVec, round_product(values[i], inverse));
 }
 
 }  // namespace

@@ -41,15 +41,13 @@ struct Fixed {
     if constexpr (kUnitTable) return magnitude(block.scale[v]) * kUnit;
     return magnitude(block.scale[v]) * 128.f;
   }
-  // What a code, or `fixed`, is multiplied by, where 1 becomes `inverse`.
-  static Vec factor(const B& block, int v, Vec inverse) {
-    return kLinear ? block.scale[v] * inverse : block.scale[v] * kUnit * inverse;
-  }
+  // What a code, or `fixed`, is multiplied by.
+  static Vec factor(const B& block, int v) { return kLinear ? block.scale[v] : block.scale[v] * kUnit; }
   // What is added to the product.
-  static Vec middle(const B& block, int v, Vec inverse) {
-    if constexpr (F == Code::kQ4_0) return block.scale[v] * -8.f * inverse;
-    if constexpr (F == Code::kQ4_1) return block.min[v] * inverse;
-    if constexpr (F == Code::kQ8_1) return (block.min[v] + block.scale[v] * 128.f) * inverse;
+  static Vec middle(const B& block, int v) {
+    if constexpr (F == Code::kQ4_0) return block.scale[v] * -8.f;
+    if constexpr (F == Code::kQ4_1) return block.min[v];
+    if constexpr (F == Code::kQ8_1) return block.min[v] + block.scale[v] * 128.f;
     return Vec{};
   }
 
@@ -100,9 +98,9 @@ struct Fixed {
   }
 };
 
-// To the nearest integers, in both halves of each lane.
-VecI twice(Vec x) {
-  const VecI whole = round_to_int(x) & 0xffff;
+// a b to the nearest integers, in both halves of each lane.
+VecI product_twice(Vec a, Vec b) {
+  const VecI whole = round_product(a, b) & 0xffff;
   return whole | whole << 16;
 }
 
@@ -177,7 +175,7 @@ void quads_of_rows(const uint8_t* codes, VecB quads[4]) {
   }
 }
 
-// 16 columns of a panel, [kc / 4][kTileCols][4]: the rows of a stored panel.
+// 16 columns of a panel: the rows of a stored panel.
 template <Code F>
 void load_columns(const PackedWeight& w, int64_t panel, int64_t k0, int64_t kc, Int8Panel out) {
   using X = Fixed<F>;
@@ -201,18 +199,22 @@ void load_columns(const PackedWeight& w, int64_t panel, int64_t k0, int64_t kc, 
       VecH factor[k16Vecs];
       VecHU middle[k16Vecs];
       for (int v = 0; v < k16Vecs; ++v) {
-        factor[v] = (VecH)twice(X::factor(block, v, inverse[v]));
-        middle[v] = (VecHU)twice(X::middle(block, v, inverse[v])) + kRound;
+        factor[v] = (VecH)product_twice(X::factor(block, v), inverse[v]);
+        middle[v] = (VecHU)product_twice(X::middle(block, v), inverse[v]) + kRound;
       }
       const uint8_t* codes = block.codes + at % group * Block<F>::kColumnBytes;
-      for (; at < stop; at += 4, codes += 4 * Block<F>::kColumnBytes, out.codes += 4 * kTileCols) {
-        VecB quads[k16Vecs];
-        quads_of_columns<X::kNibbles>(codes, quads);
-        for (int v = 0; v < k16Vecs; ++v) {
-          VecHU even, odd;
-          X::values(quads[v], factor[v], factor[v], middle[v], middle[v], &even, &odd);
-          store_wide(out.codes + v * kVecBytes, high_bytes(even, odd));
+      for (; at < stop; at += kDepth, out.codes += kDepth * kTileCols) {
+        VecB bytes[k16Vecs][kQuads];
+        for (int q = 0; q < kQuads; ++q, codes += 4 * Block<F>::kColumnBytes) {
+          VecB quads[k16Vecs];
+          quads_of_columns<X::kNibbles>(codes, quads);
+          for (int v = 0; v < k16Vecs; ++v) {
+            VecHU even, odd;
+            X::values(quads[v], factor[v], factor[v], middle[v], middle[v], &even, &odd);
+            bytes[v][q] = high_bytes(even, odd);
+          }
         }
+        for (int v = 0; v < k16Vecs; ++v) store_runs(out.codes + v * kVec * kDepth, bytes[v]);
       }
     }
   }
@@ -230,7 +232,7 @@ VecH magnitude(VecHU values) {
   return v > minus ? v : minus;
 }
 
-// 16 columns of a panel of W itself, [nc / 4][kTileCols][4], from the stored panels of rows [n0, n0 + nc).
+// 16 columns of a panel of W itself, from the stored panels of rows [n0, n0 + nc).
 template <Code F>
 void load_rows(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0, Int8Panel out) {
   using X = Fixed<F>;
@@ -254,8 +256,8 @@ void load_rows(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0, Int8Pa
       alignas(64) int32_t factors[kPanelRows], middles[kPanelRows];
       for (int v = 0; v < k16Vecs; ++v) {
         const Vec inverse = splat(kWhole / most);
-        const VecI factor = round_to_int(X::factor(block, v, inverse)),
-                   middle = round_to_int(X::middle(block, v, inverse));
+        const VecI factor = round_product(X::factor(block, v), inverse),
+                   middle = round_product(X::middle(block, v), inverse);
         std::memcpy(factors + v * kVec, &factor, sizeof(factor));
         std::memcpy(middles + v * kVec, &middle, sizeof(middle));
       }
@@ -264,7 +266,7 @@ void load_rows(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0, Int8Pa
       for (int v = 0; v < k16Vecs; ++v) quads_of_rows<X::kNibbles>(codes + v * kVec * Block<F>::kColumnBytes, quads[v]);
       for (int q = 0; q < 4; ++q, ++step) {
         const auto pair = [&](const int32_t* of, int i) {
-          return VecI{} + ((of[4 * q + i] & 0xffff) | of[4 * q + i + 2] << 16);
+          return (VecI)(VecU{} + ((of[4 * q + i] & 0xffffu) | static_cast<uint32_t>(of[4 * q + i + 2]) << 16));
         };
         const VecH even_factor = (VecH)pair(factors, 0), odd_factor = (VecH)pair(factors, 1);
         const VecHU even_middle = (VecHU)pair(middles, 0), odd_middle = (VecHU)pair(middles, 1);
@@ -282,11 +284,14 @@ void load_rows(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0, Int8Pa
       const VecI ratio = __builtin_convertvector(32768.f * kWeightMax / column_most, VecI);
       store(out.scales + v * kVec, (most / kWhole * 32768.f) / to_float(ratio));
       const VecH by = (VecH)(ratio | ratio << 16);
-      for (int64_t s = 0; s < step; ++s) {
-        const VecHU even = (VecHU)multiply_high((VecH)values[s][v][0], by),
-                    odd = (VecHU)multiply_high((VecH)values[s][v][1], by);
-        const VecB bytes = (VecB)((even & (VecHU{} + 255)) | odd << 8);
-        store_wide(out.codes + s * 4 * kTileCols + v * kVecBytes, bytes + static_cast<uint8_t>(kWeightOffset));
+      for (int64_t s = 0; s < step; s += kQuads) {
+        VecB bytes[kQuads];
+        for (int q = 0; q < kQuads; ++q) {
+          const VecHU even = (VecHU)multiply_high((VecH)values[s + q][v][0], by),
+                      odd = (VecHU)multiply_high((VecH)values[s + q][v][1], by);
+          bytes[q] = (VecB)((even & (VecHU{} + 255)) | odd << 8) + static_cast<uint8_t>(kWeightOffset);
+        }
+        store_runs(out.codes + s * 4 * kTileCols + v * kVec * kDepth, bytes);
       }
     }
     out.codes += step * 4 * kTileCols;
@@ -305,12 +310,14 @@ void load_columns<Code::kF16>(const PackedWeight& w, int64_t panel, int64_t k0, 
       for (int64_t i = 0; i < count; ++i) most = vmax(most, magnitude(load(rows[i] + c)));
       const Vec inverse = static_cast<float>(kWeightMax) / most;
       store(out.scales + c, most * (1.f / kWeightMax));
-      for (int64_t i = 0; i < count; i += 4) {
-        VecI four{};
-        for (int j = 0; j < 4; ++j) {
-          four |= ((round_to_int(load(rows[i + j] + c) * inverse) + kWeightOffset) & 255) << (8 * j);
+      for (int64_t i = 0; i < count; i += kDepth) {
+        VecI four[kQuads]{};
+        for (int j = 0; j < kDepth; ++j) {
+          four[j / 4] |= ((round_product(load(rows[i + j] + c), inverse) + kWeightOffset) & 255) << (8 * (j % 4));
         }
-        store_wide(out.codes + i * kTileCols + 4 * c, (VecB)four);
+        VecB bytes[kQuads];
+        for (int q = 0; q < kQuads; ++q) bytes[q] = (VecB)four[q];
+        store_runs(out.codes + i * kTileCols + kDepth * c, bytes);
       }
     }
   }
@@ -344,12 +351,14 @@ void load_rows<Code::kF16>(const PackedWeight& w, int64_t n0, int64_t nc, int64_
     alignas(64) int8_t codes[kPanelRows][kPanelRows];
     each([&](int64_t i, int64_t j, const Vec* values) {
       for (int v = 0; v < k16Vecs; ++v)
-        store_i8(codes[j] + v * kVec, round_to_int(values[v] * inverse[j]) + kWeightOffset);
+        store_i8(codes[j] + v * kVec, round_product(values[v], splat(inverse[j])) + kWeightOffset);
       if (j + 1 < kPanelRows) return;
       for (int v = 0; v < k16Vecs; ++v) {
         VecB quads[4];
         quads_of_rows<false>(reinterpret_cast<const uint8_t*>(codes[v * kVec]), quads);
-        for (int q = 0; q < 4; ++q) store_wide(out.codes + (4 * i + q) * 4 * kTileCols + v * kVecBytes, quads[q]);
+        for (int q = 0; q < 4; q += kQuads) {
+          store_runs(out.codes + (4 * i + q) * 4 * kTileCols + v * kVec * kDepth, quads + q);
+        }
       }
     });
     out.codes += panels * kPanelRows * kTileCols;

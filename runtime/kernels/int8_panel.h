@@ -14,7 +14,7 @@ namespace mft::MFT_ISA {
 // Longest run of what is summed over that a panel holds; a multiple of kInt8Block.
 constexpr int64_t kInt8Chunk = 1024;
 
-// A panel of kTileCols columns: codes [steps of 4][kTileCols][4], scales [blocks][kTileCols].
+// A panel of kTileCols columns: codes [k / kDepth][kTileCols][kDepth], scales [blocks][kTileCols].
 struct Int8Panel {
   uint8_t* codes;
   float* scales;
@@ -22,8 +22,10 @@ struct Int8Panel {
   static constexpr int64_t kCodeBytes = kInt8Chunk * kTileCols;
   static constexpr int64_t kScales = kInt8Chunk / kInt8Block * kTileCols;
   // Of element i of what is summed over.
-  static constexpr int64_t index(int64_t i, int64_t column) { return (i / 4 * kTileCols + column) * 4 + i % 4; }
-  Int8Panel at(int64_t column) const { return {codes + 4 * column, scales + column}; }
+  static constexpr int64_t index(int64_t i, int64_t column) {
+    return (i / kDepth * kTileCols + column) * kDepth + i % kDepth;
+  }
+  Int8Panel at(int64_t column) const { return {codes + kDepth * column, scales + column}; }
   Int8Panel next() const { return {codes + kInt8Block * kTileCols, scales + kTileCols}; }  // block
 };
 

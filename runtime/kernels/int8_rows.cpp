@@ -30,7 +30,7 @@ int32_t quantize_block(const float* x, int8_t* codes, float* scale) {
   VecI total{};
 #pragma GCC unroll 32
   for (int i = 0; i < kVecs; ++i) {
-    const VecI rounded = round_to_int(load(x + i * kVec) * inverse);
+    const VecI rounded = round_product(load(x + i * kVec), inverse);
     total += rounded;
     store_i8(codes + i * kVec, rounded);
   }
@@ -111,7 +111,15 @@ void quantize_tile(const float* x, const int64_t* outliers, const Int8Rows& out,
         for (int64_t i = 0; i < left_out_count; ++i) copy[left_out[i]] = 0.f;
         row = copy;
       }
-      out.starts[at + r] = -kWeightOffset * quantize_block(row, block[r], &out.scales[at + r]);
+      // Without a sign, since any sum comes from values that are not finite.
+      const uint32_t total = static_cast<uint32_t>(quantize_block(row, block[r], &out.scales[at + r]));
+      out.starts[at + r] = static_cast<int32_t>(-kWeightOffset * total);
+    }
+    if constexpr (kDepth == 8) {
+      for (int64_t i = 0; i < round_up(count, 16); i += kDepth) {
+        for (int64_t r = 0; r < kTileRows; ++r) std::memcpy(codes + Int8Rows::index(k0 + i, r), block[r] + i, kDepth);
+      }
+      continue;
     }
     // Four codes are 32 bits: transposed as floats are, and each store's slack is overwritten by the next.
     float* to = reinterpret_cast<float*>(codes + k0 * kTileRows);
@@ -135,7 +143,7 @@ void subtract_tile(const Int8Rows& codes, int64_t tile, float* x) {
   for (int64_t i = 0; i < codes.k; ++i) {
     const float* scales = codes.scales + codes.tile_scales(tile) + i / kInt8Block * kTileRows;
     const int8_t* column = codes.tile_codes(tile) + Int8Rows::index(i, 0);
-    for (int64_t r = 0; r < rows; ++r) x[(tile * kTileRows + r) * codes.k + i] -= scales[r] * column[4 * r];
+    for (int64_t r = 0; r < rows; ++r) x[(tile * kTileRows + r) * codes.k + i] -= scales[r] * column[kDepth * r];
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/kernels/gemm.h"
+#include "runtime/kernels/int8_vec.h"
 
 namespace mft::MFT_ISA {
 
@@ -19,8 +20,8 @@ constexpr int64_t int8_row_blocks(int64_t k) { return (k + kInt8Block - 1) / kIn
 // Numbers of a row of codes, zeros at the end.
 constexpr int64_t padded_row(int64_t k) { return (k + 15) / 16 * 16; }
 
-// x [m, k] as tiles of kTileRows rows, those past the last one zero. Of each tile: codes [k / 4][kTileRows][4], and by
-// block and row the scale and what the sums of products start from, -kWeightOffset times the sum of the codes.
+// x [m, k] as tiles of kTileRows rows, those past the last one zero. Of each tile: codes, at index(), and by block and
+// row the scale and what the sums of products start from, -kWeightOffset times the sum of the codes.
 struct Int8Rows {
   int64_t m;
   int64_t k;
@@ -34,7 +35,9 @@ struct Int8Rows {
   static constexpr int64_t scale_count(int64_t m, int64_t k) { return tiles(m) * kTileRows * int8_row_blocks(k); }
 
   // Of number i of a tile's row.
-  static constexpr int64_t index(int64_t i, int64_t row) { return (i / 4 * kTileRows + row) * 4 + i % 4; }
+  static constexpr int64_t index(int64_t i, int64_t row) {
+    return (i / kDepth * kTileRows + row) * kDepth + i % kDepth;
+  }
   const int8_t* tile_codes(int64_t tile) const { return codes + tile * tile_bytes(k); }
   int64_t tile_scales(int64_t tile) const { return tile * kTileRows * int8_row_blocks(k); }
 };

@@ -28,8 +28,51 @@ constexpr int kWeightMax = 63, kWeightOffset = 64;
 constexpr int kWeightMax = 127, kWeightOffset = 0;
 #endif
 
-// sums[i] += the product of the four weights and the four codes in lane i of each.
-inline VecI dot4(VecI sums, VecB weights, VecI codes) {
+// Where rows of codes and columns of weights are multiplied, runs of kDepth of each lie together: [k / kDepth][row or
+// column][kDepth].
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+constexpr int kDepth = 8;
+#else
+constexpr int kDepth = 4;
+#endif
+constexpr int kQuads = kDepth / 4;
+
+// Stores kVec columns of a panel, four weights of each in every quad.
+inline void store_runs(uint8_t* p, const VecB quads[kQuads]) {
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+  vst2q_u32(reinterpret_cast<uint32_t*>(p), {(uint32x4_t)quads[0], (uint32x4_t)quads[1]});
+#else
+  store_wide(p, quads[0]);
+#endif
+}
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+// sums += the products of two rows, of eight codes each, and two columns: row by row.
+inline VecI dot8_pairs(VecI sums, VecB columns, VecB rows) {
+  return (VecI)vmmlaq_s32((int32x4_t)sums, (int8x16_t)rows, (int8x16_t)columns);
+}
+#elif defined(__ARM_FEATURE_DOTPROD)
+// sums[i] += the product of the four weights in lane i and the four codes of this row; reads those of four rows.
+inline VecI dot4(VecI sums, VecB weights, const int8_t* codes, int row) {
+  const int32x4_t s = (int32x4_t)sums;
+  const int8x16_t w = (int8x16_t)weights, four = vld1q_s8(codes + row / 4 * 16);
+  switch (row % 4) {  // the lane has to be a constant
+    case 0:
+      return (VecI)vdotq_laneq_s32(s, w, four, 0);
+    case 1:
+      return (VecI)vdotq_laneq_s32(s, w, four, 1);
+    case 2:
+      return (VecI)vdotq_laneq_s32(s, w, four, 2);
+    default:
+      return (VecI)vdotq_laneq_s32(s, w, four, 3);
+  }
+}
+#else
+// sums[i] += the product of the four weights in lane i and the four codes of this row.
+inline VecI dot4(VecI sums, VecB weights, const int8_t* row_codes, int row) {
+  int32_t four;
+  std::memcpy(&four, row_codes + 4 * row, sizeof(four));
+  const VecI codes = four - VecI{};
 #if defined(__AVX512VNNI__)
   return (VecI)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)weights, (__m512i)codes);
 #elif defined(__AVXVNNI__)
@@ -40,15 +83,14 @@ inline VecI dot4(VecI sums, VecB weights, VecI codes) {
 #elif defined(__AVX2__)
   const __m256i pairs = _mm256_maddubs_epi16((__m256i)weights, (__m256i)codes);
   return sums + (VecI)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-#elif defined(__ARM_FEATURE_DOTPROD)
-  return (VecI)vdotq_s32((int32x4_t)sums, (int8x16_t)weights, (int8x16_t)codes);
 #else
   const int8x16_t w = (int8x16_t)weights, x = (int8x16_t)codes;
-  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)));
-  const int32x4_t high = vpaddlq_s16(vmull_high_s8(w, x));
-  return sums + (VecI)vpaddq_s32(low, high);
+  // Two products of at most 127 * 127 fit 16 bits.
+  const int16x8_t pairs = vpaddq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x));
+  return (VecI)vpadalq_s16((int32x4_t)sums, pairs);
 #endif
 }
+#endif
 
 // (a b + 2^14) / 2^15, rounded down.
 inline VecH multiply_high(VecH a, VecH b) {

@@ -92,6 +92,19 @@ inline VecI round_to_int(Vec x) {
   return (VecI)((VecU)(x + magic) - (VecU)magic);
 }
 
+// a b likewise. The product itself is not rounded: of round_to_int(a * b) that would depend on the compiler's options.
+inline VecI round_product(Vec a, Vec b) {
+  const Vec magic = splat(12582912.f);
+#if defined(__AVX512F__)
+  const Vec sum = _mm512_fmadd_ps(a, b, magic);
+#elif defined(__AVX2__)
+  const Vec sum = _mm256_fmadd_ps(a, b, magic);
+#else
+  const Vec sum = vfmaq_f32(magic, a, b);
+#endif
+  return (VecI)((VecU)sum - (VecU)magic);
+}
+
 // e^x, about 1 ulp for -87.3 <= x <= 88.3; 0 below (also for -inf), saturates above, keeps NaN.
 inline Vec exp(Vec x) {
   const Vec high = splat(88.37f);
