@@ -5,6 +5,8 @@
 
 #if defined(__aarch64__)
 #include <sys/auxv.h>
+#else
+#include <cpuid.h>
 #endif
 
 namespace mft {
@@ -32,11 +34,19 @@ bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
+// Clang 16 knows no names for these two.
+bool has_f16c() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1) != 0;
+}
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
+         __builtin_cpu_supports("bmi2") && has_f16c();
 }
-bool has_avxvnni() { return has_avx2() && __builtin_cpu_supports("avxvnni"); }
+bool has_avxvnni() {
+  unsigned a, b, c, d;
+  return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
+}
 bool has_avx512vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 #elif defined(__aarch64__)
 constexpr unsigned long kAsimdDp = 1ul << 20;  // of AT_HWCAP

@@ -11,7 +11,6 @@ namespace {
 
 constexpr float kSmallest = 1e-35f;  // below, the inverse of the scale may overflow
 constexpr int kVecs = kInt8Block / kVec;
-constexpr int kSteps = kInt8Block / 4;  // of four codes
 // Rows that are transposed together, those past the tile's zero.
 constexpr int64_t kAll = kTileRows + kPackSlack;
 
