@@ -175,22 +175,13 @@ class Int8Products {
       std::fill(range.logits + r * kEntries + entries, range.logits + (r + 1) * kEntries, 0.f);
     }
     const int64_t tiles = Int8Rows::tiles(count_);
-    bool coarse[Int8Rows::tiles(kRows)];
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      quantize_tile(range.logits, nullptr, room.probabilities, tile);
-      coarse[tile] = is_coarse(range, room.probabilities, tile);
-      if (!coarse[tile]) continue;
-      subtract_tile(room.probabilities, tile, range.logits);
-      quantize_tile(range.logits, nullptr, room.remainders, tile);
-    }
+    for (int64_t tile = 0; tile < tiles; ++tile) quantize_tile(range.logits, nullptr, room.probabilities, tile);
     for (int64_t k0 = 0; k0 < w_.cols; k0 += kTileCols) {
       const int64_t kr = std::min(kTileCols, w_.cols - k0);
       load_int8_panel_transposed(w_, v0, entries, k0, kr, room.panel);
       for (int64_t tile = 0; tile < tiles; ++tile) {
         float* out = range.accumulator + tile * kTileRows * w_.cols + k0;
         multiply_int8_panel(room.probabilities, tile, 0, entries, room.panel, room.sums, out, w_.cols, kr, !first);
-        if (!coarse[tile]) continue;
-        multiply_int8_panel(room.remainders, tile, 0, entries, room.panel, room.sums, out, w_.cols, kr, true);
       }
     }
   }
@@ -210,29 +201,16 @@ class Int8Products {
     size.take(kOutliers * kTileCols);
     size.take(kTileRows * kTileCols);
     add_int8_rows(rows, kEntries, size);
-    add_int8_rows(rows, kEntries, size);
     return size.bytes;
   }
 
  private:
   static_assert(kEntries == kInt8Block);  // a tile's probabilities of a row share one scale
-  // Of all that was summed up so far: where one entry has more, its neighbours' rounding would be felt in the gradient.
-  static constexpr float kLargeShare = 1.f / 64;
-
-  bool is_coarse(const Range& range, const Int8Rows& probabilities, int64_t tile) const {
-    for (int64_t r = 0; r < std::min(kTileRows, count_ - tile * kTileRows); ++r) {
-      const float largest = 127.f * probabilities.scales[probabilities.tile_scales(tile) + r];
-      if (largest > kLargeShare * range.total[tile * kTileRows + r]) return true;
-    }
-    return false;
-  }
-
   struct Room {
     Int8Panel panel;
     float* right;  // [kOutliers][kTileCols]
     float* sums;
     Int8Rows probabilities;
-    Int8Rows remainders;
 
     Room(Scratch scratch, int64_t rows) {
       panel.codes = reinterpret_cast<uint8_t*>(scratch.take_bytes(Int8Panel::kCodeBytes));
@@ -240,7 +218,6 @@ class Int8Products {
       right = scratch.take(kOutliers * kTileCols);
       sums = scratch.take(kTileRows * kTileCols);
       probabilities = take_int8_rows(rows, kEntries, scratch);
-      remainders = take_int8_rows(rows, kEntries, scratch);
     }
   };
 
@@ -284,6 +261,9 @@ void add_tile(const Block& block, const Products& products, const Range& range, 
       }
     }
     range.total[r] += exp_row(range.logits + r * kEntries, entries, range.maximum[r]);
+    // The target's share comes with its weights at the end: 1 - p, which is not the difference of two large products.
+    const int64_t target = block.targets[r] - v0;
+    if (target >= 0 && target < entries) range.logits[r * kEntries + target] = 0.f;
   }
   if (block.dx != nullptr) products.add_gradient(range, v0, entries, first);
 }
@@ -355,7 +335,8 @@ void cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64
       losses[rows[i]] = maximum - target_logits[i] + std::log(total);
       if (dx == nullptr) return;
       float* out = row_dx[i];  // holds the target's weights
-      for (int64_t j = 0; j < k; ++j) out[j] = -out[j];
+      const float others = 1.f - std::exp(target_logits[i] - maximum) / total;
+      for (int64_t j = 0; j < k; ++j) out[j] *= -others;
       for (int64_t r = 0; r < ranges; ++r) {
         const Range range = range_at(r);
         const float factor = std::exp(range.maximum[i] - maximum) / total;

@@ -12,18 +12,16 @@ using namespace mft_test;
 
 namespace {
 
+struct Bounds {
+  double loss, gradient;
+};
 // Where logits are large the softmax makes more of their error.
-constexpr double kInt8LossError = 0.01;
-constexpr double kInt8GradientError = kWeightMax == 127 ? 0.05 : 0.08;
+constexpr Bounds kInt8 = {0.01, kWeightMax == 127 ? 0.05 : 0.08};
+// Relative to a loss close to 0, and its gradient.
+constexpr Bounds kSureFloat32 = {1e-4, 1e-4}, kSureInt8 = {0.03, kWeightMax == 127 ? 0.03 : 0.04};
 
-// Every `ignore`-th row has no target (0: all have one); x_scale sets how peaked the softmax is.
-void test(const std::string& format, int64_t m, int64_t v, int64_t k, int64_t ignore, float x_scale) {
-  const TestWeight w(format.c_str(), v, k);
-  const Floats x = random_floats(m * k, x_scale);
-  std::vector<int64_t> targets(m);
-  for (int64_t i = 0; i < m; ++i) {
-    targets[i] = ignore > 0 && i % ignore == 0 ? -100 : static_cast<int64_t>(rng()() % v);
-  }
+void check(const TestWeight& w, const Floats& x, const std::vector<int64_t>& targets, Bounds float32, Bounds int8) {
+  const int64_t m = static_cast<int64_t>(targets.size()), v = w.packed.rows, k = w.packed.cols;
   Doubles losses(m), dx(m * k);
   for (int64_t i = 0; i < m; ++i) {
     if (targets[i] == -100) continue;
@@ -50,12 +48,44 @@ void test(const std::string& format, int64_t m, int64_t v, int64_t k, int64_t ig
     run(each, out.data());
     run(again, out2.data());
     run(evaluated, nullptr);
-    const bool exact = compute == Compute::kFloat32;
-    CHECK(error(each, losses) < (exact ? kTolerance : kInt8LossError));
-    CHECK(error(out, dx) < (exact ? kTolerance : kInt8GradientError));
+    const Bounds bounds = compute == Compute::kFloat32 ? float32 : int8;
+    CHECK(error(each, losses) < bounds.loss);
+    CHECK(error(out, dx) < bounds.gradient);
     CHECK(each == again && each == evaluated && out == out2);
     for (int64_t i = 0; i < m; ++i) CHECK(targets[i] != -100 || each[i] == 0.f);
   }
+}
+
+// Every `ignore`-th row has no target (0: all have one); x_scale sets how peaked the softmax is.
+void test(const std::string& format, int64_t m, int64_t v, int64_t k, int64_t ignore, float x_scale) {
+  const Floats x = random_floats(m * k, x_scale);
+  std::vector<int64_t> targets(m);
+  for (int64_t i = 0; i < m; ++i) {
+    targets[i] = ignore > 0 && i % ignore == 0 ? -100 : static_cast<int64_t>(rng()() % v);
+  }
+  check(TestWeight(format.c_str(), v, k), x, targets, {kTolerance, kTolerance}, kInt8);
+}
+
+// Rows that are sure of their targets: what is left of the gradient is far smaller than the target's weights, whose
+// rounding must not be felt in it.
+void test_sure(const char* format) {
+  const int64_t m = 20, v = 700, k = 64;
+  const TestWeight w(format, v, k);
+  Floats x(m * k);
+  std::vector<int64_t> targets(m);
+  const auto squares = [&](int64_t row) {
+    double sum = 0;
+    for (int64_t l = 0; l < k; ++l) sum += w.dense[row * k + l] * w.dense[row * k + l];
+    return sum;
+  };
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t row = i; row < v; row += m) {
+      if (squares(row) >= squares(targets[i])) targets[i] = row;  // a long one, or others win
+    }
+    const double scale = 13 / squares(targets[i]);
+    for (int64_t l = 0; l < k; ++l) x[i * k + l] = static_cast<float>(scale * w.dense[targets[i] * k + l]);
+  }
+  check(w, x, targets, kSureFloat32, kSureInt8);
 }
 
 }  // namespace
@@ -68,6 +98,7 @@ int run_tests() {
     test(format, 33, 1000, 576, 0, x_scale);
   }
   test("q4_0", 300, 1500, 64, 2, 0.05f);
+  for (const char* format : {"q4_0", "q4_1", "nf4_g64", "q8_0"}) test_sure(format);
   // Peaked enough for tiles to be skipped.
   test("q4_0", 3, 5000, 64, 0, 4.f);
   // No row with a target.
