@@ -19,10 +19,10 @@ from mobile_ft.units import UnitSpec
 EXAMPLE_TOKENS = 7
 
 # What works token by token takes at most this many at once, and the runtime calls it as often as need be, so that its
-# memory stops growing with the sequence. The head's kernel goes over the vocabulary once for as many rows. An MLP with
-# half of them takes half of the memory, and 2 to 3 % of a step to decode its weights twice.
+# memory stops growing with the sequence. The head's kernel goes over the vocabulary once for as many rows. An MLP may
+# be called with fewer, which takes less memory, and time to decode its weights more often: the plan decides.
 HEAD_TOKENS = 256
-MLP_TOKENS = 128
+MLP_TOKENS = 256
 
 
 @dataclass(frozen=True)

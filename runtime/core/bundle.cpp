@@ -18,7 +18,6 @@ constexpr int kVersion = 6;
 constexpr double kMostFlops = 1e18;
 // Far above any model, and low enough that no product of sizes overflows.
 constexpr int64_t kMostWidth = 1 << 20;
-constexpr int64_t kMostTokens = 1 << 20;
 constexpr int64_t kMostVocabulary = 1 << 24;
 constexpr int64_t kMostBytes = int64_t{1} << 44;
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -9,6 +10,8 @@ namespace mft {
 
 /// What a saved tensor is kept as between forward and backward.
 enum class Stored { kAsIs, kHalf, kInt8Blocks };
+
+constexpr int64_t kMostTokens = 1 << 20;
 
 /// A tensor that `<kind>_forward_save` hands to `<kind>_backward`: `values` numbers a token, the tokens in dimension
 /// `token_dim`.
@@ -36,7 +39,7 @@ struct Flops {
 /// What units that run the same methods, `<name>_forward` and so on, have in common.
 struct UnitKind {
   std::string name;
-  int64_t tokens = 0;            // the most a call takes
+  int64_t tokens = 0;            // the most a call can take
   bool takes_positions = false;  // as the methods' second input
   int64_t cache_width = 0;       // numbers a token in each of the two caches of `<name>_decode`
   int64_t state_size = 0;        // numbers of the state that `<name>_decode` takes and gives
@@ -46,6 +49,10 @@ struct UnitKind {
   bool backward_reads_x = false;  // besides what is saved
   /// Whether there is a `<name>_decode`.
   bool decodes() const { return cache_width > 0 || state_size > 0; }
+  /// The most tokens of a call where MLPs are to take `mlp_tokens`, 0: all they can.
+  int64_t call_tokens(int64_t mlp_tokens) const {
+    return takes_positions || mlp_tokens == 0 ? tokens : std::min(tokens, mlp_tokens);
+  }
   /// Numbers in either of the two parts of what generation remembers, for so many tokens.
   int64_t memory_size(int64_t tokens) const { return tokens * cache_width + state_size; }
 };

@@ -41,7 +41,10 @@ Json fingerprint(const TrainConfig& config, const Bundle& bundle, const TokenFil
 
 /// What checkpoints have of it.
 Json to_json(const Resolved& resolved) {
-  return {{"stored_units", resolved.stored_units}, {"threads", resolved.threads}, {"arithmetic", resolved.arithmetic}};
+  return {{"stored_units", resolved.stored_units},
+          {"mlp_tokens", resolved.mlp_tokens},
+          {"threads", resolved.threads},
+          {"arithmetic", resolved.arithmetic}};
 }
 
 }  // namespace
@@ -49,6 +52,7 @@ Json to_json(const Resolved& resolved) {
 Resolved Trainer::resolved() const {
   Resolved resolved;
   if (model_.bundle().rounds_what_it_stores()) resolved.stored_units = plan_.stored;
+  resolved.mlp_tokens = plan_.mlp_tokens;
   resolved.threads = model_.threads();
   resolved.arithmetic = arithmetic(config_.compute);
   return resolved;
@@ -58,8 +62,8 @@ Resolved Trainer::read_resolved(const std::string& folder) {
   const SafeTensors file(folder + kFile);
   const Json json = metadata(file, "resolved");
   try {
-    return {json.at("stored_units").get<std::vector<int64_t>>(), integer(json, "threads", 1, kMostThreads),
-            json.at("arithmetic")};
+    return {json.at("stored_units").get<std::vector<int64_t>>(), integer(json, "mlp_tokens", 1, kMostTokens),
+            integer(json, "threads", 1, kMostThreads), json.at("arithmetic")};
   } catch (const std::exception& error) {
     fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
   }

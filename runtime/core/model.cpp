@@ -53,12 +53,14 @@ Model::Model(const std::string& bundle_folder)
       weights_(bundle_.file("weights.ptd"), bundle_.weights),
       layout_(bundle_, program_) {}
 
-void Model::prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute) {
+void Model::prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
+                    int64_t mlp_tokens) {
   if (claimed_) fail("a trainer works on this model; open the bundle again for something else");
-  make_ready(adapter_folder, tokens, threads, compute);
+  make_ready(adapter_folder, tokens, threads, compute, mlp_tokens);
 }
 
-void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute) {
+void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
+                       int64_t mlp_tokens) {
   if (tokens > bundle_.max_seq_len) {
     fail("a sequence of ", tokens, " tokens; the bundle's maximum is ", bundle_.max_seq_len,
          " (export with a larger --max-seq-len)");
@@ -66,10 +68,11 @@ void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_
   set_thread_parts(threads);
   threads_ = thread_count();
   compute_ = compute;
+  mlp_tokens_ = mlp_tokens;
   program_.reserve_scratch(scratch_bytes(tokens, compute));
   parameters_ = Buffer(layout_.size * sizeof(float));
   no_adapter_ = Buffer(no_adapter_bytes());
-  staging_ = Buffer(staging_bytes(tokens));
+  staging_ = Buffer(staging_bytes(tokens, mlp_tokens));
   adapter_on_ = true;
   if (adapter_folder.empty()) bundle_.verified("adapter_model.safetensors");
   load_adapter(adapter_folder.empty() ? bundle_.folder : adapter_folder, bundle_, layout_, parameters());
@@ -148,7 +151,7 @@ void Model::forward(size_t unit, const float* x, const int64_t* positions, int64
   const UnitInfo& info = bundle_.units[unit];
   const UnitKind& kind = bundle_.kind_of(unit);
   const MappedWeights& weights = weights_of(unit, unit + 1);
-  const int64_t step = std::min(t, kind.tokens);
+  const int64_t step = std::min(t, kind.call_tokens(mlp_tokens_));
   for (int64_t i = 0; i < t; i += step) {
     const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
     run(info.name, kind.name + "_forward", unit_inputs(unit, x + at, positions, n, weights),
@@ -160,7 +163,7 @@ void Model::forward_save(size_t unit, const float* x, const int64_t* positions, 
   const UnitInfo& info = bundle_.units[unit];
   const UnitKind& kind = bundle_.kind_of(unit);
   const MappedWeights& weights = weights_of(unit, unit + 1);
-  const int64_t step = std::min(t, kind.tokens);
+  const int64_t step = std::min(t, kind.call_tokens(mlp_tokens_));
   for (int64_t i = 0; i < t; i += step) {
     const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
     std::vector<Output> outputs{{y + at, activation_bytes(n), n}};
@@ -191,7 +194,7 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
   const UnitKind& kind = bundle_.kind_of(unit);
   const MappedWeights& weights = weights_of(unit, next);
   const AdapterLayout::Range range = layout_.range(unit);
-  const int64_t step = std::min(t, kind.tokens);
+  const int64_t step = std::min(t, kind.call_tokens(mlp_tokens_));
   if (x == nullptr) x = dy;  // a method's input all the same, though it is not read
   if ((add || step < t) && spare == nullptr) fail("adding up gradients needs a spare buffer");
   for (int64_t i = 0; i < t; i += step) {
@@ -214,7 +217,7 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
     }
     run(info.name, kind.name + (saved != nullptr ? "_backward" : "_backward_recompute"), inputs, outputs);
     if (target == spare) {
-      for (size_t j = 0; j < range.size(); ++j) gradients[j] += spare[j];
+      kernels().add(gradients, spare, static_cast<int64_t>(range.size()), gradients);
     }
   }
 }
@@ -312,8 +315,8 @@ size_t Model::scratch_bytes(int64_t tokens, Compute compute) const {
   return most + 4096;  // the allocator aligns within it
 }
 
-size_t Model::saved_bytes(const UnitKind& kind, int64_t tokens) const {
-  const int64_t step = std::min(tokens, kind.tokens);
+size_t Model::saved_bytes(const UnitKind& kind, int64_t tokens, int64_t mlp_tokens) const {
+  const int64_t step = std::min(tokens, kind.call_tokens(mlp_tokens));
   size_t bytes = 0;
   for (int64_t i = 0; i < tokens; i += step) {
     for (const SavedTensor& tensor : kind.saved) bytes += tensor.stored_bytes(std::min(step, tokens - i));
@@ -321,12 +324,12 @@ size_t Model::saved_bytes(const UnitKind& kind, int64_t tokens) const {
   return bytes;
 }
 
-size_t Model::staging_bytes(int64_t tokens) const {
+size_t Model::staging_bytes(int64_t tokens, int64_t mlp_tokens) const {
   size_t most = 0;
   for (const UnitKind& kind : bundle_.kinds) {
     size_t bytes = 0;
     for (const SavedTensor& tensor : kind.saved) {
-      if (tensor.converted()) bytes += tensor.bytes(std::min(tokens, kind.tokens));
+      if (tensor.converted()) bytes += tensor.bytes(std::min(tokens, kind.call_tokens(mlp_tokens)));
     }
     most = std::max(most, bytes);
   }

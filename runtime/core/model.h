@@ -29,9 +29,9 @@ class Model {
   /// Loads LoRA parameters, the bundle's initial ones where `folder` is empty, and makes room for calls of up to
   /// `tokens` tokens.
   /// Threads split work into `threads` parts from now on, 0: one a core, and linear layers compute with `compute`.
-  /// Throws Error while a trainer has the model.
+  /// An MLP takes `mlp_tokens` at once, 0: as many as it can. Throws Error while a trainer has the model.
   void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads = 0,
-               Compute compute = Compute::kFloat32);
+               Compute compute = Compute::kFloat32, int64_t mlp_tokens = 0);
   /// Off: the model as it was exported computes, until it is on again. On after `prepare`.
   void use_adapter(bool on) { adapter_on_ = on; }
   /// float32 at any time, int8 only where `prepare` made room for it.
@@ -72,8 +72,9 @@ class Model {
     explicit Claim(Model& model);
     ~Claim() { model_.claimed_ = false; }
     /// `Model::prepare`, which is the trainer's alone meanwhile.
-    void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute) {
-      model_.make_ready(adapter_folder, tokens, threads, compute);
+    void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
+                 int64_t mlp_tokens) {
+      model_.make_ready(adapter_folder, tokens, threads, compute, mlp_tokens);
     }
     Claim(const Claim&) = delete;
     Claim& operator=(const Claim&) = delete;
@@ -88,19 +89,20 @@ class Model {
 
   /// Bytes of x.
   size_t activation_bytes(int64_t t) const { return static_cast<size_t>(t * bundle_.hidden_size) * sizeof(float); }
-  /// Bytes of what `forward_save` leaves.
-  size_t saved_bytes(const UnitKind& kind, int64_t tokens) const;
+  /// Bytes of what `forward_save` leaves where an MLP takes `mlp_tokens` at once.
+  size_t saved_bytes(const UnitKind& kind, int64_t tokens, int64_t mlp_tokens) const;
   /// Bytes of kernel scratch that calls of up to `tokens` tokens need.
   size_t scratch_bytes(int64_t tokens, Compute compute) const;
   /// Bytes in which `forward_save` and `backward` convert between float32 and what is kept.
-  size_t staging_bytes(int64_t tokens) const;
+  size_t staging_bytes(int64_t tokens, int64_t mlp_tokens) const;
   /// Bytes of what stands in for the adapter while it is off.
   size_t no_adapter_bytes() const;
   /// Bytes that a unit's weights make resident, and the head's for the unit after the last.
   size_t weight_bytes(size_t unit) const;
 
  private:
-  void make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute);
+  void make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
+                  int64_t mlp_tokens);
   const MappedWeights& weights_of(size_t unit, size_t next);
   void run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
            const std::vector<Output>& outputs);
@@ -123,6 +125,7 @@ class Model {
   Buffer staging_;
   mutable std::vector<size_t> weight_bytes_;  // of each unit and the head, once asked for
   int64_t threads_ = 0;
+  int64_t mlp_tokens_ = 0;
   Compute compute_ = Compute::kFloat32;
   bool adapter_on_ = true;
   bool claimed_ = false;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "runtime/core/error.h"
@@ -25,6 +26,7 @@ constexpr uint64_t kSweepWindow = uint64_t{9} << 19;
 // Rates for comparing mixes, not for telling times: of the kernels, and of a phone's flash, slow enough that nothing is
 // spilled to make room for activations.
 constexpr double kFlopsPerSecond = 150e9;
+constexpr double kDecodedPerSecond = 5e9;  // weights
 constexpr double kSpillBytesPerSecond = 0.5e9;
 // Around each number of stored units at which something changes, so many neighbours are tried too: what a unit saves is
 // no multiple of a checkpoint, so the fastest number lies near a change, not always on it.
@@ -33,16 +35,25 @@ constexpr int64_t kNeighbours = 4;
 // finer ones around the best of it.
 constexpr double kGridPoints = 2000;
 
+// Fewest tokens of an MLP's call: below, decoding its weights takes most of the time.
+constexpr int64_t kFewestTokens = 32;
+
 using Counts = std::vector<int64_t>;
 
 uint64_t round_to_pages(uint64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
 
-/// Bytes of the arena that methods touch in calls of up to `tokens` tokens: of each tensor the beginning, in proportion
-/// to the most that its method takes.
-uint64_t arena_bytes(const Program& program, const std::map<std::string, int64_t>& most_tokens, int64_t tokens) {
+/// Tokens of a method's calls.
+struct CallTokens {
+  int64_t used;
+  int64_t most;  // that it can take
+};
+
+/// Bytes of the arena that methods touch: of each tensor the beginning, in proportion to the most that its method
+/// takes.
+uint64_t arena_bytes(const Program& program, const std::map<std::string, CallTokens>& methods) {
   std::vector<std::pair<uint64_t, uint64_t>> touched;
-  for (const auto& [method, most] : most_tokens) {
-    const uint64_t used = static_cast<uint64_t>(std::min(most, tokens)), all = static_cast<uint64_t>(most);
+  for (const auto& [method, tokens] : methods) {
+    const uint64_t used = static_cast<uint64_t>(tokens.used), all = static_cast<uint64_t>(tokens.most);
     for (const ArenaTensor& tensor : program.arena_tensors(method)) {
       const uint64_t begin = tensor.offset / page_bytes() * page_bytes();
       touched.emplace_back(begin, round_to_pages(tensor.offset + (tensor.bytes * used + all - 1) / all));
@@ -67,14 +78,22 @@ T most_of(std::vector<T> by_layer, int64_t count) {
   return sum;
 }
 
+/// To decode the weights behind so many operations again and again where a kind's calls take fewer tokens than they
+/// can.
+double decode_seconds(const UnitKind& kind, const Flops& flops, int64_t tokens, int64_t mlp_tokens) {
+  const int64_t more = ceil_div(tokens, kind.call_tokens(mlp_tokens)) - ceil_div(tokens, kind.tokens);
+  return static_cast<double>(more) * flops.at(1) / 2 / kDecodedPerSecond;
+}
+
 /// The bundle's units in groups, for steps that select up to `selected` layers.
-std::vector<UnitGroup> unit_groups(const Model& model, int64_t tokens, int64_t selected) {
+std::vector<UnitGroup> unit_groups(const Model& model, int64_t tokens, int64_t mlp_tokens, int64_t selected) {
   const Bundle& b = model.bundle();
   std::vector<UnitGroup> groups;
   for (size_t k = 0; k < b.kinds.size(); ++k) {
     const UnitKind& kind = b.kinds[k];
-    const uint64_t saved = model.saved_bytes(kind, tokens);
-    const double seconds = kind.recompute_flops.at(tokens) / kFlopsPerSecond;
+    const uint64_t saved = model.saved_bytes(kind, tokens, mlp_tokens);
+    const double seconds = kind.recompute_flops.at(tokens) / kFlopsPerSecond +
+                           decode_seconds(kind, kind.recompute_flops, tokens, mlp_tokens);
     auto group = std::find_if(groups.begin(), groups.end(), [&](const UnitGroup& g) {
       return g.saved == saved && g.reads_x == kind.backward_reads_x && g.seconds == seconds;
     });
@@ -106,12 +125,13 @@ struct Mix {
 
 class Planner {
  public:
-  Planner(const Model& model, const TrainConfig& config, const ProcessMemory& now) : model_(model), config_(config) {
+  Planner(const Model& model, const TrainConfig& config, const ProcessMemory& now, int64_t mlp_tokens)
+      : model_(model), config_(config), mlp_tokens_(mlp_tokens) {
     const Bundle& b = model.bundle();
     const int64_t tokens = config.tokens(), layers = config.schedule.most_selected(b.num_layers);
     activation_ = model.activation_bytes(tokens);
-    staging_ = model.staging_bytes(tokens);
-    groups_ = unit_groups(model, tokens, layers);
+    staging_ = model.staging_bytes(tokens, mlp_tokens);
+    groups_ = unit_groups(model, tokens, mlp_tokens, layers);
     std::vector<uint64_t> adapter(static_cast<size_t>(b.num_layers));
     std::vector<int64_t> units(adapter.size());
     uint64_t largest_adapter = 0, largest_weights = 0;
@@ -123,8 +143,10 @@ class Planner {
       ++units[static_cast<size_t>(b.units[u].layer)];
       largest_adapter = std::max(largest_adapter, size);
       largest_weights = std::max<uint64_t>(largest_weights, model.weight_bytes(u));
-      split = split || tokens > b.kind_of(u).tokens;
-      base_seconds_ += b.kind_of(u).flops.at(tokens) / kFlopsPerSecond * (1 + share);
+      const UnitKind& kind = b.kind_of(u);
+      split = split || tokens > kind.call_tokens(mlp_tokens);
+      base_seconds_ += kind.flops.at(tokens) / kFlopsPerSecond * (1 + share);
+      more_seconds_ += decode_seconds(kind, kind.flops, tokens, mlp_tokens) * (1 + share);
     }
     base_seconds_ += b.head_flops * static_cast<double>(tokens) / kFlopsPerSecond;
     selected_units_ = most_of(units, layers);
@@ -188,6 +210,7 @@ class Planner {
     plan.checkpoints = m.checkpoints;
     plan.spilled = m.spilled;
     plan.relative_time = m.seconds / base_seconds_;
+    plan.mlp_tokens = mlp_tokens_;
     const auto put = [&](Component component, uint64_t bytes) { plan.bytes[static_cast<size_t>(component)] = bytes; };
     put(Component::kArena, m.arena);
     put(Component::kStaging, any(m.stored) ? staging_ : 0);
@@ -280,7 +303,7 @@ class Planner {
     m.stored = stored;
     m.arena = arena(stored);
     int64_t again = 0, beside = 0;
-    m.seconds = base_seconds_;
+    m.seconds = base_seconds_ + more_seconds_;
     for (size_t g = 0; g < groups_.size(); ++g) {
       const UnitGroup& group = groups_[g];
       m.saved += static_cast<uint64_t>(stored[g]) * group.saved;
@@ -314,18 +337,29 @@ class Planner {
     const auto [known, is_new] = arenas_.try_emplace(use, 0);
     if (!is_new) return known->second;
     const Bundle& b = model_.bundle();
-    std::map<std::string, int64_t> methods{{"embed", b.max_seq_len}, {"head", b.head_tokens}};
-    if (config_.eval_every > 0 || config_.loss == Loss::kDpo) methods["head_loss"] = b.head_tokens;
+    std::map<std::string, CallTokens> methods;
+    const auto takes = [&](const std::string& method, int64_t used, int64_t most) {
+      methods[method] = {std::min(used, config_.tokens()), most};
+    };
+    takes("embed", b.max_seq_len, b.max_seq_len);
+    takes("head", b.head_tokens, b.head_tokens);
+    if (config_.eval_every > 0 || config_.loss == Loss::kDpo) takes("head_loss", b.head_tokens, b.head_tokens);
     for (size_t g = 0; g < groups_.size(); ++g) {
       for (size_t k = 0; k < b.kinds.size(); ++k) {
         if (!groups_[g].kinds[k]) continue;
         const UnitKind& kind = b.kinds[k];
-        methods[kind.name + "_forward"] = kind.tokens;
-        if (use[g] > 0) methods[kind.name + "_forward_save"] = methods[kind.name + "_backward"] = kind.tokens;
-        if (use[g] < 2) methods[kind.name + "_backward_recompute"] = kind.tokens;
+        const auto calls = [&](const char* what) {
+          takes(kind.name + what, kind.call_tokens(mlp_tokens_), kind.tokens);
+        };
+        calls("_forward");
+        if (use[g] > 0) {
+          calls("_forward_save");
+          calls("_backward");
+        }
+        if (use[g] < 2) calls("_backward_recompute");
       }
     }
-    return known->second = arena_bytes(model_.program(), methods, config_.tokens());
+    return known->second = arena_bytes(model_.program(), methods);
   }
 
   /// Spends what is left of the budget on keeping weights mapped from step to step.
@@ -344,15 +378,32 @@ class Planner {
 
   const Model& model_;
   const TrainConfig& config_;
+  const int64_t mlp_tokens_;
   uint64_t activation_ = 0;  // bytes of x
   uint64_t staging_ = 0;
   std::vector<UnitGroup> groups_;
   int64_t selected_units_ = 0;  // by a step, at most
-  double base_seconds_ = 0;     // of a step with everything stored
+  double base_seconds_ = 0;     // of a step with everything stored and calls as large as can be
+  double more_seconds_ = 0;     // where they are smaller
   std::array<uint64_t, kComponents> fixed_{};
   uint64_t fixed_total_ = 0;
   std::map<std::vector<int>, uint64_t> arenas_;
 };
+
+/// The sizes of an MLP's calls to choose from.
+std::vector<int64_t> mlp_tokens(const Bundle& bundle, const TrainConfig& config) {
+  int64_t most = 1;
+  for (const UnitKind& kind : bundle.kinds) {
+    if (!kind.takes_positions) most = std::max(most, kind.tokens);
+  }
+  if (config.mlp_tokens > most) fail("mlp_tokens ", config.mlp_tokens, ": this bundle's MLPs take ", most, " at most");
+  if (config.mlp_tokens > 0) return {config.mlp_tokens};
+  std::vector<int64_t> sizes{most};
+  for (int64_t size = most / 2; config.budget > 0 && size >= kFewestTokens; size /= 2) {
+    if (size < config.tokens()) sizes.push_back(size);
+  }
+  return sizes;
+}
 
 }  // namespace
 
@@ -409,7 +460,16 @@ Plan plan_training(const Model& model, const TrainConfig& config, const ProcessM
     const int64_t before;
     ~Parts() { set_thread_parts(before); }
   } restored{set_thread_parts(config.threads)};
-  return Planner(model, config, now).plan();
+  std::optional<Plan> best;
+  for (const int64_t tokens : mlp_tokens(model.bundle(), config)) {
+    Plan plan = Planner(model, config, now, tokens).plan();
+    const auto fits = [&](const Plan& p) { return p.total() <= config.budget; };
+    const bool better =
+        !best || (fits(plan) && fits(*best) ? plan.relative_time < best->relative_time
+                                            : fits(plan) || (!fits(*best) && plan.total() < best->total()));
+    if (better) best = std::move(plan);
+  }
+  return *best;
 }
 
 void check_budget(const Plan& plan, uint64_t budget) {

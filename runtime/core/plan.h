@@ -60,6 +60,7 @@ struct Plan {
   int64_t checkpoints = 0;
   int64_t spilled = 0;
   size_t resident = 0;       // units whose weights stay mapped; one more: the head's too
+  int64_t mlp_tokens = 0;    // that an MLP computes at once, at most
   double relative_time = 1;  // of a step, by operation count, 1 where everything is stored
 
   uint64_t of(Component component) const { return bytes[static_cast<size_t>(component)]; }
@@ -70,8 +71,9 @@ struct Plan {
 };
 
 /// Plans a run before anything of it is allocated: of all mixes of store, recompute and spill that `config.backward`
-/// and `config.stored_units` allow, the fastest within `config.budget`, or the smallest where none fits. Without a
-/// budget, auto recomputes: to hold little is what this runtime is for. Throws Error where an option is wrong.
+/// and `config.stored_units` allow, and sizes of an MLP's calls, the fastest within `config.budget`, or the smallest
+/// where none fits. Without a budget, auto recomputes: to hold little is what this runtime is for. Throws Error where
+/// an option is wrong.
 Plan plan_training(const Model& model, const TrainConfig& config);
 /// The same for a process that holds `now` already.
 Plan plan_training(const Model& model, const TrainConfig& config, const ProcessMemory& now);

@@ -58,6 +58,7 @@ void use_again(const Resolved& resolved, TrainConfig& config) {
     config.stored_units = resolved.stored_units;
     config.backward = Backward::kAuto;
   }
+  config.mlp_tokens = resolved.mlp_tokens;
   config.threads = resolved.threads;
 }
 
@@ -93,8 +94,10 @@ class Run {
     event["steps"] = config_.steps;
     event["steps_done"] = trainer_.steps_done();
     event["options"] = options_of(config_);
-    event["resolved"] = {
-        {"stored_units", text_of(r.stored_units)}, {"threads", text_of(r.threads)}, {"arithmetic", r.arithmetic}};
+    event["resolved"] = {{"stored_units", text_of(r.stored_units)},
+                         {"mlp_tokens", text_of(r.mlp_tokens)},
+                         {"threads", text_of(r.threads)},
+                         {"arithmetic", r.arithmetic}};
     if (!r.stored_units.empty()) event["resolved"]["backward"] = name_of(Backward::kAuto);
     emit_(event);
     const std::string& before = trainer_.begun_with();
@@ -308,6 +311,7 @@ Event describe(const Plan& plan, const TrainConfig& config) {
           {"checkpoints", plan.checkpoints},
           {"spilled", plan.spilled},
           {"resident_units", plan.resident},
+          {"mlp_tokens", plan.mlp_tokens},
           {"relative_time", plan.relative_time}};
 }
 

@@ -75,6 +75,8 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("budget", budget, kStep, false, "most memory, such as 512MB, 1GiB or bytes; unset: no limit"),
       MFT_OPTION("stored_units", stored_units, kStep, false,
                  "units of each group that store activations, as a run resolved it; unset: by backward"),
+      MFT_OPTION("mlp_tokens", mlp_tokens, kStep, false,
+                 "tokens that an MLP computes at once, as a run resolved it; 0: as many as the budget allows"),
       MFT_OPTION(
           "compute", compute, kStep, true,
           "what linear layers multiply weights in: float32, or int8, faster where the CPU has dot products of bytes"),
@@ -119,6 +121,7 @@ void check_values(const C& c) {
   not_negative("weight_decay", c.weight_decay);
   not_negative("max_grad_norm", c.max_grad_norm, "; 0 is no clipping");
   not_negative("seed", c.seed);
+  not_negative("mlp_tokens", c.mlp_tokens);
   if (c.threads < 0 || c.threads > kMostThreads) fail("threads ", c.threads, ": must be 0 to ", kMostThreads);
   if (!(c.warmup_ratio >= 0 && c.warmup_ratio < 1)) {
     fail("warmup_ratio ", c.warmup_ratio, ": must be at least 0 and below 1");

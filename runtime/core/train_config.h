@@ -46,7 +46,8 @@ struct TrainConfig {
   int64_t eval_every = 0;  // steps between validations, 0: none
   uint64_t budget = 0;     // bytes, 0: none
   std::vector<int64_t> stored_units;
-  int64_t threads = 0;  // 0: all cores
+  int64_t mlp_tokens = 0;  // 0: by the budget
+  int64_t threads = 0;     // 0: all cores
   Compute compute = Compute::kFloat32;
 
   int64_t steps = 100;

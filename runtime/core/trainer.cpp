@@ -24,7 +24,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   const size_t units = model_.bundle().units.size();
   plan_ = plan_training(model_, config_);
   check_budget(plan_, config_.budget);
-  claim_.prepare(adapter, config_.tokens(), config_.threads, config_.compute);
+  claim_.prepare(adapter, config_.tokens(), config_.threads, config_.compute, plan_.mlp_tokens);
   model_.keep_resident(plan_.resident);
   gradients_ = Buffer(plan_.of(Component::kGradients));
   spare_gradients_ = Buffer(plan_.of(Component::kSpareGradients));
@@ -74,7 +74,7 @@ std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& layers, int64_
     if (left > 0) {
       --left;
       k.saved = saved;
-      saved += model_.saved_bytes(kind, tokens);
+      saved += model_.saved_bytes(kind, tokens, plan_.mlp_tokens);
       if (!kind.backward_reads_x) continue;
     }
     if (checkpoints > 0) {

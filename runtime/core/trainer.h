@@ -29,6 +29,7 @@ struct StepResult {
 /// A checkpoint's settings that decide over the last bits of what follows; a resumed run must use them again.
 struct Resolved {
   std::vector<int64_t> stored_units;  // empty where it does not matter
+  int64_t mlp_tokens = 0;
   int64_t threads = 0;
   std::string arithmetic;
 };

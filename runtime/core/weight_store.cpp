@@ -48,33 +48,49 @@ FilePlace WeightStore::place(const std::string& name) const {
   return found->second;
 }
 
-MappedWeights WeightStore::map(const std::vector<std::string>& names) {
-  MappedWeights mapped;
+std::vector<WeightStore::Run> WeightStore::runs(const std::vector<std::string>& names) const {
+  std::vector<Run> runs;
+  uint64_t end = 0;
   for (const std::string& name : names) {
     const FilePlace at = place(name);
-    mapped.ranges_.emplace_back(file_, at.offset, at.bytes);
-    verify(name, mapped.ranges_.back());
+    if (runs.empty() || at.offset < end || at.offset - end >= page_bytes()) runs.push_back({{at.offset, 0}, {}});
+    end = at.offset + at.bytes;
+    runs.back().whole.bytes = end - runs.back().whole.offset;
+    runs.back().tensors.push_back(at);
+  }
+  return runs;
+}
+
+MappedWeights WeightStore::map(const std::vector<std::string>& names) {
+  MappedWeights mapped;
+  // To unmap interrupts every core that runs a thread of the process: few large ranges rather than one a tensor.
+  for (const Run& run : runs(names)) {
+    const MappedRange& range = mapped.ranges_.emplace_back(file_, run.whole.offset, run.whole.bytes);
+    for (const FilePlace& at : run.tensors) {
+      const uint64_t begin = at.offset - run.whole.offset;
+      verify(names[mapped.size()], range, begin, at.bytes);
+      mapped.weights_.push_back({range.data() + begin, at.bytes});
+    }
   }
   return mapped;
 }
 
 size_t WeightStore::resident_bytes(const std::vector<std::string>& names) const {
   uint64_t total = 0;
-  for (const std::string& name : names) {
-    const FilePlace at = place(name);
+  for (const auto& [at, tensors] : runs(names)) {
     total += (at.offset % page_bytes() + at.bytes + page_bytes() - 1) / page_bytes() * page_bytes();
   }
   return total;
 }
 
-void WeightStore::verify(const std::string& name, const MappedRange& tensor) {
+void WeightStore::verify(const std::string& name, const MappedRange& range, uint64_t begin, uint64_t bytes) {
   if (verified_.count(name) != 0) return;
   const auto expected = sha256_.find(name);
   if (expected == sha256_.end()) fail(file_.path(), ": tensor ", name, " has no checksum in bundle.json");
   Sha256 sha;
-  for (uint64_t i = 0; i < tensor.size(); i += kVerifiedAtOnce) {
-    sha.update(tensor.data() + i, std::min(kVerifiedAtOnce, tensor.size() - i));
-    tensor.drop();
+  for (uint64_t i = 0; i < bytes; i += kVerifiedAtOnce) {
+    sha.update(range.data() + begin + i, std::min(kVerifiedAtOnce, bytes - i));
+    range.drop();
   }
   if (sha.hex() != expected->second) {
     fail(file_.path(), ": tensor ", name,

@@ -18,8 +18,8 @@ class MappedWeights {
     const void* data;
     size_t bytes;
   };
-  Weight operator[](size_t i) const { return {ranges_[i].data(), ranges_[i].size()}; }
-  size_t size() const { return ranges_.size(); }
+  const Weight& operator[](size_t i) const { return weights_[i]; }
+  size_t size() const { return weights_.size(); }
   /// Starts reading the pages from disk, without making them part of the process.
   void prefetch() const;
   /// Lets the pages leave the process until they are read again.
@@ -29,7 +29,8 @@ class MappedWeights {
 
  private:
   friend class WeightStore;
-  std::vector<MappedRange> ranges_;
+  std::vector<Weight> weights_;
+  std::vector<MappedRange> ranges_;  // tensors that follow each other in the file share one
 };
 
 /// The tensors of weights.ptd.
@@ -41,12 +42,19 @@ class WeightStore {
   /// Maps the named tensors, each one's content verified the first time. Throws Error naming file and tensor where one
   /// is missing or damaged.
   MappedWeights map(const std::vector<std::string>& names);
-  /// What mapping them makes resident once all is read: whole pages, each tensor's by themselves.
+  /// What mapping them makes resident once all is read: whole pages.
   size_t resident_bytes(const std::vector<std::string>& names) const;
 
  private:
+  /// Tensors that follow each other in the file, with less than a page between them.
+  struct Run {
+    FilePlace whole;
+    std::vector<FilePlace> tensors;
+  };
+
   FilePlace place(const std::string& name) const;
-  void verify(const std::string& name, const MappedRange& tensor);
+  std::vector<Run> runs(const std::vector<std::string>& names) const;
+  void verify(const std::string& name, const MappedRange& range, uint64_t begin, uint64_t bytes);
 
   OpenFile file_;
   std::map<std::string, std::string> sha256_;

@@ -143,14 +143,17 @@ void pack_tile_of(Mat a, int64_t first, int64_t m, int64_t k0, int64_t k, float 
   pack_tile(rows, a.col, k, alpha, out);
 }
 
-// out[k][r] = alpha * src[k * col + r] for r < R, else zero.
+// out[k][r] = alpha * src[k * col + r] for r < R, else anything.
 template <int R>
 void pack_adjacent(const float* src, int64_t col, int64_t k, float alpha, float* out) {
-  for (int64_t i = 0; i < k; ++i) {
-    float rows[kTileRows] = {};
-#pragma GCC unroll 12
-    for (int r = 0; r < R; ++r) rows[r] = src[i * col + r] * alpha;
-    std::memcpy(out + i * kTileRows, rows, sizeof(rows));
+  const float* end = src + (k - 1) * col + R;
+  for (int64_t i = 0; i < k; ++i, src += col, out += kTileRows) {
+#pragma GCC unroll 4
+    for (int r = 0; r < R; r += kVec) {
+      // Whole vectors while the memory lasts; what is stored too much, the next store overwrites.
+      const bool whole = end - src >= r + kVec;
+      store(out + r, (whole ? load(src + r) : load_part(src + r, std::min(kVec, R - r))) * alpha);
+    }
   }
 }
 
@@ -368,22 +371,6 @@ void gemm(int64_t m, int64_t n, int64_t k, Mat a, const PanelSource& b, const Lo
       });
     }
   }
-}
-
-void narrow_gemm(int64_t m, int64_t rank, int64_t k, Mat a, Mat u, float* c, Scratch scratch) {
-  float* packed = scratch.take(kPackedFloats);
-  float* buffers = scratch.take(thread_count() * kChunk * kTileCols);
-  const LowRank product{u, {}, rank, 1.f, c};
-  const int64_t tiles = ceil_div(m, kTileRows);
-  const int64_t step = ceil_div(tiles, 4 * thread_count());
-  parallel_for_worker(ceil_div(tiles, step), [&](int64_t item, int64_t worker) {
-    const int64_t begin = item * step;
-    for (int64_t k0 = 0; k0 < k; k0 += kChunk) {
-      // Each chunk where the last one was, and still is in the cache.
-      pack_chunk(Chunk(k0, std::min(k, k0 + kChunk), k), begin, std::min(tiles, begin + step), m, a, &product,
-                 buffers + worker * kChunk * kTileCols, packed + packed_floats(begin * kTileRows, kChunk));
-    }
-  });
 }
 
 size_t gemm_scratch_bytes() {

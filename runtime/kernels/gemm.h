@@ -112,9 +112,6 @@ struct LowRank {
 void gemm(int64_t m, int64_t n, int64_t k, Mat a, const PanelSource& b, const LowRank* summand, float* c, int64_t ldc,
           Scratch scratch);
 
-// C [m, rank] = A U for few columns, m at most kRowBlock: A is used as it is packed.
-void narrow_gemm(int64_t m, int64_t rank, int64_t k, Mat a, Mat u, float* c, Scratch scratch);
-
 // Enough for a product of any shape.
 size_t gemm_scratch_bytes();
 

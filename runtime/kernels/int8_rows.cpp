@@ -74,15 +74,16 @@ void find_outliers(const float* x, int64_t m, int64_t k, float* largest, int64_t
       store_part(largest + begin + j, most[j / kVec], std::min<int64_t>(kVec, count - j));
     }
   });
-  const int64_t count = std::min(kOutliers, k);
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t next = std::max_element(largest, largest + k) - largest;
-    largest[next] = -1.f;
-    int64_t at = i;
-    for (; at > 0 && outliers[at - 1] > next; --at) outliers[at] = outliers[at - 1];
-    outliers[at] = next;
+  // The largest so far, in descending order; of equal ones the first.
+  std::fill(outliers, outliers + kOutliers, k);
+  const auto value = [&](int64_t column) { return column < k ? largest[column] : -1.f; };
+  for (int64_t column = 0; column < k; ++column) {
+    if (!(largest[column] > value(outliers[kOutliers - 1]))) continue;
+    int64_t at = kOutliers - 1;
+    for (; at > 0 && largest[column] > value(outliers[at - 1]); --at) outliers[at] = outliers[at - 1];
+    outliers[at] = column;
   }
-  std::fill(outliers + count, outliers + kOutliers, k);
+  std::sort(outliers, outliers + kOutliers);
 }
 
 void quantize_tile(const float* x, const int64_t* outliers, const Int8Rows& out, int64_t tile) {
@@ -135,15 +136,6 @@ void quantize_tile(const float* x, const int64_t* outliers, const Int8Rows& out,
 
 void quantize_rows(const float* x, const int64_t* outliers, const Int8Rows& out) {
   parallel_for(Int8Rows::tiles(out.m), [&](int64_t tile) { quantize_tile(x, outliers, out, tile); });
-}
-
-void subtract_tile(const Int8Rows& codes, int64_t tile, float* x) {
-  const int64_t rows = std::min(kTileRows, codes.m - tile * kTileRows);
-  for (int64_t i = 0; i < codes.k; ++i) {
-    const float* scales = codes.scales + codes.tile_scales(tile) + i / kInt8Block * kTileRows;
-    const int8_t* column = codes.tile_codes(tile) + Int8Rows::index(i, 0);
-    for (int64_t r = 0; r < rows; ++r) x[(tile * kTileRows + r) * codes.k + i] -= scales[r] * column[kDepth * r];
-  }
 }
 
 }  // namespace mft::MFT_ISA

@@ -55,7 +55,5 @@ void find_outliers(const float* x, int64_t m, int64_t k, float* largest, int64_t
 void quantize_rows(const float* x, const int64_t* outliers, const Int8Rows& out);
 // The rows of one tile of them, on this thread.
 void quantize_tile(const float* x, const int64_t* outliers, const Int8Rows& out, int64_t tile);
-// x [m, k] minus what its codes stand for, of the rows of one tile.
-void subtract_tile(const Int8Rows& codes, int64_t tile, float* x);
 
 }  // namespace mft::MFT_ISA

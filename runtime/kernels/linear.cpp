@@ -5,6 +5,7 @@
 #include "runtime/kernels/gemm.h"
 #include "runtime/kernels/int8_gemm.h"
 #include "runtime/kernels/int8_rows.h"
+#include "runtime/kernels/narrow_gemm.h"
 #include "runtime/platform/sweep.h"
 #include "runtime/platform/threads.h"
 
@@ -78,7 +79,7 @@ void int8_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* 
     const float* xs = x + m0 * k;
     Summand branch{};
     if (lora != nullptr) {
-      narrow_gemm(rows, rank, k, {xs, k, 1}, {lora->a, 1, k}, h, scratch);
+      narrow_gemm(rows, rank, k, xs, {lora->a, 1, k}, h, scratch);
       branch = {{h, rank, 1}, {lora->b, 1, rank}, rank, lora->scale};
     }
     Scratch rest = scratch;
@@ -148,13 +149,13 @@ void linear_backward(Compute compute, const float* dy, const float* x, int64_t m
     if (dx != nullptr && compute == Compute::kFloat32) {
       gemm(rows, k, n, dys, weight, &branch, dx + m0 * k, k, scratch);
     } else {
-      narrow_gemm(rows, rank, n, dys, up, dh, scratch);
+      narrow_gemm(rows, rank, n, dys.p, up, dh, scratch);
     }
     if (dx != nullptr && compute == Compute::kInt8) {
       const Summand summand{{dh, rank, 1}, {lora->a, k, 1}, rank, lora->scale};
       int8_gradient(dys.p, rows, w, &summand, dx + m0 * k, scratch);
     }
-    narrow_gemm(rows, rank, k, xs, {lora->a, 1, k}, h, scratch);
+    narrow_gemm(rows, rank, k, xs.p, {lora->a, 1, k}, h, scratch);
     lora_gradient(*lora, dh, rows, xs.p, k, false, ga, m0 > 0, scratch);
     lora_gradient(*lora, h, rows, dys.p, n, true, gb, m0 > 0, scratch);
   }
@@ -164,7 +165,8 @@ size_t linear_scratch_bytes(Compute compute, int64_t max_m, int64_t rows, int64_
   ScratchSize size;
   size.take(std::min(max_m, kRows) * rank);
   size.take(std::min(max_m, kRows) * rank);
-  const size_t whole = std::max(gemm_scratch_bytes(), lora_gradient_scratch_bytes(rank));
+  const size_t whole = std::max(
+      {gemm_scratch_bytes(), lora_gradient_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, std::max(rows, cols))});
   if (compute == Compute::kFloat32) return size.bytes + whole;
   size.take(cols);
   ScratchSize codes;

@@ -80,6 +80,7 @@ void test_round_trip() {
                                                 {"eval_every", "5"},
                                                 {"budget", "123456789"},
                                                 {"stored_units", "3,4"},
+                                                {"mlp_tokens", "32"},
                                                 {"threads", "2"},
                                                 {"steps", "11"},
                                                 {"epochs", "0"},

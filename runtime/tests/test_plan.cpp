@@ -14,7 +14,7 @@ namespace {
 
 TrainConfig config_of(const ScheduleRule& rule, const std::string& spill_folder) {
   TrainConfig config;
-  config.seq_len = 32;
+  config.seq_len = 64;
   config.schedule.rule = &rule;
   config.spill_folder = spill_folder;
   return config;
@@ -33,13 +33,16 @@ Plan plan_of(const Model& model, const TrainConfig& config) { return plan_traini
 /// The relative time of the fastest of all mixes that fit `config.budget`, 0 where none does.
 double fastest(const Model& model, TrainConfig config, const Plan& like) {
   double time = 0;
-  for (int64_t attn = 0; attn <= like.groups[0].units; ++attn) {
-    for (int64_t mlp = 0; mlp <= like.groups[1].units; ++mlp) {
-      config.stored_units = {attn, mlp};
-      const Plan plan = plan_of(model, config);
-      CHECK(plan.stored == config.stored_units);
-      const bool fits = plan.total() - plan.of(Component::kResidentWeights) <= config.budget;
-      if (fits && (time == 0 || plan.relative_time < time)) time = plan.relative_time;
+  for (config.mlp_tokens = 64; config.mlp_tokens >= 32; config.mlp_tokens /= 2) {
+    for (int64_t attn = 0; attn <= like.groups[0].units; ++attn) {
+      for (int64_t mlp = 0; mlp <= like.groups[1].units; ++mlp) {
+        config.stored_units = {attn, mlp};
+        const Plan plan = plan_of(model, config);
+        CHECK(plan.stored == config.stored_units);
+        CHECK(plan.mlp_tokens == config.mlp_tokens);
+        const bool fits = plan.total() - plan.of(Component::kResidentWeights) <= config.budget;
+        if (fits && (time == 0 || plan.relative_time < time)) time = plan.relative_time;
+      }
     }
   }
   return time;
@@ -55,6 +58,7 @@ void test_optimal(const Model& model, const std::string& spill_folder) {
     config.backward = Backward::kAuto;
     double before = 1e9;
     std::set<double> times;
+    std::set<int64_t> sizes;
     for (int step = -1; step <= 24; ++step) {
       const int64_t span = static_cast<int64_t>(everything) - static_cast<int64_t>(smallest);
       config.budget = static_cast<uint64_t>(static_cast<int64_t>(smallest) + span * step / 20);
@@ -67,8 +71,10 @@ void test_optimal(const Model& model, const std::string& spill_folder) {
       CHECK(plan.relative_time <= before + 1e-12);
       before = plan.relative_time;
       times.insert(plan.relative_time);
+      sizes.insert(plan.mlp_tokens);
     }
     CHECK(times.size() > 3);  // the budgets made a difference
+    CHECK(sizes.size() == 2);
     CHECK_NEAR(before, 1, 1e-12);
   }
 }
@@ -84,6 +90,9 @@ void test_refusals(const Model& model) {
   refuses({-1, 0}, "stored_units -1,0: of ");
   config.backward = Backward::kStore;
   refuses({1, 1}, "goes with backward auto, not store");
+  config = config_of(kFull, "");
+  config.mlp_tokens = 65;
+  CHECK_ERROR(plan_training(model, config), "mlp_tokens 65: this bundle's MLPs take 64 at most");
   config = config_of(kFull, "");
   config.arithmetic = "abacus";
   CHECK_ERROR(plan_training(model, config), "arithmetic abacus: this machine computes with ");

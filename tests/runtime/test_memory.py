@@ -84,9 +84,9 @@ def test_checkpoints_spill_where_memory_ends(smollm2: Path, tmp_path: Path) -> N
     """The smallest budget keeps no checkpoint in memory, and the losses are the same to the last bit."""
     data = full_sequence(tmp_path / "tokens.safetensors", 256)
     run = ["train", smollm2, "--data", data, "--seq-len", 256, "--steps", 2]
-    plain = events(*run, "--out", tmp_path / "plain")
     needed = int(failure(*run, "--budget", "1MB", "--out", tmp_path / "none").split("needs ")[1].split("MB")[0])
     spilling = events(*run, "--budget", f"{needed}MB", "--out", tmp_path / "spilling")
+    plain = events(*run, "--mlp-tokens", spilling[0]["mlp_tokens"], "--out", tmp_path / "plain")
     assert (plain[0]["spilled"], plain[0]["checkpoints"]) == (0, 60)
     assert spilling[0]["spilled"] > 50
     assert spilling[-1]["losses"] == plain[-1]["losses"]

@@ -78,7 +78,7 @@ def test_a_lossy_bundle_resumes_to_the_same_bits(
     """What a unit stores is rounded there, so which units store decides over the gradient: a resumed run does as the
     run before it did, whatever its budget would allow, and is refused where that does not fit."""
     bundle = tmp_path / "bundle"
-    config = ModelConfig("small", 256, 512, 4, 4, 2, 64, 250, 1e-5, 1e4, 512, True)
+    config = ModelConfig("small", 256, 512, 10, 4, 2, 64, 250, 1e-5, 1e4, 512, True)
     write_bundle(RandomModel(config, 0), LoraConfig(4, 8.0, ALL_LINEAR), 512, 0, bundle, activation)
     data = token_file(tmp_path / "tokens.safetensors", 250, 512, 20)
     run = ["train", bundle, "--data", data, "--seq-len", 512, "--steps", 6, "--lr", 1e-3]
@@ -92,7 +92,7 @@ def test_a_lossy_bundle_resumes_to_the_same_bits(
     )
     assert process.stdout is not None
     plan = json.loads(process.stdout.readline())
-    assert 0 < sum(plan["stored"].values()) < 8
+    assert 0 < sum(plan["stored"].values()) < 20
     for line in process.stdout:
         if json.loads(line).get("step") == 2:
             process.send_signal(signal.SIGTERM)
@@ -112,7 +112,7 @@ def test_a_lossy_bundle_resumes_to_the_same_bits(
     assert again["losses"] == everything[-1]["losses"]
 
     # How much of the process's own a budget leaves room for differs from run to run, so the mix is given.
-    stored = ["--stored-units", plan["resolved"]["stored_units"]]
+    stored = ["--stored-units", plan["resolved"]["stored_units"], "--mlp-tokens", plan["resolved"]["mlp_tokens"]]
     whole = events(*run, *stored, "--out", tmp_path / "whole")
     assert resumed[-1]["losses"] == whole[-1]["losses"]
     other = events(*run, "--budget", ample, "--out", tmp_path / "other")
@@ -129,6 +129,15 @@ def test_another_number_of_threads_goes_on_with_the_first(
     assert whole[0]["resolved"]["threads"] == "3"
     resumed = events(*run, "--threads", 1, "--out", tmp_path / "out", "--resume")
     assert resumed[0]["resolved"]["threads"] == "3"
+
+
+def test_a_budget_does_not_change_the_size_of_calls(
+    small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    data = token_file(tmp_path / "tokens.safetensors", 250, 64, 20)
+    run = ["train", small_bundle, "--data", data, "--seq-len", 64, "--steps", 6, "--out", tmp_path / "out"]
+    assert events(*run, "--mlp-tokens", 32)[0]["resolved"]["mlp_tokens"] == "32"
+    assert events(*run, "--resume")[0]["resolved"]["mlp_tokens"] == "32"
 
 
 def test_the_run_ends_with_its_parent(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:

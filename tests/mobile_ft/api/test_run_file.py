@@ -4,7 +4,7 @@ from mobile_ft.api.run_file import read_run_file, write_run_file
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import TrainConfig
 
-RESOLVED = {"stored_units": "1,2", "threads": "2", "arithmetic": "avx2"}
+RESOLVED = {"stored_units": "1,2", "mlp_tokens": "128", "threads": "2", "arithmetic": "avx2"}
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_every_option_is_written(tmp_path, monkeypatch):
     assert values["valid"] == "/data/valid.jsonl"
     assert "data" not in values and "adapter" not in values and "out" not in values and "suffix_depths" not in values
     assert (values["lr"], values["seq_len"], values["steps"], values["budget"]) == (3e-4, 256, 100, 300_000_000)
-    assert (values["stored_units"], values["threads"], values["arithmetic"]) == ("1,2", 2, "avx2")
+    assert {name: str(values[name]) for name in RESOLVED} == RESOLVED
     assert "epochs" not in values
     assert not list(tmp_path.glob("*.partial"))
 
