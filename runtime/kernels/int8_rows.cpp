@@ -1,6 +1,7 @@
 #include "runtime/kernels/int8_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "runtime/kernels/int8_vec.h"
@@ -14,8 +15,10 @@ constexpr int kVecs = kInt8Block / kVec;
 // Rows that are transposed together, those past the tile's zero.
 constexpr int64_t kAll = kTileRows + kPackSlack;
 
-// Codes of one row's block; returns their sum.
-int32_t quantize_block(const float* x, int8_t* codes, float* scale) {
+// Codes of one row's block, the largest of them `most_code` in magnitude; returns their sum. `round` makes them of
+// vector i and the inverse of the scale.
+template <typename Round>
+int32_t encode_block(const float* x, float most_code, const Round& round, int8_t* codes, float* scale) {
   Vec largest{}, nothing{};  // NaN where a value is not finite
 #pragma GCC unroll 32
   for (int i = 0; i < kVecs; ++i) {
@@ -24,16 +27,95 @@ int32_t quantize_block(const float* x, int8_t* codes, float* scale) {
     nothing += v - v;
   }
   const float most = max_lane(largest);
-  *scale = most / 127.f + sum(nothing);
-  const Vec inverse = splat(most > kSmallest ? 127.f / most : 0.f);
+  *scale = most / most_code + sum(nothing);
+  const Vec inverse = splat(most > kSmallest ? most_code / most : 0.f);
   VecI total{};
 #pragma GCC unroll 32
   for (int i = 0; i < kVecs; ++i) {
-    const VecI rounded = round_product(load(x + i * kVec), inverse);
+    const VecI rounded = round(i, load(x + i * kVec), inverse);
     total += rounded;
     store_i8(codes + i * kVec, rounded);
   }
   return static_cast<int32_t>(sum(to_float(total)));  // exact: below 2^24
+}
+
+int32_t quantize_block(const float* x, int8_t* codes, float* scale) {
+  const auto nearest = [](int, Vec v, Vec inverse) { return round_product(v, inverse); };
+  return encode_block(x, 127.f, nearest, codes, scale);
+}
+
+// Multiples of the golden ratio, of the plastic number and its square, modulo 1: evenly spread, however many.
+constexpr double kAlong = 0.6180339887498949, kRow = 0.7548776662466927, kCall = 0.5698402909980532;
+
+struct Thresholds {
+  alignas(64) float of[kInt8Block];
+  constexpr Thresholds() : of() {
+    double value = 0;
+    for (float& threshold : of) {
+      threshold = static_cast<float>(value);
+      value = value + kAlong < 1 ? value + kAlong : value + kAlong - 1;
+    }
+  }
+};
+constexpr Thresholds kThresholds;
+
+// Rounds up where the fraction is above a threshold; those of the block are moved by `offset` in [0, 1).
+int32_t dither_block(const float* x, float offset, int8_t* codes, float* scale) {
+  const auto dithered = [&](int i, Vec v, Vec inverse) {
+    const Vec moved = load(kThresholds.of + i * kVec) + offset;
+    return __builtin_convertvector(v * inverse + (moved >= splat(1.f) ? moved - 1.f : moved), VecI);
+  };
+  return encode_block(x, 126.99f, dithered, codes, scale);  // plus a threshold it is still below 128
+}
+
+// encode(row, x, codes, scale) for each of the tile's rows and blocks.
+template <typename Encode>
+void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, int64_t tile, const Encode& encode) {
+  const int64_t k = out.k, rows = std::min(kTileRows, out.m - tile * kTileRows);
+  int8_t* codes = out.codes + tile * Int8Rows::tile_bytes(k);
+  alignas(64) int8_t block[kAll][kInt8Block] = {};
+  alignas(64) float copy[kInt8Block];
+  for (int64_t b = 0; b < int8_row_blocks(k); ++b) {
+    const int64_t k0 = b * kInt8Block, count = std::min(kInt8Block, k - k0), steps = ceil_div(count, 4);
+    int64_t left_out[kOutliers], left_out_count = 0;
+    for (int64_t i = 0; outliers != nullptr && i < kOutliers; ++i) {
+      if (outliers[i] >= k0 && outliers[i] < k0 + count) left_out[left_out_count++] = outliers[i] - k0;
+    }
+    const int64_t at = out.tile_scales(tile) + b * kTileRows;
+    for (int64_t r = 0; r < kTileRows; ++r) {
+      if (r >= rows) {
+        out.scales[at + r] = 0.f;
+        out.starts[at + r] = 0;
+        continue;
+      }
+      const float* row = x + (tile * kTileRows + r) * k + k0;
+      if (left_out_count > 0 || count < kInt8Block) {
+        std::memcpy(copy, row, static_cast<size_t>(count) * sizeof(float));
+        std::fill(copy + count, copy + kInt8Block, 0.f);
+        for (int64_t i = 0; i < left_out_count; ++i) copy[left_out[i]] = 0.f;
+        row = copy;
+      }
+      // Without a sign, since any sum comes from values that are not finite.
+      const uint32_t total = static_cast<uint32_t>(encode(tile * kTileRows + r, row, block[r], &out.scales[at + r]));
+      out.starts[at + r] = static_cast<int32_t>(-kWeightOffset * total);
+    }
+    if constexpr (kDepth == 8) {
+      for (int64_t i = 0; i < round_up(count, 16); i += kDepth) {
+        for (int64_t r = 0; r < kTileRows; ++r) std::memcpy(codes + Int8Rows::index(k0 + i, r), block[r] + i, kDepth);
+      }
+      continue;
+    }
+    // Four codes are 32 bits: transposed as floats are, and each store's slack is overwritten by the next.
+    float* to = reinterpret_cast<float*>(codes + k0 * kTileRows);
+    for (int64_t s = 0; s < round_up(steps, 4); s += kVec) {
+      Vec part[kAll];
+      for (int64_t r = 0; r < kAll; ++r) part[r] = load(reinterpret_cast<const float*>(block[r]) + s);
+      for (int64_t p = 0; p < kAll; p += kVec) transpose(part + p);
+      for (int64_t j = 0; j < std::min<int64_t>(kVec, round_up(steps, 4) - s); ++j) {
+        for (int64_t p = 0; p < kAll; p += kVec) store(to + (s + j) * kTileRows + p, part[p + j]);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -87,51 +169,15 @@ void find_outliers(const float* x, int64_t m, int64_t k, float* largest, int64_t
 }
 
 void quantize_tile(const float* x, const int64_t* outliers, const Int8Rows& out, int64_t tile) {
-  const int64_t k = out.k, rows = std::min(kTileRows, out.m - tile * kTileRows);
-  int8_t* codes = out.codes + tile * Int8Rows::tile_bytes(k);
-  alignas(64) int8_t block[kAll][kInt8Block] = {};
-  alignas(64) float copy[kInt8Block];
-  for (int64_t b = 0; b < int8_row_blocks(k); ++b) {
-    const int64_t k0 = b * kInt8Block, count = std::min(kInt8Block, k - k0), steps = ceil_div(count, 4);
-    int64_t left_out[kOutliers], left_out_count = 0;
-    for (int64_t i = 0; outliers != nullptr && i < kOutliers; ++i) {
-      if (outliers[i] >= k0 && outliers[i] < k0 + count) left_out[left_out_count++] = outliers[i] - k0;
-    }
-    const int64_t at = out.tile_scales(tile) + b * kTileRows;
-    for (int64_t r = 0; r < kTileRows; ++r) {
-      if (r >= rows) {
-        out.scales[at + r] = 0.f;
-        out.starts[at + r] = 0;
-        continue;
-      }
-      const float* row = x + (tile * kTileRows + r) * k + k0;
-      if (left_out_count > 0 || count < kInt8Block) {
-        std::memcpy(copy, row, static_cast<size_t>(count) * sizeof(float));
-        std::fill(copy + count, copy + kInt8Block, 0.f);
-        for (int64_t i = 0; i < left_out_count; ++i) copy[left_out[i]] = 0.f;
-        row = copy;
-      }
-      // Without a sign, since any sum comes from values that are not finite.
-      const uint32_t total = static_cast<uint32_t>(quantize_block(row, block[r], &out.scales[at + r]));
-      out.starts[at + r] = static_cast<int32_t>(-kWeightOffset * total);
-    }
-    if constexpr (kDepth == 8) {
-      for (int64_t i = 0; i < round_up(count, 16); i += kDepth) {
-        for (int64_t r = 0; r < kTileRows; ++r) std::memcpy(codes + Int8Rows::index(k0 + i, r), block[r] + i, kDepth);
-      }
-      continue;
-    }
-    // Four codes are 32 bits: transposed as floats are, and each store's slack is overwritten by the next.
-    float* to = reinterpret_cast<float*>(codes + k0 * kTileRows);
-    for (int64_t s = 0; s < round_up(steps, 4); s += kVec) {
-      Vec part[kAll];
-      for (int64_t r = 0; r < kAll; ++r) part[r] = load(reinterpret_cast<const float*>(block[r]) + s);
-      for (int64_t p = 0; p < kAll; p += kVec) transpose(part + p);
-      for (int64_t j = 0; j < std::min<int64_t>(kVec, round_up(steps, 4) - s); ++j) {
-        for (int64_t p = 0; p < kAll; p += kVec) store(to + (s + j) * kTileRows + p, part[p + j]);
-      }
-    }
-  }
+  encode_tile(x, outliers, out, tile,
+              [](int64_t, const float* row, int8_t* codes, float* scale) { return quantize_block(row, codes, scale); });
+}
+
+void dither_tile(const float* x, const Int8Rows& out, int64_t tile, int64_t call) {
+  encode_tile(x, nullptr, out, tile, [&](int64_t r, const float* row, int8_t* codes, float* scale) {
+    const double offset = std::fmod(static_cast<double>(r) * kRow + static_cast<double>(call) * kCall, 1.0);
+    return dither_block(row, static_cast<float>(offset), codes, scale);
+  });
 }
 
 void quantize_rows(const float* x, const int64_t* outliers, const Int8Rows& out) {

@@ -56,4 +56,9 @@ void quantize_rows(const float* x, const int64_t* outliers, const Int8Rows& out)
 // The rows of one tile of them, on this thread.
 void quantize_tile(const float* x, const int64_t* outliers, const Int8Rows& out, int64_t tile);
 
+// The same of numbers >= 0, none left out, each rounded up or down such that sums of many come out right: the many
+// small ones beside a large one are not lost. `call` tells calls for the same rows apart, so that it is not always the
+// same numbers that are rounded up.
+void dither_tile(const float* x, const Int8Rows& out, int64_t tile, int64_t call);
+
 }  // namespace mft::MFT_ISA

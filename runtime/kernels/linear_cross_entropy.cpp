@@ -175,7 +175,7 @@ class Int8Products {
       std::fill(range.logits + r * kEntries + entries, range.logits + (r + 1) * kEntries, 0.f);
     }
     const int64_t tiles = Int8Rows::tiles(count_);
-    for (int64_t tile = 0; tile < tiles; ++tile) quantize_tile(range.logits, nullptr, room.probabilities, tile);
+    for (int64_t tile = 0; tile < tiles; ++tile) dither_tile(range.logits, room.probabilities, tile, v0 / kEntries);
     for (int64_t k0 = 0; k0 < w_.cols; k0 += kTileCols) {
       const int64_t kr = std::min(kTileCols, w_.cols - k0);
       load_int8_panel_transposed(w_, v0, entries, k0, kr, room.panel);

@@ -20,9 +20,14 @@ constexpr Bounds kInt8 = {0.01, kWeightMax == 127 ? 0.05 : 0.08};
 // Relative to a loss close to 0, and its gradient.
 constexpr Bounds kSureFloat32 = {1e-4, 1e-4}, kSureInt8 = {0.03, kWeightMax == 127 ? 0.03 : 0.04};
 
-void check(const TestWeight& w, const Floats& x, const std::vector<int64_t>& targets, Bounds float32, Bounds int8) {
+struct Exact {
+  Doubles losses, dx;
+};
+
+Exact exact(const TestWeight& w, const Floats& x, const std::vector<int64_t>& targets) {
   const int64_t m = static_cast<int64_t>(targets.size()), v = w.packed.rows, k = w.packed.cols;
-  Doubles losses(m), dx(m * k);
+  Exact result{Doubles(m), Doubles(m * k)};
+  auto& [losses, dx] = result;
   for (int64_t i = 0; i < m; ++i) {
     if (targets[i] == -100) continue;
     Doubles p(v);
@@ -39,6 +44,12 @@ void check(const TestWeight& w, const Floats& x, const std::vector<int64_t>& tar
       for (int64_t l = 0; l < k; ++l) dx[i * k + l] += d * w.dense[j * k + l];
     }
   }
+  return result;
+}
+
+void check(const TestWeight& w, const Floats& x, const std::vector<int64_t>& targets, Bounds float32, Bounds int8) {
+  const int64_t m = static_cast<int64_t>(targets.size()), v = w.packed.rows, k = w.packed.cols;
+  const auto [losses, dx] = exact(w, x, targets);
   for (const Compute compute : {Compute::kFloat32, Compute::kInt8}) {
     TestScratch scratch(linear_cross_entropy_scratch_bytes(compute, m, v, k));
     Floats each(m, NAN), again(m, NAN), evaluated(m, NAN), out(m * k, NAN), out2(m * k, NAN);
@@ -88,6 +99,31 @@ void test_sure(const char* format) {
   check(w, x, targets, kSureFloat32, kSureInt8);
 }
 
+// Errors of different rows have nothing in common: their sum is no larger than chance makes it. With each probability
+// rounded to the nearest code, those of the many small ones would be lost in every row.
+void test_unbiased() {
+  const int64_t m = 200, v = 3000, k = 64;
+  const TestWeight w("q4_1", v, k);  // of numbers that are not 0 on average, as those of embeddings are not
+  const Floats x = random_floats(m * k, 0.1f);
+  std::vector<int64_t> targets(m);
+  for (int64_t& target : targets) target = static_cast<int64_t>(rng()() % v);
+  const Doubles dx = exact(w, x, targets).dx;
+  TestScratch scratch(linear_cross_entropy_scratch_bytes(Compute::kInt8, m, v, k));
+  Floats losses(m), out(m * k);
+  linear_cross_entropy(Compute::kInt8, x.data(), m, w.packed, targets.data(), losses.data(), out.data(), scratch.get());
+  double of_sum = 0, of_rows = 0;
+  for (int64_t l = 0; l < k; ++l) {
+    double sum = 0;
+    for (int64_t i = 0; i < m; ++i) {
+      const double difference = out[i * k + l] - dx[i * k + l];
+      sum += difference;
+      of_rows += difference * difference;
+    }
+    of_sum += sum * sum;
+  }
+  CHECK(of_sum < 3 * of_rows);
+}
+
 }  // namespace
 
 int run_tests() {
@@ -101,6 +137,7 @@ int run_tests() {
   for (const char* format : {"q4_0", "q4_1", "nf4_g64", "q8_0"}) test_sure(format);
   // Peaked enough for tiles to be skipped.
   test("q4_0", 3, 5000, 64, 0, 4.f);
+  test_unbiased();
   // No row with a target.
   test("q4_0", 5, 100, 32, 1, 1.f);
   return finish();
