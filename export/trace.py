@@ -100,8 +100,10 @@ def _stored(node: fx.Node, spec: UnitSpec) -> str:
     exponential takes, and the product and factor of a 2-bit gate, which are divided."""
     if spec.activation == "exact":
         return "float32"
-    exponent = units.EXPONENT in node.meta.get("custom", {})
-    return "float16" if exponent or spec.activation == "approx2bit" else "int8"
+    marks = node.meta.get("custom", {})
+    if units.EXPONENT in marks or spec.activation == "approx2bit":
+        return "float16"
+    return "int4" if units.FACTOR in marks and spec.activation == "int4" else "int8"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ VERSION = 6
 INDEX_FILE = "bundle.json"
 WEIGHTS_FILE = "weights.ptd"
 # What a stored unit keeps for its backward: float32; int8 but for queries and keys; or 2-bit gates and float16.
-ACTIVATIONS = ("exact", "int8", "approx2bit")
+ACTIVATIONS = ("exact", "int8", "int4", "approx2bit")
 _MOST = 1 << 31  # of any count
 _MOST_INDEX = 1 << 26  # bytes
 _MOST_SOURCE = 64  # characters

@@ -84,6 +84,8 @@ class UnitSpec:
 
 # A trace's nodes that bear this mark hold values whose products go into an exponential: too much for 8 bits.
 EXPONENT = "exponent"
+# Those that bear this one are the factors of a gated MLP, most of what it stores, which 4 bits do.
+FACTOR = "factor"
 
 Weights = dict[str, Tensor]  # by the names of `UnitSpec.weights`
 Linears = dict[str, Callable[[Tensor], Tensor]]  # by the linears' names
@@ -211,7 +213,9 @@ def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) ->
     named = dict(zip(spec.weights, weights, strict=True))
     linears, names = _linears(spec, named, lora), spec.config.family.linears
     z = _norm(spec, x, named, spec.config.family.norms["mlp"][0])
-    product = _gated(spec, linears[names["gate"]](z), linears[names["up"]](z))
+    with annotate({FACTOR: True}):
+        gate, up = linears[names["gate"]](z), linears[names["up"]](z)
+    product = _gated(spec, gate, up)
     return _residual(spec, x, linears[names["down"]](product), named)
 
 

@@ -133,7 +133,7 @@ def residuals(args: argparse.Namespace) -> Iterator[Row]:
 def saved_bytes(bundle: Path) -> dict[str, float]:
     """{kind: bytes a token} of what a stored unit keeps."""
     description = json.loads((bundle / "bundle.json").read_text())
-    items = {"float32": 4, "float16": 2, "int8": 1 + 4 / 128, "uint8": 1}
+    items = {"float32": 4, "float16": 2, "int8": 1 + 4 / 128, "int4": 18 / 32, "uint8": 1}
     hidden = description["model"]["hidden_size"]
     return {
         kind: sum(items[t["stored"]] * abs(math.prod(t["shape"])) for t in entry["saved"])
@@ -154,6 +154,7 @@ def gradients(args: argparse.Namespace) -> Iterator[Row]:
     for activation, backward in (
         ("exact", "store"),
         ("int8", "store"),
+        ("int4", "store"),
         ("approx2bit", "recompute"),
         ("approx2bit", "store"),
     ):

@@ -41,7 +41,7 @@ def export_bundle(
     lora_targets: str = LORA_TARGETS,
     use_rslora: bool = False,
     max_seq_len: int | None = None,
-    activation: Literal["exact", "int8", "approx2bit"] = "exact",
+    activation: Literal["exact", "int8", "int4", "approx2bit"] = "exact",
     quant: str | None = None,
     quant_embedding: str | None = None,
     calibration: str | os.PathLike[str] | None = None,

@@ -41,7 +41,8 @@ def add_parser(commands: Subparsers) -> None:
         "--activation",
         choices=ACTIVATIONS,
         default="exact",
-        help="what a layer stores for its backward: int8, or approx2bit: 2-bit gates and float16 (default: exact)",
+        help="what a layer stores for its backward: int8; int4: gates and what they multiply in 4 bits, the rest in 8; "
+        "or approx2bit: 2-bit gates and float16 (default: exact)",
     )
     option(
         "--quant",

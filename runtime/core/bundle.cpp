@@ -7,6 +7,7 @@
 #include "runtime/core/file.h"
 #include "runtime/core/json.h"
 #include "runtime/core/sha256.h"
+#include "runtime/kernels/int4_blocks.h"
 #include "runtime/kernels/int8_blocks.h"
 
 namespace mft {
@@ -47,6 +48,8 @@ std::vector<SavedTensor> saved_tensors(const Json& entries) {
       tensor.stored = Stored::kHalf;
     } else if (stored == "int8" && dtype == "float32") {
       tensor.stored = Stored::kInt8Blocks;
+    } else if (stored == "int4" && dtype == "float32") {
+      tensor.stored = Stored::kInt4Blocks;
     } else if (stored != dtype) {
       fail("saved tensor of type ", dtype, " as ", stored);
     }
@@ -183,10 +186,20 @@ void check_size(const std::string& path, uint64_t expected) {
 }  // namespace
 
 size_t SavedTensor::stored_bytes(int64_t tokens) const {
-  size_t size = bytes(tokens);
-  if (stored == Stored::kHalf) size /= 2;
-  if (stored == Stored::kInt8Blocks) size = static_cast<size_t>(int8_blocks(values * tokens)) * sizeof(Int8Block);
-  return (size + 63) / 64 * 64;
+  const auto size = [&]() -> size_t {
+    switch (stored) {
+      case Stored::kHalf:
+        return bytes(tokens) / 2;
+      case Stored::kInt8Blocks:
+        return static_cast<size_t>(int8_blocks(values * tokens)) * sizeof(Int8Block);
+      case Stored::kInt4Blocks:
+        return static_cast<size_t>(int4_blocks(values * tokens)) * sizeof(Int4Block);
+      case Stored::kAsIs:
+        break;
+    }
+    return bytes(tokens);
+  };
+  return (size() + 63) / 64 * 64;
 }
 
 Bundle::Bundle(const std::string& path) : folder(path) {

@@ -9,7 +9,7 @@
 namespace mft {
 
 /// What a saved tensor is kept as between forward and backward.
-enum class Stored { kAsIs, kHalf, kInt8Blocks };
+enum class Stored { kAsIs, kHalf, kInt8Blocks, kInt4Blocks };
 
 constexpr int64_t kMostTokens = 1 << 20;
 

@@ -21,19 +21,17 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 /// Between what the methods take and what is kept, for `n` tokens of a tensor that is not kept as it is.
 void shrink(const SavedTensor& tensor, const float* from, int64_t n, std::byte* to) {
-  if (tensor.stored == Stored::kHalf) {
-    kernels().to_half(from, tensor.values * n, reinterpret_cast<uint16_t*>(to));
-  } else {
-    kernels().to_int8(from, tensor.values * n, reinterpret_cast<Int8Block*>(to));
-  }
+  const int64_t count = tensor.values * n;
+  if (tensor.stored == Stored::kHalf) kernels().to_half(from, count, reinterpret_cast<uint16_t*>(to));
+  if (tensor.stored == Stored::kInt8Blocks) kernels().to_int8(from, count, reinterpret_cast<Int8Block*>(to));
+  if (tensor.stored == Stored::kInt4Blocks) kernels().to_int4(from, count, reinterpret_cast<Int4Block*>(to));
 }
 
 void expand(const SavedTensor& tensor, const std::byte* from, int64_t n, float* to) {
-  if (tensor.stored == Stored::kHalf) {
-    kernels().from_half(reinterpret_cast<const uint16_t*>(from), tensor.values * n, to);
-  } else {
-    kernels().from_int8(reinterpret_cast<const Int8Block*>(from), tensor.values * n, to);
-  }
+  const int64_t count = tensor.values * n;
+  if (tensor.stored == Stored::kHalf) kernels().from_half(reinterpret_cast<const uint16_t*>(from), count, to);
+  if (tensor.stored == Stored::kInt8Blocks) kernels().from_int8(reinterpret_cast<const Int8Block*>(from), count, to);
+  if (tensor.stored == Stored::kInt4Blocks) kernels().from_int4(reinterpret_cast<const Int4Block*>(from), count, to);
 }
 
 /// While it lives, the pages of `weight` leave the process behind a kernel that reads them front to back.

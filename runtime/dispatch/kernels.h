@@ -17,6 +17,7 @@
 #include "runtime/kernels/glu.h"
 #include "runtime/kernels/glu_2bit.h"
 #include "runtime/kernels/half.h"
+#include "runtime/kernels/int4_blocks.h"
 #include "runtime/kernels/int8_blocks.h"
 #include "runtime/kernels/linear.h"
 #include "runtime/kernels/linear_cross_entropy.h"
@@ -51,6 +52,8 @@ namespace mft {
   X(from_half)                          \
   X(to_int8)                            \
   X(from_int8)                          \
+  X(to_int4)                            \
+  X(from_int4)                          \
   X(linear_forward)                     \
   X(linear_backward)                    \
   X(linear_scratch_bytes)               \

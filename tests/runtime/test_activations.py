@@ -74,7 +74,19 @@ def test_activations_in_int8(export: Export) -> None:
     assert 0 < largest_error(stored, exact) < 0.05
 
 
-@pytest.mark.parametrize("activation", ["exact", "int8", "approx2bit"])
+def test_factors_in_int4(export: Export) -> None:
+    """Coarser than 8 bits, and in less memory."""
+    loss, exact = step(export("exact"))
+    in_8_bits, in_4_bits = (step(export(bits), backward="store") for bits in ("int8", "int4"))
+    assert in_8_bits[0] == in_4_bits[0] == loss
+    assert largest_error(in_8_bits[1], exact) < largest_error(in_4_bits[1], exact) < 0.2
+    plans = [
+        Trainer(Model(str(export(bits))), TrainConfig(seq_len=64, backward="store")).plan for bits in ("int8", "int4")
+    ]
+    assert plans[1]["saved_activations"] < 0.9 * plans[0]["saved_activations"]
+
+
+@pytest.mark.parametrize("activation", ["exact", "int8", "int4", "approx2bit"])
 @pytest.mark.parametrize("backward", ["store", "recompute"])
 def test_sequences_longer_than_a_call(export: Export, activation: str, backward: str) -> None:
     """MLP and head in calls of 12 tokens, the last one of 1, give the gradients of one call.
