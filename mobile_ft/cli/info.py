@@ -7,6 +7,7 @@ from mobile_ft.api.files import write_json
 from mobile_ft.api.info import info
 from mobile_ft.cli.arguments import Subparsers, add_json
 from mobile_ft.cli.output import check_json_path, print_table
+from mobile_ft.errors import UserError
 from mobile_ft.runtime import instruction_set, instruction_sets
 
 
@@ -25,10 +26,14 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     check_json_path(args.json)
+    try:
+        used = instruction_set()
+    except ValueError as error:  # MFT_ISA names one that is not there
+        raise UserError(error) from None
     found = info(args.model, verify=args.verify)
-    cpu = {"instruction_set": instruction_set(), "instruction_sets": instruction_sets()}
+    cpu = {"instruction_set": used, "instruction_sets": instruction_sets()}
     write_json(args.json, found.to_json() | cpu)
     print_table(*found.summary())
-    print(f"this machine computes with {instruction_set()}; it has {', '.join(instruction_sets())}")
+    print(f"this machine computes with {used}; it has {', '.join(instruction_sets())}")
     if args.verify:
         print("every file is as it was written")

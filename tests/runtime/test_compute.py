@@ -1,5 +1,7 @@
 """Linear layers in int8 within a whole step: gradients, threads, memory, runs that move between instruction sets."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,7 +97,10 @@ def test_an_instruction_set_that_is_not_there(
     monkeypatch.setenv("MFT_ISA", "abacus")
     data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
     message = failure("train", small_bundle, "--data", data, "--seq-len", 32, "--out", tmp_path / "out")
-    assert f"instruction set abacus: this machine has {' '.join(SETS)}" in message
+    expected = f"instruction set abacus: this machine has {' '.join(SETS)}\n"
+    assert expected in message
+    info = [sys.executable, "-m", "mobile_ft.cli.main", "info", str(small_bundle)]
+    assert subprocess.run(info, capture_output=True, text=True).stderr == f"mobile-ft: error: {expected}"
 
 
 def test_memory_is_no_more_than_of_float32(smollm2: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:
