@@ -33,8 +33,8 @@ PEERS = {
 HALF = ["--ratio", "0.5", "--backward", "store"]
 # Instruction set, or the best; arguments.
 OURS: dict[str, tuple[str, list[str]]] = {
-    "mobile-ft, float32, AVX2": ("avx2", []),
-    "mobile-ft, float32": ("", []),
+    "mobile-ft, float32, AVX2": ("avx2", ["--compute", "float32"]),
+    "mobile-ft, float32": ("", ["--compute", "float32"]),
     "mobile-ft, int8, AVX-VNNI": ("avxvnni", ["--compute", "int8"]),
     "mobile-ft, int8": ("", ["--compute", "int8"]),
     "mobile-ft, int8, lcsb half, stored": ("", ["--compute", "int8", "--schedule", "lcsb", *HALF]),

@@ -26,7 +26,7 @@ HELD_OUT_CHARACTERS = 100_000  # of WikiText-2
 LEARNING_RATE = {"gsm8k": 1e-3, "wikitext2": 5e-4, "dialogues": 1e-3}
 # Side -> how the bundle stores activations, options of train. The first is what the others are held against.
 SIDES = {
-    "float32": ("exact", []),
+    "float32": ("exact", ["--compute", "float32"]),
     "int8": ("exact", ["--compute", "int8"]),
     "int8, 8-bit activations and moments": (
         "int8",

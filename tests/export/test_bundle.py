@@ -56,7 +56,7 @@ def test_kinds(description: dict[str, Any]) -> None:
     assert attn["flops"] == [2 * 64 * (2 * 64 + 2 * 32), 2 * 64]
     assert attn["recompute_flops"] == [2 * 64 * (64 + 2 * 32), 2 * 64]
     assert {key: sliding[key] for key in sliding} == attn
-    assert (mlp["tokens"], mlp["takes_positions"], mlp["cache_width"]) == (128, False, 0)
+    assert (mlp["tokens"], mlp["takes_positions"], mlp["cache_width"]) == (256, False, 0)
     assert (mlp["flops"], mlp["recompute_flops"]) == ([2 * 3 * 64 * 96, 0], [2 * 2 * 64 * 96, 0])
     assert description["head"]["flops"] == 4 * 64 * 250
 

@@ -152,5 +152,6 @@ int run_tests() {
   test_layer("q4_0", 257, 100, 576, 16);
   test_layer("q4_1", 9, 576, 1600, 256);
   test_layer("q8_0", 520, 300, 96, 0);
+  test_layer("q4_0", 9, 32, 4128, 40);  // LoRA panels packed in several steps
   return finish();
 }
