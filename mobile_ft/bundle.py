@@ -22,7 +22,8 @@ FORMAT = "mobile-ft-bundle"
 VERSION = 6
 INDEX_FILE = "bundle.json"
 WEIGHTS_FILE = "weights.ptd"
-# What a stored unit keeps for its backward: float32; int8 but for queries and keys; or 2-bit gates and float16.
+# What a stored unit keeps for its backward: float32; int8 but for queries and keys; the same with the factors of gated
+# MLPs in int4; or 2-bit gates and float16.
 ACTIVATIONS = ("exact", "int8", "int4", "approx2bit")
 _MOST = 1 << 31  # of any count
 _MOST_INDEX = 1 << 26  # bytes

@@ -8,15 +8,13 @@ not run again. Several at once share the cores; none of them is timed.
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from demo import write_data
+from demo import mobile_ft, write_data
 from rich.console import Console
 from rich.table import Table
 
@@ -55,16 +53,16 @@ def main() -> None:
         write_data(folder / "dialogues")
         for activation in {activation for activation, _ in SIDES.values()}:
             bundle = folder / f"{activation}.bundle"
-            mobile_ft("export", "smollm2-135m", "-o", bundle, "--max-seq-len", SEQ_LEN, "--activation", activation)
-
-        def run(name: str) -> None:
-            losses[name] = held_out_loss(folder, name, args.steps)
-            print(f"{name}: {losses[name]:.4f}", flush=True)
-            args.json.write_text(json.dumps(losses, indent=1, sort_keys=True) + "\n")
+            options = ["--max-seq-len", SEQ_LEN, "--activation", activation]
+            mobile_ft("export", "smollm2-135m", "-o", bundle, *options, capture=True)
 
         names = [f"{data}/{side}/{seed}" for seed in args.seeds for data in LEARNING_RATE for side in SIDES]
+        names = [name for name in names if args.only in name and name not in losses]
         with ThreadPoolExecutor(args.jobs) as pool:
-            list(pool.map(run, [name for name in names if args.only in name and name not in losses]))
+            for name, loss in zip(names, pool.map(lambda n: held_out_loss(folder, n, args.steps), names), strict=True):
+                losses[name] = loss
+                print(f"{name}: {loss:.4f}", flush=True)
+                args.json.write_text(json.dumps(losses, indent=1, sort_keys=True) + "\n")
     print_losses(losses)
 
 
@@ -89,18 +87,11 @@ def held_out_loss(folder: Path, name: str, steps: int) -> float:
     bundle, out = folder / f"{activation}.bundle", folder / f"out-{name.replace('/', '-')}"
     options = [*options, "--lr", str(LEARNING_RATE[data]), "--warmup-steps", "5", "--seed", seed]
     run = ["--seq-len", SEQ_LEN, "--steps", steps, "--threads", 1, "--out", out]
-    mobile_ft("train", bundle, "--data", folder / data / "train.jsonl", *run, *options)
-    mobile_ft("eval", bundle, "--data", folder / data / "valid.jsonl", "--adapter", out, "--json", out / "eval.json")
+    mobile_ft("train", bundle, "--data", folder / data / "train.jsonl", *run, *options, capture=True)
+    result = ["--json", out / "eval.json"]
+    mobile_ft("eval", bundle, "--data", folder / data / "valid.jsonl", "--adapter", out, *result, capture=True)
     loss: float = json.loads((out / "eval.json").read_text())["loss"]
     return loss
-
-
-def mobile_ft(*arguments: object) -> None:
-    """Runs the command line, which tells only of errors."""
-    command = [sys.executable, "-m", "mobile_ft.cli.main", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", env={**os.environ, "OMP_NUM_THREADS": "1"})
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
 
 
 def print_losses(losses: Losses) -> None:
