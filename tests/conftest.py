@@ -10,6 +10,21 @@ from typing import Any
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from mobile_ft.runtime import instruction_sets
+
+# Most tests compare with exact arithmetic, which is what runs are in by default where the CPU has no dot products of
+# bytes; test_compute.py tests what they are in where it has.
+WITHOUT_DOT_PRODUCTS = [name for name in instruction_sets() if "vnni" not in name and name not in ("dotprod", "i8mm")]
+os.environ.setdefault("MFT_ISA", WITHOUT_DOT_PRODUCTS[-1])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the planner measures of this machine is not left to later runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _lowered_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

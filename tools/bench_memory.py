@@ -278,7 +278,7 @@ def budgets(args: argparse.Namespace) -> Iterator[Row]:
                 "stored": sum(mix["stored"].values()),
                 "recomputed": mix["checkpoints"],
                 "spilled": mix["spilled"],
-                "by count": mix["relative_time"],
+                "planned s": mix["step_seconds"],
             }
     figure, axes = new_figure(1)
     for model, points in results.items():

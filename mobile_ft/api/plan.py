@@ -21,7 +21,7 @@ _SAVINGS: list[Change] = [
     {"max_grad_norm": 0},
     {"schedule": "lcsb", "ratio": 0.5},
 ]
-_SAVED = ("planned_mb", "smallest_budget_mb", "longest_seq_len")
+_SAVED = ("planned_mb", "step_seconds", "smallest_budget_mb", "longest_seq_len")
 
 
 def plan(bundle: str | os.PathLike[str], **options: Any) -> PlanResult:

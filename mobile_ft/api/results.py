@@ -117,7 +117,10 @@ class PlanResult(Result):
     checkpoints: int  # units whose input is kept in memory
     spilled: int  # or in a file
     resident_units: int  # whose weights stay mapped
-    relative_time: float  # of a step that stores everything
+    arithmetic: str  # such as int8-avx512vnni
+    step_seconds: float  # that a step takes on this machine, as far as a short measurement tells
+    read_seconds: float  # of these, to read weights from storage that the budget has no room for
+    relative_time: float  # of a step that stores everything with all weights in memory
     smallest_budget_mb: float
     longest_seq_len: int  # within the budget; 0: none
     max_seq_len: int  # of the bundle
@@ -128,13 +131,19 @@ class PlanResult(Result):
     def fits(self) -> bool:
         return self.budget_mb is None or self.planned_mb <= self.budget_mb
 
+    def _time(self) -> str:
+        reading = f", {seconds(self.read_seconds)} of it reading weights" if self.read_seconds else ""
+        relative = f"{self.relative_time:.2f} times that of storing everything"
+        return f"{seconds(self.step_seconds)} a step{reading}; {relative}"
+
     def summary(self) -> tuple[str, dict[str, str]]:
         longest, all_of_it = self.longest_seq_len, ", all that the bundle was made for"
         rows = {
             "planned": f"{self.planned_mb:.0f} MB, {self.planned_anon_mb:.0f} MB of it anonymous",
             "budget": _budget(self.budget_mb) + ("" if self.fits else ", too small"),
             "backward": mix_in_words(self.to_json()),
-            "expected time": f"{self.relative_time:.2f} times that of a step that stores everything",
+            "computes in": self.arithmetic,
+            "expected time": self._time(),
             "smallest budget": f"{whole_megabytes(self.smallest_budget_mb)} MB",
         }
         if self.budget_mb is not None:
@@ -317,6 +326,11 @@ def number(value: float | None) -> str:
     return "nan" if value is None else f"{value:.4f}"
 
 
+def seconds(time: float) -> str:
+    """As an estimate deserves."""
+    return f"{time:.2g} s"
+
+
 def megabytes(size: float) -> str:
     """Bytes as megabytes, 10^6 bytes each; small files keep their kilobytes."""
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
@@ -334,12 +348,16 @@ def mix_in_words(plan: dict[str, Any]) -> str:
         counts = " and ".join(f"{count} {_GROUPS.get(name, name)}" for name, count in plan["stored"].items())
         parts.append(f"activations of {counts} units stored")
     if plan["checkpoints"]:
-        parts.append(f"inputs of {plan['checkpoints']} units kept in memory")
+        parts.append(f"inputs of {_units(plan['checkpoints'])} kept in memory")
     if plan["spilled"]:
-        parts.append(f"inputs of {plan['spilled']} units spilled to a file")
+        parts.append(f"inputs of {_units(plan['spilled'])} spilled to a file")
     if plan["resident_units"]:
-        parts.append(f"weights of {plan['resident_units']} units stay mapped")
+        parts.append(f"weights of {_units(plan['resident_units'])} stay mapped")
     return ", ".join(parts)
+
+
+def _units(count: int) -> str:
+    return f"{count} unit{'s' * (count != 1)}"
 
 
 _GROUPS = {"attn": "attention", "mlp": "MLP"}

@@ -8,7 +8,7 @@ from rich.table import Table
 from mobile_ft.api.files import write_json
 from mobile_ft.api.options import step_options
 from mobile_ft.api.plan import plan
-from mobile_ft.api.results import PlanResult, whole_megabytes
+from mobile_ft.api.results import PlanResult, seconds, whole_megabytes
 from mobile_ft.cli.arguments import Subparsers, add_bundle_or_config, add_json, add_options, given_options
 from mobile_ft.cli.output import check_json_path, print_table
 from mobile_ft.errors import UserError
@@ -59,12 +59,14 @@ def _print_savings(plan: PlanResult) -> None:
         return
     table = Table(title="What would save memory", title_justify="left")
     table.add_column("options")
-    columns = ["total, MB", "smallest budget, MB"] + (["longest sequence"] if plan.budget_mb is not None else [])
+    columns = ["a step", "total, MB", "smallest budget, MB"]
+    if plan.budget_mb is not None:
+        columns.append("longest sequence")
     for column in columns:
         table.add_column(column, justify="right")
     for row in [plan.to_json() | {"options": {}}, *plan.savings]:
         options = "\n".join(f"--{name.replace('_', '-')} {value}" for name, value in row["options"].items())
         sizes = [f"{row['planned_mb']:.0f}", str(whole_megabytes(row["smallest_budget_mb"]))]
-        values = [*sizes, str(row["longest_seq_len"])]
+        values = [seconds(row["step_seconds"]), *sizes, str(row["longest_seq_len"])]
         table.add_row(options or "as given", *values[: len(columns)])
     Console().print(table)

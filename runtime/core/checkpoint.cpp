@@ -54,7 +54,8 @@ Resolved Trainer::resolved() const {
   if (model_.bundle().rounds_what_it_stores()) resolved.stored_units = plan_.stored;
   resolved.mlp_tokens = plan_.mlp_tokens;
   resolved.threads = model_.threads();
-  resolved.arithmetic = arithmetic(config_.compute);
+  resolved.compute = config_.compute;
+  resolved.arithmetic = arithmetic(config_);
   return resolved;
 }
 
@@ -62,8 +63,10 @@ Resolved Trainer::read_resolved(const std::string& folder) {
   const SafeTensors file(folder + kFile);
   const Json json = metadata(file, "resolved");
   try {
+    ComputeChoice compute;
+    read_value(metadata(file, "run").at("compute").get<std::string>(), compute);
     return {json.at("stored_units").get<std::vector<int64_t>>(), integer(json, "mlp_tokens", 1, kMostTokens),
-            integer(json, "threads", 1, kMostThreads), json.at("arithmetic")};
+            integer(json, "threads", 1, kMostThreads), compute, json.at("arithmetic")};
   } catch (const std::exception& error) {
     fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
   }

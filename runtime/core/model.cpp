@@ -290,26 +290,29 @@ size_t Model::scratch_bytes(int64_t tokens, Compute compute) const {
   const Bundle& b = bundle_;
   const int64_t queries = b.num_heads * b.head_dim;
   const int64_t call = std::min(tokens, b.head_tokens);
-  size_t most = kernels().rope_scratch_bytes(b.head_dim);
-  const auto linear = [&](int64_t in, int64_t out) {
-    most = std::max(most, kernels().linear_scratch_bytes(compute, tokens, out, in, b.lora_rank));
-  };
-  linear(b.hidden_size, queries);
-  linear(b.hidden_size, b.num_kv_heads * b.head_dim);
-  linear(queries, b.hidden_size);
-  linear(b.hidden_size, b.intermediate_size);
-  linear(b.intermediate_size, b.hidden_size);
   const bool convolves =
       std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& k) { return k.state_size > 0; });
-  if (convolves) linear(b.hidden_size, 3 * b.hidden_size);
-  most = std::max(most, kernels().linear_scratch_bytes(compute, 1, b.vocab_size, b.hidden_size, 0));
+  size_t most = kernels().rope_scratch_bytes(b.head_dim);
+  const auto take = [&](size_t bytes) { most = std::max(most, bytes); };
+  for (const Compute c : {compute, Compute::kFloat32}) {  // validation is in float32
+    const auto linear = [&](int64_t in, int64_t out) {
+      take(kernels().linear_scratch_bytes(c, tokens, out, in, b.lora_rank));
+    };
+    linear(b.hidden_size, queries);
+    linear(b.hidden_size, b.num_kv_heads * b.head_dim);
+    linear(queries, b.hidden_size);
+    linear(b.hidden_size, b.intermediate_size);
+    linear(b.intermediate_size, b.hidden_size);
+    if (convolves) linear(b.hidden_size, 3 * b.hidden_size);
+    take(kernels().linear_scratch_bytes(c, 1, b.vocab_size, b.hidden_size, 0));
+    take(kernels().linear_cross_entropy_scratch_bytes(c, call, b.vocab_size, b.hidden_size));
+  }
   AttentionShape shape{};
   shape.t = tokens;
   shape.heads = b.num_heads;
   shape.kv_heads = b.num_kv_heads;
   shape.dim = b.head_dim;
-  most = std::max(most, kernels().attention_scratch_bytes(shape));
-  most = std::max(most, kernels().linear_cross_entropy_scratch_bytes(compute, call, b.vocab_size, b.hidden_size));
+  take(kernels().attention_scratch_bytes(shape));
   return most + 4096;  // the allocator aligns within it
 }
 

@@ -60,6 +60,7 @@ void use_again(const Resolved& resolved, TrainConfig& config) {
   }
   config.mlp_tokens = resolved.mlp_tokens;
   config.threads = resolved.threads;
+  if (config.compute == ComputeChoice::kAuto) config.compute = resolved.compute;
 }
 
 class Run {
@@ -141,9 +142,9 @@ class Run {
 
   /// The configuration as this data makes it, and as the checkpoint has it.
   TrainConfig& resolved() {
+    if (paths_.resume) use_again(Trainer::read_resolved(paths_.out), config_);
     resolve(config_, data_.sequences());
     config_.spill_folder = paths_.out;
-    if (paths_.resume) use_again(Trainer::read_resolved(paths_.out), config_);
     return config_;
   }
 
@@ -258,7 +259,7 @@ class Run {
                         {"spilled", plan.spilled},
                         {"optimizer", name_of(config_.optimizer)},
                         {"seq_len", config_.seq_len},
-                        {"arithmetic", arithmetic(config_.compute)},
+                        {"arithmetic", arithmetic(config_)},
                         {"backward_runs", trainer_.backward_runs()},
                         {"method_seconds", method_seconds},
                         {"op_seconds", op_seconds}};
@@ -312,6 +313,9 @@ Event describe(const Plan& plan, const TrainConfig& config) {
           {"spilled", plan.spilled},
           {"resident_units", plan.resident},
           {"mlp_tokens", plan.mlp_tokens},
+          {"arithmetic", arithmetic(config)},
+          {"step_seconds", plan.seconds},
+          {"read_seconds", plan.read_seconds},
           {"relative_time", plan.relative_time}};
 }
 

@@ -79,7 +79,7 @@ std::vector<Option<C>> make_options() {
                  "tokens that an MLP computes at once, as a run resolved it; 0: as many as the budget allows"),
       MFT_OPTION(
           "compute", compute, kStep, true,
-          "what linear layers multiply weights in: float32, or int8, faster where the CPU has dot products of bytes"),
+          "what linear layers multiply weights in; auto: int8 where the CPU has dot products of bytes, else float32"),
       MFT_OPTION("threads", threads, kStep, false, "threads that compute; 0: one a core"),
       MFT_OPTION("steps", steps, kRun, true, "optimizer steps"),
       MFT_OPTION("epochs", epochs, kRun, false, "passes over the data, in place of steps; may be a fraction"),
@@ -131,8 +131,8 @@ void check_values(const C& c) {
   if (!(c.beta > 0) || !std::isfinite(c.beta)) fail("beta ", c.beta, ": must be above 0");
   if (c.patience > 0 && c.eval_every == 0)
     fail("patience ", c.patience, ": needs eval_every, the steps between validations");
-  if (!c.arithmetic.empty() && c.arithmetic != arithmetic(c.compute)) {
-    fail("arithmetic ", c.arithmetic, ": this machine computes with ", arithmetic(c.compute),
+  if (!c.arithmetic.empty() && c.arithmetic != arithmetic(c)) {
+    fail("arithmetic ", c.arithmetic, ": this machine computes with ", arithmetic(c),
          ", which would give other last bits; leave the option out to go without them");
   }
 }
@@ -171,6 +171,7 @@ void resolve(C& c, int64_t sequences) {
     c.warmup_steps = static_cast<int64_t>(std::ceil(c.warmup_ratio * static_cast<double>(c.steps)));
     c.warmup_ratio = 0;
   }
+  c.compute = compute_of(c) == Compute::kInt8 ? ComputeChoice::kInt8 : ComputeChoice::kFloat32;
 }
 
 void check(const C& c, int64_t max_seq_len) {

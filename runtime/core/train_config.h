@@ -33,6 +33,10 @@ inline std::vector<const char*> names(Loss) { return {"sft", "dpo"}; }
 
 inline std::vector<const char*> names(Compute) { return {"float32", "int8"}; }
 
+/// What linear layers are to compute with; auto: int8 where the CPU has dot products of bytes.
+enum class ComputeChoice { kAuto, kFloat32, kInt8 };
+inline std::vector<const char*> names(ComputeChoice) { return {"auto", "float32", "int8"}; }
+
 /// Options of a training run. Their names, texts and defaults reach every front end through `train_options`.
 struct TrainConfig {
   int64_t seq_len = 256;
@@ -48,7 +52,7 @@ struct TrainConfig {
   std::vector<int64_t> stored_units;
   int64_t mlp_tokens = 0;  // 0: by the budget
   int64_t threads = 0;     // 0: all cores
-  Compute compute = Compute::kFloat32;
+  ComputeChoice compute = ComputeChoice::kAuto;
 
   int64_t steps = 100;
   double epochs = 0;  // in place of steps where above 0
@@ -82,8 +86,8 @@ TrainConfig make_train_config(const std::map<std::string, std::string>& given);
 /// {name: text} of all that describes the run: what `make_train_config` makes the same configuration of.
 std::map<std::string, std::string> options_of(const TrainConfig& config);
 
-/// Puts numbers of steps in the place of shares of an epoch and of the run, for data of so many sequences. Throws Error
-/// where a value is out of range.
+/// Puts numbers of steps in the place of shares of an epoch and of the run, for data of so many sequences, and what
+/// this machine computes with in the place of auto. Throws Error where a value is out of range.
 void resolve(TrainConfig& config, int64_t sequences);
 
 /// Throws Error naming the option where a value is out of range, or a micro-batch longer than `max_seq_len`.

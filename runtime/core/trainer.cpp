@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/core/arithmetic.h"
 #include "runtime/core/error.h"
 #include "runtime/core/evaluate.h"
 #include "runtime/dispatch/kernels.h"
@@ -24,7 +25,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   const size_t units = model_.bundle().units.size();
   plan_ = plan_training(model_, config_);
   check_budget(plan_, config_.budget);
-  claim_.prepare(adapter, config_.tokens(), config_.threads, config_.compute, plan_.mlp_tokens);
+  claim_.prepare(adapter, config_.tokens(), config_.threads, compute_of(config_), plan_.mlp_tokens);
   model_.keep_resident(plan_.resident);
   gradients_ = Buffer(plan_.of(Component::kGradients));
   spare_gradients_ = Buffer(plan_.of(Component::kSpareGradients));
@@ -195,7 +196,7 @@ LossSum Trainer::validate(const TokenFile& data) {
   const size_t activation = static_cast<size_t>(config_.tokens() * model_.bundle().hidden_size);
   model_.use_compute(Compute::kFloat32);  // comparable with any other evaluation
   const LossSum sum = evaluate(model_, data, config_.beta, activations_.floats(), activations_.floats() + activation);
-  model_.use_compute(config_.compute);
+  model_.use_compute(compute_of(config_));
   return sum;
 }
 

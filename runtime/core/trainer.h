@@ -31,6 +31,7 @@ struct Resolved {
   std::vector<int64_t> stored_units;  // empty where it does not matter
   int64_t mlp_tokens = 0;
   int64_t threads = 0;
+  ComputeChoice compute = ComputeChoice::kAuto;
   std::string arithmetic;
 };
 

@@ -71,7 +71,8 @@ namespace mft {
   X(short_conv_decode)
 
 struct Kernels {
-  const char* isa;  // such as "avx2"
+  const char* isa;    // such as "avx2"
+  bool dot_products;  // of bytes: int8 is then much faster than float32
 #define MFT_MEMBER(kernel) decltype(&MFT_ISA::kernel) kernel;
   MFT_KERNELS(MFT_MEMBER)
 #undef MFT_MEMBER

@@ -28,6 +28,14 @@ constexpr int kWeightMax = 63, kWeightOffset = 64;
 constexpr int kWeightMax = 127, kWeightOffset = 0;
 #endif
 
+// Whether one instruction sums four products of bytes.
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(__ARM_FEATURE_DOTPROD) || \
+    defined(__ARM_FEATURE_MATMUL_INT8)
+constexpr bool kDotProducts = true;
+#else
+constexpr bool kDotProducts = false;
+#endif
+
 // Where rows of codes and columns of weights are multiplied, runs of kDepth of each lie together: [k / kDepth][row or
 // column][kDepth].
 #if defined(__ARM_FEATURE_MATMUL_INT8)

@@ -16,6 +16,17 @@ constexpr int64_t kMostThreads = 256;
 // Into how many parts work is split, to be set before any scratch is sized; 0: as many as the pool has threads. Returns
 // what it was.
 int64_t set_thread_parts(int64_t parts);
+// The same while this lives.
+class ThreadParts {
+ public:
+  explicit ThreadParts(int64_t parts) : before_(set_thread_parts(parts)) {}
+  ~ThreadParts() { set_thread_parts(before_); }
+  ThreadParts(const ThreadParts&) = delete;
+  ThreadParts& operator=(const ThreadParts&) = delete;
+
+ private:
+  const int64_t before_;
+};
 int thread_count();
 
 // item(context, i, worker) for i in [0, n); see `parallel_for_worker`.

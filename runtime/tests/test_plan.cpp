@@ -28,55 +28,94 @@ ProcessMemory process() {
   return memory;
 }
 
-Plan plan_of(const Model& model, const TrainConfig& config) { return plan_training(model, config, process()); }
+/// Of a machine that reads so many bytes of weights a second.
+Rates rates(double read) { return {150e9, 100e9, 5e9, 1e9, read}; }
+constexpr double kFast = 1e12, kSlow = 1e8;
 
-/// The relative time of the fastest of all mixes that fit `config.budget`, 0 where none does.
-double fastest(const Model& model, TrainConfig config, const Plan& like) {
+Plan plan_of(const Model& model, const TrainConfig& config, double read) {
+  return plan_training(model, config, process(), rates(read));
+}
+
+/// The time of the fastest of all mixes that fit `config.budget`, 0 where none does.
+double fastest(const Model& model, TrainConfig config, const Plan& like, double read) {
   double time = 0;
   for (config.mlp_tokens = 64; config.mlp_tokens >= 32; config.mlp_tokens /= 2) {
     for (int64_t attn = 0; attn <= like.groups[0].units; ++attn) {
       for (int64_t mlp = 0; mlp <= like.groups[1].units; ++mlp) {
         config.stored_units = {attn, mlp};
-        const Plan plan = plan_of(model, config);
+        const Plan plan = plan_of(model, config, read);
         CHECK(plan.stored == config.stored_units);
         CHECK(plan.mlp_tokens == config.mlp_tokens);
         const bool fits = plan.total() - plan.of(Component::kResidentWeights) <= config.budget;
-        if (fits && (time == 0 || plan.relative_time < time)) time = plan.relative_time;
+        if (fits && (time == 0 || plan.seconds < time)) time = plan.seconds;
       }
     }
   }
   return time;
 }
 
-void test_optimal(const Model& model, const std::string& spill_folder) {
+void test_optimal(const Model& model, const std::string& spill_folder, double read) {
   for (const ScheduleRule* rule : schedule_rules()) {
     TrainConfig config = config_of(*rule, spill_folder);
     config.budget = 1;
-    const uint64_t smallest = plan_of(model, config).total();
+    const uint64_t smallest = plan_of(model, config, read).total();
     config.backward = Backward::kStore;
-    const uint64_t everything = plan_of(model, config).total();
+    uint64_t everything = plan_of(model, config, read).total();
+    for (size_t u = 0; u <= model.bundle().units.size(); ++u) everything += model.weight_bytes(u);
     config.backward = Backward::kAuto;
-    double before = 1e9;
+    double before = 1e9, relative = 0;
     std::set<double> times;
     std::set<int64_t> sizes;
     for (int step = -1; step <= 24; ++step) {
       const int64_t span = static_cast<int64_t>(everything) - static_cast<int64_t>(smallest);
       config.budget = static_cast<uint64_t>(static_cast<int64_t>(smallest) + span * step / 20);
-      const Plan plan = plan_of(model, config);
-      const double brute_force = fastest(model, config, plan);
+      const Plan plan = plan_of(model, config, read);
+      const double brute_force = fastest(model, config, plan, read);
       const bool fits = plan.total() <= config.budget;
       CHECK(fits == (brute_force > 0));
       if (!fits) continue;
-      CHECK_NEAR(plan.relative_time, brute_force, 1e-12);
-      CHECK(plan.relative_time <= before + 1e-12);
-      before = plan.relative_time;
-      times.insert(plan.relative_time);
+      CHECK_NEAR(plan.seconds, brute_force, 1e-12);
+      CHECK(plan.seconds <= before * (1 + 1e-12));
+      CHECK((plan.read_seconds > 0) == (plan.resident <= model.bundle().units.size()));
+      before = plan.seconds;
+      relative = plan.relative_time;
+      times.insert(plan.seconds);
       sizes.insert(plan.mlp_tokens);
     }
     CHECK(times.size() > 3);  // the budgets made a difference
     CHECK(sizes.size() == 2);
-    CHECK_NEAR(before, 1, 1e-12);
+    CHECK_NEAR(relative, 1, 1e-12);
   }
+}
+
+/// Where storage is slow, what a budget leaves keeps weights in memory rather than activations.
+void test_reading(const Model& model) {
+  TrainConfig config = config_of(kFull, "");
+  config.budget = 1;
+  config.budget = plan_of(model, config, kSlow).total();
+  for (size_t u = 0; u < model.bundle().units.size(); ++u) config.budget += model.weight_bytes(u);
+  const Plan slow = plan_of(model, config, kSlow), fast = plan_of(model, config, kFast);
+  CHECK(slow.resident >= 2 && slow.resident > fast.resident);
+  CHECK(fast.stored[0] + fast.stored[1] > slow.stored[0] + slow.stored[1]);
+  config.budget = 0;  // nothing says that weights have to leave the page cache
+  CHECK(plan_of(model, config, kSlow).read_seconds == 0);
+  config.grad_accum = 3;
+  config.stored_units = {0, 0};
+  const double three = plan_of(model, config, kSlow).seconds;
+  config.grad_accum = 1;
+  const double one = plan_of(model, config, kSlow).seconds;
+  CHECK_NEAR(three, 3 * one, 1e-12);
+}
+
+/// What this machine does is measured once.
+void test_rates(const Model& model) {
+  const TrainConfig config = config_of(kFull, "");
+  const Rates first = measured_rates(config, model.bundle()), second = measured_rates(config, model.bundle());
+  for (const double rate : {first.linear, first.attention, first.decoded, first.elements, first.read}) {
+    CHECK(rate > 1e5 && rate < 1e15);
+  }
+  CHECK(first.linear == second.linear && first.decoded == second.decoded);
+  CHECK(plan_training(model, config).seconds > 0);
 }
 
 void test_refusals(const Model& model) {
@@ -114,8 +153,12 @@ int main() {
   if (bundle == nullptr) return 0;
   const TempFolder folder;
   const Model model(bundle);
-  test_optimal(model, "");
-  test_optimal(model, folder.path());
+  for (const double read : {kFast, 1e9, kSlow}) {
+    test_optimal(model, "", read);
+    test_optimal(model, folder.path(), read);
+  }
+  test_reading(model);
+  test_rates(model);
   test_refusals(model);
   test_components(model);
   return finish();

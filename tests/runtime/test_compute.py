@@ -2,19 +2,29 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mobile_ft.runtime import Model, TrainConfig, Trainer, instruction_sets
+from mobile_ft.runtime import Model, TrainConfig, Trainer, instruction_set, instruction_sets
 from mobile_ft.runtime._core import kernels
+from tests.conftest import WITHOUT_DOT_PRODUCTS
 from tests.runtime.native import events, failure
 
 LAYERS = 30
 SETS = instruction_sets()
+
+
+@pytest.fixture(autouse=True)
+def _best_instruction_set(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = instruction_set()
+    monkeypatch.setenv("MFT_ISA", SETS[-1])
+    kernels.use_instruction_set(SETS[-1])
+    yield
+    kernels.use_instruction_set(before)
 
 
 def cosine(a: dict[str, np.ndarray], b: dict[str, np.ndarray], part: str = "") -> float:
@@ -91,6 +101,23 @@ def test_a_run_may_move(
     assert "the run was started with compute int8, not float32" in failure(*run, "--compute", "float32", "--resume")
 
 
+def test_int8_by_default_where_it_is_fast(
+    small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where a run was begun in it."""
+    data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
+    run = ["train", small_bundle, "--data", data, "--seq-len", 32, "--steps", 2]
+    for name in SETS:
+        monkeypatch.setenv("MFT_ISA", name)
+        compute = "float32" if name in WITHOUT_DOT_PRODUCTS else "int8"
+        plan = events(*run, "--out", tmp_path / name)[0]
+        assert plan["resolved"]["arithmetic"] == f"{compute}-{name}"
+        assert plan["options"]["compute"] == compute
+    monkeypatch.setenv("MFT_ISA", SETS[0])
+    resumed = events(*run, "--out", tmp_path / SETS[-1], "--resume")
+    assert resumed[0]["options"]["compute"] == compute
+
+
 def test_an_instruction_set_that_is_not_there(
     small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +128,15 @@ def test_an_instruction_set_that_is_not_there(
     assert expected in message
     info = [sys.executable, "-m", "mobile_ft.cli.main", "info", str(small_bundle)]
     assert subprocess.run(info, capture_output=True, text=True).stderr == f"mobile-ft: error: {expected}"
+
+
+def test_validation_is_in_float32(smollm2: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:
+    """Whose head needs more scratch here than that of int8."""
+    data = token_file(tmp_path / "tokens.safetensors", 49152, 256, 2)
+    run = ["train", smollm2, "--data", data, "--valid", data, "--eval-every", 2, "--steps", 2, "--seq-len", 256]
+    losses = [events(*run, "--compute", c, "--lr", 1e-9, "--out", tmp_path / c)[-1] for c in ("float32", "int8")]
+    assert losses[0]["best_loss"] == pytest.approx(losses[1]["best_loss"], abs=1e-6)
+    assert losses[0]["loss_first"] != pytest.approx(losses[1]["loss_first"], abs=1e-4)
 
 
 def test_memory_is_no_more_than_of_float32(smollm2: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:

@@ -39,13 +39,13 @@ def test_activations_are_stored_as_far_as_the_budget_goes(
     data = token_file(tmp_path / "tokens.safetensors", 49152, 256, 8)
     run = ["train", smollm2, "--data", data, "--steps", 2, "--seq-len", 256]
     least = events(*run, "--out", tmp_path / "recompute")[-1]
-    some = events(*run, "--budget", "220MB", "--out", tmp_path / "auto")[-1]
+    some = events(*run, "--budget", "270MB", "--out", tmp_path / "auto")[-1]
     assert least["stored"] == {"attn": 0, "mlp": 0}
     assert 0 < sum(some["stored"].values()) < 60
     assert least["peak_anon_mb"] < some["peak_anon_mb"]
-    assert some["peak_rss_mb"] <= some["planned_mb"] <= 220
+    assert some["peak_rss_mb"] <= some["planned_mb"] <= 270
     assert some["losses"] == least["losses"]
-    assert "needs" in failure(*run, "--backward", "store", "--budget", "220MB", "--out", tmp_path / "store")
+    assert "needs" in failure(*run, "--backward", "store", "--budget", "270MB", "--out", tmp_path / "store")
 
 
 @pytest.mark.parametrize("options", [[], ["--schedule", "lcsb"], ["--compute", "int8"]])

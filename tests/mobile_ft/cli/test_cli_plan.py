@@ -5,8 +5,8 @@ import pytest
 
 NATIVE_FIELDS = {
     *("planned_mb", "planned_anon_mb", "budget_mb", "components_mb", "anonymous", "stored", "units"),
-    *("checkpoints", "spilled", "resident_units", "relative_time", "smallest_budget_mb", "longest_seq_len"),
-    *("max_seq_len", "options"),
+    *("checkpoints", "spilled", "resident_units", "arithmetic", "step_seconds", "read_seconds", "relative_time"),
+    *("smallest_budget_mb", "longest_seq_len", "max_seq_len", "options"),
 }
 
 
@@ -55,6 +55,7 @@ def test_savings_are_planned_with_their_options(cli, bare_bundle, tmp_path, fake
         "stored": {"attn": 0},
         "units": {"attn": 2},
     }
+    plan |= {"arithmetic": "float32-avx2", "step_seconds": 1.5, "read_seconds": 0.0}
     plan |= {"anonymous": ["lora"], "relative_time": 1.2, "smallest_budget_mb": 70.1, "longest_seq_len": 64}
     plans = [json.dumps(plan | {"planned_mb": 90 - i}) for i in range(5)]
     (tmp_path / "plans").write_text("".join(f"{line}\n" for line in plans))

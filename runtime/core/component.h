@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace mft {
+
+/// What a run's memory is made of. In the order of `names`, which reports and `mobile-ft profile` use.
+enum class Component {
+  kCode,
+  kWeightsWindow,
+  kHeap,
+  kLora,
+  kNoAdapter,
+  kGradients,
+  kSpareGradients,
+  kOptimizer,
+  kKernelScratch,
+  kArena,
+  kStaging,
+  kSavedActivations,
+  kActivations,
+  kCheckpoints,
+  kResidentWeights,
+};
+constexpr size_t kComponents = 15;
+inline std::array<const char*, kComponents> names(Component) {
+  return {"code",      "weights_window",    "heap",        "lora",           "no_adapter",
+          "gradients", "spare_gradients",   "optimizer",   "kernel_scratch", "arena",
+          "staging",   "saved_activations", "activations", "checkpoints",    "resident_weights"};
+}
+/// Whether it is anonymous memory; else it is pages of files, which the kernel can drop and read again.
+bool is_anonymous(Component component);
+
+}  // namespace mft
