@@ -112,7 +112,7 @@ def test_weights_stay_resident_as_far_as_the_budget_goes(token_file: Callable[..
     config = ModelConfig("wide", 1024, 8192, 4, 8, 8, 128, 250, 1e-5, 1e4, 512, True)
     write_bundle(RandomModel(config, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, bundle)
     data = token_file(tmp_path / "tokens.safetensors", 250, 64, 3)
-    run = ["train", bundle, "--data", data, "--seq-len", 64, "--steps", 2]
+    run = ["train", bundle, "--data", data, "--seq-len", 64, "--steps", 2, "--backward", "store"]
     everything = events("plan", bundle, "--seq-len", 64, "--backward", "store")[-1]["planned_mb"]
     for more, units in ((18, 2), (40, 5), (60, 7)):
         done = events(*run, "--budget", f"{everything + more}MB", "--out", tmp_path / f"out{more}")
