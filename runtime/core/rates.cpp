@@ -64,7 +64,7 @@ double linear_seconds(Compute compute, int64_t size, int64_t tokens) {
   const Lora lora{a, a + half, kRank, 1};
   return seconds_of([&] {
     const Scratch room{scratch.bytes(), scratch.size()};
-    kernels().linear_forward(compute, x.floats(), tokens, packed, &lora, y.floats(), room);
+    kernels().linear_forward(compute, x.floats(), tokens, packed, &lora, false, y.floats(), room);
     kernels().linear_backward(compute, y.floats(), x.floats(), tokens, packed, &lora, dx.floats(), a + 2 * half,
                               a + 3 * half, room);
   });

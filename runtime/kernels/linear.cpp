@@ -69,11 +69,35 @@ void plain_forward(const float* x, int64_t m, const PackedWeight& w, float* y, S
   }
 }
 
+// x [m, k] as the integer product takes it, m at most kRows.
+struct Int8Input {
+  Int8Rows codes;
+  int64_t* outliers;  // [kOutliers]
+  float* largest;     // [k], for finding them
+
+  Int8Input(int64_t m, int64_t k, Scratch& scratch)
+      : codes(take_int8_rows(m, k, scratch)),
+        outliers(reinterpret_cast<int64_t*>(scratch.take_bytes(kOutliers * sizeof(int64_t)))),
+        largest(scratch.take(static_cast<size_t>(k))) {}
+
+  static void add(int64_t m, int64_t k, ScratchSize& size) {
+    add_int8_rows(m, k, size);
+    size.take_bytes(kOutliers * sizeof(int64_t));
+    size.take(static_cast<size_t>(k));
+  }
+
+  void encode(const float* x) {
+    find_outliers(x, codes.m, codes.k, largest, outliers);
+    quantize_rows(x, outliers, codes);
+  }
+};
+
 // The LoRA branch stays in float32: in 8 bits its gradients lose more than all the rest does.
-void int8_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* y, Scratch scratch) {
+void int8_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, bool same_x, float* y,
+                  Scratch scratch) {
   const int64_t n = w.rows, k = w.cols, rank = lora != nullptr ? lora->rank : 0;
+  Int8Input input(std::min(m, kRows), k, scratch);
   float* h = scratch.take(std::min(m, kRows) * rank);
-  float* largest = scratch.take(k);
   for (int64_t m0 = 0; m0 < m; m0 += kRows) {
     const int64_t rows = std::min(kRows, m - m0);
     const float* xs = x + m0 * k;
@@ -82,12 +106,11 @@ void int8_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* 
       narrow_gemm(rows, rank, k, xs, {lora->a, 1, k}, h, scratch);
       branch = {{h, rank, 1}, {lora->b, 1, rank}, rank, lora->scale};
     }
-    Scratch rest = scratch;
+    input.codes.m = rows;
+    if (!same_x || m > kRows) input.encode(xs);
     Outliers outliers{xs, w, {}};
-    find_outliers(xs, rows, k, largest, outliers.columns);
-    const Int8Rows codes = take_int8_rows(rows, k, rest);
-    quantize_rows(xs, outliers.columns, codes);
-    int8_gemm(codes, n, Int8Forward(w), &outliers, lora != nullptr ? &branch : nullptr, y + m0 * n, n, rest);
+    std::copy(input.outliers, input.outliers + kOutliers, outliers.columns);
+    int8_gemm(input.codes, n, Int8Forward(w), &outliers, lora != nullptr ? &branch : nullptr, y + m0 * n, n, scratch);
   }
 }
 
@@ -101,12 +124,12 @@ void int8_gradient(const float* dy, int64_t m, const PackedWeight& w, const Summ
 
 }  // namespace
 
-void linear_forward(Compute compute, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, float* y,
-                    Scratch scratch) {
+void linear_forward(Compute compute, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, bool same_x,
+                    float* y, Scratch scratch) {
   const int64_t n = w.rows;
   const int64_t k = w.cols;
   if (compute == Compute::kInt8) {
-    int8_forward(x, m, w, lora, y, scratch);
+    int8_forward(x, m, w, lora, same_x, y, scratch);
     return;
   }
   if (lora == nullptr) {
@@ -168,10 +191,10 @@ size_t linear_scratch_bytes(Compute compute, int64_t max_m, int64_t rows, int64_
   const size_t whole = std::max(
       {gemm_scratch_bytes(), lora_gradient_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, std::max(rows, cols))});
   if (compute == Compute::kFloat32) return size.bytes + whole;
-  size.take(cols);
-  ScratchSize codes;
-  add_int8_rows(std::min(max_m, kRows), std::max(rows, cols), codes);
-  return size.bytes + std::max(whole, codes.bytes + int8_gemm_scratch_bytes(rank));
+  ScratchSize input;
+  Int8Input::add(std::min(max_m, kRows), std::max(rows, cols), input);
+  return size.bytes +
+         std::max(whole, input.bytes + std::max(int8_gemm_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, cols)));
 }
 
 }  // namespace mft::MFT_ISA

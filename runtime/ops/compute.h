@@ -4,8 +4,8 @@
 
 namespace mft {
 
-/// What the ops of linear layers compute with from now on; only the runtime's one training thread sets it, between
-/// methods.
+/// What the ops of linear layers compute with from now on; only the runtime's one training thread sets it, before each
+/// method.
 void set_compute(Compute compute);
 
 }  // namespace mft

@@ -23,6 +23,17 @@ using executorch::runtime::Span;
 
 Compute compute = Compute::kFloat32;
 
+/// What the op before this one, if it was packed_linear, left at the beginning of the kernel scratch. Queries, keys and
+/// values are made of the same x, and so are gates and what they multiply.
+struct Input {
+  const float* x = nullptr;
+  int64_t m = 0, k = 0;
+  const std::byte* scratch = nullptr;
+  bool operator==(const Input& other) const {
+    return x == other.x && m == other.m && k == other.k && scratch == other.scratch;
+  }
+} encoded;
+
 /// First dimension of a two-dimensional tensor: the token count.
 int64_t tokens_of(const Arguments& a, size_t i) {
   Arguments::require(a.tensor(i).dim() >= 1);
@@ -42,14 +53,11 @@ void packed_linear(const Arguments& a) {
   const PackedWeight w = a.weight(1);
   const float* x = a.floats(0, {m, w.cols});
   float* y = a.output(7, {size32(m), size32(w.rows)});
-  if (a.none(4)) {
-    kernels().linear_forward(compute, x, m, w, nullptr, y,
-                             a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, 0)));
-    return;
-  }
-  const Lora lora = a.lora(4, w);
-  kernels().linear_forward(compute, x, m, w, &lora, y,
-                           a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, lora.rank)));
+  const Lora lora = a.none(4) ? Lora{} : a.lora(4, w);
+  const Scratch scratch = a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, lora.rank));
+  const Input input{x, m, w.cols, scratch.data};
+  kernels().linear_forward(compute, x, m, w, a.none(4) ? nullptr : &lora, input == encoded, y, scratch);
+  encoded = input;
 }
 
 /// packed_linear_backward(dy, weight, format, out_features) -> dx
@@ -325,6 +333,7 @@ struct Spent {
 template <size_t I>
 void boxed(KernelRuntimeContext& context, Span<EValue*> stack) {
   const auto start = std::chrono::steady_clock::now();
+  if (kOps[I].kernel != packed_linear) encoded = {};
   try {
     kOps[I].kernel(Arguments(context, stack));
   } catch (const Arguments::BadArguments&) {
@@ -349,7 +358,10 @@ const OpSignature* find_op(std::string_view name) {
   return found == std::end(kOps) ? nullptr : &found->signature;
 }
 
-void set_compute(Compute value) { compute = value; }
+void set_compute(Compute value) {
+  compute = value;
+  encoded = {};
+}
 
 std::vector<OpCounter> op_counters() {
   std::vector<OpCounter> counters;

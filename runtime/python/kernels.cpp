@@ -123,7 +123,7 @@ Output linear_forward_array(const Matrix& x, const Weight& weight, const std::op
   Output y = output({m, w.rows});
   if (a.has_value() != b.has_value()) fail("lora_a and lora_b come together");
   const Lora lora = a ? lora_of(w, *a, *b, scale) : Lora{};
-  kernels().linear_forward(compute_of(compute), x.data(), m, w, a ? &lora : nullptr, y.data(),
+  kernels().linear_forward(compute_of(compute), x.data(), m, w, a ? &lora : nullptr, false, y.data(),
                            scratch(kernels().linear_scratch_bytes(compute_of(compute), m, w.rows, w.cols, lora.rank)));
   return y;
 }

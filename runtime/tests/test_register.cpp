@@ -164,7 +164,7 @@ void test_packed_linear() {
   const Floats x = random_floats(kT * cols);
   Floats y(kT * rows), y_op(kT * rows);
   TestScratch scratch(kernels().linear_scratch_bytes(Compute::kFloat32, kT, rows, cols, 0));
-  kernels().linear_forward(Compute::kFloat32, x.data(), kT, w.packed, nullptr, y.data(), scratch.get());
+  kernels().linear_forward(Compute::kFloat32, x.data(), kT, w.packed, nullptr, false, y.data(), scratch.get());
   const auto call = [&](const char* format, int64_t requested) {
     return Call()
         .floats(x, {kT, cols})

@@ -43,7 +43,7 @@ Results run(const Layer& layer, const Floats& x, const Floats& dy, int64_t m) {
   const int64_t n = w.rows, k = w.cols, rank = layer.lora.rank;
   Results r{Floats(m * n), Floats(m * k), Floats(rank * k), Floats(n * rank)};
   TestScratch scratch(linear_scratch_bytes(Compute::kInt8, m, n, k, rank));
-  linear_forward(Compute::kInt8, x.data(), m, w, layer.branch(), r.y.data(), scratch.get());
+  linear_forward(Compute::kInt8, x.data(), m, w, layer.branch(), false, r.y.data(), scratch.get());
   linear_backward(Compute::kInt8, dy.data(), x.data(), m, w, layer.branch(), r.dx.data(), r.da.data(), r.db.data(),
                   scratch.get());
   return r;
@@ -85,6 +85,29 @@ void test_outliers() {
   Doubles y(m * n);
   add_product(y, m, n, k, 1, x, k, 1, layer.w.dense, 1, k);
   CHECK(error(run(layer, x, dy, m).y, y) < 1e-4);
+}
+
+// What a call leaves in the scratch of its x serves the next one, for another weight.
+void test_same_x() {
+  for (const int64_t m : {5, 70, 300}) {
+    const int64_t k = 200 / 32 * 32;
+    const Layer first("q4_1", 48, k, 4), second("iq4_nl", 80, k, 0);
+    const Floats x = random_floats(m * k), dy(m * 80);
+    const Results expected = run(second, x, dy, m);
+    TestScratch scratch(linear_scratch_bytes(Compute::kInt8, m, 80, k, 4));
+    Floats y(m * 80);
+    const auto forward = [&](const Layer& layer, bool same_x, const Floats& input) {
+      linear_forward(Compute::kInt8, input.data(), m, layer.w.packed, layer.branch(), same_x, y.data(), scratch.get());
+    };
+    forward(first, false, x);
+    forward(second, true, x);
+    CHECK(y == expected.y);
+    forward(first, false, random_floats(m * k));
+    forward(second, true, x);
+    CHECK((y != expected.y) == (m <= 256));  // codes of more rows than that are not all there
+    forward(second, false, x);
+    CHECK(y == expected.y);
+  }
 }
 
 void test_not_finite() {
@@ -202,6 +225,7 @@ int run_tests() {
   test_layer("q4_1", 5, 2120, 1184, 0, 0.f);
   test_layer("q4_1", 300, 48, 128, 4, 0.f);
   test_outliers();
+  test_same_x();
   test_not_finite();
   test_zeros();
   test_threads();

@@ -112,8 +112,8 @@ void test_layer(const char* format, int64_t m, int64_t n, int64_t k, int64_t ran
 
   TestScratch scratch(linear_scratch_bytes(Compute::kFloat32, m, n, k, rank));
   Floats out(m * n), again(m * n);
-  linear_forward(Compute::kFloat32, x.data(), m, w.packed, branch, out.data(), scratch.get());
-  linear_forward(Compute::kFloat32, x.data(), m, w.packed, branch, again.data(), scratch.get());
+  linear_forward(Compute::kFloat32, x.data(), m, w.packed, branch, false, out.data(), scratch.get());
+  linear_forward(Compute::kFloat32, x.data(), m, w.packed, branch, false, again.data(), scratch.get());
   CHECK(error(out, y) < kTolerance);
   CHECK(out == again);
 
