@@ -22,14 +22,14 @@ SEQ_LEN = 256
 ROWS, HELD_OUT_ROWS = 1500, 100  # of gsm8k
 HELD_OUT_CHARACTERS = 100_000  # of WikiText-2
 LEARNING_RATE = {"gsm8k": 1e-3, "wikitext2": 5e-4, "dialogues": 1e-3}
+SMALL = ["--compute", "int8", "--backward", "store", "--optimizer", "adamw8bit"]
 # Side -> how the bundle stores activations, options of train. The first is what the others are held against.
 SIDES = {
     "float32": ("exact", ["--compute", "float32"]),
     "int8": ("exact", ["--compute", "int8"]),
-    "int8, 8-bit activations and moments": (
-        "int8",
-        ["--compute", "int8", "--backward", "store", "--optimizer", "adamw8bit"],
-    ),
+    "int8, 8-bit activations and moments": ("int8", SMALL),
+    "int8, 4-bit activations of MLPs": ("int4", SMALL),
+    "int8, 2-bit activations of MLPs": ("approx2bit", SMALL),
 }
 Losses = dict[str, float]  # "<data set>/<side>/<seed>" -> held-out loss
 
