@@ -129,7 +129,8 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
     : model_(model), config_(config), rates_(rates), mlp_tokens_(mlp_tokens) {
   const Bundle& b = model.bundle();
   const Times times(config, b, rates_);
-  const int64_t tokens = config.tokens(), layers = config.schedule.most_selected(b.num_layers);
+  const int64_t tokens = config.tokens(), layers = config.schedule.most_with_backward(b.num_layers);
+  const int64_t trained = config.schedule.most_selected(b.num_layers);
   activation_ = model.activation_bytes(tokens);
   staging_ = model.staging_bytes(tokens, mlp_tokens);
   groups_ = unit_groups(model, times, tokens, mlp_tokens, layers);
@@ -169,8 +170,8 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
   set(Component::kHeap, now.anon + kHeapGrowth);
   set(Component::kLora, model.layout().size * sizeof(float));
   set(Component::kNoAdapter, config.loss == Loss::kDpo ? model.no_adapter_bytes() : 0);
-  set(Component::kGradients, config.immediate_update() ? largest_adapter : most_of(adapter, layers));
-  set(Component::kSpareGradients, config.grad_accum > 1 || split ? largest_adapter : 0);
+  set(Component::kGradients, config.immediate_update() ? largest_adapter : most_of(adapter, trained));
+  set(Component::kSpareGradients, config.grad_accum > 1 || split || trained < layers ? largest_adapter : 0);
   set(Component::kOptimizer, Moments(model.layout(), config.optimizer).bytes());
   set(Component::kKernelScratch, model.scratch_bytes(tokens, compute_of(config)));
   for (const uint64_t bytes : fixed_) fixed_total_ += bytes;

@@ -194,7 +194,9 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
   const AdapterLayout::Range range = layout_.range(unit);
   const int64_t step = std::min(t, kind.call_tokens(mlp_tokens_));
   if (x == nullptr) x = dy;  // a method's input all the same, though it is not read
-  if ((add || step < t) && spare == nullptr) fail("adding up gradients needs a spare buffer");
+  if ((gradients == nullptr || add || step < t) && spare == nullptr) {
+    fail("adding up gradients, or losing them, needs a spare buffer");
+  }
   for (int64_t i = 0; i < t; i += step) {
     const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
     std::vector<Input> inputs = unit_inputs(unit, x + at, positions, n, weights);
@@ -209,12 +211,12 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
       }
     }
     std::vector<Output> outputs{{dx + at, activation_bytes(n), n}};
-    float* target = add || i > 0 ? spare : gradients;
+    float* target = gradients == nullptr || add || i > 0 ? spare : gradients;
     for (const AdapterTensor& tensor : layout_.units[unit]) {
       outputs.push_back({target + (tensor.offset - range.begin), tensor.size() * sizeof(float)});
     }
     run(info.name, kind.name + (saved != nullptr ? "_backward" : "_backward_recompute"), inputs, outputs);
-    if (target == spare) {
+    if (gradients != nullptr && target == spare) {
       kernels().add(gradients, spare, static_cast<int64_t>(range.size()), gradients);
     }
   }

@@ -41,9 +41,10 @@ class Model {
   void forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y);
   /// Like `forward`, and leaves in `saved` [saved_bytes(unit, t)] what `backward` needs beside x, if it needs x.
   void forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved);
-  /// dy -> dx, and the unit's LoRA gradients in the layout's order, added to what is there if `add`. Recomputes the
-  /// forward from `x` where `saved` is null. `spare` [the unit's LoRA size] is needed to add, and for more tokens than
-  /// a call takes. `next` is the unit that runs next, whose weights are read ahead; none if there is no such unit.
+  /// dy -> dx, and the unit's LoRA gradients in the layout's order, added to what is there if `add`, or lost where
+  /// `gradients` is null. Recomputes the forward from `x` where `saved` is null. `spare` [the unit's LoRA size] is
+  /// needed to add or lose them, and for more tokens than a call takes. `next` is the unit that runs next, whose
+  /// weights are read ahead; none if there is no such unit.
   void backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
                 const std::byte* saved, float* dx, float* gradients, bool add, float* spare, size_t next);
   /// Generation: like `forward` after positions[0] tokens. `first` and `second` hold the keys and values of those

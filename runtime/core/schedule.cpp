@@ -8,7 +8,7 @@
 namespace mft {
 
 const std::vector<const ScheduleRule*>& schedule_rules() {
-  static const std::vector<const ScheduleRule*> rules = {&kFull, &kLcsb, &kSuffix};
+  static const std::vector<const ScheduleRule*> rules = {&kFull, &kLcsb, &kSuffix, &kLisa, &kFreeze};
   return rules;
 }
 
@@ -17,6 +17,7 @@ namespace {
 void check(const Schedule& schedule) {
   const double ratio = schedule.ratio;
   if (!(ratio > 0.0 && ratio <= 1.0)) fail("ratio ", ratio, ": must be above 0 and at most 1");
+  if (schedule.period < 1) fail("period ", schedule.period, ": must be at least 1 step");
 }
 
 }  // namespace
@@ -29,6 +30,16 @@ std::vector<bool> Schedule::select(int64_t step, int64_t layers) const {
 int64_t Schedule::most_selected(int64_t layers) const {
   check(*this);
   return rule->most_selected(*this, layers);
+}
+
+std::vector<bool> Schedule::with_backward(const std::vector<bool>& selected) const {
+  std::vector<bool> runs = selected;
+  if (rule->rest == Rest::kPassedThrough) std::fill(std::find(runs.begin(), runs.end(), true), runs.end(), true);
+  return runs;
+}
+
+int64_t Schedule::most_with_backward(int64_t layers) const {
+  return rule->rest == Rest::kPassedThrough ? layers : most_selected(layers);
 }
 
 int64_t share_of(double ratio, int64_t layers) {

@@ -12,6 +12,13 @@ inline std::vector<const char*> names(Selection) { return {"random", "contiguous
 
 struct Schedule;
 
+/// What becomes of layers that a step did not select, but for those below the lowest that it did, where nothing runs.
+enum class Rest {
+  kIdentity,       // they pass the gradient on unchanged, and AdamW's momentum may move them on
+  kFrozen,         // the same, and they stay as they are; for rules whose selected layers are the top ones
+  kPassedThrough,  // their backward runs for the gradient that it passes on, and they stay as they are
+};
+
 /// One way to decide which layers get backward at a step, of `layers` in all; `step` counts from 0. What it selects
 /// is a function of (schedule, step) alone, so a resumed run selects the same.
 struct ScheduleRule {
@@ -19,12 +26,15 @@ struct ScheduleRule {
   std::vector<bool> (*select)(const Schedule& schedule, int64_t step, int64_t layers);
   /// The most layers that any step selects: what memory has to be planned for.
   int64_t (*most_selected)(const Schedule& schedule, int64_t layers);
+  Rest rest = Rest::kIdentity;
 };
 
 // Each in a file of its own, schedule_<name>.cpp; schedule.cpp has the table.
 extern const ScheduleRule kFull;    // every layer
 extern const ScheduleRule kLcsb;    // LCSB, arXiv 2602.13073
 extern const ScheduleRule kSuffix;  // the top layers, to depths that change from step to step
+extern const ScheduleRule kLisa;    // a few layers a period, LISA
+extern const ScheduleRule kFreeze;  // fewer and fewer of the lower layers
 
 /// The rules by name: what `--schedule` takes.
 const std::vector<const ScheduleRule*>& schedule_rules();
@@ -35,11 +45,16 @@ struct Schedule {
   double ratio = 0.5;                        // share of the layers that get backward
   Selection selection = Selection::kRandom;  // of lcsb
   std::vector<int64_t> suffix_depths;        // cycle of suffix; empty: ratio x {1/2, 1, 3/2, 1}
+  int64_t period = 20;                       // of lisa, steps
+  int64_t steps = 100;                       // of the run
   uint64_t seed = 0;
 
   /// One flag a layer. Throws Error where an option is out of range.
   std::vector<bool> select(int64_t step, int64_t layers) const;
   int64_t most_selected(int64_t layers) const;
+  /// Of a step's layers those whose backward runs, given the selected ones.
+  std::vector<bool> with_backward(const std::vector<bool>& selected) const;
+  int64_t most_with_backward(int64_t layers) const;
 };
 
 /// round(ratio x layers), at least one and at most all.

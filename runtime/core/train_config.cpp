@@ -60,10 +60,12 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("batch_size", batch_size, kStep, true, "sequences computed at once"),
       MFT_OPTION("grad_accum", grad_accum, kStep, true, "batches a step"),
       schedule_option(),
-      MFT_OPTION("ratio", schedule.ratio, kStep, true, "share of the layers that a step selects"),
+      MFT_OPTION("ratio", schedule.ratio, kStep, true,
+                 "share of the layers that a step selects; of freeze, at the end of the run"),
       MFT_OPTION("selection", schedule.selection, kStep, true, "how lcsb chooses layers"),
       MFT_OPTION("suffix_depths", schedule.suffix_depths, kStep, true,
                  "of suffix: top layers, step by step; unset: around the ratio"),
+      MFT_OPTION("period", schedule.period, kStep, true, "of lisa: steps until other layers are drawn"),
       MFT_OPTION(
           "backward", backward, kStep, false,
           "recompute activations, store them, or auto: the fastest mix within the budget, recompute without one"),
@@ -171,6 +173,7 @@ void resolve(C& c, int64_t sequences) {
     c.warmup_steps = static_cast<int64_t>(std::ceil(c.warmup_ratio * static_cast<double>(c.steps)));
     c.warmup_ratio = 0;
   }
+  c.schedule.steps = c.steps;
   c.compute = compute_of(c) == Compute::kInt8 ? ComputeChoice::kInt8 : ComputeChoice::kFloat32;
 }
 

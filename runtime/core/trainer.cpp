@@ -58,7 +58,8 @@ std::vector<std::pair<std::string, const Buffer*>> Trainer::buffers() const {
   return named;
 }
 
-std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& layers, int64_t tokens) {
+std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& selected, int64_t tokens) {
+  const std::vector<bool> runs = config_.schedule.with_backward(selected);
   const auto& units = model_.bundle().units;
   const size_t activation = static_cast<size_t>(tokens * model_.bundle().hidden_size);
   std::vector<Kept> kept(units.size());
@@ -68,8 +69,9 @@ std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& layers, int64_
   int64_t gradients = 0;
   for (size_t u = units.size(); u-- > 0;) {
     Kept& k = kept[u];
-    k.selected = layers[static_cast<size_t>(units[u].layer)];
-    if (!k.selected) continue;
+    k.selected = selected[static_cast<size_t>(units[u].layer)];
+    k.runs = runs[static_cast<size_t>(units[u].layer)];
+    if (!k.runs) continue;
     const UnitKind& kind = model_.bundle().kind_of(u);
     int64_t& left = to_store[plan_.group_of(units[u])];
     if (left > 0) {
@@ -129,31 +131,33 @@ LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers,
   // The gradient goes on in the same two buffers, first in the one that the head does not read.
   float* dy = scratch[(units.size() + 1) % 2];
   float* dx = scratch[units.size() % 2];
-  const auto selected_below = [&](size_t u) {
+  const auto next_below = [&](size_t u) {
     while (u > 0) {
-      if (kept[--u].selected) return u;
+      if (kept[--u].runs) return u;
     }
     return SIZE_MAX;
   };
   losses_of_tokens_.resize(static_cast<size_t>(t));
-  model_.head(input(units.size()), batch.targets.data(), t, losses_of_tokens_.data(), dy, selected_below(units.size()));
+  model_.head(input(units.size()), batch.targets.data(), t, losses_of_tokens_.data(), dy, next_below(units.size()));
   const int64_t hidden = model_.bundle().hidden_size;
   const LossSum loss = config_.loss == Loss::kDpo
                            ? dpo(batch, losses_of_tokens_, reference_losses_, config_.beta, dy, hidden)
                            : cross_entropy(batch, losses_of_tokens_, dy, hidden);
 
-  // Backward. An unselected unit passes the gradient on by its identity path; below the lowest selected one nothing
-  // needs a gradient any more.
-  for (size_t u = selected_below(units.size()); u < units.size(); u = selected_below(u)) {
+  // Backward. A unit whose backward does not run passes the gradient on by its identity path; below the lowest selected
+  // one nothing needs a gradient any more.
+  for (size_t u = next_below(units.size()); u < units.size(); u = next_below(u)) {
     const float* x = kept[u].checkpoint;
     if (kept[u].spilled >= 0) {
       float* read_back = activations_.floats() + 2 * activation;
       spill_.read(spill_offset(kept[u].spilled), read_back, activation * sizeof(float));
       x = read_back;
     }
-    model_.backward(u, dy, x, positions, t, kept[u].saved, dx, gradients_.floats() + gradient_offsets_[u], !first,
-                    spare_gradients_.floats(), selected_below(u));
-    if (on_gradients) on_gradients(u);
+    const bool trained = kept[u].selected;
+    float* gradients = trained ? gradients_.floats() + gradient_offsets_[u] : nullptr;
+    model_.backward(u, dy, x, positions, t, kept[u].saved, dx, gradients, !first, spare_gradients_.floats(),
+                    next_below(u));
+    if (trained && on_gradients) on_gradients(u);
     std::swap(dy, dx);
     ++backward_runs_[u];
   }
@@ -260,7 +264,8 @@ StepResult Trainer::step(const TokenFile& data) {
   const double clip =
       config_.max_grad_norm > 0 ? std::min(1.0, config_.max_grad_norm / (result.grad_norm + 1e-6)) : 1.0;
   for (size_t u = 0; u < units.size(); ++u) {
-    if (!selected(u) && config_.unselected == Unselected::kSkip) continue;
+    const bool stays = config_.unselected == Unselected::kSkip || config_.schedule.rule->rest != Rest::kIdentity;
+    if (!selected(u) && stays) continue;
     if (selected(u) && config_.immediate_update()) continue;
     update(u, selected(u) ? gradients(u) : nullptr, result.lr, clip / static_cast<double>(count));
   }

@@ -91,7 +91,8 @@ class Trainer {
  private:
   /// What a unit keeps from forward to backward.
   struct Kept {
-    bool selected = false;
+    bool selected = false;        // it is trained
+    bool runs = false;            // its backward
     float* checkpoint = nullptr;  // its input
     int64_t spilled = -1;         // or the input's place in the spill file
     std::byte* saved = nullptr;   // its activations
@@ -101,7 +102,7 @@ class Trainer {
   uint64_t spill_offset(int64_t slot) const {
     return static_cast<uint64_t>(slot) * model_.activation_bytes(config_.tokens());
   }
-  std::vector<Kept> keep(const std::vector<bool>& layers, int64_t tokens);
+  std::vector<Kept> keep(const std::vector<bool>& selected, int64_t tokens);
   void update(size_t unit, const float* gradients, double lr, double gradient_scale);
 
   Model& model_;
@@ -110,7 +111,7 @@ class Trainer {
   Plan plan_;
   Moments moments_;
   Buffer gradients_;        // of the selected units, or of one where updates are immediate
-  Buffer spare_gradients_;  // what a call adds to them
+  Buffer spare_gradients_;  // what a call adds to them, or nobody wants
   Buffer optimizer_;        // AdamW's moments
   Buffer checkpoints_;      // inputs of selected units
   Buffer saved_;            // activations of stored units

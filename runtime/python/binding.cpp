@@ -291,8 +291,13 @@ NB_MODULE(_core, m) {
       .def("options", &options_of, "{name: text} of all options.")
       .def_rw("spill_folder", &TrainConfig::spill_folder, "Where a Trainer may spill checkpoints to; '': nowhere.")
       .def(
-          "select", [](const TrainConfig& c, int64_t step, int64_t layers) { return c.schedule.select(step, layers); },
-          "step"_a, "layers"_a, "Which layers get backward at `step`, counted from 0.");
+          "select",
+          [](const TrainConfig& c, int64_t step, int64_t layers) {
+            Schedule schedule = c.schedule;
+            schedule.steps = c.steps;
+            return schedule.select(step, layers);
+          },
+          "step"_a, "layers"_a, "Which layers are trained at `step`, counted from 0.");
 
   nb::class_<GenerateConfig>(m, "GenerateConfig", "Options of generation by name: those of generate_options().")
       .def(

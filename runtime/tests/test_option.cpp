@@ -93,6 +93,7 @@ void test_round_trip() {
                                                 {"beta", "0.2"},
                                                 {"save_every", "7"},
                                                 {"patience", "3"},
+                                                {"period", "7"},
                                                 {"seed", "42"},
                                                 {"compute", "int8"},
                                                 {"arithmetic", "x"}};

@@ -137,6 +137,50 @@ void test_suffix_bound() {
   }
 }
 
+Schedule schedule_of(const ScheduleRule& rule, double ratio) {
+  Schedule schedule;
+  schedule.rule = &rule;
+  schedule.ratio = ratio;
+  return schedule;
+}
+
+/// As many layers as the ratio says, other ones in each period; above the lowest of them backward runs everywhere.
+void test_lisa() {
+  Schedule schedule = schedule_of(kLisa, 0.1);
+  schedule.period = 5;
+  std::set<std::vector<bool>> seen;
+  for (int64_t step = 0; step < 100; ++step) {
+    const auto selected = schedule.select(step, 30);
+    CHECK(count(selected) == 3 && schedule.most_selected(30) == 3);
+    CHECK(selected == schedule.select(step / 5 * 5, 30));
+    seen.insert(selected);
+    const auto runs = schedule.with_backward(selected);
+    const int64_t lowest = std::find(selected.begin(), selected.end(), true) - selected.begin();
+    CHECK(depth(runs) == 30 - lowest);
+  }
+  CHECK(seen.size() > 15);
+  CHECK(schedule.most_with_backward(30) == 30);
+  schedule.period = 0;
+  CHECK_ERROR(schedule.select(0, 8), "period 0: must be at least 1 step");
+}
+
+/// All layers for the first tenth of the run; then one by one they freeze, until the ratio is left.
+void test_freeze() {
+  Schedule schedule = schedule_of(kFreeze, 0.25);
+  schedule.steps = 200;
+  int64_t before = 12;
+  for (int64_t step = 0; step < 200; ++step) {
+    const int64_t now = depth(schedule.select(step, 12));
+    CHECK(now == before || now == before - 1);
+    if (step <= 20) CHECK(now == 12);
+    before = now;
+  }
+  CHECK(before == 3);
+  CHECK(schedule.most_selected(12) == 12 && schedule.most_with_backward(12) == 12);
+  schedule.steps = 1;
+  CHECK(depth(schedule.select(0, 12)) == 12);
+}
+
 void test_ratio() {
   for (const double ratio : {0.0, -0.5, 1.0001, std::numeric_limits<double>::quiet_NaN()}) {
     CHECK_ERROR(lcsb(Selection::kRandom, ratio).select(0, 8), "must be above 0 and at most 1");
@@ -156,6 +200,8 @@ int main() {
   test_random();
   test_suffix();
   test_suffix_bound();
+  test_lisa();
+  test_freeze();
   test_ratio();
   return finish();
 }

@@ -75,8 +75,13 @@ TrainConfig config_of(const ScheduleRule& rule, Selection selection = Selection:
 }
 
 std::vector<TrainConfig> every_schedule() {
-  return {config_of(kFull), config_of(kLcsb, Selection::kContiguous), config_of(kLcsb, Selection::kStrided),
-          config_of(kLcsb, Selection::kRandom), config_of(kSuffix)};
+  return {config_of(kFull),
+          config_of(kLcsb, Selection::kContiguous),
+          config_of(kLcsb, Selection::kStrided),
+          config_of(kLcsb, Selection::kRandom),
+          config_of(kSuffix),
+          config_of(kLisa),
+          config_of(kFreeze)};
 }
 
 /// The loss on a repeated batch falls, and exactly the selected layers' units run their backward.
@@ -84,6 +89,8 @@ void test_schedules(const Fixture& fixture) {
   const std::string tokens = fixture.tokens(1);
   for (TrainConfig config : every_schedule()) {
     config.steps = 12;
+    config.schedule.steps = 12;
+    config.schedule.period = 3;
     config.lr_scheduler = LrScheduler::kConstant;
     Run run(fixture, tokens, config);
     const int64_t layers = run.model.bundle().num_layers;
@@ -92,8 +99,11 @@ void test_schedules(const Fixture& fixture) {
     for (int64_t s = 0; s < config.steps; ++s) {
       const auto selected = config.schedule.select(s, layers);
       const StepResult result = run.step();
-      const int64_t expected = std::count(selected.begin(), selected.end(), true) * units / layers;
-      expected_runs += expected;
+      const auto units_of = [&](const std::vector<bool>& l) {
+        return std::count(l.begin(), l.end(), true) * units / layers;
+      };
+      const int64_t expected = units_of(selected);
+      expected_runs += units_of(config.schedule.with_backward(selected));
       CHECK(result.backward_units == expected);
       CHECK(result.step == s + 1 && run.trainer.steps_done() == s + 1);
       CHECK(result.tokens == kSeqLen);
@@ -197,15 +207,25 @@ void test_step_counts(const Fixture& fixture) {
   }
 }
 
-/// With skipping, only the selected layers move; without, the others go on by their momentum.
+/// With skipping, only the selected layers move, and where the others are frozen; else they go on by their momentum.
 void test_unselected(const Fixture& fixture) {
-  for (const bool skip : {true, false}) {
-    TrainConfig config = config_of(kLcsb, Selection::kContiguous);
-    config.unselected = skip ? Unselected::kSkip : Unselected::kMomentum;
+  const auto skips = [](TrainConfig config) {
+    config.unselected = Unselected::kSkip;
+    return config;
+  };
+  TrainConfig lisa = config_of(kLisa);
+  lisa.schedule.period = 1;
+  for (const auto& [config, skip] : {std::pair(skips(config_of(kLcsb, Selection::kContiguous)), true),
+                                     std::pair(config_of(kLcsb, Selection::kContiguous), false), std::pair(lisa, true),
+                                     std::pair(config_of(kFreeze), true)}) {
     Run run(fixture, fixture.tokens(2), config);
-    run.step();
+    const int64_t last = config.schedule.rule == &kFreeze ? config.steps - 1 : 1;
+    for (int64_t s = 0; s < last; ++s) run.step();
     const std::vector<float> before = run.parameters();
-    const auto selected = config.schedule.select(1, run.model.bundle().num_layers);
+    Schedule schedule = config.schedule;
+    schedule.steps = config.steps;
+    const auto selected = schedule.select(last, run.model.bundle().num_layers);
+    CHECK(std::count(selected.begin(), selected.end(), false) > 0);
     run.step();
     const std::vector<float> after = run.parameters();
     for (size_t u = 0; u < run.model.bundle().units.size(); ++u) {

@@ -93,6 +93,22 @@ def test_suffix_gradients(trainer: Trainer, reference: Any, text_tokens: np.ndar
         assert relative_error(ours[name], theirs) < 1e-4, name
 
 
+def test_lisa_gradients(smollm2: Path, adapter: Path, trainer: Trainer, text_tokens: np.ndarray) -> None:
+    """Through layers that are not trained the gradient goes exactly, to the lowest that is."""
+    tokens = text_tokens[:65]
+    config = TrainConfig(seq_len=256, schedule="lisa", ratio=0.1, seed=3)
+    lisa = Trainer(Model(str(smollm2)), config, str(adapter))
+    layers = config.select(0, LAYERS)
+    assert sum(layers) == 3
+    _, expected = run(trainer, tokens, [True] * LAYERS)
+    _, ours = run(lisa, tokens, layers)
+    assert len(ours) == 3 * 14
+    for name, gradient in ours.items():
+        assert np.array_equal(gradient, expected[name]), name
+    lowest = layers.index(True)
+    assert lisa.backward_runs == [0] * 2 * lowest + [1] * 2 * (LAYERS - lowest)
+
+
 def test_packed_rows_do_not_see_each_other(trainer: Trainer, text_tokens: np.ndarray) -> None:
     """Two rows in one micro-batch give the sum of the losses and gradients of each alone."""
     a, b = text_tokens[:40], text_tokens[100:160]
