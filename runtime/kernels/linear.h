@@ -24,7 +24,8 @@ enum class Compute { kFloat32, kInt8 };
 namespace MFT_ISA {
 
 // y [M, N] = x W^T + scale (x A^T) B^T, x [M, K]. lora may be null. In int8 the codes of x lie at the beginning of the
-// scratch; `same_x` says that the last use of the scratch was this function, in int8 and with the same x, and left them.
+// scratch; `same_x` says that the last use of the scratch was this function, in int8 and with the same x, and left
+// them.
 void linear_forward(Compute compute, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, bool same_x,
                     float* y, Scratch scratch);
 
