@@ -1,0 +1,127 @@
+"""Puts LowMemoryBP on a model, and takes it off again."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from mobile_ft.errors import UserError
+from mobile_ft.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
+from mobile_ft.pytorch.activations import approximate
+from mobile_ft.pytorch.affine import AgainFromZ, affine
+from mobile_ft.pytorch.norms import ms_layer_norm, ms_rms_norm
+
+# Modules of Transformers by the names of their classes, which it has no common base for.
+_SILU = ("SiLU", "SiLUActivation")
+_GELU = ("GELU", "GELUActivation", "NewGELUActivation", "FastGELUActivation", "GELUTanh", "PytorchGELUTanh")
+
+
+class Applied:
+    """What `apply` did to a model."""
+
+    def __init__(self) -> None:
+        self.activations = 0  # how many were replaced
+        self.norms = 0
+        self._undo: list[Callable[[], None]] = []
+
+    def undo(self) -> None:
+        """Makes the model what it was. Parameters were never touched."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _replace_forward(self, module: nn.Module, forward: Callable[..., Any]) -> None:
+        before = module.__dict__.get("forward")
+        module.forward = forward
+
+        def undo() -> None:
+            del module.__dict__["forward"]
+            if before is not None:
+                module.forward = before
+
+        self._undo.append(undo)
+
+
+def apply(
+    model: nn.Module,
+    *,
+    activation: Literal["exact", "approx2bit"] = "approx2bit",
+    norm: Literal["exact", "memory_sharing"] = "memory_sharing",
+) -> Applied:
+    """Makes autograd keep less for the backward of `model`; its parameters and their names stay as they are.
+
+    `approx2bit` gives every SiLU and GELU the derivative of a step function, for which 2 bits an element are kept.
+    `memory_sharing` lets RMSNorms and LayerNorms keep their output without weight, which the linears behind them share.
+    Works before or after PEFT wraps the model. Raises UserError where there is nothing to apply to.
+    """
+    applied = Applied()
+    for module in model.modules():
+        if activation == "approx2bit":
+            h = _step_function(module)
+            if h is not None:
+                applied._replace_forward(module, _approximate(module.forward, h))
+                applied.activations += 1
+        if norm == "memory_sharing":
+            forward = _memory_sharing(module)
+            if forward is not None:
+                applied._replace_forward(module, forward)
+                applied.norms += 1
+    if activation == "approx2bit" and applied.activations == 0:
+        applied.undo()
+        raise UserError(f"activation approx2bit: {type(model).__name__} holds no SiLU and no GELU as a module")
+    if norm == "memory_sharing" and applied.norms == 0:
+        applied.undo()
+        raise UserError(f"norm memory_sharing: {type(model).__name__} holds no RMSNorm and no LayerNorm")
+    if applied.norms:
+        applied._replace_forward(model, _within(AgainFromZ, model.forward))
+    return applied
+
+
+def _within(context: Callable[[], Any], forward: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(forward)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with context():
+            return forward(*args, **kwargs)
+
+    return wrapped
+
+
+def _step_function(module: nn.Module) -> ReluCombination | None:
+    """Whose derivative stands in for the activation's; None of other modules."""
+    name = type(module).__name__
+    return RESILU2 if name in _SILU else REGELU2 if name in _GELU else None
+
+
+def _approximate(exact: Callable[[Tensor], Tensor], h: ReluCombination) -> Callable[[Tensor], Tensor]:
+    def forward(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            y = exact(x)
+        return approximate(x, y, h)
+
+    return forward
+
+
+def _memory_sharing(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
+    """The norm's forward, as the module computes it; None of other modules."""
+    name = type(module).__name__
+    if isinstance(module, nn.LayerNorm):
+        if len(module.normalized_shape) != 1:
+            return None
+
+        def layer_norm(x: Tensor) -> Tensor:
+            z = ms_layer_norm(x, module.eps)
+            return z if module.weight is None else affine(z, module.weight, module.bias)
+
+        return layer_norm
+    if not name.endswith("RMSNorm") or not isinstance(getattr(module, "weight", None), nn.Parameter):
+        return None
+    eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    offset = 1.0 if name.startswith("Gemma") else 0.0  # Gemma's weights are what is added to 1
+
+    def rms_norm(x: Tensor) -> Tensor:
+        weight = cast(Tensor, module.weight)
+        return affine(ms_rms_norm(x, eps), weight + offset if offset else weight, None)
+
+    return rms_norm
