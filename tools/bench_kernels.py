@@ -5,6 +5,7 @@ Every ratio is the other's time divided by ours: above 1, we are faster.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import time
@@ -51,6 +52,7 @@ def main() -> None:
     kernels.use_threads(threads > 1)
     torch.manual_seed(0)
     pin_threads()
+    keep_freed_memory()
 
     peak = max(kernels.fma_peak_gflops() for _ in range(30))
     time_sides = partial(in_turn, 3 if args.quick else args.rounds, min if args.best else median)
@@ -99,6 +101,14 @@ def pin_threads() -> None:
     os.sched_setaffinity(0, {first})
     for i, worker in enumerate(workers if others else []):
         os.sched_setaffinity(worker, {others[i % len(others)]})
+
+
+def keep_freed_memory() -> None:
+    """Outputs are in memory that was used before, as they are in training, on both sides: new pages of the system would
+    take up to an eighth of the time of the fastest."""
+    libc = ctypes.CDLL(None)
+    for parameter in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
+        assert libc.mallopt(parameter, 32 << 20) == 1  # the most there is
 
 
 def in_turn(rounds: int, statistic: Callable[[list[float]], float], **sides: Callable[[], object]) -> dict[str, float]:
