@@ -6,8 +6,9 @@
     ...                                   # train as before: Trainer, TRL, or a loop
     applied.undo()
 
-Forward outputs stay what they were within rounding. What autograd keeps for the backward gets smaller: of an activation 2 bits an
-element, of a norm nothing beside its output without weight, from which the weight is applied again where it is needed.
+Forward outputs stay what they were within rounding. What autograd keeps for the backward gets smaller: of an
+activation 2 bits an element, of a norm nothing beside its output without weight, from which the weight is applied again
+where it is needed.
 """
 
 from mobile_ft.pytorch.activations import ReGELU2, ReSiLU2

@@ -88,7 +88,8 @@ void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) 
 void Trainer::resume(const std::string& folder, const TokenFile& data) {
   const SafeTensors file(folder + kFile);
   const Json evaluated = metadata(file, "evaluations");
-  Json run = metadata(file, "run");
+  Json run = fingerprint({}, model_.bundle(), data);  // options that are newer than the checkpoint had their defaults
+  run.update(metadata(file, "run"));
   Evaluations earlier;
   std::string earlier_data;
   try {

@@ -2,7 +2,6 @@
 
 #include <sys/stat.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <map>
@@ -17,8 +16,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostBytes = size_t{1} << 20;
-constexpr int64_t kKept = 24 * 60 * 60;  // seconds
-const char* const kTime = "time";        // of a measurement, seconds since 1970
+constexpr int64_t kKept = 24 * 60 * 60;     // seconds
+constexpr double kLeast = 1, kMost = 1e18;  // of what is measured here; another number in the file is damage
+const char* const kTime = "time";           // of a measurement, seconds since 1970
 
 /// The folder for caches, made if need be; empty where there is none.
 std::string cache_folder() {
@@ -64,7 +64,7 @@ std::vector<double> numbers(const Json& entry, const std::vector<std::string>& n
   std::vector<double> values;
   for (const std::string& name : names) {
     values.push_back(number(name));
-    if (!(values.back() > 0 && std::isfinite(values.back()))) return {};
+    if (!(values.back() >= kLeast && values.back() <= kMost)) return {};
   }
   return values;
 }

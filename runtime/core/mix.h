@@ -18,7 +18,7 @@ namespace mft {
 struct UnitGroup {
   std::string name;         // of the first kind of unit in it
   std::vector<bool> kinds;  // which of the bundle's kinds are in it
-  int64_t units = 0;        // of a step's selected units, at most
+  int64_t units = 0;        // of those whose backward a step runs, at most
   uint64_t saved = 0;       // bytes that a stored unit leaves
   bool reads_x = false;     // whether it keeps its input besides
   double seconds = 0;       // to compute its forward once more
@@ -68,7 +68,7 @@ class MixCosts {
   uint64_t activation_ = 0;  // bytes of x
   uint64_t staging_ = 0;
   std::vector<UnitGroup> groups_;
-  int64_t selected_units_ = 0;  // by a step, at most
+  int64_t selected_units_ = 0;  // whose backward a step runs, at most
   double stored_seconds_ = 0;   // of a step that stores everything
   double least_seconds_ = 0;
   uint64_t weight_bytes_ = 0;  // of units and head

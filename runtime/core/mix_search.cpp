@@ -107,7 +107,8 @@ Mix fastest_mix(MixCosts& costs) {
       Grid& tried = search.grid[g];
       finest = finest && (tried.step == 1 || g == order.back());
       const int64_t around = tried.step, near = search.best.stored[g];
-      tried = {std::max<int64_t>(0, near - around), std::min(groups[g].units, near + around), 2 * around / steps + 1};
+      const int64_t finer = std::min(2 * around / steps + 1, std::max<int64_t>(1, around / 2));
+      tried = {std::max<int64_t>(0, near - around), std::min(groups[g].units, near + around), finer};
     }
     if (finest) return search.best;
   }

@@ -19,8 +19,8 @@ struct Plan {
   std::array<uint64_t, kComponents> bytes{};  // by Component
   std::vector<UnitGroup> groups;
 
-  // Of a step's selected units, counted from the top: so many of each group store their activations. The others
-  // compute them again from their input, the checkpoint; so many keep it in memory, the lowest spill it.
+  // Of the units whose backward a step runs, counted from the top: so many of each group store their activations. The
+  // others compute them again from their input, the checkpoint; so many keep it in memory, the lowest spill it.
   std::vector<int64_t> stored;
   int64_t checkpoints = 0;
   int64_t spilled = 0;

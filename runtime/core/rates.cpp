@@ -101,6 +101,7 @@ std::vector<double> compute_rates(Compute compute, int64_t size) {
 /// Bytes a second of a file past the page cache; nothing where it has none on the disk, or so few that a rate would
 /// mean nothing.
 std::vector<double> read_rate(const std::string& path) {
+  const Buffer room(kReadAtOnce);
   struct stat status;
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {};
@@ -114,7 +115,6 @@ std::vector<double> read_rate(const std::string& path) {
     posix_fadvise(direct, 0, kReadBytes, POSIX_FADV_DONTNEED);
   }
   if (direct < 0) return {};
-  const Buffer room(kReadAtOnce);
   const double start = now();
   size_t done = 0;
   for (; done < kReadBytes; done += kReadAtOnce) {

@@ -14,7 +14,7 @@ struct Rates {
   double read = 0;       // bytes of weights that come from storage
 };
 
-/// This machine's, for a run of `config` from this bundle: measured within some tenths of a second, in up to 5 MB that
+/// This machine's, for a run of `config` from this bundle: measured within some tenths of a second, in some MB that
 /// are given back, and remembered for a day. Weights that lie nowhere yet count as read from a phone's flash.
 Rates measured_rates(const TrainConfig& config, const Bundle& bundle);
 

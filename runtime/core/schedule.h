@@ -19,7 +19,7 @@ enum class Rest {
   kPassedThrough,  // their backward runs for the gradient that it passes on, and they stay as they are
 };
 
-/// One way to decide which layers get backward at a step, of `layers` in all; `step` counts from 0. What it selects
+/// One way to decide which layers are trained at a step, of `layers` in all; `step` counts from 0. What it selects
 /// is a function of (schedule, step) alone, so a resumed run selects the same.
 struct ScheduleRule {
   const char* name;
@@ -39,10 +39,10 @@ extern const ScheduleRule kFreeze;  // fewer and fewer of the lower layers
 /// The rules by name: what `--schedule` takes.
 const std::vector<const ScheduleRule*>& schedule_rules();
 
-/// Which layers get backward at a step: a rule and its options.
+/// Which layers are trained at a step: a rule and its options.
 struct Schedule {
   const ScheduleRule* rule = &kFull;
-  double ratio = 0.5;                        // share of the layers that get backward
+  double ratio = 0.5;                        // share of the layers that are trained
   Selection selection = Selection::kRandom;  // of lcsb
   std::vector<int64_t> suffix_depths;        // cycle of suffix; empty: ratio x {1/2, 1, 3/2, 1}
   int64_t period = 20;                       // of lisa, steps

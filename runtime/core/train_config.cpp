@@ -14,14 +14,7 @@ using C = TrainConfig;
 
 /// `--schedule` reads the table of rules.
 Option<C> schedule_option() {
-  Option<C> option{"schedule",
-                   OptionType::kChoice,
-                   {},
-                   "",
-                   "layers that get a backward pass at a step",
-                   OptionGroup::kStep,
-                   true,
-                   {},
+  Option<C> option{"schedule", OptionType::kChoice, {}, "", "layers that a step trains", OptionGroup::kStep, true, {},
                    {}};
   for (const ScheduleRule* rule : schedule_rules()) option.choices.push_back(rule->name);
   option.set = [](C& c, const std::string& text) {
@@ -91,7 +84,7 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("warmup_ratio", warmup_ratio, kRun, false, "the same as a share of all steps"),
       MFT_OPTION("weight_decay", weight_decay, kRun, true, "AdamW's"),
       MFT_OPTION("unselected", unselected, kRun, true,
-                 "layers without backward go on by AdamW's momentum, or are skipped"),
+                 "of lcsb and suffix: other layers go on by AdamW's momentum, or are skipped"),
       MFT_OPTION("beta", beta, kRun, true, "of dpo: how far the model may move from the base model"),
       MFT_OPTION("save_every", save_every, kRun, false, "steps between saves"),
       MFT_OPTION("patience", patience, kRun, false,

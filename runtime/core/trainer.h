@@ -113,7 +113,7 @@ class Trainer {
   Buffer gradients_;        // of the selected units, or of one where updates are immediate
   Buffer spare_gradients_;  // what a call adds to them, or nobody wants
   Buffer optimizer_;        // AdamW's moments
-  Buffer checkpoints_;      // inputs of selected units
+  Buffer checkpoints_;      // inputs of units whose backward runs
   Buffer saved_;            // activations of stored units
   Buffer activations_;      // two that units read and write in turn; one for what was spilled
   SpillFile spill_;

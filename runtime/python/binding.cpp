@@ -293,6 +293,8 @@ NB_MODULE(_core, m) {
       .def(
           "select",
           [](const TrainConfig& c, int64_t step, int64_t layers) {
+            if (c.epochs > 0)
+              fail("epochs ", c.epochs, ": what is selected depends on the number of steps; give steps");
             Schedule schedule = c.schedule;
             schedule.steps = c.steps;
             return schedule.select(step, layers);
