@@ -52,16 +52,21 @@ def times(z: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return y if bias is None else y + bias
 
 
-_sources: dict[int, _Source] = {}  # by y's storage; only within a forward
+_sources: dict[int, _Source] = {}  # by y's storage, as long as y lives
 
 
 def affine(z: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """y = z w + b, of which nothing but z is kept within `AgainFromZ`."""
     y = times(z, weight, bias)
     if _depth and y.is_contiguous() and torch.is_grad_enabled():
+        key = storage_of(y)
+
+        def forget(dead: "weakref.ref[Tensor]") -> None:  # or z of every norm would stay until the forward ends
+            if key in _sources and _sources[key].y is dead:
+                del _sources[key]
+
         versions = tuple(t._version for t in (z, weight, bias) if t is not None)
-        source = _Source(z.detach(), weight, bias, weakref.ref(y), versions)
-        _sources[storage_of(y)] = source
+        _sources[key] = _Source(z.detach(), weight, bias, weakref.ref(y, forget), versions)
     return y
 
 

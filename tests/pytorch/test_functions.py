@@ -8,6 +8,7 @@ from torch.nn.functional import gelu, silu
 from mobile_ft.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
 from mobile_ft.pytorch import ReGELU2, ReSiLU2, SavedTensors, ms_layer_norm, ms_rms_norm
 from mobile_ft.pytorch.activations import pack_2bit, unpack_2bit
+from mobile_ft.pytorch.affine import AgainFromZ, _sources, affine
 
 ACTIVATIONS = [
     (ReSiLU2(), silu, RESILU2),
@@ -71,6 +72,21 @@ def test_a_norm_keeps_its_output_alone(norm: object) -> None:
         z = norm(x, 1e-5)  # type: ignore[operator]
         z @ torch.randn(64, 8, requires_grad=True)
     assert saved.bytes == (10 * 64 + 10 + 64 * 8) * 4  # z once, and the other factor
+
+
+def test_z_goes_with_y() -> None:
+    """Unless something keeps y."""
+    z, weight = torch.randn(4, 8, requires_grad=True), torch.randn(8)
+    with AgainFromZ():
+        y = affine(z, weight, None)
+        assert len(_sources) == 1
+        del y
+        assert not _sources
+        loss = affine(z, weight, None).exp().square().sum()  # keeps what exp makes
+        assert not _sources
+    loss.backward()
+    assert z.grad is not None
+    assert torch.allclose(z.grad, 2 * weight * (2 * z.detach() * weight).exp())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
