@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
@@ -46,8 +47,11 @@ EIGHT_BITS = ["--optimizer", "adamw8bit", "--max-grad-norm", 0]  # and updates r
 
 @pytest.mark.parametrize(
     "run",
-    [*(["--schedule", s, *ACCUMULATE] for s in ("full", "lcsb", "suffix")), ["--schedule", "lcsb", *EIGHT_BITS]],
-    ids=["full", "lcsb", "suffix", "8 bits"],
+    [
+        *(["--schedule", s, *ACCUMULATE] for s in ("full", "lcsb", "suffix", "lisa", "freeze")),
+        ["--schedule", "lcsb", *EIGHT_BITS],
+    ],
+    ids=["full", "lcsb", "suffix", "lisa", "freeze", "8 bits"],
 )
 def test_kill_and_resume(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path, run: list) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
@@ -236,6 +240,23 @@ def test_resume_of_another_run_is_refused(small_bundle: Path, token_file: Callab
     token_file(data, 250, 32, 5, seed=1)
     assert "started with data " in failure(*run, "--steps", 3, "--resume")
     assert "nothing to resume" in failure(*run[:-1], tmp_path / "new", "--resume")
+
+
+def test_a_checkpoint_from_before_an_option(
+    small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """It had the option's default."""
+    data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
+    run = ["train", small_bundle, "--data", data, "--seq-len", 32, "--steps", 4, "--out", tmp_path / "out"]
+    events(*run, "--schedule", "lisa")
+    checkpoint = tmp_path / "out" / "checkpoint.safetensors"
+    with safe_open(checkpoint, "numpy") as file:
+        metadata = file.metadata()
+    options = json.loads(metadata["run"])
+    assert options.pop("period") == "20"
+    save_file(load_file(checkpoint), checkpoint, metadata | {"run": json.dumps(options)})
+    assert "period 20, not 5" in failure(*run, "--schedule", "lisa", "--period", 5, "--resume")
+    assert events(*run, "--schedule", "lisa", "--resume")[-1]["event"] == "done"
 
 
 def test_same_seed_same_run(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:
