@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "runtime/core/bisect.h"
+
 namespace mft {
 namespace {
 
@@ -20,21 +22,6 @@ using Counts = std::vector<int64_t>;
 struct Grid {
   int64_t first, last, step;
 };
-
-/// The last n in [0, most) up to which `holds`, which is true up to some n.
-template <typename F>
-int64_t last_that(int64_t most, const F& holds) {
-  int64_t low = 0, high = most - 1;
-  while (low < high) {
-    const int64_t middle = (low + high + 1) / 2;
-    if (holds(middle)) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
-}
 
 struct Search {
   MixCosts& costs;
@@ -68,7 +55,9 @@ struct Search {
       counts[group] = n;
       return costs.of(counts);
     };
-    const auto last = [&](const auto& holds) { return last_that(most, [&](int64_t n) { return holds(at(n)); }); };
+    const auto last = [&](const auto& holds) {
+      return last_that(0, most - 1, [&](int64_t n) { return holds(at(n)); });
+    };
     const auto fits = [&](const Mix& m) { return costs.fits(m); };
     std::set<int64_t> candidates;
     for (const int64_t n : {int64_t{0}, most, last([&](const Mix& m) { return fits(m) && m.read_seconds == 0; }),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/core/bisect.h"
 #include "runtime/core/error.h"
 #include "runtime/core/mix_search.h"
 #include "runtime/platform/threads.h"
@@ -151,16 +152,7 @@ int64_t longest_sequence(const Model& model, TrainConfig config) {
     return config.budget == 0 || plan_training(model, config).total() <= config.budget;
   };
   if (most < 1 || !fits(1)) return 0;
-  int64_t low = 1, high = most;
-  while (low < high) {
-    const int64_t middle = (low + high + 1) / 2;
-    if (fits(middle)) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
+  return last_that(1, most, fits);
 }
 
 }  // namespace mft

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+namespace mft {
+
+/// The last n in [low, high] up to which `holds`; it does at `low`, and from some n on no more.
+template <typename F>
+int64_t last_that(int64_t low, int64_t high, const F& holds) {
+  while (low < high) {
+    const int64_t middle = (low + high + 1) / 2;
+    if (holds(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+}  // namespace mft
