@@ -36,7 +36,8 @@ int32_t encode_block(const float* x, float most_code, const Round& round, int8_t
     total += rounded;
     store_i8(codes + i * kVec, rounded);
   }
-  return static_cast<int32_t>(sum(to_float(total)));  // exact: below 2^24
+  // Exact: below 2^24. Values that are not finite have the least integer as code, so that their sum may need 64 bits.
+  return static_cast<int32_t>(static_cast<int64_t>(sum(to_float(total))));
 }
 
 int32_t quantize_block(const float* x, int8_t* codes, float* scale) {
