@@ -228,7 +228,7 @@ Vec largest_of(VecH pairs) {
 }
 
 VecH magnitude(VecHU values) {
-  const VecH v = (VecH)values, minus = -v;
+  const VecH v = (VecH)values, minus = (VecH)(-values);  // as unsigned numbers, or the least had no negative
   return v > minus ? v : minus;
 }
 

@@ -27,7 +27,12 @@ int32_t encode_block(const float* x, float most_code, const Round& round, int8_t
     nothing += v - v;
   }
   const float most = max_lane(largest);
-  *scale = most / most_code + sum(nothing);
+  const float none = sum(nothing);
+  *scale = most / most_code + none;
+  if (!(none == 0.f)) {  // the scale makes NaN of any code
+    std::memset(codes, 0, kInt8Block);
+    return 0;
+  }
   const Vec inverse = splat(most > kSmallest ? most_code / most : 0.f);
   VecI total{};
 #pragma GCC unroll 32
@@ -36,8 +41,7 @@ int32_t encode_block(const float* x, float most_code, const Round& round, int8_t
     total += rounded;
     store_i8(codes + i * kVec, rounded);
   }
-  // Exact: below 2^24. Values that are not finite have the least integer as code, so that their sum may need 64 bits.
-  return static_cast<int32_t>(static_cast<int64_t>(sum(to_float(total))));
+  return static_cast<int32_t>(sum(to_float(total)));  // exact: below 2^24
 }
 
 int32_t quantize_block(const float* x, int8_t* codes, float* scale) {
@@ -96,9 +100,7 @@ void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, i
         for (int64_t i = 0; i < left_out_count; ++i) copy[left_out[i]] = 0.f;
         row = copy;
       }
-      // Without a sign, since any sum comes from values that are not finite.
-      const uint32_t total = static_cast<uint32_t>(encode(tile * kTileRows + r, row, block[r], &out.scales[at + r]));
-      out.starts[at + r] = static_cast<int32_t>(-kWeightOffset * total);
+      out.starts[at + r] = -kWeightOffset * encode(tile * kTileRows + r, row, block[r], &out.scales[at + r]);
     }
     if constexpr (kDepth == 8) {
       for (int64_t i = 0; i < round_up(count, 16); i += kDepth) {
