@@ -2,7 +2,6 @@
 
 from types import TracebackType
 
-import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
@@ -62,4 +61,4 @@ def kept(tensor: Tensor) -> None:
 
 def storage_of(tensor: Tensor) -> int:
     """The address of a tensor's storage, 0 of one that has none."""
-    return 0 if tensor.is_meta else torch.Tensor.untyped_storage(tensor).data_ptr()
+    return 0 if tensor.is_meta else tensor.untyped_storage().data_ptr()

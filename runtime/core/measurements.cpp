@@ -1,7 +1,5 @@
 #include "runtime/core/measurements.h"
 
-#include <sys/stat.h>
-
 #include <cstdlib>
 #include <ctime>
 #include <map>

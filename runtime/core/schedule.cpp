@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/core/error.h"
+#include "runtime/core/random.h"
 
 namespace mft {
 
@@ -44,6 +45,15 @@ int64_t Schedule::most_with_backward(int64_t layers) const {
 
 int64_t share_of(double ratio, int64_t layers) {
   return std::clamp<int64_t>(std::llround(ratio * static_cast<double>(layers)), 1, layers);
+}
+
+std::vector<bool> drawn_layers(const Schedule& schedule, int64_t number, int64_t layers) {
+  const auto order = Random(schedule.seed, static_cast<uint64_t>(number)).permutation(layers);
+  std::vector<bool> drawn(static_cast<size_t>(layers));
+  for (int64_t i = 0; i < share_of(schedule.ratio, layers); ++i) {
+    drawn[static_cast<size_t>(order[static_cast<size_t>(i)])] = true;
+  }
+  return drawn;
 }
 
 }  // namespace mft

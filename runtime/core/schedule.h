@@ -59,5 +59,7 @@ struct Schedule {
 
 /// round(ratio x layers), at least one and at most all.
 int64_t share_of(double ratio, int64_t layers);
+/// So many layers, the `number`th that the schedule's seed draws.
+std::vector<bool> drawn_layers(const Schedule& schedule, int64_t number, int64_t layers);
 
 }  // namespace mft

@@ -1,5 +1,4 @@
 #include "runtime/core/error.h"
-#include "runtime/core/random.h"
 #include "runtime/core/schedule.h"
 
 namespace mft {
@@ -10,11 +9,8 @@ std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t layers)
   std::vector<bool> selected(static_cast<size_t>(layers));
   const int64_t count = share_of(schedule.ratio, layers);
   switch (schedule.selection) {
-    case Selection::kRandom: {
-      const auto order = Random(schedule.seed, static_cast<uint64_t>(step)).permutation(layers);
-      for (int64_t i = 0; i < count; ++i) selected[static_cast<size_t>(order[static_cast<size_t>(i)])] = true;
-      return selected;
-    }
+    case Selection::kRandom:
+      return drawn_layers(schedule, step, layers);
     case Selection::kContiguous:
       for (int64_t i = 0; i < count; ++i) selected[static_cast<size_t>((step * count + i) % layers)] = true;
       return selected;

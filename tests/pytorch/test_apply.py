@@ -62,8 +62,8 @@ def test_activations_keep_two_bits(family: str) -> None:
     assert 0.8 < float(torch.cosine_similarity(flat[0], flat[1], dim=0)) < 1 - 1e-6
 
 
-def test_gradient_checkpointing(family: str = "llama") -> None:
-    model, inputs = make(family)
+def test_gradient_checkpointing() -> None:
+    model, inputs = make("llama")
     _, _, gradients = step(model, inputs)
     apply(model, activation="exact")
     model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
