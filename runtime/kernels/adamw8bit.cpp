@@ -3,68 +3,72 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
+#include "runtime/kernels/vec.h"
 #include "runtime/platform/threads.h"
 
 namespace mft::MFT_ISA {
 namespace {
 
 constexpr int kCodes = 256;
-constexpr int kExponents = 7;  // decades of the map
+constexpr int kDecades = 7;  // of the map
 
-// Magnitudes below 2^-24 round to zero; above it, seven bits of the mantissa tell the code up to one comparison, since
-// no two boundaries are that close.
-constexpr int kLowestExponent = 127 - 24;
-constexpr int kBins = 25 << 7;
+typedef uint8_t VecCodes __attribute__((vector_size(kVec)));
 
 class DynamicMap {
  public:
-  explicit DynamicMap(bool is_signed) {
+  explicit DynamicMap(bool is_signed) : signed_(is_signed) {
     float all[kCodes] = {0.f, 1.f};
     int count = 2;
-    for (int decade = 0; decade < kExponents; ++decade) {
-      const int fractions = is_signed ? 1 << decade : 2 << decade;
+    double below = 0;  // the largest value so far
+    for (int d = 0; d < kDecades; ++d) {
+      const int fractions = is_signed ? 1 << d : 2 << d;
+      const double high = std::pow(10.0, d - kDecades + 1);
+      const auto value = [&](int i) { return high * (0.1 + 0.9 * (i + 0.5) / fractions); };
+      fractions_[d] = static_cast<float>(fractions);
+      slopes_[d] = static_cast<float>(fractions / (0.9 * high));
+      starts_[d] = static_cast<float>((below + value(0)) / 2);
+      below = value(fractions - 1);
       for (int i = 0; i < fractions; ++i) {
-        const double mean = 0.1 + 0.9 * (i + 0.5) / fractions;
-        const float value = static_cast<float>(std::pow(10.0, decade - kExponents + 1) * mean);
-        all[count++] = value;
-        if (is_signed) all[count++] = -value;
+        all[count++] = static_cast<float>(value(i));
+        if (is_signed) all[count++] = static_cast<float>(-value(i));
       }
     }
+    one_ = static_cast<float>((below + 1) / 2);
     std::sort(all, all + kCodes);
     std::copy_n(all, kCodes, values);
-    zero_ = static_cast<int>(std::lower_bound(values, values + kCodes, 0.f) - values);
-    for (int c = zero_; c + 1 < kCodes; ++c) middles_[c] = (values[c] + values[c + 1]) / 2;
-    middles_[kCodes - 1] = std::numeric_limits<float>::infinity();
-    for (int bin = 0; bin < kBins; ++bin) {
-      const uint32_t bits = static_cast<uint32_t>((kLowestExponent << 7) + bin) << 16;
-      float least;
-      std::memcpy(&least, &bits, sizeof(least));
-      int code = zero_;
-      while (least > middles_[code]) ++code;
-      bins_[bin] = static_cast<uint8_t>(code);
-    }
+    zero_ = static_cast<float>(std::lower_bound(values, values + kCodes, 0.f) - values);
   }
 
-  // Code nearest to x in [-1, 1].
-  uint8_t encode(float x) const {
-    const float magnitude = std::fabs(x);
-    uint32_t bits;
-    std::memcpy(&bits, &magnitude, sizeof(bits));
-    const int bin = std::clamp(static_cast<int>(bits >> 16) - (kLowestExponent << 7), 0, kBins - 1);
-    int code = bins_[bin];
-    code += magnitude > middles_[code];
+  // Codes nearest to x in [-1, 1]: a decade's fractions are evenly spaced, and so are the middles between them.
+  VecCodes encode(Vec x) const {
+    const Vec magnitude = x < 0.f ? -x : x;
+    Vec fractions = splat(fractions_[0]), slope = splat(slopes_[0]);
+    for (int d = 1; d < kDecades; ++d) {
+      fractions = magnitude > starts_[d] ? splat(fractions_[d]) : fractions;
+      slope = magnitude > starts_[d] ? splat(slopes_[d]) : slope;
+    }
+    const Vec fraction = magnitude * slope - fractions * (1.f / 9);
+    // Decades before this one have as many codes as it, but for one. NaN becomes 0.
+    const Vec first = signed_ ? fractions : fractions - 1.f;
+    Vec code = first + (fraction > 0.f ? vmin(fraction, fractions - 0.5f) : Vec{});
+    code = magnitude > starts_[0] ? code : Vec{};
+    code = magnitude > one_ ? splat(255.f - zero_) : code;
+    VecI steps = __builtin_convertvector(code, VecI);
     // The negative side mirrors the positive one but for -1, which is missing.
-    return static_cast<uint8_t>(x < 0 ? 2 * zero_ - std::min(code, kCodes - 2) : code);
+    if (signed_) steps = x < 0.f ? 0 - (steps < 127 ? steps : steps - steps + 127) : steps;
+    return __builtin_convertvector(steps + static_cast<int>(zero_), VecCodes);
   }
 
   float values[kCodes];
 
  private:
-  int zero_;
-  float middles_[kCodes] = {};
-  uint8_t bins_[kBins];
+  bool signed_;
+  float zero_;                 // its code
+  float fractions_[kDecades];  // of each decade
+  float slopes_[kDecades];     // fractions a unit
+  float starts_[kDecades];     // the middle between a decade's least value and the next below
+  float one_;                  // and that between 1 and the next below
 };
 
 const DynamicMap& map_of(bool is_signed) {
@@ -83,7 +87,11 @@ void encode(const DynamicMap& map, const float* x, int64_t n, uint8_t* codes, fl
   for (int64_t i = 0; i < n; ++i) highest = std::max(highest, std::fabs(x[i]));
   *scale = highest;
   const float inverse = highest > 0 ? 1.f / highest : 0.f;
-  for (int64_t i = 0; i < n; ++i) codes[i] = map.encode(x[i] * inverse);
+  for (int64_t i = 0; i < n; i += kVec) {
+    const int64_t some = std::min<int64_t>(kVec, n - i);
+    const VecCodes nearest = map.encode(load_part(x + i, some) * inverse);
+    std::memcpy(codes + i, &nearest, static_cast<size_t>(some));
+  }
 }
 
 }  // namespace

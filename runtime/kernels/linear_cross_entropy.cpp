@@ -59,6 +59,7 @@ struct Block {
   const int64_t* targets;
   float* target_logits;  // [count]
   float* const* dx;      // [count] rows, null where no gradient is wanted
+  float* spare;          // [count, K], until the first tile
 };
 
 // The products of rows with the weight: logits of a tile, and what the tile adds to the gradient.
@@ -134,7 +135,7 @@ class Int8Products {
  public:
   Int8Products(const Block& block, Scratch& scratch) : w_(block.w), count_(block.count) {
     const int64_t k = w_.cols;
-    float* x = scratch.take(count_ * k);
+    float* x = block.spare;
     for (int64_t i = 0; i < count_; ++i) std::copy_n(block.x + block.rows[i] * k, k, x + i * k);
     find_outliers(x, count_, k, scratch.take(k), columns_);
     left_out_ = std::lower_bound(columns_, columns_ + kOutliers, k) - columns_;
@@ -188,7 +189,6 @@ class Int8Products {
 
   static size_t shared_bytes(int64_t rows, int64_t k) {
     ScratchSize size;
-    size.take(rows * k);
     size.take(k);
     add_int8_rows(rows, k, size);
     size.take(packed_floats(rows, kOutliers));
@@ -316,7 +316,8 @@ void cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64
       rows[count++] = next;
     }
     if (count == 0) break;
-    const Block block{w, count, x, rows, row_targets, target_logits, dx != nullptr ? row_dx : nullptr};
+    const Block block{
+        w, count, x, rows, row_targets, target_logits, dx != nullptr ? row_dx : nullptr, range_at(0).accumulator};
     Scratch shared = scratch;
     const Products products(block, shared);
     parallel_for(ranges, [&](int64_t r) {

@@ -89,6 +89,38 @@ void test_steps(int64_t n) {
   }
 }
 
+/// Codes of moments that are exactly the gradient, or its square, in a block whose scale is 1: of all magnitudes, and
+/// of what lies just beside each middle between two codes.
+void test_nearest() {
+  const auto signed_map = expected_map(true), unsigned_map = expected_map(false);
+  Random random(11, 0);
+  std::vector<float> g;
+  for (int i = 0; i < 5000; ++i)
+    g.push_back(static_cast<float>(uniform(random) * std::pow(10.0, -9 * random.uniform())));
+  for (size_t c = 0; c + 1 < signed_map.size(); ++c) {
+    for (const double beside : {1 - 1e-5, 1 + 1e-5}) {
+      g.push_back(static_cast<float>((signed_map[c] + signed_map[c + 1]) / 2 * beside));
+      g.push_back(static_cast<float>(std::sqrt((unsigned_map[c] + unsigned_map[c + 1]) / 2 * beside)));
+    }
+  }
+  for (size_t at = 0; at < g.size(); at += kMomentBlock) g.insert(g.begin() + static_cast<int64_t>(at), 1.f);
+  const size_t blocks = (g.size() + kMomentBlock - 1) / kMomentBlock;
+  std::vector<float> p(g.size()), m_scales(blocks), v_scales(blocks);
+  std::vector<uint8_t> m_codes(g.size()), v_codes(g.size());
+  AdamWConfig config;
+  config.beta1 = config.beta2 = 0;
+  adamw8bit_step(p.data(), g.data(), {m_codes.data(), m_scales.data()}, {v_codes.data(), v_scales.data()},
+                 static_cast<int64_t>(g.size()), 1e-3, 1.f, 1, config);
+  const auto is_nearest = [](const std::vector<double>& map, uint8_t code, double x) {
+    return std::fabs(map[code] - x) <= std::fabs(nearest(map, x) - x) + 1e-6 * std::fabs(x);
+  };
+  for (size_t i = 0; i < g.size(); ++i) {
+    const double x = static_cast<double>(g[i]);
+    CHECK(m_scales[i / kMomentBlock] == 1.f && is_nearest(signed_map, m_codes[i], x));
+    CHECK(v_scales[i / kMomentBlock] == 1.f && is_nearest(unsigned_map, v_codes[i], x * x));
+  }
+}
+
 /// No gradient ever: the parameter only decays.
 void test_untouched() {
   std::vector<float> p{1.f, -2.f}, scales(2);
@@ -106,6 +138,7 @@ int run_tests() {
   mft::MFT_ISA::test_steps(1000);
   mft::MFT_ISA::test_steps(256);
   mft::MFT_ISA::test_steps(3);
+  mft::MFT_ISA::test_nearest();
   mft::MFT_ISA::test_untouched();
   return mft_test::finish();
 }
