@@ -19,7 +19,7 @@ Reporter = Callable[[Event], None]
 
 LOG_FILE = "log.jsonl"
 _PROJECT = "mobile-ft"
-_NO_FIGURES = ("event", "step", "best")
+_NO_FIGURES = ("event", "step", "best", "trained")
 
 
 def open_reporters(names: str | Sequence[str], out: Path, resume: bool) -> list[AbstractContextManager[Reporter]]:

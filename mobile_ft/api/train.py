@@ -8,12 +8,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
+from mobile_ft.api.files import check_output_path
 from mobile_ft.api.native import Event, KilledError, run_native
 from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
 from mobile_ft.api.progress import ProgressDisplay, duration
 from mobile_ft.api.reporting import open_reporters
 from mobile_ft.api.results import TrainResult, number
 from mobile_ft.api.run_file import write_run_file
+from mobile_ft.api.schedule_report import schedule_report as write_schedule_report
 from mobile_ft.api.tokens import check_lengths, data_path, prepare_tokens
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.data import Loss
@@ -41,6 +43,7 @@ def train(
     progress: bool = True,
     callbacks: Iterable[Callback] = (),
     report_to: str | Sequence[str] = (),
+    schedule_report: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> TrainResult:
     """Trains on `data` and leaves adapter, checkpoint and run.yaml in the folder `out`.
@@ -49,7 +52,8 @@ def train(
     split of `data`. `adapter` is where to start from, by default the bundle's own, untrained. `resume` goes on from the
     checkpoint in `out`. The run is a child process, whose memory is that of the plan; or this one, if `in_process`.
     `callbacks` are called with every event (docs/events.md); what one raises ends the run, saved. `report_to` names
-    "jsonl", "tensorboard", "trackio" or "wandb". `options` are those of `mobile-ft train --help`, with underscores.
+    "jsonl", "tensorboard", "trackio" or "wandb". `schedule_report` is an HTML file that shows what was trained when.
+    `options` are those of `mobile-ft train --help`, with underscores.
 
     Ctrl-C ends the run after the step in progress, saved: then `stopped` of the result is "interrupted".
     Raises UserError where an input cannot be used, the budget is too small or the run fails.
@@ -66,6 +70,9 @@ def train(
     if (folder / _CHECKPOINT).exists() and not resume:
         raise UserError(f"{folder}: holds the checkpoint of an earlier run; give --resume to go on, or another --out")
     reporters = open_reporters(report_to, folder, resume)
+    if schedule_report is not None:
+        check_output_path("--schedule-report", Path(schedule_report))
+        reporters.append(write_schedule_report(Path(schedule_report)))
     tokens = folder / _TOKENS  # the same file again where a run is resumed: the runtime compares
     prepare_tokens(found, data, "train", seq_len, seed, tokens, loss)
     valid_tokens = None

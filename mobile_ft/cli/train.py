@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mobile_ft.api.files import write_json
+from mobile_ft.api.files import check_output_path, write_json
 from mobile_ft.api.reporting import NAMES
 from mobile_ft.api.run_file import read_run_file
 from mobile_ft.api.train import saved_in_words, train
@@ -36,6 +36,7 @@ def add_parser(commands: Subparsers) -> None:
     option(
         "--report-to", metavar="NAME", action="append", default=[], help=f"one of {', '.join(NAMES)}; may be repeated"
     )
+    option("--schedule-report", metavar="FILE", type=Path, help="write what was trained when there, as HTML")
     add_options(parser, train_options())
     add_json(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -43,12 +44,13 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     check_json_path(args.json)
+    check_output_path("--schedule-report", args.schedule_report)
     settings = _settings(args)
     missing = [name for name, key in (("BUNDLE", "bundle"), ("--data", "data")) if key not in settings]
     if missing:
         args.parser.error(f"the following arguments are required: {', '.join(missing)}")
     settings = {"out": _OUT} | settings
-    result = train(**settings, resume=args.resume, report_to=args.report_to)
+    result = train(**settings, resume=args.resume, report_to=args.report_to, schedule_report=args.schedule_report)
     write_json(args.json, result.to_json())
     interrupted = result.stopped == "interrupted"
     if interrupted:

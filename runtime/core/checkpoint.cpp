@@ -1,4 +1,5 @@
-/// Saving and resuming a run: `checkpoint.safetensors` with parameters, AdamW state, losses and validations.
+/// Saving and resuming a run: `checkpoint.safetensors` with parameters, AdamW state, losses, validations and
+/// sensitivities.
 
 #include <cmath>
 #include <cstring>
@@ -75,11 +76,12 @@ Resolved Trainer::read_resolved(const std::string& folder) {
 void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) const {
   const int64_t size = static_cast<int64_t>(model_.layout().size);
   const int64_t units = static_cast<int64_t>(unit_steps_.size());
-  write_safetensors(folder + kFile,
-                    {{"losses", "F64", {steps_done()}, losses_.data()},
-                     {"unit_steps", "I64", {units}, unit_steps_.data()},
-                     {"parameters", "F32", {size}, model_.parameters()},
-                     {"moments", "U8", {static_cast<int64_t>(moments_.bytes())}, optimizer_.bytes()}},
+  std::vector<NamedTensor> tensors = {{"losses", "F64", {steps_done()}, losses_.data()},
+                                      {"unit_steps", "I64", {units}, unit_steps_.data()},
+                                      {"parameters", "F32", {size}, model_.parameters()},
+                                      {"moments", "U8", {static_cast<int64_t>(moments_.bytes())}, optimizer_.bytes()}};
+  if (!sensitivities_.empty()) tensors.push_back({"sensitivities", "F64", {units}, sensitivities_.data()});
+  write_safetensors(folder + kFile, tensors,
                     {{"run", fingerprint(config_, model_.bundle(), data).dump()},
                      {"resolved", to_json(resolved()).dump()},
                      {"evaluations", Json{{"data", validated_on}, {"losses", evaluations}}.dump()}});
@@ -132,9 +134,21 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   if (!moments_.all_finite(moments.data)) {
     fail(file.path(), ": tensor moments holds numbers that are not finite");
   }
+  std::vector<double> sensitivities;
+  const int64_t measured = config_.schedule.measuring_step();
+  if (measured >= 0 && static_cast<int64_t>(count) > measured) {
+    const auto& saved = file.get("sensitivities", "F64");
+    if (saved.bytes != unit_steps_.size() * sizeof(double)) fail(file.path(), ": sensitivities of other units");
+    sensitivities.resize(unit_steps_.size());
+    std::memcpy(sensitivities.data(), saved.data, saved.bytes);
+    for (const double s : sensitivities) {
+      if (!(s >= 0 && std::isfinite(s))) fail(file.path(), ": a sensitivity is ", s);
+    }
+  }
   std::memcpy(model_.parameters(), parameters.data, bytes);
   std::memcpy(optimizer_.bytes(), moments.data, moments_.bytes());
   unit_steps_ = std::move(unit_steps);
+  if (!sensitivities.empty()) use_sensitivities(std::move(sensitivities));
   losses_.resize(count);
   if (count > 0) std::memcpy(losses_.data(), losses.data, losses.bytes);
   evaluations = std::move(earlier);

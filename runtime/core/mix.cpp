@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "runtime/core/arithmetic.h"
+#include "runtime/core/choices.h"
 #include "runtime/core/moments.h"
 #include "runtime/platform/threads.h"
 
@@ -56,12 +57,12 @@ uint64_t arena_bytes(const Program& program, const std::map<std::string, CallTok
   return total;
 }
 
-/// The largest sum over `count` of the layers, given each one's number.
+/// The largest sum over `count` of the layers, or units, given each one's number.
 template <typename T>
-T most_of(std::vector<T> by_layer, int64_t count) {
-  std::sort(by_layer.begin(), by_layer.end(), std::greater<T>());
+T most_of(std::vector<T> numbers, int64_t count) {
+  std::sort(numbers.begin(), numbers.end(), std::greater<T>());
   T sum = 0;
-  for (size_t i = 0; i < std::min(by_layer.size(), static_cast<size_t>(count)); ++i) sum += by_layer[i];
+  for (size_t i = 0; i < std::min(numbers.size(), static_cast<size_t>(count)); ++i) sum += numbers[i];
   return sum;
 }
 
@@ -96,9 +97,9 @@ class Times {
   const Rates& rates_;
 };
 
-/// The bundle's units in groups, for steps that select up to `selected` layers.
+/// The bundle's units in groups, for steps that select up to `selected` of the choices.
 std::vector<UnitGroup> unit_groups(const Model& model, const Times& times, int64_t tokens, int64_t mlp_tokens,
-                                   int64_t selected) {
+                                   const Choices& choices, int64_t selected) {
   const Bundle& b = model.bundle();
   std::vector<UnitGroup> groups;
   for (size_t k = 0; k < b.kinds.size(); ++k) {
@@ -115,9 +116,9 @@ std::vector<UnitGroup> unit_groups(const Model& model, const Times& times, int64
     group->kinds[k] = true;
   }
   for (UnitGroup& group : groups) {
-    std::vector<int64_t> by_layer(static_cast<size_t>(b.num_layers));
-    for (const UnitInfo& unit : b.units) by_layer[static_cast<size_t>(unit.layer)] += group.kinds[unit.kind];
-    group.units = most_of(by_layer, selected);
+    std::vector<int64_t> units(static_cast<size_t>(choices.count()));
+    for (size_t u = 0; u < b.units.size(); ++u) units[choices.of(u)] += group.kinds[b.units[u].kind];
+    group.units = most_of(units, selected);
   }
   return groups;
 }
@@ -129,21 +130,22 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
     : model_(model), config_(config), rates_(rates), mlp_tokens_(mlp_tokens) {
   const Bundle& b = model.bundle();
   const Times times(config, b, rates_);
-  const int64_t tokens = config.tokens(), layers = config.schedule.most_with_backward(b.num_layers);
-  const int64_t trained = config.schedule.most_selected(b.num_layers);
+  const Choices choices(b, config.schedule);
+  const int64_t tokens = config.tokens(), run = config.schedule.most_with_backward(choices.count());
+  const int64_t trained = config.schedule.most_selected(choices.count());
   activation_ = model.activation_bytes(tokens);
   staging_ = model.staging_bytes(tokens, mlp_tokens);
-  groups_ = unit_groups(model, times, tokens, mlp_tokens, layers);
-  std::vector<uint64_t> adapter(static_cast<size_t>(b.num_layers));
+  groups_ = unit_groups(model, times, tokens, mlp_tokens, choices, run);
+  std::vector<uint64_t> adapter(static_cast<size_t>(choices.count()));
   std::vector<int64_t> units(adapter.size());
   uint64_t largest_adapter = 0, largest_weights = 0;
   bool split = false;
-  const double share = static_cast<double>(layers) / static_cast<double>(b.num_layers);
+  const double share = static_cast<double>(run) / static_cast<double>(choices.count());
   const double forwards = config.loss == Loss::kDpo ? 2 : 1;  // the reference's too
   for (size_t u = 0; u < b.units.size(); ++u) {
     const uint64_t size = model.layout().range(u).size() * sizeof(float);
-    adapter[static_cast<size_t>(b.units[u].layer)] += size;
-    ++units[static_cast<size_t>(b.units[u].layer)];
+    adapter[choices.of(u)] += size;
+    ++units[choices.of(u)];
     largest_adapter = std::max(largest_adapter, size);
     largest_weights = std::max<uint64_t>(largest_weights, model.weight_bytes(u));
     weight_bytes_ += model.weight_bytes(u);
@@ -162,7 +164,9 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
   const double head = times.head(b.head_flops * (1 + (forwards - 1) / 2));  // no gradient of the reference
   least_seconds_ += head;
   stored_seconds_ += head;
-  selected_units_ = most_of(units, layers);
+  selected_units_ = most_of(units, run);
+  // Measuring sensitivities reads back what it spilled.
+  least_buffers_ = choices.units ? 3 : 2;
 
   const uint64_t threads = std::max<uint64_t>(2, static_cast<uint64_t>(thread_count()));
   set(Component::kCode, now.rss - now.anon + kCodeGrowth);
@@ -171,7 +175,7 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
   set(Component::kLora, model.layout().size * sizeof(float));
   set(Component::kNoAdapter, config.loss == Loss::kDpo ? model.no_adapter_bytes() : 0);
   set(Component::kGradients, config.immediate_update() ? largest_adapter : most_of(adapter, trained));
-  set(Component::kSpareGradients, config.grad_accum > 1 || split || trained < layers ? largest_adapter : 0);
+  set(Component::kSpareGradients, config.grad_accum > 1 || split || trained < run ? largest_adapter : 0);
   set(Component::kOptimizer, Moments(model.layout(), config.optimizer).bytes());
   set(Component::kKernelScratch, model.scratch_bytes(tokens, compute_of(config)));
   for (const uint64_t bytes : fixed_) fixed_total_ += bytes;
@@ -180,6 +184,7 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
 Mix MixCosts::of(const std::vector<int64_t>& stored) {
   Mix m;
   m.stored = stored;
+  m.buffers = least_buffers_;
   m.arena = arena(stored);
   int64_t again = 0, beside = 0;
   m.seconds = stored_seconds_;
@@ -192,19 +197,19 @@ Mix MixCosts::of(const std::vector<int64_t>& stored) {
   }
   // Where layers differ, no step selects the most of every group.
   again = std::min(again, selected_units_);
-  const uint64_t before =
-      fixed_total_ + m.arena + (any(stored) ? staging_ : 0) + m.saved + static_cast<uint64_t>(2 + beside) * activation_;
+  const uint64_t before = fixed_total_ + m.arena + (any(stored) ? staging_ : 0) + m.saved +
+                          static_cast<uint64_t>(least_buffers_ + beside) * activation_;
   int64_t in_memory = again;
   if (config_.budget > 0 && !config_.spill_folder.empty()) {
     const int64_t room = static_cast<int64_t>(config_.budget > before ? (config_.budget - before) / activation_ : 0);
     if (room < again) {
       m.buffers = 3;
-      in_memory = std::max<int64_t>(0, room - 1);
+      in_memory = std::max<int64_t>(0, room - (m.buffers - least_buffers_));
     }
   }
   m.checkpoints = in_memory + beside;
   m.spilled = again - in_memory;
-  m.total = before + static_cast<uint64_t>(m.buffers - 2 + in_memory) * activation_;
+  m.total = before + static_cast<uint64_t>(m.buffers - least_buffers_ + in_memory) * activation_;
   m.seconds += static_cast<double>(m.spilled) * 2.0 * static_cast<double>(activation_) / kSpillBytesPerSecond;
   if (config_.budget > 0) {
     // What is left of the budget keeps weights in memory. Next to nothing is left where something is spilled.
@@ -240,7 +245,7 @@ uint64_t MixCosts::arena(const std::vector<int64_t>& stored) {
         calls("_forward_save");
         calls("_backward");
       }
-      if (use[g] < 2) calls("_backward_recompute");
+      if (use[g] < 2 || config_.schedule.rule->drops_units) calls("_backward_recompute");
     }
   }
   return known->second = arena_bytes(model_.program(), methods);

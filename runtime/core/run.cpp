@@ -38,6 +38,13 @@ Event by_group(const Plan& plan, const std::function<int64_t(size_t)>& number) {
   return numbers;
 }
 
+/// A digit for each unit, 1 where it was trained.
+std::string trained(const StepResult& step) {
+  std::string digits;
+  for (const bool was : step.trained) digits += was ? '1' : '0';
+  return digits;
+}
+
 Event stored_units(const Plan& plan) {
   return by_group(plan, [&](size_t g) { return plan.stored[g]; });
 }
@@ -94,6 +101,7 @@ class Run {
     const Resolved r = trainer_.resolved();
     event["steps"] = config_.steps;
     event["steps_done"] = trainer_.steps_done();
+    for (const UnitInfo& unit : model_.bundle().units) event["unit_names"].push_back(unit.name);
     event["options"] = options_of(config_);
     event["resolved"] = {{"stored_units", text_of(r.stored_units)},
                          {"mlp_tokens", text_of(r.mlp_tokens)},
@@ -150,8 +158,15 @@ class Run {
 
   void step() {
     const auto start = Clock::now();
+    const bool unmeasured = trainer_.sensitivities().empty();
     const StepResult result = trainer_.step(data_);
     seconds_.push_back(seconds_since(start));
+    if (unmeasured && !trainer_.sensitivities().empty()) {
+      emit_({{"event", "sensitivities"},
+             {"step", result.step},
+             {"sensitivities", trainer_.sensitivities()},
+             {"drop_rates", trainer_.schedule().drop_rates}});
+    }
     tokens_ += result.tokens;
     const ProcessMemory memory = process_memory();  // nothing of a step is freed within it, so this is its peak
     peak_anon_ = std::max(peak_anon_, memory.anon);
@@ -163,6 +178,7 @@ class Run {
                    {"tokens", result.tokens},
                    {"seconds", seconds_.back()},
                    {"backward_units", result.backward_units},
+                   {"trained", trained(result)},
                    {"rss_mb", megabytes(memory.rss)},
                    {"anon_mb", megabytes(memory.anon)}};
     add_rewards(event, result.sums);

@@ -9,7 +9,7 @@
 namespace mft {
 
 const std::vector<const ScheduleRule*>& schedule_rules() {
-  static const std::vector<const ScheduleRule*> rules = {&kFull, &kLcsb, &kSuffix, &kLisa, &kFreeze};
+  static const std::vector<const ScheduleRule*> rules = {&kFull, &kLcsb, &kSuffix, &kLisa, &kFreeze, &kDropBP};
   return rules;
 }
 

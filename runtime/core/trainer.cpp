@@ -17,7 +17,12 @@ constexpr double kPi = 3.14159265358979323846;
 }  // namespace
 
 Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& adapter, int64_t sequences)
-    : model_(model), claim_(model), config_(config), moments_(model.layout(), config.optimizer), order_(1, 0) {
+    : model_(model),
+      claim_(model),
+      config_(config),
+      choices_(model.bundle(), config.schedule),
+      moments_(model.layout(), config.optimizer),
+      order_(1, 0) {
   if (config_.epochs > 0) fail("epochs ", config_.epochs, ": the trainer counts steps; give steps");
   resolve(config_, 1);  // a share of the steps for warming up
   order_ = TokenOrder(sequences, static_cast<uint64_t>(config_.seed));
@@ -33,7 +38,10 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   checkpoints_ = Buffer(plan_.of(Component::kCheckpoints));
   saved_ = Buffer(plan_.of(Component::kSavedActivations));
   activations_ = Buffer(plan_.of(Component::kActivations));
-  if (plan_.spilled > 0) spill_ = SpillFile(config_.spill_folder, spill_offset(plan_.spilled));
+  const bool measures = config_.schedule.measuring_step() >= 0;
+  if (measures && config_.spill_folder.empty()) fail("schedule dropbp measures in a folder; there is none to spill to");
+  const int64_t spilled = std::max(plan_.spilled, measures ? 2 * static_cast<int64_t>(units) : 0);
+  if (spilled > 0) spill_ = SpillFile(config_.spill_folder, spill_offset(spilled));
   gradient_offsets_.assign(units, -1);
   unit_steps_.assign(units, 0);
   backward_runs_.assign(units, 0);
@@ -69,8 +77,8 @@ std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& selected, int6
   int64_t gradients = 0;
   for (size_t u = units.size(); u-- > 0;) {
     Kept& k = kept[u];
-    k.selected = selected[static_cast<size_t>(units[u].layer)];
-    k.runs = runs[static_cast<size_t>(units[u].layer)];
+    k.selected = selected[choices_.of(u)];
+    k.runs = runs[choices_.of(u)];
     if (!k.runs) continue;
     const UnitKind& kind = model_.bundle().kind_of(u);
     int64_t& left = to_store[plan_.group_of(units[u])];
@@ -93,19 +101,35 @@ std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& selected, int6
   return kept;
 }
 
-LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers, bool first,
+void Trainer::reference(const Batch& batch) {
+  if (config_.loss != Loss::kDpo) return;
+  const size_t activation = static_cast<size_t>(batch.size() * model_.bundle().hidden_size);
+  model_.use_adapter(false);
+  token_losses(model_, batch, activations_.floats(), activations_.floats() + activation, reference_losses_);
+  model_.use_adapter(true);
+}
+
+LossSum Trainer::head(const Batch& batch, const float* x, float* dx, size_t next) {
+  losses_of_tokens_.resize(static_cast<size_t>(batch.size()));
+  model_.head(x, batch.targets.data(), batch.size(), losses_of_tokens_.data(), dx, next);
+  const int64_t hidden = model_.bundle().hidden_size;
+  return config_.loss == Loss::kDpo ? dpo(batch, losses_of_tokens_, reference_losses_, config_.beta, dx, hidden)
+                                    : cross_entropy(batch, losses_of_tokens_, dx, hidden);
+}
+
+LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& selected, bool first,
                             const std::function<void(size_t)>& on_gradients) {
   const auto& units = model_.bundle().units;
   const int64_t t = batch.size();
   const size_t activation = static_cast<size_t>(t * model_.bundle().hidden_size);
   if (t == 0 || t > config_.tokens()) fail("a micro-batch of ", t, " tokens does not fit batch-size x seq-len");
-  const int64_t num_layers = model_.bundle().num_layers;
-  if (static_cast<int64_t>(layers.size()) != num_layers ||
-      std::count(layers.begin(), layers.end(), true) > config_.schedule.most_selected(num_layers)) {
-    fail("one flag for each of ", num_layers, " layers, and no more of them set than the schedule selects");
+  if (static_cast<int64_t>(selected.size()) != choices_.count() ||
+      std::count(selected.begin(), selected.end(), true) > config_.schedule.most_selected(choices_.count())) {
+    fail("one flag for each of ", choices_.count(), choices_.units ? " units" : " layers",
+         ", and no more of them set than the schedule selects");
   }
   if (!first && spare_gradients_.size() == 0) fail("adding up gradients needs grad-accum above 1");
-  const std::vector<Kept> kept = keep(layers, t);
+  const std::vector<Kept> kept = keep(selected, t);
   const int64_t* positions = batch.positions.data();
 
   // Forward. A unit's input goes into its checkpoint if it has one, else into one of two buffers in turn.
@@ -113,11 +137,7 @@ LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers,
   const auto input = [&](size_t u) {
     return u < units.size() && kept[u].checkpoint != nullptr ? kept[u].checkpoint : scratch[u % 2];
   };
-  if (config_.loss == Loss::kDpo) {
-    model_.use_adapter(false);
-    token_losses(model_, batch, scratch[0], scratch[1], reference_losses_);
-    model_.use_adapter(true);
-  }
+  reference(batch);
   model_.embed(batch.tokens.data(), t, input(0));
   for (size_t u = 0; u < units.size(); ++u) {
     if (kept[u].spilled >= 0) spill_.write(spill_offset(kept[u].spilled), input(u), activation * sizeof(float));
@@ -137,12 +157,7 @@ LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& layers,
     }
     return SIZE_MAX;
   };
-  losses_of_tokens_.resize(static_cast<size_t>(t));
-  model_.head(input(units.size()), batch.targets.data(), t, losses_of_tokens_.data(), dy, next_below(units.size()));
-  const int64_t hidden = model_.bundle().hidden_size;
-  const LossSum loss = config_.loss == Loss::kDpo
-                           ? dpo(batch, losses_of_tokens_, reference_losses_, config_.beta, dy, hidden)
-                           : cross_entropy(batch, losses_of_tokens_, dy, hidden);
+  const LossSum loss = head(batch, input(units.size()), dy, next_below(units.size()));
 
   // Backward. A unit whose backward does not run passes the gradient on by its identity path; below the lowest selected
   // one nothing needs a gradient any more.
@@ -211,6 +226,14 @@ void Trainer::update(size_t unit, const float* gradients, double lr, double grad
                 static_cast<float>(gradient_scale), ++unit_steps_[unit], adamw);
 }
 
+void Trainer::use_sensitivities(std::vector<double> sensitivities) {
+  const Bundle& bundle = model_.bundle();
+  std::vector<double> flops;
+  for (size_t u = 0; u < bundle.units.size(); ++u) flops.push_back(bundle.kind_of(u).flops.at(config_.seq_len));
+  config_.schedule.drop_rates = allocate_drop_rates(sensitivities, flops, 1 - config_.schedule.ratio);
+  sensitivities_ = std::move(sensitivities);
+}
+
 StepResult Trainer::step(const TokenFile& data) {
   check_data(data);
   if (steps_done() >= config_.steps) fail("all ", config_.steps, " steps are done");
@@ -218,13 +241,23 @@ StepResult Trainer::step(const TokenFile& data) {
     order_ = TokenOrder(data.sequences(), static_cast<uint64_t>(config_.seed));
   }
   const auto& units = model_.bundle().units;
-  const std::vector<bool> layers = config_.schedule.select(steps_done(), model_.bundle().num_layers);
-  const auto selected = [&](size_t unit) { return layers[static_cast<size_t>(units[unit].layer)]; };
+  const auto next_batch = [&](int64_t next) {
+    batch_.clear();
+    for (int64_t i = 0; i < config_.batch_size; ++i) data.append(order_.at(next++), batch_);
+  };
+  int64_t next = steps_done() * config_.grad_accum * config_.batch_size;
+  if (steps_done() == config_.schedule.measuring_step()) {
+    next_batch(next);
+    use_sensitivities(measure_sensitivities(batch_));
+  }
+  const std::vector<bool> choice = config_.schedule.select(steps_done(), choices_.count());
+  const auto selected = [&](size_t unit) { return choice[choices_.of(unit)]; };
   const auto must_be_finite = [&](double value) {
     if (!std::isfinite(value)) fail("step ", steps_done() + 1, ": the loss is not finite; lower --lr");
   };
   StepResult result{};
   result.lr = learning_rate();
+  for (size_t u = 0; u < units.size(); ++u) result.trained.push_back(selected(u));
   double squares = 0;
   int64_t count = 0;  // targets or pairs, of which the loss is the mean
   const auto add_squares = [&](size_t unit) {
@@ -234,10 +267,8 @@ StepResult Trainer::step(const TokenFile& data) {
     squares += sum;
     ++result.backward_units;
   };
-  int64_t next = steps_done() * config_.grad_accum * config_.batch_size;
-  for (int64_t micro = 0; micro < config_.grad_accum; ++micro) {
-    batch_.clear();
-    for (int64_t i = 0; i < config_.batch_size; ++i) data.append(order_.at(next++), batch_);
+  for (int64_t micro = 0; micro < config_.grad_accum; ++micro, next += config_.batch_size) {
+    next_batch(next);
     count += data.pairs() ? std::count(batch_.positions.begin(), batch_.positions.end(), 0) / 2 : batch_.target_count;
     if (micro + 1 == config_.grad_accum && count == 0) {
       fail(data.path(), ": a whole step without a target; every row needs at least one");
@@ -249,7 +280,7 @@ StepResult Trainer::step(const TokenFile& data) {
         update(unit, gradients(unit), result.lr, 1.0 / static_cast<double>(count));
       };
     }
-    result.sums += accumulate(batch_, layers, micro == 0, at_once);
+    result.sums += accumulate(batch_, choice, micro == 0, at_once);
     result.tokens += batch_.size();
   }
   result.loss = result.sums.loss / static_cast<double>(count);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/core/choices.h"
 #include "runtime/core/loss.h"
 #include "runtime/core/model.h"
 #include "runtime/core/moments.h"
@@ -23,6 +24,7 @@ struct StepResult {
   double lr;
   int64_t tokens;
   int64_t backward_units;
+  std::vector<bool> trained;  // which units were
   LossSum sums;
 };
 
@@ -46,11 +48,15 @@ class Trainer {
   /// `sequences` of data, whose order is made now, for the plan counts what the process holds already.
   Trainer(Model& model, const TrainConfig& config, const std::string& adapter, int64_t sequences = 1);
 
-  /// Loss and gradient sums of one micro-batch, for the units of the selected layers; the first of a step
-  /// overwrites the gradients, others add to them. Where updates are immediate, `on_gradients(unit)` comes after each
-  /// unit's backward, whose gradients are lost with the next one's.
-  LossSum accumulate(const Batch& batch, const std::vector<bool>& layers, bool first,
+  /// Loss and gradient sums of one micro-batch, for what is selected: a flag for each layer, or each unit where the
+  /// schedule drops units. The first of a step overwrites the gradients, others add to them. Where updates are
+  /// immediate, `on_gradients(unit)` comes after each unit's backward, whose gradients are lost with the next one's.
+  LossSum accumulate(const Batch& batch, const std::vector<bool>& selected, bool first,
                      const std::function<void(size_t)>& on_gradients = {});
+
+  /// DropBP's sensitivity of each unit: by how much the norms of all LoRA gradients of this micro-batch change where it
+  /// alone is dropped, squared and summed. Takes about as long as half as many steps as there are units.
+  std::vector<double> measure_sensitivities(const Batch& batch);
 
   /// Throws Error where `data` is not what this run was configured for.
   void check_data(const TokenFile& data) const;
@@ -77,6 +83,9 @@ class Trainer {
   /// Saved with the checkpoint, and the SHA-256 of the data that they are of.
   Evaluations evaluations;
   std::string validated_on;
+  /// Of each unit, empty until they are measured.
+  const std::vector<double>& sensitivities() const { return sensitivities_; }
+  const Schedule& schedule() const { return config_.schedule; }
   /// How often each unit ran its backward.
   const std::vector<int64_t>& backward_runs() const { return backward_runs_; }
   /// Where the last `accumulate` left a unit's gradients; null if it was not selected.
@@ -99,6 +108,11 @@ class Trainer {
   };
 
   double learning_rate() const;
+  /// The losses without the adapter, where the loss needs them.
+  void reference(const Batch& batch);
+  /// The batch's loss and its gradient to x.
+  LossSum head(const Batch& batch, const float* x, float* dx, size_t next);
+  void use_sensitivities(std::vector<double> sensitivities);
   uint64_t spill_offset(int64_t slot) const {
     return static_cast<uint64_t>(slot) * model_.activation_bytes(config_.tokens());
   }
@@ -108,6 +122,7 @@ class Trainer {
   Model& model_;
   Model::Claim claim_;
   TrainConfig config_;
+  const Choices choices_;
   Plan plan_;
   Moments moments_;
   Buffer gradients_;        // of the selected units, or of one where updates are immediate
@@ -122,6 +137,7 @@ class Trainer {
   std::vector<int64_t> backward_runs_;
   std::string begun_with_;
   std::vector<double> losses_;
+  std::vector<double> sensitivities_;
   TokenOrder order_;
   Batch batch_;
   std::vector<float> losses_of_tokens_;

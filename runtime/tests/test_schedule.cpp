@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "runtime/core/random.h"
 #include "runtime/core/schedule.h"
 #include "runtime/tests/core_test.h"
 
@@ -181,6 +182,66 @@ void test_freeze() {
   CHECK(depth(schedule.select(0, 12)) == 12);
 }
 
+/// Never more units than the ratio says; before sensitivities are known the lowest are dropped beside those drawn,
+/// later those with the highest rates.
+void test_dropbp() {
+  Schedule schedule = schedule_of(kDropBP, 0.5);
+  schedule.steps = 100;
+  CHECK(schedule.most_selected(60) == 30 && schedule.measuring_step() == 10);
+  CHECK(schedule_of(kFull, 0.5).measuring_step() == -1);
+  std::vector<int> turns(60);
+  int64_t fewest = 60;
+  for (int64_t step = 0; step < 400; ++step) {
+    const auto selected = schedule.select(step, 60);
+    CHECK(static_cast<int64_t>(selected.size()) == 60 && count(selected) <= 30);
+    CHECK(selected == schedule.select(step, 60));
+    fewest = std::min(fewest, count(selected));
+    for (size_t i = 0; i < 60; ++i) turns[i] += selected[i];
+  }
+  CHECK(fewest < 25);
+  CHECK(turns[0] < turns[59]);
+  CHECK(turns[59] > 150 && turns[59] < 250);
+
+  schedule.drop_rates.assign(60, 0.0);
+  schedule.drop_rates[7] = 0.9;
+  schedule.drop_rates[8] = 0.1;
+  const auto selected = schedule.select(3, 60);
+  CHECK(count(selected) == 30 && !selected[7] && !selected[8]);
+  for (size_t i = 0; i < 60; ++i) CHECK(i == 7 || i == 8 || selected[i] == (i >= 30));
+}
+
+/// Rates against the definition, tried here in another way: at every raise all rates are compared anew.
+void test_drop_rates() {
+  const std::vector<double> rates = allocate_drop_rates({1, 10, 1, 100}, {1, 1, 2, 2}, 0.5);
+  // 0.9 of the first and third are 2.7 of 6 operations; the second, ten times as sensitive, makes up 0.3.
+  CHECK(rates == (std::vector<double>{0.9, 0.3, 0.9, 0.0}));
+  // Of equal units the lowest is raised first.
+  CHECK(allocate_drop_rates({1, 1, 1}, {1, 1, 1}, 0.1) == (std::vector<double>{0.1, 0.1, 0.1}));
+  CHECK(allocate_drop_rates({1, 1, 1}, {1, 1, 1}, 0.05) == (std::vector<double>{0.1, 0.1, 0.0}));
+  // No rate is above 0.9, whatever is asked for.
+  CHECK(allocate_drop_rates({1, 2}, {1, 1}, 0.95) == (std::vector<double>{0.9, 0.9}));
+  CHECK(allocate_drop_rates({1, 2}, {1, 1}, 0) == (std::vector<double>{0, 0}));
+  Random random(5, 0);
+  for (int run = 0; run < 50; ++run) {
+    std::vector<double> sensitivities, flops;
+    double total = 0, dropped = 0;
+    for (int u = 0; u < 12; ++u) {
+      sensitivities.push_back(random.uniform());
+      flops.push_back(u % 2 ? 3 : 1);
+      total += flops.back();
+    }
+    const std::vector<double> found = allocate_drop_rates(sensitivities, flops, 0.6);
+    for (size_t u = 0; u < found.size(); ++u) dropped += found[u] * flops[u];
+    CHECK(dropped >= 0.6 * total - 1e-9 && dropped < 0.6 * total + 0.3 - 1e-9);
+    for (size_t u = 0; u < found.size(); ++u) {
+      for (size_t v = 0; v < found.size(); ++v) {
+        // What the last raise of one cost is no more than the next of another would have.
+        if (found[v] < 0.85) CHECK(sensitivities[u] * found[u] <= sensitivities[v] * (found[v] + 0.1) + 1e-12);
+      }
+    }
+  }
+}
+
 void test_ratio() {
   for (const double ratio : {0.0, -0.5, 1.0001, std::numeric_limits<double>::quiet_NaN()}) {
     CHECK_ERROR(lcsb(Selection::kRandom, ratio).select(0, 8), "must be above 0 and at most 1");
@@ -202,6 +263,8 @@ int main() {
   test_suffix_bound();
   test_lisa();
   test_freeze();
+  test_dropbp();
+  test_drop_rates();
   test_ratio();
   return finish();
 }

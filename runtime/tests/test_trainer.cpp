@@ -74,8 +74,11 @@ TrainConfig config_of(const ScheduleRule& rule, Selection selection = Selection:
   return config;
 }
 
-std::vector<TrainConfig> every_schedule() {
-  return {config_of(kFull),
+std::vector<TrainConfig> every_schedule(const Fixture& fixture) {
+  TrainConfig dropbp = config_of(kDropBP);
+  dropbp.spill_folder = fixture.folder.path();
+  return {dropbp,
+          config_of(kFull),
           config_of(kLcsb, Selection::kContiguous),
           config_of(kLcsb, Selection::kStrided),
           config_of(kLcsb, Selection::kRandom),
@@ -87,31 +90,33 @@ std::vector<TrainConfig> every_schedule() {
 /// The loss on a repeated batch falls, and exactly the selected layers' units run their backward.
 void test_schedules(const Fixture& fixture) {
   const std::string tokens = fixture.tokens(1);
-  for (TrainConfig config : every_schedule()) {
+  for (TrainConfig config : every_schedule(fixture)) {
     config.steps = 12;
     config.schedule.steps = 12;
     config.schedule.period = 3;
     config.lr_scheduler = LrScheduler::kConstant;
     Run run(fixture, tokens, config);
-    const int64_t layers = run.model.bundle().num_layers;
+    const Choices choices(run.model.bundle(), config.schedule);
     const int64_t units = static_cast<int64_t>(run.model.bundle().units.size());
     int64_t expected_runs = 0;
     for (int64_t s = 0; s < config.steps; ++s) {
-      const auto selected = config.schedule.select(s, layers);
       const StepResult result = run.step();
+      const auto selected = run.trainer.schedule().select(s, choices.count());
       const auto units_of = [&](const std::vector<bool>& l) {
-        return std::count(l.begin(), l.end(), true) * units / layers;
+        return std::count(l.begin(), l.end(), true) * units / choices.count();
       };
       const int64_t expected = units_of(selected);
       expected_runs += units_of(config.schedule.with_backward(selected));
       CHECK(result.backward_units == expected);
+      for (size_t u = 0; u < result.trained.size(); ++u) CHECK(result.trained[u] == selected[choices.of(u)]);
       CHECK(result.step == s + 1 && run.trainer.steps_done() == s + 1);
       CHECK(result.tokens == kSeqLen);
-      CHECK(std::isfinite(result.loss) && result.grad_norm > 0);
+      CHECK(std::isfinite(result.loss) && (result.grad_norm > 0 || expected == 0));
       CHECK_NEAR(result.lr, config.lr, 0);
     }
     const auto& losses = run.trainer.losses();
     CHECK(losses.back() < losses.front() - 0.01);
+    CHECK(run.trainer.sensitivities().size() == (choices.units ? static_cast<size_t>(units) : 0));
     const auto& runs = run.trainer.backward_runs();
     CHECK(std::accumulate(runs.begin(), runs.end(), int64_t{0}) == expected_runs);
   }
@@ -236,11 +241,52 @@ void test_unselected(const Fixture& fixture) {
   }
 }
 
+/// Sensitivities against their definition: the norms of all gradients of one batch, and again with each unit dropped.
+void test_sensitivities(const Fixture& fixture) {
+  TrainConfig config = config_of(kDropBP);
+  config.schedule.ratio = 1;
+  config.spill_folder = fixture.folder.path();
+  Run run(fixture, fixture.tokens(1), config);
+  const size_t units = run.model.bundle().units.size();
+  Batch batch;
+  run.data.append(0, batch);
+  run.steps(2);  // B of a new adapter is zero, and so are the gradients of A
+  const auto norms = [&](size_t dropped) {
+    std::vector<bool> selected(units, true);
+    if (dropped < units) selected[dropped] = false;
+    run.trainer.accumulate(batch, selected, true);
+    std::vector<double> found;
+    for (size_t u = 0; u < units; ++u) {
+      const float* g = run.trainer.gradients(u);
+      for (const AdapterTensor& tensor : run.model.layout().units[u]) {
+        double squares = 0;
+        for (size_t i = 0; i < tensor.size() && g != nullptr; ++i) {
+          squares += std::pow(static_cast<double>(g[tensor.offset - run.model.layout().range(u).begin + i]), 2);
+        }
+        found.push_back(std::sqrt(squares) / static_cast<double>(batch.target_count));
+      }
+    }
+    return found;
+  };
+  const std::vector<double> whole = norms(units);
+  const std::vector<double> measured = run.trainer.measure_sensitivities(batch);
+  CHECK(measured.size() == units);
+  for (size_t u = 0; u < units; ++u) {
+    const std::vector<double> changed = norms(u);
+    double expected = 0;
+    for (size_t i = 0; i < whole.size(); ++i) expected += std::pow(whole[i] - changed[i], 2);
+    CHECK(expected > 0);
+    CHECK_NEAR(measured[u] / expected, 1, 1e-4);
+  }
+  config.spill_folder.clear();
+  CHECK_ERROR(Run(fixture, fixture.tokens(1), config), "there is none to spill to");
+}
+
 /// Stopped after two steps and resumed in a new trainer: the same losses and parameters, bit for bit.
 void test_resume(const Fixture& fixture) {
   const std::string tokens = fixture.tokens(5);
   const std::string folder = fixture.folder.path();
-  for (TrainConfig config : every_schedule()) {
+  for (TrainConfig config : every_schedule(fixture)) {
     config.batch_size = 2;
     config.grad_accum = 2;
     Run whole(fixture, tokens, config);
@@ -364,6 +410,7 @@ int main() {
   test_not_finite(fixture);
   test_step_counts(fixture);
   test_unselected(fixture);
+  test_sensitivities(fixture);
   test_resume(fixture);
   test_resume_refused(fixture);
   test_adapter(fixture);

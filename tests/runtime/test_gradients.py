@@ -109,6 +109,30 @@ def test_lisa_gradients(smollm2: Path, adapter: Path, trainer: Trainer, text_tok
     assert lisa.backward_runs == [0] * 2 * lowest + [1] * 2 * (LAYERS - lowest)
 
 
+def test_dropbp_gradients(
+    smollm2: Path, adapter: Path, reference: Any, text_tokens: np.ndarray, tmp_path: Path
+) -> None:
+    """Attention and MLP branches are dropped one by one: those are detached, all others get the gradient past them."""
+    config = TrainConfig(seq_len=256, schedule="dropbp", ratio=0.5, seed=3)
+    config.spill_folder = str(tmp_path)
+    dropbp = Trainer(Model(str(smollm2)), config, str(adapter))
+    tokens = text_tokens[:65]
+    units = config.select(0, 2 * LAYERS)
+    assert sum(units) <= LAYERS and units[::2] != units[1::2]
+    _, ours = run(dropbp, tokens, units)
+    assert dropbp.backward_runs == [int(kept) for kept in units]
+    for layer, attention, mlp in zip(reference.base_model.model.model.layers, units[::2], units[1::2], strict=True):
+        if not attention:
+            layer.self_attn.register_forward_hook(lambda _m, _i, out: (out[0].detach(), *out[1:]))
+        if not mlp:
+            layer.mlp.register_forward_hook(lambda _m, _i, out: out.detach())
+    summed_loss(reference, tokens[:-1], tokens[1:]).backward()
+    expected = gradients(reference)
+    assert ours.keys() == expected.keys()
+    for name, theirs in expected.items():
+        assert relative_error(ours[name], theirs) < 1e-4, name
+
+
 def test_packed_rows_do_not_see_each_other(trainer: Trainer, text_tokens: np.ndarray) -> None:
     """Two rows in one micro-batch give the sum of the losses and gradients of each alone."""
     a, b = text_tokens[:40], text_tokens[100:160]

@@ -22,7 +22,7 @@ def full_sequence(path: Path, tokens: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("options", [[], ["--schedule", "lcsb"], ["--schedule", "suffix"]])
+@pytest.mark.parametrize("options", [[], ["--schedule", "lcsb"], ["--schedule", "suffix"], ["--schedule", "dropbp"]])
 def test_smollm2_fits(smollm2: Path, token_file: Callable[..., Path], tmp_path: Path, options: list[str]) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 49152, 256, 8)
     run = ["train", smollm2, "--data", data, "--steps", 3, "--seq-len", 256, "--budget", "300MB"]

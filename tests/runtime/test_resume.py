@@ -48,10 +48,10 @@ EIGHT_BITS = ["--optimizer", "adamw8bit", "--max-grad-norm", 0]  # and updates r
 @pytest.mark.parametrize(
     "run",
     [
-        *(["--schedule", s, *ACCUMULATE] for s in ("full", "lcsb", "suffix", "lisa", "freeze")),
+        *(["--schedule", s, *ACCUMULATE] for s in ("full", "lcsb", "suffix", "lisa", "freeze", "dropbp")),
         ["--schedule", "lcsb", *EIGHT_BITS],
     ],
-    ids=["full", "lcsb", "suffix", "lisa", "freeze", "8 bits"],
+    ids=["full", "lcsb", "suffix", "lisa", "freeze", "dropbp", "8 bits"],
 )
 def test_kill_and_resume(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path, run: list) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)

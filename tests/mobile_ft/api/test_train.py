@@ -160,9 +160,31 @@ def test_reports_and_callbacks_together(train, tmp_path):
     assert [json.loads(line) for line in lines] == events
 
 
+@pytest.mark.parametrize("schedule", ["dropbp", "suffix"])
+def test_schedule_report(train, tmp_path, schedule):
+    events = []
+    report = tmp_path / "report.html"
+    train(schedule=schedule, steps=10, callbacks=[events.append], schedule_report=report)
+    page = report.read_text()
+    assert "<svg" in page and f"Schedule {schedule}" in page
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    steps = [event for event in events if event["event"] == "step"]
+    assert [step["trained"] for step in data["steps"]] == [step["trained"] for step in steps]
+    assert all(step["trained"].count("1") == step["backward_units"] for step in steps)
+    units = events[0]["unit_names"]
+    assert data["units"] == units and len(steps[0]["trained"]) == len(units)
+    measured = [event for event in events if event["event"] == "sensitivities"]
+    assert len(measured) == (schedule == "dropbp")
+    for event in measured:
+        assert event["step"] == data["measured_at"] == 2
+        assert len(event["sensitivities"]) == len(event["drop_rates"]) == len(units)
+        assert data["drop_rates"] == event["drop_rates"] and f"<td>{event['drop_rates'][0]:.1f}" in page
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"schedule_report": "nowhere/report.html"}, "--schedule-report nowhere/report.html: the folder nowhere does"),
         ({"learning_rate": 1}, "learning_rate: no such option"),
         ({"step": 3}, r"step: no such option; did you mean steps"),
         ({"eval_every": 2}, "--eval-every 2: needs --valid, or data with a split for it"),
