@@ -12,6 +12,8 @@ from mobile_ft.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
 from mobile_ft.pytorch.activations import approximate
 from mobile_ft.pytorch.affine import AgainFromZ, affine
 from mobile_ft.pytorch.norms import ms_layer_norm, ms_rms_norm
+from mobile_ft.pytorch.schedule import Scheduled
+from mobile_ft.pytorch.selection import Schedule
 
 # Modules of Transformers by the names of their classes, which it has no common base for.
 _SILU = ("SiLU", "SiLUActivation")
@@ -24,6 +26,7 @@ class Applied:
     def __init__(self) -> None:
         self.activations = 0  # how many were replaced
         self.norms = 0
+        self.scheduled: Scheduled | None = None
         self._undo: list[Callable[[], None]] = []
 
     def undo(self) -> None:
@@ -48,12 +51,15 @@ def apply(
     *,
     activation: Literal["exact", "approx2bit"] = "approx2bit",
     norm: Literal["exact", "memory_sharing"] = "memory_sharing",
+    schedule: Schedule | None = None,
 ) -> Applied:
     """Makes autograd keep less for the backward of `model`; its parameters and their names stay as they are.
 
     `approx2bit` gives every SiLU and GELU the derivative of a step function, for which 2 bits an element are kept.
     `memory_sharing` lets RMSNorms and LayerNorms keep their output without weight, which the linears behind them share.
-    Works before or after PEFT wraps the model. Raises UserError where there is nothing to apply to.
+    Works before or after PEFT wraps the model. With a `schedule`, `applied.scheduled.begin(step)` goes before every
+    step; Transformers' Trainer has `mobile_ft.pytorch.callback.ScheduleCallback` for that. Raises UserError where there
+    is nothing to apply to.
     """
     applied = Applied()
     for module in model.modules():
@@ -75,6 +81,9 @@ def apply(
         raise UserError(f"norm memory_sharing: {type(model).__name__} holds no RMSNorm and no LayerNorm")
     if applied.norms:
         applied._replace_forward(model, _within(AgainFromZ, model.forward))
+    if schedule is not None:
+        applied.scheduled = Scheduled(model, schedule)
+        applied._undo.append(applied.scheduled.undo)
     return applied
 
 

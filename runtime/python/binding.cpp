@@ -292,14 +292,19 @@ NB_MODULE(_core, m) {
       .def_rw("spill_folder", &TrainConfig::spill_folder, "Where a Trainer may spill checkpoints to; '': nowhere.")
       .def(
           "select",
-          [](const TrainConfig& c, int64_t step, int64_t layers) {
+          [](const TrainConfig& c, int64_t step, int64_t count, const std::vector<double>& drop_rates) {
             if (c.epochs > 0)
               fail("epochs ", c.epochs, ": what is selected depends on the number of steps; give steps");
             Schedule schedule = c.schedule;
             schedule.steps = c.steps;
-            return schedule.select(step, layers);
+            schedule.drop_rates = drop_rates;
+            if (!drop_rates.empty() && static_cast<int64_t>(drop_rates.size()) != count) fail("as many rates as units");
+            return schedule.select(step, count);
           },
-          "step"_a, "layers"_a, "Which layers are trained at `step`, counted from 0.");
+          "step"_a, "count"_a, "drop_rates"_a = std::vector<double>{},
+          "Which of so many layers, or units of dropbp, are trained at `step`, counted from 0.");
+  m.def("allocate_drop_rates", &allocate_drop_rates, "sensitivities"_a, "flops"_a, "target"_a,
+        "dropbp's rates of units of these sensitivities and operations.");
 
   nb::class_<GenerateConfig>(m, "GenerateConfig", "Options of generation by name: those of generate_options().")
       .def(

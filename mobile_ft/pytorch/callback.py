@@ -1,0 +1,58 @@
+"""Schedules in Transformers' `Trainer`, and with it in TRL's."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import ExportableState
+
+from mobile_ft.pytorch.schedule import Scheduled, with_steps
+from mobile_ft.pytorch.selection import Schedule
+
+
+class ScheduleCallback(TrainerCallback, ExportableState):
+    """`Trainer(..., callbacks=[ScheduleCallback(Schedule("dropbp", ratio=0.5))])`; the steps are the trainer's.
+
+    Sensitivities are saved with the trainer's checkpoints; to resume with them, give `TrainingArguments`
+    `restore_callback_states_from_checkpoint=True`, or they are measured again.
+    """
+
+    def __init__(self, schedule: Schedule | Mapping[str, Any]) -> None:
+        self.schedule = schedule if isinstance(schedule, Schedule) else Schedule(**schedule)
+        self.sensitivities: list[float] | None = None
+        self.flops: list[float] | None = None
+        self.scheduled: Scheduled | None = None  # during a run
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        model: nn.Module = kwargs["model"]
+        self.scheduled = Scheduled(model, with_steps(self.schedule, state.max_steps))
+        if self.sensitivities is not None and self.flops is not None:
+            self.scheduled.use_sensitivities(self.sensitivities, self.flops)
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        assert self.scheduled is not None
+        self.scheduled.begin(state.global_step)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        assert self.scheduled is not None
+        self.sensitivities, self.flops = self.scheduled.sensitivities, self.scheduled.flops
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self.scheduled is not None:
+            self.scheduled.undo()
+            self.scheduled = None
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {
+            "args": {"schedule": asdict(self.schedule)},
+            "attributes": {"sensitivities": self.sensitivities, "flops": self.flops},
+        }

@@ -1,0 +1,164 @@
+"""Puts a schedule on a model: branches that a step does not train are detached, or layers frozen."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial, wraps
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mobile_ft.errors import UserError
+from mobile_ft.pytorch.layers import Layer, find_layers
+from mobile_ft.pytorch.selection import Schedule, allocate_drop_rates
+from mobile_ft.pytorch.sensitivity import measure_sensitivities, unit_flops
+
+
+class Scheduled:
+    """A model whose layers train by a schedule, until `undo`, or the end of a `with` block.
+
+        with Scheduled(model, Schedule("dropbp", ratio=0.5, steps=len(batches))) as scheduled:
+            for step, batch in enumerate(batches):
+                scheduled.begin(step)
+                model(**batch).loss.backward()
+                ...
+
+    The forward is always complete. Of `lcsb` and `dropbp` the branches that are not selected are detached where they
+    are added to the residual; of `suffix` and `freeze` the layers below the lowest selected run without gradients; of
+    `lisa` the gradient goes through all layers, and the parameters of those not selected get none. Parameters without
+    gradient have None, which optimizers skip. Nothing happens in evaluation mode.
+
+    `dropbp` measures sensitivities within the first forward of the step at a tenth of the run, on that batch, which
+    must come with labels: the model is run forward and back once more for each unit.
+    """
+
+    def __init__(self, model: nn.Module, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.layers = find_layers(model)
+        self.sensitivities: list[float] | None = None  # of each unit: attention and MLP of a layer in turn
+        self.drop_rates: list[float] | None = None
+        self._model = model
+        self.flops: list[float] | None = None  # of each unit's forward, counted with the sensitivities
+        self._count = 2 * len(self.layers) if schedule.drops_units else len(self.layers)
+        self._detached = [False] * 2 * len(self.layers)
+        self._frozen = [False] * len(self.layers)
+        self._trainable = [[p for p in layer.module.parameters() if p.requires_grad] for layer in self.layers]
+        self._measures_next = False
+        self._undo: list[Callable[[], None]] = []
+        for index, layer in enumerate(self.layers):
+            self._attach(index, layer)
+        self._replace_forward(model, self._measuring(model.forward))
+        self.selected = [True] * self._count  # at the step that was begun
+
+    def __enter__(self) -> "Scheduled":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.undo()
+
+    def begin(self, step: int) -> list[bool]:
+        """From here to the next `begin` the model trains as the schedule has it at `step`, counted from 0; the flags of
+        its layers, of dropbp of its units. Not between a forward and its backward with gradient checkpointing."""
+        measuring = self.schedule.measuring_step
+        self._measures_next = measuring is not None and step >= measuring and self.drop_rates is None
+        self._step = step
+        self._use(self.schedule.select(step, self._count, self.drop_rates))
+        return self.selected
+
+    def use_sensitivities(self, sensitivities: Sequence[float], flops: Sequence[float]) -> None:
+        """Sets drop rates, from what was measured or saved before: both [units]."""
+        self.sensitivities, self.flops = list(sensitivities), list(flops)
+        self.drop_rates = allocate_drop_rates(sensitivities, flops, 1 - self.schedule.ratio)
+
+    def undo(self) -> None:
+        """Makes the model what it was."""
+        while self._undo:
+            self._undo.pop()()
+        for parameters in self._trainable:
+            for parameter in parameters:
+                parameter.requires_grad_(True)
+
+    def _use(self, selected: list[bool]) -> None:
+        self.selected = selected
+        name, layers = self.schedule.name, len(self.layers)
+        if self.schedule.drops_units:
+            self._detached = [not flag for flag in selected]
+        elif name == "lcsb":
+            self._detached = [not flag for flag in selected for _ in range(2)]
+        elif name == "lisa":
+            for flag, parameters in zip(selected, self._trainable, strict=True):
+                for parameter in parameters:
+                    parameter.requires_grad_(flag)
+        else:
+            lowest = selected.index(True)
+            self._frozen = [i < lowest for i in range(layers)]
+
+    def _attach(self, index: int, layer: Layer) -> None:
+        self._without_gradients_if(layer.module, lambda: self._frozen[index])
+        for unit, branch in enumerate(layer.branches, 2 * index):
+            self._undo.append(branch.end.register_forward_hook(self._detach(unit)).remove)
+            for module in branch.modules:
+                self._without_gradients_if(module, partial(self._is_detached, unit))
+
+    def _is_detached(self, unit: int) -> bool:
+        return self._detached[unit]
+
+    def _without_gradients_if(self, module: nn.Module, condition: Callable[[], bool]) -> None:
+        """Nothing of the module's forward is kept for a backward while the condition holds."""
+        forward = module.forward
+
+        @wraps(forward)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with torch.set_grad_enabled(torch.is_grad_enabled() and not (module.training and condition())):
+                return forward(*args, **kwargs)
+
+        self._replace_forward(module, wrapped)
+
+    def _detach(self, unit: int) -> Callable[[nn.Module, Any, Any], Any]:
+        def hook(module: nn.Module, args: Any, out: Any) -> Any:
+            if not (module.training and self._detached[unit]):
+                return out
+            return out.detach() if isinstance(out, Tensor) else (out[0].detach(), *out[1:])
+
+        return hook
+
+    def _measuring(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(forward)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if self._measures_next and self._model.training and torch.is_grad_enabled():
+                self._measures_next = False
+                self._measure(lambda: forward(*args, **kwargs))
+                self._use(self.schedule.select(self._step, self._count, self.drop_rates))
+            return forward(*args, **kwargs)
+
+        return wrapped
+
+    def _measure(self, forward: Callable[[], Any]) -> None:
+        def loss() -> Tensor:
+            value = getattr(forward(), "loss", None)
+            if not isinstance(value, Tensor):
+                raise UserError("dropbp measures sensitivities by the loss that the model returns; give it labels")
+            return value
+
+        def drop(unit: int | None) -> None:
+            self._detached = [u == unit for u in range(self._count)]
+
+        drop(None)
+        flops = unit_flops(loss, self.layers)
+        self.use_sensitivities(measure_sensitivities(self._model, loss, drop, self._count), flops)
+
+    def _replace_forward(self, module: nn.Module, forward: Callable[..., Any]) -> None:
+        before = module.__dict__.get("forward")
+        module.forward = forward
+
+        def undo() -> None:
+            del module.__dict__["forward"]
+            if before is not None:
+                module.forward = before
+
+        self._undo.append(undo)
+
+
+def with_steps(schedule: Schedule, steps: int) -> Schedule:
+    """The same schedule for a run of so many steps."""
+    return replace(schedule, steps=steps)

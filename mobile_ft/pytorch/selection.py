@@ -1,0 +1,167 @@
+"""Which layers, or units, a schedule trains at a step: as the runtime's `core/schedule_*.cpp`, flag by flag."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from mobile_ft.errors import UserError
+
+_WORD = (1 << 64) - 1
+_MEASURED = 0.1  # share of the run before dropbp's sensitivities are measured
+_ALL_TRAINED = 0.1  # share of the run before freeze begins
+_MOST_TENTHS = 9  # of a drop rate
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule and its options, as `mobile-ft train` has them."""
+
+    name: Literal["full", "lcsb", "suffix", "lisa", "freeze", "dropbp"] = "full"
+    ratio: float = 0.5  # share of the layers that a step trains; of dropbp, of attention and MLP units
+    selection: Literal["random", "contiguous", "strided"] = "random"  # of lcsb
+    suffix_depths: tuple[int, ...] = ()  # of suffix: top layers, step by step; empty: around the ratio
+    period: int = 20  # of lisa: steps until other layers are drawn
+    steps: int = 100  # of the run
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.name not in _RULES:
+            raise UserError(f"schedule {self.name}: must be one of {', '.join(_RULES)}")
+        if not 0 < self.ratio <= 1:
+            raise UserError(f"ratio {self.ratio}: must be above 0 and at most 1")
+        if self.period < 1:
+            raise UserError(f"period {self.period}: must be at least 1 step")
+
+    @property
+    def drops_units(self) -> bool:
+        """Whether attention and MLP units are selected one by one, not whole layers."""
+        return self.name == "dropbp"
+
+    @property
+    def measuring_step(self) -> int | None:
+        """The step before which sensitivities are measured."""
+        return int(_MEASURED * self.steps) if self.drops_units else None
+
+    def select(self, step: int, count: int, drop_rates: Sequence[float] | None = None) -> list[bool]:
+        """A flag for each of `count` layers, or units; `step` counts from 0. `drop_rates` [count] are dropbp's once its
+        sensitivities are measured."""
+        if self.drops_units:
+            return _dropbp(self, step, count, drop_rates)
+        return _RULES[self.name](self, step, count)
+
+
+def allocate_drop_rates(sensitivities: Sequence[float], flops: Sequence[float], target: float) -> list[float]:
+    """DropBP's allocation (arXiv 2402.17812): rates 0, 0.1, ..., 0.9 that drop the share `target` of all operations on
+    average. One rate after another is raised, that whose sensitivity x rate is least then."""
+    tenths = [0] * len(flops)
+    wanted = 10 * target * sum(flops) * (1 - 1e-12)
+    dropped = 0.0
+    while dropped < wanted:
+        open_ = [u for u in range(len(flops)) if tenths[u] < _MOST_TENTHS]
+        if not open_:
+            break
+        best = min(open_, key=lambda u: sensitivities[u] * (tenths[u] + 1))
+        tenths[best] += 1
+        dropped += flops[best]
+    return [t / 10 for t in tenths]
+
+
+class _Random:
+    """SplitMix64 (Steele et al. 2014), as in the runtime."""
+
+    def __init__(self, seed: int, stream: int) -> None:
+        self._state = (seed * 0x9E3779B97F4A7C15 + stream * 0xD1342543DE82EF95) & _WORD
+        self.next()
+
+    def next(self) -> int:
+        self._state = z = (self._state + 0x9E3779B97F4A7C15) & _WORD
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _WORD
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & _WORD
+        return z ^ z >> 31
+
+    def uniform(self) -> float:
+        return (self.next() >> 11) * 2.0**-53
+
+    def permutation(self, n: int) -> list[int]:
+        order = list(range(n))
+        for i in range(n, 1, -1):
+            j = self.next() % i
+            order[i - 1], order[j] = order[j], order[i - 1]
+        return order
+
+
+def _share_of(ratio: float, count: int) -> int:
+    """round(ratio x count), halves up, at least one."""
+    whole = math.floor(ratio * count)
+    return min(max(whole + (ratio * count - whole >= 0.5), 1), count)
+
+
+def _drawn(schedule: Schedule, number: int, count: int) -> list[bool]:
+    order = _Random(schedule.seed, number).permutation(count)
+    chosen = set(order[: _share_of(schedule.ratio, count)])
+    return [i in chosen for i in range(count)]
+
+
+def _top(depth: int, count: int) -> list[bool]:
+    return [False] * (count - depth) + [True] * depth
+
+
+def _full(schedule: Schedule, step: int, count: int) -> list[bool]:
+    return [True] * count
+
+
+def _lcsb(schedule: Schedule, step: int, count: int) -> list[bool]:
+    """LCSB (arXiv 2602.13073): layers drawn anew at every step, blocks in turn, or every k-th in turn."""
+    share = _share_of(schedule.ratio, count)
+    if schedule.selection == "random":
+        return _drawn(schedule, step, count)
+    if schedule.selection == "contiguous":
+        chosen = {(step * share + i) % count for i in range(share)}
+        return [i in chosen for i in range(count)]
+    return [(i + step) * share % count < share for i in range(count)]
+
+
+def _suffix(schedule: Schedule, step: int, count: int) -> list[bool]:
+    depths = schedule.suffix_depths or [_share_of(schedule.ratio * factor, count) for factor in (0.5, 1.0, 1.5, 1.0)]
+    for depth in depths:
+        if not 1 <= depth <= count:
+            raise UserError(f"suffix depth {depth}: must be 1 to {count}, the model's layers")
+    return _top(depths[step % len(depths)], count)
+
+
+def _lisa(schedule: Schedule, step: int, count: int) -> list[bool]:
+    """LISA (arXiv 2403.17919)."""
+    return _drawn(schedule, step // schedule.period, count)
+
+
+def _freeze(schedule: Schedule, step: int, count: int) -> list[bool]:
+    """All at first, then fewer and fewer, evenly over the rest of the run."""
+    share = min(max((step / max(1, schedule.steps) - _ALL_TRAINED) / (1 - _ALL_TRAINED), 0.0), 1.0)
+    most = count - _share_of(schedule.ratio, count)
+    return _top(count - min(most, int(share * (most + 1))), count)
+
+
+def _dropbp(schedule: Schedule, step: int, count: int, drop_rates: Sequence[float] | None = None) -> list[bool]:
+    """DropBP (arXiv 2402.17812): units are dropped by their rates, and more by the highest rates where that leaves too
+    many."""
+    rates = list(drop_rates) if drop_rates else [1 - schedule.ratio] * count
+    random = _Random(schedule.seed, step)
+    kept = [random.uniform() >= rate for rate in rates]
+    too_many = sum(kept) - _share_of(schedule.ratio, count)
+    for unit in sorted(range(count), key=lambda u: -rates[u]):
+        if too_many <= 0:
+            break
+        too_many -= kept[unit]
+        kept[unit] = False
+    return kept
+
+
+_RULES: dict[str, Callable[[Schedule, int, int], list[bool]]] = {
+    "full": _full,
+    "lcsb": _lcsb,
+    "suffix": _suffix,
+    "lisa": _lisa,
+    "freeze": _freeze,
+    "dropbp": _dropbp,
+}
