@@ -10,8 +10,8 @@
     applied.undo()
 
 Forward outputs stay what they were within rounding. What autograd keeps for the backward gets smaller: of an
-activation 2 bits an element, of a norm nothing beside its output without weight, from which the weight is applied again
-where it is needed (LowMemoryBP, arXiv 2406.16282); of branches that a schedule does not train at a step, nothing at all.
+activation 2 bits an element, of a norm nothing beside its output without weight, from which the weight is applied
+again where it is needed (LowMemoryBP, arXiv 2406.16282); of branches that a schedule does not train at a step, nothing.
 """
 
 from mobile_ft.pytorch.activations import ReGELU2, ReSiLU2

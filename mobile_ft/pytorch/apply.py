@@ -12,6 +12,7 @@ from mobile_ft.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
 from mobile_ft.pytorch.activations import approximate
 from mobile_ft.pytorch.affine import AgainFromZ, affine
 from mobile_ft.pytorch.norms import ms_layer_norm, ms_rms_norm
+from mobile_ft.pytorch.replaced import replace_forward
 from mobile_ft.pytorch.schedule import Scheduled
 from mobile_ft.pytorch.selection import Schedule
 
@@ -34,17 +35,6 @@ class Applied:
         while self._undo:
             self._undo.pop()()
 
-    def _replace_forward(self, module: nn.Module, forward: Callable[..., Any]) -> None:
-        before = module.__dict__.get("forward")
-        module.forward = forward
-
-        def undo() -> None:
-            del module.__dict__["forward"]
-            if before is not None:
-                module.forward = before
-
-        self._undo.append(undo)
-
 
 def apply(
     model: nn.Module,
@@ -66,12 +56,12 @@ def apply(
         if activation == "approx2bit":
             h = _step_function(module)
             if h is not None:
-                applied._replace_forward(module, _approximate(module.forward, h))
+                applied._undo.append(replace_forward(module, _approximate(module.forward, h)))
                 applied.activations += 1
         if norm == "memory_sharing":
             forward = _memory_sharing(module)
             if forward is not None:
-                applied._replace_forward(module, forward)
+                applied._undo.append(replace_forward(module, forward))
                 applied.norms += 1
     if activation == "approx2bit" and applied.activations == 0:
         applied.undo()
@@ -80,7 +70,7 @@ def apply(
         applied.undo()
         raise UserError(f"norm memory_sharing: {type(model).__name__} holds no RMSNorm and no LayerNorm")
     if applied.norms:
-        applied._replace_forward(model, _within(AgainFromZ, model.forward))
+        applied._undo.append(replace_forward(model, _within(AgainFromZ, model.forward)))
     if schedule is not None:
         applied.scheduled = Scheduled(model, schedule)
         applied._undo.append(applied.scheduled.undo)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from mobile_ft.errors import UserError
 from mobile_ft.pytorch.layers import Layer, find_layers
+from mobile_ft.pytorch.replaced import replace_forward
 from mobile_ft.pytorch.selection import Schedule, allocate_drop_rates
 from mobile_ft.pytorch.sensitivity import measure_sensitivities, unit_flops
 
@@ -47,7 +48,7 @@ class Scheduled:
         self._undo: list[Callable[[], None]] = []
         for index, layer in enumerate(self.layers):
             self._attach(index, layer)
-        self._replace_forward(model, self._measuring(model.forward))
+        self._undo.append(replace_forward(model, self._measuring(model.forward)))
         self.selected = [True] * self._count  # at the step that was begun
 
     def __enter__(self) -> "Scheduled":
@@ -112,7 +113,7 @@ class Scheduled:
             with torch.set_grad_enabled(torch.is_grad_enabled() and not (module.training and condition())):
                 return forward(*args, **kwargs)
 
-        self._replace_forward(module, wrapped)
+        self._undo.append(replace_forward(module, wrapped))
 
     def _detach(self, unit: int) -> Callable[[nn.Module, Any, Any], Any]:
         def hook(module: nn.Module, args: Any, out: Any) -> Any:
@@ -146,17 +147,6 @@ class Scheduled:
         drop(None)
         flops = unit_flops(loss, self.layers)
         self.use_sensitivities(measure_sensitivities(self._model, loss, drop, self._count), flops)
-
-    def _replace_forward(self, module: nn.Module, forward: Callable[..., Any]) -> None:
-        before = module.__dict__.get("forward")
-        module.forward = forward
-
-        def undo() -> None:
-            del module.__dict__["forward"]
-            if before is not None:
-                module.forward = before
-
-        self._undo.append(undo)
 
 
 def with_steps(schedule: Schedule, steps: int) -> Schedule:

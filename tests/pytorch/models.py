@@ -1,6 +1,7 @@
 """Small models of each family, with random weights, and inputs for them."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,21 @@ def _tokens() -> Inputs:
 def _images() -> Inputs:
     images = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
     return {"pixel_values": images, "labels": torch.tensor([0, 1])}
+
+
+def training_arguments(out: Path, steps: int) -> dict[str, Any]:
+    """Of a Trainer that logs every step and nothing else."""
+    return dict(
+        output_dir=str(out),
+        max_steps=steps,
+        per_device_train_batch_size=2,
+        learning_rate=1e-2,
+        logging_steps=1,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+        disable_tqdm=True,
+    )
 
 
 # Family -> how to make the model, its inputs, how many activations and norms it holds.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mobile_ft.errors import UserError
 from mobile_ft.pytorch import SavedTensors, apply
-from tests.pytorch.models import MODELS, make
+from tests.pytorch.models import MODELS, make, training_arguments
 
 Results = tuple[Tensor, int, dict[str, Tensor]]
 
@@ -128,18 +128,7 @@ def test_trainer(tmp_path: Path, checkpointing: bool) -> None:
         wrapped: Any = get_peft_model(base, LoraConfig(r=4, target_modules="all-linear"))
         if norm == "memory_sharing":
             assert apply(wrapped, activation="exact").norms == 7
-        arguments = TrainingArguments(
-            str(tmp_path / norm),
-            max_steps=6,
-            per_device_train_batch_size=2,
-            learning_rate=1e-2,
-            logging_steps=1,
-            report_to=[],
-            save_strategy="no",
-            use_cpu=True,
-            disable_tqdm=True,
-            gradient_checkpointing=checkpointing,
-        )
+        arguments = TrainingArguments(**training_arguments(tmp_path / norm, 6), gradient_checkpointing=checkpointing)
         trainer = Trainer(wrapped, arguments, train_dataset=rows)  # type: ignore[arg-type]
         trainer.train()
         losses[norm] = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedTok
 
 from mobile_ft.pytorch import Schedule, apply
 from mobile_ft.pytorch.callback import ScheduleCallback
-from tests.pytorch.models import make
+from tests.pytorch.models import make, training_arguments
 from tests.small_tokenizer import small_tokenizer
 
 STEPS = 10
@@ -43,23 +43,6 @@ def model_of(folder: Path) -> Any:
     torch.manual_seed(3)
     base = AutoModelForCausalLM.from_pretrained(folder, quantization_config=quantization)
     return get_peft_model(base, LoraConfig(r=4, target_modules="all-linear"))
-
-
-def arguments(out: Path, **more: Any) -> dict[str, Any]:
-    return (
-        dict(
-            output_dir=str(out),
-            max_steps=STEPS,
-            per_device_train_batch_size=2,
-            learning_rate=1e-2,
-            logging_steps=1,
-            report_to=[],
-            save_strategy="no",
-            use_cpu=True,
-            disable_tqdm=True,
-        )
-        | more
-    )
 
 
 class Watch(ScheduleCallback):
@@ -99,7 +82,7 @@ def test_trainer(saved: Path, tmp_path: Path, schedule: Schedule, checkpointing:
     more = {"gradient_checkpointing": checkpointing}
     trainer = Trainer(
         model_of(saved),
-        TrainingArguments(**arguments(tmp_path, **more)),
+        TrainingArguments(**(training_arguments(tmp_path, STEPS) | more)),
         train_dataset=rows(),  # type: ignore[arg-type]
         callbacks=[watch],
     )
@@ -121,7 +104,7 @@ def test_sft_trainer(saved: Path, tmp_path: Path, schedule: Schedule) -> None:
     data = Dataset.from_list([{"input_ids": row["input_ids"].tolist()} for row in rows()])
     trainer = SFTTrainer(
         model,
-        SFTConfig(**arguments(tmp_path, max_length=64, bf16=False, gradient_checkpointing=False)),
+        SFTConfig(**training_arguments(tmp_path, STEPS), max_length=64, bf16=False, gradient_checkpointing=False),
         train_dataset=data,
         processing_class=PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", pad_token="</s>"),
         callbacks=[watch],
@@ -138,7 +121,7 @@ def test_resumed_with_its_sensitivities(saved: Path, tmp_path: Path) -> None:
         more = {"save_strategy": "steps", "save_steps": 5, "restore_callback_states_from_checkpoint": True}
         trainer = Trainer(
             model_of(saved),
-            TrainingArguments(**arguments(tmp_path, **more)),
+            TrainingArguments(**(training_arguments(tmp_path, STEPS) | more)),
             train_dataset=rows(),  # type: ignore[arg-type]
             callbacks=[watch],
         )
