@@ -99,7 +99,7 @@ def _pack(tensor: Tensor) -> Any:
     y = None if source is None else source.y()
     if source is None or y is None or storage_of(y) != storage_of(tensor) or tensor.dtype != y.dtype or y._version:
         kept(tensor)
-        return tensor
+        return tensor.detach()  # of an output, the tensor itself would hold the graph that holds it
     kept(source.z)
     return _View(source, tensor.size(), tensor.stride(), int(tensor.storage_offset()))
 

@@ -38,7 +38,7 @@ class SavedTensors:
 
     def _pack(self, tensor: Tensor) -> Tensor:
         self.see(tensor)
-        return tensor
+        return tensor.detach()  # of an output, the tensor itself would hold the graph that holds it
 
     def __enter__(self) -> "SavedTensors":
         self._hooks.__enter__()

@@ -1,5 +1,7 @@
 """LowMemoryBP on Hugging Face models: forward unchanged, gradients right, less kept, undone without a trace."""
 
+import weakref
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,22 @@ def test_a_weight_that_changes_before_the_backward() -> None:
             parameter += 0.1
     with pytest.raises(RuntimeError, match=r"changed between forward and backward|modified by an inplace operation"):
         loss.backward()
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_forward_without_backward_leaves_nothing(counted: bool) -> None:
+    """A graph that is dropped is gone, whatever hooks its tensors went through."""
+    model, inputs = make("llama")
+    if not counted:
+        apply(model)
+    seen: list[weakref.ref[Tensor]] = []
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_hook(lambda _module, _args, out: seen.append(weakref.ref(out)))
+    with SavedTensors(model) if counted else nullcontext():
+        model(**inputs)
+    assert len(seen) > 20
+    assert all(out() is None for out in seen)
 
 
 def test_nothing_to_apply_to() -> None:
