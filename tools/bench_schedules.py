@@ -1,8 +1,7 @@
 """What schedules save of a step and of memory in PyTorch: `python tools/bench_schedules.py`.
 
 A LLaMA-style model with random weights, AdamW; sides take a step in turn, medians of all. "kept" is what the forward
-leaves
-for the backward, by `SavedTensors`, on average over the steps. On a GPU, where there is one, in bfloat16.
+leaves for the backward, by `SavedTensors`, on average over the steps. On a GPU, where there is one, in bfloat16.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from torch import nn
 from mobile_ft.pytorch import SavedTensors, Schedule, Scheduled
 
 CONFIG = {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12}
-VOCABULARY, BATCH, TOKENS = 8192, 4, 256
+VOCABULARY, BATCH, TOKENS = 8192, 4, 128
 SCHEDULES = {
     "full": Schedule(),
     "dropbp 0.5": Schedule("dropbp", ratio=0.5, steps=1000),
