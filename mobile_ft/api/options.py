@@ -13,7 +13,7 @@ class Option(Protocol):
     """One option, as the runtime describes it; values are text."""
 
     name: str
-    type: str  # "integer", "number", "text", "choice", "size" or "integers"
+    type: str  # "integer", "number", "text", "choice", "size", "integers" or "flag"
     default: str
     choices: Sequence[str]
     metavar: str
@@ -65,6 +65,8 @@ def value_of(option: Option, text: str) -> Any:
     """An option's value, as the runtime tells it, as a number where it is one."""
     if text and option.type in ("integer", "size"):
         return int(text)
+    if option.type == "flag":
+        return text == "true"
     return float(text) if text and option.type == "number" else text
 
 

@@ -36,8 +36,12 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
     """The runtime's options. Their values stay text, None where not given: the runtime checks them."""
     for option in options:
+        name = f"--{option.name.replace('_', '-')}"
+        if option.type == "flag":
+            parser.add_argument(name, action="store_const", const="true", help=option.help)
+            continue
         parser.add_argument(
-            f"--{option.name.replace('_', '-')}",
+            name,
             metavar=None if option.choices else option.metavar,
             choices=option.choices or None,
             help=option.help.replace("%", "%%") + (f" (default: {option.default})" if option.default else ""),

@@ -39,6 +39,11 @@ void read_value(const std::string& text, double& value) {
 
 void read_value(const std::string& text, std::string& value) { value = text; }
 
+void read_value(const std::string& text, bool& value) {
+  value = text == "true" || text == "True";
+  if (!value && text != "false" && text != "False") fail("must be true or false");
+}
+
 void read_value(const std::string& text, uint64_t& value) {
   static const std::map<std::string, double> units = {{"", 1},     {"B", 1},        {"KB", 1e3},     {"MB", 1e6},
                                                       {"GB", 1e9}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}};
@@ -77,6 +82,8 @@ std::string text_of(double value) {
 }
 
 std::string text_of(const std::string& value) { return value; }
+
+std::string text_of(bool value) { return value ? "true" : "false"; }
 
 std::string text_of(uint64_t bytes) { return bytes == 0 ? "" : std::to_string(bytes); }
 

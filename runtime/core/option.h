@@ -11,9 +11,9 @@
 
 namespace mft {
 
-enum class OptionType { kInteger, kNumber, kText, kChoice, kSize, kIntegers };
+enum class OptionType { kInteger, kNumber, kText, kChoice, kSize, kIntegers, kFlag };
 inline std::vector<const char*> names(OptionType) {
-  return {"integer", "number", "text", "choice", "size", "integers"};
+  return {"integer", "number", "text", "choice", "size", "integers", "flag"};
 }
 
 /// What an option has a part in: a step's memory and time, which plans depend on, or the run around the steps.
@@ -38,6 +38,8 @@ struct Option {
 void read_value(const std::string& text, int64_t& value);
 void read_value(const std::string& text, double& value);
 void read_value(const std::string& text, std::string& value);
+/// "true" or "false", also as Python writes them.
+void read_value(const std::string& text, bool& value);
 /// Bytes: "512MB", "1.5GB" (powers of ten), "512MiB", "1GiB" (powers of two) or a plain number; empty: 0.
 void read_value(const std::string& text, uint64_t& value);
 /// Integers with commas between; empty: none.
@@ -51,6 +53,7 @@ std::string text_of(int64_t value);
 /// The shortest text that reads back as the same number.
 std::string text_of(double value);
 std::string text_of(const std::string& value);
+std::string text_of(bool value);
 std::string text_of(uint64_t bytes);  // empty for 0
 std::string text_of(const std::vector<int64_t>& values);
 template <typename E, typename = std::enable_if_t<std::is_enum_v<E>>>
@@ -94,6 +97,9 @@ Option<C> option(const char* name, Field field, OptionGroup group, bool decides_
   } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
     made.type = OptionType::kIntegers;
     made.metavar = "N,N";
+  } else if constexpr (std::is_same_v<T, bool>) {
+    made.type = OptionType::kFlag;
+    made.metavar = "true|false";
   } else if constexpr (std::is_enum_v<T>) {
     made.type = OptionType::kChoice;
     made.metavar.clear();

@@ -19,6 +19,7 @@ void Batch::clear() {
   targets.clear();
   positions.clear();
   weights.clear();
+  sequences.clear();
   target_count = 0;
 }
 
@@ -92,6 +93,7 @@ void TokenFile::check_pairs() const {
 }
 
 void TokenFile::append(int64_t index, Batch& batch) const {
+  batch.sequences.push_back({index, batch.size()});
   for (int64_t i = offsets_[static_cast<size_t>(index)]; i < offsets_[static_cast<size_t>(index) + 1]; ++i) {
     batch.tokens.push_back(tokens_[i]);
     batch.targets.push_back(targets_[i]);

@@ -16,6 +16,12 @@ struct Batch {
   std::vector<float> weights;      // of each place's loss; empty: all 1
   int64_t target_count = 0;        // places with loss
 
+  struct Sequence {
+    int64_t index;  // in its token file
+    int64_t begin;  // its first place here
+  };
+  std::vector<Sequence> sequences;  // none where the tokens are of no file
+
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   void clear();
 };
@@ -30,6 +36,8 @@ class TokenFile {
   int64_t longest() const { return longest_; }
   int64_t total_tokens() const { return offsets_.back(); }
   int64_t targets() const { return targets_count_; }
+  /// Where each sequence begins, in tokens, and where the last ends.
+  const std::vector<int64_t>& offsets() const { return offsets_; }
   /// Whether the rows of every sequence come in pairs, chosen then rejected.
   bool pairs() const { return pairs_; }
 

@@ -86,6 +86,10 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("weight_decay", weight_decay, kRun, true, "AdamW's"),
       MFT_OPTION("unselected", unselected, kRun, true,
                  "of lcsb and suffix: other layers go on by AdamW's momentum, or are skipped"),
+      MFT_OPTION(
+          "cache_prefix", cache_prefix, kRun, true,
+          "of freeze: keep what frozen layers put out on disk, 4 bytes x hidden size a token of the data, so that "
+          "later epochs need not compute them again"),
       MFT_OPTION("beta", beta, kRun, true, "of dpo: how far the model may move from the base model"),
       MFT_OPTION("save_every", save_every, kRun, false, "steps between saves"),
       MFT_OPTION("patience", patience, kRun, false,
@@ -127,6 +131,8 @@ void check_values(const C& c) {
   if (!(c.beta > 0) || !std::isfinite(c.beta)) fail("beta ", c.beta, ": must be above 0");
   if (c.patience > 0 && c.eval_every == 0)
     fail("patience ", c.patience, ": needs eval_every, the steps between validations");
+  if (c.cache_prefix && c.schedule.rule != &kFreeze)
+    fail("cache_prefix: needs schedule freeze, not ", c.schedule.rule->name);
   if (!c.arithmetic.empty() && c.arithmetic != arithmetic(c)) {
     fail("arithmetic ", c.arithmetic, ": this machine computes with ", arithmetic(c),
          ", which would give other last bits; leave the option out to go without them");

@@ -62,6 +62,7 @@ struct TrainConfig {
   double warmup_ratio = 0;  // in place of warmup_steps where above 0
   double weight_decay = 0.0;
   Unselected unselected = Unselected::kMomentum;
+  bool cache_prefix = false;
   double beta = 0.1;
   int64_t save_every = 100;
   int64_t patience = 0;  // validations, 0: never ends early

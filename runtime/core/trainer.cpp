@@ -39,7 +39,9 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   saved_ = Buffer(plan_.of(Component::kSavedActivations));
   activations_ = Buffer(plan_.of(Component::kActivations));
   const bool measures = config_.schedule.measuring_step() >= 0;
-  if (measures && config_.spill_folder.empty()) fail("schedule dropbp measures in a folder; there is none to spill to");
+  if ((measures || config_.cache_prefix) && config_.spill_folder.empty()) {
+    fail(measures ? "schedule dropbp" : "cache_prefix", ": needs a folder to write to");
+  }
   const int64_t spilled = std::max(plan_.spilled, measures ? 2 * static_cast<int64_t>(units) : 0);
   if (spilled > 0) spill_ = SpillFile(config_.spill_folder, spill_offset(spilled));
   gradient_offsets_.assign(units, -1);
@@ -101,6 +103,29 @@ std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& selected, int6
   return kept;
 }
 
+void Trainer::pass_prefix(const Batch& batch, size_t units, float* out) {
+  const int64_t hidden = model_.bundle().hidden_size;
+  for (size_t s = 0; s < batch.sequences.size(); ++s) {
+    const auto [sequence, begin] = batch.sequences[s];
+    const int64_t t = (s + 1 < batch.sequences.size() ? batch.sequences[s + 1].begin : batch.size()) - begin;
+    // After `u` units; `out` may be one of the buffers, that of an even or odd number of them as the caller has it.
+    const auto after = [&](size_t u) {
+      return (u == units ? out : activations_.floats() + (u % 2) * static_cast<size_t>(batch.size() * hidden)) +
+             begin * hidden;
+    };
+    const size_t passed = prefix_->passed(sequence);
+    if (passed > 0) {
+      prefix_->read(sequence, after(passed));
+    } else {
+      model_.embed(batch.tokens.data() + begin, t, after(0));
+    }
+    for (size_t u = passed; u < units; ++u) {
+      model_.forward(u, after(u), batch.positions.data() + begin, t, after(u + 1));
+    }
+    if (passed < units) prefix_->write(sequence, units, after(units));
+  }
+}
+
 void Trainer::reference(const Batch& batch) {
   if (config_.loss != Loss::kDpo) return;
   const size_t activation = static_cast<size_t>(batch.size() * model_.bundle().hidden_size);
@@ -138,8 +163,16 @@ LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& selecte
     return u < units.size() && kept[u].checkpoint != nullptr ? kept[u].checkpoint : scratch[u % 2];
   };
   reference(batch);
-  model_.embed(batch.tokens.data(), t, input(0));
-  for (size_t u = 0; u < units.size(); ++u) {
+  size_t first_unit = 0;
+  if (prefix_) {
+    while (first_unit < units.size() && !kept[first_unit].runs) ++first_unit;
+  }
+  if (first_unit > 0) {
+    pass_prefix(batch, first_unit, input(first_unit));
+  } else {
+    model_.embed(batch.tokens.data(), t, input(0));
+  }
+  for (size_t u = first_unit; u < units.size(); ++u) {
     if (kept[u].spilled >= 0) spill_.write(spill_offset(kept[u].spilled), input(u), activation * sizeof(float));
     if (kept[u].saved != nullptr) {
       model_.forward_save(u, input(u), positions, t, input(u + 1), kept[u].saved);
@@ -241,6 +274,8 @@ StepResult Trainer::step(const TokenFile& data) {
     order_ = TokenOrder(data.sequences(), static_cast<uint64_t>(config_.seed));
   }
   const auto& units = model_.bundle().units;
+  if (config_.cache_prefix && !(prefix_ && prefix_->is_of(data)))
+    prefix_.emplace(config_.spill_folder, data, model_.bundle().hidden_size);
   const auto next_batch = [&](int64_t next) {
     batch_.clear();
     for (int64_t i = 0; i < config_.batch_size; ++i) data.append(order_.at(next++), batch_);

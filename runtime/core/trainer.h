@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "runtime/core/model.h"
 #include "runtime/core/moments.h"
 #include "runtime/core/plan.h"
+#include "runtime/core/prefix_cache.h"
 #include "runtime/core/spill_file.h"
 #include "runtime/core/token_file.h"
 #include "runtime/core/train_config.h"
@@ -108,6 +110,9 @@ class Trainer {
   };
 
   double learning_rate() const;
+  /// The output of the lowest `units` units, which are frozen, from the cache as far as it is there. `out` is for them
+  /// all; units before the last give theirs to the two buffers of `activations_` in turn.
+  void pass_prefix(const Batch& batch, size_t units, float* out);
   /// The losses without the adapter, where the loss needs them.
   void reference(const Batch& batch);
   /// The batch's loss and its gradient to x.
@@ -132,6 +137,7 @@ class Trainer {
   Buffer saved_;            // activations of stored units
   Buffer activations_;      // two that units read and write in turn; one for what was spilled
   SpillFile spill_;
+  std::optional<PrefixCache> prefix_;      // from the first step on, where wanted
   std::vector<int64_t> gradient_offsets_;  // of each unit in gradients_, -1 where it has none
   std::vector<int64_t> unit_steps_;        // AdamW's step count of each unit
   std::vector<int64_t> backward_runs_;

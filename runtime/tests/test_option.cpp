@@ -90,6 +90,7 @@ void test_round_trip() {
                                                 {"warmup_ratio", "0.1"},
                                                 {"weight_decay", "0.01"},
                                                 {"unselected", "skip"},
+                                                {"cache_prefix", "true"},
                                                 {"beta", "0.2"},
                                                 {"save_every", "7"},
                                                 {"patience", "3"},

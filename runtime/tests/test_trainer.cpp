@@ -241,6 +241,55 @@ void test_unselected(const Fixture& fixture) {
   }
 }
 
+/// With the prefix of frozen layers cached, the same losses and parameters to the bit, from fewer forwards; and again
+/// where the run is resumed with an empty cache. With other data the cache starts anew.
+void test_prefix_cache(const Fixture& fixture) {
+  const std::string tokens = fixture.tokens(3);
+  TrainConfig config = config_of(kFreeze);
+  config.steps = 12;
+  config.schedule.ratio = 0.3;
+  config.spill_folder = fixture.folder.path();
+  std::map<std::string, int64_t> calls[2];
+  std::vector<double> losses[2];
+  std::vector<float> parameters[2];
+  for (const bool cached : {false, true}) {
+    config.cache_prefix = cached;
+    Run run(fixture, tokens, config);
+    run.model.observe([&](const std::string& unit, const std::string&, double, double) { ++calls[cached][unit]; });
+    run.steps(6);
+    run.trainer.save_checkpoint(fixture.folder.path(), run.data);
+    run.steps(6);
+    losses[cached] = run.trainer.losses();
+    parameters[cached] = run.parameters();
+    Run second(fixture, tokens, config);
+    second.trainer.resume(fixture.folder.path(), second.data);
+    second.steps(6);
+    CHECK(second.trainer.losses() == losses[cached]);
+  }
+  CHECK(losses[0] == losses[1]);
+  CHECK(parameters[0] == parameters[1]);
+  const std::string lowest = Bundle(fixture.bundle).units.front().name,
+                    highest = Bundle(fixture.bundle).units.back().name;
+  CHECK(calls[1][lowest] < calls[0][lowest] && calls[1]["embed"] < calls[0]["embed"]);
+  CHECK(calls[1][highest] == calls[0][highest]);
+
+  config.batch_size = 2;  // int8 would round what it computes alone otherwise than together
+  config.grad_accum = 2;
+  config.compute = ComputeChoice::kFloat32;
+  Run run(fixture, tokens, config);
+  run.steps(10);
+  const TokenFile other(fixture.tokens(3, 2), run.model.bundle().vocab_size);
+  config.cache_prefix = false;
+  Run expected(fixture, tokens, config);
+  expected.steps(10);
+  for (int s = 0; s < 2; ++s) CHECK_NEAR(run.trainer.step(other).loss, expected.trainer.step(other).loss, 1e-5);
+  config.cache_prefix = true;
+  config.spill_folder.clear();
+  CHECK_ERROR(Run(fixture, tokens, config), "cache_prefix: needs a folder to write to");
+  config.schedule.rule = &kFull;
+  CHECK_ERROR(Run(fixture, tokens, config), "cache_prefix: needs schedule freeze, not full");
+}
+
 /// Sensitivities against their definition: the norms of all gradients of one batch, and again with each unit dropped.
 void test_sensitivities(const Fixture& fixture) {
   TrainConfig config = config_of(kDropBP);
@@ -279,7 +328,7 @@ void test_sensitivities(const Fixture& fixture) {
     CHECK_NEAR(measured[u] / expected, 1, 1e-4);
   }
   config.spill_folder.clear();
-  CHECK_ERROR(Run(fixture, fixture.tokens(1), config), "there is none to spill to");
+  CHECK_ERROR(Run(fixture, fixture.tokens(1), config), "schedule dropbp: needs a folder to write to");
 }
 
 /// Stopped after two steps and resumed in a new trainer: the same losses and parameters, bit for bit.
@@ -410,6 +459,7 @@ int main() {
   test_not_finite(fixture);
   test_step_counts(fixture);
   test_unselected(fixture);
+  test_prefix_cache(fixture);
   test_sensitivities(fixture);
   test_resume(fixture);
   test_resume_refused(fixture);

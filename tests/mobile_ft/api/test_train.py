@@ -160,6 +160,25 @@ def test_reports_and_callbacks_together(train, tmp_path):
     assert [json.loads(line) for line in lines] == events
 
 
+def test_cache_prefix(train, cli, bundle, data, tmp_path):
+    """A flag, in Python, on the command line and in run.yaml."""
+    plain = train("plain", schedule="freeze", ratio=0.3, steps=12)
+    cached = train("cached", schedule="freeze", ratio=0.3, steps=12, cache_prefix=True)
+    assert cached.losses == plain.losses
+    calls = [sum(method["calls"] for method in run.details["method_seconds"].values()) for run in (cached, plain)]
+    assert calls[0] < calls[1]
+    assert cached.options["cache_prefix"] == "true" and plain.options["cache_prefix"] == "false"
+    settings = read_run_file(tmp_path / "cached" / "run.yaml")
+    assert settings["cache_prefix"] is True
+    run = ["train", bundle, "--data", data, "--seq-len", 64, "--steps", 4, "--schedule", "freeze", "--cache-prefix"]
+    cli(*run, "--out", tmp_path / "flag", "--json", tmp_path / "run.json")
+    assert json.loads((tmp_path / "run.json").read_text())["options"]["cache_prefix"] == "true"
+    with pytest.raises(mobile_ft.UserError, match="cache_prefix: needs schedule freeze, not full"):
+        train("full", cache_prefix=True)
+    with pytest.raises(mobile_ft.UserError, match="cache_prefix yes: must be true or false"):
+        train("full", cache_prefix="yes")
+
+
 @pytest.mark.parametrize("schedule", ["dropbp", "suffix"])
 def test_schedule_report(train, tmp_path, schedule):
     events = []
