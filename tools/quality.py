@@ -45,6 +45,7 @@ SCHEDULES: dict[str, Options] = {
     "suffix 1/2": {"schedule": "suffix", "ratio": 0.5},
     "suffix 1/4": {"schedule": "suffix", "ratio": 0.25},
     "lcsb 1/2 random": {"schedule": "lcsb", "ratio": 0.5},
+    "lcsb 1/2 random, skip": {"schedule": "lcsb", "ratio": 0.5, "unselected": "skip"},
     "lcsb 1/2 contiguous": {"schedule": "lcsb", "ratio": 0.5, "selection": "contiguous"},
     "lcsb 1/2 strided": {"schedule": "lcsb", "ratio": 0.5, "selection": "strided"},
     "lcsb 1/4 random": {"schedule": "lcsb", "ratio": 0.25},

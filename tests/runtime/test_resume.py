@@ -259,6 +259,34 @@ def test_a_checkpoint_from_before_an_option(
     assert events(*run, "--schedule", "lisa", "--resume")[-1]["event"] == "done"
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: None, "sensitivities"),
+        (lambda s: s[:-1], "sensitivities of other units"),
+        (lambda s: -s, "a sensitivity is -"),
+        (lambda s: s * np.nan, "a sensitivity is "),
+        (lambda s: s.astype(np.float32), "sensitivities"),
+    ],
+    ids=["none", "too few", "negative", "not a number", "float32"],
+)
+def test_bad_sensitivities(
+    small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path, change: Callable, message: str
+) -> None:
+    data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
+    run = ["train", small_bundle, "--data", data, "--seq-len", 32, "--steps", 4, "--out", tmp_path / "out"]
+    run += ["--schedule", "dropbp"]
+    events(*run)
+    checkpoint = tmp_path / "out" / "checkpoint.safetensors"
+    with safe_open(checkpoint, "numpy") as file:
+        metadata = file.metadata()
+    tensors = load_file(checkpoint)
+    changed = change(tensors.pop("sensitivities"))
+    save_file(tensors | ({} if changed is None else {"sensitivities": changed}), checkpoint, metadata)
+    error = failure(*run, "--resume")
+    assert "checkpoint.safetensors: " in error and message in error
+
+
 def test_same_seed_same_run(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
     run = ["train", small_bundle, "--data", data, "--seq-len", 32, "--steps", 10, "--schedule", "lcsb"]
