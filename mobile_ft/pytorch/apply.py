@@ -1,7 +1,7 @@
 """Puts LowMemoryBP on a model, and takes it off again."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Literal, cast
 
 import torch
@@ -56,12 +56,12 @@ def apply(
         if activation == "approx2bit":
             h = _step_function(module)
             if h is not None:
-                applied._undo.append(replace_forward(module, _approximate(module.forward, h)))
+                applied._undo.append(replace_forward(module, partial(_approximate, h)))
                 applied.activations += 1
         if norm == "memory_sharing":
             forward = _memory_sharing(module)
             if forward is not None:
-                applied._undo.append(replace_forward(module, forward))
+                applied._undo.append(replace_forward(module, partial(_instead, forward)))
                 applied.norms += 1
     if activation == "approx2bit" and applied.activations == 0:
         applied.undo()
@@ -70,9 +70,13 @@ def apply(
         applied.undo()
         raise UserError(f"norm memory_sharing: {type(model).__name__} holds no RMSNorm and no LayerNorm")
     if applied.norms:
-        applied._undo.append(replace_forward(model, _within(AgainFromZ, model.forward)))
+        applied._undo.append(replace_forward(model, partial(_within, AgainFromZ)))
     if schedule is not None:
-        applied.scheduled = Scheduled(model, schedule)
+        try:
+            applied.scheduled = Scheduled(model, schedule)
+        except UserError:
+            applied.undo()
+            raise
         applied._undo.append(applied.scheduled.undo)
     return applied
 
@@ -92,7 +96,11 @@ def _step_function(module: nn.Module) -> ReluCombination | None:
     return RESILU2 if name in _SILU else REGELU2 if name in _GELU else None
 
 
-def _approximate(exact: Callable[[Tensor], Tensor], h: ReluCombination) -> Callable[[Tensor], Tensor]:
+def _instead(forward: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
+    return forward
+
+
+def _approximate(h: ReluCombination, exact: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     def forward(x: Tensor) -> Tensor:
         with torch.no_grad():
             y = exact(x)

@@ -28,6 +28,8 @@ class ScheduleCallback(TrainerCallback, ExportableState):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
+        if self.scheduled is not None:  # of a run that did not get to its end
+            self.scheduled.undo()
         model: nn.Module = kwargs["model"]
         self.scheduled = Scheduled(model, with_steps(self.schedule, state.max_steps))
         if self.sensitivities is not None and self.flops is not None:

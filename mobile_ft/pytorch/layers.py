@@ -6,7 +6,7 @@ from torch import nn
 
 from mobile_ft.errors import UserError
 
-_ATTENTION = ("self_attn", "attn", "attention")
+_ATTENTION = ("self_attn", "linear_attn", "attn", "attention")
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,25 @@ class Layer:
 
 
 def find_layers(model: nn.Module) -> list[Layer]:
-    """All transformer layers, from the lowest. Raises UserError where there are none of a known kind."""
-    layers = [
-        layer
-        for parent in model.modules()
-        if isinstance(parent, nn.ModuleList)
-        for module in parent
-        if (layer := _layer(module)) is not None
-    ]
+    """All transformer layers, from the lowest. Raises UserError where none or only some are of a known kind, or where
+    they are of several towers."""
+    layers: list[Layer] = []
+    for parent in model.modules():
+        if not isinstance(parent, nn.ModuleList):
+            continue
+        found = [layer for module in parent if (layer := _layer(module)) is not None]
+        if found and len(found) < len(parent):
+            raise UserError(
+                f"{type(model).__name__}: {len(parent) - len(found)} of {len(parent)} layers are of no known kind"
+            )
+        layers += found
+    kinds = {type(layer.module).__name__ for layer in layers}
     if not layers:
         raise UserError(f"{type(model).__name__} holds no transformer layers with attention and MLP")
+    if len(kinds) > 1:
+        raise UserError(
+            f"{type(model).__name__} holds {', '.join(sorted(kinds))}; give the part whose layers are meant"
+        )
     return layers
 
 
@@ -51,17 +60,15 @@ def _layer(module: nn.Module) -> Layer | None:
     if attention is None:
         return None
     if "mlp" in children:  # the LLaMA family, GPT-2, ViT, Swin; Gemma 2 and 3 normalise what a branch gives
-        mlp, post = children["mlp"], "post_feedforward_layernorm" in children
-        ends = (
-            children["post_attention_layernorm"] if post else attention,
-            children.get("post_feedforward_layernorm", mlp),
-        )
+        mlp, ends = children["mlp"], (attention, children["mlp"])
+        if "post_feedforward_layernorm" in children:
+            if "post_attention_layernorm" not in children:
+                return None
+            ends = children["post_attention_layernorm"], children["post_feedforward_layernorm"]
         return Layer(module, Branch((attention,), ends[0]), Branch((mlp,), ends[1]))
-    if "intermediate" in children and "output" in children:  # BERT, RoBERTa: a dropout, then the residual and a norm
-        output, mlp_output = attention.get_submodule("output"), children["output"]
-        return Layer(
-            module,
-            Branch((attention.get_submodule("self"), output.get_submodule("dense")), output.get_submodule("dropout")),
-            Branch((children["intermediate"], mlp_output.get_submodule("dense")), mlp_output.get_submodule("dropout")),
-        )
+    inner = dict(attention.named_modules()) | {f"mlp.{name}": part for name, part in module.named_modules()}
+    names = ("self", "output.dense", "output.dropout", "mlp.intermediate", "mlp.output.dense", "mlp.output.dropout")
+    if all(name in inner for name in names):  # BERT, RoBERTa: after a dropout come the residual and a norm
+        own, dense, dropout, intermediate, mlp_dense, mlp_dropout = (inner[name] for name in names)
+        return Layer(module, Branch((own, dense), dropout), Branch((intermediate, mlp_dense), mlp_dropout))
     return None

@@ -14,6 +14,8 @@ from mobile_ft.pytorch.replaced import replace_forward
 from mobile_ft.pytorch.selection import Schedule, allocate_drop_rates
 from mobile_ft.pytorch.sensitivity import measure_sensitivities, unit_flops
 
+_MARK = "_mobile_ft_scheduled"
+
 
 class Scheduled:
     """A model whose layers train by a schedule, until `undo`, or the end of a `with` block.
@@ -36,6 +38,9 @@ class Scheduled:
     def __init__(self, model: nn.Module, schedule: Schedule) -> None:
         self.schedule = schedule
         self.layers = find_layers(model)
+        if _MARK in self.layers[0].module.__dict__:
+            raise UserError("the model has a schedule already; undo that one first")
+        self.layers[0].module.__dict__[_MARK] = True
         self.sensitivities: list[float] | None = None  # of each unit: attention and MLP of a layer in turn
         self.drop_rates: list[float] | None = None
         self._model = model
@@ -44,11 +49,16 @@ class Scheduled:
         self._detached = [False] * 2 * len(self.layers)
         self._frozen = [False] * len(self.layers)
         self._trainable = [[p for p in layer.module.parameters() if p.requires_grad] for layer in self.layers]
+        self._trains = [  # whether a unit holds parameters that train
+            any(p.requires_grad for module in branch.modules for p in module.parameters())
+            for layer in self.layers
+            for branch in layer.branches
+        ]
         self._measures_next = False
         self._undo: list[Callable[[], None]] = []
         for index, layer in enumerate(self.layers):
             self._attach(index, layer)
-        self._undo.append(replace_forward(model, self._measuring(model.forward)))
+        self._undo.append(replace_forward(model, self._measuring))
         self.selected = [True] * self._count  # at the step that was begun
 
     def __enter__(self) -> "Scheduled":
@@ -63,8 +73,20 @@ class Scheduled:
         measuring = self.schedule.measuring_step
         self._measures_next = measuring is not None and step >= measuring and self.drop_rates is None
         self._step = step
+        self._check_checkpointing()
         self._use(self.schedule.select(step, self._count, self.drop_rates))
         return self.selected
+
+    def _check_checkpointing(self) -> None:
+        """Reentrant checkpointing cuts the graph above layers whose output has no gradient."""
+        if self.schedule.name not in ("suffix", "freeze"):
+            return
+        for layer in self.layers:
+            how = getattr(layer.module, "_gradient_checkpointing_func", None)
+            if getattr(layer.module, "gradient_checkpointing", False) and getattr(how, "keywords", {}).get(
+                "use_reentrant"
+            ):
+                raise UserError(f"schedule {self.schedule.name}: needs gradient checkpointing with use_reentrant=False")
 
     def use_sensitivities(self, sensitivities: Sequence[float], flops: Sequence[float]) -> None:
         """Sets drop rates, from what was measured or saved before: both [units]."""
@@ -75,14 +97,19 @@ class Scheduled:
         """Makes the model what it was."""
         while self._undo:
             self._undo.pop()()
-        for parameters in self._trainable:
-            for parameter in parameters:
-                parameter.requires_grad_(True)
+        if self.schedule.name == "lisa":
+            for parameters in self._trainable:
+                for parameter in parameters:
+                    parameter.requires_grad_(True)
+        self.layers[0].module.__dict__.pop(_MARK, None)
 
     def _use(self, selected: list[bool]) -> None:
         self.selected = selected
         name, layers = self.schedule.name, len(self.layers)
         if self.schedule.drops_units:
+            # Or nothing would train: of LoRA on q and v, say, MLPs hold no parameters.
+            if not any(flag and trains for flag, trains in zip(selected, self._trains, strict=True)):
+                selected[max((u for u, trains in enumerate(self._trains) if trains), default=-1)] = True
             self._detached = [not flag for flag in selected]
         elif name == "lcsb":
             self._detached = [not flag for flag in selected for _ in range(2)]
@@ -106,14 +133,16 @@ class Scheduled:
 
     def _without_gradients_if(self, module: nn.Module, condition: Callable[[], bool]) -> None:
         """Nothing of the module's forward is kept for a backward while the condition holds."""
-        forward = module.forward
 
-        @wraps(forward)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with torch.set_grad_enabled(torch.is_grad_enabled() and not (module.training and condition())):
-                return forward(*args, **kwargs)
+        def wrap(forward: Callable[..., Any]) -> Callable[..., Any]:
+            @wraps(forward)
+            def wrapped(*args: Any, **kwargs: Any) -> Any:
+                with torch.set_grad_enabled(torch.is_grad_enabled() and not (module.training and condition())):
+                    return forward(*args, **kwargs)
 
-        self._undo.append(replace_forward(module, wrapped))
+            return wrapped
+
+        self._undo.append(replace_forward(module, wrap))
 
     def _detach(self, unit: int) -> Callable[[nn.Module, Any, Any], Any]:
         def hook(module: nn.Module, args: Any, out: Any) -> Any:
@@ -146,6 +175,10 @@ class Scheduled:
 
         drop(None)
         flops = unit_flops(loss, self.layers)
+        if len(flops) != self._count:
+            raise UserError(
+                f"the model's forward went through {len(flops)} attention and MLP branches of {self._count}"
+            )
         self.use_sensitivities(measure_sensitivities(self._model, loss, drop, self._count), flops)
 
 

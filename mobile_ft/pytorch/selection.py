@@ -144,7 +144,7 @@ def _freeze(schedule: Schedule, step: int, count: int) -> list[bool]:
 
 def _dropbp(schedule: Schedule, step: int, count: int, drop_rates: Sequence[float] | None = None) -> list[bool]:
     """DropBP (arXiv 2402.17812): units are dropped by their rates, and more by the highest rates where that leaves too
-    many."""
+    many. Where all are dropped, steps the paper skips, the one with the lowest rate is kept, the highest of such."""
     rates = list(drop_rates) if drop_rates else [1 - schedule.ratio] * count
     random = _Random(schedule.seed, step)
     kept = [random.uniform() >= rate for rate in rates]
@@ -154,6 +154,8 @@ def _dropbp(schedule: Schedule, step: int, count: int, drop_rates: Sequence[floa
             break
         too_many -= kept[unit]
         kept[unit] = False
+    if not any(kept):
+        kept[min(reversed(range(count)), key=lambda u: rates[u])] = True
     return kept
 
 

@@ -60,6 +60,7 @@ def unit_flops(loss: Callable[[], Tensor], layers: Sequence[Layer]) -> list[floa
         for handle in handles:
             handle.remove()
     flops: list[float] = []
+    counts = counts[: len(counts) // 3 * 3]
     for start, attention, mlp in zip(counts[::3], counts[1::3], counts[2::3], strict=True):
         flops += [float(attention - start), float(mlp - attention)]
     return flops

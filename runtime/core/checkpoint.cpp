@@ -148,7 +148,8 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   std::memcpy(model_.parameters(), parameters.data, bytes);
   std::memcpy(optimizer_.bytes(), moments.data, moments_.bytes());
   unit_steps_ = std::move(unit_steps);
-  if (!sensitivities.empty()) use_sensitivities(std::move(sensitivities));
+  use_sensitivities(std::move(sensitivities));
+  prefix_.reset();
   losses_.resize(count);
   if (count > 0) std::memcpy(losses_.data(), losses.data, losses.bytes);
   evaluations = std::move(earlier);

@@ -188,15 +188,23 @@ Mix MixCosts::of(const std::vector<int64_t>& stored) {
   m.arena = arena(stored);
   int64_t again = 0, beside = 0;
   m.seconds = stored_seconds_;
+  std::vector<uint64_t> saved;  // by each stored unit
+  double seconds_again = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const UnitGroup& group = groups_[g];
-    m.saved += static_cast<uint64_t>(stored[g]) * group.saved;
+    saved.insert(saved.end(), static_cast<size_t>(stored[g]), group.saved);
     again += group.units - stored[g];
     if (group.reads_x) beside += stored[g];
-    m.seconds += static_cast<double>(group.units - stored[g]) * group.seconds;
+    seconds_again += static_cast<double>(group.units - stored[g]) * group.seconds;
   }
-  // Where layers differ, no step selects the most of every group.
-  again = std::min(again, selected_units_);
+  // Where layers differ, or units are selected one by one, no step selects the most of every group.
+  m.saved = most_of(std::move(saved), selected_units_);
+  beside = std::min(beside, selected_units_);
+  if (again > selected_units_) {
+    seconds_again *= static_cast<double>(selected_units_) / static_cast<double>(again);
+    again = selected_units_;
+  }
+  m.seconds += seconds_again;
   const uint64_t before = fixed_total_ + m.arena + (any(stored) ? staging_ : 0) + m.saved +
                           static_cast<uint64_t>(least_buffers_ + beside) * activation_;
   int64_t in_memory = again;

@@ -21,6 +21,7 @@ size_t PrefixCache::bytes(int64_t sequence) const {
 void PrefixCache::read(int64_t sequence, float* x) const { file_.read(offset(sequence), x, bytes(sequence)); }
 
 void PrefixCache::write(int64_t sequence, size_t passed, const float* x) {
+  passed_[static_cast<size_t>(sequence)] = 0;  // should the write fail half way
   file_.write(offset(sequence), x, bytes(sequence));
   passed_[static_cast<size_t>(sequence)] = passed;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "runtime/core/error.h"
 #include "runtime/core/random.h"
 #include "runtime/core/schedule.h"
 
@@ -27,6 +28,9 @@ std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t units) 
     too_many -= kept[unit];
     kept[unit] = false;
   }
+  // Where all were dropped the paper skips the step; here it trains the unit with the lowest rate, of equal ones the
+  // highest, which costs least.
+  if (std::find(kept.begin(), kept.end(), true) == kept.end()) kept[order.back()] = true;
   return kept;
 }
 
@@ -42,6 +46,7 @@ int64_t Schedule::measuring_step() const {
 
 std::vector<double> allocate_drop_rates(const std::vector<double>& sensitivities, const std::vector<double>& flops,
                                         double target) {
+  if (sensitivities.size() != flops.size()) fail("as many sensitivities as units are wanted");
   const double total = std::accumulate(flops.begin(), flops.end(), 0.0);
   std::vector<int> tenths(flops.size());
   const double wanted = 10 * target * total * (1 - 1e-12);

@@ -30,7 +30,8 @@ std::vector<double> Trainer::measure_sensitivities(const Batch& batch) {
     model_.forward(u, x, positions, t, y);
     std::swap(x, y);
   }
-  const double count = static_cast<double>(std::max<int64_t>(1, head(batch, x, y, units - 1).count));
+  const double count = static_cast<double>(head(batch, x, y, units - 1).count);
+  if (count == 0) fail("step ", steps_done() + 1, ": no targets to measure sensitivities on");
 
   /// dy -> dx, and the norm of each of the unit's LoRA gradients.
   const auto norms_of = [&](size_t u, const float* dy, float* dx) {

@@ -164,7 +164,7 @@ LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& selecte
   };
   reference(batch);
   size_t first_unit = 0;
-  if (prefix_) {
+  if (prefix_ && !batch.sequences.empty()) {
     while (first_unit < units.size() && !kept[first_unit].runs) ++first_unit;
   }
   if (first_unit > 0) {
@@ -260,11 +260,13 @@ void Trainer::update(size_t unit, const float* gradients, double lr, double grad
 }
 
 void Trainer::use_sensitivities(std::vector<double> sensitivities) {
+  sensitivities_ = std::move(sensitivities);
+  config_.schedule.drop_rates.clear();
+  if (sensitivities_.empty()) return;
   const Bundle& bundle = model_.bundle();
   std::vector<double> flops;
   for (size_t u = 0; u < bundle.units.size(); ++u) flops.push_back(bundle.kind_of(u).flops.at(config_.seq_len));
-  config_.schedule.drop_rates = allocate_drop_rates(sensitivities, flops, 1 - config_.schedule.ratio);
-  sensitivities_ = std::move(sensitivities);
+  config_.schedule.drop_rates = allocate_drop_rates(sensitivities_, flops, 1 - config_.schedule.ratio);
 }
 
 StepResult Trainer::step(const TokenFile& data) {
@@ -282,7 +284,11 @@ StepResult Trainer::step(const TokenFile& data) {
   };
   int64_t next = steps_done() * config_.grad_accum * config_.batch_size;
   if (steps_done() == config_.schedule.measuring_step()) {
-    next_batch(next);
+    // On the step's first micro-batch that has a target: a step has at least one.
+    for (int64_t micro = 0; micro < config_.grad_accum; ++micro) {
+      next_batch(next + micro * config_.batch_size);
+      if (batch_.target_count > 0) break;
+    }
     use_sensitivities(measure_sensitivities(batch_));
   }
   const std::vector<bool> choice = config_.schedule.select(steps_done(), choices_.count());

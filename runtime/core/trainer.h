@@ -117,6 +117,7 @@ class Trainer {
   void reference(const Batch& batch);
   /// The batch's loss and its gradient to x.
   LossSum head(const Batch& batch, const float* x, float* dx, size_t next);
+  /// And the drop rates that follow; none where they are empty.
   void use_sensitivities(std::vector<double> sensitivities);
   uint64_t spill_offset(int64_t slot) const {
     return static_cast<uint64_t>(slot) * model_.activation_bytes(config_.tokens());

@@ -298,7 +298,9 @@ NB_MODULE(_core, m) {
             Schedule schedule = c.schedule;
             schedule.steps = c.steps;
             schedule.drop_rates = drop_rates;
+            const auto is_rate = [](double rate) { return rate >= 0 && rate <= 1; };
             if (!drop_rates.empty() && static_cast<int64_t>(drop_rates.size()) != count) fail("as many rates as units");
+            if (!std::all_of(drop_rates.begin(), drop_rates.end(), is_rate)) fail("drop rates must be 0 to 1");
             return schedule.select(step, count);
           },
           "step"_a, "count"_a, "drop_rates"_a = std::vector<double>{},

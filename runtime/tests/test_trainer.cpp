@@ -265,6 +265,9 @@ void test_prefix_cache(const Fixture& fixture) {
     second.trainer.resume(fixture.folder.path(), second.data);
     second.steps(6);
     CHECK(second.trainer.losses() == losses[cached]);
+    run.trainer.resume(fixture.folder.path(), run.data);  // one that is further than the checkpoint
+    run.steps(6);
+    CHECK(run.trainer.losses() == losses[cached]);
   }
   CHECK(losses[0] == losses[1]);
   CHECK(parameters[0] == parameters[1]);
@@ -327,6 +330,10 @@ void test_sensitivities(const Fixture& fixture) {
     CHECK(expected > 0);
     CHECK_NEAR(measured[u] / expected, 1, 1e-4);
   }
+  Batch without = batch;
+  std::fill(without.targets.begin(), without.targets.end(), -100);
+  without.target_count = 0;
+  CHECK_ERROR(run.trainer.measure_sensitivities(without), "no targets to measure sensitivities on");
   config.spill_folder.clear();
   CHECK_ERROR(Run(fixture, fixture.tokens(1), config), "schedule dropbp: needs a folder to write to");
 }

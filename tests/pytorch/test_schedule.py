@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from mobile_ft.errors import UserError
-from mobile_ft.pytorch import SavedTensors, Schedule, Scheduled
+from mobile_ft.pytorch import SavedTensors, Schedule, Scheduled, apply
 from mobile_ft.pytorch.layers import find_layers
 from tests.pytorch.models import MODELS, make
 
@@ -163,6 +163,62 @@ def test_dropbp_needs_a_loss() -> None:
         scheduled.begin(0)
         with pytest.raises(UserError, match="give it labels"):
             model(input_ids=inputs["input_ids"])
+
+
+def test_undone_in_any_order() -> None:
+    model, inputs = make("llama")
+    logits, kept, whole = step(model, inputs)
+    applied = apply(model)
+    scheduled = Scheduled(model, Schedule("lisa", ratio=0.3))
+    scheduled.begin(0)
+    with pytest.raises(UserError, match="has a schedule already"):
+        Scheduled(model, Schedule("lcsb"))
+    applied.undo()
+    step(model, inputs)
+    scheduled.undo()
+    again = step(model, inputs)
+    assert torch.equal(again[0], logits) and again[1] == kept and again[2].keys() == whole.keys()
+    assert not any("forward" in module.__dict__ for module in model.modules())
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    Scheduled(model, Schedule("lcsb")).undo()
+    assert not any(p.requires_grad for p in model.parameters())
+
+
+def test_apply_with_a_schedule_that_does_not_fit() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.SiLU())
+    with pytest.raises(UserError, match="no transformer layers"):
+        apply(model, norm="exact", schedule=Schedule("lcsb"))
+    assert "forward" not in model[1].__dict__
+
+
+def test_dropbp_keeps_a_unit_that_trains() -> None:
+    """LoRA on q and v alone: MLPs hold no parameters, and a step that keeps only those would have no gradient."""
+    from peft import LoraConfig, get_peft_model
+
+    model, inputs = make("llama")
+    wrapped: Any = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))  # type: ignore[arg-type]
+    with Scheduled(wrapped, Schedule("dropbp", ratio=0.17, steps=10000)) as scheduled:
+        for number in range(40):
+            assert any(scheduled.begin(number)[::2])
+            assert step(wrapped, inputs)[2]
+
+
+@pytest.mark.parametrize("name", ["suffix", "freeze"])
+def test_reentrant_checkpointing_is_refused(name: Any) -> None:
+    model, inputs = make("llama")
+    model.gradient_checkpointing_enable({"use_reentrant": True})  # type: ignore[operator]
+    with Scheduled(model, Schedule(name)) as scheduled, pytest.raises(UserError, match="use_reentrant=False"):
+        scheduled.begin(0)
+
+
+def test_towers_and_unknown_layers() -> None:
+    llama, vit = make("llama")[0], make("vit")[0]
+    with pytest.raises(UserError, match="holds LlamaDecoderLayer, ViTLayer; give the part"):
+        find_layers(nn.ModuleList([llama, vit]))
+    llama.model.layers.append(nn.Linear(2, 2))  # type: ignore[union-attr,operator]
+    with pytest.raises(UserError, match="LlamaForCausalLM: 1 of 4 layers are of no known kind"):
+        find_layers(llama)
 
 
 def test_no_layers() -> None:

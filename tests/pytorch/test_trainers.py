@@ -7,7 +7,14 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from tokenizers import Tokenizer
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedTokenizerFast, Trainer, TrainingArguments
+from transformers import (
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    PreTrainedTokenizerFast,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from mobile_ft.pytorch import Schedule, apply
 from mobile_ft.pytorch.callback import ScheduleCallback
@@ -112,6 +119,27 @@ def test_sft_trainer(saved: Path, tmp_path: Path, schedule: Schedule) -> None:
     trainer.train()
     check(watch, trainer)
     applied.undo()
+
+
+def test_an_interrupted_run_leaves_nothing_for_the_next(saved: Path, tmp_path: Path) -> None:
+    class Interrupt(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            raise KeyboardInterrupt
+
+    watch, interrupt = Watch(Schedule("lisa", ratio=0.3)), Interrupt()
+    model = model_of(saved)
+    arguments = TrainingArguments(**training_arguments(tmp_path, STEPS))
+    trainer = Trainer(model, arguments, train_dataset=rows(), callbacks=[watch, interrupt])  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train()
+    trainer.remove_callback(interrupt)
+    trainable = sum(p.requires_grad for p in model_of(saved).parameters())
+    watch.trained.clear()
+    watch.selected.clear()
+    trainer.train()
+    check(watch, trainer)
+    assert sum(p.requires_grad for p in model.parameters()) == trainable
+    assert not any("_mobile_ft_forwards" in module.__dict__ for module in model.modules())
 
 
 def test_resumed_with_its_sensitivities(saved: Path, tmp_path: Path) -> None:
