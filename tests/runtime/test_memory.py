@@ -114,7 +114,7 @@ def test_weights_stay_resident_as_far_as_the_budget_goes(token_file: Callable[..
     data = token_file(tmp_path / "tokens.safetensors", 250, 64, 3)
     run = ["train", bundle, "--data", data, "--seq-len", 64, "--steps", 2, "--backward", "store"]
     everything = events("plan", bundle, "--seq-len", 64, "--backward", "store")[-1]["planned_mb"]
-    for more, units in ((18, 2), (40, 5), (60, 7)):
+    for more, units in ((24, 3), (41, 5), (58, 7)):  # amid the 14 MB that make no difference
         done = events(*run, "--budget", f"{everything + more}MB", "--out", tmp_path / f"out{more}")
         assert done[0]["resident_units"] == units
         assert done[-1]["peak_rss_mb"] <= done[0]["planned_mb"] <= everything + more
