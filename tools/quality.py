@@ -3,7 +3,7 @@
 DIR holds gsm8k/ and wikitext2/. SmolLM2-135M, LoRA rank 16 on all linear layers, 256 tokens a step, loss on held-out
 rows in float32. Phases, in order:
 
-    tune     learning rates of every schedule, on rows of gsm8k's train split that no other phase sees
+    tune     learning rates of every schedule, judged by rows of gsm8k's train split that no other phase sees
     seconds  seconds a step of every side, in turn, on all cores: the only phase that is timed, run it alone
     steps    every schedule for equal steps
     time     the same for equal time: as many steps as full backward's take
@@ -31,7 +31,7 @@ from rich.table import Table
 import mobile_ft
 
 SEQ_LEN, STEPS, LONG_STEPS, TUNING_STEPS, WARMUP_STEPS = 256, 200, 600, 100, 5
-ROWS, HELD_OUT_ROWS = 1500, 100  # of gsm8k; 600 steps take more of them
+ROWS, HELD_OUT_ROWS = 1500, 100  # of gsm8k, to tune on; 600 steps take more, so other phases have twice as many
 HELD_OUT_CHARACTERS = 100_000  # of WikiText-2
 SEEDS = (1, 2, 3)
 LEARNING_RATES = (5e-4, 1e-3, 2e-3, 4e-3)

@@ -1,14 +1,14 @@
 """Schedules in Transformers' `Trainer`, and with it in TRL's."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
-from mobile_ft.pytorch.schedule import Scheduled, with_steps
+from mobile_ft.pytorch.schedule import Scheduled
 from mobile_ft.pytorch.selection import Schedule
 
 
@@ -31,7 +31,7 @@ class ScheduleCallback(TrainerCallback, ExportableState):
         if self.scheduled is not None:  # of a run that did not get to its end
             self.scheduled.undo()
         model: nn.Module = kwargs["model"]
-        self.scheduled = Scheduled(model, with_steps(self.schedule, state.max_steps))
+        self.scheduled = Scheduled(model, replace(self.schedule, steps=state.max_steps))
         if self.sensitivities is not None and self.flops is not None:
             self.scheduled.use_sensitivities(self.sensitivities, self.flops)
 

@@ -1,7 +1,6 @@
 """Puts a schedule on a model: branches that a step does not train are detached, or layers frozen."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
 
@@ -180,8 +179,3 @@ class Scheduled:
                 f"the model's forward went through {len(flops)} attention and MLP branches of {self._count}"
             )
         self.use_sensitivities(measure_sensitivities(self._model, loss, drop, self._count), flops)
-
-
-def with_steps(schedule: Schedule, steps: int) -> Schedule:
-    """The same schedule for a run of so many steps."""
-    return replace(schedule, steps=steps)

@@ -56,7 +56,7 @@ class DynamicMap {
     code = magnitude > one_ ? splat(255.f - zero_) : code;
     VecI steps = __builtin_convertvector(code, VecI);
     // The negative side mirrors the positive one but for -1, which is missing.
-    if (signed_) steps = x < 0.f ? 0 - (steps < 127 ? steps : steps - steps + 127) : steps;
+    if (signed_) steps = x < 0.f ? 0 - (steps < 127 ? steps : VecI{} + 127) : steps;
     return __builtin_convertvector(steps + static_cast<int>(zero_), VecCodes);
   }
 
