@@ -136,6 +136,9 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
   activation_ = model.activation_bytes(tokens);
   staging_ = model.staging_bytes(tokens, mlp_tokens);
   groups_ = unit_groups(model, times, tokens, mlp_tokens, choices, run);
+  for (size_t g = 0; g < groups_.size(); ++g) by_saved_.push_back(g);
+  std::stable_sort(by_saved_.begin(), by_saved_.end(),
+                   [this](size_t a, size_t b) { return groups_[a].saved > groups_[b].saved; });
   std::vector<uint64_t> adapter(static_cast<size_t>(choices.count()));
   std::vector<int64_t> units(adapter.size());
   uint64_t largest_adapter = 0, largest_weights = 0;
@@ -188,17 +191,20 @@ Mix MixCosts::of(const std::vector<int64_t>& stored) {
   m.arena = arena(stored);
   int64_t again = 0, beside = 0;
   m.seconds = stored_seconds_;
-  std::vector<uint64_t> saved;  // by each stored unit
   double seconds_again = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const UnitGroup& group = groups_[g];
-    saved.insert(saved.end(), static_cast<size_t>(stored[g]), group.saved);
     again += group.units - stored[g];
     if (group.reads_x) beside += stored[g];
     seconds_again += static_cast<double>(group.units - stored[g]) * group.seconds;
   }
   // Where layers differ, or units are selected one by one, no step selects the most of every group.
-  m.saved = most_of(std::move(saved), selected_units_);
+  int64_t selected = selected_units_;
+  for (const size_t g : by_saved_) {
+    const int64_t units = std::min(stored[g], selected);
+    m.saved += static_cast<uint64_t>(units) * groups_[g].saved;
+    selected -= units;
+  }
   beside = std::min(beside, selected_units_);
   if (again > selected_units_) {
     seconds_again *= static_cast<double>(selected_units_) / static_cast<double>(again);

@@ -68,9 +68,10 @@ class MixCosts {
   uint64_t activation_ = 0;  // bytes of x
   uint64_t staging_ = 0;
   std::vector<UnitGroup> groups_;
-  int64_t selected_units_ = 0;  // whose backward a step runs, at most
-  int64_t least_buffers_ = 2;   // of activations
-  double stored_seconds_ = 0;   // of a step that stores everything
+  std::vector<size_t> by_saved_;  // the groups, those whose units leave most first
+  int64_t selected_units_ = 0;    // whose backward a step runs, at most
+  int64_t least_buffers_ = 2;     // of activations
+  double stored_seconds_ = 0;     // of a step that stores everything
   double least_seconds_ = 0;
   uint64_t weight_bytes_ = 0;  // of units and head
   double passed_bytes_ = 0;    // of them, as often as a step passes over them
