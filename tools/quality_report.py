@@ -1,0 +1,200 @@
+"""docs/quality.md's tables, in Markdown, and its picture."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from quality_runs import (
+    BUDGETS,
+    CONTROLS,
+    DATA,
+    FULL,
+    HEADLINE,
+    LEARNING_RATES,
+    LONG,
+    LONG_STEPS,
+    REFERENCE,
+    SCHEDULES,
+    STABILITY_RATES,
+    STEPS,
+    TIMED_BUDGET,
+    VARIANTS,
+    Results,
+    Run,
+    operations,
+    timing,
+)
+
+BAR = 0.01  # above the reference's loss at equal steps
+
+
+def report(results: Results, picture: Path) -> None:
+    tuning(results)
+    bar(results)
+    headline_time(results)
+    schedules_alone(results)
+    variants(results)
+    long_runs(results)
+    stability(results)
+    draw(results, picture)
+
+
+def table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    print(f"\n### {title}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+
+
+def passes(loss: float | None, reference: float | None) -> bool:
+    """The quality bar: within 1 % of the reference's held-out loss."""
+    return loss is not None and reference is not None and loss <= (1 + BAR) * reference
+
+
+def change(loss: float | None, of: float | None) -> str:
+    return "" if loss is None or of is None else f"{100 * (loss / of - 1):+.1f} %"
+
+
+def compared(results: Results, data: str, sides: tuple[str, str], steps: tuple[int, int]) -> str:
+    """The mean loss of the first side, its distance from the second's, and over how many seeds that both have."""
+    seeds = tuple(
+        seed for seed in results.seeds(data, sides[0], steps[0]) if seed in results.seeds(data, sides[1], steps[1])
+    )
+    loss, reference = (results.mean_loss(data, s, n, seeds) for s, n in zip(sides, steps, strict=True))
+    return "" if loss is None else f"{loss:.4f} ({change(loss, reference)}, {len(seeds)})"
+
+
+def cost(results: Results, side: str, reference: str) -> str:
+    if timing(side, TIMED_BUDGET) not in results.seconds:
+        return ""
+    return f"{results.step_seconds(side) / results.step_seconds(reference):.2f}"
+
+
+def tuning(results: Results) -> None:
+    losses = {
+        side: {lr: results.losses.get(Run("tuning", side, lr, STEPS, 1).name) for lr in LEARNING_RATES}
+        for side in SCHEDULES
+    }
+    best = {side: min((x for x in found.values() if x is not None), default=None) for side, found in losses.items()}
+
+    def cell(side: str, loss: float | None) -> str:
+        return "" if loss is None else f"**{loss:.4f}**" if loss == best[side] else f"{loss:.4f}"
+
+    table(
+        "Learning rates",
+        ["schedule", *(f"{lr:g}" for lr in LEARNING_RATES), "best of full's"],
+        [
+            [side, *(cell(side, loss) for loss in losses[side].values()), change(best[side], best[FULL])]
+            for side in sorted(SCHEDULES, key=lambda side: best[side] or 0)
+        ],
+    )
+
+
+def bar(results: Results) -> None:
+    rows = []
+    for side in (*HEADLINE[1:], *CONTROLS):
+        cells = [compared(results, data, (side, REFERENCE), (STEPS, STEPS)) for data in DATA]
+        means = [
+            passes(results.mean_loss(data, side, STEPS), results.mean_loss(data, REFERENCE, STEPS))
+            for data, cell in zip(DATA, cells, strict=True)
+            if cell
+        ]
+        rows.append([side, cost(results, side, REFERENCE), *cells, "pass" if means and all(means) else "miss"])
+    table(f"Equal steps ({STEPS}), of {REFERENCE}", ["side", "step's cost", *DATA, "within 1 %"], rows)
+
+
+def headline_time(results: Results) -> None:
+    rows = []
+    for side in HEADLINE:
+        if not cost(results, side, REFERENCE):
+            continue
+        steps = results.steps_in_time(side, REFERENCE)
+        cells = [compared(results, data, (side, REFERENCE), (steps, STEPS)) for data in DATA]
+        rows.append([side, str(steps), *cells])
+    table(f"Equal time, that of {STEPS} steps of {REFERENCE}", ["side", "steps", *DATA], rows)
+
+
+def schedules_alone(results: Results) -> None:
+    rows = []
+    for side in SCHEDULES:
+        row = [side, cost(results, side, FULL), f"{operations(side):.2f}"]
+        row += [compared(results, data, (side, FULL), (STEPS, STEPS)) for data in DATA]
+        if row[1]:
+            steps = results.steps_in_time(side, FULL)
+            row += [compared(results, data, (side, FULL), (steps, STEPS)) for data in DATA]
+        else:
+            row += [""] * len(DATA)
+        row.append(compared(results, "gsm8k", (side, FULL), (round(STEPS / operations(side)), STEPS)))
+        rows.append(row)
+    head = ["schedule", "time", "operations", *(f"{d}, steps" for d in DATA), *(f"{d}, time" for d in DATA)]
+    table("Schedules alone: int8, exact storage, of full's", [*head, "gsm8k, operations"], rows)
+
+
+def variants(results: Results) -> None:
+    rows = []
+    for side in (*SCHEDULES, *VARIANTS):
+        exact = side.split(",")[0]
+        if side in VARIANTS or exact == side and any(v.startswith(f"{exact},") for v in VARIANTS):
+            reference = f"{exact}, float32"
+            seed_1 = [results.mean_loss("gsm8k", s, STEPS, (1,)) if s else None for s in (side, reference)]
+            loss = "" if seed_1[0] is None else f"{seed_1[0]:.4f}"
+            rows.append([side, cost(results, side, REFERENCE), loss, change(*seed_1)])
+    head = ["side", "step's cost", "gsm8k", "of float32's, exact storage"]
+    table("Compute and storage, seed 1", head, sorted(rows, key=lambda row: row[0].split(",")[0]))
+
+
+def long_runs(results: Results) -> None:
+    rows = []
+    full = results.mean_loss("gsm8k", FULL, LONG_STEPS)
+    for side in LONG:
+        loss = results.mean_loss("gsm8k", side, LONG_STEPS)
+        if loss is None:
+            continue
+        right = results.right.get(results.run("gsm8k", side, LONG_STEPS, 1).name)
+        short = compared(results, "gsm8k", (side, FULL), (STEPS, STEPS))
+        rows.append([side, short, f"{loss:.4f} ({change(loss, full)})", interval(*right) if right else ""])
+    table("Longer", ["schedule", f"{STEPS} steps", f"{LONG_STEPS} steps", "right answers, 95 %"], rows)
+
+
+def interval(right: int, of: int) -> str:
+    """Wilson's score interval."""
+    z, p = 1.96, right / of
+    middle, half = (p + z * z / (2 * of)), z * (p * (1 - p) / of + z * z / (4 * of * of)) ** 0.5
+    low, high = ((middle + sign * half) / (1 + z * z / of) for sign in (-1, 1))
+    return f"{right} of {of} ({100 * low:.1f} to {100 * high:.1f} %)"
+
+
+def stability(results: Results) -> None:
+    rates = (*LEARNING_RATES, *STABILITY_RATES)
+    rows = []
+    for side in (FULL, "lcsb 1/2 random"):
+        losses = [results.losses.get(Run("tuning", side, lr, STEPS, 1).name) for lr in rates]
+        rows.append([side, *("" if loss is None else f"{loss:.4f}" for loss in losses)])
+    table("Higher learning rates", ["schedule", *(f"{lr:g}" for lr in rates)], rows)
+
+
+def draw(results: Results, path: Path) -> None:
+    """Held-out loss of gsm8k against minutes, one panel a budget: every run there is, joined by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 5), layout="constrained")
+    panels = figure.subplots(1, len(BUDGETS), sharex=True, sharey=True)
+    sides = [*SCHEDULES, *(side for side in HEADLINE if side not in SCHEDULES)]
+    styles = {side: {"color": f"C{i % 10}", "marker": "osD"[i // 10]} for i, side in enumerate(sides)}
+    for axes, budget in zip(panels, BUDGETS, strict=True):
+        for side in sides:
+            if timing(side, budget) not in results.seconds:
+                continue
+            lr = results.best_lr(side)
+            names = [name.split("/") for name in results.losses]
+            prefix = f"gsm8k/{side}/{lr:g}/"
+            steps = sorted({int(parts[-2]) for parts in names if "/".join(parts).startswith(prefix)})
+            points = [
+                (results.run_seconds(side, n, budget) / 60, results.mean_loss("gsm8k", side, n))
+                for n in steps
+                if n != LONG_STEPS
+            ]
+            axes.plot(*zip(*points, strict=True), label=side, linewidth=0.8, **styles[side])
+        axes.set(title=f"{budget} MB", xlabel="minutes of training")
+    panels[0].set(ylabel="held-out loss, gsm8k")
+    handles = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside right center", fontsize="small")
+    figure.savefig(path)
