@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
+from mobile_ft.api.auto_schedule import check_choosable, choose
 from mobile_ft.api.files import check_output_path
 from mobile_ft.api.native import Event, KilledError, run_native
 from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
@@ -44,6 +45,7 @@ def train(
     callbacks: Iterable[Callback] = (),
     report_to: str | Sequence[str] = (),
     schedule_report: str | os.PathLike[str] | None = None,
+    auto_schedule: float | None = None,
     **options: Any,
 ) -> TrainResult:
     """Trains on `data` and leaves adapter, checkpoint and run.yaml in the folder `out`.
@@ -53,6 +55,8 @@ def train(
     checkpoint in `out`. The run is a child process, whose memory is that of the plan; or this one, if `in_process`.
     `callbacks` are called with every event (docs/events.md); what one raises ends the run, saved. `report_to` names
     "jsonl", "tensorboard", "trackio" or "wandb". `schedule_report` is an HTML file that shows what was trained when.
+    `auto_schedule` is how many minutes the steps may take: it chooses schedule, learning rate and number of steps
+    within the `budget`, and prints why.
     `options` are those of `mobile-ft train --help`, with underscores.
 
     Ctrl-C ends the run after the step in progress, saved: then `stopped` of the result is "interrupted".
@@ -66,6 +70,10 @@ def train(
         raise UserError(f"seed {seed}: must not be negative")
     loss = cast(Loss, settings["loss"])
     check_lengths(found, seq_len, int(settings["batch_size"]))
+    if auto_schedule is not None:
+        if resume:
+            raise UserError("--auto-schedule: a run goes on with what was chosen: --resume --config OUT/run.yaml")
+        check_choosable(given, auto_schedule)
     held_out = _validation_data(data, valid, int(settings["eval_every"]))
     if (folder / _CHECKPOINT).exists() and not resume:
         raise UserError(f"{folder}: holds the checkpoint of an earlier run; give --resume to go on, or another --out")
@@ -74,7 +82,12 @@ def train(
         check_output_path("--schedule-report", Path(schedule_report))
         reporters.append(write_schedule_report(Path(schedule_report)))
     tokens = folder / _TOKENS  # the same file again where a run is resumed: the runtime compares
-    prepare_tokens(found, data, "train", seq_len, seed, tokens, loss)
+    stats = prepare_tokens(found, data, "train", seq_len, seed, tokens, loss)
+    why: list[str] = []
+    if auto_schedule is not None:
+        choice = choose(found, given, auto_schedule, stats)
+        given |= option_texts(train_options(), choice.options)
+        settings, why = train_settings(given), choice.why
     valid_tokens = None
     if held_out is not None:
         valid_tokens = folder / _VALID_TOKENS
@@ -89,6 +102,8 @@ def train(
                 write_run_file(folder, event, given, paths)
 
         display = stack.enter_context(ProgressDisplay("step", progress))
+        for line in why:
+            display.print(line)
         watcher = _Watcher(display, [save_configuration, *listeners, *callbacks])
         run = _run_here if in_process else _run_in_child
         try:

@@ -37,6 +37,12 @@ def add_parser(commands: Subparsers) -> None:
         "--report-to", metavar="NAME", action="append", default=[], help=f"one of {', '.join(NAMES)}; may be repeated"
     )
     option("--schedule-report", metavar="FILE", type=Path, help="write what was trained when there, as HTML")
+    option(
+        "--auto-schedule",
+        metavar="MINUTES",
+        type=float,
+        help="choose schedule, learning rate and number of steps: what learned most in so many minutes within --budget",
+    )
     add_options(parser, train_options())
     add_json(parser)
     parser.set_defaults(run=run, parser=parser)
@@ -50,7 +56,13 @@ def run(args: argparse.Namespace) -> None:
     if missing:
         args.parser.error(f"the following arguments are required: {', '.join(missing)}")
     settings = {"out": _OUT} | settings
-    result = train(**settings, resume=args.resume, report_to=args.report_to, schedule_report=args.schedule_report)
+    result = train(
+        **settings,
+        resume=args.resume,
+        report_to=args.report_to,
+        schedule_report=args.schedule_report,
+        auto_schedule=args.auto_schedule,
+    )
     write_json(args.json, result.to_json())
     interrupted = result.stopped == "interrupted"
     if interrupted:
