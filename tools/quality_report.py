@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from quality_runs import (
+    BEST,
     BUDGETS,
     CONTROLS,
     DATA,
@@ -22,6 +23,7 @@ from quality_runs import (
     Run,
     operations,
     timing,
+    variant,
 )
 
 BAR = 0.01  # above the reference's loss at equal steps
@@ -33,6 +35,7 @@ def report(results: Results, picture: Path) -> None:
     headline_time(results)
     schedules_alone(results)
     variants(results)
+    auto_schedule(results)
     long_runs(results)
     stability(results)
     draw(results, picture)
@@ -139,6 +142,19 @@ def variants(results: Results) -> None:
             rows.append([side, cost(results, side, REFERENCE), loss, change(*seed_1)])
     head = ["side", "step's cost", "gsm8k", "of float32's, exact storage"]
     table("Compute and storage, seed 1", head, sorted(rows, key=lambda row: row[0].split(",")[0]))
+
+
+def auto_schedule(results: Results) -> None:
+    """What mobile_ft/api/auto_schedule.py goes by."""
+    rows = []
+    for schedule in (*BEST, "suffix 1/4"):
+        cells = []
+        if cost(results, variant(schedule, storage="int8"), REFERENCE):
+            for steps in (STEPS, results.steps_in_time(variant(schedule, storage="int8"), REFERENCE)):
+                learned = results.learned(schedule, steps)
+                cells.append("" if learned is None else f"{steps} steps: {learned:.3f}")
+        rows.append([schedule, f"{results.best_lr(schedule):g}", *cells])
+    table("Learned, of what 100 steps of full learn", ["schedule", "lr", "equal steps", "equal time"], rows)
 
 
 def long_runs(results: Results) -> None:
