@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from mobile_ft.errors import UserError
 from mobile_ft.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
 from mobile_ft.pytorch.activations import approximate
-from mobile_ft.pytorch.affine import AgainFromZ, affine
+from mobile_ft.pytorch.again import AgainFromZ
 from mobile_ft.pytorch.norms import ms_layer_norm, ms_rms_norm
 from mobile_ft.pytorch.replaced import replace_forward
 from mobile_ft.pytorch.schedule import Scheduled
@@ -117,8 +117,7 @@ def _memory_sharing(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
             return None
 
         def layer_norm(x: Tensor) -> Tensor:
-            z = ms_layer_norm(x, module.eps)
-            return z if module.weight is None else affine(z, module.weight, module.bias)
+            return ms_layer_norm(x, module.eps, module.weight, module.bias)
 
         return layer_norm
     if not name.endswith("RMSNorm") or not isinstance(getattr(module, "weight", None), nn.Parameter):
@@ -129,6 +128,6 @@ def _memory_sharing(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
 
     def rms_norm(x: Tensor) -> Tensor:
         weight = cast(Tensor, module.weight)
-        return affine(ms_rms_norm(x, eps), weight + offset if offset else weight, None)
+        return ms_rms_norm(x, eps, weight + offset if offset else weight)
 
     return rms_norm

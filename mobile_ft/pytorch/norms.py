@@ -1,9 +1,11 @@
 """Norms in the memory-sharing form (MS-BP, arXiv 2406.16282): their backward needs their output, not their input.
 
-With r the inverse deviation of a row, z = x r (RMSNorm) or (x - mean x) r (LayerNorm):
+With r the inverse deviation of a row, z = x r (RMSNorm) or (x - mean x) r (LayerNorm) and y = z w + b:
 
     dx = r (dz - z mean(dz z))                 RMSNorm
     dx = r (dz - mean dz - z mean(dz z))       LayerNorm
+
+with dz = dy w. Under autocast z is kept in the type that linears compute in.
 """
 
 from typing import Any
@@ -11,36 +13,63 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mobile_ft.pytorch.again import remember, times
+
 
 class _MSNorm(torch.autograd.Function):
-    """z, of x [..., d], and what its backward needs: z itself and r [..., 1] in float32."""
+    """y, of x [..., d], and what its backward needs: z, r [..., 1] in float32 or better, and the weight."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, eps: float, centred: bool) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, centred: bool, made: list[Tensor]
+    ) -> Tensor:
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         if centred:
             wide = wide - wide.mean(-1, keepdim=True)
         r = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
         z = (wide * r).to(x.dtype)
-        ctx.save_for_backward(z, r)
-        ctx.centred = centred
-        return z
+        kept = z.to(_kept_dtype(x))
+        made.append(kept)
+        ctx.save_for_backward(kept, r, weight)
+        ctx.centred, ctx.dtype, ctx.bias_dtype = centred, x.dtype, None if bias is None else bias.dtype
+        return times(z, weight, bias)
 
     @staticmethod
-    def backward(ctx: Any, dz: Tensor) -> tuple[Any, ...]:
-        z, r = ctx.saved_tensors
-        wide, z_wide = dz.to(r.dtype), z.to(r.dtype)
-        dx = wide - z_wide * (wide * z_wide).mean(-1, keepdim=True)
+    def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
+        kept, r, weight = ctx.saved_tensors
+        dz, z = dy.to(r.dtype), kept.to(r.dtype)
+        rows = tuple(range(dy.dim() - 1))
+        dw = db = None
+        if ctx.needs_input_grad[1]:
+            dw = (dz * z).sum(rows).to(weight.dtype)
+        if ctx.needs_input_grad[2]:
+            db = dz.sum(rows).to(ctx.bias_dtype)
+        if weight is not None:
+            dz = dz * weight.to(r.dtype)
+        dx = dz - z * (dz * z).mean(-1, keepdim=True)
         if ctx.centred:
-            dx = dx - wide.mean(-1, keepdim=True)
-        return (r * dx).to(dz.dtype), None, None
+            dx = dx - dz.mean(-1, keepdim=True)
+        return (r * dx).to(ctx.dtype), dw, db, None, None, None
 
 
-def ms_rms_norm(x: Tensor, eps: float) -> Tensor:
-    """x r with r = rsqrt(mean(x^2) + eps), over the last dimension, in float32 within."""
-    return _MSNorm.apply(x, eps, False)
+def _kept_dtype(x: Tensor) -> torch.dtype:
+    """That of x, or what linears will make of it."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
-def ms_layer_norm(x: Tensor, eps: float) -> Tensor:
-    """(x - mean x) r with r = rsqrt(var(x) + eps), over the last dimension, in float32 within."""
-    return _MSNorm.apply(x, eps, True)
+def _ms_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, centred: bool) -> Tensor:
+    made: list[Tensor] = []
+    y: Tensor = _MSNorm.apply(x, weight, bias, eps, centred, made)
+    remember(y, made[0], weight, bias)
+    return y
+
+
+def ms_rms_norm(x: Tensor, eps: float, weight: Tensor | None = None) -> Tensor:
+    """x r w with r = rsqrt(mean(x^2) + eps), over the last dimension; x r in float32 within."""
+    return _ms_norm(x, weight, None, eps, False)
+
+
+def ms_layer_norm(x: Tensor, eps: float, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+    """(x - mean x) r w + b with r = rsqrt(var(x) + eps), over the last dimension; (x - mean x) r in float32 within."""
+    return _ms_norm(x, weight, bias, eps, True)

@@ -154,6 +154,21 @@ def test_trainer(tmp_path: Path, checkpointing: bool) -> None:
     assert losses["exact"][-1] < losses["exact"][0]
 
 
+@pytest.mark.parametrize("family", ["llama", "vit", "bert"])
+def test_autocast(family: str) -> None:
+    """Norms keep what linears keep: z in bfloat16, where autocast keeps x in float32 and y in bfloat16 besides."""
+    model, inputs = make(family)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits, kept, gradients = step(model, inputs)
+        apply(model, activation="exact")
+        ours = step(model, inputs)
+    assert float((ours[0] - logits).float().norm() / logits.float().norm()) < 0.02
+    flat = [torch.cat([g.flatten() for g in all_of.values()]) for all_of in (ours[2], gradients)]
+    assert float(torch.cosine_similarity(flat[0], flat[1], dim=0)) > 0.99
+    weights = sum(2 * p.numel() for p in model.parameters() if p.dim() == 2)  # autocast's copies of them, at most
+    assert ours[1] < 0.9 * kept and kept - ours[1] > 0.12 * (kept - weights)
+
+
 @pytest.mark.parametrize("family", MODELS)
 def test_half_precision(family: str) -> None:
     """LLaMA's norms round where ours do; those that multiply and add in float32 first, once less."""

@@ -1,5 +1,7 @@
 """The functions by themselves, against their formulas."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,7 +10,7 @@ from torch.nn.functional import gelu, silu
 from mobile_ft.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
 from mobile_ft.pytorch import ReGELU2, ReSiLU2, SavedTensors, ms_layer_norm, ms_rms_norm
 from mobile_ft.pytorch.activations import pack_2bit, unpack_2bit
-from mobile_ft.pytorch.affine import AgainFromZ, _sources, affine
+from mobile_ft.pytorch.again import AgainFromZ, _nodes, _sources
 
 ACTIVATIONS = [
     (ReSiLU2(), silu, RESILU2),
@@ -62,7 +64,9 @@ def test_norms(ours: object, exact: object) -> None:
     z.backward(dz)
     expected.backward(dz)
     assert a.grad is not None and b.grad is not None and torch.allclose(a.grad, b.grad, atol=1e-12)
-    torch.autograd.gradcheck(lambda x: ours(x, 1e-5), a)  # type: ignore[operator]
+    w, bias = torch.rand(24, dtype=torch.float64, requires_grad=True), torch.rand(24, dtype=torch.float64)
+    factors = (w,) if ours is ms_rms_norm else (w, bias.requires_grad_())
+    torch.autograd.gradcheck(lambda x, *f: ours(x, 1e-5, *f), (a, *factors))  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("norm", [ms_rms_norm, ms_layer_norm])
@@ -76,17 +80,43 @@ def test_a_norm_keeps_its_output_alone(norm: object) -> None:
 
 def test_z_goes_with_y() -> None:
     """Unless something keeps y."""
-    z, weight = torch.randn(4, 8, requires_grad=True), torch.randn(8)
+    x, weight = torch.randn(4, 8, requires_grad=True), torch.randn(8)
     with AgainFromZ():
-        y = affine(z, weight, None)
-        assert len(_sources) == 1
+        y = ms_rms_norm(x, 1e-5, weight)
+        assert len(_sources) == len(_nodes) == 1
         del y
-        assert not _sources
-        loss = affine(z, weight, None).exp().square().sum()  # keeps what exp makes
-        assert not _sources
+        assert not _sources and not _nodes
+        loss = ms_rms_norm(x, 1e-5, weight).exp().square().sum()  # keeps what exp makes
+        assert not _sources and not _nodes
     loss.backward()
-    assert z.grad is not None
-    assert torch.allclose(z.grad, 2 * weight * (2 * z.detach() * weight).exp())
+    expected = x.detach().clone().requires_grad_()
+    (rms(expected) * weight).exp().square().sum().backward()
+    assert x.grad is not None and expected.grad is not None
+    assert torch.allclose(x.grad, expected.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_linears_keep_z_for_y(autocast: bool) -> None:
+    """Three linears and one norm: z once, in the type that linears compute in, and r."""
+    x = torch.randn(2, 10, 64, requires_grad=True)
+    weight, linears = torch.rand(64) + 0.5, [torch.randn(16, 64) for _ in range(3)]
+    grads = []
+    for again in (False, True):
+        x.grad = None
+        for linear in linears:
+            linear.requires_grad_()
+        norms = AgainFromZ() if again else nullcontext()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast), SavedTensors() as saved, norms:
+            y = ms_rms_norm(x, 1e-5, weight) if again else rms(x) * weight
+            outs = [torch.nn.functional.linear(y, linear) for linear in linears]
+        sum(out.float().square().sum() for out in outs).backward()  # type: ignore[union-attr]
+        assert x.grad is not None
+        grads.append(torch.cat([x.grad.flatten(), *(linear.grad.flatten() for linear in linears)]))
+        for linear in linears:
+            linear.grad = None
+    size = 2 if autocast else 4
+    assert saved.bytes == 20 * 64 * size + 20 * 4 + 64 * 4 + 3 * 16 * 64 * size
+    assert float(torch.cosine_similarity(grads[0], grads[1], dim=0)) > (0.9999 if autocast else 1 - 1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
