@@ -65,6 +65,7 @@ class Bundle:
     model: ModelConfig
     lora: LoraConfig
     max_seq_len: int
+    activation: str  # one of ACTIVATIONS
     formats: dict[str, str]  # of each matrix in weights.ptd
     files: dict[str, tuple[int, str]]  # name -> size in bytes, SHA-256; without bundle.json and weights.ptd
     weights: Weights
@@ -85,6 +86,7 @@ def read_bundle(folder: Path) -> Bundle:
             model=(model := _model(values["model"], index)),
             lora=_lora(values["lora"], model),
             max_seq_len=_count(values, "max_seq_len"),
+            activation=_activation(values["activation"]),
             formats=_formats(values["formats"]),
             files={
                 _file_name(name): (_size(x, "size"), _sha256(x, "sha256")) for name, x in values["checksums"].items()
@@ -96,6 +98,12 @@ def read_bundle(folder: Path) -> Bundle:
         raise UserError(f"{index}: not a valid bundle description ({error} is missing)") from error
     except (ValueError, TypeError, AttributeError, LookupError) as error:
         raise UserError(f"{index}: not a valid bundle description ({error})") from error
+
+
+def _activation(value: Any) -> str:
+    if value not in ACTIVATIONS:
+        raise ValueError(f"activation is {value!r}; known: {', '.join(ACTIVATIONS)}")
+    return str(value)
 
 
 def _model(values: dict[str, Any], index: Path) -> ModelConfig:

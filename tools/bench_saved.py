@@ -1,7 +1,8 @@
 """What LowMemoryBP saves of what autograd keeps for the backward: `python tools/bench_saved.py`.
 
-Models of their usual shapes with random weights, in float32, trained in full and with LoRA. Sums of the storages that
-the forward leaves, parameters aside: no allocator and no machine is in these figures.
+Models of their usual shapes with random weights, in float32 and under autocast to bfloat16, trained in full and with
+LoRA. Sums of the storages that the forward leaves, parameters and autocast's copies of them aside: no allocator and no
+machine is in these figures.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,28 +33,33 @@ SIDES: list[dict[str, Any]] = [{"norm": "exact"}, {"activation": "exact"}, {}]
 
 
 def main() -> None:
-    table = Table("model", "trained", "kept, MB", "less with 2-bit activations", "with norms", "with both")
+    table = Table("model", "trained", "type", "kept, MB", "less with 2-bit activations", "with norms", "with both")
     for name, (make, inputs) in MODELS.items():
         for trained in ("all", "LoRA, rank 16"):
             torch.manual_seed(0)
             model: Any = make()
             if trained != "all":
                 model = get_peft_model(model, LoraConfig(r=16, target_modules="all-linear"))
-            before, *after = kept(model.train(), inputs)
-            table.add_row(name, trained, f"{before / 1e6:.0f}", *(f"{100 * (1 - b / before):.1f} %" for b in after))
+            for autocast in (False, True):
+                with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                    before, *after = kept(model.train(), inputs, autocast)
+                less = (f"{100 * (1 - b / before):.1f} %" for b in after)
+                table.add_row(name, trained, "bfloat16" if autocast else "float32", f"{before / 1e6:.0f}", *less)
     Console().print(table)
 
 
-def kept(model: nn.Module, inputs: Inputs) -> Iterator[int]:
+def kept(model: nn.Module, inputs: Inputs, autocast: bool) -> Iterator[int]:
     """Bytes without, then with each side's options."""
+    linears = (module for module in model.modules() if type(module) is nn.Linear)
+    copies = sum(2 * linear.weight.numel() for linear in linears) if autocast else 0
     with SavedTensors(model) as saved:
         model(**inputs)
-    yield saved.bytes
+    yield saved.bytes - copies
     for options in SIDES:
         applied = apply(model, **options)
         with SavedTensors(model) as saved:
             model(**inputs)
-        yield saved.bytes
+        yield saved.bytes - copies
         applied.undo()
 
 

@@ -14,7 +14,9 @@ from mobile_ft.data import DataStats
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import TrainConfig, train_options
 
+# What is chosen here, and what an earlier run resolved for the schedule that it had.
 CHOSEN = ("schedule", "ratio", "selection", "suffix_depths", "period", "steps", "epochs", "lr", "unselected")
+RESOLVED = ("cache_prefix", "stored_units", "mlp_tokens", "warmup_steps", "warmup_ratio", "arithmetic")
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ EVIDENCE = {
     "suffix 1/4": Evidence({"schedule": "suffix", "ratio": 0.25}, 2e-3, ((100, 1.0), (435, 1.0))),
 }
 _WARMUP_STEPS = 5
-# Rows that are all targets learned best at half the rate of rows whose answers are.
+# Rows that are all targets were trained at half the rate of rows whose answers are.
 _MANY_TARGETS, _RATE_OF_MANY = 0.9, 0.5
 _MOST_EPOCHS = 4
 # Plans promise steps up to 14 % too short.
@@ -49,58 +51,70 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class Candidate:
+    """A schedule with the optimizer it needs, and how far it gets."""
+
     name: str
     optimizer: Change
     plan: Event
     step_seconds: float  # on average over the run
     steps: int
 
-    @property
-    def learned(self) -> float:
-        return learned(EVIDENCE[self.name], self.steps)
-
-    @property
-    def fits(self) -> bool:
-        return bool(self.plan["planned_mb"] <= self.plan["budget_mb"])
-
 
 def choose(bundle: Bundle, given: Mapping[str, str], minutes: float, data: DataStats) -> Choice:
     """Schedule, learning rate and number of steps for a run of so many minutes within the budget that is `given`.
 
-    Raises UserError where an option is given that this chooses, no budget is, or the budget is too small.
+    Raises UserError where the budget or the time is too small.
     """
-    check_choosable(given, minutes)
-    batch = int(given.get("batch_size", 1)) * int(given.get("grad_accum", 1))
-    most = max(1, math.ceil(_MOST_EPOCHS * data.sequences / batch))
-    step_names = {option.name for option in step_options()}
-    steps = {name: text for name, text in given.items() if name in step_names}
-    ways: list[tuple[str, Change]] = [(name, {}) for name in EVIDENCE]
-    if "optimizer" not in given:
-        ways += [(name, {"optimizer": "adamw8bit"}) for name in EVIDENCE]
-    plans = native_plans(bundle, steps, [EVIDENCE[name].options | optimizer for name, optimizer in ways])[1:]
-    candidates = []
-    for (name, optimizer), plan in zip(ways, plans, strict=True):
-        step = _SLOWER * _share_of_plan(EVIDENCE[name].options, bundle) * plan["step_seconds"]
-        candidates.append(_Candidate(name, optimizer, plan, step, max(1, min(most, int(60 * minutes / step)))))
-    fitting = [c for c in candidates if c.fits]
-    if not fitting:
-        smallest = min(plan["smallest_budget_mb"] for plan in plans)
-        raise UserError(
-            f"budget {given['budget']} is too small for every schedule that is tried: {whole_megabytes(smallest)} MB "
-            "is the least; raise --budget, or lower --seq-len or --batch-size"
-        )
-    # 8-bit moments only where others leave no choice.
-    usual = [c for c in fitting if not c.optimizer]
-    best = max(usual or fitting, key=lambda c: c.learned)
-    options = EVIDENCE[best.name].options | best.optimizer | {"steps": best.steps, "lr": _lr(best.name, data)}
+    candidates = _candidates(bundle, given, minutes)
+    if all(c.steps == 0 for c in candidates):
+        least = min(c.step_seconds for c in candidates)
+        raise UserError(f"--auto-schedule {minutes:g}: no minutes for a single step, which takes {seconds(least)}")
+    per_step = int(given.get("batch_size", 1)) * int(given.get("grad_accum", 1))
+    most = max(1, _MOST_EPOCHS * data.sequences // per_step)
+    reached = {c.name: min(most, c.steps) for c in candidates}
+    shares = learned(reached)
+    best = max(candidates, key=lambda c: shares[c.name])
+    steps = reached[best.name]
+    options = EVIDENCE[best.name].options | best.optimizer | {"steps": steps, "lr": _lr(best.name, data)}
     if not given.keys() & {"warmup_steps", "warmup_ratio"}:
-        options["warmup_steps"] = min(_WARMUP_STEPS, best.steps - 1)
-    return Choice(options, _why(best, usual or fitting, most, minutes, data))
+        options["warmup_steps"] = min(_WARMUP_STEPS, steps - 1)
+    budget = f"{best.plan['budget_mb']:.0f} MB"
+    why = [f"auto-schedule: what learns most in {minutes:g} min and {budget}; 1 is what 100 steps of full learn"]
+    for c in candidates:
+        chosen = "  <- chosen" if c is best else ""
+        why.append(
+            f"  {c.name:10}  {seconds(c.step_seconds)} a step  {reached[c.name]:5} steps  "
+            f"learns {shares[c.name]:.2f}{chosen}"
+        )
+    return Choice(options, why + _remarks(best, given, steps == most, budget, bundle, data))
 
 
-def learned(evidence: Evidence, steps: int) -> float:
-    """Between the steps of the evidence by their logarithm; after the last no more is known to be learned."""
+def check_choosable(given: Mapping[str, str], minutes: float) -> None:
+    """Raises UserError where there is nothing to choose, no budget to choose within, or no evidence to choose by."""
+    if not (isinstance(minutes, int | float) and math.isfinite(minutes) and minutes > 0):
+        raise UserError(f"--auto-schedule {minutes}: how many minutes training may take, more than 0")
+    chosen = [name for name in (*CHOSEN, "stored_units") if name in given]
+    chosen += ["cache_prefix"] if given.get("cache_prefix") == "true" else []
+    if chosen:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in chosen)
+        raise UserError(f"--auto-schedule: chooses {names}; leave that out, or --auto-schedule")
+    if not given.get("budget"):
+        raise UserError("--auto-schedule: give --budget too, how much memory training may take")
+    if given.get("loss", "sft") != "sft":
+        raise UserError(f"--auto-schedule: there is no evidence for --loss {given['loss']}, only for sft")
+
+
+def learned(steps: Mapping[str, int]) -> dict[str, float]:
+    """What schedules learn in so many steps: between those of the evidence by their logarithm.
+
+    Where one goes beyond its evidence, all are shortened until none does: what is ahead there is taken to stay ahead.
+    """
+    beyond = max(n / EVIDENCE[name].learned[-1][0] for name, n in steps.items())
+    return {name: _learned(EVIDENCE[name], n / max(1.0, beyond)) for name, n in steps.items()}
+
+
+def _learned(evidence: Evidence, steps: float) -> float:
     points = [(0, 0.0), *evidence.learned]
     for (begin, low), (end, high) in zip(points, points[1:], strict=False):
         if steps < end:
@@ -109,24 +123,46 @@ def learned(evidence: Evidence, steps: int) -> float:
     return points[-1][1]
 
 
-def check_choosable(given: Mapping[str, str], minutes: float) -> None:
-    """Raises UserError where there is nothing to choose, or no budget to choose within."""
-    if not (math.isfinite(minutes) and minutes > 0):
-        raise UserError(f"--auto-schedule {minutes}: how many minutes training may take, more than 0")
-    chosen = [name for name in CHOSEN if name in given]
-    if chosen:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in chosen)
-        raise UserError(f"--auto-schedule: chooses {names}; leave that out, or --auto-schedule")
-    if "budget" not in given:
-        raise UserError("--auto-schedule: give --budget too, how much memory training may take")
+def _candidates(bundle: Bundle, given: Mapping[str, str], minutes: float) -> list[Candidate]:
+    """All that fit the budget, AdamW's moments in 8 bits only where nothing fits otherwise."""
+    names = {option.name for option in step_options()}
+    settings = {name: text for name, text in given.items() if name in names}
+    optimizers: list[Change] = [{}] if "optimizer" in given else [{}, {"optimizer": "adamw8bit"}]
+    least = math.inf
+    for optimizer in optimizers:
+        plans = native_plans(bundle, settings, [e.options | optimizer for e in EVIDENCE.values()])[1:]
+        shares = [_backward_shares(e.options, bundle) for e in EVIDENCE.values()]
+        known = sorted((max(share), plan["step_seconds"]) for share, plan in zip(shares, plans, strict=True))
+        found = []
+        for name, share, plan in zip(EVIDENCE, shares, plans, strict=True):
+            # A megabyte less, as code and heap are not the same to the page in every process.
+            if plan["smallest_budget_mb"] + 1 <= plan["budget_mb"]:
+                step = _SLOWER * _between(known, mean(share))
+                found.append(Candidate(name, optimizer, plan, step, int(min(1e9, 60 * minutes / step))))
+        if found:
+            return found
+        least = min(least, *(plan["smallest_budget_mb"] for plan in plans))
+    raise UserError(
+        f"budget {given['budget']} is too small for every schedule that is tried: {whole_megabytes(least)} MB is "
+        "the least; raise --budget, or lower --seq-len or --batch-size"
+    )
 
 
-def _share_of_plan(options: Change, bundle: Bundle) -> float:
-    """A run's mean step by its longest, which plans tell, where a backward takes as long as the forward."""
+def _backward_shares(options: Change, bundle: Bundle) -> list[float]:
+    """Of the layers, those that gradients pass through at each of 100 steps; plans tell the time of the longest."""
     config = TrainConfig(**option_texts(train_options(), options), steps="100")
     layers = bundle.model.num_hidden_layers
-    selected = [sum(config.select(step, layers)) / layers for step in range(100)]
-    return (1 + mean(selected)) / (1 + max(selected))
+    return [sum(config.select(step, layers)) / layers for step in range(100)]
+
+
+def _between(points: Sequence[tuple[float, float]], x: float) -> float:
+    """By straight lines through points of rising x, their ends' values beyond them."""
+    before = [point for point in points if point[0] <= x]
+    after = [point for point in points if point[0] >= x]
+    if not before or not after:
+        return (before or after)[-1 if before else 0][1]
+    (x0, y0), (x1, y1) = before[-1], after[0]
+    return y0 if x1 == x0 else y0 + (x - x0) / (x1 - x0) * (y1 - y0)
 
 
 def _lr(name: str, data: DataStats) -> float:
@@ -137,25 +173,17 @@ def _full_of_targets(data: DataStats) -> bool:
     return data.target_tokens > _MANY_TARGETS * data.tokens
 
 
-def _why(best: _Candidate, candidates: Sequence[_Candidate], most: int, minutes: float, data: DataStats) -> list[str]:
-    budget = f"{best.plan['budget_mb']:.0f} MB"
-    lines = [f"auto-schedule: what learns most in {minutes:g} minutes and {budget} (1: what 100 steps of full learn)"]
-    for c in candidates:
-        chosen = "  <- chosen" if c is best else ""
-        lines.append(
-            f"  {c.name:10}  {seconds(c.step_seconds)} a step  {c.steps:5} steps  learns {c.learned:.2f}{chosen}"
-        )
+def _remarks(
+    best: Candidate, given: Mapping[str, str], all_epochs: bool, budget: str, bundle: Bundle, data: DataStats
+) -> list[str]:
+    lines = []
     if best.optimizer:
         lines.append(f"  {budget} leave room for AdamW's moments in 8 bits only")
-    if best.steps == most:
-        lines.append(f"  {most} steps are {_MOST_EPOCHS} epochs; more were not seen to help")
+    if all_epochs:
+        lines.append(f"  no more than {_MOST_EPOCHS} epochs")
     if _full_of_targets(data):
-        lines.append("  nearly every token is a target, which learned best at half the learning rate")
-    units = sum(best.plan["units"].values())
-    recomputed = units - sum(best.plan["stored"].values())
-    if recomputed:
-        lines.append(
-            f"  {recomputed} of {units} units recompute their activations; a bundle exported with --activation int8 "
-            "would store more of them"
-        )
+        lines.append("  nearly every token is a target: half the learning rate of answers")
+    recomputes = any(best.plan["stored"][group] < units for group, units in best.plan["units"].items())
+    if recomputes and bundle.activation == "exact" and given.get("backward", "auto") == "auto":
+        lines.append("  activations are recomputed; a bundle exported with --activation int8 would store more of them")
     return lines

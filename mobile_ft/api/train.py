@@ -56,7 +56,7 @@ def train(
     `callbacks` are called with every event (docs/events.md); what one raises ends the run, saved. `report_to` names
     "jsonl", "tensorboard", "trackio" or "wandb". `schedule_report` is an HTML file that shows what was trained when.
     `auto_schedule` is how many minutes the steps may take: it chooses schedule, learning rate and number of steps
-    within the `budget`, and prints why.
+    within the `budget`, shows why, and leaves it in the result's details.
     `options` are those of `mobile-ft train --help`, with underscores.
 
     Ctrl-C ends the run after the step in progress, saved: then `stopped` of the result is "interrupted".
@@ -73,6 +73,10 @@ def train(
     if auto_schedule is not None:
         if resume:
             raise UserError("--auto-schedule: a run goes on with what was chosen: --resume --config OUT/run.yaml")
+        if in_process:
+            raise UserError(
+                "auto_schedule: with in_process the budget holds what Python takes too, which is not planned"
+            )
         check_choosable(given, auto_schedule)
     held_out = _validation_data(data, valid, int(settings["eval_every"]))
     if (folder / _CHECKPOINT).exists() and not resume:
@@ -112,8 +116,8 @@ def train(
             reason = f"the training process was killed (signal {error.signal})"
             raise UserError(f"{reason}; {saved_in_words(folder)}") from error
         except KeyboardInterrupt:
-            return watcher.result(folder, settings, "interrupted")
-    return watcher.result(folder, settings, watcher.done["stopped"])
+            return watcher.result(folder, settings, "interrupted", why)
+    return watcher.result(folder, settings, watcher.done["stopped"], why)
 
 
 def saved_in_words(out: Path) -> str:
@@ -221,8 +225,8 @@ class _Watcher:
             f"anon {event['anon_mb']:.0f} MB  {duration(left)} left"
         )
 
-    def result(self, out: Path, settings: dict[str, str], stopped: str | None) -> TrainResult:
-        """What the runtime reports at the end; of an interrupted run, what was seen of it."""
+    def result(self, out: Path, settings: dict[str, str], stopped: str | None, why: list[str]) -> TrainResult:
+        """What the runtime reports at the end; of an interrupted run, what was seen of it. `why`: auto_schedule's."""
         values = (
             self._seen()
             | {name: value for name, value in self.done.items() if name != "event"}
@@ -235,6 +239,8 @@ class _Watcher:
         )
         own = {name: values.pop(name) for name in TrainResult.__dataclass_fields__ if name != "details"}
         details = {name: value for name, value in values.items() if name not in ("loss_first", "loss_last")}
+        if why:
+            details["auto_schedule"] = why
         return TrainResult(**own, details=details)
 
     def _seen(self) -> Event:

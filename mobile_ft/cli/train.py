@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mobile_ft.api.auto_schedule import CHOSEN, RESOLVED
 from mobile_ft.api.files import check_output_path, write_json
 from mobile_ft.api.reporting import NAMES
 from mobile_ft.api.run_file import read_run_file
@@ -78,6 +79,8 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     paths = {name: getattr(args, name) for name in ("bundle", "data", "valid", "out", "adapter")}
     given = given_options(args, train_options()) | {name: path for name, path in paths.items() if path is not None}
     settings = {} if args.config is None else read_run_file(args.config)
+    if args.auto_schedule is not None:  # chosen anew
+        settings = {name: value for name, value in settings.items() if name not in (*CHOSEN, *RESOLVED)}
     for name in given:
         settings.pop(_INSTEAD.get(name, name), None)
     return settings | given

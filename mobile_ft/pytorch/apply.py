@@ -117,7 +117,8 @@ def _memory_sharing(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
             return None
 
         def layer_norm(x: Tensor) -> Tensor:
-            return ms_layer_norm(x, module.eps, module.weight, module.bias)
+            y = ms_layer_norm(x, module.eps, module.weight, module.bias)
+            return y.to(x.dtype) if x.is_cpu else y  # as LayerNorm does; under autocast on a GPU it gives float32
 
         return layer_norm
     if not name.endswith("RMSNorm") or not isinstance(getattr(module, "weight", None), nn.Parameter):

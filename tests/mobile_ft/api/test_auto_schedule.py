@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 import mobile_ft
+from mobile_ft.api import auto_schedule
 from mobile_ft.api.auto_schedule import EVIDENCE, Evidence, choose, learned
 from mobile_ft.api.options import option_texts
 from mobile_ft.api.run_file import read_run_file
@@ -15,79 +16,127 @@ from mobile_ft.runtime import train_options
 ROWS = [{"prompt": f"{i}+{i}?", "completion": f"{2 * i}, sir"} for i in range(40)]
 ANSWERS = DataStats(rows=5000, sequences=5000, tokens=320_000, target_tokens=100_000, truncated=0, dropped=0)
 TEXT = DataStats(rows=5000, sequences=5000, tokens=320_000, target_tokens=319_000, truncated=0, dropped=0)
+# Full learns more a step, the others more a second for a while.
+CURVES = {
+    "full": Evidence({"schedule": "full"}, 1e-3, ((100, 1.0), (200, 1.2))),
+    "freeze": Evidence({"schedule": "freeze", "ratio": 0.25}, 2e-3, ((100, 0.7), (200, 0.9))),
+    "suffix 1/2": Evidence({"schedule": "suffix", "ratio": 0.5}, 4e-3, ((100, 0.8), (400, 1.0))),
+}
+SECONDS = {"full": 1.0, "freeze": 1.0, "suffix": 0.25}  # of the longest step
+SMALLEST = {"full": 90.0, "freeze": 90.0, "suffix": 50.0}  # MB
 
 
 @pytest.fixture
-def chosen(bundle):
-    """What is chosen for so many minutes."""
+def chosen(bundle, monkeypatch):
+    """What is chosen for so many minutes, by made-up evidence and plans; AdamW in 8 bits takes 20 MB less."""
+
+    def plans(_bundle, given, changes):
+        found = [{}]
+        for change in changes:
+            smallest = SMALLEST[change["schedule"]] - 20 * ("adamw8bit" in (given | change).values())
+            found.append(
+                {
+                    "budget_mb": float(given["budget"].removesuffix("MB")),
+                    "smallest_budget_mb": smallest,
+                    "step_seconds": SECONDS[change["schedule"]],
+                    "stored": {"attn": 0},
+                    "units": {"attn": 3},
+                }
+            )
+        return found
+
+    monkeypatch.setattr(auto_schedule, "EVIDENCE", CURVES)
+    monkeypatch.setattr(auto_schedule, "native_plans", plans)
+    monkeypatch.setattr(auto_schedule, "_SLOWER", 1.0)
 
     def run(minutes, data=ANSWERS, **options):
-        return choose(read_bundle(bundle), option_texts(train_options(), {"seq_len": 64} | options), minutes, data)
+        return choose(read_bundle(bundle), option_texts(train_options(), {"budget": "200MB"} | options), minutes, data)
 
     return run
 
 
-def test_learned_rises_with_steps_and_then_no_more():
-    evidence = Evidence({}, 1e-3, ((100, 1.0), (300, 1.4)))
-    assert learned(evidence, 0) == 0 and learned(evidence, 100) == 1 and learned(evidence, 300) == 1.4
-    assert all(a < b for a, b in pairwise(learned(evidence, n) for n in (0, 1, 10, 99, 100, 101, 299, 300)))
-    assert learned(evidence, 10_000) == 1.4
-    assert 1.2 < learned(evidence, 200) < 1.3  # over half of the way, by the logarithm
+def test_learned(monkeypatch):
+    monkeypatch.setattr(auto_schedule, "EVIDENCE", CURVES)
+    assert learned({"full": 100, "suffix 1/2": 400}) == {"full": 1.0, "suffix 1/2": 1.0}
+    curve = [learned({"full": n})["full"] for n in (0, 1, 10, 99, 100, 150, 199, 200)]
+    assert curve[0] == 0 and curve[-1] == 1.2 and all(a < b for a, b in pairwise(curve))
+    assert 1.1 < curve[5] < 1.15  # over half of the way, by the logarithm
+    beyond = learned({"full": 20_000, "freeze": 20_000, "suffix 1/2": 20_000})  # as after 200 each
+    assert beyond["full"] == 1.2 and beyond["freeze"] == 0.9 and 0.85 < beyond["suffix 1/2"] < 0.95
 
 
-def test_the_choice_is_a_run_of_plain_options(bundle, tmp_path, capfd):
-    options = {"seq_len": 64, "auto_schedule": 0.5, "budget": "100MB"}
-    result = mobile_ft.train(bundle, ROWS, tmp_path / "out", **options)
-    lines = capfd.readouterr().out.splitlines()
-    assert lines[0].startswith("auto-schedule: what learns most in 0.5 minutes and 100 MB")
-    assert sum("<- chosen" in line for line in lines) == 1
-    assert [line.split("  ")[1] for line in lines[1 : 1 + len(EVIDENCE)]] == list(EVIDENCE)
-    settings = read_run_file(tmp_path / "out" / "run.yaml")
-    evidence = next(e for e in EVIDENCE.values() if all(settings[name] == e.options[name] for name in e.options))
-    assert settings["lr"] == evidence.lr and settings["warmup_steps"] == 5
-    assert settings["steps"] == result.steps > 1
-    with pytest.raises(mobile_ft.UserError, match="--resume --config"):
-        mobile_ft.train(bundle, ROWS, tmp_path / "out", resume=True, **options)
+def test_what_learns_most_in_the_time(chosen):
+    """The time of a step is that of the mean step: of freeze less than its longest."""
+    short, long = chosen(20 / 60), chosen(200 / 60)
+    assert short.options["schedule"] == "suffix" and short.options["lr"] == 4e-3 and short.options["steps"] >= 80
+    assert long.options["schedule"] == "full" and long.options["steps"] == 200 and long.options["lr"] == 1e-3
+    assert chosen(1e6).options["schedule"] == "full"
+    assert [line.split("  ")[1] for line in long.why[1:4]] == list(CURVES)
+    freeze = float(long.why[2].split()[1])
+    assert 0.25 < freeze < 1
 
 
-def test_more_minutes_are_more_steps_up_to_some_epochs(chosen):
-    steps = [chosen(minutes, budget="1GB").options["steps"] for minutes in (0.001, 0.002, 1e6)]
-    assert 1 <= steps[0] < steps[1] < steps[2] == 20_000
-    assert any("20000 steps are 4 epochs" in line for line in chosen(1e6, budget="1GB").why)
-    batches = chosen(1e6, budget="1GB", batch_size=1, grad_accum=8)
-    assert batches.options["steps"] == 2500
+def test_the_budget_decides_too(chosen):
+    """8-bit moments only where nothing fits otherwise."""
+    assert chosen(200 / 60, budget="89MB").options["schedule"] == "suffix"
+    assert "optimizer" not in chosen(200 / 60, budget="60MB").options
+    tight = chosen(200 / 60, budget="40MB")
+    assert tight.options["optimizer"] == "adamw8bit" and any("8 bits only" in line for line in tight.why)
+    with pytest.raises(mobile_ft.UserError, match="too small for every schedule that is tried: 51 MB is the least"):
+        chosen(1, budget="40MB", optimizer="adamw")
+
+
+def test_no_more_than_some_epochs(chosen):
+    for options, steps in (({}, 20_000), ({"grad_accum": 8}, 2500), ({"batch_size": 5}, 4000)):
+        choice = chosen(1e300, **options)
+        assert choice.options["steps"] == steps
+        assert any("no more than 4 epochs" in line for line in choice.why)
 
 
 def test_text_is_trained_at_half_the_rate(chosen):
-    answers, text = chosen(1e6, budget="1GB"), chosen(1e6, TEXT, budget="1GB")
-    assert text.options["lr"] == answers.options["lr"] / 2
-    assert text.options["schedule"] == answers.options["schedule"] == "full"
+    answers, text = chosen(1e6), chosen(1e6, TEXT)
+    assert text.options == answers.options | {"lr": answers.options["lr"] / 2}
 
 
-def test_moments_are_in_8_bits_only_where_others_leave_no_room(chosen, bundle):
-    def smallest(**options):
-        plans = (mobile_ft.plan(bundle, seq_len=64, **e.options, **options) for e in EVIDENCE.values())
-        return min(plan.smallest_budget_mb for plan in plans)
-
-    usual, least = smallest(), smallest(optimizer="adamw8bit")
-    assert least < usual
-    tight = chosen(1, budget=f"{(least + usual) / 2}MB")
-    assert tight.options["optimizer"] == "adamw8bit" and any("8 bits only" in line for line in tight.why)
-    assert "optimizer" not in chosen(1, budget="1GB").options
-    with pytest.raises(mobile_ft.UserError, match="too small for every schedule"):
-        chosen(1, budget=f"{(least + usual) / 2}MB", optimizer="adamw")
+def test_the_choice_is_a_run_of_plain_options(cli, bundle, tmp_path, capfd):
+    out = tmp_path / "out"
+    options = {"seq_len": 64, "auto_schedule": 0.5, "budget": "100MB"}
+    result = mobile_ft.train(bundle, ROWS, out, **options)
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].startswith("auto-schedule: what learns most in 0.5 min and 100 MB")
+    assert lines[: len(EVIDENCE) + 1] == result.details["auto_schedule"][: len(EVIDENCE) + 1]
+    assert sum("<- chosen" in line for line in lines) == 1
+    settings = read_run_file(out / "run.yaml")
+    evidence = next(e for e in EVIDENCE.values() if all(settings[name] == e.options[name] for name in e.options))
+    assert settings["lr"] == evidence.lr
+    assert settings["steps"] == result.steps > 1
+    with pytest.raises(mobile_ft.UserError, match="--resume --config"):
+        mobile_ft.train(bundle, ROWS, out, resume=True, **options)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "a", "completion": "b"}\n' * 9)
+    again = ["--config", out / "run.yaml", "--data", rows, "--auto-schedule", 0.01, "--out", tmp_path / "again"]
+    assert "<- chosen" in cli("train", *again).stdout  # anew, whatever the earlier run had
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({}, "--auto-schedule: give --budget too"),
+        ({"budget": ""}, "--auto-schedule: give --budget too"),
         ({"budget": "1GB", "lr": 1e-3, "suffix_depths": "1"}, "--auto-schedule: chooses --suffix-depths, --lr; leave"),
+        ({"budget": "1GB", "cache_prefix": "true"}, "--auto-schedule: chooses --cache-prefix; leave"),
         ({"budget": "1GB", "auto_schedule": 0}, "--auto-schedule 0: how many minutes"),
         ({"budget": "1GB", "auto_schedule": float("inf")}, "--auto-schedule inf: how many minutes"),
+        ({"budget": "1GB", "auto_schedule": "5"}, "--auto-schedule 5: how many minutes"),
+        ({"budget": "1GB", "auto_schedule": 1e-9}, "no minutes for a single step, which takes"),
+        ({"budget": "1GB", "loss": "dpo"}, "there is no evidence for --loss dpo"),
+        ({"budget": "1GB", "in_process": True}, "auto_schedule: with in_process"),
+        ({"budget": "1GB", "batch_size": 0}, "batch_size 0"),
+        ({"budget": "1GB", "grad_accum": 0}, "grad_accum 0"),
         ({"budget": "1MB"}, "budget 1MB is too small for every schedule"),
     ],
 )
 def test_refused(bundle, tmp_path, options, message):
+    rows = [{"prompt": "a", "chosen": "b", "rejected": "c"}] if options.get("loss") == "dpo" else ROWS
     with pytest.raises(mobile_ft.UserError, match=message):
-        mobile_ft.train(bundle, ROWS, tmp_path / "out", seq_len=64, **{"auto_schedule": 1.0} | options)
+        mobile_ft.train(bundle, rows, tmp_path / "out", seq_len=64, **{"auto_schedule": 1.0} | options)
