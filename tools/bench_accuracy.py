@@ -37,6 +37,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
+    if args.seeds < 2:
+        parser.error("--seeds: at least 2, whose spread is told")
     console, table = Console(width=120), Table("model", "side", "accuracy, %", "from exact's")
     with Progress(console=console) as progress:
         task = progress.add_task("runs", total=2 * len(SIDES) * args.seeds)
@@ -61,7 +63,7 @@ def digits() -> Examples:
 
 
 def dialogues() -> Examples:
-    """What is said, by the file that it stands in."""
+    """What is said, by the file that it stands in first."""
     package = importlib.util.find_spec("chatterbot_corpus")
     assert package is not None and package.submodule_search_locations
     files = sorted((Path(package.submodule_search_locations[0]) / "data" / "english").glob("*.yml"))
@@ -73,8 +75,9 @@ def dialogues() -> Examples:
             if isinstance(dialogue, list)
             for text in dialogue
         }
-        texts += sorted(found)
-        labels += [label] * len(found)
+        new = sorted(found.difference(texts))
+        texts += new
+        labels += [label] * len(new)
     words, counts = np.unique([word for text in texts for word in text.lower().split()], return_counts=True)
     ids = {word: i + 3 for i, word in enumerate(words[np.argsort(-counts, kind="stable")][: WORDS - 3])}
     tokens = torch.ones(len(texts), LENGTH, dtype=torch.long)  # 1: padding, 0: the beginning, 2: an unknown word

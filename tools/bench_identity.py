@@ -5,9 +5,8 @@ replaced by what is cheap and known: a multiple of g, a factor a channel, or a m
 ridge regression to g and g J of other texts (a stale product). SmolLM2-135M in float32, LoRA rank 16 trained for some
 steps; gradients by autograd. DIR holds gsm8k/.
 
-First the explained share of g J on texts that the fit has not seen, and the cosine of all selected layers' LoRA
-gradients to the exact ones, with half of the layers selected at random. With --train STEPS then held-out losses after
-training so, stand-ins fitted all the while to what selected layers show.
+The table has the explained share of g J on texts that the fit has not seen, and the cosine of all selected layers' LoRA
+gradients to the exact ones, with half of the layers selected at random.
 """
 
 import argparse
@@ -21,7 +20,6 @@ from typing import Any
 import torch
 from off_grid import float_model
 from peft import PeftModel
-from quality_runs import STEPS
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -33,11 +31,10 @@ from mobile_ft.api.tokens import prepare_tokens
 from mobile_ft.bundle import read_bundle
 from mobile_ft.runtime import TrainConfig
 
-SEQ_LEN, ROWS, HELD_OUT_ROWS = 256, 1500, 50
+SEQ_LEN, ROWS, STEPS, LR = 256, 1500, 50, 5e-4
 FIT, TEST, SELECTIONS = 40, 6, 3  # sequences that stand-ins are fitted to, that they are tried on, selections of each
 RIDGE, FORGET = 1e-3, 0.95
 RANKS = (16, 64)
-LR, WARMUP = 5e-4, 5
 
 Batch = tuple[Tensor, Tensor, Tensor]  # tokens, targets (-100: none) and positions, int64 [1, T]
 StandIn = Callable[[Tensor], Tensor]  # of a gradient [T, D], to add to it
@@ -144,34 +141,27 @@ class Layers:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with gsm8k/")
-    parser.add_argument("--train", metavar="STEPS", type=int, default=0, help="steps to train each way (default: none)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        train, held_out, adapter = prepared(args.data, folder)
+        sequences, adapter = prepared(args.data, folder)
         base = float_model(folder)
         model = PeftModel.from_pretrained(base, adapter, is_trainable=True)
         layers = Layers(model)
-        gradients(model, layers, train, Console())
-        if args.train:
-            losses(model, layers, train, held_out, args.train)
+        gradients(model, layers, sequences, Console())
 
 
-def prepared(data: Path, folder: Path) -> tuple[list[Batch], list[Batch], Path]:
-    """Sequences to train on and held out, and an adapter that some of our steps trained."""
+def prepared(data: Path, folder: Path) -> tuple[list[Batch], Path]:
+    """Sequences, and an adapter that some of our steps trained."""
     bundle = mobile_ft.export_bundle("smollm2-135m", folder / "bundle", max_seq_len=SEQ_LEN, progress=False)
     rows = (data / "gsm8k" / "train.jsonl").read_text().splitlines()
     (folder / "train.jsonl").write_text("\n".join(rows[:ROWS]))
-    (folder / "valid.jsonl").write_text("\n".join(rows[-HELD_OUT_ROWS:]))
-    sequences = []
-    for split in ("train", "valid"):
-        path = folder / f"{split}.safetensors"
-        prepare_tokens(read_bundle(bundle.bundle), folder / f"{split}.jsonl", split, SEQ_LEN, 1, path)
-        sequences.append(batches(path))
+    path = folder / "train.safetensors"
+    prepare_tokens(read_bundle(bundle.bundle), folder / "train.jsonl", "train", SEQ_LEN, 1, path)
     result = mobile_ft.train(
-        folder / "bundle", folder / "train.jsonl", folder / "out", steps=STEPS // 2, lr=LR, seed=2, progress=False
+        folder / "bundle", folder / "train.jsonl", folder / "out", steps=STEPS, lr=LR, seed=2, progress=False
     )
-    return sequences[0], sequences[1], result.adapter
+    return batches(path), result.adapter
 
 
 def batches(path: Path) -> list[Batch]:
@@ -232,50 +222,6 @@ def cosine(some: dict[str, Tensor], exact: dict[str, Tensor]) -> float:
     """Over the parameters that have a gradient in `some`."""
     a, b = (torch.cat([each[name].flatten() for name in some]) for each in (some, exact))
     return torch.nn.functional.cosine_similarity(a, b, dim=0).item()
-
-
-def losses(model: Any, layers: Layers, train: list[Batch], held_out: list[Batch], steps: int) -> None:
-    """Trains from the bundle's untrained adapter, once a stand-in, and full for comparison."""
-    start = {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
-    for name, p in start.items():
-        start[name] = torch.zeros_like(p) if "lora_B" in name else p
-    for way in ("full", *WAYS):
-        for name, p in model.named_parameters():
-            if name in start:
-                p.data.copy_(start[name])
-        print(f"{way}: {trained(model, layers, way, train, held_out, steps):.4f}", flush=True)
-
-
-def trained(model: Any, layers: Layers, way: str, train: list[Batch], held_out: list[Batch], steps: int) -> float:
-    """The held-out loss after so many steps."""
-    config = TrainConfig(schedule="lcsb", ratio="0.5", seed="1")
-    fits = [Fit(576) for _ in layers.layers]
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=LR, weight_decay=0)
-    decay = torch.optim.lr_scheduler.LambdaLR(
-        optimizer,
-        lambda n: min((n + 1) / WARMUP, 0.5 * (1 + torch.cos(torch.tensor(torch.pi * n / steps)).item())),
-    )
-    for step in track(range(steps), way):
-        selected = [True] * len(fits) if way == "full" else config.select(step, len(fits))
-        layers.passed = {
-            i: WAYS[way](fits[i]) if fits[i].gg.any() else torch.zeros_like
-            for i, flag in enumerate(selected)
-            if not flag
-        }
-        model.zero_grad()
-        loss_of(model, train[step % len(train)]).backward()
-        for index, (g, gj) in layers.seen.items():
-            if selected[index]:
-                fits[index].see(g, gj)
-        for p in model.parameters():  # layers passed over go on by momentum, as in LCSB
-            if p.requires_grad and p.grad is None:
-                p.grad = torch.zeros_like(p)
-        nn.utils.clip_grad_norm_([p for p in model.parameters() if p.grad is not None], 1.0)
-        optimizer.step()
-        decay.step()
-    layers.passed = {}
-    with torch.no_grad():
-        return mean(loss_of(model, batch).item() for batch in held_out)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,20 @@ from typing import Any
 
 import quality_report
 from demo import write_data
-from quality_runs import BUDGETS, LONG_STEPS, SIDES, TIMED, Results, Run, Side, Storage, runs_of, timing
+from quality_runs import (
+    BUDGETS,
+    HEADLINE,
+    LONG_STEPS,
+    SCHEDULES,
+    SIDES,
+    TIMED,
+    Results,
+    Run,
+    Side,
+    Storage,
+    runs_of,
+    timing,
+)
 from rich.progress import Progress
 
 import mobile_ft
@@ -59,6 +72,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_all(args.data, folder)
+        if args.phase == "time" and not results.timed(*SCHEDULES, *HEADLINE):
+            parser.error("time: run seconds first")
         if args.phase == "seconds":
             measure_seconds(folder, results, args.only, args.rounds)
             return
@@ -113,14 +128,18 @@ def learn(folder: Path, runs: list[Run], results: Results, jobs: int) -> None:
     with Progress() as progress, ThreadPoolExecutor(jobs) as pool:
         task = progress.add_task("runs", total=len(unknown))
         futures = {pool.submit(outcome, folder, run): run for run in unknown}
-        for future in as_completed(futures):
-            run = futures[future]
-            results.losses[run.name], right = future.result()
-            if right is not None:
-                results.right[run.name] = [right, QUESTIONS]
-            results.save()
-            progress.console.print(f"{run.name}: {results.losses[run.name]:.4f}")
-            progress.advance(task)
+        try:
+            for future in as_completed(futures):
+                run = futures[future]
+                results.losses[run.name], right = future.result()
+                if right is not None:
+                    results.right[run.name] = [right, QUESTIONS]
+                results.save()
+                progress.console.print(f"{run.name}: {results.losses[run.name]:.4f}")
+                progress.advance(task)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # those in progress end first
+            raise
 
 
 def outcome(folder: Path, run: Run) -> tuple[float, int | None]:

@@ -10,13 +10,14 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, Literal, get_args
 
+from mobile_ft.api.files import write_text
 from mobile_ft.runtime import TrainConfig
 
 Options = dict[str, Any]
 Storage = Literal["exact", "int8", "approx2bit"]
 
 SEEDS = (1, 2, 3)
-LEARNING_RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+LEARNING_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3)
 LR_SCALE = {"gsm8k": 1.0, "wikitext2": 0.5, "dialogues": 1.0}  # WikiText-2's rows are full of targets
 DATA = tuple(LR_SCALE)
 STEPS, LONG_STEPS = 100, 600
@@ -79,11 +80,12 @@ VARIANTS = {
 }
 VARIANTS[variant("suffix 1/4", storage="int8")] = Side(SCHEDULES["suffix 1/4"] | {"compute": "int8"}, "int8")
 VARIANTS[f"{FULL}, adamw8bit"] = Side({"compute": "int8", "optimizer": "adamw8bit"})
-SIDES = {name: Side({"compute": "int8"} | options) for name, options in SCHEDULES.items()} | VARIANTS | CONTROLS
+SIDES = {name: Side({"compute": "int8"} | options) for name, options in SCHEDULES.items()} | VARIANTS
+SIDES |= {name: Side({"compute": "int8"} | side.options, data=side.data) for name, side in CONTROLS.items()}
 # What is recommended at half and at a quarter of the reference's cost stands on three seeds.
 HEADLINE = (REFERENCE, *(variant(schedule, storage="int8") for schedule in (*BEST, "suffix 1/4")))
 # What is timed, with budgets in MB: everything at one budget, what the picture shows at all.
-TIMED = [(side, TIMED_BUDGET) for side in SCHEDULES | VARIANTS]
+TIMED = [(side, TIMED_BUDGET) for side in {REFERENCE: None} | SCHEDULES | VARIANTS]
 TIMED += [(side, budget) for budget in BUDGETS if budget != TIMED_BUDGET for side in dict.fromkeys(LONG + HEADLINE)]
 STABILITY_RATES = (8e-3, 1.6e-2, 3.2e-2)
 
@@ -104,7 +106,8 @@ class Run:
 
 
 class Results:
-    """The JSON file: held-out losses and right answers by the names of runs, seconds a step by side and budget."""
+    """The JSON file: held-out losses and right answers by the names of runs, seconds a step by side and budget, and the
+    steps that were found to take equal time, which stay so that runs of them can be compared."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -113,15 +116,16 @@ class Results:
         self.right: dict[str, list[int]] = known.get("right", {})  # and of how many
         self.seconds: dict[str, list[float]] = known.get("seconds", {})
         self.measuring: dict[str, list[float]] = known.get("measuring", {})  # dropbp's sensitivities
+        self.steps: dict[str, int] = known.get("steps", {})
 
     def save(self) -> None:
-        names = ("losses", "right", "seconds", "measuring")
-        self._path.write_text(
-            json.dumps({name: getattr(self, name) for name in names}, indent=1, sort_keys=True) + "\n"
-        )
+        names = ("losses", "right", "seconds", "measuring", "steps")
+        values = {name: getattr(self, name) for name in names}
+        write_text(self._path, json.dumps(values, indent=1, sort_keys=True) + "\n")
 
     def best_lr(self, side: str) -> float:
-        """The learning rate of the lowest loss of the side's schedule on the rows for tuning; of controls, full's."""
+        """The learning rate of the lowest loss of the side's schedule on the rows for tuning; of controls, full's.
+        1e-3 where none was tried."""
         schedule = max((name for name in SCHEDULES if side.startswith(name)), key=len, default=FULL)
         tried = {lr: self.losses.get(Run("tuning", schedule, lr, STEPS, 1).name) for lr in LEARNING_RATES}
         found = {lr: loss for lr, loss in tried.items() if loss is not None}
@@ -135,9 +139,16 @@ class Results:
         return steps * self.step_seconds(side, budget) + median(self.measuring.get(timing(side, budget), [0.0]))
 
     def steps_in_time(self, side: str, reference: str, steps: int = STEPS) -> int:
-        """How many steps a side makes in the time of so many of the reference's."""
-        left = self.run_seconds(reference, steps) - self.run_seconds(side, 0)
-        return max(1, round(left / self.step_seconds(side)))
+        """How many steps a side makes in the time of so many of the reference's, as timed when first asked."""
+        name = f"{side} in {steps} of {reference}"
+        if name not in self.steps:
+            left = self.run_seconds(reference, steps) - self.run_seconds(side, 0)
+            self.steps[name] = max(1, round(left / self.step_seconds(side)))
+        return self.steps[name]
+
+    def timed(self, *sides: str) -> bool:
+        """Whether all of them are."""
+        return all(timing(side, TIMED_BUDGET) in self.seconds for side in sides)
 
     def run(self, data: str, side: str, steps: int, seed: int) -> Run:
         return Run(data, side, self.best_lr(side) * LR_SCALE[data], steps, seed)

@@ -19,8 +19,8 @@ TEXT = DataStats(rows=5000, sequences=5000, tokens=320_000, target_tokens=319_00
 # Full learns more a step, the others more a second for a while.
 CURVES = {
     "full": Evidence({"schedule": "full"}, 1e-3, ((100, 1.0), (200, 1.2))),
-    "freeze": Evidence({"schedule": "freeze", "ratio": 0.25}, 2e-3, ((100, 0.7), (200, 0.9))),
-    "suffix 1/2": Evidence({"schedule": "suffix", "ratio": 0.5}, 4e-3, ((100, 0.8), (400, 1.0))),
+    "freeze": Evidence({"schedule": "freeze", "ratio": 0.25}, 2e-3, ((100, 0.7), (800, 0.9))),
+    "suffix 1/2": Evidence({"schedule": "suffix", "ratio": 0.5}, 4e-3, ((100, 0.8), (800, 1.0))),
 }
 SECONDS = {"full": 1.0, "freeze": 1.0, "suffix": 0.25}  # of the longest step
 SMALLEST = {"full": 90.0, "freeze": 90.0, "suffix": 50.0}  # MB
@@ -57,23 +57,25 @@ def chosen(bundle, monkeypatch):
 
 def test_learned(monkeypatch):
     monkeypatch.setattr(auto_schedule, "EVIDENCE", CURVES)
-    assert learned({"full": 100, "suffix 1/2": 400}) == {"full": 1.0, "suffix 1/2": 1.0}
+    assert learned({"full": 100, "suffix 1/2": 800}) == {"full": 1.0, "suffix 1/2": 1.0}
     curve = [learned({"full": n})["full"] for n in (0, 1, 10, 99, 100, 150, 199, 200)]
     assert curve[0] == 0 and curve[-1] == 1.2 and all(a < b for a, b in pairwise(curve))
     assert 1.1 < curve[5] < 1.15  # over half of the way, by the logarithm
     beyond = learned({"full": 20_000, "freeze": 20_000, "suffix 1/2": 20_000})  # as after 200 each
-    assert beyond["full"] == 1.2 and beyond["freeze"] == 0.9 and 0.85 < beyond["suffix 1/2"] < 0.95
+    assert beyond["full"] == 1.2 and 0.75 < beyond["freeze"] < 0.8 and 0.85 < beyond["suffix 1/2"] < 0.9
 
 
 def test_what_learns_most_in_the_time(chosen):
-    """The time of a step is that of the mean step: of freeze less than its longest."""
     short, long = chosen(20 / 60), chosen(200 / 60)
     assert short.options["schedule"] == "suffix" and short.options["lr"] == 4e-3 and short.options["steps"] >= 80
     assert long.options["schedule"] == "full" and long.options["steps"] == 200 and long.options["lr"] == 1e-3
     assert chosen(1e6).options["schedule"] == "full"
     assert [line.split("  ")[1] for line in long.why[1:4]] == list(CURVES)
-    freeze = float(long.why[2].split()[1])
-    assert 0.25 < freeze < 1
+
+
+def test_the_mean_step_lies_between_the_longest_of_others():
+    plans = [(0.4, 1.0), (0.6, 2.0), (1.0, 3.0)]
+    assert [auto_schedule._between(plans, x) for x in (0.2, 0.4, 0.5, 0.9, 1.0)] == [1.0, 1.0, 1.5, 2.75, 3.0]
 
 
 def test_the_budget_decides_too(chosen):
@@ -115,7 +117,7 @@ def test_the_choice_is_a_run_of_plain_options(cli, bundle, tmp_path, capfd):
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "a", "completion": "b"}\n' * 9)
     again = ["--config", out / "run.yaml", "--data", rows, "--auto-schedule", 0.01, "--out", tmp_path / "again"]
-    assert "<- chosen" in cli("train", *again).stdout  # anew, whatever the earlier run had
+    assert "<- chosen" in cli("train", *again).out  # anew, whatever the earlier run had
 
 
 @pytest.mark.parametrize(
