@@ -5,6 +5,7 @@ rows in float32. Phases, in order:
 
     tune        learning rates of every schedule, judged by rows of gsm8k's train split that no other phase sees
     seconds     seconds a step of every side, in turn, on all cores: the only phase that is timed, run it alone
+    tune-longer the same of what is recommended, at as many steps as take equal time
     steps       equal steps
     time        equal time: schedules against full backward in int8, what is recommended against that in float32
     operations  equal operations, of schedules
@@ -50,7 +51,7 @@ SEQ_LEN, WARMUP_STEPS = 256, 5
 ROWS = 1500  # of gsm8k, to tune on; 600 steps take more, so other phases have twice as many
 TUNING_ROWS, HELD_OUT_ROWS, HELD_OUT_CHARACTERS = 100, 50, 50_000
 QUESTIONS, ANSWER_TOKENS = 100, 160
-PHASES = ("tune", "seconds", "steps", "time", "operations", "long", "controls", "stability", "report")
+PHASES = ("tune", "seconds", "tune-longer", "steps", "time", "operations", "long", "controls", "stability", "report")
 
 
 def main() -> None:
@@ -72,8 +73,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_all(args.data, folder)
-        if args.phase == "time" and not results.timed(*SCHEDULES, *HEADLINE):
-            parser.error("time: run seconds first")
+        if args.phase in ("time", "tune-longer") and not results.timed(*SCHEDULES, *HEADLINE):
+            parser.error(f"{args.phase}: run seconds first")
         if args.phase == "seconds":
             measure_seconds(folder, results, args.only, args.rounds)
             return

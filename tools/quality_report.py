@@ -206,10 +206,8 @@ def draw(results: Results, path: Path) -> None:
         for side in sides:
             if timing(side, budget) not in results.seconds:
                 continue
-            lr = results.best_lr(side)
             names = [name.split("/") for name in results.losses]
-            prefix = f"gsm8k/{side}/{lr:g}/"
-            steps = sorted({int(parts[-2]) for parts in names if "/".join(parts).startswith(prefix)})
+            steps = sorted({int(parts[-2]) for parts in names if "/".join(parts).startswith(f"gsm8k/{side}/")})
             points = [
                 (results.run_seconds(side, n, budget) / 60, loss)
                 for n in steps

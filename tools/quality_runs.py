@@ -123,13 +123,16 @@ class Results:
         values = {name: getattr(self, name) for name in names}
         write_text(self._path, json.dumps(values, indent=1, sort_keys=True) + "\n")
 
-    def best_lr(self, side: str) -> float:
-        """The learning rate of the lowest loss of the side's schedule on the rows for tuning; of controls, full's.
-        1e-3 where none was tried."""
+    def best_lr(self, side: str, steps: int = STEPS) -> float:
+        """The learning rate of the lowest loss of the side's schedule on the rows for tuning, after so many steps, or
+        STEPS where those were not tried; of controls, full's. 1e-3 where nothing was tried."""
         schedule = max((name for name in SCHEDULES if side.startswith(name)), key=len, default=FULL)
-        tried = {lr: self.losses.get(Run("tuning", schedule, lr, STEPS, 1).name) for lr in LEARNING_RATES}
-        found = {lr: loss for lr, loss in tried.items() if loss is not None}
-        return min(found, key=lambda lr: found[lr]) if found else 1e-3
+        for count in (steps, STEPS):
+            tried = {lr: self.losses.get(Run("tuning", schedule, lr, count, 1).name) for lr in LEARNING_RATES}
+            found = {lr: loss for lr, loss in tried.items() if loss is not None}
+            if found:
+                return min(found, key=lambda lr: found[lr])
+        return 1e-3
 
     def step_seconds(self, side: str, budget: int = TIMED_BUDGET) -> float:
         return median(self.seconds[timing(side, budget)])
@@ -151,7 +154,7 @@ class Results:
         return all(timing(side, TIMED_BUDGET) in self.seconds for side in sides)
 
     def run(self, data: str, side: str, steps: int, seed: int) -> Run:
-        return Run(data, side, self.best_lr(side) * LR_SCALE[data], steps, seed)
+        return Run(data, side, self.best_lr(side, steps) * LR_SCALE[data], steps, seed)
 
     def mean_loss(self, data: str, side: str, steps: int, seeds: tuple[int, ...] = SEEDS) -> float | None:
         """Over the seeds that there are; None where none is."""
@@ -204,10 +207,15 @@ def operations(side: str) -> float:
 
 
 def runs_of(phase: str, results: Results) -> Iterator[Run]:
-    """Of `tune`, `steps`, `time`, `operations`, `long`, `controls` and `stability`; the most telling first."""
+    """Of a phase that trains; the most telling first."""
     if phase == "tune":
         for lr in LEARNING_RATES:
             yield from (Run("tuning", side, lr, STEPS, 1) for side in SCHEDULES)
+    elif phase == "tune-longer":
+        for lr in LEARNING_RATES[1:4]:
+            for schedule in (*BEST, "suffix 1/4"):
+                steps = results.steps_in_time(variant(schedule, storage="int8"), REFERENCE)
+                yield Run("tuning", schedule, lr, steps, 1)
     elif phase == "steps":
         for seed in SEEDS:
             yield from (results.run(data, side, STEPS, seed) for data in DATA for side in HEADLINE)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from mobile_ft.api.auto_schedule import EVIDENCE
+
 
 @pytest.fixture
 def tools(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
@@ -108,6 +110,17 @@ def test_operations(runs: ModuleType) -> None:
     assert runs.backward_share("lcsb 1/2 random") == 0.5
     assert runs.backward_share("lisa") > 0.6  # exact gradients pass through all layers above the lowest
     assert 0.6 < runs.operations("suffix 1/4") < runs.operations("suffix 1/2") < 1
+
+
+def test_auto_schedule_goes_by_the_results(runs: ModuleType) -> None:
+    results = runs.Results(Path(__file__).parents[2] / "docs" / "quality.json")
+    for schedule, evidence in EVIDENCE.items():
+        assert evidence.lr == results.best_lr(schedule)
+        assert evidence.options == {"schedule": "full"} | runs.SCHEDULES[schedule]
+        steps = (runs.STEPS, results.steps_in_time(runs.variant(schedule, storage="int8"), runs.REFERENCE))
+        assert [n for n, _ in evidence.learned] == list(steps)
+        for n, learned in evidence.learned:
+            assert learned == pytest.approx(results.learned(schedule, n), abs=6e-4)
 
 
 @pytest.mark.parametrize(
