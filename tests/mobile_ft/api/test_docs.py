@@ -17,7 +17,7 @@ def python_blocks(page: Path) -> list[str]:
     return ["\n" * text.count("\n", 0, match.start(1)) + match[1] for match in found]
 
 
-@pytest.mark.parametrize(("page", "blocks"), [("README.md", 1), ("docs/python.md", 10)])
+@pytest.mark.parametrize(("page", "blocks"), [("README.md", 1), ("docs/python.md", 11)])
 def test_examples_run(page, blocks, model_config, add_tokenizer, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "work"
     folder.mkdir()
