@@ -73,6 +73,8 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
         (["max_seq_len"], True, "max_seq_len is True"),
         (["max_seq_len"], 2**31, "max_seq_len is 2147483648"),
         (["max_seq_len"], "64", "max_seq_len is '64'"),
+        (["activation"], "int2", "activation is 'int2'; known: exact, int8, int4, approx2bit"),
+        (["activation"], ["exact"], "activation is"),
         (["formats"], {"a": "q5_0"}, "'q5_0' among formats"),
         (["formats"], {"a": []}, "[] among formats"),
         (["formats"], "q4_0", "formats is 'q4_0'; it should be an object"),

@@ -99,15 +99,15 @@ def test_ctrl_c_returns_what_is_saved_and_resume_goes_on(train, tmp_path, in_pro
         if event["event"] == "step" and event["step"] == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
-    whole = train("whole", steps=30)
-    part = train(steps=30, callbacks=[interrupt], in_process=in_process)
+    whole = train("whole", steps=200)
+    part = train(steps=200, callbacks=[interrupt], in_process=in_process)
     assert part.stopped == "interrupted"
-    assert 3 <= part.steps < 30
+    assert 3 <= part.steps < 200  # the child goes on until the signal is there
     assert part.losses == whole.losses[: part.steps]
     assert len(load_file(tmp_path / "out" / "checkpoint.safetensors")) > 0
     assert "interrupted" in repr(part)
     json.dumps(part.to_json())
-    rest = train(steps=30, resume=True, in_process=in_process)
+    rest = train(steps=200, resume=True, in_process=in_process)
     assert (rest.stopped, rest.losses) == (None, whole.losses)
 
 
