@@ -36,16 +36,17 @@ def run(args: argparse.Namespace) -> None:
     interrupted = False
     while True:
         try:
-            if interrupted:
-                interrupted = False
-                print()
-            line = input("> ").strip()
-            if line == "/exit":
-                return
-            if line.startswith("/"):
-                print(conversation.command(line))
-            elif line:
-                conversation.answer(line, args)
+            while True:  # within the try: Python raises KeyboardInterrupt where a loop begins anew, too
+                if interrupted:
+                    interrupted = False
+                    print()
+                line = input("> ").strip()
+                if line == "/exit":
+                    return
+                if line.startswith("/"):
+                    print(conversation.command(line))
+                elif line:
+                    conversation.answer(line, args)
         except EOFError:
             print()
             return

@@ -1,3 +1,4 @@
+import _thread
 import io
 import os
 import pty
@@ -9,6 +10,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
+
+from mobile_ft.cli import chat
 
 MAIN = [sys.executable, "-m", "mobile_ft.cli.main"]
 
@@ -128,6 +131,28 @@ def test_keys_on_a_terminal(bundle):
         time.sleep(0.3)
     assert process.wait(timeout=1) == 0
     os.close(leader)
+
+
+def test_ctrl_c_as_an_answer_ends(monkeypatch):
+    """Python notices it where the loop begins anew: there it must not end the chat."""
+
+    class Interrupts:
+        __pos__ = staticmethod(_thread.interrupt_main)  # no call in byte code, after which it would be noticed
+
+    class Conversation:
+        def __init__(self, model, system):
+            self.answered = 0
+
+        def answer(self, text, args):
+            self.answered += 1
+            _ = +pending
+
+    pending, lines = Interrupts(), iter(["One?", "Two?", "/exit"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+    monkeypatch.setattr(chat, "_Conversation", Conversation)
+    monkeypatch.setattr(chat, "load", lambda *_: SimpleNamespace(tokenizer=SimpleNamespace(has_chat_template=True)))
+    chat.run(SimpleNamespace(bundle="bundle", adapter=None, system=None))
+    assert next(lines, None) is None
 
 
 def take_terminal() -> None:
