@@ -117,8 +117,7 @@ def _memory_sharing(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
             return None
 
         def layer_norm(x: Tensor) -> Tensor:
-            y = ms_layer_norm(x, module.eps, module.weight, module.bias)
-            return y.to(x.dtype) if x.is_cpu else y  # as LayerNorm does; under autocast on a GPU it gives float32
+            return ms_layer_norm(x, module.eps, module.weight, module.bias)
 
         return layer_norm
     if not name.endswith("RMSNorm") or not isinstance(getattr(module, "weight", None), nn.Parameter):

@@ -32,7 +32,9 @@ class _MSNorm(torch.autograd.Function):
         made.append(kept)
         ctx.save_for_backward(kept, r, weight)
         ctx.centred, ctx.dtype, ctx.bias_dtype = centred, x.dtype, None if bias is None else bias.dtype
-        return times(z, weight, bias)
+        y = times(z, weight, bias)
+        # As LayerNorm does on the CPU; under autocast on a GPU it gives float32.
+        return y.to(x.dtype) if centred and x.is_cpu else y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
