@@ -30,8 +30,8 @@ from typing import Any
 import quality_report
 from demo import write_data
 from quality_runs import (
+    ADVISED,
     BUDGETS,
-    HEADLINE,
     LONG_STEPS,
     SCHEDULES,
     SIDES,
@@ -73,7 +73,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_all(args.data, folder)
-        if args.phase in ("time", "tune-longer") and not results.timed(*SCHEDULES, *HEADLINE):
+        if args.phase in ("time", "tune-longer") and not results.timed(*SCHEDULES, *ADVISED):
             parser.error(f"{args.phase}: run seconds first")
         if args.phase == "seconds":
             measure_seconds(folder, results, args.only, args.rounds)
@@ -190,7 +190,7 @@ def number_in(answer: str) -> str | None:
     return words[0].rstrip(".") if mark and words else None
 
 
-def measure_seconds(folder: Path, results: Results, only: str, rounds: int, steps: int = 8) -> None:
+def measure_seconds(folder: Path, results: Results, only: str, rounds: int, steps: int = 16) -> None:
     """The mean step of a run of each side and budget in turn, and how long dropbp measures sensitivities."""
     timed = [(name, budget) for name, budget in TIMED if only in timing(name, budget)]
     for name, _ in timed:

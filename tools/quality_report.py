@@ -4,17 +4,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from quality_runs import (
+    ADVISED,
     BEST,
     BUDGETS,
     CONTROLS,
     DATA,
     FULL,
-    HEADLINE,
     LEARNING_RATES,
     LONG,
     LONG_STEPS,
     REFERENCE,
     SCHEDULES,
+    SMALL,
     STABILITY_RATES,
     STEPS,
     VARIANTS,
@@ -100,7 +101,7 @@ def tuning(results: Results) -> None:
 
 def bar(results: Results) -> None:
     rows = []
-    for side in (*HEADLINE[1:], *CONTROLS):
+    for side in (*ADVISED[1:], *CONTROLS):
         cells = [compared(results, data, (side, REFERENCE), (STEPS, STEPS)) for data in DATA]
         losses = [losses_of(results, data, (side, REFERENCE), (STEPS, STEPS)) for data in DATA]
         known = [passes(loss, reference) for loss, reference, seeds in losses if seeds]
@@ -112,7 +113,7 @@ def bar(results: Results) -> None:
 
 def headline_time(results: Results) -> None:
     rows = []
-    for side in HEADLINE:
+    for side in ADVISED:
         if not cost(results, side, REFERENCE):
             continue
         steps = results.steps_in_time(side, REFERENCE)
@@ -153,7 +154,7 @@ def variants(results: Results) -> None:
 def auto_schedule(results: Results) -> None:
     """What mobile_ft/api/auto_schedule.py goes by."""
     rows = []
-    for schedule in (*BEST, "suffix 1/4"):
+    for schedule in (*BEST, *SMALL):
         cells = ["", ""]
         if cost(results, variant(schedule, storage="int8"), REFERENCE):
             both = (STEPS, results.steps_in_time(variant(schedule, storage="int8"), REFERENCE))
@@ -200,7 +201,7 @@ def draw(results: Results, path: Path) -> None:
 
     figure = Figure(figsize=(13, 5), layout="constrained")
     panels = figure.subplots(1, len(BUDGETS), sharex=True, sharey=True)
-    sides = [*SCHEDULES, *(side for side in HEADLINE if side not in SCHEDULES)]
+    sides = [*SCHEDULES, *(side for side in ADVISED if side not in SCHEDULES)]
     styles = {side: {"color": f"C{i % 10}", "marker": "osD"[i // 10]} for i, side in enumerate(sides)}
     for axes, budget in zip(panels, BUDGETS, strict=True):
         for side in sides:

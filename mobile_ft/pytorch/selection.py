@@ -9,7 +9,6 @@ from mobile_ft.errors import UserError
 
 _WORD = (1 << 64) - 1
 _MEASURED = 0.1  # share of the run before dropbp's sensitivities are measured
-_ALL_TRAINED = 0.1  # share of the run before freeze begins
 _MOST_TENTHS = 9  # of a drop rate
 
 
@@ -136,10 +135,10 @@ def _lisa(schedule: Schedule, step: int, count: int) -> list[bool]:
 
 
 def _freeze(schedule: Schedule, step: int, count: int) -> list[bool]:
-    """All at first, then fewer and fewer, evenly over the rest of the run."""
-    share = min(max((step / max(1, schedule.steps) - _ALL_TRAINED) / (1 - _ALL_TRAINED), 0.0), 1.0)
-    most = count - _share_of(schedule.ratio, count)
-    return _top(count - min(most, int(share * (most + 1))), count)
+    """All at first, then fewer and fewer: (1 - t)^(1 / ratio - 1) after the share t of the run, which is `ratio` on
+    average; of a ratio of 1/4 FreezeOut's cubic schedule (arXiv 1706.04983)."""
+    left = max(1 - (step + 0.5) / max(1, schedule.steps), 0.0)
+    return _top(_share_of(left ** (1 / schedule.ratio - 1), count), count)
 
 
 def _dropbp(schedule: Schedule, step: int, count: int, drop_rates: Sequence[float] | None = None) -> list[bool]:

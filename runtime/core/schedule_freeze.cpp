@@ -1,21 +1,19 @@
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/core/schedule.h"
 
 namespace mft {
 namespace {
 
-constexpr double kAllTrained = 0.1;  // share of the run before the first layer freezes
-
-/// Every layer at first; then the lowest freeze one by one, evenly over the rest of the run, until at its end
-/// round(ratio x layers) are left (after AutoFreeze, arXiv 2102.01386).
+/// Every layer at first; then the lowest freeze one by one, early in the run most of them: what is left after the share
+/// t of the run is (1 - t)^(1 / ratio - 1), which is `ratio` on average. A ratio of 1/4 is the cubic schedule of
+/// FreezeOut (arXiv 1706.04983).
 std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t layers) {
-  const double done = static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, schedule.steps));
-  const double share = std::clamp((done - kAllTrained) / (1 - kAllTrained), 0.0, 1.0);
-  const int64_t most = layers - share_of(schedule.ratio, layers);  // that freeze
-  const int64_t frozen = std::min(most, static_cast<int64_t>(share * static_cast<double>(most + 1)));
+  const double left = 1 - (static_cast<double>(step) + 0.5) / static_cast<double>(std::max<int64_t>(1, schedule.steps));
+  const int64_t trained = share_of(std::pow(std::max(left, 0.0), 1 / schedule.ratio - 1), layers);
   std::vector<bool> selected(static_cast<size_t>(layers), true);
-  std::fill_n(selected.begin(), frozen, false);
+  std::fill_n(selected.begin(), layers - trained, false);
   return selected;
 }
 

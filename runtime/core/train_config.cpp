@@ -53,9 +53,10 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("batch_size", batch_size, kStep, true, "sequences computed at once"),
       MFT_OPTION("grad_accum", grad_accum, kStep, true, "batches a step"),
       schedule_option(),
-      MFT_OPTION("ratio", schedule.ratio, kStep, true,
-                 "share of the layers that a step selects, or of attention and MLP units of dropbp; of freeze, at the "
-                 "end of the run"),
+      MFT_OPTION(
+          "ratio", schedule.ratio, kStep, true,
+          "share of the layers that a step selects, or of attention and MLP units of dropbp; of freeze, on average "
+          "over the run"),
       MFT_OPTION("selection", schedule.selection, kStep, true, "how lcsb chooses layers"),
       MFT_OPTION("suffix_depths", schedule.suffix_depths, kStep, true,
                  "of suffix: top layers, step by step; unset: around the ratio"),

@@ -165,21 +165,28 @@ void test_lisa() {
   CHECK_ERROR(schedule.select(0, 8), "period 0: must be at least 1 step");
 }
 
-/// All layers for the first tenth of the run; then one by one they freeze, until the ratio is left.
+/// All layers at first; then one by one they freeze, down to one. On average the ratio is left, whatever the run's
+/// length.
 void test_freeze() {
-  Schedule schedule = schedule_of(kFreeze, 0.25);
-  schedule.steps = 200;
-  int64_t before = 12;
-  for (int64_t step = 0; step < 200; ++step) {
-    const int64_t now = depth(schedule.select(step, 12));
-    CHECK(now == before || now == before - 1);
-    if (step <= 20) CHECK(now == 12);
-    before = now;
+  for (const double ratio : {0.25, 0.5, 0.8, 1.0}) {
+    Schedule schedule = schedule_of(kFreeze, ratio);
+    schedule.steps = 200;
+    int64_t before = 30, all = 0;
+    for (int64_t step = 0; step < 200; ++step) {
+      const int64_t now = depth(schedule.select(step, 30));
+      CHECK(now <= before && (now >= before - 1 || ratio > 0.5));
+      all += now;
+      before = now;
+    }
+    CHECK(before == (ratio == 1.0 ? 30 : ratio == 0.8 ? 7 : 1));  // 0.0025^0.25 of 30
+    CHECK_NEAR(static_cast<double>(all) / (200 * 30), ratio, 0.01);
   }
-  CHECK(before == 3);
-  CHECK(schedule.most_selected(12) == 12 && schedule.most_with_backward(12) == 12);
-  schedule.steps = 1;
-  CHECK(depth(schedule.select(0, 12)) == 12);
+  Schedule schedule = schedule_of(kFreeze, 0.25);
+  schedule.steps = 8;
+  const int64_t cubes[] = {25, 16, 10, 5, 3, 1, 1, 1};  // 30 x (1 - (step + 1/2) / 8)^3
+  for (int64_t step = 0; step < 8; ++step) CHECK(depth(schedule.select(step, 30)) == cubes[step]);
+  CHECK(depth(schedule.select(9, 30)) == 1);  // beyond the run's end
+  CHECK(schedule.most_selected(30) == 30 && schedule.most_with_backward(30) == 30);
 }
 
 /// Never more units than the ratio says; before sensitivities are known the lowest are dropped beside those drawn,
