@@ -145,6 +145,26 @@ MFT_API mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, 
                                 size_t prompt_count, const mft_options* options, mft_token_callback on_token,
                                 void* user_data);
 
+/* ---- Text and tokens ---- */
+
+/* A tokenizer.json, as bundles and models of Hugging Face hold it, and the same tokens as `tokenizers` makes by it:
+ * byte-level BPE, SentencePiece's BPE and unigram. It adds no token to a text, such as one that begins it. */
+typedef struct mft_tokenizer mft_tokenizer;
+
+/* Fails where the file is damaged, or has a part that is not known here, which mft_last_error() names. */
+MFT_API mft_status mft_tokenizer_open(const char* tokenizer_json, mft_tokenizer** tokenizer);
+MFT_API void mft_tokenizer_close(mft_tokenizer* tokenizer);
+
+/* `count` gets the number of tokens of `text`, and `tokens` as many of them as `capacity` says, 0 to ask for the
+ * number. */
+MFT_API mft_status mft_tokenizer_encode(const mft_tokenizer* tokenizer, const char* text, int64_t* tokens,
+                                        size_t capacity, size_t* count);
+
+/* `length` gets the number of bytes that `tokens` spell, and `text` as many of them as fit before the zero byte that
+ * ends it within `capacity`, which may be 0. Nonzero `skip_special`: without <|im_end|> and the like. */
+MFT_API mft_status mft_tokenizer_decode(const mft_tokenizer* tokenizer, const int64_t* tokens, size_t token_count,
+                                        int skip_special, char* text, size_t capacity, size_t* length);
+
 /* ---- Memory of this process ---- */
 
 typedef struct mft_memory {

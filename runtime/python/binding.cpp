@@ -24,6 +24,7 @@
 #ifdef MFT_PYTHON_KERNELS
 #include "runtime/python/kernels.h"
 #endif
+#include "runtime/python/text.h"
 
 namespace nb = nanobind;
 
@@ -245,6 +246,7 @@ NB_MODULE(_core, m) {
       .def_ro("metavar", &OptionInfo::metavar)
       .def_ro("help", &OptionInfo::help)
       .def_ro("group", &OptionInfo::group, "step, which plans depend on, or run");
+  register_text(m);
   m.def("instruction_set", [] { return std::string(kernels().isa); }, "Whose kernels compute.");
   m.def("instruction_sets", &instruction_sets, "Those that this machine has, the best last.");
   m.def("train_options", [] { return option_infos(train_options()); }, "All options of TrainConfig.");

@@ -298,12 +298,53 @@ static void test_bundle(const char* bundle) {
   CHECK(system(command) == 0);
 }
 
+/* A tokenizer of three tokens and one merge, and what it makes of texts. */
+static void test_tokenizer(void) {
+  static const char kFile[] =
+      "{\"added_tokens\":[{\"id\":3,\"content\":\"<end>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+      "\"normalized\":false,\"special\":true}],\"normalizer\":null,\"pre_tokenizer\":null,\"decoder\":{\"type\":"
+      "\"Fuse\"},"
+      "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+  char folder[] = "/tmp/mft_tokenizer_XXXXXX", path[64], text[8];
+  int64_t tokens[4] = {-1, -1, -1, -1};
+  size_t count = 0;
+  mft_tokenizer* tokenizer = NULL;
+  FILE* file;
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(path, sizeof(path), "%s/tokenizer.json", folder);
+  CHECK_FAILS(mft_tokenizer_open(path, &tokenizer), MFT_ERROR_FAILED, path);
+  CHECK_FAILS(mft_tokenizer_open(NULL, &tokenizer), MFT_ERROR_ARGUMENT, "tokenizer_json: must not be NULL");
+  CHECK_FAILS(mft_tokenizer_open(path, NULL), MFT_ERROR_ARGUMENT, "tokenizer: must not be NULL");
+  file = fopen(path, "wb");
+  fwrite(kFile, 1, sizeof(kFile) - 1, file);
+  fclose(file);
+  CHECK_OK(mft_tokenizer_open(path, &tokenizer));
+  CHECK_OK(mft_tokenizer_encode(tokenizer, "abb<end>a", NULL, 0, &count));
+  CHECK(count == 4);
+  CHECK_OK(mft_tokenizer_encode(tokenizer, "abb<end>a", tokens, 3, &count));
+  CHECK(count == 4 && tokens[0] == 2 && tokens[1] == 1 && tokens[2] == 3 && tokens[3] == -1);
+  CHECK_OK(mft_tokenizer_decode(tokenizer, tokens, 3, 0, text, sizeof(text), &count));
+  CHECK(count == 8 && strcmp(text, "abb<end") == 0); /* cut */
+  CHECK_OK(mft_tokenizer_decode(tokenizer, tokens, 3, 1, text, sizeof(text), &count));
+  CHECK(count == 3 && strcmp(text, "abb") == 0);
+  CHECK_OK(mft_tokenizer_decode(tokenizer, NULL, 0, 1, NULL, 0, &count));
+  CHECK(count == 0);
+  CHECK_FAILS(mft_tokenizer_encode(tokenizer, "\xff", NULL, 0, &count), MFT_ERROR_FAILED, "no UTF-8 from byte 0 on");
+  CHECK_FAILS(mft_tokenizer_encode(tokenizer, "a", NULL, 1, &count), MFT_ERROR_ARGUMENT, "tokens: must not be NULL");
+  CHECK_FAILS(mft_tokenizer_encode(NULL, "a", NULL, 0, &count), MFT_ERROR_ARGUMENT, "tokenizer: must not be NULL");
+  mft_tokenizer_close(tokenizer);
+  mft_tokenizer_close(NULL);
+  remove(path);
+  remove(folder);
+}
+
 int main(void) {
   const char* bundle = getenv("MFT_TEST_BUNDLE");
   CHECK(strcmp(mft_last_error(), "") == 0);
   test_options();
   test_mistakes();
   test_memory();
+  test_tokenizer();
   if (bundle != NULL) {
     test_bundle(bundle);
   } else {

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/text/normalizer.h"
+#include "runtime/text/source_text.h"
+
+namespace mft {
+
+/// Tokens that are found in a text before it is split into words: <|im_start|> and the like.
+class AddedTokens {
+ public:
+  /// Of a tokenizer.json's "added_tokens". Throws Error where one is damaged.
+  AddedTokens(const nlohmann::json& json, const Normalizer& normalizer);
+
+  /// Those that are looked for in the text as it was given, or in the normalized one. Pieces without a token in place
+  /// of what lies around those found; of several that match at a place the longest counts.
+  void split(Pieces& pieces, bool normalized) const;
+
+  /// What a token decodes from; nullptr where it is no added one.
+  const std::string* text(int64_t id) const;
+  bool is_special(const std::string& text) const { return special_.count(text) != 0; }
+
+ private:
+  struct Token {
+    std::string content, matched;
+    int64_t id;
+    bool single_word, left, right, normalized, special;
+  };
+  struct Found {
+    const Token* token;
+    size_t begin, end;
+  };
+
+  std::vector<Found> find_all(const std::string& text, bool normalized) const;
+
+  std::vector<Token> tokens_;
+  std::unordered_map<std::string, const Token*> by_match_[2];  // of given and of normalized texts
+  std::unordered_map<int64_t, const Token*> by_id_;
+  std::unordered_set<std::string> special_;
+  std::vector<size_t> lengths_[2];  // of the matches, the longest first
+  bool begins_[2][256] = {};        // with such a byte
+};
+
+}  // namespace mft

@@ -1,0 +1,82 @@
+#include "runtime/text/tokenizer.h"
+
+#include <algorithm>
+
+#include "runtime/core/error.h"
+#include "runtime/text/tokenizer_file.h"
+#include "runtime/text/unicode.h"
+
+namespace mft {
+namespace {
+
+constexpr size_t kMostTextBytes = SourceText::kMostBytes / 2;
+
+}  // namespace
+
+Tokenizer::Tokenizer(const std::string& path) {
+  try {
+    TokenizerFile file = read_tokenizer_file(path);
+    const nlohmann::json& parts = file.parts;
+    normalizer_ = make_normalizer(parts.value("normalizer", nlohmann::json()));
+    added_ = std::make_unique<AddedTokens>(parts.value("added_tokens", nlohmann::json::array()), normalizer_);
+    pre_tokenizer_ = make_pre_tokenizer(parts.value("pre_tokenizer", nlohmann::json()));
+    decoder_ = make_token_decoder(parts.value("decoder", nlohmann::json()));
+    model_ = file.type == "BPE" ? make_bpe(std::move(file.model)) : make_unigram(std::move(file.model));
+  } catch (const nlohmann::json::exception& error) {
+    fail(path, ": not a tokenizer.json: ", error.what());
+  } catch (const Error& error) {
+    fail(path, ": ", error.what());
+  }
+}
+
+std::vector<TextToken> Tokenizer::encode(std::string_view text) const {
+  if (text.size() > kMostTextBytes) {
+    fail("a text of ", text.size(), " bytes; no more than ", kMostTextBytes, " are taken at once");
+  }
+  const size_t invalid = invalid_utf8(text);
+  if (invalid != std::string_view::npos) fail("the text is no UTF-8 from byte ", invalid, " on");
+  Pieces pieces;
+  if (!text.empty()) pieces.push_back({SourceText::of(text, 0)});
+  added_->split(pieces, false);
+  for (Piece& piece : pieces) {
+    if (piece.token < 0) normalizer_(piece.text);
+  }
+  added_->split(pieces, true);
+  const auto empty = [](const Piece& piece) { return piece.text.bytes.empty(); };  // normalized away
+  pieces.erase(std::remove_if(pieces.begin(), pieces.end(), empty), pieces.end());
+  pre_tokenizer_(pieces);
+
+  std::vector<TextToken> tokens;
+  std::vector<WordToken> word;
+  for (const Piece& piece : pieces) {
+    if (piece.token >= 0) {
+      tokens.push_back({piece.token, piece.text.source(0, piece.text.bytes.size())});
+      continue;
+    }
+    word.clear();
+    model_->encode(piece.text.bytes, word);
+    size_t begin = 0;
+    for (const WordToken& token : word) {
+      tokens.push_back({token.id, piece.text.source(begin, begin + token.length)});
+      begin += token.length;
+    }
+  }
+  return tokens;
+}
+
+std::string Tokenizer::decode(const std::vector<int64_t>& ids, bool skip_special) const {
+  std::vector<std::string> texts;
+  const Vocabulary& vocabulary = model_->vocabulary();
+  for (const int64_t id : ids) {
+    const std::string* added = added_->text(id);
+    if (added == nullptr && !vocabulary.has(id)) continue;
+    std::string text = added != nullptr ? *added : std::string(vocabulary.text(id));
+    if (!skip_special || !added_->is_special(text)) texts.push_back(std::move(text));
+  }
+  decoder_(texts);
+  std::string all;
+  for (const std::string& text : texts) all += text;
+  return all;
+}
+
+}  // namespace mft

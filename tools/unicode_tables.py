@@ -1,0 +1,97 @@
+"""Writes runtime/text/unicode_tables.cpp: `python tools/unicode_tables.py`.
+
+The runtime's tokenizer has to be equal to the `tokenizers` library, whose tables are of several versions of Unicode:
+so it is asked. Categories are what its regular expressions match. Combining classes and canonical decompositions are
+Python's own, which Unicode never changes, of the characters that the library knows.
+"""
+
+import subprocess
+import unicodedata
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+import tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
+
+NAMES = (  # runtime/text/unicode.h
+    *("Cc", "Cf", "Cn", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu", "Mc", "Me", "Mn", "Nd", "Nl", "No"),
+    *("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs"),
+)
+OUT = Path(__file__).parents[1] / "runtime" / "text" / "unicode_tables.cpp"
+LAST = 0x110000
+SURROGATES = range(0xD800, 0xE000)
+
+
+def categories() -> list[int]:
+    """Of every code point, as an index into NAMES; surrogates, which no text holds, are Cs."""
+    found = [NAMES.index("Cs") if c in SURROGATES else NAMES.index("Cn") for c in range(LAST)]
+    points = [c for c in range(LAST) if c not in SURROGATES]
+    text = "".join(map(chr, points))
+    for index, name in enumerate(NAMES):
+        if name in ("Cn", "Cs"):
+            continue
+        splits = pre_tokenizers.Split(Regex(rf"\p{{{name}}}+"), "isolated").pre_tokenize_str(text)
+        inside = pre_tokenizers.Split(Regex(rf"\p{{{name}}}+"), "removed").pre_tokenize_str(text)
+        outside = {span for _, span in inside}
+        for _, (begin, end) in splits:
+            if (begin, end) not in outside:
+                for c in points[begin:end]:
+                    found[c] = index
+    return found
+
+
+def category_runs() -> Iterator[int]:
+    start = 0
+    for category, run in groupby(categories()):
+        yield start << 5 | category
+        start += sum(1 for _ in run)
+
+
+def decompositions() -> Iterator[str]:
+    nfc, nfd = normalizers.NFC(), normalizers.NFD()
+    for c in range(LAST):
+        parts = unicodedata.decomposition(chr(c))
+        if not parts or parts.startswith("<") or nfd.normalize_str(chr(c)) == chr(c):
+            continue
+        first, second = ([int(part, 16) for part in parts.split()] + [0])[:2]
+        again = nfc.normalize_str(chr(first) + (chr(second) if second else ""))
+        composes = str(second != 0 and again == chr(c)).lower()
+        yield f"{{0x{c:x}, {{0x{first:x}, 0x{second:x}}}, {composes}}}"
+
+
+def combining_class(c: int) -> int:
+    """0 of characters that the library keeps where they are."""
+    found = unicodedata.combining(chr(c))
+    if found == 0:
+        return 0
+    low, high = "\u0334", "\u0301"  # of the classes 1 and 230
+    wrong, right = (high + chr(c), chr(c) + high) if found == 1 else (chr(c) + low, low + chr(c))
+    return found if normalizers.NFD().normalize_str(wrong) == unicodedata.normalize("NFD", right) else 0
+
+
+def class_runs() -> Iterator[str]:
+    start = 0
+    for found, run in groupby(range(LAST), key=combining_class):
+        length = sum(1 for _ in run)
+        if found:
+            yield f"{{0x{start:x}, {length}, {found}}}"
+        start += length
+
+
+def table(kind: str, name: str, count: str, rows: list[str]) -> str:
+    return f"const {kind} {name}[] = {{{', '.join(rows)}}};\nconst size_t {count} = std::size({name});\n"
+
+
+def main() -> None:
+    text = f"// Written by tools/unicode_tables.py from tokenizers {tokenizers.__version__}.\n"
+    text += '#include "runtime/text/unicode_tables.h"\n\n#include <iterator>\n\nnamespace mft {\n\n'
+    text += table("uint32_t", "kCategoryRuns", "kCategoryRunCount", [f"0x{run:x}" for run in category_runs()])
+    text += "\n" + table("DecompositionRow", "kDecompositions", "kDecompositionCount", list(decompositions()))
+    text += "\n" + table("ClassRun", "kClassRuns", "kClassRunCount", list(class_runs()))
+    OUT.write_text(text + "\n}  // namespace mft\n")
+    subprocess.run(["clang-format", "-i", OUT], check=True)
+
+
+if __name__ == "__main__":
+    main()
