@@ -43,15 +43,16 @@ test-cpp: setup
 	$(BIN)/python tests/small_bundle.py build/sanitized/bundle
 	MFT_TEST_BUNDLE=$(CURDIR)/build/sanitized/bundle $(BIN)/ctest --test-dir build/sanitized --output-on-failure
 
-# The C++ tests built for ARM, under QEMU, where the thread pool has one thread. QEMU_CPU=cortex-a53 is a CPU without
-# int8 instructions. Installs the cross compiler and QEMU from Debian where they are missing.
+# The C++ tests built for ARM, as with an NDK by a CMake that finds no Python; under QEMU, where the thread pool has one
+# thread. QEMU_CPU=cortex-a53 is a CPU without int8 instructions. Installs the cross compiler and QEMU from Debian where
+# they are missing.
 AARCH64 := build/aarch64
 test-aarch64: setup $(AARCH64)/executorch
 	{ command -v aarch64-linux-gnu-g++ && command -v qemu-aarch64-static; } > /dev/null || \
 	  { apt-get update -q && apt-get install -q -y g++-aarch64-linux-gnu qemu-user-static; }
 	$(BIN)/cmake -S . -B $(AARCH64)/cmake -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON \
 	  -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake -DEXECUTORCH_ROOT=$(CURDIR)/$(AARCH64)/executorch \
-	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
+	  -DNLOHMANN_JSON_ROOT=$$($(BIN)/python -c "import nlohmann_json; print(*nlohmann_json.__path__)") > /dev/null
 	$(BIN)/cmake --build $(AARCH64)/cmake
 	rm -rf $(AARCH64)/bundle
 	$(BIN)/python tests/small_bundle.py $(AARCH64)/bundle
