@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mobile_ft.bundle import FORMAT, INDEX_FILE, VERSION, WEIGHTS_FILE, checksum, read_bundle
+from mobile_ft.device_text import write_device_text
 from mobile_ft.errors import UserError
 from mobile_ft.export.lower import lower
 from mobile_ft.export.source import ModelSource
@@ -176,6 +177,8 @@ def write_bundle(
         write_adapter(folder, lora, c.name, init_adapter(shapes, lora.rank, seed) | (adapter or {}))
         if not hollow:
             source.write_tokenizer(folder)
+            if (folder / "tokenizer.json").exists():
+                write_device_text(folder)
         bundle = {
             "format": FORMAT,
             "version": VERSION,

@@ -75,7 +75,8 @@ class Tokenizer:
         self._add_bos = bool(add_bos)
         # `encode` adds BOS itself. Byte-level post-processors would also trim spaces off the offsets.
         self._tokenizer.post_processor = None
-        self._template = _compile_template(config.get("chat_template"), config_file)
+        self.chat_template: str | None = config.get("chat_template")
+        self._template = _compile_template(self.chat_template, config_file)
 
     @property
     def has_chat_template(self) -> bool:

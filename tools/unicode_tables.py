@@ -48,6 +48,19 @@ def category_runs() -> Iterator[int]:
         start += sum(1 for _ in run)
 
 
+def numeric() -> Iterator[str]:
+    text = "".join(chr(c) for c in range(LAST) if c not in SURROGATES)
+    splits = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str(text)
+    digits = [ord(part) for part, _ in splits if len(part) == 1]
+    # Between two that are not neighbours lies a part that is no digit, of one character too at times.
+    digits = [
+        c for c in digits if len(pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str(f"a{chr(c)}")) > 1
+    ]
+    for _, run in groupby(enumerate(digits), key=lambda pair: pair[1] - pair[0]):
+        found = [c for _, c in run]
+        yield f"{{0x{found[0]:x}, 0x{found[-1]:x}}}"
+
+
 def decompositions() -> Iterator[str]:
     nfc, nfd = normalizers.NFC(), normalizers.NFD()
     for c in range(LAST):
@@ -87,6 +100,7 @@ def main() -> None:
     text = f"// Written by tools/unicode_tables.py from tokenizers {tokenizers.__version__}.\n"
     text += '#include "runtime/text/unicode_tables.h"\n\n#include <iterator>\n\nnamespace mft {\n\n'
     text += table("uint32_t", "kCategoryRuns", "kCategoryRunCount", [f"0x{run:x}" for run in category_runs()])
+    text += "\n" + table("CharacterRange", "kNumeric", "kNumericCount", list(numeric()))
     text += "\n" + table("DecompositionRow", "kDecompositions", "kDecompositionCount", list(decompositions()))
     text += "\n" + table("ClassRun", "kClassRuns", "kClassRunCount", list(class_runs()))
     OUT.write_text(text + "\n}  // namespace mft\n")

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <iostream>
 #include <map>
+#include <optional>
 
 #include "runtime/cli/arguments.h"
 #include "runtime/core/error.h"
@@ -17,6 +18,7 @@
 #include "runtime/core/generator.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/run.h"
+#include "runtime/text/bundle_text.h"
 
 namespace mft {
 namespace {
@@ -27,6 +29,7 @@ constexpr const char* kUsage =
     "usage: mft-run train BUNDLE --data TOKENS --out DIR [--valid TOKENS] [--adapter DIR] [--resume] [options]\n"
     "       mft-run plan BUNDLE [options of train] [--variant NAME=VALUE,NAME=VALUE ...]\n"
     "       mft-run eval BUNDLE --data TOKENS [--adapter DIR]\n"
+    "       mft-run generate BUNDLE --prompt TEXT [--adapter DIR] [options]\n"
     "       mft-run generate BUNDLE --prompt-tokens 1,2,3 [--stop-tokens 0] [--adapter DIR] [options]\n"
     "       mft-run options\n"
     "TOKENS is a token file (docs/bundle_format.md); `mobile-ft` makes one from text.\n";
@@ -143,7 +146,8 @@ int eval(const std::vector<std::string>& argv) {
 
 int generate(const std::vector<std::string>& argv) {
   const Arguments arguments(argv,
-                            {{"prompt-tokens", Word::kValue},
+                            {{"prompt", Word::kValue},
+                             {"prompt-tokens", Word::kValue},
                              {"stop-tokens", Word::kValue},
                              {"adapter", Word::kValue},
                              {"parent", Word::kValue}},
@@ -151,8 +155,15 @@ int generate(const std::vector<std::string>& argv) {
   end_with_parent(arguments);
   GenerateConfig config = make_generate_config(arguments.options());
   std::vector<int64_t> prompt;
-  read_word("prompt-tokens", arguments.text("prompt-tokens"), prompt);
-  read_word("stop-tokens", arguments.text("stop-tokens"), config.stop_tokens);
+  std::optional<BundleText> text;
+  if (!arguments.text("prompt").empty()) {
+    text.emplace(arguments.bundle());
+    prompt = text->prompt({{"user", arguments.text("prompt")}});
+    config.stop_tokens = text->end_tokens();
+  } else {
+    read_word("prompt-tokens", arguments.text("prompt-tokens"), prompt);
+    read_word("stop-tokens", arguments.text("stop-tokens"), config.stop_tokens);
+  }
   Model model(arguments.bundle());
   model.prepare(arguments.text("adapter"), Generator::prepared_tokens(model.bundle()));
   Generator generator(model);
@@ -161,6 +172,7 @@ int generate(const std::vector<std::string>& argv) {
     emit({{"event", "token"}, {"id", token}});
     return true;
   });
+  if (text) emit({{"event", "answer"}, {"text", text->tokenizer().decode(answer, true)}});
   emit({{"event", "done"},
         {"tokens", answer.size()},
         {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()},

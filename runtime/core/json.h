@@ -16,15 +16,21 @@ constexpr int kMostJsonLevels = 64;
 /// How many values it may hold, each of which takes up to 100 bytes.
 constexpr int64_t kMostJsonValues = 4000000;
 
+/// How many objects: the parser looks at all those before in the same list as each one ends.
+constexpr int64_t kMostJsonObjects = 100000;
+
 /// JSON from `text`. Throws Error that begins with `error` where it is none, too deep or too large.
 template <typename Json>
 Json parse_json(std::string_view text, const std::string& error) {
   if (text.size() > kMostJsonBytes)
     fail(error, " (", text.size(), " bytes; no more than ", kMostJsonBytes, " are read)");
-  int64_t values = 0;
+  int64_t values = 0, objects = 0;
   const auto check = [&](int depth, typename Json::parse_event_t event, Json&) {
     const bool opens = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
     if (opens && depth >= kMostJsonLevels) fail(error, " (nested deeper than ", kMostJsonLevels, " levels)");
+    if (event == Json::parse_event_t::object_start && ++objects > kMostJsonObjects) {
+      fail(error, " (more than ", kMostJsonObjects, " objects)");
+    }
     if (++values > kMostJsonValues) fail(error, " (more than ", kMostJsonValues, " values)");
     return true;
   };

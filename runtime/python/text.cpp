@@ -6,11 +6,25 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "runtime/text/tokenizer.h"
+#include "runtime/text/bundle_text.h"
 
 namespace nb = nanobind;
 
 namespace mft {
+namespace {
+
+using Messages = std::vector<std::pair<std::string, std::string>>;  // role and content
+using Row = std::pair<std::vector<int64_t>, std::vector<bool>>;
+
+std::vector<Message> messages_of(const Messages& messages) {
+  std::vector<Message> all;
+  for (const auto& [role, content] : messages) all.push_back({role, content});
+  return all;
+}
+
+Row row_of(EncodedText row) { return {std::move(row.tokens), std::move(row.learned)}; }
+
+}  // namespace
 
 void register_text(nb::module_ m) {
   nb::class_<Tokenizer>(m, "Tokenizer", "A tokenizer.json; makes the same tokens as Hugging Face's `tokenizers`.")
@@ -27,6 +41,27 @@ void register_text(nb::module_ m) {
           },
           nb::arg("text"), "Tokens, and the bytes [begin, end) of the text that each stands for.")
       .def("decode", &Tokenizer::decode, nb::arg("tokens"), nb::arg("skip_special") = false);
+  nb::class_<BundleText>(m, "BundleText", "How a bundle's model reads text: rows as tokens, and which are learned.")
+      .def(nb::init<const std::string&>(), nb::arg("folder"))
+      .def(
+          "chat",
+          [](const BundleText& text, const Messages& messages, size_t learned_from) {
+            return row_of(text.chat(messages_of(messages), learned_from));
+          },
+          nb::arg("messages"), nb::arg("learned_from") = 0)
+      .def(
+          "pair",
+          [](const BundleText& text, const std::string& prompt, const std::string& completion) {
+            return row_of(text.pair(prompt, completion));
+          },
+          nb::arg("prompt"), nb::arg("completion"))
+      .def(
+          "text", [](const BundleText& text, const std::string& given) { return row_of(text.text(given)); },
+          nb::arg("text"))
+      .def(
+          "prompt", [](const BundleText& text, const Messages& messages) { return text.prompt(messages_of(messages)); },
+          nb::arg("messages"))
+      .def_prop_ro("end_tokens", &BundleText::end_tokens);
 }
 
 }  // namespace mft

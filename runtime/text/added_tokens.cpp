@@ -1,7 +1,6 @@
 #include "runtime/text/added_tokens.h"
 
 #include <algorithm>
-#include <set>
 
 #include "runtime/core/error.h"
 #include "runtime/core/json.h"
@@ -12,14 +11,17 @@ namespace {
 
 constexpr int64_t kMostId = (1 << 24) - 1;
 
+/// As Rust's regular expressions have it.
+bool joins_words(char32_t c) { return is_word(c) || c == 0x200c || c == 0x200d; }
+
 bool word_before(const std::string& text, size_t at) {
   size_t end;
-  return at > 0 && is_word(character_at(text, character_before(text, at), end));
+  return at > 0 && joins_words(character_at(text, character_before(text, at), end));
 }
 
 bool word_at(const std::string& text, size_t at) {
   size_t end;
-  return at < text.size() && is_word(character_at(text, at, end));
+  return at < text.size() && joins_words(character_at(text, at, end));
 }
 
 size_t before_spaces(const std::string& text, size_t at) {
@@ -36,8 +38,11 @@ size_t behind_spaces(const std::string& text, size_t at) {
 
 }  // namespace
 
-AddedTokens::AddedTokens(const nlohmann::json& json, const Normalizer& normalizer) {
+AddedTokens::AddedTokens(const nlohmann::json& json, const Normalizer& normalizer, const Vocabulary& vocabulary) {
   tokens_.reserve(json.size());  // pointers to them stay
+  auto next_id = static_cast<int64_t>(vocabulary.count());
+  std::unordered_set<std::string> contents;
+  size_t bytes = 0;
   for (const auto& entry : json) {
     Token token;
     token.content = entry.at("content");
@@ -48,26 +53,24 @@ AddedTokens::AddedTokens(const nlohmann::json& json, const Normalizer& normalize
     token.right = entry.at("rstrip");
     token.normalized = entry.at("normalized");
     token.special = entry.at("special");
+    const int64_t known = vocabulary.find(token.content), id = known >= 0 ? known : next_id++;
+    if (token.id != id) fail("its added token ", token.content, " has the id ", token.id, "; must be ", id);
+    if (!contents.insert(token.content).second) fail("its added token ", token.content, " is there twice");
     token.matched = token.content;
     if (token.normalized) {
       SourceText text = SourceText::of(token.content, 0);
       normalizer(text);
       token.matched = text.bytes;
     }
+    bytes += token.matched.size();
+    if (bytes > SourceText::kMostBytes) fail("its added tokens take more than ", SourceText::kMostBytes, " bytes");
+    const auto index = static_cast<int64_t>(tokens_.size());
+    if (!token.matched.empty()) by_match_[token.normalized].add(token.matched, index);
     tokens_.push_back(std::move(token));
-    const Token& kept = tokens_.back();
-    by_id_[kept.id] = &kept;
-    if (kept.special) special_.insert(kept.content);
-    if (!kept.matched.empty()) by_match_[kept.normalized][kept.matched] = &kept;
+    by_id_[id] = &tokens_.back();
+    if (tokens_.back().special) special_.insert(tokens_.back().content);
   }
-  for (const int normalized : {0, 1}) {
-    std::set<size_t> lengths;
-    for (const auto& [text, token] : by_match_[normalized]) {
-      lengths.insert(text.size());
-      begins_[normalized][static_cast<unsigned char>(text[0])] = true;
-    }
-    lengths_[normalized].assign(lengths.rbegin(), lengths.rend());
-  }
+  for (PrefixTable& table : by_match_) table.sort();
 }
 
 const std::string* AddedTokens::text(int64_t id) const {
@@ -80,15 +83,9 @@ std::vector<AddedTokens::Found> AddedTokens::find_all(const std::string& text, b
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
     const Token* token = nullptr;
-    if (begins_[normalized][static_cast<unsigned char>(text[at])]) {
-      for (const size_t length : lengths_[normalized]) {
-        if (length > text.size() - at) continue;
-        const auto found = by_match_[normalized].find(text.substr(at, length));
-        if (found == by_match_[normalized].end()) continue;
-        token = found->second;
-        break;
-      }
-    }
+    by_match_[normalized].find(std::string_view(text).substr(at), [&](size_t, int64_t index) {
+      token = &tokens_[static_cast<size_t>(index)];  // the longest is the last
+    });
     if (token == nullptr) {
       ++at;
       continue;
@@ -98,9 +95,9 @@ std::vector<AddedTokens::Found> AddedTokens::find_all(const std::string& text, b
     if (token->single_word && (word_before(text, begin) || word_at(text, end))) continue;
     if (token->left) begin = std::max(before_spaces(text, begin), done);
     if (token->right) end = behind_spaces(text, end);
+    if (begin >= end) continue;  // in what the token before it took
     all.push_back({token, begin, end});
     done = end;
-    at = std::max(at, end);
   }
   return all;
 }

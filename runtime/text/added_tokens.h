@@ -7,15 +7,18 @@
 #include <vector>
 
 #include "runtime/text/normalizer.h"
+#include "runtime/text/prefix_table.h"
 #include "runtime/text/source_text.h"
+#include "runtime/text/vocabulary.h"
 
 namespace mft {
 
 /// Tokens that are found in a text before it is split into words: <|im_start|> and the like.
 class AddedTokens {
  public:
-  /// Of a tokenizer.json's "added_tokens". Throws Error where one is damaged.
-  AddedTokens(const nlohmann::json& json, const Normalizer& normalizer);
+  /// Of a tokenizer.json's "added_tokens". Throws Error where one is damaged, or has another id than Hugging Face gives
+  /// it: that of the vocabulary, or the next one behind it.
+  AddedTokens(const nlohmann::json& json, const Normalizer& normalizer, const Vocabulary& vocabulary);
 
   /// Those that are looked for in the text as it was given, or in the normalized one. Pieces without a token in place
   /// of what lies around those found; of several that match at a place the longest counts.
@@ -39,11 +42,9 @@ class AddedTokens {
   std::vector<Found> find_all(const std::string& text, bool normalized) const;
 
   std::vector<Token> tokens_;
-  std::unordered_map<std::string, const Token*> by_match_[2];  // of given and of normalized texts
+  PrefixTable by_match_[2];  // of given and of normalized texts: indices into tokens_
   std::unordered_map<int64_t, const Token*> by_id_;
   std::unordered_set<std::string> special_;
-  std::vector<size_t> lengths_[2];  // of the matches, the longest first
-  bool begins_[2][256] = {};        // with such a byte
 };
 
 }  // namespace mft

@@ -29,6 +29,7 @@ class Merges {
 
  private:
   static constexpr uint64_t kNone = UINT64_MAX;
+  static constexpr size_t kMostSteps = 1000;  // that no table half full takes by chance
   struct Slot {
     uint64_t key;
     Merge merge;
@@ -38,7 +39,10 @@ class Merges {
   }
   size_t slot(uint64_t key) const {
     size_t at = (key * 0x9e3779b97f4a7c15u >> 20) & (slots_.size() - 1);
-    while (slots_[at].key != kNone && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
+    for (size_t steps = 0; slots_[at].key != kNone && slots_[at].key != key; ++steps) {
+      if (steps > kMostSteps) fail("its merges are made to be slow");
+      at = (at + 1) & (slots_.size() - 1);
+    }
     return at;
   }
 
@@ -74,8 +78,9 @@ class Bpe : public TokenModel {
     fuse_unknown_ = flag("fuse_unk");
     if (flag("byte_fallback")) bytes_ = byte_tokens();
     if (options.contains("unk_token") && options["unk_token"].is_string()) {
-      unknown_ = vocabulary_.find(options["unk_token"].get<std::string>());
-      if (unknown_ < 0) fail("its unknown token ", options["unk_token"].dump(), " is not in the vocabulary");
+      unknown_token_ = options["unk_token"];
+      has_unknown_ = true;
+      unknown_ = vocabulary_.find(unknown_token_);
     }
     merges_.reserve(file.merges.size());
     std::string whole;
@@ -122,7 +127,8 @@ class Bpe : public TokenModel {
         add(id, end - at);
       } else if (has_bytes(word, at, end)) {
         for (size_t i = at; i < end; ++i) add(bytes_[static_cast<unsigned char>(word[i])], 1);
-      } else if (unknown_ >= 0) {
+      } else if (has_unknown_) {
+        if (unknown_ < 0) fail("the tokenizer's unknown token ", unknown_token_, " is not in its vocabulary");
         if (unknown > 0 && !fuse_unknown_) {
           add(unknown_, unknown);
           unknown = 0;
@@ -168,7 +174,8 @@ class Bpe : public TokenModel {
   }
 
   Merges merges_;
-  bool whole_words_, fuse_unknown_;
+  bool whole_words_, fuse_unknown_, has_unknown_ = false;
+  std::string unknown_token_;
   int64_t unknown_ = -1;
   std::vector<int64_t> bytes_;  // empty: no tokens of bytes
 };

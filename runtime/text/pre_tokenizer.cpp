@@ -165,14 +165,11 @@ PreTokenizer byte_level(const Json& json) {
 
 /// Spaces as a visible character, which also goes in front of the first word.
 PreTokenizer metaspace(const Json& json) {
-  const std::string mark = json.at("replacement");
-  std::string scheme = json.value("prepend_scheme", "always");
-  if (json.contains("add_prefix_space") && json.at("add_prefix_space") == false) scheme = "never";
-  if (scheme != "always" && scheme != "first" && scheme != "never")
-    fail("its prepend scheme ", scheme, " is not known");
-  const PreTokenizer split = json.value("split", true) ? splitting(std::make_shared<const Regex>(Regex::literal(mark)),
-                                                                   Behavior::kMergedWithNext)
-                                                       : PreTokenizer([](Pieces&) {});
+  const std::string mark = metaspace_mark(json), scheme = metaspace_scheme(json);
+  const PreTokenizer split =
+      !json.contains("split") || json["split"].is_null() || json["split"] == true
+          ? splitting(std::make_shared<const Regex>(Regex::literal(mark)), Behavior::kMergedWithNext)
+          : PreTokenizer([](Pieces&) {});
   return [mark, scheme, split](Pieces& pieces) {
     for (Piece& piece : pieces) {
       if (piece.token >= 0) continue;
@@ -202,6 +199,19 @@ std::array<char32_t, 256> byte_characters() {
 }
 
 }  // namespace
+
+std::string metaspace_mark(const Json& json) {
+  const std::string mark = json.at("replacement");
+  if (Characters(mark).at.size() != 1) fail("its replacement of spaces is ", mark, "; must be one character");
+  return mark;
+}
+
+std::string metaspace_scheme(const Json& json) {
+  const std::string scheme = json.value("prepend_scheme", "always");
+  if (scheme != "always" && scheme != "first" && scheme != "never")
+    fail("its prepend scheme ", scheme, " is not known");
+  return json.contains("add_prefix_space") && json["add_prefix_space"] == false ? "never" : scheme;
+}
 
 char32_t byte_character(unsigned char byte) {
   static const std::array<char32_t, 256> characters = byte_characters();

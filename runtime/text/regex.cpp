@@ -18,21 +18,36 @@ Characters::Characters(std::string_view text) {
 
 namespace {
 
-constexpr size_t kMostNodes = 10000;
+constexpr size_t kMostNodes = 500;  // which bounds the stack, of which a thread may have half a megabyte
+constexpr size_t kMostClassParts = 10000;
 constexpr int kMostDepth = 50;
 constexpr size_t kMostSteps = 1000;  // a character of the text, on average
 
 /// A set of characters.
 struct Set {
-  std::vector<std::pair<char32_t, char32_t>> ranges;
+  std::vector<std::pair<char32_t, char32_t>> ranges;  // apart and in order, once sorted
   uint32_t categories = 0;
   bool space = false, word = false;
   std::vector<Set> parts;  // negated classes within a class
   bool negated = false;
 
+  void sort() {
+    std::sort(ranges.begin(), ranges.end());
+    std::vector<std::pair<char32_t, char32_t>> apart;
+    for (const auto& [first, last] : ranges) {
+      if (!apart.empty() && first <= apart.back().second) {
+        apart.back().second = std::max(apart.back().second, last);
+      } else {
+        apart.emplace_back(first, last);
+      }
+    }
+    ranges = std::move(apart);
+  }
+
   bool has(char32_t c) const {
     bool inside = (categories != 0 && is_in(categories, c)) || (space && is_space(c)) || (word && is_word(c));
-    for (const auto& [first, last] : ranges) inside = inside || (c >= first && c <= last);
+    const auto behind = std::upper_bound(ranges.begin(), ranges.end(), std::pair<char32_t, char32_t>(c, UINT32_MAX));
+    inside = inside || (behind != ranges.begin() && c <= std::prev(behind)->second);
     for (const Set& part : parts) inside = inside || part.has(c);
     return inside != negated;
   }
@@ -85,7 +100,7 @@ class Parser {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    fail("the regular expression ", pattern_, " has ", what, ", which is not known on the device");
+    fail("its regular expression has ", what, ", which is not known on the device: ", pattern_);
   }
   bool done() const { return at_ == text_.at.size(); }
   char32_t peek() const { return done() ? 0 : text_.at[at_]; }
@@ -128,6 +143,8 @@ class Parser {
       node->set = bracketed(depth);
     } else if (c == '\\') {
       node->set = escaped();
+      // Superscripts and fractions, which Oniguruma has in \w, but not within brackets.
+      if (node->set.word) node->set.ranges = {{0xb2, 0xb3}, {0xb9, 0xb9}, {0xbc, 0xbe}};
     } else if (c == '.') {
       node->set.ranges = {{'\n', '\n'}};
       node->set.negated = true;
@@ -136,6 +153,7 @@ class Parser {
     } else {
       add(node->set, c, c);
     }
+    node->set.sort();
     return node;
   }
 
@@ -174,6 +192,7 @@ class Parser {
     } else {
       return node;
     }
+    if (least == most && peek() == '?') refuse("a { } that may be there or not");
     const bool lazy = take("?");
     if (peek() == '+' || peek() == '*' || peek() == '?' || peek() == '{') refuse("a quantifier behind another one");
     if (node->kind == Node::kSet) {
@@ -199,7 +218,8 @@ class Parser {
 
   void add(Set& set, char32_t first, char32_t last) const {
     set.ranges.emplace_back(first, last);
-    if (!any_case_ || last - first > 127) return;
+    if (!any_case_) return;
+    if (last >= 0x80) refuse("letters other than ASCII's without case");
     for (char32_t c = first; c <= last; ++c) {
       for (const char32_t other : any_case(c)) set.ranges.emplace_back(other, other);
     }
@@ -271,7 +291,7 @@ class Parser {
     set.negated = take("^");
     bool first = true;
     while (first || peek() != ']') {
-      if (++nodes_ > kMostNodes) refuse("too many parts");
+      if (++class_parts_ > kMostClassParts) refuse("too many parts");
       first = false;
       if (take("[")) {
         if (peek() == ':') refuse("a POSIX class");
@@ -298,14 +318,33 @@ class Parser {
       add(set, c, last);
     }
     ++at_;
+    set.sort();
     return set;
   }
 
   std::string pattern_;
   Characters text_;
-  size_t at_ = 0, nodes_ = 0;
+  size_t at_ = 0, nodes_ = 0, class_parts_ = 0;
   bool any_case_ = false;
 };
+
+/// Whether it matches nothing, somewhere.
+bool may_be_empty(const Node& node) {
+  const auto child_may = [](const NodePtr& child) { return may_be_empty(*child); };
+  switch (node.kind) {
+    case Node::kSet:
+      return false;
+    case Node::kSequence:
+      return std::all_of(node.children.begin(), node.children.end(), child_may);
+    case Node::kAlternatives:
+      return std::any_of(node.children.begin(), node.children.end(), child_may);
+    case Node::kRepeat:
+      return node.least == 0;
+    case Node::kLookahead:
+      return true;
+  }
+  return true;
+}
 
 /// Backtracking; the stack grows with the pattern, never with the text, as only single characters repeat.
 class Matcher {
@@ -359,6 +398,7 @@ class Matcher {
     const size_t room = std::min(node.most, text_.at.size() - at);
     if (node.lazy) {
       for (;; ++most) {
+        count_step();
         if (most >= node.least && rest(at + most)) return true;
         if (most == room || !node.set.has(text_.at[at + most])) return false;
       }
@@ -379,32 +419,35 @@ class Matcher {
 }  // namespace
 
 Regex::Regex() = default;
-Regex::Regex(std::string_view pattern) : root_(Parser(pattern).parse()) {}
+Regex::Regex(std::string_view pattern) : root_(Parser(pattern).parse()) {
+  if (may_be_empty(*root_)) fail("its regular expression matches nothing at some place: ", pattern);
+}
 Regex::Regex(Regex&&) noexcept = default;
 Regex::~Regex() = default;
 
 Regex Regex::literal(std::string_view text) {
   Regex regex;
-  regex.root_ = make(Node::kSequence);
-  for (const char32_t c : Characters(text).at) {
-    NodePtr node = make(Node::kSet);
-    node->set.ranges.emplace_back(c, c);
-    regex.root_->children.push_back(std::move(node));
-  }
+  regex.literal_ = Characters(text).at;
   return regex;
 }
 
 std::vector<Regex::Match> Regex::find_all(const Characters& text) const {
   std::vector<Match> found;
+  if (!root_) {
+    if (literal_.empty()) return found;
+    for (auto at = text.at.begin();;) {
+      at = std::search(at, text.at.end(), literal_.begin(), literal_.end());
+      if (at == text.at.end()) return found;
+      const auto begin = static_cast<size_t>(at - text.at.begin());
+      found.push_back({begin, begin + literal_.size()});
+      at += static_cast<ptrdiff_t>(literal_.size());
+    }
+  }
   Matcher matcher(text);
   for (size_t at = 0; at < text.at.size();) {
     const size_t end = matcher.match(*root_, at);
-    if (end == at) {
-      ++at;
-      continue;
-    }
-    found.push_back({at, end});
-    at = end;
+    if (end != at) found.push_back({at, end});
+    at = std::max(end, at + 1);
   }
   return found;
 }

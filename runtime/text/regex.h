@@ -18,10 +18,10 @@ struct Characters {
 
 /// A regular expression as tokenizers use them to split text into words: alternatives, groups `(?:)` and `(?i:)`,
 /// lookahead, classes with \p{..}, \s, \d, \w, and `? * + {m,n}` of single characters and `?` of groups. Matches what
-/// Oniguruma matches, the engine of Hugging Face tokenizers.
+/// Oniguruma matches, the engine of Hugging Face tokenizers; without case, ASCII letters are all that it knows.
 class Regex {
  public:
-  /// Throws Error where the pattern needs more than that.
+  /// Throws Error where the pattern needs more than that, or matches nothing at some place.
   explicit Regex(std::string_view pattern);
   /// Matches this very text.
   static Regex literal(std::string_view text);
@@ -40,6 +40,7 @@ class Regex {
   Regex();
 
   std::unique_ptr<Node> root_;
+  std::vector<char32_t> literal_;  // where there is no root
 };
 
 }  // namespace mft

@@ -8,7 +8,7 @@ namespace {
 
 void check_room(const std::string& text, size_t more) {
   if (text.size() + more > SourceText::kMostBytes) {
-    fail("the tokenizer makes the text longer than ", SourceText::kMostBytes, " bytes");
+    fail(kTooLong, SourceText::kMostBytes, " bytes");
   }
 }
 

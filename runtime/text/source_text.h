@@ -13,10 +13,12 @@ struct Span {
   uint32_t begin, end;
 };
 
+constexpr const char* kTooLong = "the tokenizer makes the text longer than ";
+
 /// A text that was changed, and where each of its bytes came from. UTF-8, as is what it came from. What adds to it
 /// throws Error where it would become longer than any text is: a damaged tokenizer may double it again and again.
 struct SourceText {
-  static constexpr size_t kMostBytes = size_t{1} << 25;
+  static constexpr size_t kMostBytes = size_t{1} << 23;
 
   std::string bytes;
   std::vector<Span> from;  // of each byte

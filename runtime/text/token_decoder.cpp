@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "runtime/core/error.h"
+#include "runtime/core/json.h"
 #include "runtime/text/pattern.h"
 #include "runtime/text/pre_tokenizer.h"
 #include "runtime/text/source_text.h"
@@ -84,12 +85,13 @@ void replace(Texts& texts, const Regex& pattern, const std::string& content) {
     for (const Regex::Match& match : pattern.find_all(characters)) {
       out.append(text, done, characters.begin[match.begin] - done);
       out += content;
+      if (total + out.size() > SourceText::kMostBytes) {
+        fail("the tokenizer makes more than ", SourceText::kMostBytes, " bytes of its tokens");
+      }
       done = characters.begin[match.end];
     }
     text = out.append(text, done);
     total += text.size();
-    if (total > SourceText::kMostBytes)
-      fail("the tokenizer makes more than ", SourceText::kMostBytes, " bytes of its tokens");
   }
 }
 
@@ -151,14 +153,13 @@ TokenDecoder make_token_decoder(const Json& json) {
     const std::string content = json.at("content");
     const Characters characters(content);
     if (characters.at.size() != 1) fail("its decoder strips ", content, "; must be one character");
-    const size_t start = json.at("start"), stop = json.at("stop");
+    const auto start = static_cast<size_t>(integer(json, "start", 0, INT32_MAX));
+    const auto stop = static_cast<size_t>(integer(json, "stop", 0, INT32_MAX));
     return [c = characters.at[0], start, stop](Texts& texts) { strip(texts, c, start, stop); };
   }
   if (type == "Metaspace") {
-    const std::string mark = json.at("replacement");
-    if (mark.empty()) fail("its decoder's replacement is empty");
-    const bool kept = json.value("prepend_scheme", "always") == "never" ||
-                      (json.contains("add_prefix_space") && json["add_prefix_space"] == false);
+    const std::string mark = metaspace_mark(json);
+    const bool kept = metaspace_scheme(json) == "never";
     return [mark, kept](Texts& texts) { from_marks(texts, mark, !kept); };
   }
   fail("its decoder ", type, " is not known on the device");

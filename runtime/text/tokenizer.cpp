@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "runtime/core/error.h"
+#include "runtime/core/file.h"
+#include "runtime/core/json.h"
 #include "runtime/text/tokenizer_file.h"
 #include "runtime/text/unicode.h"
 
@@ -14,14 +16,16 @@ constexpr size_t kMostTextBytes = SourceText::kMostBytes / 2;
 }  // namespace
 
 Tokenizer::Tokenizer(const std::string& path) {
+  const std::string text = read_text(path, kMostJsonBytes);
   try {
-    TokenizerFile file = read_tokenizer_file(path);
+    TokenizerFile file = parse_tokenizer_file(text);
     const nlohmann::json& parts = file.parts;
     normalizer_ = make_normalizer(parts.value("normalizer", nlohmann::json()));
-    added_ = std::make_unique<AddedTokens>(parts.value("added_tokens", nlohmann::json::array()), normalizer_);
     pre_tokenizer_ = make_pre_tokenizer(parts.value("pre_tokenizer", nlohmann::json()));
     decoder_ = make_token_decoder(parts.value("decoder", nlohmann::json()));
     model_ = file.type == "BPE" ? make_bpe(std::move(file.model)) : make_unigram(std::move(file.model));
+    added_ = std::make_unique<AddedTokens>(parts.value("added_tokens", nlohmann::json::array()), normalizer_,
+                                           model_->vocabulary());
   } catch (const nlohmann::json::exception& error) {
     fail(path, ": not a tokenizer.json: ", error.what());
   } catch (const Error& error) {
@@ -38,8 +42,11 @@ std::vector<TextToken> Tokenizer::encode(std::string_view text) const {
   Pieces pieces;
   if (!text.empty()) pieces.push_back({SourceText::of(text, 0)});
   added_->split(pieces, false);
+  size_t bytes = 0;
   for (Piece& piece : pieces) {
     if (piece.token < 0) normalizer_(piece.text);
+    bytes += piece.text.bytes.size();
+    if (bytes > SourceText::kMostBytes) fail(kTooLong, SourceText::kMostBytes, " bytes");
   }
   added_->split(pieces, true);
   const auto empty = [](const Piece& piece) { return piece.text.bytes.empty(); };  // normalized away
@@ -53,6 +60,7 @@ std::vector<TextToken> Tokenizer::encode(std::string_view text) const {
       tokens.push_back({piece.token, piece.text.source(0, piece.text.bytes.size())});
       continue;
     }
+    if (piece.text.bytes.empty()) continue;
     word.clear();
     model_->encode(piece.text.bytes, word);
     size_t begin = 0;
@@ -67,11 +75,15 @@ std::vector<TextToken> Tokenizer::encode(std::string_view text) const {
 std::string Tokenizer::decode(const std::vector<int64_t>& ids, bool skip_special) const {
   std::vector<std::string> texts;
   const Vocabulary& vocabulary = model_->vocabulary();
+  size_t bytes = 0;
   for (const int64_t id : ids) {
     const std::string* added = added_->text(id);
     if (added == nullptr && !vocabulary.has(id)) continue;
     std::string text = added != nullptr ? *added : std::string(vocabulary.text(id));
-    if (!skip_special || !added_->is_special(text)) texts.push_back(std::move(text));
+    if (skip_special && added_->is_special(text)) continue;
+    bytes += text.size();
+    if (bytes > SourceText::kMostBytes) fail("the tokens spell more than ", SourceText::kMostBytes, " bytes");
+    texts.push_back(std::move(text));
   }
   decoder_(texts);
   std::string all;

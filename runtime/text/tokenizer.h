@@ -13,14 +13,16 @@
 
 namespace mft {
 
-/// A token, and the bytes [begin, end) of the text that it stands for; those that share a character have all of it.
+/// A token, and the bytes [begin, end) of the text that it stands for: those that share a character have all of it, and
+/// those of a replacement all of what was replaced.
 struct TextToken {
   int64_t id;
   Span text;
 };
 
 /// A tokenizer.json of Hugging Face's `tokenizers`, and the same tokens as that makes of any text: byte-level BPE,
-/// SentencePiece's BPE and unigram. What adds BOS is no part of it (`post_processor`), nor are truncation and padding.
+/// SentencePiece's BPE and unigram. What adds BOS or
+/// trims spans is no part of it (`post_processor`), nor are truncation and padding.
 class Tokenizer {
  public:
   /// Throws Error naming the file where it is damaged, or has a part that is not known here.

@@ -1,7 +1,6 @@
 #include "runtime/text/tokenizer_file.h"
 
 #include "runtime/core/error.h"
-#include "runtime/core/file.h"
 #include "runtime/core/json.h"
 
 namespace mft {
@@ -9,7 +8,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMostValues = 16000000;  // of merges, four each
+constexpr int64_t kMostListed = 16000000;  // values of vocabulary and merges, up to four each
 
 /// Takes what lies in "model" / "vocab" and "merges" out of the JSON as it is parsed.
 class Reader {
@@ -19,7 +18,11 @@ class Reader {
   /// Whether the value is kept in the JSON.
   bool operator()(int depth, Json::parse_event_t event, Json& value) {
     using Event = Json::parse_event_t;
-    if (++values_ > kMostValues) fail("more than ", kMostValues, " values");
+    const bool listed = part_ == "model" && depth >= 3;
+    int64_t& count = listed ? listed_ : values_;
+    const int64_t most = listed ? kMostListed : kMostJsonValues;
+    if (++count > most) fail("more than ", most, " values");
+    if (event == Event::object_start && ++objects_ > kMostJsonObjects) fail("more than ", kMostJsonObjects, " objects");
     if ((event == Event::object_start || event == Event::array_start) && depth >= kMostJsonLevels) {
       fail("nested deeper than ", kMostJsonLevels, " levels");
     }
@@ -63,15 +66,14 @@ class Reader {
   }
 
   ModelFile& model_;
-  int64_t values_ = 0;
+  int64_t values_ = 0, listed_ = 0, objects_ = 0;
   std::string part_, list_, text_;
 };
 
 }  // namespace
 
-TokenizerFile read_tokenizer_file(const std::string& path) {
+TokenizerFile parse_tokenizer_file(const std::string& text) {
   TokenizerFile file;
-  const std::string text = read_text(path, kMostJsonBytes);
   Reader reader(file.model);
   file.parts =
       Json::parse(text, [&](int depth, Json::parse_event_t event, Json& value) { return reader(depth, event, value); });

@@ -15,6 +15,6 @@ struct TokenizerFile {
 };
 
 /// Throws Error, or nlohmann::json::exception where a part has another type than it should.
-TokenizerFile read_tokenizer_file(const std::string& path);
+TokenizerFile parse_tokenizer_file(const std::string& text);
 
 }  // namespace mft

@@ -64,14 +64,18 @@ bool is_space(char32_t c) {
 }
 
 bool is_numeric(char32_t c) {
-  static const uint32_t numbers = categories_named("N");
-  return is_in(numbers, c);
+  const CharacterRange* end = kNumeric + kNumericCount;
+  const CharacterRange* range =
+      std::upper_bound(kNumeric, end, c, [](char32_t x, const CharacterRange& r) { return x < r.first; });
+  return range != kNumeric && c <= (range - 1)->last;
 }
 
 bool is_word(char32_t c) {
-  static const uint32_t word =
-      categories_named("L") | categories_named("M") | categories_named("Nd") | categories_named("Pc");
-  return is_in(word, c);
+  static const uint32_t word = categories_named("L") | categories_named("M") | categories_named("Nd") |
+                               categories_named("Nl") | categories_named("Pc");
+  const bool circled = (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+                       (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
+  return circled || is_in(word, c);
 }
 
 char32_t character_at(std::string_view text, size_t at, size_t& end) {

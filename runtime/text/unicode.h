@@ -49,9 +49,9 @@ inline bool is_in(uint32_t categories, char32_t c) { return categories >> static
 
 /// Unicode's White_Space.
 bool is_space(char32_t c);
-/// Nd, Nl or No.
+/// Rust's char::is_numeric, of a later Unicode than the categories are.
 bool is_numeric(char32_t c);
-/// What a regular expression calls \w: letters, marks, decimal digits and connectors.
+/// Letters, marks, decimal digits, connectors, and numbers and symbols that are letters: \w but for a few characters.
 bool is_word(char32_t c);
 
 /// The character that begins at `at`, and past its end. `text` is valid UTF-8.

@@ -13,6 +13,12 @@ namespace mft {
 extern const uint32_t kCategoryRuns[];
 extern const size_t kCategoryRunCount;
 
+struct CharacterRange {
+  char32_t first, last;
+};
+extern const CharacterRange kNumeric[];  // in order
+extern const size_t kNumericCount;
+
 struct DecompositionRow {
   char32_t character;
   Decomposition into;

@@ -2,6 +2,8 @@
 #include <cmath>
 
 #include "runtime/core/error.h"
+#include "runtime/core/json.h"
+#include "runtime/text/prefix_table.h"
 #include "runtime/text/token_model.h"
 #include "runtime/text/unicode.h"
 
@@ -15,15 +17,16 @@ class Unigram : public TokenModel {
   explicit Unigram(ModelFile file) : TokenModel(std::move(file.vocabulary)), scores_(std::move(file.scores)) {
     const nlohmann::json& options = file.options;
     if (options.contains("unk_id") && !options["unk_id"].is_null()) {
-      unknown_ = options["unk_id"].get<int64_t>();
+      unknown_ = integer(options, "unk_id", 0, INT32_MAX);
       if (!vocabulary_.has(unknown_)) fail("its unknown token ", unknown_, " is not in the vocabulary");
     }
     if (options.contains("byte_fallback") && options["byte_fallback"] == true) bytes_ = byte_tokens();
     for (int64_t id = 0; id < vocabulary_.size(); ++id) {
-      longest_ = std::max(longest_, vocabulary_.text(id).size());
+      tokens_.add(vocabulary_.text(id), id);
       if (!std::isfinite(scores_[static_cast<size_t>(id)])) fail("its token ", vocabulary_.text(id), " has no score");
       lowest_ = std::min(lowest_, scores_[static_cast<size_t>(id)]);
     }
+    tokens_.sort();
   }
 
   void encode(std::string_view word, std::vector<WordToken>& tokens) const override {
@@ -60,13 +63,11 @@ class Unigram : public TokenModel {
         if (best[end].begin == SIZE_MAX || sum > best[end].score) best[end] = {id, at, sum};
       };
       bool known = false;
-      for (size_t end = next; end <= std::min(word.size(), at + longest_); ++end) {
-        if (end < word.size() && (static_cast<unsigned char>(word[end]) & 0xc0) == 0x80) continue;
-        const int64_t id = vocabulary_.find(word.substr(at, end - at));
-        if (id < 0) continue;
-        consider(end, id, scores_[static_cast<size_t>(id)]);
-        known = known || end == next;
-      }
+      tokens_.find(word.substr(at), [&](size_t length, int64_t id) {
+        if (length == 0) return;
+        consider(at + length, id, scores_[static_cast<size_t>(id)]);
+        known = known || at + length == next;
+      });
       if (known) continue;
       if (unknown_ < 0) fail("the tokenizer knows no token for a character of this text, and none for unknown ones");
       consider(next, unknown_, lowest_ - kUnknownPenalty);
@@ -97,7 +98,7 @@ class Unigram : public TokenModel {
 
   std::vector<double> scores_;
   double lowest_ = INFINITY;
-  size_t longest_ = 0;
+  PrefixTable tokens_;
   int64_t unknown_ = -1;
   std::vector<int64_t> bytes_;
 };

@@ -19,6 +19,7 @@ class Vocabulary {
     const Token& token = tokens_[static_cast<size_t>(id)];
     return {texts_.data() + token.begin, token.length};
   }
+  size_t count() const { return count_; }
   /// One more than the largest id.
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
 

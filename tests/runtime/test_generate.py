@@ -46,6 +46,18 @@ def test_stops_and_limits(smollm2: Path) -> None:
     assert len(filled) == 512 - 102 * len(prompt)
 
 
+def test_a_prompt_as_text(smollm2: Path) -> None:
+    """Its tokens, what ends the answer and the answer's text are those of Python."""
+    tokenizer = Tokenizer(smollm2)
+    messages = [{"role": "user", "content": "What is 2 + 2?"}]
+    prompt = tokenizer.encode(tokenizer.render_chat(messages, add_generation_prompt=True))
+    stop = ",".join(map(str, tokenizer.end_ids))
+    expected = generate(smollm2, prompt, "--max-tokens", 30, "--stop-tokens", stop)
+    run = events("generate", smollm2, "--prompt", "What is 2 + 2?", "--max-tokens", 30)
+    assert [event["id"] for event in run if event["event"] == "token"] == expected
+    assert [e["text"] for e in run if e["event"] == "answer"] == [tokenizer.decode_shown(expected)]
+
+
 def test_sampling_follows_the_seed(small_bundle: Path) -> None:
     runs = [generate(small_bundle, [1, 2, 3], "--temp", 1.0, "--seed", seed, "--max-tokens", 20) for seed in (1, 1, 2)]
     assert runs[0] == runs[1] != runs[2]
@@ -54,6 +66,7 @@ def test_sampling_follows_the_seed(small_bundle: Path) -> None:
 def test_bad_prompts(small_bundle: Path) -> None:
     assert "250 is not in the vocabulary" in failure("generate", small_bundle, "--prompt-tokens", "1,250")
     assert "the prompt is empty" in failure("generate", small_bundle, "--prompt-tokens", "")
+    assert "tokenizer.json: No such file" in failure("generate", small_bundle, "--prompt", "Hello")
     assert "temp -1" in failure("generate", small_bundle, "--prompt-tokens", "1", "--temp", "-1")
     too_long = ",".join(["1"] * 65)
     assert "the prompt has 65 tokens; the bundle's maximum is 64" in failure(

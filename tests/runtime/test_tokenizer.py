@@ -33,6 +33,7 @@ SENTENCES = [
 EVERY = [*range(0x20, 0xD800), *range(0xE000, 0x110000)]
 SNIPPETS = [
     *("'s", "'LL", "\u017f", "\u212a", "<|im_end|>", "<end>", "  <mask> ", "<0x41>", "\u0301", "e\u0301", "\u0323"),
+    *("Ⅷing", "Ⓐing", "²ing", "\u200ding", "<mask> \n\n x", "<mask>  <mask>", "\n\n"),
     *("\uac00", "\u1100\u1161\u11a8", "123", "\u0663", "the ", "ing", " \n ", "\u2581", "\t\t", "\u00a0", "'\u017f"),
 ]
 
@@ -61,6 +62,7 @@ def specials() -> list[AddedToken]:
         AddedToken("<mask>", lstrip=True, rstrip=True, normalized=False, special=True),
         AddedToken("<end>", normalized=True, special=False),
         AddedToken("ing", single_word=True, normalized=False, special=False),
+        AddedToken("\n\n", normalized=False, special=False),
     ]
 
 
@@ -120,6 +122,7 @@ def unigram(byte_fallback: bool, scheme: str) -> HfTokenizer:
 SPACES = normalizers.Replace(" ", "\u2581")
 TOKENIZERS = {
     "gpt2": lambda: byte_level(),
+    "words": lambda: byte_level(pre_tokenizers.Split(Regex(r"\w+|[^\w\s]+"), "isolated")),
     "smollm2": lambda: byte_level(pre_tokenizers.Digits(individual_digits=True)),
     "llama3": lambda: byte_level(pre_tokenizers.Split(Regex(LLAMA3), "isolated"), ignore_merges=True),
     "qwen": lambda: byte_level(pre_tokenizers.Split(Regex(LLAMA3), "isolated"), normalizers.NFC()),
@@ -204,6 +207,7 @@ def put(*path: Any) -> Any:
     return change
 
 
+METASPACE = {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always", "split": True}
 SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
 
 
@@ -222,7 +226,6 @@ SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
             damaged(put("model", "continuing_subword_prefix", "##")),
             "its model's continuing_subword_prefix is not known",
         ),
-        (damaged(put("model", "unk_token", "what")), 'its unknown token "what" is not in the vocabulary'),
         (
             damaged(put("model", "merges", [["a", "b"], ["a", "x"]])),
             "its merges make ax, which is not in the vocabulary",
@@ -235,15 +238,30 @@ SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
         (damaged(put("added_tokens", 0, "id", -1)), "id is -1; must be a whole number from 0"),
         (damaged(put("model", "unk_id", 99), "Unigram"), "its unknown token 99 is not in the vocabulary"),
         (damaged(put("model", "vocab", 1, ["a", -1.0]), "Unigram"), "its token a is there twice"),
-        (damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": "(?<=a)b"}})), "has a group that begins with"),
+        (
+            damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": "(?<=a)b"}})),
+            "its regular expression has a group that begins with",
+        ),
         (damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": "(ab)+"}})), "has a repeated group, which is not"),
         (
             damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": r"\p{Han}"}})),
             "has the property Han, which is not",
         ),
         (damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": "[a"}})), "has an early end, which is not"),
-        (damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": r"\bword"}})), r"has a \\b, which is not"),
+        (damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": r"\bword"}})), r"has a .{1,4}b, which is not"),
         (damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": "(" * 60}})), "groups too deep"),
+        (damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": "a?" * 600}})), "too many parts"),
+        (damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": "a{3}?"}})), "that may be there or not"),
+        (damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": "(?i:é)"}})), "other than ASCII's without case"),
+        (damaged(put("pre_tokenizer", SPLIT | {"pattern": {"Regex": "a*|b"}})), "matches nothing at some place: a"),
+        (damaged(put("pre_tokenizer", METASPACE | {"replacement": ""})), "its replacement of spaces is ; must be one"),
+        (damaged(put("decoder", METASPACE | {"prepend_scheme": "last"})), "its prepend scheme last is not known"),
+        (damaged(put("added_tokens", 0, "id", 9)), "its added token <s> has the id 9; must be 5"),
+        (
+            damaged(put("added_tokens", 1, "content", "<s>")),
+            "its added token <s> is there twice",
+        ),
+        (damaged(put("added_tokens", 0, "content", "a")), "its added token a has the id 5; must be 0"),
     ],
 )
 def test_refused(content: bytes, message: str, tmp_path: Path) -> None:
@@ -255,9 +273,12 @@ def test_refused(content: bytes, message: str, tmp_path: Path) -> None:
 
 def test_texts_that_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "tokenizer.json"
+    file.write_bytes(damaged(put("model", "unk_token", "what")))
+    with pytest.raises(RuntimeFailure, match="the tokenizer's unknown token what is not in its vocabulary"):
+        Tokenizer(str(file)).encode("x")
     doubling = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
     file.write_bytes(damaged(put("normalizer", {"type": "Sequence", "normalizers": [doubling] * 40})))
-    with pytest.raises(RuntimeFailure, match="the tokenizer makes the text longer than 33554432 bytes"):
+    with pytest.raises(RuntimeFailure, match="the tokenizer makes the text longer than 8388608 bytes"):
         Tokenizer(str(file)).encode("a")
     slow = SPLIT | {"pattern": {"Regex": r"\s*\s*\s*\s*\s*x"}}
     file.write_bytes(damaged(put("pre_tokenizer", slow)))
