@@ -22,7 +22,10 @@ ROLES = ("system", "user", "assistant")
 SPACES = " \n\t\r\u00a0\u3000"
 _LONGEST, _LONGEST_TO_AND_FRO = 4, 7  # dialogues that are learned from
 _DIALOGUES = 1000  # that the table is checked on
-_ASKING = ("startswith", "endswith", "split", "rsplit", "partition", "rpartition", "find", "index", "count")
+_ASKING = (
+    *("startswith", "endswith", "split", "rsplit", "partition", "rpartition", "find", "index", "count", "replace"),
+    *("removeprefix", "removesuffix"),
+)
 _CONTENTS = (
     "Hello!",
     "x",
@@ -105,12 +108,17 @@ def _looked_for(source: str) -> Iterator[str]:
         tree = SandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"]).parse(source)
     except TemplateError as error:
         raise ValueError(f"it is no Jinja template: {error}") from error
+    found: list[nodes.Node] = []
     for compare in tree.find_all(nodes.Compare):
-        if isinstance(compare.expr, nodes.Const) and any(operand.op in ("in", "notin") for operand in compare.ops):
-            yield compare.expr.value
+        if any(operand.op in ("in", "notin") for operand in compare.ops):
+            found.append(compare.expr)
     for call in tree.find_all(nodes.Call):
         if isinstance(call.node, nodes.Getattr) and call.node.attr in _ASKING:
-            yield from (argument.value for argument in call.args if isinstance(argument, nodes.Const))
+            found += call.args[:1]
+    for filtered in tree.find_all(nodes.Filter):
+        if filtered.name in _ASKING:
+            found += filtered.args[:1]
+    yield from (text.value for text in found if isinstance(text, nodes.Const) and isinstance(text.value, str))
 
 
 def _learn(render: Render) -> dict[str, str]:

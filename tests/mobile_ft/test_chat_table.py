@@ -64,6 +64,14 @@ def test_renders_what_jinja_renders(name: str) -> None:
     assert rendered > 600
 
 
+def test_texts_that_a_template_looks_for() -> None:
+    source = (
+        "{% for m in messages %}{% if 'tool' in m.content or 3 in [4] %}!{% endif %}{{ m.role }}: "
+        "{{ m.content.split('</s>', 1)[0] | replace('<pad>', '') }}\n{% endfor %}"
+    )
+    assert set(table(source)[0].refused) == {"tool", "</s>", "<pad>"}
+
+
 def test_messages_that_are_refused() -> None:
     question, answer = {"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}
     qwen3 = table(QWEN3)[0]
