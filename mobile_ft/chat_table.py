@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
-from jinja2 import TemplateError, nodes
-from jinja2.sandbox import SandboxedEnvironment
+from jinja2 import nodes
 
-Message = dict[str, str]
+from mobile_ft.chat_template import Message, parse_template
+
 Render = Callable[[list[Message], bool], str]  # of messages, with or without the prompt for an answer
 
-ROLES = ("system", "user", "assistant")
-SPACES = " \n\t\r\u00a0\u3000"
+_ROLES = ("system", "user", "assistant")
+_SPACES = " \n\t\r\u00a0\u3000"
 _LONGEST, _LONGEST_TO_AND_FRO = 4, 7  # dialogues that are learned from
 _DIALOGUES = 1000  # that the table is checked on
 _ASKING = (
@@ -43,8 +43,8 @@ _CONTENTS = (
 
 @dataclass(frozen=True)
 class ChatTable:
-    """What stands between messages, by `gap_key`. What is taken off their ends, by `turn`, with "first " before that of
-    the first message: all whitespace ("space") or the characters that are listed."""
+    """What stands between messages, by `gap_key`. What is taken off their ends, by `turn`: all whitespace ("space")
+    or the characters that are listed."""
 
     gaps: dict[str, str]
     stripped: dict[str, tuple[str, str]]
@@ -60,7 +60,7 @@ class ChatTable:
         text = ""
         for i, message in enumerate([*messages, None]):
             key = gap_key(messages, i, add_generation_prompt)
-            ends = self.stripped.get(_first(i) + turn(messages, i)) if message is not None else ("", "")
+            ends = self.stripped.get(turn(messages, i)) if message is not None else ("", "")
             if key not in self.gaps or ends is None:
                 raise ValueError(f"the model's chat template has no {_in_words(messages, i)}")
             text += self.gaps[key]
@@ -77,19 +77,16 @@ class ChatTable:
 
 
 def turn(messages: list[Message], i: int) -> str:
-    """The role of message `i`, with "." of the last one and "+" of others that no user's message comes behind."""
+    """The role of message `i`, "first " before that of the first one; with "." of the last one and "+" of others that
+    no user's message comes behind."""
     behind = messages[i + 1 :]
     later = any(message["role"] == "user" for message in behind)
-    return messages[i]["role"] + ("" if later else "+" if behind else ".")
-
-
-def _first(i: int) -> str:
-    return "first " if i == 0 else ""
+    return ("first " if i == 0 else "") + messages[i]["role"] + ("" if later else "+" if behind else ".")
 
 
 def gap_key(messages: list[Message], i: int, add_generation_prompt: bool) -> str:
     """Of what stands before message `i`, or behind the last one: the turns around it."""
-    before = "" if i == 0 else _first(i - 1) + turn(messages, i - 1)
+    before = turn(messages, i - 1) if i > 0 else ""
     behind = turn(messages, i) if i < len(messages) else "prompt" if add_generation_prompt else "end"
     return f"{before}|{behind}"
 
@@ -104,10 +101,7 @@ def compile_chat(render: Render, source: str) -> ChatTable:
 
 def _looked_for(source: str) -> Iterator[str]:
     """Texts that the template looks for: `"</think>" in message.content`, `.split("</think>")` and the like."""
-    try:
-        tree = SandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"]).parse(source)
-    except TemplateError as error:
-        raise ValueError(f"it is no Jinja template: {error}") from error
+    tree = parse_template(source)
     found: list[nodes.Node] = []
     for compare in tree.find_all(nodes.Compare):
         if any(operand.op in ("in", "notin") for operand in compare.ops):
@@ -143,10 +137,10 @@ def _learn(render: Render) -> dict[str, str]:
 def _dialogues() -> Iterator[tuple[str, ...]]:
     """The roles of all short ones that hold a user's message, and of longer ones that go to and fro."""
     for count in range(1, _LONGEST + 1):
-        yield from (roles for roles in product(ROLES, repeat=count) if "user" in roles)
+        yield from (roles for roles in product(_ROLES, repeat=count) if "user" in roles)
     for count in range(_LONGEST, _LONGEST_TO_AND_FRO + 1):
-        turns = tuple(ROLES[1 + i % 2] for i in range(count))
-        yield from (turns, (ROLES[0], *turns))
+        turns = tuple(_ROLES[1 + i % 2] for i in range(count))
+        yield from (turns, (_ROLES[0], *turns))
 
 
 def _stripped(render: Render) -> dict[str, tuple[str, str]]:
@@ -155,7 +149,7 @@ def _stripped(render: Render) -> dict[str, tuple[str, str]]:
     for roles in _dialogues():
         messages = [{"role": role, "content": "y"} for role in roles]
         for i in range(len(roles)):
-            key = _first(i) + turn(messages, i)
+            key = turn(messages, i)
             if key not in found and (ends := _ends(render, messages, i)) is not None:
                 found[key] = ends
     return found
@@ -167,13 +161,13 @@ def _ends(render: Render, messages: list[Message], i: int) -> tuple[str, str] | 
 
     try:
         plain = shown("\ue000")
-        left = "".join(space for space in SPACES if shown(space + "\ue000") == plain)
-        right = "".join(space for space in SPACES if shown("\ue000" + space) == plain)
+        left = "".join(space for space in _SPACES if shown(space + "\ue000") == plain)
+        right = "".join(space for space in _SPACES if shown("\ue000" + space) == plain)
     except ValueError:
         return None
     if "\ue000" not in plain:
         return None
-    return "space" if left == SPACES else left, "space" if right == SPACES else right
+    return "space" if left == _SPACES else left, "space" if right == _SPACES else right
 
 
 def _check(table: ChatTable, render: Render) -> None:
@@ -200,13 +194,13 @@ def _to_and_fro(messages: list[Message]) -> bool:
     """User and assistant in turn, behind a system message or none."""
     roles = [message["role"] for message in messages]
     turns = roles[1:] if roles[0] == "system" else roles
-    return bool(turns) and all(role == ROLES[1 + i % 2] for i, role in enumerate(turns))
+    return bool(turns) and all(role == _ROLES[1 + i % 2] for i, role in enumerate(turns))
 
 
 def random_dialogue(rng: random.Random) -> list[Message]:
     roles = ["system"] if rng.random() < 0.3 else []
     for i in range(rng.randrange(1, 8)):
-        roles.append(rng.choice(ROLES) if rng.random() < 0.1 else ROLES[1 + i % 2])
+        roles.append(rng.choice(_ROLES) if rng.random() < 0.1 else _ROLES[1 + i % 2])
     return [{"role": role, "content": rng.choice(_CONTENTS)} for role in roles]
 
 

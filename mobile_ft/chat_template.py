@@ -72,6 +72,9 @@ _SEARCHING_METHODS = ("lstrip", "rfind", "rindex", "rpartition", "rstrip", "stri
 _SPLITTING_METHODS = ("rsplit", "split", "splitlines")
 
 
+Message = dict[str, str]  # "role" and "content"
+
+
 def compile_template(source: str) -> Template:
     """A template in the environment of Hugging Face's apply_chat_template. Raises ValueError where it is none."""
     if len(source) > _MOST_CHARACTERS:
@@ -82,6 +85,11 @@ def compile_template(source: str) -> Template:
         return Template.from_code(environment, code, environment.make_globals(None))
     except Exception as error:  # Jinja's parser and Python's compiler have limits of their own
         raise ValueError(_in_words(error)) from error
+
+
+def parse_template(source: str) -> nodes.Template:
+    """What a template that compiles is made of."""
+    return _Environment().parse(source)
 
 
 def render(template: Template, variables: Mapping[str, Any]) -> str:

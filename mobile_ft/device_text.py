@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mobile_ft.chat_table import Message, compile_chat
+from mobile_ft.chat_table import compile_chat
+from mobile_ft.chat_template import Message
 from mobile_ft.errors import UserError
 from mobile_ft.tokenizer import Tokenizer
 

@@ -14,12 +14,10 @@ from jinja2 import Template
 from numpy.typing import NDArray
 from tokenizers import models
 
-from mobile_ft.chat_template import compile_template, render
+from mobile_ft.chat_template import Message, compile_template, render
 from mobile_ft.errors import UserError
 from mobile_ft.json_text import MOST_BYTES, parse_json, read_json_object
 from mobile_ft.long_text import encode_long
-
-Message = dict[str, str]
 
 _WANTED = "a bundle holds tokenizer.json and tokenizer_config.json"
 _MOST_ID = (1 << 31) - 1  # what a token file holds

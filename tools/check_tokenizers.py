@@ -1,4 +1,4 @@
-"""The runtime's tokenizer against Hugging Face's: `python tools/check_tokenizers.py --data DIR TOKENIZER.json ...`.
+"""The runtime's tokenizer against Hugging Face's: `python -m tools.check_tokenizers --data DIR TOKENIZER.json ...`.
 
 Rows of GSM8K and WikiText-2 in DIR and random Unicode texts; prints how many of them differ in a token, in the text
 that the tokens spell or in the bytes that a token stands for, and how long 1 MB of WikiText-2 takes.

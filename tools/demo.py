@@ -22,7 +22,7 @@ from mobile_ft.cli.output import print_table
 OUT = Path("demo-out")
 PROMPT = "What is a compiler?"
 STEPS, SEQ_LEN = 150, 256
-# Half of the layers a step, on average: of what takes that long it learns most (docs/quality.md).
+# Half of the layers a step, on average: learned more than `suffix` with half did in as much time (docs/quality.md).
 TRAINING = f"--schedule freeze --ratio 0.5 --lr 1e-3 --budget 300MB --steps {STEPS} --seq-len {SEQ_LEN}".split()
 
 

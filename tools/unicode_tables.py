@@ -14,7 +14,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
-NAMES = (  # runtime/text/unicode.h
+NAMES = (  # as in runtime/text/unicode.cpp
     *("Cc", "Cf", "Cn", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu", "Mc", "Me", "Mn", "Nd", "Nl", "No"),
     *("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs"),
 )
@@ -31,13 +31,10 @@ def categories() -> list[int]:
     for index, name in enumerate(NAMES):
         if name in ("Cn", "Cs"):
             continue
-        splits = pre_tokenizers.Split(Regex(rf"\p{{{name}}}+"), "isolated").pre_tokenize_str(text)
-        inside = pre_tokenizers.Split(Regex(rf"\p{{{name}}}+"), "removed").pre_tokenize_str(text)
-        outside = {span for _, span in inside}
-        for _, (begin, end) in splits:
-            if (begin, end) not in outside:
-                for c in points[begin:end]:
-                    found[c] = index
+        matches = pre_tokenizers.Split(Regex(rf"\p{{{name}}}+"), "removed", invert=True)
+        for _, (begin, end) in matches.pre_tokenize_str(text):
+            for c in points[begin:end]:
+                found[c] = index
     return found
 
 
@@ -49,16 +46,15 @@ def category_runs() -> Iterator[int]:
 
 
 def numeric() -> Iterator[str]:
-    text = "".join(chr(c) for c in range(LAST) if c not in SURROGATES)
-    splits = pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str(text)
-    digits = [ord(part) for part, _ in splits if len(part) == 1]
-    # Between two that are not neighbours lies a part that is no digit, of one character too at times.
-    digits = [
-        c for c in digits if len(pre_tokenizers.Digits(individual_digits=True).pre_tokenize_str(f"a{chr(c)}")) > 1
-    ]
-    for _, run in groupby(enumerate(digits), key=lambda pair: pair[1] - pair[0]):
-        found = [c for _, c in run]
-        yield f"{{0x{found[0]:x}, 0x{found[-1]:x}}}"
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    start = 0
+    for is_digit, run in groupby(
+        range(LAST), key=lambda c: c not in SURROGATES and len(digits.pre_tokenize_str(f"a{chr(c)}")) > 1
+    ):
+        length = sum(1 for _ in run)
+        if is_digit:
+            yield f"{{0x{start:x}, 0x{start + length - 1:x}}}"
+        start += length
 
 
 def decompositions() -> Iterator[str]:

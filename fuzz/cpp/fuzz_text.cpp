@@ -14,7 +14,7 @@ constexpr const char* kTokenizer =
 std::vector<std::string> seeds() {
   return {
       R"({"bos":0,"ends":[1,2],"chat":null})", R"({"bos":null,"ends":[1],"chat":"none"})",
-      R"({"bos":null,"ends":[1],"chat":{"gaps":{"|user":"<","|user.":"<","first user|assistant":"><",)"
+      R"({"bos":null,"ends":[1],"chat":{"gaps":{"|first user":"<","|first user+":"<","|first user.":"<","first user|assistant":"><",)"
       R"("first user+|assistant.":"><","first user.|prompt":"><","assistant.|end":">"},)"
       R"("stripped":{"first user":["space",""],"first user+":["","\n "],"first user.":["",""],"assistant.":["a","b"]},)"
       R"("refused":["think"]}})"};

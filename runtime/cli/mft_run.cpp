@@ -157,6 +157,9 @@ int generate(const std::vector<std::string>& argv) {
   std::vector<int64_t> prompt;
   std::optional<BundleText> text;
   if (!arguments.text("prompt").empty()) {
+    if (!arguments.text("prompt-tokens").empty() || !arguments.text("stop-tokens").empty()) {
+      fail("--prompt: leave out --prompt-tokens and --stop-tokens, or --prompt");
+    }
     text.emplace(arguments.bundle());
     prompt = text->prompt({{"user", arguments.text("prompt")}});
     config.stop_tokens = text->end_tokens();

@@ -18,6 +18,9 @@ void test_limits() {
   std::string many = "[0";
   for (int i = 0; i < kMostJsonValues; ++i) many += ",0";
   CHECK_ERROR(parse_json<Json>(many + "]", "file"), "file (more than 4000000 values)");
+  std::string objects = "[[{}]";
+  for (int64_t i = 0; i < kMostJsonObjects; ++i) objects += ",[{}]";
+  CHECK_ERROR(parse_json<Json>(objects + "]", "file"), "file (more than 100000 objects)");
   CHECK_ERROR(parse_json<Json>(std::string(kMostJsonBytes + 1, ' '), "file"), "no more than 67108864 are read");
   CHECK_ERROR(parse_json<Json>("{", "file"), "file ([json.exception.parse_error");
 }

@@ -9,8 +9,6 @@
 namespace mft {
 namespace {
 
-constexpr int64_t kMostId = (1 << 24) - 1;
-
 /// As Rust's regular expressions have it.
 bool joins_words(char32_t c) { return is_word(c) || c == 0x200c || c == 0x200d; }
 
@@ -24,18 +22,6 @@ bool word_at(const std::string& text, size_t at) {
   return at < text.size() && joins_words(character_at(text, at, end));
 }
 
-size_t before_spaces(const std::string& text, size_t at) {
-  for (size_t end; at > 0 && is_space(character_at(text, character_before(text, at), end));) {
-    at = character_before(text, at);
-  }
-  return at;
-}
-
-size_t behind_spaces(const std::string& text, size_t at) {
-  for (size_t end; at < text.size() && is_space(character_at(text, at, end));) at = end;
-  return at;
-}
-
 }  // namespace
 
 AddedTokens::AddedTokens(const nlohmann::json& json, const Normalizer& normalizer, const Vocabulary& vocabulary) {
@@ -44,31 +30,24 @@ AddedTokens::AddedTokens(const nlohmann::json& json, const Normalizer& normalize
   std::unordered_set<std::string> contents;
   size_t bytes = 0;
   for (const auto& entry : json) {
-    Token token;
-    token.content = entry.at("content");
-    if (token.content.empty()) continue;
-    token.id = integer(entry, "id", 0, kMostId);
-    token.single_word = entry.at("single_word");
-    token.left = entry.at("lstrip");
-    token.right = entry.at("rstrip");
-    token.normalized = entry.at("normalized");
-    token.special = entry.at("special");
-    const int64_t known = vocabulary.find(token.content), id = known >= 0 ? known : next_id++;
-    if (token.id != id) fail("its added token ", token.content, " has the id ", token.id, "; must be ", id);
-    if (!contents.insert(token.content).second) fail("its added token ", token.content, " is there twice");
-    token.matched = token.content;
-    if (token.normalized) {
-      SourceText text = SourceText::of(token.content, 0);
+    const std::string content = entry.at("content");
+    if (content.empty()) continue;
+    const int64_t known = vocabulary.find(content), id = known >= 0 ? known : next_id++;
+    const int64_t given = integer(entry, "id", 0, INT32_MAX);
+    if (given != id) fail("its added token ", content, " has the id ", given, "; must be ", id);
+    if (!contents.insert(content).second) fail("its added token ", content, " is there twice");
+    Token token = {content, id, entry.at("single_word"), entry.at("lstrip"), entry.at("rstrip")};
+    const bool normalized = entry.at("normalized");
+    if (normalized) {
+      SourceText text = SourceText::of(content, 0);
       normalizer(text);
       token.matched = text.bytes;
     }
-    bytes += token.matched.size();
-    if (bytes > SourceText::kMostBytes) fail("its added tokens take more than ", SourceText::kMostBytes, " bytes");
-    const auto index = static_cast<int64_t>(tokens_.size());
-    if (!token.matched.empty()) by_match_[token.normalized].add(token.matched, index);
+    check_text_bytes(bytes += token.matched.size());
+    if (!token.matched.empty()) by_match_[normalized].add(token.matched, static_cast<int64_t>(tokens_.size()));
+    if (entry.at("special")) special_.insert(content);
     tokens_.push_back(std::move(token));
     by_id_[id] = &tokens_.back();
-    if (tokens_.back().special) special_.insert(tokens_.back().content);
   }
   for (PrefixTable& table : by_match_) table.sort();
 }
@@ -93,8 +72,8 @@ std::vector<AddedTokens::Found> AddedTokens::find_all(const std::string& text, b
     size_t begin = at, end = at + token->matched.size();
     at = end;
     if (token->single_word && (word_before(text, begin) || word_at(text, end))) continue;
-    if (token->left) begin = std::max(before_spaces(text, begin), done);
-    if (token->right) end = behind_spaces(text, end);
+    if (token->left) begin = std::max(skip_back(text, begin, is_space), done);
+    if (token->right) end = skip(text, end, is_space);
     if (begin >= end) continue;  // in what the token before it took
     all.push_back({token, begin, end});
     done = end;

@@ -30,9 +30,9 @@ class AddedTokens {
 
  private:
   struct Token {
-    std::string content, matched;
+    std::string matched;
     int64_t id;
-    bool single_word, left, right, normalized, special;
+    bool single_word, left, right;
   };
   struct Found {
     const Token* token;

@@ -8,7 +8,8 @@
 namespace mft {
 namespace {
 
-/// The role of message `i` of `count`, with "." of the last one and "+" of others that no user's message comes behind.
+/// The role of message `i` of `count`, "first " before that of the first one; with "." of the last one and "+" of
+/// others that no user's message comes behind.
 std::string turn(const std::vector<Message>& messages, size_t count, size_t i) {
   const auto behind = messages.begin() + static_cast<ptrdiff_t>(i) + 1;
   const auto end = messages.begin() + static_cast<ptrdiff_t>(count);
@@ -46,10 +47,9 @@ std::string ChatTable::render(const std::vector<Message>& messages, size_t count
   }
   std::string text;
   for (size_t i = 0; i <= count; ++i) {
-    std::string before = i == 0 ? "" : turn(messages, count, i - 1);
-    std::string behind = i < count ? turn(messages, count, i) : prompt ? "prompt" : "end";
+    const std::string before = i > 0 ? turn(messages, count, i - 1) : "";
+    const std::string behind = i < count ? turn(messages, count, i) : prompt ? "prompt" : "end";
     const auto ends = stripped_.find(behind);
-    if (i == 0) behind.erase(0, std::string("first ").size());
     const auto gap = gaps_.find(before + "|" + behind);
     if (gap == gaps_.end() || (i < count && ends == stripped_.end())) {
       fail("the model's chat template has no ", i < count ? messages[i].role : "end", " behind ",
@@ -70,15 +70,9 @@ std::string ChatTable::shown(const Message& message, const std::pair<std::string
       fail("the model's chat template treats ", text, " in a message apart");
     }
   }
-  size_t begin = 0, end = content.size();
-  for (size_t next; begin < end && is_among(character_at(content, begin, next), ends.first);) begin = next;
-  while (end > begin) {
-    const size_t last = character_before(content, end);
-    size_t past;
-    if (!is_among(character_at(content, last, past), ends.second)) break;
-    end = last;
-  }
-  return content.substr(begin, end - begin);
+  const size_t begin = skip(content, 0, [&](char32_t c) { return is_among(c, ends.first); });
+  const size_t end = skip_back(content, content.size(), [&](char32_t c) { return is_among(c, ends.second); });
+  return content.substr(begin, std::max(begin, end) - begin);
 }
 
 }  // namespace mft

@@ -17,14 +17,10 @@ struct Character {
 };
 
 void decompose(char32_t c, Span from, std::vector<Character>& out) {
-  const Decomposition* into = decomposition_of(c);
-  if (into == nullptr) {
-    out.push_back({c, from, combining_class(c)});
-    return;
-  }
-  const Decomposition parts = *into;
-  decompose(parts.first, from, out);
-  if (parts.second != 0) decompose(parts.second, from, out);
+  const std::optional<Decomposition> parts = decomposition_of(c);
+  if (!parts) return out.push_back({c, from, combining_class(c)});
+  decompose(parts->first, from, out);
+  if (parts->second != 0) decompose(parts->second, from, out);
 }
 
 /// Within runs of combining characters, by class.
@@ -83,19 +79,12 @@ void replace(SourceText& text, const Regex& pattern, const std::string& content)
 }
 
 void strip(SourceText& text, bool left, bool right) {
-  size_t begin = 0, end = text.bytes.size();
-  for (size_t next; left && begin < end && is_space(character_at(text.bytes, begin, next));) begin = next;
-  while (right && end > begin) {
-    const size_t last = character_before(text.bytes, end);
-    size_t past;
-    if (!is_space(character_at(text.bytes, last, past))) break;
-    end = last;
-  }
+  const size_t begin = left ? skip(text.bytes, 0, is_space) : 0;
+  const size_t end = right ? std::max(begin, skip_back(text.bytes, text.bytes.size(), is_space)) : text.bytes.size();
   text = text.part(begin, end);
 }
 
-}  // namespace
-
+/// Unicode's normal form C.
 void to_nfc(SourceText& text) {
   if (is_ascii(text.bytes)) return;
   std::vector<Character> characters;
@@ -112,6 +101,8 @@ void to_nfc(SourceText& text) {
   }
   text = std::move(out);
 }
+
+}  // namespace
 
 Normalizer make_normalizer(const nlohmann::json& json) {
   if (json.is_null()) return [](SourceText&) {};

@@ -13,7 +13,4 @@ using Normalizer = std::function<void(SourceText&)>;
 /// Of a tokenizer.json's "normalizer": null, Sequence, NFC, Replace, Prepend or Strip. Throws Error naming any other.
 Normalizer make_normalizer(const nlohmann::json& json);
 
-/// Unicode's normal form C.
-void to_nfc(SourceText& text);
-
 }  // namespace mft

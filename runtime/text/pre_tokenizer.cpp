@@ -1,5 +1,6 @@
 #include "runtime/text/pre_tokenizer.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -42,50 +43,28 @@ std::vector<Part> parts_of(const Characters& text, const std::vector<Regex::Matc
   return parts;
 }
 
-std::vector<Part> merged(const std::vector<Part>& parts, Behavior behavior) {
+/// What the parts become, in order.
+std::vector<Part> merged(std::vector<Part> parts, Behavior behavior) {
   if (behavior == Behavior::kIsolated) return parts;
+  const bool backwards = behavior == Behavior::kMergedWithNext;
+  if (backwards) std::reverse(parts.begin(), parts.end());
   std::vector<Part> out;
   bool before = false;
-  switch (behavior) {
-    case Behavior::kRemoved:
-      for (const Part& part : parts) {
-        if (!part.matched) out.push_back(part);
-      }
-      return out;
-    case Behavior::kContiguous:
-      for (const Part& part : parts) {
-        if (part.matched == before && !out.empty()) {
-          out.back().end = part.end;
-        } else {
-          out.push_back(part);
-        }
-        before = part.matched;
-      }
-      return out;
-    case Behavior::kMergedWithPrevious:
-      for (const Part& part : parts) {
-        if (part.matched && !before && !out.empty()) {
-          out.back().end = part.end;
-        } else {
-          out.push_back(part);
-        }
-        before = part.matched;
-      }
-      return out;
-    default:  // MergedWithNext: the same from the end
-      for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-        if (part->matched && !before && !out.empty()) {
-          out.back().begin = part->begin;
-        } else {
-          out.push_back(*part);
-        }
-        before = part->matched;
-      }
-      return {out.rbegin(), out.rend()};
+  for (const Part& part : parts) {
+    if (behavior == Behavior::kRemoved && part.matched) continue;
+    const bool joins = behavior == Behavior::kContiguous ? part.matched == before : part.matched && !before;
+    before = part.matched;
+    if (!joins || out.empty()) {
+      out.push_back(part);
+    } else {
+      out.back() = {std::min(out.back().begin, part.begin), std::max(out.back().end, part.end), false};
+    }
   }
+  if (backwards) std::reverse(out.begin(), out.end());
+  return out;
 }
 
-/// Every piece that is no token in place of what `split` makes of it; empty ones go.
+/// Every piece that is no token in place of what `split` makes of it.
 template <typename Split>
 void split_all(Pieces& pieces, const Split& split) {
   Pieces out;
@@ -101,7 +80,6 @@ void split_all(Pieces& pieces, const Split& split) {
 
 void add_parts(const SourceText& text, const Characters& characters, const std::vector<Part>& parts, Pieces& out) {
   for (const Part& part : parts) {
-    if (part.begin == part.end) continue;
     out.push_back({text.part(characters.begin[part.begin], characters.begin[part.end])});
   }
 }

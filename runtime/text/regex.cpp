@@ -28,7 +28,7 @@ struct Set {
   std::vector<std::pair<char32_t, char32_t>> ranges;  // apart and in order, once sorted
   uint32_t categories = 0;
   bool space = false, word = false;
-  std::vector<Set> parts;  // negated classes within a class
+  std::vector<Set> parts;  // classes within this one
   bool negated = false;
 
   void sort() {

@@ -4,15 +4,10 @@
 #include "runtime/text/unicode.h"
 
 namespace mft {
-namespace {
 
-void check_room(const std::string& text, size_t more) {
-  if (text.size() + more > SourceText::kMostBytes) {
-    fail(kTooLong, SourceText::kMostBytes, " bytes");
-  }
+void check_text_bytes(size_t bytes) {
+  if (bytes > kMostTextBytes) fail("the tokenizer makes the text longer than ", kMostTextBytes, " bytes");
 }
-
-}  // namespace
 
 SourceText SourceText::of(std::string_view text, uint32_t begin) {
   SourceText made;
@@ -35,7 +30,7 @@ SourceText SourceText::part(size_t begin, size_t end) const {
 }
 
 void SourceText::add(std::string_view text, Span source) {
-  check_room(bytes, text.size());
+  check_text_bytes(bytes.size() + text.size());
   bytes += text;
   from.insert(from.end(), text.size(), source);
 }
@@ -47,7 +42,7 @@ void SourceText::add(const SourceText& other, size_t begin, size_t end) {
 }
 
 void SourceText::prepend(std::string_view text) {
-  check_room(bytes, text.size());
+  check_text_bytes(bytes.size() + text.size());
   const Span first = from.empty() ? Span{0, 0} : from.front();
   bytes.insert(0, text);
   from.insert(from.begin(), text.size(), first);

@@ -13,13 +13,14 @@ struct Span {
   uint32_t begin, end;
 };
 
-constexpr const char* kTooLong = "the tokenizer makes the text longer than ";
+/// The longest text that a tokenizer may make of the one that it is given, and the longest of these.
+constexpr size_t kMostTextBytes = size_t{1} << 23, kMostGivenBytes = kMostTextBytes / 2;
+/// Throws Error above kMostTextBytes: a damaged tokenizer may double a text again and again.
+void check_text_bytes(size_t bytes);
 
 /// A text that was changed, and where each of its bytes came from. UTF-8, as is what it came from. What adds to it
-/// throws Error where it would become longer than any text is: a damaged tokenizer may double it again and again.
+/// throws Error where it would become too long.
 struct SourceText {
-  static constexpr size_t kMostBytes = size_t{1} << 23;
-
   std::string bytes;
   std::vector<Span> from;  // of each byte
 

@@ -85,9 +85,7 @@ void replace(Texts& texts, const Regex& pattern, const std::string& content) {
     for (const Regex::Match& match : pattern.find_all(characters)) {
       out.append(text, done, characters.begin[match.begin] - done);
       out += content;
-      if (total + out.size() > SourceText::kMostBytes) {
-        fail("the tokenizer makes more than ", SourceText::kMostBytes, " bytes of its tokens");
-      }
+      check_text_bytes(total + out.size());
       done = characters.begin[match.end];
     }
     text = out.append(text, done);
@@ -98,13 +96,9 @@ void replace(Texts& texts, const Regex& pattern, const std::string& content) {
 /// Up to so many of the character off the start and the end of each text.
 void strip(Texts& texts, char32_t stripped, size_t start, size_t stop) {
   for (std::string& text : texts) {
-    size_t begin = 0, end = text.size();
-    for (size_t i = 0, next; i < start && begin < end && character_at(text, begin, next) == stripped; ++i) begin = next;
-    for (size_t i = 0, past; i < stop && end > begin; ++i) {
-      const size_t last = character_before(text, end);
-      if (character_at(text, last, past) != stripped) break;
-      end = last;
-    }
+    const auto up_to = [&](size_t left) { return [=](char32_t c) mutable { return c == stripped && left-- > 0; }; };
+    const size_t begin = skip(text, 0, up_to(start));
+    const size_t end = std::max(begin, skip_back(text, text.size(), up_to(stop)));
     text = text.substr(begin, end - begin);
   }
 }

@@ -9,11 +9,6 @@
 #include "runtime/text/unicode.h"
 
 namespace mft {
-namespace {
-
-constexpr size_t kMostTextBytes = SourceText::kMostBytes / 2;
-
-}  // namespace
 
 Tokenizer::Tokenizer(const std::string& path) {
   const std::string text = read_text(path, kMostJsonBytes);
@@ -34,8 +29,8 @@ Tokenizer::Tokenizer(const std::string& path) {
 }
 
 std::vector<TextToken> Tokenizer::encode(std::string_view text) const {
-  if (text.size() > kMostTextBytes) {
-    fail("a text of ", text.size(), " bytes; no more than ", kMostTextBytes, " are taken at once");
+  if (text.size() > kMostGivenBytes) {
+    fail("a text of ", text.size(), " bytes; no more than ", kMostGivenBytes, " are taken at once");
   }
   const size_t invalid = invalid_utf8(text);
   if (invalid != std::string_view::npos) fail("the text is no UTF-8 from byte ", invalid, " on");
@@ -46,7 +41,7 @@ std::vector<TextToken> Tokenizer::encode(std::string_view text) const {
   for (Piece& piece : pieces) {
     if (piece.token < 0) normalizer_(piece.text);
     bytes += piece.text.bytes.size();
-    if (bytes > SourceText::kMostBytes) fail(kTooLong, SourceText::kMostBytes, " bytes");
+    check_text_bytes(bytes);
   }
   added_->split(pieces, true);
   const auto empty = [](const Piece& piece) { return piece.text.bytes.empty(); };  // normalized away
@@ -60,7 +55,6 @@ std::vector<TextToken> Tokenizer::encode(std::string_view text) const {
       tokens.push_back({piece.token, piece.text.source(0, piece.text.bytes.size())});
       continue;
     }
-    if (piece.text.bytes.empty()) continue;
     word.clear();
     model_->encode(piece.text.bytes, word);
     size_t begin = 0;
@@ -82,7 +76,7 @@ std::string Tokenizer::decode(const std::vector<int64_t>& ids, bool skip_special
     std::string text = added != nullptr ? *added : std::string(vocabulary.text(id));
     if (skip_special && added_->is_special(text)) continue;
     bytes += text.size();
-    if (bytes > SourceText::kMostBytes) fail("the tokens spell more than ", SourceText::kMostBytes, " bytes");
+    check_text_bytes(bytes);
     texts.push_back(std::move(text));
   }
   decoder_(texts);

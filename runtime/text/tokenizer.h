@@ -21,8 +21,8 @@ struct TextToken {
 };
 
 /// A tokenizer.json of Hugging Face's `tokenizers`, and the same tokens as that makes of any text: byte-level BPE,
-/// SentencePiece's BPE and unigram. What adds BOS or
-/// trims spans is no part of it (`post_processor`), nor are truncation and padding.
+/// SentencePiece's BPE and unigram. What adds BOS or trims spans is no part of it (`post_processor`), nor are
+/// truncation and padding.
 class Tokenizer {
  public:
   /// Throws Error naming the file where it is damaged, or has a part that is not known here.

@@ -8,6 +8,7 @@
 namespace mft {
 namespace {
 
+/// Of the categories, in the order of unicode_tables.cpp.
 constexpr const char* kNames[] = {"Cc", "Cf", "Cn", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu",
                                   "Mc", "Me", "Mn", "Nd", "Nl", "No", "Pc", "Pd", "Pe", "Pf",
                                   "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs"};
@@ -43,19 +44,19 @@ size_t beginning(std::string_view text, size_t at, bool& whole) {
 
 }  // namespace
 
-Category category_of(char32_t c) {
-  const uint32_t* end = kCategoryRuns + kCategoryRunCount;
-  // A run is its first character times 32 and its category.
-  const uint32_t* run = std::upper_bound(kCategoryRuns, end, (static_cast<uint32_t>(c) << 5) | 31) - 1;
-  return static_cast<Category>(*run & 31);
-}
-
 uint32_t categories_named(std::string_view name) {
   uint32_t found = 0;
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (!name.empty() && std::string_view(kNames[i]).substr(0, name.size()) == name) found |= uint32_t{1} << i;
   }
   return found;
+}
+
+bool is_in(uint32_t categories, char32_t c) {
+  const uint32_t* end = kCategoryRuns + kCategoryRunCount;
+  // A run is its first character times 32 and its category.
+  const uint32_t* run = std::upper_bound(kCategoryRuns, end, (static_cast<uint32_t>(c) << 5) | 31) - 1;
+  return categories >> (*run & 31) & 1;
 }
 
 bool is_space(char32_t c) {
@@ -135,19 +136,18 @@ std::string valid_utf8(std::string_view bytes) {
   return text;
 }
 
-const Decomposition* decomposition_of(char32_t c) {
+std::optional<Decomposition> decomposition_of(char32_t c) {
   if (c >= kSyllables && c < kSyllables + kSyllableCount) {
-    static thread_local Decomposition syllable;
     const char32_t index = c - kSyllables, tail = index % kTailCount;
-    syllable = tail != 0 ? Decomposition{c - tail, kTails + tail}
-                         : Decomposition{kLeads + index / (kVowelCount * kTailCount),
-                                         kVowels + index % (kVowelCount * kTailCount) / kTailCount};
-    return &syllable;
+    if (tail != 0) return Decomposition{c - tail, kTails + tail};
+    return Decomposition{kLeads + index / (kVowelCount * kTailCount),
+                         kVowels + index % (kVowelCount * kTailCount) / kTailCount};
   }
   const DecompositionRow* end = kDecompositions + kDecompositionCount;
   const DecompositionRow* row =
       std::lower_bound(kDecompositions, end, c, [](const DecompositionRow& r, char32_t x) { return r.character < x; });
-  return row != end && row->character == c ? &row->into : nullptr;
+  if (row == end || row->character != c) return std::nullopt;
+  return row->into;
 }
 
 char32_t composed(char32_t first, char32_t second) {

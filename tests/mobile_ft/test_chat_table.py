@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mobile_ft.chat_table import ChatTable, Message, compile_chat, random_dialogue
-from mobile_ft.chat_template import compile_template, render
+from mobile_ft.chat_table import ChatTable, compile_chat, random_dialogue
+from mobile_ft.chat_template import Message, compile_template, render
 
 CHATML = (
     "{% for message in messages %}{% if loop.first and message.role != 'system' %}"
@@ -36,7 +36,12 @@ QWEN3 = (
     "<think>\n\n</think>\n\n{{ message.content.split('</think>')[-1].lstrip('\n') }}{% else %}{{ message.content }}"
     "{% endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-TEMPLATES = {"chatml": CHATML, "llama3": LLAMA3, "gemma": GEMMA, "qwen3": QWEN3}
+# SmolLM3's tag around what is learned, which Transformers adds to Jinja.
+GENERATION = (
+    "{% for message in messages %}{{ message.role }}: {% generation %}{{ message.content }}{% endgeneration %};"
+    "{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
+)
+TEMPLATES = {"generation": GENERATION, "chatml": CHATML, "llama3": LLAMA3, "gemma": GEMMA, "qwen3": QWEN3}
 
 
 def table(source: str) -> tuple[ChatTable, Any]:

@@ -66,6 +66,8 @@ def test_sampling_follows_the_seed(small_bundle: Path) -> None:
 def test_bad_prompts(small_bundle: Path) -> None:
     assert "250 is not in the vocabulary" in failure("generate", small_bundle, "--prompt-tokens", "1,250")
     assert "the prompt is empty" in failure("generate", small_bundle, "--prompt-tokens", "")
+    both = failure("generate", small_bundle, "--prompt", "Hello", "--prompt-tokens", "1")
+    assert "--prompt: leave out --prompt-tokens and --stop-tokens" in both
     assert "tokenizer.json: No such file" in failure("generate", small_bundle, "--prompt", "Hello")
     assert "temp -1" in failure("generate", small_bundle, "--prompt-tokens", "1", "--temp", "-1")
     too_long = ",".join(["1"] * 65)
