@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mobile_ft.chat_template import Message
 from mobile_ft.errors import UserError
 from mobile_ft.packing import NO_LOSS, EncodedPair, EncodedRow, pack, write_token_file
 from mobile_ft.rows import (
@@ -23,7 +24,7 @@ from mobile_ft.rows import (
     read_rows,
     read_text,
 )
-from mobile_ft.tokenizer import Message, Tokenizer
+from mobile_ft.tokenizer import Tokenizer
 
 Loss = Literal["sft", "dpo"]
 

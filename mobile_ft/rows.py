@@ -10,9 +10,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from mobile_ft.chat_template import Message
 from mobile_ft.errors import UserError
 from mobile_ft.json_text import parse_json
-from mobile_ft.tokenizer import Message
 
 Split = Literal["train", "valid"]
 
