@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mobile_ft.runtime import pack as pack_places
+
 NO_LOSS = -100  # target where nothing is learned
 
-_OPEN_SEQUENCES = 16  # how many sequences first-fit looks at; more packs hardly tighter
 _ITEM_BYTES = {"I64": 8, "I32": 4, "F32": 4}
 
 
@@ -58,32 +59,17 @@ class TokenSequences:
 
 
 def pack(rows: Sequence[EncodedRow] | Sequence[EncodedPair], seq_len: int, seed: int) -> TokenSequences:
-    """Shuffles `rows` by `seed` and packs them whole into sequences of at most `seq_len` places.
+    """Shuffles `rows` by `seed` and packs them whole into sequences of at most `seq_len` places, as devices do.
 
     `rows` is not empty and each row, or both of a pair together, has 1 to `seq_len` places. Positions restart at 0
     with each row.
     """
     together = [row if isinstance(row, tuple) else (row,) for row in rows]
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(rows))
-    sequences: list[list[EncodedRow]] = []
-    room: dict[int, int] = {}  # open sequence -> places left
-    for index in order.tolist():
-        places = sum(len(row.tokens) for row in together[index])
-        fit = next((sequence for sequence, left in room.items() if places <= left), None)
-        if fit is None:
-            fit = len(sequences)
-            sequences.append([])
-            room[fit] = seq_len
-            if len(room) > _OPEN_SEQUENCES:
-                del room[min(room)]
-        sequences[fit] += together[index]
-        room[fit] -= places
-        if room[fit] == 0:
-            del room[fit]
-
-    lengths = [sum(len(row.tokens) for row in sequence) for sequence in sequences]
+    places = [sum(len(row.tokens) for row in group) for group in together]
+    sequences = pack_places(places, seq_len, seed)
+    lengths = [sum(places[index] for index in sequence) for sequence in sequences]
     return TokenSequences(
-        rows=[row for sequence in sequences for row in sequence],
+        rows=[row for sequence in sequences for index in sequence for row in together[index]],
         offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]),
         pairs=isinstance(rows[0], tuple),
     )
@@ -127,6 +113,6 @@ def _header(tensors: dict[str, tuple[str, int]], pairs: bool) -> bytes:
         end = start + length * _ITEM_BYTES[dtype]
         fields[name] = {"dtype": dtype, "shape": [length], "data_offsets": [start, end]}
         start = end
-    header = json.dumps(fields).encode()
+    header = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()  # to the byte as devices write it
     header += b" " * (-len(header) % 8)
     return len(header).to_bytes(8, "little") + header

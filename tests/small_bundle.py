@@ -1,15 +1,25 @@
-"""The small random bundle that many tests train: `python tests/small_bundle.py FOLDER` writes one for the C++ tests."""
+"""The small random bundle that many tests train: `python tests/small_bundle.py FOLDER` writes one for tests without
+Python, with a tokenizer and a chat template."""
 
+import json
+import string
 import sys
 from pathlib import Path
 
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
 from mobile_ft.config import ModelConfig
+from mobile_ft.device_text import write_device_text
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
 from mobile_ft.lora import LoraConfig
 from tests.targets import ALL_LINEAR
 
 # 4 layers, grouped heads, a vocabulary that does not fill its last panel.
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 CONFIG = ModelConfig("small", 64, 96, 4, 4, 2, 16, 250, 1e-5, 1e4, 512, True)
 
 
@@ -19,5 +29,20 @@ def write_small_bundle(folder: Path) -> Path:
     return folder
 
 
+def write_small_text(folder: Path) -> None:
+    """A tokenizer of single ASCII characters and a few words, and ChatML."""
+    words = ["he", "ll", "hell", "hello"]
+    characters = [*string.ascii_letters, *string.digits, *string.punctuation, "Ġ", "Ċ"]
+    vocabulary = {token: index for index, token in enumerate([*characters, *words])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [("h", "e"), ("l", "l"), ("he", "ll"), ("hell", "o")]))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
+    marks = ["<|im_start|>", "<|im_end|>"]
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in marks])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {"eos_token": marks[1], "chat_template": CHATML}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    write_device_text(folder)
+
+
 if __name__ == "__main__":
-    write_small_bundle(Path(sys.argv[1]))
+    write_small_text(write_small_bundle(Path(sys.argv[1])))

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,10 +11,13 @@
 #include "runtime/core/error.h"
 #include "runtime/core/evaluate.h"
 #include "runtime/core/generator.h"
+#include "runtime/core/json.h"
 #include "runtime/core/model.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/run.h"
-#include "runtime/text/tokenizer.h"
+#include "runtime/data/dataset.h"
+#include "runtime/text/bundle_text.h"
+#include "runtime/text/text_stream.h"
 
 /// What was set; the configuration is made of it where it is used, so that options that exclude each other are seen.
 struct mft_options {
@@ -23,6 +28,11 @@ struct mft_options {
 
 struct mft_bundle {
   mft::Model model;
+  std::optional<mft::BundleText> text;  // read when a chat needs it
+};
+
+struct mft_dataset {
+  mft::Dataset dataset;
 };
 
 struct mft_tokenizer {
@@ -89,6 +99,25 @@ void require_options(const mft_options* options, bool train) {
   if (options->train != train) {
     throw BadArgument(std::string("options: start from mft_") + (train ? "train" : "generate") + "_options_new()");
   }
+}
+
+/// What `messages` point to is checked, so that none of it is NULL.
+std::vector<mft::Message> messages_of(const mft_message* messages, size_t count) {
+  if (count > 0) require(messages, "messages");
+  std::vector<mft::Message> all;
+  for (size_t i = 0; i < count; ++i) {
+    require(messages[i].role, "role");
+    require(messages[i].content, "content");
+    all.push_back({messages[i].role, messages[i].content});
+  }
+  return all;
+}
+
+mft_status add_row(mft_dataset* dataset, const std::function<nlohmann::json()>& row) {
+  return guarded([&] {
+    require(dataset, "dataset");
+    dataset->dataset.add(row());
+  });
 }
 
 const char* or_empty(const char* text) { return text == nullptr ? "" : text; }
@@ -194,7 +223,7 @@ mft_status mft_bundle_open(const char* folder, mft_bundle** bundle) {
     require(bundle, "bundle");
     *bundle = nullptr;
     require_path(folder, "folder");
-    *bundle = new mft_bundle{mft::Model(folder)};
+    *bundle = new mft_bundle{mft::Model(folder), {}};
   });
 }
 
@@ -242,6 +271,89 @@ mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const in
     model.prepare(or_empty(adapter_folder), mft::Generator::prepared_tokens(model.bundle()));
     mft::Generator(model).generate({prompt, prompt + prompt_count}, mft::make_generate_config(options->given),
                                    [&](int64_t token) { return on_token(token, user_data) == 0; });
+  });
+}
+
+mft_status mft_chat(mft_bundle* bundle, const char* adapter_folder, const mft_message* messages, size_t count,
+                    const mft_options* options, mft_text_callback on_text, void* user_data) {
+  return guarded([&] {
+    require(bundle, "bundle");
+    require_options(options, false);
+    if (on_text == nullptr) throw BadArgument("on_text: must not be NULL");
+    const std::vector<mft::Message> chat = messages_of(messages, count);
+    mft::Model& model = bundle->model;
+    if (!bundle->text) bundle->text.emplace(model.bundle().folder);
+    mft::GenerateConfig config = mft::make_generate_config(options->given);
+    config.stop_tokens = bundle->text->end_tokens();
+    mft::TextStream stream(bundle->text->tokenizer());
+    model.prepare(or_empty(adapter_folder), mft::Generator::prepared_tokens(model.bundle()));
+    bool wanted = true;
+    const auto give = [&](const std::string& text) {
+      wanted = wanted && (text.empty() || on_text(text.c_str(), user_data) == 0);
+      return wanted;
+    };
+    mft::Generator(model).generate(bundle->text->prompt(chat), config,
+                                   [&](int64_t token) { return give(stream.add(token)); });
+    give(stream.finish());
+  });
+}
+
+mft_status mft_dataset_open(const char* bundle_folder, const char* rows_jsonl, mft_dataset** dataset) {
+  return guarded([&] {
+    require(dataset, "dataset");
+    *dataset = nullptr;
+    require_path(bundle_folder, "bundle_folder");
+    require_path(rows_jsonl, "rows_jsonl");
+    *dataset = new mft_dataset{mft::Dataset(bundle_folder, rows_jsonl)};
+  });
+}
+
+void mft_dataset_close(mft_dataset* dataset) { delete dataset; }
+
+mft_status mft_dataset_add_chat(mft_dataset* dataset, const mft_message* messages, size_t count) {
+  return add_row(dataset, [&] {
+    nlohmann::json list = nlohmann::json::array();
+    for (const mft::Message& message : messages_of(messages, count)) {
+      list.push_back({{"role", message.role}, {"content", message.content}});
+    }
+    return nlohmann::json{{"messages", list}};
+  });
+}
+
+mft_status mft_dataset_add_pair(mft_dataset* dataset, const char* prompt, const char* completion) {
+  return add_row(dataset, [&] {
+    require(prompt, "prompt");
+    require(completion, "completion");
+    return nlohmann::json{{"prompt", prompt}, {"completion", completion}};
+  });
+}
+
+mft_status mft_dataset_add_text(mft_dataset* dataset, const char* text) {
+  return add_row(dataset, [&] {
+    require(text, "text");
+    return nlohmann::json{{"text", text}};
+  });
+}
+
+mft_status mft_dataset_add_row(mft_dataset* dataset, const char* json) {
+  return add_row(dataset, [&] {
+    require(json, "json");
+    return mft::parse_json<nlohmann::json>(json, "not JSON; a row is one JSON object");
+  });
+}
+
+int64_t mft_dataset_rows(const mft_dataset* dataset) { return dataset == nullptr ? 0 : dataset->dataset.rows(); }
+
+mft_status mft_dataset_write_tokens(const mft_dataset* dataset, const mft_options* options, const char* token_file,
+                                    mft_dataset_stats* stats) {
+  return guarded([&] {
+    require(dataset, "dataset");
+    require_options(options, true);
+    require_path(token_file, "token_file");
+    const mft::DataStats done = dataset->dataset.write_tokens(token_file, mft::make_train_config(options->given));
+    if (stats != nullptr) {
+      *stats = {done.rows, done.sequences, done.tokens, done.target_tokens, done.truncated, done.dropped};
+    }
   });
 }
 

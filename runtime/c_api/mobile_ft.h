@@ -84,7 +84,7 @@ typedef int (*mft_event_callback)(const char* event, void* user_data);
 
 typedef struct mft_training_files {
   const char* bundle;  /* folder */
-  const char* data;    /* token file */
+  const char* data;    /* token file, of mft_dataset_write_tokens() or `mobile-ft` */
   const char* valid;   /* token file for validation; NULL or empty: none */
   const char* adapter; /* folder to start from; NULL or empty: the bundle's own adapter */
   const char* out;     /* folder for adapter and checkpoint, and best/ for the best adapter by validation loss */
@@ -144,6 +144,63 @@ typedef int (*mft_token_callback)(int64_t token, void* user_data);
 MFT_API mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const int64_t* prompt,
                                 size_t prompt_count, const mft_options* options, mft_token_callback on_token,
                                 void* user_data);
+
+/* ---- Chats ---- */
+
+/* Of a dialogue. Roles are "system", "user" and "assistant". */
+typedef struct mft_message {
+  const char* role;
+  const char* content;
+} mft_message;
+
+/* Gets an answer's text piece by piece, whole characters each. Return nonzero to stop. Must not throw. */
+typedef int (*mft_text_callback)(const char* text, void* user_data);
+
+/*
+ * Answers the last of `count` messages, by the model's chat template, to the end of its answer or options' max_tokens.
+ * Otherwise as mft_generate(). Fails where the model has no template, or one that cannot be used on devices; the bundle
+ * has to hold its tokenizer.
+ */
+MFT_API mft_status mft_chat(mft_bundle* bundle, const char* adapter_folder, const mft_message* messages, size_t count,
+                            const mft_options* options, mft_text_callback on_text, void* user_data);
+
+/* ---- Training data ---- */
+
+/*
+ * Rows in a .jsonl file, the same that `mobile-ft train` takes, to which rows are added as the user types. A row is on
+ * disk when its call returns; where one fails, be it that the disk is full, all rows before it are there. Rows that no
+ * model could learn from are refused as they are added, and so are those that the chat template has no way to render.
+ */
+typedef struct mft_dataset mft_dataset;
+
+/* `rows_jsonl` need not exist yet. Its rows are read as the model of the bundle in `bundle_folder` reads text. */
+MFT_API mft_status mft_dataset_open(const char* bundle_folder, const char* rows_jsonl, mft_dataset** dataset);
+MFT_API void mft_dataset_close(mft_dataset* dataset);
+
+/* A dialogue, of which the assistant's messages are learned. */
+MFT_API mft_status mft_dataset_add_chat(mft_dataset* dataset, const mft_message* messages, size_t count);
+/* A prompt and its completion, which is learned: a question and its answer where the model has a chat template. */
+MFT_API mft_status mft_dataset_add_pair(mft_dataset* dataset, const char* prompt, const char* completion);
+/* Plain text, all of it learned. */
+MFT_API mft_status mft_dataset_add_text(mft_dataset* dataset, const char* text);
+/* Any row, as one JSON object: with a "weight", say, or a preference for the loss "dpo". */
+MFT_API mft_status mft_dataset_add_row(mft_dataset* dataset, const char* json);
+/* 0 for NULL. */
+MFT_API int64_t mft_dataset_rows(const mft_dataset* dataset);
+
+typedef struct mft_dataset_stats {
+  int64_t rows;          /* read */
+  int64_t sequences;     /* written */
+  int64_t tokens;        /* written */
+  int64_t target_tokens; /* that are learned */
+  int64_t truncated;     /* rows that lost their end, being too long */
+  int64_t dropped;       /* rows left out, as nothing to learn remained */
+} mft_dataset_stats;
+
+/* Writes all rows to `token_file`, for mft_training_open() with the same options: seq_len, seed and loss count.
+ * `stats` may be NULL. */
+MFT_API mft_status mft_dataset_write_tokens(const mft_dataset* dataset, const mft_options* options,
+                                            const char* token_file, mft_dataset_stats* stats);
 
 /* ---- Text and tokens ---- */
 

@@ -15,9 +15,11 @@
 #include "runtime/cli/arguments.h"
 #include "runtime/core/error.h"
 #include "runtime/core/evaluate.h"
+#include "runtime/core/file.h"
 #include "runtime/core/generator.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/run.h"
+#include "runtime/data/dataset.h"
 #include "runtime/text/bundle_text.h"
 
 namespace mft {
@@ -26,13 +28,14 @@ namespace {
 using Word = Arguments::Word;
 
 constexpr const char* kUsage =
-    "usage: mft-run train BUNDLE --data TOKENS --out DIR [--valid TOKENS] [--adapter DIR] [--resume] [options]\n"
+    "usage: mft-run tokens BUNDLE --data ROWS --out TOKENS [--seq-len N] [--seed N] [--loss sft|dpo]\n"
+    "       mft-run train BUNDLE --data TOKENS --out DIR [--valid TOKENS] [--adapter DIR] [--resume] [options]\n"
     "       mft-run plan BUNDLE [options of train] [--variant NAME=VALUE,NAME=VALUE ...]\n"
     "       mft-run eval BUNDLE --data TOKENS [--adapter DIR]\n"
     "       mft-run generate BUNDLE --prompt TEXT [--adapter DIR] [options]\n"
     "       mft-run generate BUNDLE --prompt-tokens 1,2,3 [--stop-tokens 0] [--adapter DIR] [options]\n"
     "       mft-run options\n"
-    "TOKENS is a token file (docs/bundle_format.md); `mobile-ft` makes one from text.\n";
+    "ROWS is a .jsonl file as `mobile-ft train` takes it. TOKENS is a token file (docs/bundle_format.md).\n";
 
 StopRequest stop;
 
@@ -65,6 +68,22 @@ void end_with_parent(const Arguments& arguments) {
   read_word("parent", parent, pid);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != pid) raise(SIGTERM);  // it went before that
+}
+
+int tokens(const std::vector<std::string>& argv) {
+  const Arguments arguments(argv, {{"data", Word::kValue}, {"out", Word::kValue}}, {"seq_len", "seed", "loss"});
+  const TrainConfig config = make_train_config(arguments.options());
+  const std::string data = arguments.required("data");
+  if (!file_exists(data)) fail("--data ", data, ": not found");
+  const DataStats stats = Dataset(arguments.bundle(), data).write_tokens(arguments.required("out"), config);
+  emit({{"event", "done"},
+        {"rows", stats.rows},
+        {"sequences", stats.sequences},
+        {"tokens", stats.tokens},
+        {"target_tokens", stats.target_tokens},
+        {"truncated", stats.truncated},
+        {"dropped", stats.dropped}});
+  return 0;
 }
 
 int train(const std::vector<std::string>& argv) {
@@ -204,7 +223,8 @@ int options(const std::vector<std::string>&) {
 
 int run(int argc, char** argv) {
   static const std::map<std::string, int (*)(const std::vector<std::string>&)> commands = {
-      {"train", train}, {"plan", plan}, {"eval", eval}, {"generate", generate}, {"options", options}};
+      {"tokens", tokens}, {"train", train},       {"plan", plan},
+      {"eval", eval},     {"generate", generate}, {"options", options}};
   const auto command = commands.find(argc > 1 ? argv[1] : "");
   if (command == commands.end()) {
     std::fputs(kUsage, stderr);

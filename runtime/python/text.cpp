@@ -1,11 +1,16 @@
-/// Python view of runtime/text: for tests against Hugging Face's `tokenizers`.
+/// Python view of runtime/text and runtime/data: packing, and for tests against Hugging Face's `tokenizers` and the
+/// rows that Python reads.
 
 #include "runtime/python/text.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "runtime/core/json.h"
+#include "runtime/data/dataset.h"
+#include "runtime/data/packing.h"
 #include "runtime/text/bundle_text.h"
 
 namespace nb = nanobind;
@@ -62,6 +67,28 @@ void register_text(nb::module_ m) {
           "prompt", [](const BundleText& text, const Messages& messages) { return text.prompt(messages_of(messages)); },
           nb::arg("messages"))
       .def_prop_ro("end_tokens", &BundleText::end_tokens);
+  nb::class_<Dataset>(m, "Dataset", "Rows of training data in a .jsonl file that grows as they are added.")
+      .def(nb::init<const std::string&, std::string>(), nb::arg("bundle"), nb::arg("path"))
+      .def(
+          "add",
+          [](Dataset& dataset, const std::string& row) {
+            dataset.add(parse_json<nlohmann::json>(row, "not JSON; a row is one JSON object"));
+          },
+          nb::arg("row"))
+      .def_prop_ro("rows", &Dataset::rows)
+      .def(
+          "write_tokens",
+          [](const Dataset& dataset, const std::string& tokens, const TrainConfig& config) {
+            const DataStats stats = dataset.write_tokens(tokens, config);
+            return std::map<std::string, int64_t>{
+                {"rows", stats.rows},           {"sequences", stats.sequences},
+                {"tokens", stats.tokens},       {"target_tokens", stats.target_tokens},
+                {"truncated", stats.truncated}, {"dropped", stats.dropped}};
+          },
+          nb::arg("tokens"), nb::arg("config"));
+  m.def("pack", &pack, nb::arg("lengths"), nb::arg("seq_len"), nb::arg("seed"),
+        "Which items of so many places share a sequence: shuffled by the seed, packed whole into sequences of at most "
+        "seq_len places.");
 }
 
 }  // namespace mft

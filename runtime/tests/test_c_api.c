@@ -282,9 +282,90 @@ static void test_use(const char* folder, const char* tokens, const char* out) {
   mft_bundle_close(bundle);
 }
 
+struct answer {
+  char text[1024];
+  int pieces, stop_after;
+};
+
+static int append(const char* text, void* user_data) {
+  struct answer* answer = user_data;
+  strncat(answer->text, text, sizeof(answer->text) - strlen(answer->text) - 1);
+  return ++answer->pieces == answer->stop_after;
+}
+
+static int steps_only(const char* event, void* user_data) {
+  *(int*)user_data += strstr(event, "{\"event\":\"step\"") == event;
+  return 0;
+}
+
+/* From typed sentences to an answer that was learned. */
+static void test_chat(const char* folder, const char* rows, const char* tokens, const char* out) {
+  static const mft_message kTaught[] = {{"user", "hello"}, {"assistant", "hi"}};
+  mft_options* train = mft_train_options_new();
+  mft_options* generate = mft_generate_options_new();
+  mft_dataset* dataset = NULL;
+  mft_dataset_stats stats;
+  mft_training* training = NULL;
+  mft_training_files files = {NULL, NULL, NULL, NULL, NULL, 0};
+  mft_bundle* bundle = NULL;
+  struct answer answer = {"", 0, 0}, other = {"", 0, 1};
+  int steps = 0;
+  CHECK_OK(mft_dataset_open(folder, rows, &dataset));
+  CHECK(mft_dataset_rows(dataset) == 0);
+  CHECK_FAILS(mft_dataset_write_tokens(dataset, train, tokens, NULL), MFT_ERROR_FAILED, "empty");
+  CHECK_OK(mft_dataset_add_chat(dataset, kTaught, 2));
+  CHECK_FAILS(mft_dataset_add_chat(dataset, kTaught, 1), MFT_ERROR_FAILED, "nothing to learn");
+  CHECK_FAILS(mft_dataset_add_chat(dataset, kTaught, 0), MFT_ERROR_FAILED, "non-empty list");
+  CHECK_FAILS(mft_dataset_add_chat(dataset, NULL, 2), MFT_ERROR_ARGUMENT, "messages");
+  CHECK_FAILS(mft_dataset_add_pair(dataset, "a", NULL), MFT_ERROR_ARGUMENT, "completion");
+  CHECK_FAILS(mft_dataset_add_text(dataset, "\xff"), MFT_ERROR_FAILED, "UTF-8");
+  CHECK_FAILS(mft_dataset_add_row(dataset, "{\"text\""), MFT_ERROR_FAILED, "not JSON");
+  CHECK(mft_dataset_rows(dataset) == 1);
+  mft_dataset_close(dataset);
+  CHECK_OK(mft_dataset_open(folder, rows, &dataset)); /* it is still there */
+  CHECK(mft_dataset_rows(dataset) == 1);
+  CHECK_OK(mft_dataset_add_pair(dataset, "hello", "hi"));
+  CHECK_OK(mft_dataset_add_text(dataset, "hello hi"));
+  CHECK_OK(mft_dataset_add_row(dataset, "{\"text\": \"unread\", \"weight\": 0}"));
+  CHECK_OK(mft_options_set(train, "seq_len", "64"));
+  CHECK_FAILS(mft_dataset_write_tokens(dataset, generate, tokens, &stats), MFT_ERROR_ARGUMENT, "mft_train_options_new");
+  CHECK_OK(mft_dataset_write_tokens(dataset, train, tokens, &stats));
+  CHECK(stats.rows == 4 && stats.dropped == 1 && stats.truncated == 0 && stats.sequences == 1);
+  CHECK(stats.tokens > stats.target_tokens && stats.target_tokens > 8);
+  mft_dataset_close(dataset);
+  mft_dataset_close(NULL);
+  CHECK(mft_dataset_rows(NULL) == 0);
+  CHECK_FAILS(mft_dataset_open("/no/such", rows, &dataset), MFT_ERROR_FAILED, "/no/such/tokenizer.json");
+  CHECK(dataset == NULL);
+
+  files.bundle = folder;
+  files.data = tokens;
+  files.out = out;
+  CHECK_OK(mft_options_set(train, "steps", "60"));
+  CHECK_OK(mft_options_set(train, "lr", "1e-2"));
+  CHECK_OK(mft_training_open(&files, train, &training));
+  CHECK_OK(mft_training_run(training, steps_only, &steps));
+  CHECK(steps == 60);
+  mft_training_close(training);
+
+  CHECK_OK(mft_options_set(generate, "max_tokens", "20"));
+  CHECK_OK(mft_bundle_open(folder, &bundle));
+  CHECK_OK(mft_chat(bundle, out, kTaught, 1, generate, append, &answer));
+  CHECK(strcmp(answer.text, "hi") == 0);
+  CHECK_OK(mft_chat(bundle, NULL, kTaught, 1, generate, append, &other));
+  CHECK(other.pieces == 1 && strcmp(other.text, "hi") != 0);
+  CHECK_FAILS(mft_chat(bundle, NULL, NULL, 1, generate, append, &other), MFT_ERROR_ARGUMENT, "messages");
+  CHECK_FAILS(mft_chat(bundle, NULL, kTaught, 1, generate, NULL, &other), MFT_ERROR_ARGUMENT, "on_text");
+  CHECK_FAILS(mft_chat(bundle, NULL, kTaught, 1, train, append, &other), MFT_ERROR_ARGUMENT, "mft_generate_options");
+  CHECK_FAILS(mft_chat(bundle, NULL, kTaught, 0, generate, append, &other), MFT_ERROR_FAILED, "");
+  mft_bundle_close(bundle);
+  mft_options_free(train);
+  mft_options_free(generate);
+}
+
 static void test_bundle(const char* bundle) {
   char folder[] = "/tmp/mft_test_XXXXXX";
-  char tokens[64], out[64], command[128];
+  char tokens[64], out[64], rows[64], command[128];
   if (mkdtemp(folder) == NULL) {
     CHECK(!"mkdtemp");
     return;
@@ -294,6 +375,10 @@ static void test_bundle(const char* bundle) {
   write_tokens(tokens);
   test_train(bundle, tokens, out);
   test_use(bundle, tokens, out);
+  snprintf(rows, sizeof(rows), "%s/rows.jsonl", folder);
+  snprintf(tokens, sizeof(tokens), "%s/chat.tokens", folder);
+  snprintf(out, sizeof(out), "%s/chat", folder);
+  test_chat(bundle, rows, tokens, out);
   snprintf(command, sizeof(command), "rm -r %s", folder);
   CHECK(system(command) == 0);
 }

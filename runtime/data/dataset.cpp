@@ -1,0 +1,135 @@
+#include "runtime/data/dataset.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "runtime/core/error.h"
+#include "runtime/core/file.h"
+#include "runtime/core/json.h"
+#include "runtime/core/safetensors.h"
+#include "runtime/data/encode_row.h"
+#include "runtime/data/line_file.h"
+#include "runtime/data/packing.h"
+
+namespace mft {
+namespace {
+
+constexpr const char* kWantedLine = "not JSON; a row is one JSON object on one line";
+
+Row row_of(std::string_view line) { return parse_row(parse_json<nlohmann::json>(line, kWantedLine)); }
+
+/// Row groups, each with the weight of its row.
+struct Encoded {
+  std::vector<RowGroup> groups;
+  std::vector<float> weights;
+};
+
+int64_t places_of(const RowGroup& group) {
+  int64_t places = 0;
+  for (const EncodedRow& row : group) places += static_cast<int64_t>(row.tokens.size());
+  return places;
+}
+
+/// Writes a token file (docs/bundle_format.md), and says how large it is.
+DataStats write_packed(const std::string& path, const Encoded& encoded, const TrainConfig& config) {
+  std::vector<int64_t> lengths;
+  for (const RowGroup& group : encoded.groups) lengths.push_back(places_of(group));
+  const auto sequences = pack(lengths, config.seq_len, static_cast<uint64_t>(config.seed));
+
+  const auto total = static_cast<size_t>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0}));
+  std::vector<int32_t> tokens, targets, positions;
+  std::vector<float> weights;
+  for (auto* values : {&tokens, &targets, &positions}) values->reserve(total);
+  std::vector<int64_t> offsets = {0};
+  for (const std::vector<int64_t>& sequence : sequences) {
+    for (const int64_t index : sequence) {
+      for (const EncodedRow& row : encoded.groups[static_cast<size_t>(index)]) {
+        tokens.insert(tokens.end(), row.tokens.begin(), row.tokens.end());
+        targets.insert(targets.end(), row.targets.begin(), row.targets.end());
+        const size_t start = positions.size();
+        positions.resize(tokens.size());
+        std::iota(positions.begin() + static_cast<std::ptrdiff_t>(start), positions.end(), 0);
+        weights.resize(tokens.size(), encoded.weights[static_cast<size_t>(index)]);
+      }
+    }
+    offsets.push_back(static_cast<int64_t>(tokens.size()));
+  }
+  const auto count = static_cast<int64_t>(total);
+  // The one with the largest items first, so that all are aligned.
+  std::vector<NamedTensor> tensors = {{"offsets", "I64", {static_cast<int64_t>(offsets.size())}, offsets.data()},
+                                      {"tokens", "I32", {count}, tokens.data()},
+                                      {"targets", "I32", {count}, targets.data()},
+                                      {"positions", "I32", {count}, positions.data()}};
+  const bool weighted = std::any_of(weights.begin(), weights.end(), [](float weight) { return weight != 1; });
+  if (weighted) tensors.push_back({"weights", "F32", {count}, weights.data()});
+  std::map<std::string, std::string> metadata;
+  if (config.loss == Loss::kDpo) metadata["rows"] = "pairs";
+  write_safetensors(path, tensors, metadata);
+
+  DataStats stats;
+  stats.sequences = static_cast<int64_t>(sequences.size());
+  stats.tokens = count;
+  stats.target_tokens = std::count_if(targets.begin(), targets.end(), [](int32_t target) { return target >= 0; });
+  return stats;
+}
+
+}  // namespace
+
+Dataset::Dataset(const std::string& bundle, std::string path) : text_(bundle), path_(std::move(path)) {
+  for_each_line([&](int64_t, std::string_view line) {
+    if (rows_++ == 0) preferences_ = row_of(line).preference();
+  });
+}
+
+void Dataset::add(const nlohmann::json& given) {
+  const Row row = parse_row(given);
+  if (preferences_.value_or(row.preference()) != row.preference()) {
+    fail(path_, ": this row is ", row.preference() ? "a" : "no", " preference, and those before it are",
+         row.preference() ? " not" : "", "; data is all preferences or has none");
+  }
+  encode_row(row, text_, INT32_MAX, row.preference() ? Loss::kDpo : Loss::kSft);  // for what it throws
+  append_line(path_, given.dump());
+  preferences_ = row.preference();
+  ++rows_;
+}
+
+DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& config) const {
+  Encoded encoded;
+  int64_t rows = 0, truncated = 0, dropped = 0;
+  for_each_line([&](int64_t, std::string_view line) {
+    const Row row = row_of(line);
+    EncodedRows found = encode_row(row, text_, config.seq_len, config.loss);
+    ++rows;
+    truncated += found.truncated;
+    dropped += found.groups.empty();
+    for (RowGroup& group : found.groups) {
+      encoded.groups.push_back(std::move(group));
+      encoded.weights.push_back(row.weight);
+    }
+  });
+  if (rows == 0) fail(path_, ": empty; it should hold one JSON object a line");
+  if (encoded.groups.empty()) {
+    fail(path_, ": nothing to learn within --seq-len ", config.seq_len,
+         config.loss == Loss::kDpo ? ", half of it for each answer" : "",
+         "; rows should not be empty or of weight 0, and the sequence length should reach their completions");
+  }
+  DataStats stats = write_packed(tokens, encoded, config);
+  stats.rows = rows;
+  stats.truncated = truncated;
+  stats.dropped = dropped;
+  return stats;
+}
+
+void Dataset::for_each_line(const Take& take) const {
+  if (!file_exists(path_)) return;
+  for_each_whole_line(path_, [&](int64_t number, std::string_view line) {
+    try {
+      take(number, line);
+    } catch (const Error& error) {
+      fail(path_, ":", number, ": ", error.what());
+    }
+  });
+}
+
+}  // namespace mft

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/core/train_config.h"
+#include "runtime/text/bundle_text.h"
+
+namespace mft {
+
+/// What `write_tokens` did; a preference counts as one row.
+struct DataStats {
+  int64_t rows = 0;           // read
+  int64_t sequences = 0;      // written
+  int64_t tokens = 0;         // places written
+  int64_t target_tokens = 0;  // places with loss
+  int64_t truncated = 0;      // rows that lost their end
+  int64_t dropped = 0;        // rows left out, as nothing to learn remained
+};
+
+/// Rows of training data in a .jsonl file, the same that `mobile-ft train` takes, to which rows are added as they come
+/// up. What adding a row left half written, as the power failed, is no row, and gone with the next one.
+class Dataset {
+ public:
+  /// `bundle`'s model will read the rows in the file `path`, which may not exist yet. Throws Error.
+  Dataset(const std::string& bundle, std::string path);
+
+  /// Adds a row, which is on disk when this returns. Throws Error where no model could learn from it, this model's chat
+  /// template has no such turns, or it is a preference and the others are not; the file is then as it was.
+  void add(const nlohmann::json& row);
+  int64_t rows() const { return rows_; }
+
+  /// Writes all rows as tokens, shuffled and packed, to the token file `tokens`: the file that `mobile-ft train` makes
+  /// of them with the same `seq_len`, `seed` and `loss`. Throws Error naming file and line.
+  DataStats write_tokens(const std::string& tokens, const TrainConfig& config) const;
+
+ private:
+  using Take = std::function<void(int64_t number, std::string_view line)>;
+  void for_each_line(const Take& take) const;
+
+  BundleText text_;
+  std::string path_;
+  int64_t rows_ = 0;
+  std::optional<bool> preferences_;  // whether the rows are; unknown while there are none
+};
+
+}  // namespace mft

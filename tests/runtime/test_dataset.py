@@ -1,0 +1,208 @@
+"""Training data that grows on the device: the same token files as Python makes, and rows that are never lost."""
+
+import json
+import random
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mobile_ft.data import Loss, prepare
+from mobile_ft.errors import UserError
+from mobile_ft.rows import read_rows
+from mobile_ft.runtime import RuntimeFailure, TrainConfig
+from mobile_ft.runtime._core import Dataset
+from mobile_ft.tokenizer import Tokenizer
+from tests.mobile_ft.test_chat_table import TEMPLATES
+from tests.runtime.native import events, failure
+from tests.runtime.test_bundle_text import folder_of
+from tests.runtime.test_tokenizer import SENTENCES
+
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a bundle holds of text, and no more."""
+    return folder_of("smollm2", TEMPLATES["chatml"], tmp_path_factory.mktemp("bundle"))
+
+
+def chat(*turns: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"role": role, "content": content} for role, content in turns]
+
+
+def mixed_rows(count: int) -> list[Row]:
+    """All kinds but preferences, some with weights, some too long, some with nothing to learn."""
+    random.seed(3)
+    rows: list[Row] = []
+    for i in range(count):
+        words = " ".join(random.choice(SENTENCES) for _ in range(random.randint(1, 4)))
+        rows += [
+            {"messages": chat(("system", "Be brief."), ("user", words), ("assistant", f"{i} é")), "text": None},
+            {"prompt": words, "completion": f" {i}", "weight": i % 3},
+            {"question": f"{i}?", "answer": words},
+            {"text": words * random.randint(0, 5)},
+        ]
+    return rows
+
+
+def preferences(count: int) -> list[Row]:
+    rows: list[Row] = []
+    for i in range(count):
+        prompt = chat(("user", SENTENCES[i % len(SENTENCES)]))
+        good, bad = chat(("assistant", f"yes {i}")), chat(("assistant", "no"))
+        rows += [
+            {"prompt": f"{i}?", "chosen": "yes " * i, "rejected": "no", "weight": 0.5 + i},
+            {"prompt": prompt, "chosen": good, "rejected": bad},
+            {"chosen": prompt + good, "rejected": prompt + bad},
+            {"prompt": "Which?", "chosen": good, "rejected": bad},
+        ]
+    return rows
+
+
+def write_rows(rows: list[Row], path: Path) -> Path:
+    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("rows", "loss", "seq_len", "seed"),
+    [
+        (mixed_rows(40), "sft", 64, 0),
+        (mixed_rows(40), "sft", 64, 12345),
+        (mixed_rows(1)[:1], "sft", 256, 1),
+        ([{"text": "no weights " * i} for i in range(9)], "sft", 33, 7),
+        (preferences(20), "dpo", 128, 2),
+    ],
+)
+def test_the_same_token_file_as_in_python(
+    rows: list[Row], loss: Loss, seq_len: int, seed: int, bundle: Path, tmp_path: Path
+) -> None:
+    data = write_rows(rows, tmp_path / "rows.jsonl")
+    expected = prepare(data, "train", Tokenizer(bundle), seq_len, seed, tmp_path / "python.tokens", loss)
+    config = TrainConfig(seq_len=str(seq_len), seed=str(seed), loss=loss)
+    dataset = Dataset(str(bundle), str(data))
+    assert dataset.write_tokens(str(tmp_path / "device.tokens"), config) == vars(expected)
+    assert (tmp_path / "device.tokens").read_bytes() == (tmp_path / "python.tokens").read_bytes()
+
+    added = Dataset(str(bundle), str(tmp_path / "added.jsonl"))
+    for row in rows:
+        added.add(json.dumps(row))
+    assert added.rows == len(rows) == Dataset(str(bundle), str(tmp_path / "added.jsonl")).rows
+    added.write_tokens(str(tmp_path / "added.tokens"), config)
+    assert (tmp_path / "added.tokens").read_bytes() == (tmp_path / "python.tokens").read_bytes()
+
+    options = ["--seq-len", str(seq_len), "--seed", str(seed), "--loss", loss]
+    (done,) = events("tokens", bundle, "--data", data, "--out", tmp_path / "command.tokens", *options)
+    assert done == {"event": "done", **vars(expected)}
+    assert (tmp_path / "command.tokens").read_bytes() == (tmp_path / "python.tokens").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [],
+        {},
+        {"prompt": "a"},
+        {"text": 3},
+        {"messages": []},
+        {"messages": [3]},
+        {"messages": [{"role": "user"}]},
+        {"messages": chat(("user", "a"))},
+        {"messages": chat(("assistant", "a"))},
+        {"messages": [{"role": "user", "content": ["a"]}]},
+        {"text": "a", "weight": -1},
+        {"text": "a", "weight": "a very long text that is no weight at all, however long"},
+        {"text": "a", "weight": True},
+        {"text": "a", "weight": 1e39},
+        {"chosen": "a", "rejected": "b"},
+        {"prompt": "a", "chosen": "a", "rejected": chat(("assistant", "b"))},
+        {"prompt": chat(("user", "a")), "chosen": chat(("user", "a")), "rejected": chat(("assistant", "b"))},
+        {"chosen": chat(("user", "a"), ("assistant", "b")), "rejected": chat(("user", "a"), ("assistant", "b"))},
+        {"chosen": chat(("user", "a"), ("assistant", "b")), "rejected": chat(("user", "a"), ("user", "b"))},
+    ],
+)
+def test_bad_rows_are_refused_in_the_same_words(row: Any, bundle: Path, tmp_path: Path) -> None:
+    good = {"text": "good"}
+    path = write_rows([good, row], tmp_path / "rows.jsonl")
+    with pytest.raises(UserError) as python:
+        read_rows(path, "train")
+    with pytest.raises(RuntimeFailure) as device:
+        Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig())
+    assert str(device.value) == str(python.value).replace("this is a list", "this is []")
+    assert not (tmp_path / "tokens").exists()
+
+    before = write_rows([good], path).read_bytes()
+    dataset = Dataset(str(bundle), str(path))
+    with pytest.raises(RuntimeFailure):
+        dataset.add(json.dumps(row))
+    assert path.read_bytes() == before and dataset.rows == 1
+
+
+def test_rows_that_do_not_suit_the_others_the_model_or_the_loss(bundle: Path, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    dataset = Dataset(str(bundle), str(path))
+    with pytest.raises(RuntimeFailure, match="rows.jsonl: empty"):
+        dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig())
+    dataset.add(json.dumps({"text": "a"}))
+    with pytest.raises(RuntimeFailure, match="this row is a preference, and those before it are not"):
+        dataset.add(json.dumps(preferences(1)[0]))
+    with pytest.raises(RuntimeFailure, match="rows.jsonl:1: --loss dpo needs rows with"):
+        dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig(loss="dpo"))
+    with pytest.raises(RuntimeFailure, match="no message is a user's"):
+        dataset.add(json.dumps({"messages": chat(("wizard", "a"), ("assistant", "b"))}))
+    write_rows([{"prompt": "long " * 50, "completion": "b"}], path)
+    with pytest.raises(RuntimeFailure, match="nothing to learn within --seq-len 8"):
+        Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig(seq_len="8"))
+    write_rows(preferences(1), path)
+    with pytest.raises(RuntimeFailure, match="this row is no preference, and those before it are;"):
+        Dataset(str(bundle), str(path)).add('{"text": "a"}')
+    with pytest.raises(RuntimeFailure, match="rows.jsonl:1: a preference"):
+        Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig())
+
+
+def test_a_row_cut_short_is_none(bundle: Path, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    one, other = '{"text": "one"}', '{"text": "other"}'
+    for end in range(1, len(other)):  # wherever the power failed
+        path.write_text(f"{one}\n{other[:end]}")
+        dataset = Dataset(str(bundle), str(path))
+        assert dataset.rows == 1
+        dataset.add(other)
+        assert path.read_text().split("\n") == [one, json.dumps(json.loads(other), separators=(",", ":")), ""]
+    path.write_text(f"{one}\n\n{other}")  # as an editor may leave it, with no end of the last line
+    dataset = Dataset(str(bundle), str(path))
+    assert dataset.rows == 2
+    dataset.add(one)
+    assert [json.loads(line)["text"] for line in path.read_text().splitlines() if line] == ["one", "other", "one"]
+    path.write_text(f"{one}\n{other[:9]}\n{one}\n")  # in the middle: no writing of ours
+    with pytest.raises(RuntimeFailure, match="rows.jsonl:2: not JSON"):
+        Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig())
+
+
+def test_a_full_disk_loses_nothing(bundle: Path, tmp_path: Path) -> None:
+    path = write_rows([{"text": "one"}], tmp_path / "rows.jsonl")
+    before = path.read_bytes()
+    dataset = Dataset(str(bundle), str(path))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))
+    try:
+        with pytest.raises(RuntimeFailure, match="could not be saved .*those before it are"):
+            dataset.add(json.dumps({"text": "a longer row"}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before and dataset.rows == 1
+    dataset.add(json.dumps({"text": "a longer row"}))
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_files_that_are_none(bundle: Path, tmp_path: Path) -> None:
+    for path in (tmp_path, Path("/dev/null")):
+        with pytest.raises(RuntimeFailure, match="not a regular file|Is a directory"):
+            Dataset(str(bundle), str(path))
+    with pytest.raises(RuntimeFailure, match="No such file"):
+        Dataset(str(bundle), str(tmp_path / "no" / "rows.jsonl")).add('{"text": "a"}')
+    missing = tmp_path / "none.jsonl"
+    error = failure("tokens", bundle, "--data", missing, "--out", tmp_path / "tokens")
+    assert f"--data {missing}: not found" in error
