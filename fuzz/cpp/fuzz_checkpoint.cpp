@@ -21,9 +21,11 @@ static void train(bool resume) {
   paths.data = paths.valid = mft_fuzz::tokens_path();
   paths.out = out();
   paths.resume = resume;
-  mft::train(model, config, paths, stop, [&](const mft::Event& event) {
+  mft::Run run(model, config, paths, [&](const mft::Event& event) {
     if (event.at("event") == "saved" && !resume) stop.cancel();
   });
+  while (run.step(stop)) {
+  }
 }
 
 std::vector<std::string> seeds() {

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
@@ -44,7 +45,11 @@ struct mft_training {
   mft::TrainConfig config;
   mft::RunPaths paths;
   mft::StopRequest stop;
-  bool ran = false;
+  // Of the call in progress, whose events these are.
+  mft_event_callback on_event = nullptr;
+  void* user_data = nullptr;
+  std::unique_ptr<mft::Run> run;  // from the first step to the last
+  bool over = false;
 };
 
 namespace {
@@ -151,6 +156,28 @@ const char* get(const std::vector<mft::Option<C>>& options, mft_options* all, co
   return all->text.c_str();
 }
 
+/// Ready to step: plans, at the first call.
+void begin(mft_training* training, mft_event_callback on_event, void* user_data) {
+  if (training->over) fail("this training has run; open another one");
+  training->on_event = on_event;
+  training->user_data = user_data;
+  if (training->run) return;
+  training->over = true;  // where it cannot begin
+  const auto emit = [training](const mft::Event& event) {
+    const auto hear = training->on_event;
+    if (hear != nullptr && hear(mft::text_of(event).c_str(), training->user_data) != 0) training->stop.cancel();
+  };
+  training->run = std::make_unique<mft::Run>(training->model, training->config, training->paths, emit);
+  training->over = false;
+}
+
+/// Whether another step is left.
+bool step(mft_training* training) {
+  training->over = true;  // where it fails
+  training->over = !training->run->step(training->stop);
+  return !training->over;
+}
+
 }  // namespace
 
 const char* mft_last_error(void) { return last_error; }
@@ -197,20 +224,29 @@ mft_status mft_training_open(const mft_training_files* files, const mft_options*
     paths.adapter = or_empty(files->adapter);
     paths.out = files->out;
     paths.resume = files->resume != 0;
-    *training = new mft_training{mft::Model(files->bundle), mft::make_train_config(options->given), paths, {}, false};
+    *training = new mft_training{
+        mft::Model(files->bundle), mft::make_train_config(options->given), paths, {}, nullptr, nullptr, nullptr, false};
   });
 }
 
 void mft_training_close(mft_training* training) { delete training; }
 
+mft_status mft_training_step(mft_training* training, mft_event_callback on_event, void* user_data, int* more) {
+  return guarded([&] {
+    require(training, "training");
+    require(more, "more");
+    *more = 0;
+    begin(training, on_event, user_data);
+    *more = step(training);
+  });
+}
+
 mft_status mft_training_run(mft_training* training, mft_event_callback on_event, void* user_data) {
   return guarded([&] {
     require(training, "training");
-    if (training->ran) fail("this training has run; open another one");
-    training->ran = true;
-    mft::train(training->model, training->config, training->paths, training->stop, [&](const mft::Event& event) {
-      if (on_event != nullptr && on_event(mft::text_of(event).c_str(), user_data) != 0) training->stop.cancel();
-    });
+    begin(training, on_event, user_data);
+    while (step(training)) {
+    }
   });
 }
 

@@ -101,11 +101,18 @@ MFT_API void mft_training_close(mft_training* training);
 /*
  * Plans the memory, refuses where the budget is too small, and trains to the end. `on_event` may be NULL. MFT_STOPPED
  * where the run was cancelled or the memory limit lowered meanwhile; another training with `resume` goes on from there.
- * Once for each mft_training_open().
+ * After that, and after an error, a training can only be closed.
  */
 MFT_API mft_status mft_training_run(mft_training* training, mft_event_callback on_event, void* user_data);
 
-/* Ends the run after the step in progress, saved. From any thread, while another one is in mft_training_run(). */
+/*
+ * The same a step at a time, for a caller with a loop of its own: plans at the first call, makes one step, and does
+ * what is due after it. `more` gets nonzero where another step is left, 0 where that was the last and all is saved.
+ * mft_training_run() makes all that are left.
+ */
+MFT_API mft_status mft_training_step(mft_training* training, mft_event_callback on_event, void* user_data, int* more);
+
+/* Ends the run after the step in progress, or the next one, saved. From any thread, while another one trains. */
 MFT_API void mft_training_cancel(mft_training* training);
 
 /* ---- Bundles: plans, evaluation and generation ---- */

@@ -107,7 +107,9 @@ int train(const std::vector<std::string>& argv) {
   stop_between_steps();
   end_with_parent(arguments);
   Model model(arguments.bundle());
-  train(model, config, paths, stop, emit);
+  Run run(model, config, paths, emit);
+  while (run.step(stop)) {
+  }
   return 0;
 }
 

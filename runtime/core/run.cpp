@@ -70,13 +70,26 @@ void use_again(const Resolved& resolved, TrainConfig& config) {
   if (config.compute == ComputeChoice::kAuto) config.compute = resolved.compute;
 }
 
-class Run {
+/// Where a run goes on must be what `paths` says.
+const RunPaths& with_folder(const RunPaths& paths) {
+  const std::string checkpoint = paths.out + "/checkpoint.safetensors";
+  if (paths.resume && !file_exists(checkpoint)) fail(checkpoint, ": no such file; nothing to resume there");
+  if (!paths.resume && file_exists(checkpoint)) {
+    fail(paths.out, ": holds the checkpoint of an earlier run; give --resume to go on, or another --out");
+  }
+  make_folder(paths.out);
+  return paths;
+}
+
+}  // namespace
+
+class Run::State {
  public:
-  Run(Model& model, const TrainConfig& config, const RunPaths& paths, const EventSink& emit)
+  State(Model& model, const TrainConfig& config, const RunPaths& paths, EventSink emit)
       : model_(model),
         config_(config),
-        paths_(paths),
-        emit_(emit),
+        paths_(with_folder(paths)),
+        emit_(std::move(emit)),
         data_(paths.data, model.bundle().vocab_size),
         valid_(open_valid()),
         trainer_(model, resolved(), paths.adapter, data_.sequences()) {
@@ -93,9 +106,29 @@ class Run {
       trace_.emplace(paths.trace, trainer_);
       model_.observe([this](const auto&... call) { trace_->method(call...); });
     }
+    plan_event();
+    reset_peak_rss();
   }
-  ~Run() { model_.observe({}); }
+  ~State() { model_.observe({}); }
 
+  bool step(const StopRequest& stop) {
+    if (!over()) {
+      train();
+      const int64_t done = trainer_.steps_done();
+      if (valid_ && (done % config_.eval_every == 0 || done == config_.steps)) validate();
+      const std::string reason = over() ? "" : reason_to_stop(stop, trainer_.plan());
+      if (!reason.empty() || over() || done % config_.save_every == 0) save();
+      if (!reason.empty()) {
+        emit_({{"event", "stopped"}, {"reason", reason}, {"step", done}});
+        throw Stopped(reason + "; step " + std::to_string(done) + " is saved in " + paths_.out +
+                      ", go on with --resume");
+      }
+    }
+    if (over()) emit_(done());
+    return !over();
+  }
+
+ private:
   void plan_event() {
     Event event = describe(trainer_.plan(), config_);
     const Resolved r = trainer_.resolved();
@@ -115,30 +148,8 @@ class Run {
     }
   }
 
-  Event to_the_end(const StopRequest& stop) {
-    reset_peak_rss();
-    std::string reason;
-    bool patience_spent = out_of_patience();
-    while (trainer_.steps_done() < config_.steps && !patience_spent) {
-      step();
-      const int64_t done = trainer_.steps_done();
-      const bool last = done == config_.steps;
-      if (valid_ && (done % config_.eval_every == 0 || last)) {
-        validate();
-        patience_spent = out_of_patience();
-      }
-      reason = last || patience_spent ? "" : reason_to_stop(stop, trainer_.plan());
-      if (!reason.empty() || last || patience_spent || done % config_.save_every == 0) save();
-      if (!reason.empty()) {
-        emit_({{"event", "stopped"}, {"reason", reason}, {"step", done}});
-        throw Stopped(reason + "; step " + std::to_string(done) + " is saved in " + paths_.out +
-                      ", go on with --resume");
-      }
-    }
-    return done(patience_spent);
-  }
+  bool over() const { return trainer_.steps_done() >= config_.steps || out_of_patience(); }
 
- private:
   std::unique_ptr<TokenFile> open_valid() const {
     if (config_.eval_every == 0 && !paths_.valid.empty()) {
       fail(paths_.valid, ": data for validation needs eval_every, the steps between validations");
@@ -156,7 +167,7 @@ class Run {
     return config_;
   }
 
-  void step() {
+  void train() {
     const auto start = Clock::now();
     const bool unmeasured = trainer_.sensitivities().empty();
     const StepResult result = trainer_.step(data_);
@@ -234,7 +245,7 @@ class Run {
            trainer_.evaluations.end() - best() - 1 >= config_.patience;
   }
 
-  Event done(bool patience_spent) const {
+  Event done() const {
     Event op_seconds = Event::object();
     const std::vector<OpCounter> ops = op_counters();
     for (size_t i = 0; i < ops.size(); ++i) {
@@ -251,7 +262,7 @@ class Run {
     for (const double s : seconds_) total += s;
     Event event = {{"event", "done"},
                    {"steps", trainer_.steps_done()},
-                   {"stopped", patience_spent ? Event("patience") : Event(nullptr)},
+                   {"stopped", out_of_patience() ? Event("patience") : Event(nullptr)},
                    {"tokens", tokens_},
                    {"losses", losses},
                    {"loss_first", losses.front()},
@@ -285,8 +296,8 @@ class Run {
 
   Model& model_;
   TrainConfig config_;
-  const RunPaths& paths_;
-  const EventSink& emit_;
+  RunPaths paths_;
+  EventSink emit_;
   // Before the trainer, whose plan counts what the process holds by then.
   TokenFile data_;
   std::unique_ptr<TokenFile> valid_;
@@ -298,7 +309,10 @@ class Run {
   uint64_t peak_anon_ = 0;
 };
 
-}  // namespace
+Run::Run(Model& model, const TrainConfig& config, const RunPaths& paths, EventSink emit)
+    : state_(std::make_unique<State>(model, config, paths, std::move(emit))) {}
+Run::~Run() = default;
+bool Run::step(const StopRequest& stop) { return state_->step(stop); }
 
 std::string StopRequest::reason() const {
   const int value = value_;
@@ -333,20 +347,6 @@ Event describe(const Plan& plan, const TrainConfig& config) {
           {"step_seconds", plan.seconds},
           {"read_seconds", plan.read_seconds},
           {"relative_time", plan.relative_time}};
-}
-
-Event train(Model& model, TrainConfig config, const RunPaths& paths, const StopRequest& stop, const EventSink& emit) {
-  const std::string checkpoint = paths.out + "/checkpoint.safetensors";
-  if (paths.resume && !file_exists(checkpoint)) fail(checkpoint, ": no such file; nothing to resume there");
-  if (!paths.resume && file_exists(checkpoint)) {
-    fail(paths.out, ": holds the checkpoint of an earlier run; give --resume to go on, or another --out");
-  }
-  make_folder(paths.out);
-  Run run(model, config, paths, emit);
-  run.plan_event();
-  const Event done = run.to_the_end(stop);
-  emit(done);
-  return done;
 }
 
 }  // namespace mft

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -47,9 +48,21 @@ struct RunPaths {
 /// front end. It validates every `eval_every` steps and at the end, keeps the best adapter in `out`/best, saves every
 /// `save_every` steps and at the end, ends early where `patience` validations brought nothing, and ends saved where it
 /// is asked to stop or the memory limit is lowered below what it needs.
-///
-/// Returns the "done" event. Throws Stopped where the run ended early and can be resumed.
-Event train(Model& model, TrainConfig config, const RunPaths& paths, const StopRequest& stop, const EventSink& emit);
+class Run {
+ public:
+  /// Plans, and gives the "plan" event to `emit`, which hears all that follow too. `model` must outlive the run.
+  Run(Model& model, const TrainConfig& config, const RunPaths& paths, EventSink emit);
+  ~Run();
+
+  /// Makes a step, and what is due after it. Returns whether there is another one; where not, "done" was the last
+  /// event. Throws Stopped where the run ended early and can be resumed. After that, and any other Error, it is of no
+  /// more use.
+  bool step(const StopRequest& stop);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
 
 /// The "plan" event of a configuration.
 Event describe(const Plan& plan, const TrainConfig& config);

@@ -195,12 +195,15 @@ nb::object run_training(const std::string& bundle, const TrainConfig& config, co
   try {
     Working working;
     Model model(bundle);
-    done = train(model, config, paths, stop, [&](const Event& event) {
+    Run run(model, config, paths, [&](const Event& event) {
       const bool went_on = callback.call([&] {
         if (!on_event.is_none()) on_event(to_python(event));
       });
       if (!went_on) stop.cancel();
+      done = event;  // the last one of all
     });
+    while (run.step(stop)) {
+    }
   } catch (const Error&) {  // by what the callback asked for, or whatever came after
     callback.rethrow();
     throw;

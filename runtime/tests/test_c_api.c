@@ -187,6 +187,8 @@ static void test_train(const char* bundle, const char* tokens, const char* out) 
   mft_options* options = mft_train_options_new();
   mft_training* training = NULL;
   mft_training_files files = {NULL, NULL, NULL, NULL, NULL, 0};
+  char stepped[96];
+  int more = 0;
   files.bundle = bundle;
   files.data = tokens;
   files.out = out;
@@ -231,6 +233,33 @@ static void test_train(const char* bundle, const char* tokens, const char* out) 
   CHECK_OK(mft_options_set(options, "lr", "1e-3"));
   CHECK_OK(mft_training_open(&files, options, &training));
   CHECK_FAILS(mft_training_run(training, NULL, NULL), MFT_ERROR_FAILED, "started with lr");
+  CHECK_FAILS(mft_training_run(training, NULL, NULL), MFT_ERROR_FAILED, "open another one");
+  mft_training_close(training);
+
+  memset(&heard, 0, sizeof(heard)); /* step by step, and then all that are left */
+  files.resume = 0;
+  snprintf(stepped, sizeof(stepped), "%s/stepped", out);
+  files.out = stepped;
+  CHECK_OK(mft_options_set(options, "lr", "5e-3"));
+  CHECK_OK(mft_training_open(&files, options, &training));
+  CHECK_OK(mft_training_step(training, hear, &heard, &more));
+  CHECK(more && heard.plans == 1 && heard.steps == 1);
+  CHECK_OK(mft_training_step(training, NULL, NULL, &more));
+  CHECK(more && heard.steps == 1);
+  CHECK_OK(mft_training_run(training, hear, &heard));
+  CHECK(heard.plans == 1 && heard.steps == 5 && heard.dones == 1);
+  more = 1;
+  CHECK_FAILS(mft_training_step(training, hear, &heard, &more), MFT_ERROR_FAILED, "open another one");
+  CHECK(!more);
+  CHECK_FAILS(mft_training_step(training, hear, &heard, NULL), MFT_ERROR_ARGUMENT, "more");
+  CHECK_FAILS(mft_training_step(NULL, hear, &heard, &more), MFT_ERROR_ARGUMENT, "training");
+  mft_training_close(training);
+
+  memset(&heard, 0, sizeof(heard)); /* what is done needs no step more */
+  files.resume = 1;
+  CHECK_OK(mft_training_open(&files, options, &training));
+  CHECK_OK(mft_training_step(training, hear, &heard, &more));
+  CHECK(!more && heard.plans == 1 && heard.steps == 0 && heard.dones == 1);
   mft_training_close(training);
   mft_options_free(options);
 }

@@ -79,10 +79,12 @@ Result run(const Fixture& fixture, const TrainConfig& config, const RunPaths& pa
   Result result;
   Model model(fixture.bundle);
   try {
-    train(model, config, paths, stop, [&](const Event& event) {
+    Run run(model, config, paths, [&](const Event& event) {
       result.events.push_back(event);
       on_event(event);
     });
+    while (run.step(stop)) {
+    }
   } catch (const Stopped& stopped) {
     result.stopped = stopped.what();
   }
