@@ -7,7 +7,7 @@ PY := mobile_ft export tools tests runtime fuzz
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup demo test test-slow test-cpp test-aarch64 fuzz lint format bench clean
+.PHONY: setup demo test test-slow test-cpp aarch64 test-aarch64 fuzz lint format bench clean
 
 setup: $(VENV)/.installed
 
@@ -43,20 +43,28 @@ test-cpp: setup
 	$(BIN)/python tests/small_bundle.py build/sanitized/bundle
 	MFT_TEST_BUNDLE=$(CURDIR)/build/sanitized/bundle $(BIN)/ctest --test-dir build/sanitized --output-on-failure
 
-# The C++ tests built for ARM, as with an NDK by a CMake that finds no Python; under QEMU, where the thread pool has one
-# thread. QEMU_CPU=cortex-a53 is a CPU without int8 instructions. Installs the cross compiler and QEMU from Debian where
-# they are missing.
+# The runtime for ARM Linux and phones, with all it needs, where `mobile-ft device pack` finds it; built as with an NDK,
+# by a CMake that finds no Python. Installs the cross compiler from Debian where it is missing.
 AARCH64 := build/aarch64
-test-aarch64: setup $(AARCH64)/executorch
-	{ command -v aarch64-linux-gnu-g++ && command -v qemu-aarch64-static; } > /dev/null || \
-	  { apt-get update -q && apt-get install -q -y g++-aarch64-linux-gnu qemu-user-static; }
+aarch64: setup $(AARCH64)/executorch
+	command -v aarch64-linux-gnu-g++ > /dev/null || { apt-get update -q && apt-get install -q -y g++-aarch64-linux-gnu; }
 	$(BIN)/cmake -S . -B $(AARCH64)/cmake -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON \
 	  -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake -DEXECUTORCH_ROOT=$(CURDIR)/$(AARCH64)/executorch \
 	  -DNLOHMANN_JSON_ROOT=$$($(BIN)/python -c "import nlohmann_json; print(*nlohmann_json.__path__)") > /dev/null
+	$(BIN)/cmake --build $(AARCH64)/cmake --target mft-run mobile_ft
+	$(BIN)/python tools/gather_runtime.py $(AARCH64)/cmake/runtime/mft-run $(AARCH64)/runtime \
+	  $(AARCH64)/executorch/lib /usr/aarch64-linux-gnu/lib
+	installed=$$($(BIN)/python -c "from mobile_ft.runtime import mft_run_path; print(mft_run_path().parent)")/aarch64; \
+	  rm -rf $$installed && cp -r $(AARCH64)/runtime $$installed
+
+# The C++ tests for ARM, and runs of whole trainings, under QEMU, where the thread pool has one thread.
+test-aarch64: aarch64
+	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
 	$(BIN)/cmake --build $(AARCH64)/cmake
 	rm -rf $(AARCH64)/bundle
 	$(BIN)/python tests/small_bundle.py $(AARCH64)/bundle
 	MFT_TEST_BUNDLE=$(CURDIR)/$(AARCH64)/bundle $(BIN)/ctest --test-dir $(AARCH64)/cmake -j 2 --output-on-failure
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 tests/runtime/test_aarch64.py
 
 $(AARCH64)/executorch: | setup
 	rm -rf $(AARCH64)/wheel

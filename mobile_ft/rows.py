@@ -144,9 +144,7 @@ def read_text(file: Path) -> Iterator[str]:
 
 
 def _read_path(path: Path, split: Split) -> list[Row]:
-    file = _split_file(path, split) if path.is_dir() else path
-    if not file.is_file():
-        raise UserError(f"{file}: not found; {_WANTED_PATH}")
+    file = split_file(path, split)
     if file.suffix == ".jsonl":
         return _read_jsonl(file)
     if file.suffix == ".txt":
@@ -154,12 +152,17 @@ def _read_path(path: Path, split: Split) -> list[Row]:
     raise UserError(f"{file}: unknown kind of file; {_WANTED_PATH}")
 
 
-def _split_file(folder: Path, split: Split) -> Path:
-    names = _FILES[split]
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise UserError(f"{folder}: no {' or '.join(names)} in this folder")
+def split_file(path: Path, split: Split) -> Path:
+    """The file that a split is read from: that of a folder, or `path` itself. Raises UserError where there is none."""
+    if path.is_dir():
+        names = _FILES[split]
+        for name in names:
+            if (path / name).is_file():
+                return path / name
+        raise UserError(f"{path}: no {' or '.join(names)} in this folder")
+    if not path.is_file():
+        raise UserError(f"{path}: not found; {_WANTED_PATH}")
+    return path
 
 
 def _read_text_file(file: Path) -> list[Row]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from mobile_ft.config import ModelConfig
-from mobile_ft.device_text import write_device_text
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
 from mobile_ft.lora import LoraConfig
@@ -23,26 +22,27 @@ CHATML = (
 CONFIG = ModelConfig("small", 64, 96, 4, 4, 2, 16, 250, 1e-5, 1e4, 512, True)
 
 
-def write_small_bundle(folder: Path) -> Path:
+class TalkingModel(RandomModel):
+    """With a tokenizer of single ASCII characters and a few words, and ChatML."""
+
+    def write_tokenizer(self, folder: Path) -> None:
+        words = ["he", "ll", "hell", "hello"]
+        characters = [*string.ascii_letters, *string.digits, *string.punctuation, "Ġ", "Ċ"]
+        vocabulary = {token: index for index, token in enumerate([*characters, *words])}
+        tokenizer = Tokenizer(models.BPE(vocabulary, [("h", "e"), ("l", "l"), ("he", "ll"), ("hell", "o")]))
+        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
+        marks = ["<|im_start|>", "<|im_end|>"]
+        tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in marks])
+        tokenizer.save(str(folder / "tokenizer.json"))
+        config = {"eos_token": marks[1], "chat_template": CHATML}
+        (folder / "tokenizer_config.json").write_text(json.dumps(config))
+
+
+def write_small_bundle(folder: Path, model: type[RandomModel] = RandomModel) -> Path:
     """LoRA rank 4 on all linears, at most 64 tokens: trains in milliseconds."""
-    write_bundle(RandomModel(CONFIG, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, folder)
+    write_bundle(model(CONFIG, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, folder)
     return folder
 
 
-def write_small_text(folder: Path) -> None:
-    """A tokenizer of single ASCII characters and a few words, and ChatML."""
-    words = ["he", "ll", "hell", "hello"]
-    characters = [*string.ascii_letters, *string.digits, *string.punctuation, "Ġ", "Ċ"]
-    vocabulary = {token: index for index, token in enumerate([*characters, *words])}
-    tokenizer = Tokenizer(models.BPE(vocabulary, [("h", "e"), ("l", "l"), ("he", "ll"), ("hell", "o")]))
-    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(False), decoders.ByteLevel()
-    marks = ["<|im_start|>", "<|im_end|>"]
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in marks])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"eos_token": marks[1], "chat_template": CHATML}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    write_device_text(folder)
-
-
 if __name__ == "__main__":
-    write_small_text(write_small_bundle(Path(sys.argv[1])))
+    write_small_bundle(Path(sys.argv[1]), TalkingModel)

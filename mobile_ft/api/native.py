@@ -29,15 +29,24 @@ def run_native(
     confine: Callable[[], None] | None = None,
     on_start: Callable[[int], None] = lambda pid: None,
 ) -> None:
-    """Runs mft-run and hands over its events one by one.
+    """Runs mft-run and hands over its events one by one, as `run_command` does."""
+    run_command([str(mft_run_path()), *arguments], on_event, confine, on_start)
 
-    The child calls `confine` before it becomes mft-run; `on_start` gets its process id.
+
+def run_command(
+    command: Sequence[str],
+    on_event: Callable[[Event], None],
+    confine: Callable[[], None] | None = None,
+    on_start: Callable[[int], None] = lambda pid: None,
+) -> None:
+    """Runs a command that prints the events of mft-run, and hands them over one by one.
+
+    The child calls `confine` before it becomes the command; `on_start` gets its process id.
     Raises UserError with the child's own message where it fails and KilledError where a signal ended it.
     Ctrl-C, or whatever else is raised meanwhile, ends the child too, which in training means after the step in
     progress, saved, with events up to there; raised once more, at once.
     """
     with tempfile.TemporaryFile() as errors:  # a pipe could fill up while nobody reads it
-        command = [str(mft_run_path()), *arguments]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8", preexec_fn=confine
         ) as child:
@@ -57,7 +66,11 @@ def run_native(
 def _read_events(child: subprocess.Popen[str], on_event: Callable[[Event], None]) -> None:
     assert child.stdout is not None
     for line in child.stdout:
-        on_event(json.loads(line))
+        try:
+            event = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{child.args!r} printed {line!r}, which is no event of mft-run") from error
+        on_event(event)
     child.wait()
 
 

@@ -1,35 +1,31 @@
 """Fine-tunes the LoRA adapter of a bundle."""
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
 from typing import Any, cast
 
 from mobile_ft.api.auto_schedule import check_choosable, choose
 from mobile_ft.api.files import check_output_path
 from mobile_ft.api.native import Event, KilledError, run_native
 from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
-from mobile_ft.api.progress import ProgressDisplay, duration
+from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.reporting import open_reporters
-from mobile_ft.api.results import TrainResult, number
+from mobile_ft.api.results import TrainResult
 from mobile_ft.api.run_file import write_run_file
 from mobile_ft.api.schedule_report import schedule_report as write_schedule_report
 from mobile_ft.api.tokens import check_lengths, data_path, prepare_tokens
+from mobile_ft.api.watcher import EventCallback, RunWatcher
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.data import Loss
 from mobile_ft.errors import UserError
 from mobile_ft.rows import DataSource, has_split
 from mobile_ft.runtime import TrainConfig, run_training, train_options
 
-Callback = Callable[[Event], object]
-
 _TOKENS = "tokens.safetensors"
 _VALID_TOKENS = "valid.safetensors"
 _CHECKPOINT = "checkpoint.safetensors"
-_RECENT = 20  # steps that speed and time left are worked out from
 
 
 def train(
@@ -42,7 +38,7 @@ def train(
     resume: bool = False,
     in_process: bool = False,
     progress: bool = True,
-    callbacks: Iterable[Callback] = (),
+    callbacks: Iterable[EventCallback] = (),
     report_to: str | Sequence[str] = (),
     schedule_report: str | os.PathLike[str] | None = None,
     auto_schedule: float | None = None,
@@ -108,7 +104,7 @@ def train(
         display = stack.enter_context(ProgressDisplay("step", progress))
         for line in why:
             display.print(line)
-        watcher = _Watcher(display, [save_configuration, *listeners, *callbacks])
+        watcher = RunWatcher(display, [save_configuration, *listeners, *callbacks])
         run = _run_here if in_process else _run_in_child
         try:
             run(found, given, tokens, valid_tokens, adapter, folder, resume, watcher.on_event)
@@ -181,93 +177,3 @@ def _run_here(
             resume=resume,
             on_event=on_event,
         )
-
-
-class _Watcher:
-    """Follows a run's events: shows them, hands them on, and remembers what the result needs."""
-
-    def __init__(self, display: ProgressDisplay, listeners: Sequence[Callback]) -> None:
-        self._display, self._listeners = display, listeners
-        self._plan: Event = {}
-        self._steps: list[Event] = []
-        self._evals: list[Event] = []
-        self._recent: deque[Event] = deque(maxlen=_RECENT)
-        self.done: Event = {}
-
-    def on_event(self, event: Event) -> None:
-        kind = event["event"]
-        if kind == "plan":
-            self._plan = event
-            self._display.start(event["steps"], event["steps_done"])
-            self._display.print(f"computes in {event['resolved']['arithmetic']}")
-        elif kind == "moved":
-            self._display.print(f"was begun in {event['from']}: goes on the same but for rounding")
-        elif kind == "step":
-            self._steps.append(event)
-            self._recent.append(event)
-            self._display.update(event["step"], self._text(event))
-        elif kind == "eval":
-            self._evals.append(event)
-            self._display.print(_eval_text(event))
-        elif kind == "done":
-            self.done = event
-        listeners, self._listeners = self._listeners, ()  # none is called again once one has raised
-        for listener in listeners:
-            listener(event)
-        self._listeners = listeners
-
-    def _text(self, event: Event) -> str:
-        seconds = sum(step["seconds"] for step in self._recent)
-        speed = sum(step["tokens"] for step in self._recent) / seconds
-        left = (self._plan["steps"] - event["step"]) * seconds / len(self._recent)
-        return (
-            f"loss {number(event['loss'])}  {speed:.0f} tokens/s  RSS {event['rss_mb']:.0f} MB  "
-            f"anon {event['anon_mb']:.0f} MB  {duration(left)} left"
-        )
-
-    def result(self, out: Path, settings: dict[str, str], stopped: str | None, why: list[str]) -> TrainResult:
-        """What the runtime reports at the end; of an interrupted run, what was seen of it. `why`: auto_schedule's."""
-        values = (
-            self._seen()
-            | {name: value for name, value in self.done.items() if name != "event"}
-            | {
-                "adapter": out,
-                "stopped": stopped,
-                "options": self._plan.get("options", settings),
-                "memory_mb": {name: [step[name] for step in self._steps] for name in ("rss_mb", "anon_mb")},
-            }
-        )
-        own = {name: values.pop(name) for name in TrainResult.__dataclass_fields__ if name != "details"}
-        details = {name: value for name, value in values.items() if name not in ("loss_first", "loss_last")}
-        if why:
-            details["auto_schedule"] = why
-        return TrainResult(**own, details=details)
-
-    def _seen(self) -> Event:
-        seconds = [step["seconds"] for step in self._steps]
-        tokens = sum(step["tokens"] for step in self._steps)
-        best = next((event for event in reversed(self._evals) if event["best"]), None)
-        return (
-            {
-                "steps": self._steps[-1]["step"] if self._steps else self._plan.get("steps_done", 0),
-                "losses": [step["loss"] for step in self._steps],
-                "evals": [[event["step"], event["loss"]] for event in self._evals],
-                "best_step": best and best["step"],
-                "best_loss": best and best["loss"],
-                "tokens": tokens,
-                "tokens_per_second": tokens / sum(seconds) if seconds else 0.0,
-                "step_seconds_median": median(seconds) if seconds else None,
-                "peak_rss_mb": max((step["rss_mb"] for step in self._steps), default=0.0),
-                "peak_anon_mb": max((step["anon_mb"] for step in self._steps), default=0.0),
-            }
-            | {name: self._plan.get(name, 0.0) for name in ("planned_mb", "planned_anon_mb")}
-            | {"budget_mb": self._plan.get("budget_mb")}
-        )
-
-
-def _eval_text(event: Event) -> str:
-    best = ", the best so far" if event["best"] else ""
-    more = f"perplexity {event['ppl']:.2f}" if event.get("ppl") is not None else ""
-    if "reward_accuracy" in event:
-        more = f"reward accuracy {event['reward_accuracy']:.2f}"
-    return f"step {event['step']}  validation loss {number(event['loss'])}  {more}{best}"

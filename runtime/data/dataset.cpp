@@ -95,6 +95,7 @@ void Dataset::add(const nlohmann::json& given) {
 }
 
 DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& config) const {
+  if (config.seed < 0) fail("--seed ", config.seed, ": must not be negative");  // nor is it for `mobile-ft train`
   Encoded encoded;
   int64_t rows = 0, truncated = 0, dropped = 0;
   for_each_line([&](int64_t, std::string_view line) {

@@ -152,6 +152,8 @@ def test_rows_that_do_not_suit_the_others_the_model_or_the_loss(bundle: Path, tm
         dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig(loss="dpo"))
     with pytest.raises(RuntimeFailure, match="no message is a user's"):
         dataset.add(json.dumps({"messages": chat(("wizard", "a"), ("assistant", "b"))}))
+    with pytest.raises(RuntimeFailure, match="--seed -1: must not be negative"):
+        dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig(seed="-1"))
     write_rows([{"prompt": "long " * 50, "completion": "b"}], path)
     with pytest.raises(RuntimeFailure, match="nothing to learn within --seq-len 8"):
         Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig(seq_len="8"))

@@ -1,0 +1,70 @@
+"""A device and this computer: over adb to a phone, or over ssh to anything with Linux, Termux on a phone say."""
+
+import io
+import shlex
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from mobile_ft.errors import UserError
+
+
+@dataclass(frozen=True)
+class Device:
+    """A folder on a device. `name` is an adb serial number, "" for the only one, or what ssh calls the host."""
+
+    kind: Literal["adb", "ssh"]
+    name: str
+    folder: str
+
+    def command(self, script: str) -> list[str]:
+        """Runs `script` in the device's shell, in the folder."""
+        there = f"cd {shlex.quote(self.folder)} && {script}"
+        return self._adb("shell", there) if self.kind == "adb" else ["ssh", self.name, there]
+
+    def push(self, local: Path) -> None:
+        """Copies what is in the folder `local` into the device's. Raises UserError."""
+        make = f"mkdir -p {shlex.quote(self.folder)}"
+        if self.kind == "adb":
+            _run(self._adb("shell", make))
+            _run(self._adb("push", f"{local}/.", self.folder))
+            return
+        script = f"{make} && tar -xf - -C {shlex.quote(self.folder)}"
+        with subprocess.Popen(["tar", "-cf", "-", "-C", str(local), "."], stdout=subprocess.PIPE) as packing:
+            _run(["ssh", self.name, script], packing.stdout)
+
+    def read(self, file: str) -> bytes:
+        """A file in the folder, b"" where there is none. Raises UserError where the device cannot be reached."""
+        script = f"cat {shlex.quote(self.folder + '/' + file)} 2>/dev/null || true"
+        return _run(self._adb("exec-out", script) if self.kind == "adb" else ["ssh", self.name, script])
+
+    def pull(self, folder: str, local: Path) -> None:
+        """Copies what is in a folder of the device's into `local`, which exists. Raises UserError."""
+        script = f"cd {shlex.quote(self.folder + '/' + folder)} && tar -cf - ."
+        packed = _run(self._adb("exec-out", script) if self.kind == "adb" else ["ssh", self.name, script])
+        try:
+            with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+                archive.extractall(local, filter="data")  # nothing outside of it, whatever the device says
+        except tarfile.TarError as error:
+            said = packed[:200].decode(errors="replace").strip()
+            raise UserError(f"{self}: {folder} could not be read ({said or error})") from error
+
+    def _adb(self, *arguments: str) -> list[str]:
+        return ["adb", *(["-s", self.name] if self.name else []), *arguments]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}:{self.folder}".replace(" :", ":")
+
+
+def _run(command: Sequence[str], stdin: object = subprocess.DEVNULL) -> bytes:
+    try:
+        done = subprocess.run(command, stdin=stdin, capture_output=True)  # type: ignore[call-overload]
+    except FileNotFoundError as error:
+        raise UserError(f"{command[0]}: not found; it is needed to reach the device") from error
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        raise UserError(f"{shlex.join(command)}: {lines[-1] if lines else f'failed ({done.returncode})'}")
+    return bytes(done.stdout)

@@ -1,0 +1,131 @@
+"""A folder that trains on a device which has nothing else of this project."""
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, cast
+
+from mobile_ft.api.files import writing
+from mobile_ft.api.options import native_arguments, option_texts, train_settings
+from mobile_ft.api.tokens import check_lengths, prepare_tokens
+from mobile_ft.bundle import Bundle, read_bundle
+from mobile_ft.data import Loss
+from mobile_ft.errors import UserError
+from mobile_ft.folder import replace_folder
+from mobile_ft.rows import DataSource, Split, split_file
+from mobile_ft.runtime import mft_run_path, train_options
+
+MANIFEST = "manifest.json"  # SHA-256 of each file, by its path in the folder
+RUN_SCRIPT = "run.sh"
+OUT = "out"  # what training leaves
+
+_RUN = """#!/bin/sh
+# Trains, or goes on where it was ended; options of `./mft-run train` may follow. Prints events, a line of JSON each.
+# The adapter is then in {out}: ./mft-run generate bundle --adapter {out} --prompt TEXT
+set -e
+cd "$(dirname "$0")"
+{tokens}if [ -e {out}/checkpoint.safetensors ]; then set -- --resume "$@"; fi
+exec ./mft-run train bundle --data {data} --out {out} {options} "$@"
+"""
+_MAKE_TOKENS = """[ -e {file} ] || ./mft-run tokens bundle --data {rows} --out {file} {options} >&2
+"""
+
+
+def pack_for_device(
+    bundle: str | os.PathLike[str],
+    data: DataSource,
+    out: str | os.PathLike[str],
+    *,
+    valid: DataSource | None = None,
+    adapter: str | os.PathLike[str] | None = None,
+    raw_data: bool = False,
+    runtime: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Path:
+    """Writes to the folder `out` all that a device needs to train: runtime, bundle, data and `run.sh`.
+
+    `data`, `valid`, `adapter` and `options` are those of `train`. Data becomes tokens here, or with `raw_data` on the
+    device, by its own tokenizer. `runtime` is a folder that tools/gather_runtime.py made, by default the one for
+    aarch64 that `make aarch64` leaves in this installation. What was at `out` stays until all is written.
+
+    Raises UserError where an input cannot be used, or `out` holds anything that a pack does not.
+    """
+    found, target = read_bundle(Path(bundle)), Path(out)
+    native = _runtime(runtime)
+    given = option_texts(train_options(), options)
+    settings = train_settings(given)
+    check_lengths(found, int(settings["seq_len"]), int(settings["batch_size"]))
+    if (int(settings["eval_every"]) > 0) != (valid is not None):
+        raise UserError("valid: goes with eval_every, after how many steps to validate")
+    _check_replaceable(target)
+    with writing(target):
+        target.absolute().parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
+        try:
+            shutil.copytree(native, scratch, dirs_exist_ok=True)
+            shutil.copytree(found.folder, scratch / "bundle")
+            if adapter is not None:
+                shutil.copytree(adapter, scratch / "adapter")
+                given["adapter"] = "adapter"
+            prepared = _put_data(found, data, "train", scratch, settings, raw_data)
+            if valid is not None:
+                prepared += _put_data(found, valid, "valid", scratch, settings, raw_data)
+                given["valid"] = "valid.tokens"
+            script = scratch / RUN_SCRIPT
+            arguments = shlex.join(native_arguments(given))
+            script.write_text(_RUN.format(out=OUT, tokens=prepared, data="train.tokens", options=arguments))
+            script.chmod(0o755)
+            (scratch / MANIFEST).write_text(json.dumps(_manifest(scratch), indent=1) + "\n")
+            replace_folder(scratch, target.resolve())
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return target
+
+
+def _check_replaceable(out: Path) -> None:
+    """Raises UserError where `out` is anything but a pack."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise UserError(f"{out}: exists and is not a folder; choose another for -o")
+    if any(out.iterdir()) and not (out / MANIFEST).is_file():
+        raise UserError(f"{out}: exists and holds other files, which would be lost; choose another folder for -o")
+
+
+def _manifest(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): _sha256(path) for path in files}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _runtime(given: str | os.PathLike[str] | None) -> Path:
+    folder = mft_run_path().parent / "aarch64" if given is None else Path(given)
+    if not (folder / "bin" / "mft-run").is_file():
+        hint = "`make aarch64` builds the one for aarch64" if given is None else "tools/gather_runtime.py makes one"
+        raise UserError(f"{folder}: no runtime for devices there; {hint}")
+    return folder
+
+
+def _put_data(found: Bundle, data: DataSource, split: Split, folder: Path, settings: dict[str, str], raw: bool) -> str:
+    """Puts a split of `data` there; returns what the device has to do to make it tokens."""
+    seq_len, seed, loss = int(settings["seq_len"]), int(settings["seed"]), cast(Loss, settings["loss"])
+    tokens = f"{split}.tokens"
+    prepare_tokens(found, data, split, seq_len, seed, folder / tokens, loss)  # to see that the data is good, too
+    if not raw:
+        return ""
+    (folder / tokens).unlink()
+    rows = f"{split}.jsonl"
+    source = split_file(Path(data), split) if isinstance(data, (str, os.PathLike)) else None
+    if source is None or source.suffix != ".jsonl":
+        raise UserError("raw_data: data is wanted that is a .jsonl file, or a folder with train.jsonl")
+    shutil.copy(source, folder / rows)
+    own = {name: settings[name] for name in ("seq_len", "seed", "loss")}
+    return _MAKE_TOKENS.format(file=tokens, rows=rows, options=shlex.join(native_arguments(own)))

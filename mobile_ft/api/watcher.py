@@ -1,0 +1,104 @@
+"""Follows the events of a training run, wherever it runs."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+from mobile_ft.api.native import Event
+from mobile_ft.api.progress import ProgressDisplay, duration
+from mobile_ft.api.results import TrainResult, number
+
+EventCallback = Callable[[Event], object]
+
+_RECENT = 20  # steps that speed and time left are worked out from
+
+
+class RunWatcher:
+    """Follows a run's events: shows them, hands them on, and remembers what the result needs."""
+
+    def __init__(self, display: ProgressDisplay, listeners: Sequence[EventCallback]) -> None:
+        self._display, self._listeners = display, listeners
+        self._plan: Event = {}
+        self._steps: list[Event] = []
+        self._evals: list[Event] = []
+        self._recent: deque[Event] = deque(maxlen=_RECENT)
+        self.done: Event = {}
+
+    def on_event(self, event: Event) -> None:
+        kind = event["event"]
+        if kind == "plan":
+            self._plan = event
+            self._display.start(event["steps"], event["steps_done"])
+            self._display.print(f"computes in {event['resolved']['arithmetic']}")
+        elif kind == "moved":
+            self._display.print(f"was begun in {event['from']}: goes on the same but for rounding")
+        elif kind == "step":
+            self._steps.append(event)
+            self._recent.append(event)
+            self._display.update(event["step"], self._text(event))
+        elif kind == "eval":
+            self._evals.append(event)
+            self._display.print(_eval_text(event))
+        elif kind == "done":
+            self.done = event
+        listeners, self._listeners = self._listeners, ()  # none is called again once one has raised
+        for listener in listeners:
+            listener(event)
+        self._listeners = listeners
+
+    def _text(self, event: Event) -> str:
+        seconds = sum(step["seconds"] for step in self._recent)
+        speed = sum(step["tokens"] for step in self._recent) / seconds
+        left = (self._plan["steps"] - event["step"]) * seconds / len(self._recent)
+        return (
+            f"loss {number(event['loss'])}  {speed:.0f} tokens/s  RSS {event['rss_mb']:.0f} MB  "
+            f"anon {event['anon_mb']:.0f} MB  {duration(left)} left"
+        )
+
+    def result(self, out: Path, settings: dict[str, str], stopped: str | None, why: list[str]) -> TrainResult:
+        """What the runtime reports at the end; of an interrupted run, what was seen of it. `why`: auto_schedule's."""
+        values = (
+            self._seen()
+            | {name: value for name, value in self.done.items() if name != "event"}
+            | {
+                "adapter": out,
+                "stopped": stopped,
+                "options": self._plan.get("options", settings),
+                "memory_mb": {name: [step[name] for step in self._steps] for name in ("rss_mb", "anon_mb")},
+            }
+        )
+        own = {name: values.pop(name) for name in TrainResult.__dataclass_fields__ if name != "details"}
+        details = {name: value for name, value in values.items() if name not in ("loss_first", "loss_last")}
+        if why:
+            details["auto_schedule"] = why
+        return TrainResult(**own, details=details)
+
+    def _seen(self) -> Event:
+        seconds = [step["seconds"] for step in self._steps]
+        tokens = sum(step["tokens"] for step in self._steps)
+        best = next((event for event in reversed(self._evals) if event["best"]), None)
+        return (
+            {
+                "steps": self._steps[-1]["step"] if self._steps else self._plan.get("steps_done", 0),
+                "losses": [step["loss"] for step in self._steps],
+                "evals": [[event["step"], event["loss"]] for event in self._evals],
+                "best_step": best and best["step"],
+                "best_loss": best and best["loss"],
+                "tokens": tokens,
+                "tokens_per_second": tokens / sum(seconds) if seconds else 0.0,
+                "step_seconds_median": median(seconds) if seconds else None,
+                "peak_rss_mb": max((step["rss_mb"] for step in self._steps), default=0.0),
+                "peak_anon_mb": max((step["anon_mb"] for step in self._steps), default=0.0),
+            }
+            | {name: self._plan.get(name, 0.0) for name in ("planned_mb", "planned_anon_mb")}
+            | {"budget_mb": self._plan.get("budget_mb")}
+        )
+
+
+def _eval_text(event: Event) -> str:
+    best = ", the best so far" if event["best"] else ""
+    more = f"perplexity {event['ppl']:.2f}" if event.get("ppl") is not None else ""
+    if "reward_accuracy" in event:
+        more = f"reward accuracy {event['reward_accuracy']:.2f}"
+    return f"step {event['step']}  validation loss {number(event['loss'])}  {more}{best}"

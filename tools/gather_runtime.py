@@ -1,0 +1,62 @@
+"""mft-run with the loader and all libraries it needs, in a folder that runs with nothing else beside it:
+`python tools/gather_runtime.py MFT_RUN OUT LIBRARIES ...`.
+
+LIBRARIES are folders to look in, of the device's architecture. OUT gets `mft-run`, a script, and what it starts.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+SCRIPT = """#!/bin/sh
+# The device may have another C library, or none: this one brings its own.
+here=$(dirname "$0")
+exec "$here/lib/{loader}" --library-path "$here/lib" "$here/bin/mft-run" "$@"
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mft_run", metavar="MFT_RUN", type=Path)
+    parser.add_argument("out", metavar="OUT", type=Path)
+    parser.add_argument("libraries", metavar="LIBRARIES", type=Path, nargs="+")
+    args = parser.parse_args()
+    gather(args.mft_run, args.out, args.libraries)
+
+
+def gather(mft_run: Path, out: Path, folders: list[Path]) -> None:
+    """Puts `mft_run` and its libraries into `out`, made anew. Raises FileNotFoundError for one that is in no folder."""
+    shutil.rmtree(out, ignore_errors=True)
+    (out / "bin").mkdir(parents=True)
+    (out / "lib").mkdir()
+    shutil.copy(mft_run, out / "bin" / "mft-run")
+    loader = Path(re.search(r"interpreter: (\S+?)\]", _readelf("-l", mft_run))[1]).name
+    left, found = [loader, *_needed(mft_run)], set()
+    while left:
+        name = left.pop()
+        if name in found:
+            continue
+        found.add(name)
+        library = next((folder / name for folder in folders if (folder / name).exists()), None)
+        if library is None:
+            raise FileNotFoundError(f"{name}: in none of {', '.join(map(str, folders))}")
+        shutil.copy(library.resolve(), out / "lib" / name)
+        left += _needed(library)
+    script = out / "mft-run"
+    script.write_text(SCRIPT.format(loader=loader))
+    for file in (script, out / "lib" / loader):
+        file.chmod(0o755)
+
+
+def _needed(file: Path) -> list[str]:
+    return re.findall(r"\(NEEDED\).*\[(.+?)\]", _readelf("-d", file))
+
+
+def _readelf(what: str, file: Path) -> str:
+    return subprocess.run(["readelf", "-W", what, file], check=True, capture_output=True, text=True).stdout
+
+
+if __name__ == "__main__":
+    main()
