@@ -28,7 +28,7 @@ class Model {
 
   /// Loads LoRA parameters, the bundle's initial ones where `folder` is empty, and makes room for calls of up to
   /// `tokens` tokens.
-  /// Threads split work into `threads` parts from now on, 0: one a core, and linear layers compute with `compute`.
+  /// Threads split work into `threads` parts from now on, 0: one a big core, and linear layers compute with `compute`.
   /// An MLP takes `mlp_tokens` at once, 0: as many as it can. Throws Error while a trainer has the model.
   void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads = 0,
                Compute compute = Compute::kFloat32, int64_t mlp_tokens = 0);

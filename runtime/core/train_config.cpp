@@ -77,7 +77,7 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION(
           "compute", compute, kStep, true,
           "what linear layers multiply weights in; auto: int8 where the CPU has dot products of bytes, else float32"),
-      MFT_OPTION("threads", threads, kStep, false, "threads that compute; 0: one a core"),
+      MFT_OPTION("threads", threads, kStep, false, "threads that compute; 0: one a core, of a phone one a big core"),
       MFT_OPTION("steps", steps, kRun, true, "optimizer steps"),
       MFT_OPTION("epochs", epochs, kRun, false, "passes over the data, in place of steps; may be a fraction"),
       MFT_OPTION("lr", lr, kRun, true, "highest learning rate"),

@@ -6,20 +6,25 @@
 #include <atomic>
 #include <utility>
 
+#include "runtime/platform/big_cores.h"
+
 namespace mft {
 namespace {
 
 int64_t thread_parts = 0;
 
+/// Of the pool's threads as many as there are big cores.
+int64_t default_parts() {
+  static const int64_t big = big_cores();
+  const auto all = static_cast<int64_t>(executorch::extension::get_thread_count());
+  return std::clamp<int64_t>(big > 0 ? std::min(big, all) : all, 1, kMostThreads);
+}
+
 }  // namespace
 
 int64_t set_thread_parts(int64_t parts) { return std::exchange(thread_parts, parts); }
 
-int thread_count() {
-  return thread_parts > 0
-             ? static_cast<int>(thread_parts)
-             : static_cast<int>(std::clamp<int64_t>(executorch::extension::get_thread_count(), 1, kMostThreads));
-}
+int thread_count() { return static_cast<int>(thread_parts > 0 ? thread_parts : default_parts()); }
 
 void run_items(int64_t n, void (*item)(const void* context, int64_t i, int64_t worker), const void* context) {
   const int64_t workers = std::min<int64_t>(n, thread_count());

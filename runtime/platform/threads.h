@@ -13,7 +13,7 @@ inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 constexpr int64_t kMostThreads = 256;
 
-// Into how many parts work is split, to be set before any scratch is sized; 0: as many as the pool has threads. Returns
+// Into how many parts work is split, to be set before any scratch is sized; 0: as many as there are big cores. Returns
 // what it was.
 int64_t set_thread_parts(int64_t parts);
 // The same while this lives.
