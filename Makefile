@@ -7,7 +7,7 @@ PY := mobile_ft export tools tests runtime fuzz
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup demo test test-slow test-cpp aarch64 test-aarch64 fuzz lint format bench clean
+.PHONY: setup demo test test-slow test-cpp aarch64 test-aarch64 test-jvm fuzz lint format bench clean
 
 setup: $(VENV)/.installed
 
@@ -72,6 +72,18 @@ $(AARCH64)/executorch: | setup
 	  --python-version 3.11 -d $(AARCH64)/wheel executorch==1.5.1
 	$(BIN)/python -m zipfile -e $(AARCH64)/wheel/executorch-*.whl $(AARCH64)/wheel
 	mv $(AARCH64)/wheel/executorch $@
+
+# The Java SDK on a desktop's JVM, with the real library. Installs a JDK and JUnit from Debian where they are missing.
+JVM := build/jvm
+test-jvm: setup
+	{ command -v javac && test -e /usr/share/java/junit4.jar; } > /dev/null || \
+	  { apt-get update -q && apt-get install -q -y default-jdk-headless junit4; }
+	$(BIN)/cmake -S . -B $(JVM)/cmake -G Ninja -DMFT_PYTHON=OFF -DMFT_JNI=ON \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
+	$(BIN)/cmake --build $(JVM)/cmake --target mobile_ft_jni mft-run
+	rm -rf $(JVM)/bundle
+	$(BIN)/python tests/small_bundle.py $(JVM)/bundle
+	android_demo/sdk/test.sh $(JVM)/cmake $(JVM)/bundle $(JVM)/cmake/runtime/mft-run
 
 # All parsers against damaged files: for so many minutes in all, or RUNS=.. of the same files each. Needs Clang with libFuzzer.
 fuzz: setup

@@ -25,8 +25,10 @@
  * does nothing. Strings and arrays are copied or done with when a call returns. Strings are UTF-8 and end with a zero
  * byte; a path must not be NULL or empty unless its description allows it.
  *
- * Threads: every call may come from another thread, but only one call may run at a time, on whatever handle: a call
- * uses all cores by itself. mft_training_cancel() alone may be called at any time while its handle is open.
+ * Threads: every call may come from another thread. Of those on trainings and bundles only one may run at a time, on
+ * whatever handle: they use all cores. mft_training_cancel() alone may be called at any time while its handle is open.
+ * Options, datasets and tokenizers may be used at any time too, each by one thread at a time, and so may
+ * mft_process_memory(): an app may take down what the user types while it trains.
  *
  * Units: memory in bytes, lengths in tokens.
  */
@@ -112,7 +114,8 @@ MFT_API mft_status mft_training_run(mft_training* training, mft_event_callback o
  */
 MFT_API mft_status mft_training_step(mft_training* training, mft_event_callback on_event, void* user_data, int* more);
 
-/* Ends the run after the step in progress, or the next one, saved. From any thread, while another one trains. */
+/* Ends the run after the step in progress, saved; between steps, or before the first, the next call of
+ * mft_training_step() saves what there is, if need be after a first step. From any thread, while another one trains. */
 MFT_API void mft_training_cancel(mft_training* training);
 
 /* ---- Bundles: plans, evaluation and generation ---- */

@@ -112,17 +112,13 @@ class Run::State {
   ~State() { model_.observe({}); }
 
   bool step(const StopRequest& stop) {
+    if (trainer_.steps_done() > 0) stop_if_asked(stop);  // since the last step
     if (!over()) {
       train();
       const int64_t done = trainer_.steps_done();
       if (valid_ && (done % config_.eval_every == 0 || done == config_.steps)) validate();
-      const std::string reason = over() ? "" : reason_to_stop(stop, trainer_.plan());
-      if (!reason.empty() || over() || done % config_.save_every == 0) save();
-      if (!reason.empty()) {
-        emit_({{"event", "stopped"}, {"reason", reason}, {"step", done}});
-        throw Stopped(reason + "; step " + std::to_string(done) + " is saved in " + paths_.out +
-                      ", go on with --resume");
-      }
+      stop_if_asked(stop);
+      if (over() || done % config_.save_every == 0) save();
     }
     if (over()) emit_(done());
     return !over();
@@ -146,6 +142,15 @@ class Run::State {
     if (!before.empty() && before != r.arithmetic) {
       emit_({{"event", "moved"}, {"step", trainer_.steps_done()}, {"from", before}, {"to", r.arithmetic}});
     }
+  }
+
+  void stop_if_asked(const StopRequest& stop) {
+    const std::string reason = over() ? "" : reason_to_stop(stop, trainer_.plan());
+    if (reason.empty()) return;
+    save();
+    const int64_t done = trainer_.steps_done();
+    emit_({{"event", "stopped"}, {"reason", reason}, {"step", done}});
+    throw Stopped(reason + "; step " + std::to_string(done) + " is saved in " + paths_.out + ", go on with --resume");
   }
 
   bool over() const { return trainer_.steps_done() >= config_.steps || out_of_patience(); }

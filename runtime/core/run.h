@@ -55,8 +55,8 @@ class Run {
   ~Run();
 
   /// Makes a step, and what is due after it. Returns whether there is another one; where not, "done" was the last
-  /// event. Throws Stopped where the run ended early and can be resumed. After that, and any other Error, it is of no
-  /// more use.
+  /// event. Throws Stopped where it was asked to stop: saved, after a first step at least. After that, and any other
+  /// Error, the run is of no more use.
   bool step(const StopRequest& stop);
 
  private:

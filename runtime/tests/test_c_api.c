@@ -255,6 +255,22 @@ static void test_train(const char* bundle, const char* tokens, const char* out) 
   CHECK_FAILS(mft_training_step(NULL, hear, &heard, &more), MFT_ERROR_ARGUMENT, "training");
   mft_training_close(training);
 
+  memset(&heard, 0, sizeof(heard)); /* cancelled between steps: saved, with none more */
+  files.resume = 0;
+  snprintf(stepped, sizeof(stepped), "%s/between", out);
+  CHECK_OK(mft_training_open(&files, options, &training));
+  CHECK_OK(mft_training_step(training, hear, &heard, &more));
+  CHECK_OK(mft_training_step(training, hear, &heard, &more));
+  mft_training_cancel(training);
+  CHECK_FAILS(mft_training_step(training, hear, &heard, &more), MFT_STOPPED, "cancelled; step 2 is saved in ");
+  CHECK(heard.steps == 2 && heard.saves == 1);
+  mft_training_close(training);
+  files.resume = 1;
+  CHECK_OK(mft_training_open(&files, options, &training));
+  CHECK_OK(mft_training_run(training, hear, &heard));
+  CHECK(heard.steps == 6 && heard.dones == 1);
+  mft_training_close(training);
+
   memset(&heard, 0, sizeof(heard)); /* what is done needs no step more */
   files.resume = 1;
   CHECK_OK(mft_training_open(&files, options, &training));

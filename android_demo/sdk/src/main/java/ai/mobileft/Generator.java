@@ -1,0 +1,81 @@
+package ai.mobileft;
+
+import java.io.File;
+import java.nio.ByteOrder;
+import java.nio.LongBuffer;
+import java.util.List;
+import java.util.Objects;
+
+/**
+ * Answers with the model of a bundle and an adapter, which is read at every call: what a training has just saved
+ * counts.
+ *
+ * <p>An exception that a listener throws ends the generation and goes on to the caller.
+ */
+public final class Generator implements AutoCloseable {
+  private final Handle handle;
+  private final byte[] adapter;
+
+  private Generator(Handle handle, byte[] adapter) {
+    this.handle = handle;
+    this.adapter = adapter;
+  }
+
+  /**
+   * Opens the bundle.
+   *
+   * @param adapterFolder null for the bundle's initial adapter
+   * @throws MobileFtException where a file is missing or damaged
+   */
+  public static Generator open(File bundleFolder, File adapterFolder) {
+    byte[] bundle = Utf8.path("bundleFolder", bundleFolder);
+    byte[] adapter = Utf8.pathOrNull("adapterFolder", adapterFolder);
+    return new Generator(new Handle("Generator", Turn.COMPUTING, () -> Native.openBundle(bundle), Native::closeBundle), adapter);
+  }
+
+  /**
+   * Answers the last of the messages, to the end of the answer or the option "max_tokens".
+   *
+   * @param listener gets the answer piece by piece, whole characters each; may be null
+   * @return all of the answer
+   * @throws MobileFtException where the model has no chat template for devices, or a file is missing or damaged
+   */
+  public String chat(List<Message> messages, GenerateOptions options, TextListener listener) {
+    byte[][] utf8 = Message.utf8(messages);
+    byte[][] optionsUtf8 = options.utf8();
+    StringBuilder answer = new StringBuilder();
+    Native.BytesListener pieces =
+        bytes -> {
+          String text = Utf8.text(bytes);
+          answer.append(text);
+          return listener == null || listener.onText(text);
+        };
+    handle.run("chat", bundle -> Native.chat(bundle, adapter, utf8, optionsUtf8, pieces));
+    return answer.toString();
+  }
+
+  /**
+   * Continues a prompt of tokens.
+   *
+   * @param prompt a direct buffer in the native byte order, from its position to its limit, neither of which changes
+   * @throws IllegalArgumentException where the buffer is another one
+   * @throws MobileFtException where it is empty, too long or has what is no token; or a file is missing or damaged
+   */
+  public void generate(LongBuffer prompt, GenerateOptions options, TokenListener listener) {
+    if (!prompt.isDirect()) throw new IllegalArgumentException("prompt: must be a direct buffer");
+    if (prompt.order() != ByteOrder.nativeOrder()) {
+      throw new IllegalArgumentException("prompt: must have the byte order ByteOrder.nativeOrder()");
+    }
+    Objects.requireNonNull(listener, "listener");
+    byte[][] utf8 = options.utf8();
+    handle.run(
+        "generate",
+        bundle ->
+            Native.generate(bundle, adapter, prompt, prompt.position(), prompt.remaining(), utf8, listener));
+  }
+
+  @Override
+  public void close() {
+    handle.close();
+  }
+}

@@ -1,0 +1,95 @@
+package ai.mobileft;
+
+import java.nio.LongBuffer;
+
+/**
+ * The C API, runtime/c_api/mobile_ft.h, by way of src/main/cpp/mobile_ft_jni.cpp. Texts and paths are UTF-8; options
+ * are names and values in turn, and messages roles and contents. Objects are pointers; {@link Handle} sees to it that
+ * they are open, and {@link Turn} that there is one call at a time.
+ */
+final class Native {
+  static {
+    System.loadLibrary("mobile_ft_jni");
+  }
+
+  private Native() {}
+
+  /** Hears of UTF-8, and says whether to go on. */
+  interface BytesListener {
+    boolean onBytes(byte[] utf8);
+  }
+
+  /** The exception for a status other than MFT_OK; native code calls this. */
+  static RuntimeException exception(int status, byte[] message) {
+    String text = Utf8.text(message);
+    switch (status) {
+      case 1:
+        return new IllegalArgumentException(text);
+      case 3:
+        return new TrainingStoppedException(text);
+      default:
+        return new MobileFtException(text);
+    }
+  }
+
+  static native void checkOption(boolean train, byte[] name, byte[] value);
+
+  /** Null where there is no such option. */
+  static native byte[] defaultOption(boolean train, byte[] name);
+
+  static native long openTraining(
+      byte[] bundle, byte[] data, byte[] valid, byte[] adapter, byte[] out, boolean resume, byte[][] options);
+
+  static native void closeTraining(long training);
+
+  static native void runTraining(long training, BytesListener listener);
+
+  static native boolean stepTraining(long training, BytesListener listener);
+
+  static native void cancelTraining(long training);
+
+  static native long openBundle(byte[] folder);
+
+  static native void closeBundle(long bundle);
+
+  static native long vocabSize(long bundle);
+
+  static native long maxSeqLen(long bundle);
+
+  static native byte[] plan(long bundle, byte[][] options);
+
+  /** Loss and targets. */
+  static native double[] evaluate(long bundle, byte[] adapter, byte[] tokenFile);
+
+  /** {@code prompt} is direct; {@code count} tokens from {@code position} on. */
+  static native void generate(
+      long bundle,
+      byte[] adapter,
+      LongBuffer prompt,
+      int position,
+      int count,
+      byte[][] options,
+      TokenListener listener);
+
+  static native void chat(long bundle, byte[] adapter, byte[][] messages, byte[][] options, BytesListener listener);
+
+  static native long openDataset(byte[] bundle, byte[] rows);
+
+  static native void closeDataset(long dataset);
+
+  static native void addChat(long dataset, byte[][] messages);
+
+  static native void addPair(long dataset, byte[] prompt, byte[] completion);
+
+  static native void addText(long dataset, byte[] text);
+
+  static native void addRow(long dataset, byte[] json);
+
+  static native long rows(long dataset);
+
+  /** The members of mft_dataset_stats, in their order. */
+  static native long[] writeTokens(long dataset, byte[][] options, byte[] tokenFile);
+
+  /** The members of mft_memory, in their order. */
+  static native long[] processMemory();
+}

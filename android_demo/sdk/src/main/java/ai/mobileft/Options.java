@@ -1,0 +1,55 @@
+package ai.mobileft;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/**
+ * Options by name and as text, just as the command line takes them, with underscores in the names; {@code mft-run
+ * options} lists them. What is not set has its default. Not for several threads at once.
+ */
+public abstract class Options {
+  private final boolean train;
+  private final Map<String, String> given = new LinkedHashMap<>();
+
+  Options(boolean train) {
+    this.train = train;
+  }
+
+  /**
+   * Sets one, such as "lr" to "1e-3".
+   *
+   * @throws IllegalArgumentException where there is no such option
+   * @throws MobileFtException where the text is none of its values
+   */
+  public final void set(String name, String value) {
+    byte[] utf8Name = Utf8.bytes("name", name);
+    byte[] utf8Value = Utf8.bytes("value", value);
+    Native.checkOption(train, utf8Name, utf8Value);
+    given.put(name, value);
+  }
+
+  /**
+   * Its value as text, never null.
+   *
+   * @throws IllegalArgumentException where there is no such option
+   */
+  public final String get(String name) {
+    String value = given.get(name);
+    if (value != null) return value;
+    byte[] utf8Name = Utf8.bytes("name", name);
+    byte[] standard = Native.defaultOption(train, utf8Name);
+    if (standard == null) throw new IllegalArgumentException("unknown option " + name);
+    return Utf8.text(standard);
+  }
+
+  /** For {@link Native}: names and values in turn. */
+  final byte[][] utf8() {
+    byte[][] all = new byte[2 * given.size()][];
+    int i = 0;
+    for (Map.Entry<String, String> option : given.entrySet()) {
+      all[i++] = Utf8.bytes("name", option.getKey());
+      all[i++] = Utf8.bytes("value", option.getValue());
+    }
+    return all;
+  }
+}
