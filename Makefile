@@ -54,7 +54,7 @@ aarch64: setup $(AARCH64)/executorch
 	$(BIN)/cmake --build $(AARCH64)/cmake --target mft-run mobile_ft
 	$(BIN)/python tools/gather_runtime.py $(AARCH64)/cmake/runtime/mft-run $(AARCH64)/runtime \
 	  $(AARCH64)/executorch/lib /usr/aarch64-linux-gnu/lib
-	installed=$$($(BIN)/python -c "from mobile_ft.runtime import mft_run_path; print(mft_run_path().parent)")/aarch64; \
+	installed=$$($(BIN)/python -c "from mobile_ft.runtime import mft_run_path; print(mft_run_path().parent)")/aarch64 && \
 	  rm -rf $$installed && cp -r $(AARCH64)/runtime $$installed
 
 # The C++ tests for ARM, and runs of whole trainings, under QEMU, where the thread pool has one thread.

@@ -39,7 +39,7 @@ class TokenSequences:
 
     @property
     def weighted(self) -> bool:
-        return any(row.weight != 1 for row in self.rows)
+        return any(np.float32(row.weight) != 1 for row in self.rows)
 
     def parts(self, name: str) -> Iterator[NDArray[Any]]:
         """The tensor `name`, row by row: as a whole, that of a long text takes as much memory as the text."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mobile_ft.runtime._core import (
+    Dataset,
     GenerateConfig,
     Generator,
     Model,
@@ -23,6 +24,7 @@ from mobile_ft.runtime._core import (
 )
 
 __all__ = [
+    "Dataset",
     "GenerateConfig",
     "Generator",
     "Model",

@@ -27,7 +27,9 @@ def main() -> None:
 
 
 def gather(mft_run: Path, out: Path, folders: list[Path]) -> None:
-    """Puts `mft_run` and its libraries into `out`, made anew. Raises FileNotFoundError for one that is in no folder."""
+    """Puts `mft_run` and its libraries into `out`, made anew. Raises FileNotFoundError or FileExistsError."""
+    if out.exists() and not (out / "bin" / "mft-run").exists():
+        raise FileExistsError(f"{out}: is no such folder; choose another")
     shutil.rmtree(out, ignore_errors=True)
     (out / "bin").mkdir(parents=True)
     (out / "lib").mkdir()

@@ -25,21 +25,22 @@ class Device:
         there = f"cd {shlex.quote(self.folder)} && {script}"
         return self._adb("shell", there) if self.kind == "adb" else ["ssh", self.name, there]
 
-    def push(self, local: Path) -> None:
-        """Copies what is in the folder `local` into the device's. Raises UserError."""
+    def push(self, local: Path, names: Sequence[str]) -> None:
+        """Copies these files and folders of `local` into the folder. Raises UserError."""
         make = f"mkdir -p {shlex.quote(self.folder)}"
         if self.kind == "adb":
             _run(self._adb("shell", make))
-            _run(self._adb("push", f"{local}/.", self.folder))
+            _run(self._adb("push", *(str(local / name) for name in names), self.folder))
             return
         script = f"{make} && tar -xf - -C {shlex.quote(self.folder)}"
-        with subprocess.Popen(["tar", "-cf", "-", "-C", str(local), "."], stdout=subprocess.PIPE) as packing:
+        with subprocess.Popen(["tar", "-cf", "-", "-C", str(local), *names], stdout=subprocess.PIPE) as packing:
             _run(["ssh", self.name, script], packing.stdout)
 
-    def read(self, file: str) -> bytes:
-        """A file in the folder, b"" where there is none. Raises UserError where the device cannot be reached."""
-        script = f"cat {shlex.quote(self.folder + '/' + file)} 2>/dev/null || true"
-        return _run(self._adb("exec-out", script) if self.kind == "adb" else ["ssh", self.name, script])
+    def output(self, script: str) -> bytes:
+        """What `script` prints in the folder; b"" where there is none. Raises UserError where the device cannot be
+        reached."""
+        there = f"cd {shlex.quote(self.folder)} 2>/dev/null && {script} || true"
+        return _run(self._adb("exec-out", there) if self.kind == "adb" else ["ssh", self.name, there])
 
     def pull(self, folder: str, local: Path) -> None:
         """Copies what is in a folder of the device's into `local`, which exists. Raises UserError."""

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from mobile_ft.api.files import writing
-from mobile_ft.api.options import native_arguments, option_texts, train_settings
+from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
 from mobile_ft.api.tokens import check_lengths, prepare_tokens
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.data import Loss
 from mobile_ft.errors import UserError
 from mobile_ft.folder import replace_folder
+from mobile_ft.json_text import read_json_object
 from mobile_ft.rows import DataSource, Split, split_file
-from mobile_ft.runtime import mft_run_path, train_options
+from mobile_ft.runtime import Dataset, TrainConfig, mft_run_path, train_options
 
 MANIFEST = "manifest.json"  # SHA-256 of each file, by its path in the folder
 RUN_SCRIPT = "run.sh"
@@ -31,7 +32,7 @@ cd "$(dirname "$0")"
 {tokens}if [ -e {out}/checkpoint.safetensors ]; then set -- --resume "$@"; fi
 exec ./mft-run train bundle --data {data} --out {out} {options} "$@"
 """
-_MAKE_TOKENS = """[ -e {file} ] || ./mft-run tokens bundle --data {rows} --out {file} {options} >&2
+_MAKE_TOKENS = """./mft-run tokens bundle --data {rows} --out {file} {options} >&2
 """
 
 
@@ -92,13 +93,23 @@ def _check_replaceable(out: Path) -> None:
         return
     if not out.is_dir():
         raise UserError(f"{out}: exists and is not a folder; choose another for -o")
-    if any(out.iterdir()) and not (out / MANIFEST).is_file():
-        raise UserError(f"{out}: exists and holds other files, which would be lost; choose another folder for -o")
+    own = {MANIFEST, *(read_manifest(out) if (out / MANIFEST).is_file() else ())}
+    for name in _files(out):
+        if name not in own:
+            raise UserError(f"{out}: exists and holds {name}, which would be lost; choose another folder for -o")
+
+
+def read_manifest(pack: Path) -> dict[str, Any]:
+    """What a pack holds. Raises UserError."""
+    return read_json_object(pack / MANIFEST, "a folder that `mobile-ft device pack` wrote is wanted")
 
 
 def _manifest(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): _sha256(path) for path in files}
+    return {name: _sha256(folder / name) for name in _files(folder)}
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
 def _sha256(path: Path) -> str:
@@ -121,11 +132,17 @@ def _put_data(found: Bundle, data: DataSource, split: Split, folder: Path, setti
     prepare_tokens(found, data, split, seq_len, seed, folder / tokens, loss)  # to see that the data is good, too
     if not raw:
         return ""
-    (folder / tokens).unlink()
     rows = f"{split}.jsonl"
     source = split_file(Path(data), split) if isinstance(data, (str, os.PathLike)) else None
     if source is None or source.suffix != ".jsonl":
         raise UserError("raw_data: data is wanted that is a .jsonl file, or a folder with train.jsonl")
     shutil.copy(source, folder / rows)
     own = {name: settings[name] for name in ("seq_len", "seed", "loss")}
+    made = folder / f"{tokens}.device"
+    with runtime_errors():  # what the device will say
+        Dataset(str(folder / "bundle"), str(folder / rows)).write_tokens(str(made), TrainConfig(**own))
+    if made.read_bytes() != (folder / tokens).read_bytes():
+        raise UserError(f"{source}: the device would make other tokens of it; leave out --raw-data")
+    made.unlink()
+    (folder / tokens).unlink()
     return _MAKE_TOKENS.format(file=tokens, rows=rows, options=shlex.join(native_arguments(own)))

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from mobile_ft.api.device_link import Device
-from mobile_ft.api.device_pack import MANIFEST, OUT, RUN_SCRIPT
+from mobile_ft.api.device_pack import MANIFEST, OUT, RUN_SCRIPT, read_manifest
 from mobile_ft.api.files import writing
 from mobile_ft.api.native import run_command
 from mobile_ft.api.progress import ProgressDisplay
@@ -16,22 +16,28 @@ from mobile_ft.errors import UserError
 from mobile_ft.folder import replace_folder
 from mobile_ft.lora import CONFIG_FILE
 
+CHECKPOINT = "checkpoint.safetensors"
+
 
 def run_on_device(pack: str | os.PathLike[str], device: Device, *, progress: bool = True) -> TrainResult:
     """Puts the folder `pack` on the device, where it is not there yet, and trains there, or goes on with it.
+
+    Where the device's folder holds a run of another pack, that stays and nothing is done: UserError.
 
     Ctrl-C, or a broken connection, ends the run after the step in progress, saved on the device: then `stopped` of the
     result is "interrupted", and running it again goes on. Raises UserError where the device cannot be reached, or the
     run fails.
     """
     folder = Path(pack)
-    manifest = folder / MANIFEST
-    if not manifest.is_file():
-        raise UserError(f"{folder}: no {MANIFEST} there; a folder that `mobile-ft device pack` wrote is wanted")
+    files = read_manifest(folder)
     with ProgressDisplay("step", progress) as display:
-        if device.read(MANIFEST) != manifest.read_bytes():
+        if device.output(f"cat {MANIFEST} 2>/dev/null") != (folder / MANIFEST).read_bytes():
+            if device.output(f"ls {OUT}/{CHECKPOINT} 2>/dev/null"):
+                raise UserError(f"{device}: holds the run of another pack in {OUT}; give another --folder")
             display.print(f"copying {folder} to {device}")
-            device.push(folder)
+            device.output(f"rm -f {MANIFEST}")  # comes last: where it is, all is
+            device.push(folder, sorted({name.split("/")[0] for name in files}))
+            device.push(folder, [MANIFEST])
         watcher = RunWatcher(display, [])
         where = Path(f"{device}/{OUT}")
         try:

@@ -173,8 +173,10 @@ void begin(mft_training* training, mft_event_callback on_event, void* user_data)
 
 /// Whether another step is left.
 bool step(mft_training* training) {
-  training->over = true;  // where it fails
-  training->over = !training->run->step(training->stop);
+  training->over = true;                                     // where it fails
+  std::unique_ptr<mft::Run> run = std::move(training->run);  // whose memory goes with the last step
+  training->over = !run->step(training->stop);
+  if (!training->over) training->run = std::move(run);
   return !training->over;
 }
 
@@ -235,7 +237,6 @@ mft_status mft_training_step(mft_training* training, mft_event_callback on_event
   return guarded([&] {
     require(training, "training");
     require(more, "more");
-    *more = 0;
     begin(training, on_event, user_data);
     *more = step(training);
   });

@@ -178,8 +178,8 @@ MFT_API mft_status mft_chat(mft_bundle* bundle, const char* adapter_folder, cons
 
 /*
  * Rows in a .jsonl file, the same that `mobile-ft train` takes, to which rows are added as the user types. A row is on
- * disk when its call returns; where one fails, be it that the disk is full, all rows before it are there. Rows that no
- * model could learn from are refused as they are added, and so are those that the chat template has no way to render.
+ * disk when its call returns; where one fails, be it that the disk is full, all rows before it are there. Rows that are
+ * no rows are refused as they are added, and so are those that the chat template has no way to render.
  */
 typedef struct mft_dataset mft_dataset;
 

@@ -47,7 +47,9 @@ void emit(const Event& event) {
 
 /// From now on a signal to end lets the step in progress come to its end.
 void stop_between_steps() {
-  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) std::signal(signal, [](int s) { stop.signal(s); });
+  const auto end = [](int signal) { stop.signal(signal); };
+  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) std::signal(signal, end);
+  if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, end);  // ignored under nohup, and stays so
 }
 
 /// `read_value`, with an error that names the word.

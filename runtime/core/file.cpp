@@ -1,6 +1,7 @@
 #include "runtime/core/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -114,6 +115,15 @@ void MappedRange::advise(int advice) const {
   const uintptr_t before = reinterpret_cast<uintptr_t>(data_) % page_bytes();
   madvise(const_cast<std::byte*>(data_) - before, before + size_, advice);
 }
+
+LockedFolder::LockedFolder(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (fd_ < 0) fail(path, ": ", std::strerror(errno));
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;  // some file systems know no locks
+  close(fd_);
+  fail(path, ": another run writes there");
+}
+
+LockedFolder::~LockedFolder() { close(fd_); }
 
 void write_atomically(const std::string& path, const std::vector<FilePart>& parts) {
   const std::string beside = path + ".partial";

@@ -68,6 +68,18 @@ class MappedFile {
   MappedRange range_;
 };
 
+/// A folder that this process alone writes to while this lives. Throws Error where another one does.
+class LockedFolder {
+ public:
+  explicit LockedFolder(const std::string& path);
+  ~LockedFolder();
+  LockedFolder(const LockedFolder&) = delete;
+  LockedFolder& operator=(const LockedFolder&) = delete;
+
+ private:
+  int fd_;
+};
+
 struct FilePart {
   const void* data;
   size_t size;

@@ -89,6 +89,7 @@ class Run::State {
       : model_(model),
         config_(config),
         paths_(with_folder(paths)),
+        folder_(paths.out),
         emit_(std::move(emit)),
         data_(paths.data, model.bundle().vocab_size),
         valid_(open_valid()),
@@ -112,12 +113,12 @@ class Run::State {
   ~State() { model_.observe({}); }
 
   bool step(const StopRequest& stop) {
-    if (trainer_.steps_done() > 0) stop_if_asked(stop);  // since the last step
+    if (trainer_.steps_done() > 0) stop_for(stop.reason());  // since the last step
     if (!over()) {
       train();
       const int64_t done = trainer_.steps_done();
       if (valid_ && (done % config_.eval_every == 0 || done == config_.steps)) validate();
-      stop_if_asked(stop);
+      stop_for(reason_to_stop(stop, trainer_.plan()));
       if (over() || done % config_.save_every == 0) save();
     }
     if (over()) emit_(done());
@@ -144,9 +145,9 @@ class Run::State {
     }
   }
 
-  void stop_if_asked(const StopRequest& stop) {
-    const std::string reason = over() ? "" : reason_to_stop(stop, trainer_.plan());
-    if (reason.empty()) return;
+  /// Ends the run, saved, where there is a reason and anything left to do.
+  void stop_for(const std::string& reason) {
+    if (reason.empty() || over()) return;
     save();
     const int64_t done = trainer_.steps_done();
     emit_({{"event", "stopped"}, {"reason", reason}, {"step", done}});
@@ -302,6 +303,7 @@ class Run::State {
   Model& model_;
   TrainConfig config_;
   RunPaths paths_;
+  LockedFolder folder_;
   EventSink emit_;
   // Before the trainer, whose plan counts what the process holds by then.
   TokenFile data_;

@@ -1,6 +1,7 @@
 #include "runtime/data/dataset.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <numeric>
 
@@ -18,6 +19,16 @@ namespace {
 constexpr const char* kWantedLine = "not JSON; a row is one JSON object on one line";
 
 Row row_of(std::string_view line) { return parse_row(parse_json<nlohmann::json>(line, kWantedLine)); }
+
+/// `body`, with errors that name file and line.
+template <typename Body>
+auto naming(const std::string& path, int64_t line, const Body& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    fail(path, ":", line, ": ", error.what());
+  }
+}
 
 /// Row groups, each with the weight of its row.
 struct Encoded {
@@ -77,38 +88,44 @@ DataStats write_packed(const std::string& path, const Encoded& encoded, const Tr
 }  // namespace
 
 Dataset::Dataset(const std::string& bundle, std::string path) : text_(bundle), path_(std::move(path)) {
-  for_each_line([&](int64_t, std::string_view line) {
-    if (rows_++ == 0) preferences_ = row_of(line).preference();
-  });
+  if (file_exists(path_)) for_each_line(path_, [&](int64_t, std::string_view) { ++rows_; });
 }
 
 void Dataset::add(const nlohmann::json& given) {
   const Row row = parse_row(given);
-  if (preferences_.value_or(row.preference()) != row.preference()) {
-    fail(path_, ": this row is ", row.preference() ? "a" : "no", " preference, and those before it are",
-         row.preference() ? " not" : "", "; data is all preferences or has none");
-  }
-  encode_row(row, text_, INT32_MAX, row.preference() ? Loss::kDpo : Loss::kSft);  // for what it throws
-  append_line(path_, given.dump());
-  preferences_ = row.preference();
-  ++rows_;
+  const bool preference = row.preference();
+  encode_row(row, text_, INT32_MAX, preference ? Loss::kDpo : Loss::kSft);  // for what it throws
+  int64_t before = 0;                                                       // others may have added some
+  append_line(path_, given.dump(), [&](int64_t number, std::string_view line) {
+    if (++before > 1 || naming(path_, number, [&] { return row_of(line).preference(); }) == preference) return;
+    fail(path_, ": this row is ", preference ? "a" : "no", " preference, and those before it are",
+         preference ? " not" : "", "; data is all preferences or has none");
+  });
+  rows_ = before + 1;
 }
 
 DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& config) const {
   if (config.seed < 0) fail("--seed ", config.seed, ": must not be negative");  // nor is it for `mobile-ft train`
   Encoded encoded;
   int64_t rows = 0, truncated = 0, dropped = 0;
-  for_each_line([&](int64_t, std::string_view line) {
-    const Row row = row_of(line);
-    EncodedRows found = encode_row(row, text_, config.seq_len, config.loss);
+  std::error_code none;
+  if (std::filesystem::equivalent(tokens, path_, none))
+    fail(path_, ": holds the rows; tokens need a file of their own");
+  const auto take = [&](int64_t number, std::string_view line) {
     ++rows;
+    Row row;
+    EncodedRows found = naming(path_, number, [&] {
+      row = row_of(line);
+      return encode_row(row, text_, config.seq_len, config.loss);
+    });
     truncated += found.truncated;
     dropped += found.groups.empty();
     for (RowGroup& group : found.groups) {
       encoded.groups.push_back(std::move(group));
       encoded.weights.push_back(row.weight);
     }
-  });
+  };
+  if (file_exists(path_)) for_each_line(path_, take);
   if (rows == 0) fail(path_, ": empty; it should hold one JSON object a line");
   if (encoded.groups.empty()) {
     fail(path_, ": nothing to learn within --seq-len ", config.seq_len,
@@ -120,17 +137,6 @@ DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& co
   stats.truncated = truncated;
   stats.dropped = dropped;
   return stats;
-}
-
-void Dataset::for_each_line(const Take& take) const {
-  if (!file_exists(path_)) return;
-  for_each_whole_line(path_, [&](int64_t number, std::string_view line) {
-    try {
-      take(number, line);
-    } catch (const Error& error) {
-      fail(path_, ":", number, ": ", error.what());
-    }
-  });
 }
 
 }  // namespace mft

@@ -1,11 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "runtime/core/train_config.h"
 #include "runtime/text/bundle_text.h"
@@ -29,9 +26,10 @@ class Dataset {
   /// `bundle`'s model will read the rows in the file `path`, which may not exist yet. Throws Error.
   Dataset(const std::string& bundle, std::string path);
 
-  /// Adds a row, which is on disk when this returns. Throws Error where no model could learn from it, this model's chat
-  /// template has no such turns, or it is a preference and the others are not; the file is then as it was.
+  /// Adds a row, which is on disk when this returns. Throws Error where it is no row, this model's chat template has no
+  /// such turns, or it is a preference and the others are not; the file is then as it was.
   void add(const nlohmann::json& row);
+  /// As many as there were when this was opened, or a row was added last.
   int64_t rows() const { return rows_; }
 
   /// Writes all rows as tokens, shuffled and packed, to the token file `tokens`: the file that `mobile-ft train` makes
@@ -39,13 +37,9 @@ class Dataset {
   DataStats write_tokens(const std::string& tokens, const TrainConfig& config) const;
 
  private:
-  using Take = std::function<void(int64_t number, std::string_view line)>;
-  void for_each_line(const Take& take) const;
-
   BundleText text_;
   std::string path_;
   int64_t rows_ = 0;
-  std::optional<bool> preferences_;  // whether the rows are; unknown while there are none
 };
 
 }  // namespace mft

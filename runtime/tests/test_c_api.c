@@ -185,7 +185,7 @@ static int hear(const char* event, void* user_data) {
 static void test_train(const char* bundle, const char* tokens, const char* out) {
   static struct heard heard;
   mft_options* options = mft_train_options_new();
-  mft_training* training = NULL;
+  mft_training *training = NULL, *second = NULL;
   mft_training_files files = {NULL, NULL, NULL, NULL, NULL, 0};
   char stepped[96];
   int more = 0;
@@ -244,13 +244,16 @@ static void test_train(const char* bundle, const char* tokens, const char* out) 
   CHECK_OK(mft_training_open(&files, options, &training));
   CHECK_OK(mft_training_step(training, hear, &heard, &more));
   CHECK(more && heard.plans == 1 && heard.steps == 1);
+  CHECK_OK(mft_training_open(&files, options, &second));
+  CHECK_FAILS(mft_training_run(second, NULL, NULL), MFT_ERROR_FAILED, "stepped: another run writes there");
+  mft_training_close(second);
   CHECK_OK(mft_training_step(training, NULL, NULL, &more));
   CHECK(more && heard.steps == 1);
   CHECK_OK(mft_training_run(training, hear, &heard));
   CHECK(heard.plans == 1 && heard.steps == 5 && heard.dones == 1);
-  more = 1;
+  more = 7;
   CHECK_FAILS(mft_training_step(training, hear, &heard, &more), MFT_ERROR_FAILED, "open another one");
-  CHECK(!more);
+  CHECK(more == 7);
   CHECK_FAILS(mft_training_step(training, hear, &heard, NULL), MFT_ERROR_ARGUMENT, "more");
   CHECK_FAILS(mft_training_step(NULL, hear, &heard, &more), MFT_ERROR_ARGUMENT, "training");
   mft_training_close(training);

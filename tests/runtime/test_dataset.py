@@ -3,6 +3,7 @@
 import json
 import random
 import resource
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,7 @@ import pytest
 from mobile_ft.data import Loss, prepare
 from mobile_ft.errors import UserError
 from mobile_ft.rows import read_rows
-from mobile_ft.runtime import RuntimeFailure, TrainConfig
-from mobile_ft.runtime._core import Dataset
+from mobile_ft.runtime import Dataset, RuntimeFailure, TrainConfig
 from mobile_ft.tokenizer import Tokenizer
 from tests.mobile_ft.test_chat_table import TEMPLATES
 from tests.runtime.native import events, failure
@@ -73,6 +73,7 @@ def write_rows(rows: list[Row], path: Path) -> Path:
         (mixed_rows(40), "sft", 64, 12345),
         (mixed_rows(1)[:1], "sft", 256, 1),
         ([{"text": "no weights " * i} for i in range(9)], "sft", 33, 7),
+        ([{"text": "one in float32", "weight": 1.00000001}], "sft", 33, 7),
         (preferences(20), "dpo", 128, 2),
     ],
 )
@@ -181,6 +182,45 @@ def test_a_row_cut_short_is_none(bundle: Path, tmp_path: Path) -> None:
     path.write_text(f"{one}\n{other[:9]}\n{one}\n")  # in the middle: no writing of ours
     with pytest.raises(RuntimeFailure, match="rows.jsonl:2: not JSON"):
         Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig())
+
+
+@pytest.mark.parametrize(
+    "line", ['{"text": "mine", "score": NaN}', '{"text": "mine" "weight": 2}', '{"text": "mine", "x": 1e400}', "mine"]
+)
+def test_a_whole_line_that_is_wrong_stays(line: str, bundle: Path, tmp_path: Path) -> None:
+    """Nobody's writing was cut short there, so nothing of it is taken away."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "one"}\n' + line)
+    dataset = Dataset(str(bundle), str(path))
+    assert dataset.rows == 2
+    with pytest.raises(RuntimeFailure, match="rows.jsonl:2: not JSON"):
+        dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig())
+    dataset.add('{"text": "other"}')
+    assert path.read_text() == '{"text": "one"}\n' + line + '\n{"text":"other"}\n'
+
+
+def test_two_that_add_to_one_file(bundle: Path, tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.jsonl")
+    one, other = Dataset(str(bundle), path), Dataset(str(bundle), path)
+    one.add('{"text": "a"}')
+    with pytest.raises(RuntimeFailure, match="a preference, and those before it are not"):
+        other.add(json.dumps(preferences(1)[0]))
+    other.add('{"text": "b"}')
+    one.add('{"text": "c"}')
+    assert (one.rows, other.rows) == (3, 2)
+    with ThreadPoolExecutor(4) as pool:
+        for _ in pool.map(lambda i: Dataset(str(bundle), path).add(json.dumps({"text": f"{i}"})), range(100)):
+            pass
+    texts = [json.loads(line)["text"] for line in Path(path).read_text().splitlines()]
+    assert texts[:3] == ["a", "b", "c"] and sorted(texts[3:], key=int) == [str(i) for i in range(100)]
+
+
+def test_tokens_never_take_the_place_of_the_rows(bundle: Path, tmp_path: Path) -> None:
+    path = write_rows([{"text": "one"}], tmp_path / "rows.jsonl")
+    (tmp_path / "link").symlink_to(path)
+    for out in (path, tmp_path / "link"):
+        assert "holds the rows" in failure("tokens", bundle, "--data", path, "--out", out)
+    assert path.read_text() == '{"text": "one"}\n'
 
 
 def test_a_full_disk_loses_nothing(bundle: Path, tmp_path: Path) -> None:

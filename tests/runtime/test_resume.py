@@ -182,7 +182,10 @@ def test_a_reader_that_goes_ends_the_run_saved(
     assert (tmp_path / "out" / "checkpoint.safetensors").exists()
 
 
-def test_signal_to_end_saves_first(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_to_end_saves_first(
+    ending: signal.Signals, small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path
+) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
     run = ["train", small_bundle, "--data", data, "--steps", 300, "--seq-len", 32]
     whole = events(*run, "--out", tmp_path / "whole")[-1]
@@ -192,11 +195,11 @@ def test_signal_to_end_saves_first(small_bundle: Path, token_file: Callable[...,
     assert process.stdout is not None and process.stderr is not None
     for line in process.stdout:
         if json.loads(line).get("step", 0) >= 50:
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(ending)
             break
     last = json.loads(process.stdout.read().splitlines()[-1])
     assert process.wait() == 1
-    assert f"stopped by signal 15; step {last['step']} is saved" in process.stderr.read()
+    assert f"stopped by signal {int(ending)}; step {last['step']} is saved" in process.stderr.read()
     resumed = events(*run, "--out", tmp_path / "out", "--resume")
     assert resumed[0]["steps_done"] == last["step"] < 300
     assert resumed[-1]["losses"] == whole["losses"]

@@ -28,7 +28,7 @@ ADB = """#!/bin/sh
 cd DEVICE
 case $1 in
   shell|exec-out) shift; exec sh -c "$*";;
-  push) cp -r "$2" "$3";;
+  push) shift; cp -r "$@";;
   *) echo "adb: unknown command $1" >&2; exit 1;;
 esac
 """
@@ -46,7 +46,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This machine's own, as for a device."""
-    folder = tmp_path_factory.mktemp("runtime")
+    folder = tmp_path_factory.mktemp("gathered") / "runtime"
     executorch = Path(str(distribution("executorch").locate_file("executorch")))
     system = [
         Path("/lib64"),
@@ -163,6 +163,64 @@ def test_a_broken_connection_loses_nothing(
     assert pull_from_device(device_of, tmp_path / "adapter").is_dir()
 
 
+def test_another_pack_in_the_same_place(bundle: Path, runtime: Path, rows: Path, device: Path, tmp_path: Path) -> None:
+    place = Device("adb", "phone", "work")
+    first = pack_for_device(bundle, rows, tmp_path / "first", raw_data=True, runtime=runtime, **OPTIONS)
+    other_rows = tmp_path / "other.jsonl"
+    other_rows.write_text("".join(json.dumps(row) + "\n" for row in reversed(ROWS[:20])))
+    second = pack_for_device(bundle, other_rows, tmp_path / "second", raw_data=True, runtime=runtime, **OPTIONS)
+    run_on_device(first, place, progress=False)
+    with pytest.raises(UserError, match="adb phone:work: holds the run of another pack in out; give another --folder"):
+        run_on_device(second, place, progress=False)
+    shutil.rmtree(device / "work" / "out")  # what the user does not want any more
+    result = run_on_device(second, place, progress=False)
+    assert result.losses == train(bundle, other_rows, tmp_path / "here", progress=False, **OPTIONS).losses
+
+
+@pytest.mark.parametrize("kind", ["adb", "ssh"])
+def test_a_copy_that_breaks_off_is_made_again(
+    kind: str, bundle: Path, runtime: Path, rows: Path, device: Path, tmp_path: Path
+) -> None:
+    pack = pack_for_device(bundle, rows, tmp_path / "phone", runtime=runtime, **OPTIONS)
+    place = Device("adb", "phone", "work") if kind == "adb" else Device("ssh", "host", "work")
+    run_on_device(pack, place, progress=False)
+    shutil.rmtree(device / "work" / "out")
+    pack = pack_for_device(bundle, rows, pack, runtime=runtime, **(OPTIONS | {"steps": 3}))
+    program = tmp_path / "programs" / kind
+    whole = program.read_text()
+    breaks = 'case "$*" in *push*|*tar*) echo "connection lost" >&2; exit 1;; esac'
+    program.write_text(whole.replace("#!/bin/sh\n", f"#!/bin/sh\n{breaks}\n"))
+    with pytest.raises(UserError, match="connection lost"):
+        run_on_device(pack, place, progress=False)
+    (device / "work" / "lib").rename(device / "lost")  # of what a copy had not brought yet
+    program.write_text(whole)
+    assert len(run_on_device(pack, place, progress=False).losses) == 3
+
+
+def test_nothing_of_others_is_lost(bundle: Path, runtime: Path, rows: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "manifest.json").write_text('{"name": "my site"}')
+    (site / "index.html").write_text("")
+    with pytest.raises(UserError, match="site: exists and holds index.html, which would be lost"):
+        pack_for_device(bundle, rows, site, runtime=runtime, **OPTIONS)
+    pack = pack_for_device(bundle, rows, tmp_path / "phone", runtime=runtime, **OPTIONS)
+    pack_for_device(bundle, rows, pack, runtime=runtime, **OPTIONS)  # nothing but a pack
+    subprocess.run(["sh", str(pack / "run.sh")], capture_output=True, check=True)
+    with pytest.raises(UserError, match="phone: exists and holds out/adapter_config.json, which would be lost"):
+        pack_for_device(bundle, rows, pack, runtime=runtime, **OPTIONS)
+    assert (pack / "out" / "adapter_config.json").is_file()
+
+
+def test_what_the_device_cannot_read_is_not_packed(bundle: Path, runtime: Path, tmp_path: Path) -> None:
+    """Python takes longer texts than the runtime's tokenizer, which says so now."""
+    long = tmp_path / "long.jsonl"
+    long.write_text(json.dumps({"text": "hello " * 1_000_000}) + "\n")
+    with pytest.raises(UserError, match="no more than 4194304 are taken at once"):
+        pack_for_device(bundle, long, tmp_path / "phone", raw_data=True, runtime=runtime, seq_len=32)
+    assert not (tmp_path / "phone").exists()
+
+
 def test_mistakes(bundle: Path, runtime: Path, rows: Path, device: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no runtime for devices there; tools/gather_runtime.py makes one"):
         pack_for_device(bundle, rows, tmp_path / "phone", runtime=tmp_path)
@@ -176,9 +234,9 @@ def test_mistakes(bundle: Path, runtime: Path, rows: Path, device: Path, tmp_pat
     full = tmp_path / "full"
     full.mkdir()
     (full / "photo").write_text("")
-    with pytest.raises(UserError, match="holds other files, which would be lost"):
+    with pytest.raises(UserError, match="holds photo, which would be lost"):
         pack_for_device(bundle, rows, full, runtime=runtime, seq_len=32)
-    with pytest.raises(UserError, match="full: no manifest.json there"):
+    with pytest.raises(UserError, match="full/manifest.json: no such file; a folder that"):
         run_on_device(full, Device("ssh", "host", "work"), progress=False)
     pack = pack_for_device(bundle, rows, tmp_path / "phone", runtime=runtime, seq_len=32)
     for unreachable, message in (
@@ -187,7 +245,7 @@ def test_mistakes(bundle: Path, runtime: Path, rows: Path, device: Path, tmp_pat
     ):
         with pytest.raises(UserError, match=message):
             run_on_device(pack, unreachable, progress=False)
-    with pytest.raises(UserError, match="out"):
+    with pytest.raises(UserError, match="work/out.*No such file|can't cd to"):
         pull_from_device(Device("ssh", "host", "work"), tmp_path / "adapter")
     assert not (tmp_path / "adapter").exists()
 
