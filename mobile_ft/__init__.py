@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mobile_ft.api.convert import convert
+    from mobile_ft.api.device_link import Device
+    from mobile_ft.api.device_pack import pack_for_device
+    from mobile_ft.api.device_run import pull_from_device, run_on_device
     from mobile_ft.api.evaluate import evaluate
     from mobile_ft.api.export import export_bundle
     from mobile_ft.api.generate import chat, generate
@@ -33,6 +36,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BundleInfo",
     "ConvertResult",
+    "Device",
     "EvalResult",
     "GenerateResult",
     "LoadedModel",
@@ -48,13 +52,17 @@ __all__ = [
     "generate",
     "info",
     "load",
+    "pack_for_device",
     "plan",
     "profile_run",
+    "pull_from_device",
+    "run_on_device",
     "train",
 ]
 
 # Where each name is; those that are not listed are results.
 _HOMES = {
+    "Device": "api.device_link",
     "LoadedModel": "api.model",
     "MobileFtWarning": "errors",
     "UserError": "errors",
@@ -65,8 +73,11 @@ _HOMES = {
     "generate": "api.generate",
     "info": "api.info",
     "load": "api.model",
+    "pack_for_device": "api.device_pack",
     "plan": "api.plan",
     "profile_run": "api.profile",
+    "pull_from_device": "api.device_run",
+    "run_on_device": "api.device_run",
     "train": "api.train",
 }
 
