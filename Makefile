@@ -73,7 +73,7 @@ $(AARCH64)/executorch: | setup
 	$(BIN)/python -m zipfile -e $(AARCH64)/wheel/executorch-*.whl $(AARCH64)/wheel
 	mv $(AARCH64)/wheel/executorch $@
 
-# The Java SDK on a desktop's JVM, with the real library. Installs a JDK and JUnit from Debian where they are missing.
+# The Java SDK, and what of the app needs no Android, on a desktop's JVM with the real library. Installs a JDK and JUnit from Debian where they are missing.
 JVM := build/jvm
 test-jvm: setup
 	{ command -v javac && test -e /usr/share/java/junit4.jar; } > /dev/null || \
@@ -84,6 +84,7 @@ test-jvm: setup
 	rm -rf $(JVM)/bundle
 	$(BIN)/python tests/small_bundle.py $(JVM)/bundle
 	android_demo/sdk/test.sh $(JVM)/cmake $(JVM)/bundle $(JVM)/cmake/runtime/mft-run
+	android_demo/app/test.sh $(JVM)/cmake $(JVM)/bundle
 
 # All parsers against damaged files: for so many minutes in all, or RUNS=.. of the same files each. Needs Clang with libFuzzer.
 fuzz: setup
