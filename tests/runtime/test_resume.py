@@ -190,7 +190,11 @@ def test_signal_to_end_saves_first(
     run = ["train", small_bundle, "--data", data, "--steps", 300, "--seq-len", 32]
     whole = events(*run, "--out", tmp_path / "whole")[-1]
     process = subprocess.Popen(
-        command(*run, "--out", tmp_path / "out"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(*run, "--out", tmp_path / "out"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(ending, signal.SIG_DFL),  # these tests may run under nohup
     )
     assert process.stdout is not None and process.stderr is not None
     for line in process.stdout:
