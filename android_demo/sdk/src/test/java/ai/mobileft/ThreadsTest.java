@@ -180,30 +180,34 @@ public class ThreadsTest {
   public void aDatasetIsForOneThreadAtATime() throws Exception {
     try (Dataset dataset = Dataset.open(Scratch.BUNDLE, Scratch.fresh("rows.jsonl"))) {
       AtomicReference<Throwable> failure = new AtomicReference<>();
-      int[] added = {0, 0};
       Thread[] threads = new Thread[2];
       for (int i = 0; i < 2; ++i) {
-        int own = i;
         threads[i] =
             new Thread(
                 () -> {
-                  for (int row = 0; row < 100; ++row) {
-                    try {
-                      dataset.addText("hello");
-                      ++added[own];
-                    } catch (IllegalStateException e) {
-                      Thread.yield(); // the other one is adding
-                    } catch (Throwable e) {
-                      failure.set(e);
+                  try {
+                    for (int row = 0; row < 100; ++row) {
+                      while (!added(dataset)) Thread.yield();
                     }
+                  } catch (Throwable e) {
+                    failure.set(e);
                   }
                 });
         threads[i].start();
       }
       for (Thread thread : threads) thread.join();
       assertNull(failure.get());
-      assertEquals(added[0] + added[1], dataset.getRows());
-      assertTrue(dataset.getRows() >= 100);
+      assertEquals(200, dataset.getRows());
+    }
+  }
+
+  /** Whether it was this thread's turn. */
+  private static boolean added(Dataset dataset) {
+    try {
+      dataset.addText("hello");
+      return true;
+    } catch (IllegalStateException e) {
+      return false;
     }
   }
 
