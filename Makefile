@@ -73,7 +73,8 @@ $(AARCH64)/executorch: | setup
 	$(BIN)/python -m zipfile -e $(AARCH64)/wheel/executorch-*.whl $(AARCH64)/wheel
 	mv $(AARCH64)/wheel/executorch $@
 
-# The Java SDK, and what of the app needs no Android, on a desktop's JVM with the real library. Installs a JDK and JUnit from Debian where they are missing.
+# The Java SDK, and what of the app needs no Android, on a desktop's JVM with the real library. Installs a JDK and JUnit
+# from Debian where they are missing.
 JVM := build/jvm
 test-jvm: setup
 	{ command -v javac && test -e /usr/share/java/junit4.jar; } > /dev/null || \

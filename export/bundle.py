@@ -2,8 +2,6 @@
 
 import json
 import math
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -18,7 +16,7 @@ from mobile_ft.export.source import ModelSource
 from mobile_ft.export.trace import UnitMethods, end_methods, unit_methods
 from mobile_ft.export.weights_file import LazyTensor, write_weights
 from mobile_ft.families import FULL, NO_ROPE, SLIDING
-from mobile_ft.folder import replace_folder
+from mobile_ft.folder import new_folder
 from mobile_ft.formats import F32, packed_shape
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
 from mobile_ft.shapes import forward_flops, head_flops, linear_shapes, unit_types
@@ -112,17 +110,10 @@ def _new_folder(target: Path) -> Iterator[Path]:
     if target.exists():
         _check_replaceable(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise UserError(f"{target}: cannot be written ({error.strerror})") from None
-    try:
-        yield scratch
-        replace_folder(scratch, target)
+        with new_folder(target) as scratch:
+            yield scratch
     except OSError as error:
         raise UserError(f"{target}: cannot be written ({error.strerror or error})") from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _check_replaceable(target: Path) -> None:

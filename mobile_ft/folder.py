@@ -2,7 +2,23 @@
 
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder beside `target` that takes its place if the block succeeds, else vanishes. Raises OSError."""
+    target = target.resolve()  # a link goes on being one
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield scratch
+        replace_folder(scratch, target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def replace_folder(scratch: Path, target: Path) -> None:

@@ -5,17 +5,17 @@ import json
 import os
 import shlex
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, cast
 
 from mobile_ft.api.files import writing
 from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
 from mobile_ft.api.tokens import check_lengths, prepare_tokens
+from mobile_ft.api.train import CHECKPOINT
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.data import Loss
 from mobile_ft.errors import UserError
-from mobile_ft.folder import replace_folder
+from mobile_ft.folder import new_folder
 from mobile_ft.json_text import read_json_object
 from mobile_ft.rows import DataSource, Split, split_file
 from mobile_ft.runtime import Dataset, TrainConfig, mft_run_path, train_options
@@ -29,7 +29,7 @@ _RUN = """#!/bin/sh
 # The adapter is then in {out}: ./mft-run generate bundle --adapter {out} --prompt TEXT
 set -e
 cd "$(dirname "$0")"
-{tokens}if [ -e {out}/checkpoint.safetensors ]; then set -- --resume "$@"; fi
+{tokens}if [ -e {out}/{checkpoint} ]; then set -- --resume "$@"; fi
 exec ./mft-run train bundle --data {data} --out {out} {options} "$@"
 """
 _MAKE_TOKENS = """./mft-run tokens bundle --data {rows} --out {file} {options} >&2
@@ -63,27 +63,22 @@ def pack_for_device(
     if (int(settings["eval_every"]) > 0) != (valid is not None):
         raise UserError("valid: goes with eval_every, after how many steps to validate")
     _check_replaceable(target)
-    with writing(target):
-        target.absolute().parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
-        try:
-            shutil.copytree(native, scratch, dirs_exist_ok=True)
-            shutil.copytree(found.folder, scratch / "bundle")
-            if adapter is not None:
-                shutil.copytree(adapter, scratch / "adapter")
-                given["adapter"] = "adapter"
-            prepared = _put_data(found, data, "train", scratch, settings, raw_data)
-            if valid is not None:
-                prepared += _put_data(found, valid, "valid", scratch, settings, raw_data)
-                given["valid"] = "valid.tokens"
-            script = scratch / RUN_SCRIPT
-            arguments = shlex.join(native_arguments(given))
-            script.write_text(_RUN.format(out=OUT, tokens=prepared, data="train.tokens", options=arguments))
-            script.chmod(0o755)
-            (scratch / MANIFEST).write_text(json.dumps(_manifest(scratch), indent=1) + "\n")
-            replace_folder(scratch, target.resolve())
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+    with writing(target), new_folder(target) as folder:
+        shutil.copytree(native, folder, dirs_exist_ok=True)
+        shutil.copytree(found.folder, folder / "bundle")
+        if adapter is not None:
+            shutil.copytree(adapter, folder / "adapter")
+            given["adapter"] = "adapter"
+        prepared = _put_data(found, data, "train", folder, settings, raw_data)
+        if valid is not None:
+            prepared += _put_data(found, valid, "valid", folder, settings, raw_data)
+            given["valid"] = "valid.tokens"
+        script = folder / RUN_SCRIPT
+        arguments = shlex.join(native_arguments(given))
+        names = {"out": OUT, "checkpoint": CHECKPOINT, "data": "train.tokens"}
+        script.write_text(_RUN.format(**names, tokens=prepared, options=arguments))
+        script.chmod(0o755)
+        (folder / MANIFEST).write_text(json.dumps(_manifest(folder), indent=1) + "\n")
     return target
 
 

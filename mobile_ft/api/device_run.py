@@ -1,8 +1,6 @@
 """Trains what `pack_for_device` packed on a device, and fetches the adapter."""
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 from mobile_ft.api.device_link import Device
@@ -11,12 +9,11 @@ from mobile_ft.api.files import writing
 from mobile_ft.api.native import run_command
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import TrainResult
+from mobile_ft.api.train import CHECKPOINT
 from mobile_ft.api.watcher import RunWatcher
 from mobile_ft.errors import UserError
-from mobile_ft.folder import replace_folder
+from mobile_ft.folder import new_folder
 from mobile_ft.lora import CONFIG_FILE
-
-CHECKPOINT = "checkpoint.safetensors"
 
 
 def run_on_device(pack: str | os.PathLike[str], device: Device, *, progress: bool = True) -> TrainResult:
@@ -55,16 +52,10 @@ def pull_from_device(device: Device, out: str | os.PathLike[str]) -> Path:
     target = Path(out)
     if target.exists() and not _is_adapter(target):
         raise UserError(f"{target}: exists and is no adapter; choose another folder for -o")
-    with writing(target):
-        target.absolute().parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
-        try:
-            device.pull(OUT, scratch)
-            if not _is_adapter(scratch):
-                raise UserError(f"{device}: no adapter in {OUT}; train first")
-            replace_folder(scratch, target.resolve())
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+    with writing(target), new_folder(target) as folder:
+        device.pull(OUT, folder)
+        if not _is_adapter(folder):
+            raise UserError(f"{device}: no adapter in {OUT}; train first")
     return target
 
 

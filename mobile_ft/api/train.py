@@ -25,7 +25,7 @@ from mobile_ft.runtime import TrainConfig, run_training, train_options
 
 _TOKENS = "tokens.safetensors"
 _VALID_TOKENS = "valid.safetensors"
-_CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT = "checkpoint.safetensors"
 
 
 def train(
@@ -75,7 +75,7 @@ def train(
             )
         check_choosable(given, auto_schedule)
     held_out = _validation_data(data, valid, int(settings["eval_every"]))
-    if (folder / _CHECKPOINT).exists() and not resume:
+    if (folder / CHECKPOINT).exists() and not resume:
         raise UserError(f"{folder}: holds the checkpoint of an earlier run; give --resume to go on, or another --out")
     reporters = open_reporters(report_to, folder, resume)
     if schedule_report is not None:
@@ -118,7 +118,7 @@ def train(
 
 def saved_in_words(out: Path) -> str:
     """What is left in `out` of a run that did not get to its end."""
-    if (out / _CHECKPOINT).exists():
+    if (out / CHECKPOINT).exists():
         return f"what was saved last is in {out}, go on with --resume"
     return "nothing was saved yet"
 
