@@ -7,7 +7,7 @@ PY := mobile_ft export tools tests runtime fuzz
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup demo test test-slow test-cpp aarch64 test-aarch64 test-jvm fuzz lint format bench clean
+.PHONY: setup demo test test-slow test-cpp aarch64 test-aarch64 test-clang test-jvm sdk wheels fuzz lint format bench clean
 
 setup: $(VENV)/.installed
 
@@ -46,14 +46,15 @@ test-cpp: setup
 # The runtime for ARM Linux and phones, with all it needs, where `mobile-ft device pack` finds it; built as with an NDK,
 # by a CMake that finds no Python. Installs the cross compiler from Debian where it is missing.
 AARCH64 := build/aarch64
-aarch64: setup $(AARCH64)/executorch
+AARCH64_OPTIONS = -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake \
+  -DEXECUTORCH_ROOT=$(CURDIR)/$(AARCH64)/wheel/executorch \
+  -DNLOHMANN_JSON_ROOT=$$($(BIN)/python -c "import nlohmann_json; print(*nlohmann_json.__path__)")
+aarch64: setup $(AARCH64)/wheel
 	command -v aarch64-linux-gnu-g++ > /dev/null || { apt-get update -q && apt-get install -q -y g++-aarch64-linux-gnu; }
-	$(BIN)/cmake -S . -B $(AARCH64)/cmake -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON \
-	  -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake -DEXECUTORCH_ROOT=$(CURDIR)/$(AARCH64)/executorch \
-	  -DNLOHMANN_JSON_ROOT=$$($(BIN)/python -c "import nlohmann_json; print(*nlohmann_json.__path__)") > /dev/null
+	$(BIN)/cmake -S . -B $(AARCH64)/cmake $(AARCH64_OPTIONS) > /dev/null
 	$(BIN)/cmake --build $(AARCH64)/cmake --target mft-run mobile_ft
 	$(BIN)/python tools/gather_runtime.py $(AARCH64)/cmake/runtime/mft-run $(AARCH64)/runtime \
-	  $(AARCH64)/executorch/lib /usr/aarch64-linux-gnu/lib
+	  $(AARCH64)/wheel/executorch/lib /usr/aarch64-linux-gnu/lib
 	installed=$$($(BIN)/python -c "from mobile_ft.runtime import mft_run_path; print(mft_run_path().parent)")/aarch64 && \
 	  rm -rf $$installed && cp -r $(AARCH64)/runtime $$installed
 
@@ -66,26 +67,66 @@ test-aarch64: aarch64
 	MFT_TEST_BUNDLE=$(CURDIR)/$(AARCH64)/bundle $(BIN)/ctest --test-dir $(AARCH64)/cmake -j 2 --output-on-failure
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 tests/runtime/test_aarch64.py
 
-$(AARCH64)/executorch: | setup
-	rm -rf $(AARCH64)/wheel
+# The C++ tests from Clang, which Android is compiled with.
+test-clang: aarch64
+	command -v clang++-16 > /dev/null || { apt-get update -q && apt-get install -q -y clang-16 libclang-rt-16-dev; }
+	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
+	$(BIN)/cmake -S . -B $(AARCH64)/clang $(AARCH64_OPTIONS) -DMFT_CLANG=ON > /dev/null
+	$(BIN)/cmake --build $(AARCH64)/clang
+	$(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure
+
+$(AARCH64)/wheel: | setup
+	rm -rf $@.part
 	$(BIN)/python -m pip download -q --no-deps --only-binary :all: --platform manylinux_2_28_aarch64 \
-	  --python-version 3.11 -d $(AARCH64)/wheel executorch==1.5.1
-	$(BIN)/python -m zipfile -e $(AARCH64)/wheel/executorch-*.whl $(AARCH64)/wheel
-	mv $(AARCH64)/wheel/executorch $@
+	  --python-version 3.11 -d $@.part executorch==1.5.1
+	$(BIN)/python -m zipfile -e $@.part/executorch-*.whl $@.part
+	mv $@.part $@
 
 # The Java SDK, and what of the app needs no Android, on a desktop's JVM with the real library. Installs a JDK and JUnit
 # from Debian where they are missing.
-JVM := build/jvm
+NATIVE := build/native
 test-jvm: setup
 	{ command -v javac && test -e /usr/share/java/junit4.jar; } > /dev/null || \
 	  { apt-get update -q && apt-get install -q -y default-jdk-headless junit4; }
-	$(BIN)/cmake -S . -B $(JVM)/cmake -G Ninja -DMFT_PYTHON=OFF -DMFT_JNI=ON \
+	$(BIN)/cmake -S . -B $(NATIVE)/cmake -G Ninja -DMFT_PYTHON=OFF -DMFT_JNI=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
-	$(BIN)/cmake --build $(JVM)/cmake --target mobile_ft_jni mft-run
-	rm -rf $(JVM)/bundle
-	$(BIN)/python tests/small_bundle.py $(JVM)/bundle
-	android_demo/sdk/test.sh $(JVM)/cmake $(JVM)/bundle $(JVM)/cmake/runtime/mft-run
-	android_demo/app/test.sh $(JVM)/cmake $(JVM)/bundle
+	$(BIN)/cmake --build $(NATIVE)/cmake --target mobile_ft_jni mft-run
+	rm -rf $(NATIVE)/bundle
+	$(BIN)/python tests/small_bundle.py $(NATIVE)/bundle
+	android_demo/sdk/test.sh $(NATIVE)/cmake $(NATIVE)/bundle $(NATIVE)/cmake/runtime/mft-run
+	android_demo/app/test.sh $(NATIVE)/cmake $(NATIVE)/bundle
+
+# Archives of the C API for those who link it, for this machine and for ARM: header, libmobile_ft.so, the libraries it
+# needs, mft-run, licences. Each is tried by a C program.
+sdk: aarch64
+	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
+	$(BIN)/cmake -S . -B $(NATIVE)/cmake -G Ninja -DMFT_PYTHON=OFF -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
+	$(BIN)/cmake --build $(NATIVE)/cmake --target mobile_ft mft-run
+	rm -rf dist/*.tar.gz $(NATIVE)/bundle
+	$(BIN)/python tests/small_bundle.py $(NATIVE)/bundle
+	for build in $(NATIVE) $(AARCH64); do \
+	  $(BIN)/cpack --config $$build/cmake/CPackConfig.cmake -B $(CURDIR)/dist > /dev/null || exit; done
+	rm -rf dist/_CPack_Packages
+	tests/check_sdk.sh dist/*-x86_64.tar.gz $(NATIVE)/bundle cc
+	tests/check_sdk.sh dist/*-aarch64.tar.gz $(NATIVE)/bundle aarch64-linux-gnu-gcc qemu-aarch64-static -L /usr/aarch64-linux-gnu
+
+# Wheels for this Python, for x86-64 and ARM, in dist/; each is tried in a training. Headers of Python are this machine's
+# for both, which differ in nothing that an extension module reads.
+wheels: aarch64
+	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
+	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[wheels]'
+	rm -rf dist/*.whl $(NATIVE)/wheels $(NATIVE)/bundle
+	$(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(NATIVE)/python -w $(NATIVE)/wheels .
+	_PYTHON_HOST_PLATFORM=linux-aarch64 \
+	SETUPTOOLS_EXT_SUFFIX=$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX').replace('x86_64', 'aarch64'))") \
+	  $(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(AARCH64)/python -w $(NATIVE)/wheels \
+	  -C cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake \
+	  -C cmake.define.EXECUTORCH_ROOT=$(CURDIR)/$(AARCH64)/wheel/executorch \
+	  -C cmake.define.MFT_PYTHON_STUB=$(CURDIR)/$(NATIVE)/python/runtime/python/_core.pyi .
+	for wheel in $(NATIVE)/wheels/*.whl; do \
+	  $(BIN)/auditwheel repair --exclude 'libexecutorch*' -w dist $$wheel || exit; done
+	$(BIN)/python tests/small_bundle.py $(NATIVE)/bundle
+	for wheel in dist/*.whl; do tests/check_wheel.sh $$wheel $(NATIVE)/bundle $(NATIVE)/check || exit; done
 
 # All parsers against damaged files: for so many minutes in all, or RUNS=.. of the same files each. Needs Clang with libFuzzer.
 fuzz: setup

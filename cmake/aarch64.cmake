@@ -1,7 +1,15 @@
-# Debian's cross compiler; the tests run in QEMU's user mode, as the CPU that QEMU_CPU names: by default, one that has
-# every instruction set.
+# Debian's cross compiler; with -DMFT_CLANG=ON Clang, which Android is compiled with. The tests run in QEMU's user mode,
+# as the CPU that QEMU_CPU names: by default, one that has every instruction set.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
-set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
-set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES MFT_CLANG)
+if(MFT_CLANG)
+  set(CMAKE_C_COMPILER clang-16)
+  set(CMAKE_CXX_COMPILER clang++-16)
+  set(CMAKE_C_COMPILER_TARGET aarch64-linux-gnu)
+  set(CMAKE_CXX_COMPILER_TARGET aarch64-linux-gnu)
+else()
+  set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+  set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+endif()
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L /usr/aarch64-linux-gnu)

@@ -106,7 +106,8 @@ std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& selected, int6
 void Trainer::pass_prefix(const Batch& batch, size_t units, float* out) {
   const int64_t hidden = model_.bundle().hidden_size;
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
-    const auto [sequence, begin] = batch.sequences[s];
+    const int64_t sequence = batch.sequences[s].index;
+    const int64_t begin = batch.sequences[s].begin;
     const int64_t t = (s + 1 < batch.sequences.size() ? batch.sequences[s + 1].begin : batch.size()) - begin;
     // After `u` units; `out` may be one of the buffers, that of an even or odd number of them as the caller has it.
     const auto after = [&](size_t u) {

@@ -48,7 +48,8 @@ constexpr int kQuads = kDepth / 4;
 // Stores kVec columns of a panel, four weights of each in every quad.
 inline void store_runs(uint8_t* p, const VecB quads[kQuads]) {
 #if defined(__ARM_FEATURE_MATMUL_INT8)
-  vst2q_u32(reinterpret_cast<uint32_t*>(p), {(uint32x4_t)quads[0], (uint32x4_t)quads[1]});
+  const uint32x4x2_t pair = {{(uint32x4_t)quads[0], (uint32x4_t)quads[1]}};
+  vst2q_u32(reinterpret_cast<uint32_t*>(p), pair);
 #else
   store_wide(p, quads[0]);
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/c_api/mobile_ft.h"
+#include "mobile_ft.h"
 
 static int failures = 0;
 
