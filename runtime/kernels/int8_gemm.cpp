@@ -23,13 +23,18 @@ constexpr int sum_rows(int rows) { return rows + rows % 2; }
 
 template <int R>
 void add_step(const int8_t* a, const uint8_t* b, VecI sums[][kTileVecs]) {
+  VecB rows[sum_rows(R) / 2];
+#pragma GCC unroll 12
+  for (int r = 0; r < R; r += 2) rows[r / 2] = load_wide(a + r * kDepth);
 #pragma GCC unroll 8
   for (int j = 0; j < 2 * kTileVecs; ++j) {
+    // GCC would load all columns first, and have no register left for two of the sums.
+    if (j == kTileVecs) asm volatile("" ::: "memory");
     const VecB columns = load_wide(b + j * kVecBytes);
 #pragma GCC unroll 12
     for (int r = 0; r < R; r += 2) {
       VecI& sum = sums[r + j % 2][j / 2];
-      sum = dot8_pairs(sum, columns, load_wide(a + r * kDepth));
+      sum = dot8_pairs(sum, columns, rows[r / 2]);
     }
   }
 }
