@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CPP = $(shell git ls-files '*.h' '*.cpp' '*.c')
-PY := mobile_ft export tools tests runtime fuzz
+PY := mobile_ft export tools tests runtime fuzz android_demo
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -82,12 +82,12 @@ $(AARCH64)/wheel: | setup
 	$(BIN)/python -m zipfile -e $@.part/executorch-*.whl $@.part
 	mv $@.part $@
 
-# The Java SDK, and what of the app needs no Android, on a desktop's JVM with the real library. Installs a JDK and JUnit
-# from Debian where they are missing.
+# The Java SDK, and what of the app needs no Android, on a desktop's JVM with the real library; the rest of the app is
+# compiled against Android's list of its API. Installs what is missing from Debian.
 NATIVE := build/native
 test-jvm: setup
-	{ command -v javac && test -e /usr/share/java/junit4.jar; } > /dev/null || \
-	  { apt-get update -q && apt-get install -q -y default-jdk-headless junit4; }
+	{ command -v javac && command -v aapt2 && test -e /usr/share/java/junit4.jar; } > /dev/null || \
+	  { apt-get update -q && apt-get install -q -y default-jdk-headless junit4 aapt; }
 	$(BIN)/cmake -S . -B $(NATIVE)/cmake -G Ninja -DMFT_PYTHON=OFF -DMFT_JNI=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
 	$(BIN)/cmake --build $(NATIVE)/cmake --target mobile_ft_jni mft-run
@@ -95,6 +95,7 @@ test-jvm: setup
 	$(BIN)/python tests/small_bundle.py $(NATIVE)/bundle
 	android_demo/sdk/test.sh $(NATIVE)/cmake $(NATIVE)/bundle $(NATIVE)/cmake/runtime/mft-run
 	android_demo/app/test.sh $(NATIVE)/cmake $(NATIVE)/bundle
+	android_demo/app/check.sh build/android
 
 # Archives of the C API for those who link it, for this machine and for ARM: header, libmobile_ft.so, the libraries it
 # needs, mft-run, licences. Each is tried by a C program.

@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from mobile_ft.api.device_estimate import estimate_device
 from mobile_ft.api.export import bundle_to_plan
 from mobile_ft.api.native import Event, run_native
 from mobile_ft.api.options import native_arguments, option_texts, step_options, train_settings
@@ -24,31 +25,41 @@ _SAVINGS: list[Change] = [
 _SAVED = ("planned_mb", "step_seconds", "smallest_budget_mb", "longest_seq_len")
 
 
-def plan(bundle: str | os.PathLike[str], **options: Any) -> PlanResult:
+def plan(bundle: str | os.PathLike[str], *, device: str | None = None, **options: Any) -> PlanResult:
     """What a step of `train` with these options will hold, and what would save memory.
 
-    `bundle` may be anything that `export_bundle` takes, a config.json or a known model's name. `options` are those of
-    `mobile-ft plan --help`, with underscores. A plan that is over the budget is returned too: see `fits`. Raises
-    UserError on a bad option.
+    `bundle` may be anything that `export_bundle` takes, a config.json or a known model's name. `device`, one of those
+    that `mobile-ft plan --help` lists, makes it a plan for that, with times estimated from its hardware. `options` are
+    those of `mobile-ft plan --help`, with underscores. A plan that is over the budget is returned too: see `fits`.
+    Raises UserError on a bad option.
     """
     given = option_texts(step_options(), options)
+    there = None if device is None else estimate_device(device, given)
+    if there is not None:
+        given |= {"threads": str(there.threads), "compute": there.compute}
     settings = train_settings(given)
     seq_len, batch_size = int(settings["seq_len"]), int(settings["batch_size"])
     with bundle_to_plan(Path(bundle), seq_len * batch_size) as found:
         check_lengths(found, seq_len, batch_size)
         changes = _changes(settings)
-        event, *saved = native_plans(found, given, changes)
+        event, *saved = native_plans(found, given, changes, there.rates if there else ())
     savings = [
         {"options": change} | {name: row[name] for name in _SAVED} for change, row in zip(changes, saved, strict=True)
     ]
-    more = {"max_seq_len": found.max_seq_len, "options": settings, "savings": savings}
+    more = {"max_seq_len": found.max_seq_len, "options": settings, "savings": savings, "device": None}
+    if there is not None:
+        more |= {"arithmetic": there.arithmetic, "device": there.of_step(event["step_seconds"])}
     return PlanResult(**{entry.name: (event | more)[entry.name] for entry in fields(PlanResult)})
 
 
-def native_plans(bundle: Bundle, given: Mapping[str, str], changes: Sequence[Change] = ()) -> list[Event]:
-    """The plan event of mft-run for what is given, and for each change to it."""
+def native_plans(
+    bundle: Bundle, given: Mapping[str, str], changes: Sequence[Change] = (), rates: Sequence[int] = ()
+) -> list[Event]:
+    """The plan event of mft-run for what is given, and for each change to it; on this machine or one of these rates."""
     events: list[Event] = []
     arguments = ["plan", str(bundle.folder), *native_arguments(given)]
+    if rates:
+        arguments += ["--rates", ",".join(map(str, rates))]
     for change in changes:
         arguments += ["--variant", ",".join(f"{name.replace('_', '-')}={value}" for name, value in change.items())]
     run_native(arguments, events.append)

@@ -118,7 +118,7 @@ class PlanResult(Result):
     spilled: int  # or in a file
     resident_units: int  # whose weights stay mapped
     arithmetic: str  # such as int8-avx512vnni
-    step_seconds: float  # that a step takes on this machine, as far as a short measurement tells
+    step_seconds: float  # that a step takes on this machine, as far as a short measurement tells, or on `device`
     read_seconds: float  # of these, to read weights from storage that the budget has no room for
     relative_time: float  # of a step that stores everything with all weights in memory
     smallest_budget_mb: float
@@ -126,6 +126,8 @@ class PlanResult(Result):
     max_seq_len: int  # of the bundle
     options: dict[str, str]  # every option with its value
     savings: list[dict[str, Any]]  # changed options with the plan they would lead to
+    # Of `plan(device=...)`: name, chip, threads, hot_step_seconds, and of such a step joules and battery_percent.
+    device: dict[str, Any] | None
 
     @property
     def fits(self) -> bool:
@@ -146,6 +148,8 @@ class PlanResult(Result):
             "expected time": self._time(),
             "smallest budget": f"{whole_megabytes(self.smallest_budget_mb)} MB",
         }
+        if self.device is not None:
+            rows[f"on {self.device['name']}, estimated"] = _on_device(self.device, self.step_seconds)
         if self.budget_mb is not None:
             limit = all_of_it if longest == self.max_seq_len else ""
             rows["longest sequence"] = f"{longest} tokens{limit}" if longest else "none fits"
@@ -353,6 +357,17 @@ def mix_in_words(plan: dict[str, Any]) -> str:
         parts.append(f"inputs of {_units(plan['spilled'])} spilled to a file")
     if plan["resident_units"]:
         parts.append(f"weights of {_units(plan['resident_units'])} stay mapped")
+    return ", ".join(parts)
+
+
+def _on_device(device: dict[str, Any], cold_seconds: float) -> str:
+    """What DeviceEstimate.of_step says."""
+    parts = [f"{device['chip']}, {device['threads']} threads: {seconds(cold_seconds)} a step"]
+    if device["hot_step_seconds"] > cold_seconds:
+        parts.append(f"{seconds(device['hot_step_seconds'])} once it is hot")
+    parts.append(f"{device['joules']:.1f} J a step")
+    if device["battery_percent"] is not None:
+        parts.append(f"{100 * device['battery_percent']:.1f} % of the battery in 100 steps")
     return ", ".join(parts)
 
 

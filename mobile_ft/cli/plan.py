@@ -5,6 +5,7 @@ import argparse
 from rich.console import Console
 from rich.table import Table
 
+from mobile_ft.api.device_estimate import known_devices
 from mobile_ft.api.files import write_json
 from mobile_ft.api.options import step_options
 from mobile_ft.api.plan import plan
@@ -17,6 +18,11 @@ from mobile_ft.errors import UserError
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("plan", help="the memory that training will take, and what would save some")
     add_bundle_or_config(parser)
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help=f"estimate the time on another device from its hardware: {', '.join(known_devices())}",
+    )
     add_options(parser, step_options())
     add_json(parser)
     parser.set_defaults(run=run)
@@ -24,7 +30,7 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     check_json_path(args.json)
-    result = plan(args.bundle, **given_options(args, step_options()))
+    result = plan(args.bundle, device=args.device, **given_options(args, step_options()))
     write_json(args.json, result.to_json())
     _print_components(result)
     title, rows = result.summary()

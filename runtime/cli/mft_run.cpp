@@ -30,7 +30,7 @@ using Word = Arguments::Word;
 constexpr const char* kUsage =
     "usage: mft-run tokens BUNDLE --data ROWS --out TOKENS [--seq-len N] [--seed N] [--loss sft|dpo]\n"
     "       mft-run train BUNDLE --data TOKENS --out DIR [--valid TOKENS] [--adapter DIR] [--resume] [options]\n"
-    "       mft-run plan BUNDLE [options of train] [--variant NAME=VALUE,NAME=VALUE ...]\n"
+    "       mft-run plan BUNDLE [options of train] [--variant NAME=VALUE,NAME=VALUE ...] [--rates N,N,N,N,N]\n"
     "       mft-run eval BUNDLE --data TOKENS [--adapter DIR]\n"
     "       mft-run generate BUNDLE --prompt TEXT [--adapter DIR] [options]\n"
     "       mft-run generate BUNDLE --prompt-tokens 1,2,3 [--stop-tokens 0] [--adapter DIR] [options]\n"
@@ -115,24 +115,30 @@ int train(const std::vector<std::string>& argv) {
   return 0;
 }
 
-/// The plan of `config`, the smallest budget that works, and the longest sequence within its own.
-Event planned(const Model& model, const TrainConfig& config) {
-  Event event = describe(plan_training(model, config), config);
+/// The plan of `config`, the smallest budget that works, and the longest sequence within its own; for this machine, or
+/// for one of other rates.
+Event planned(const Model& model, const TrainConfig& config, const std::optional<Rates>& others) {
+  const Rates rates = others ? *others : measured_rates(config, model.bundle());
+  const ProcessMemory now = process_memory();
+  Event event = describe(plan_training(model, config, now, rates), config);
   TrainConfig smallest = config;
   smallest.budget = 1;
-  event["smallest_budget_mb"] = megabytes(plan_training(model, smallest).total());
-  event["longest_seq_len"] = longest_sequence(model, config);
+  event["smallest_budget_mb"] = megabytes(plan_training(model, smallest, now, rates).total());
+  event["longest_seq_len"] = longest_sequence(model, config, rates);
   return event;
 }
 
 int plan(const std::vector<std::string>& argv) {
-  const Arguments arguments(argv, {{"out", Word::kValue}, {"variant", Word::kRepeated}, {"parent", Word::kValue}},
-                            train_options());
+  const Arguments arguments(
+      argv, {{"out", Word::kValue}, {"variant", Word::kRepeated}, {"rates", Word::kValue}, {"parent", Word::kValue}},
+      train_options());
   end_with_parent(arguments);
   TrainConfig config = make_train_config(arguments.options());
   config.spill_folder = arguments.text("out").empty() ? "." : arguments.text("out");
+  std::optional<Rates> rates;
+  if (!arguments.text("rates").empty()) read_word("rates", arguments.text("rates"), rates.emplace());
   const Model model(arguments.bundle());
-  emit(planned(model, config));
+  emit(planned(model, config, rates));
   for (const std::string& variant : arguments.all("variant")) {
     TrainConfig changed = config;
     for (size_t begin = 0; begin < variant.size();) {
@@ -143,7 +149,7 @@ int plan(const std::vector<std::string>& argv) {
       set_option(train_options(), changed, underscored(change.substr(0, equals)), change.substr(equals + 1));
       begin = end + 1;
     }
-    Event event = planned(model, changed);
+    Event event = planned(model, changed, rates);
     event["variant"] = variant;
     emit(event);
   }

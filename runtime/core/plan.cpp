@@ -145,11 +145,11 @@ void check_budget(const Plan& plan, uint64_t budget) {
        "MB; raise --budget, or lower --seq-len, --batch-size or --ratio");
 }
 
-int64_t longest_sequence(const Model& model, TrainConfig config) {
+int64_t longest_sequence(const Model& model, TrainConfig config, const Rates& rates) {
   const int64_t most = model.bundle().max_seq_len / config.batch_size;
   const auto fits = [&](int64_t tokens) {
     config.seq_len = tokens;
-    return config.budget == 0 || plan_training(model, config).total() <= config.budget;
+    return config.budget == 0 || plan_training(model, config, process_memory(), rates).total() <= config.budget;
   };
   if (most < 1 || !fits(1)) return 0;
   return last_that(1, most, fits);

@@ -49,6 +49,6 @@ Plan plan_training(const Model& model, const TrainConfig& config, const ProcessM
 void check_budget(const Plan& plan, uint64_t budget);
 
 /// The most tokens a sequence may have within the budget, at most the bundle's maximum; 0 where none fits.
-int64_t longest_sequence(const Model& model, TrainConfig config);
+int64_t longest_sequence(const Model& model, TrainConfig config, const Rates& rates);
 
 }  // namespace mft

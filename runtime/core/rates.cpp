@@ -12,6 +12,7 @@
 #include "runtime/core/arithmetic.h"
 #include "runtime/core/buffer.h"
 #include "runtime/core/measurements.h"
+#include "runtime/core/option.h"
 #include "runtime/core/random.h"
 #include "runtime/dispatch/kernels.h"
 #include "runtime/platform/threads.h"
@@ -154,6 +155,15 @@ Rates measured_rates(const TrainConfig& config, const Bundle& bundle) {
   const std::string weights = bundle.file("weights.ptd");
   const std::vector<double> read = remembered(storage_name(weights), {"read"}, [&] { return read_rate(weights); });
   return {compute[0], compute[1], compute[2], compute[3], read.empty() ? kFlashBytesPerSecond : read[0]};
+}
+
+void read_value(const std::string& text, Rates& rates) {
+  std::vector<int64_t> numbers;
+  read_value(text, numbers);
+  const bool positive = std::all_of(numbers.begin(), numbers.end(), [](int64_t n) { return n > 0; });
+  if (numbers.size() != 5 || !positive) fail("must be five whole numbers above zero, with commas between");
+  const std::vector<double> r(numbers.begin(), numbers.end());
+  rates = {r[0], r[1], r[2], r[3], r[4]};
 }
 
 }  // namespace mft

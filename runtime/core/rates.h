@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "runtime/core/bundle.h"
 #include "runtime/core/train_config.h"
 
@@ -17,5 +19,8 @@ struct Rates {
 /// This machine's, for a run of `config` from this bundle: measured within some tenths of a second, in some MB that
 /// are given back, and remembered for a day. Weights that lie nowhere yet count as read from a phone's flash.
 Rates measured_rates(const TrainConfig& config, const Bundle& bundle);
+
+/// Another machine's: five whole numbers above zero in this order, with commas between. Throws Error.
+void read_value(const std::string& text, Rates& rates);
 
 }  // namespace mft

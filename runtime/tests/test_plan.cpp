@@ -1,6 +1,7 @@
 // The planner against brute force, on a real bundle from the environment variable MFT_TEST_BUNDLE: the mix it chooses
 // is the fastest that fits, and more budget is never slower.
 
+#include <cmath>
 #include <set>
 
 #include "runtime/core/plan.h"
@@ -118,6 +119,20 @@ void test_rates(const Model& model) {
   CHECK(plan_training(model, config).seconds > 0);
 }
 
+/// Rates of another machine scale the time; nothing else does as a text.
+void test_given_rates(const Model& model) {
+  const TrainConfig config = config_of(kFull, "");
+  Rates slow, fast;
+  read_value("1000000000,500000000,20000000,10000000,100000000", slow);
+  read_value("4000000000,2000000000,80000000,40000000,400000000", fast);
+  CHECK(fast.linear == 4e9 && fast.attention == 2e9 && fast.decoded == 8e7 && fast.elements == 4e7 && fast.read == 4e8);
+  const double seconds = plan_training(model, config, process(), slow).seconds;
+  CHECK(std::abs(seconds / plan_training(model, config, process(), fast).seconds - 4) < 1e-9);
+  for (const char* text : {"", "1,2,3,4", "1,2,3,4,5,6", "1,2,3,4,0", "1,2,3,4,-5", "1,2,3,4,x"}) {
+    CHECK_ERROR(read_value(text, slow), "");
+  }
+}
+
 void test_refusals(const Model& model) {
   TrainConfig config = config_of(kFull, "");
   const auto refuses = [&](std::vector<int64_t> stored, const char* part) {
@@ -158,6 +173,7 @@ int main() {
     test_optimal(model, folder.path(), read);
   }
   test_reading(model);
+  test_given_rates(model);
   test_rates(model);
   test_refusals(model);
   test_components(model);

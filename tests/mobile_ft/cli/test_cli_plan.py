@@ -25,7 +25,7 @@ def plan(cli, bare_bundle, tmp_path):
 def test_plan_adds_up(plan):
     result, values = plan("--budget", "1GB")
     assert (result.code, result.err) == (0, "")
-    assert set(values) == NATIVE_FIELDS | {"savings"}
+    assert set(values) == NATIVE_FIELDS | {"savings", "device"}
     components = values["components_mb"]
     assert sum(components.values()) == pytest.approx(values["planned_mb"])
     assert sum(components[name] for name in values["anonymous"]) == pytest.approx(values["planned_anon_mb"])
@@ -137,3 +137,24 @@ def test_config_of_a_model_with_a_shorter_limit(cli, model_config):
     result = cli("plan", model_config, "--seq-len", 100, "--batch-size", 2)
     assert result.code == 1
     assert f"--seq-len x --batch-size is 200 tokens; {model_config} takes at most 128" in result.err
+
+
+def test_another_device_is_estimated(plan):
+    """Its threads and arithmetic count for memory and time, and what it reads when weights do not fit."""
+    result, values = plan("--device", "pixel-8")
+    assert (result.code, result.err) == (0, "")
+    assert (values["arithmetic"], values["options"]["threads"]) == ("int8-i8mm", "5")
+    assert values["device"]["chip"] == "Tensor G3"
+    assert values["device"]["hot_step_seconds"] > values["step_seconds"] > 0
+    assert all(row["step_seconds"] > 0 for row in values["savings"])
+    for text in ("on pixel-8, estimated", "Tensor G3, 5 threads", "of the battery"):
+        assert text in result.out
+    _, slower = plan("--device", "pixel-8", "--threads", "1")
+    assert slower["step_seconds"] > 2 * values["step_seconds"]
+    assert plan()[1]["device"] is None
+
+
+def test_an_unknown_device_is_an_error(cli, bare_bundle):
+    result = cli("plan", bare_bundle, "--seq-len", 64, "--device", "pixel-88")
+    assert (result.code, result.out) == (1, "")
+    assert "--device pixel-88: not known; did you mean pixel-8" in result.err

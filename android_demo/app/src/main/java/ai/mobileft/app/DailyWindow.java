@@ -31,6 +31,12 @@ public final class DailyWindow {
     return contains(minuteOfDay) ? 0 : minutesBetween(minuteOfDay, from);
   }
 
+  /** The same, but where it is open the next time that it begins: 1 to 1440. */
+  public int minutesUntilNextOpening(int minuteOfDay) {
+    int minutes = minutesBetween(minuteOfDay, from);
+    return minutes == 0 ? DAY : minutes;
+  }
+
   /** When it begins, such as "22:00". */
   String beginning() {
     return String.format(Locale.ROOT, "%d:%02d", from / 60, from % 60);

@@ -25,6 +25,9 @@ public class DailyWindowTest {
           int wait = 0;
           while (!open[(now + wait) % DAY]) ++wait;
           assertEquals(when, wait, window.minutesUntilOpen(now));
+          int next = window.minutesUntilNextOpening(now);
+          assertTrue(when, next >= 1 && next <= DAY);
+          assertEquals(when, from, (now + next) % DAY);
         }
       }
     }

@@ -1,0 +1,89 @@
+package ai.mobileft.app;
+
+import java.io.File;
+import java.io.FileInputStream;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.util.Properties;
+
+/** Files and folders that are either whole or not there: written beside their place, synced, and renamed. */
+final class SafeFiles {
+  private SafeFiles() {}
+
+  /** An empty folder, to be filled for {@link #replace}. */
+  static File beside(File target) throws IOException {
+    File made = new File(target.getPath() + ".new");
+    delete(made);
+    if (!made.mkdirs()) throw new IOException(made + ": cannot make this folder");
+    return made;
+  }
+
+  /** Puts what was made beside the target in its place. */
+  static void replace(File target) throws IOException {
+    File old = new File(target.getPath() + ".old");
+    delete(old);
+    if (target.exists()) rename(target, old);
+    rename(new File(target.getPath() + ".new"), target);
+    delete(old);
+  }
+
+  /** To be called before all else: the process may have died in {@link #replace}, or before it. */
+  static void recover(File target) throws IOException {
+    File old = new File(target.getPath() + ".old");
+    if (!target.exists() && old.exists()) rename(old, target);
+    delete(old);
+    delete(new File(target.getPath() + ".new"));
+  }
+
+  static void copy(InputStream from, File to, long[] bytes, Runnable progress) throws IOException {
+    try (FileOutputStream out = new FileOutputStream(to)) {
+      byte[] buffer = new byte[1 << 20];
+      for (int count = from.read(buffer); count >= 0; count = from.read(buffer)) {
+        out.write(buffer, 0, count);
+        bytes[0] += count;
+        progress.run();
+      }
+      out.getFD().sync();
+    }
+  }
+
+  static void write(File file, Properties properties) throws IOException {
+    File made = new File(file.getPath() + ".new");
+    try (FileOutputStream out = new FileOutputStream(made)) {
+      properties.store(out, null);
+      out.getFD().sync();
+    }
+    rename(made, file);
+  }
+
+  /** Empty where there is no such file. */
+  static Properties read(File file) throws IOException {
+    Properties properties = new Properties();
+    if (!file.exists()) return properties;
+    try (InputStream in = new FileInputStream(file)) {
+      properties.load(in);
+    } catch (IllegalArgumentException e) {
+      throw new IOException(file + ": " + e.getMessage());
+    }
+    return properties;
+  }
+
+  static void send(File file, OutputStream to) throws IOException {
+    try (InputStream in = new FileInputStream(file)) {
+      byte[] buffer = new byte[1 << 16];
+      for (int count = in.read(buffer); count >= 0; count = in.read(buffer)) to.write(buffer, 0, count);
+    }
+  }
+
+  private static void rename(File from, File to) throws IOException {
+    if (!from.renameTo(to)) throw new IOException(from + ": cannot be renamed to " + to.getName());
+  }
+
+  private static void delete(File file) throws IOException {
+    File[] inside = file.listFiles();
+    if (inside != null) for (File each : inside) delete(each);
+    if (!file.delete() && file.exists()) throw new IOException(file + ": cannot be deleted");
+  }
+}
