@@ -1,0 +1,195 @@
+"""Runs of random models with random options, planned and then held to their budget by the kernel:
+`python tools/random_runs.py --count 1000 --json FILE`.
+
+Each is a few steps in a memory cgroup of its budget (`mobile_ft.profile_run`), which lies between the smallest that
+works and what storing everything takes. None may be killed, and none may hold more than its plan. Runs whose result is
+in the JSON file already are not run again; they follow from their numbers alone.
+"""
+
+import argparse
+import json
+import math
+import random
+import shutil
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import mobile_ft
+from mobile_ft.api.files import write_json
+
+Options = dict[str, Any]
+Row = dict[str, Any]
+
+RUNS_A_BUNDLE = 25  # an export takes as long as some ten runs
+STEPS = 2
+FAMILIES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma3_text", "lfm2")
+QUANTS = ("q4_0", "q4_1", "q4_0_g64", "q4_1_g128", "q8_0", "q8_0_g64", "nf4", "nf4_g16", "fp4", "iq4_nl", "f16")
+TARGETS = ("all-linear", "q_proj,v_proj", "q_proj,k_proj,v_proj,o_proj", "gate_proj,up_proj,down_proj", "down_proj")
+BUCKETS = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # MB
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--figure", type=Path, help="histogram as SVG")
+    parser.add_argument("--folder", type=Path, default=Path("build/random"), help="for one bundle at a time")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore", mobile_ft.MobileFtWarning)
+    rows: dict[str, Row] = json.loads(args.json.read_text()) if args.json.exists() else {}
+    for number in track(range(args.count), "runs"):
+        if str(number) not in rows:
+            rows[str(number)] = run(number, bundle_of(args.folder, number // RUNS_A_BUNDLE))
+            write_json(args.json, rows)
+    shutil.rmtree(args.folder, ignore_errors=True)
+    report([rows[str(number)] for number in range(args.count)], args.figure)
+
+
+# --- What is drawn -----------------------------------------------------------------------------
+
+
+def draw_model(draw: random.Random, family: str) -> Options:
+    """Values of a Transformers configuration."""
+    head_dim = draw.choice((16, 32, 64, 96, 128))
+    kv_heads = draw.choice((1, 2, 4))
+    heads = kv_heads * draw.choice((1, 2, 3, 4))
+    heads += -heads * head_dim // 16 % 2 * kv_heads  # heads x head_dim must be a multiple of 32
+    step = heads * head_dim if family == "lfm2" else math.lcm(heads, 32)
+    layers = draw.randint(1, 10)
+    more: Options = {"block_auto_adjust_ff_dim": False} if family == "lfm2" else {}
+    if family == "lfm2":
+        more["layer_types"] = [draw.choice(("conv", "full_attention")) for _ in range(layers)]
+    return more | {
+        "hidden_size": step if family == "lfm2" else step * draw.randint(1, max(1, 768 // step)),
+        "intermediate_size": 32 * draw.randint(3, 64),
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
+        "vocab_size": draw.choice((257, 1000, 8192, 32000, 49152)),
+        "max_position_embeddings": 2048,
+        "tie_word_embeddings": draw.random() < 0.7,
+        "pad_token_id": 0,
+    }
+
+
+def draw_export(draw: random.Random) -> Options:
+    return {
+        "lora_rank": draw.choice((1, 4, 8, 16, 64)),
+        "lora_targets": draw.choice(TARGETS),
+        "max_seq_len": draw.choice((64, 256, 512, 1024)),
+        "activation": draw.choice(("exact", "int8", "int4", "approx2bit")),
+        "quant": draw.choice(QUANTS),
+        "quant_embedding": draw.choice(("q8_0", "q4_0", "f16")),
+    }
+
+
+def draw_options(draw: random.Random, most_tokens: int) -> Options:
+    """Of a training step."""
+    batch_size = draw.choice((1, 1, 1, 2, 4))
+    options: Options = {
+        "batch_size": batch_size,
+        "seq_len": draw.randint(16, most_tokens // batch_size),
+        "grad_accum": draw.choice((1, 1, 2, 3)),
+        "schedule": draw.choice(("full", "suffix", "lcsb", "lisa", "freeze", "dropbp")),
+        "ratio": round(draw.uniform(0.1, 1), 2),
+        "backward": draw.choice(("auto", "auto", "store", "recompute")),
+        "optimizer": draw.choice(("adamw", "adamw8bit")),
+        "max_grad_norm": draw.choice((0, 1)),
+        "loss": draw.choice(("sft", "sft", "sft", "dpo")),
+        "eval_every": draw.choice((0, 1)),
+        "compute": draw.choice(("float32", "int8")),
+        "threads": draw.choice((1, 2, 4)),
+    }
+    if options["schedule"] == "lcsb":
+        options["selection"] = draw.choice(("random", "contiguous", "strided"))
+    if options["schedule"] == "full":
+        del options["ratio"]
+    return options
+
+
+# --- Runs --------------------------------------------------------------------------------------
+
+
+def bundle_of(folder: Path, number: int) -> Path:
+    """The bundle of this number, in place of the one before."""
+    bundle = folder / str(number)
+    if not bundle.exists():
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        shutil.rmtree(folder, ignore_errors=True)
+        draw = random.Random(f"bundle {number}")
+        family = FAMILIES[number % len(FAMILIES)]
+        config = AutoConfig.for_model(family, **draw_model(draw, family))
+        model = AutoModelForCausalLM.from_config(config)
+        mobile_ft.export_bundle(model, bundle, progress=False, seed=number, **draw_export(draw))
+    return bundle
+
+
+def run(number: int, bundle: Path) -> Row:
+    """Planned, and then trained within its budget."""
+    draw = random.Random(f"run {number}")
+    options = draw_options(draw, mobile_ft.info(bundle).max_seq_len)
+    row: Row = {"bundle": int(bundle.name), "options": options}
+    try:
+        least = mobile_ft.plan(bundle, **options).smallest_budget_mb
+        most = max(least, mobile_ft.plan(bundle, budget="100GB", **options).planned_mb)
+    except mobile_ft.UserError as error:
+        return row | {"refused": str(error)}
+    # Often the smallest of all, which has least room for mistakes.
+    share = draw.choice((0.0, draw.random(), draw.random()))
+    options["budget"] = f"{math.ceil(least + share * (most - least))}MB"
+    result = mobile_ft.profile_run(bundle, steps=STEPS, **options)
+    names = ("planned_total_mb", "planned_anon_mb", "peak_rss_mb", "peak_anon_mb", "cgroup_peak_mb", "budget_mb")
+    kept = ("enforced_by", "survived", "failure", "mix", "resident_units")
+    return row | {name: getattr(result, name) for name in names + kept}
+
+
+# --- What came of them -------------------------------------------------------------------------
+
+
+def report(rows: list[Row], figure: Path | None) -> None:
+    ran = [row for row in rows if "refused" not in row]
+    left = [row["planned_anon_mb"] - row["peak_anon_mb"] for row in ran]
+    over = [row for row in ran if row["peak_anon_mb"] > row["planned_anon_mb"]]
+    table = Table("", "runs", title="Random runs, planned and held to it", title_justify="left")
+    table.add_row("drawn", str(len(rows)))
+    table.add_row("refused before they began", str(len(rows) - len(ran)))
+    for name, count in Counter(row["enforced_by"] for row in ran).items():
+        table.add_row(f"held by {name}", str(count))
+    table.add_row("killed or failed", str(sum(not row["survived"] for row in ran)))
+    table.add_row("more anonymous memory than planned", str(len(over)))
+    table.add_row("RSS over the budget", str(sum(row["peak_rss_mb"] > row["budget_mb"] for row in ran)))
+    console = Console()
+    console.print(table)
+    for row in [row for row in ran if not row["survived"]] + over:
+        console.print(row)
+    for reason, count in Counter(row["refused"] for row in rows if "refused" in row).most_common(10):
+        console.print(f"refused {count}: {reason}")
+    spread = Table("planned above the peak, MB of anonymous memory", "runs", title_justify="left")
+    for low, high in zip(BUCKETS, (*BUCKETS[1:], math.inf), strict=True):
+        spread.add_row(f"{low:g} to {high:g}", str(sum(low <= x < high for x in left)))
+    console.print(spread)
+    if figure is not None:
+        draw_histogram(left, figure)
+
+
+def draw_histogram(left: list[float], path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
+    axes.hist(left, bins=60, color="tab:blue")
+    axes.axvline(0, color="tab:red", linewidth=1)
+    axes.set(xlabel="planned above the peak of anonymous memory, MB", ylabel="runs")
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()
