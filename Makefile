@@ -67,13 +67,15 @@ test-aarch64: aarch64
 	MFT_TEST_BUNDLE=$(CURDIR)/$(AARCH64)/bundle $(BIN)/ctest --test-dir $(AARCH64)/cmake -j 2 --output-on-failure
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 tests/runtime/test_aarch64.py
 
-# The C++ tests from Clang, which Android is compiled with.
+# The C++ tests from Clang, which Android is compiled with; and what tools/analyze_kernels.py makes of both compilers.
 test-clang: aarch64
-	command -v clang++-16 > /dev/null || { apt-get update -q && apt-get install -q -y clang-16 libclang-rt-16-dev; }
+	{ command -v clang++-16 && command -v llvm-mca-16; } > /dev/null || \
+	  { apt-get update -q && apt-get install -q -y clang-16 libclang-rt-16-dev llvm-16; }
 	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
 	$(BIN)/cmake -S . -B $(AARCH64)/clang $(AARCH64_OPTIONS) -DMFT_CLANG=ON > /dev/null
 	$(BIN)/cmake --build $(AARCH64)/clang
 	$(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure
+	$(BIN)/python -m pytest -q tests/tools/test_analyze_kernels.py
 
 $(AARCH64)/wheel: | setup
 	rm -rf $@.part
