@@ -1,0 +1,440 @@
+"""Shows on a phone what a desktop cannot: `python tools/phone_check.py`, with a phone in developer mode on adb, after
+`make aarch64`.
+
+Takes about ten minutes with the defaults and writes a Markdown report: whether losses are those of this computer,
+memory within the plan, speed, heat, and a run that is killed and goes on. What it puts on the phone is gone at the end.
+"""
+
+import argparse
+import math
+import shlex
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from phone_readings import UNKNOWN, Heat, cores, device_facts, heat, proportional_memory
+from rich.console import Console
+
+from mobile_ft.api.device_link import Device
+from mobile_ft.api.device_pack import OUT, RUN_SCRIPT, pack_for_device
+from mobile_ft.api.export import export_bundle
+from mobile_ft.api.files import check_output_path, write_text
+from mobile_ft.api.native import Event, run_command, run_native
+from mobile_ft.bundle import read_bundle
+from mobile_ft.errors import UserError, one_line
+
+FOLDER = "/data/local/tmp/mobile-ft-check"
+PID = "pid"  # the file with the process id of the last run
+TEXT = Path(__file__).parents[1] / "LICENSE"
+TOKENS, LR = 256, 1e-3
+
+EXACT_STEPS = 10
+# Differences of losses to float32 on this computer, as in tests/runtime/test_aarch64.py.
+ALLOWED = {"float32": 1e-4, "int8": 0.05}
+BUDGET_MB, MEMORY_STEPS, SAMPLE_SECONDS = 300, 20, 1.0
+ROUNDS, TIMED_STEPS = 3, 4
+MINUTE, ENDS = 60.0, 5  # seconds of a row of the table; steps that are the beginning, or the end
+KILL_STEPS, KILL_AT = 8, 3
+SCREEN = "Not tested: screen off and doze, to which a process of `adb shell` is not subject as an app is."
+
+Show = Callable[[str], object]
+OnEvent = Callable[[Event], object]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--serial", default="", help="of the phone, where adb knows several")
+    parser.add_argument("--minutes", type=float, default=5, help="to train for heat (default: 5)")
+    parser.add_argument("--bundle", type=Path, help="to train (default: smollm2-135m, exported for 256 tokens)")
+    parser.add_argument("--runtime", type=Path, help="of the phone (default: what `make aarch64` built)")
+    parser.add_argument("--keep", action="store_true", help=f"leave {FOLDER} on the phone")
+    parser.add_argument("-o", "--output", type=Path, default=Path("phone_report.md"), help="(default: phone_report.md)")
+    args = parser.parse_args(arguments)
+
+    console = Console(highlight=False, markup=False)
+    try:
+        with tempfile.TemporaryDirectory() as scratch, console.status("") as status:
+            return check_phone(args, Path(scratch), console.print, status.update)
+    except UserError as error:
+        print(f"phone_check: {one_line(error)}", file=sys.stderr)
+        return 1
+
+
+def check_phone(args: argparse.Namespace, scratch: Path, say: Show, show: Show) -> int:
+    """Puts all on the phone, makes the checks and writes the report. Returns the exit code."""
+    check_output_path("-o", args.output)
+    root = Device("adb", args.serial, "/")
+    root.output(f"rm -rf {FOLDER}")  # also tells whether there is a phone, before minutes of work
+    try:
+        phone = prepare(args, scratch, show)
+        sections = make_checks(phone, args.output, say)
+    finally:
+        if not args.keep:
+            with suppress(UserError):
+                root.output(f"rm -rf {FOLDER}")
+    say(f"{args.output}: the report")
+    return 0 if all(section.fine for section in sections) else 1
+
+
+# --- Runs on the phone -------------------------------------------------------------------------
+
+
+@dataclass
+class Phone:
+    """A pack on the phone, and what a check needs besides."""
+
+    device: Device
+    pack: Path  # the same here
+    bundle: Path
+    tokens: int
+    minutes: float
+    show: Show  # what is going on
+
+    def train(self, *options: str, fresh: bool = True, on_event: OnEvent = lambda event: None) -> list[Event]:
+        """All events of a run that ends by itself; not `fresh`: goes on with the last one. Raises UserError."""
+        events: list[Event] = []
+
+        def take(event: Event) -> None:
+            events.append(event)
+            if event["event"] == "step":
+                self.show(f"{shlex.join(options)}  step {event['step']}, {event['seconds']:.2f} s")
+            on_event(event)
+
+        # What the runtime remembers of this machine goes into the folder too. The shell becomes mft-run, with its id.
+        start = f"export XDG_CACHE_HOME=$PWD && echo $$ > {PID} && exec sh {RUN_SCRIPT} {shlex.join(options)}"
+        run_command(self.device.command(f"rm -rf {OUT} && {start}" if fresh else start), take)
+        if not events or events[-1]["event"] != "done":
+            raise UserError("the run ended without a word")
+        return events
+
+    def signal(self, name: str) -> None:
+        """Sends it to the run in progress."""
+        self.device.output(f"kill -{name} $(cat {PID})")
+
+    def answers(self) -> bool:
+        try:
+            self.device.output("true")
+        except UserError:
+            return False
+        return True
+
+
+def prepare(args: argparse.Namespace, scratch: Path, show: Show) -> Phone:
+    bundle = args.bundle or scratch / "smollm2-135m.bundle"
+    if not args.bundle:
+        show("exporting smollm2-135m")
+        export_bundle("smollm2-135m", bundle, max_seq_len=TOKENS, activation="int8", progress=False)
+    tokens = min(TOKENS, read_bundle(bundle).max_seq_len)
+    text = scratch / "text.txt"
+    text.write_text(TEXT.read_text())
+    pack = pack_for_device(bundle, text, scratch / "pack", runtime=args.runtime, seq_len=tokens, lr=LR)
+    device = Device("adb", args.serial, FOLDER)
+    show(f"copying to {device}")
+    device.push(pack, sorted(path.name for path in pack.iterdir()))
+    return Phone(device, pack, bundle, tokens, args.minutes, show)
+
+
+def losses(events: Sequence[Event]) -> list[float]:
+    return [event["loss"] for event in events if event["event"] == "step"]
+
+
+# --- The report --------------------------------------------------------------------------------
+
+
+@dataclass
+class Section:
+    """What a check writes. `judged`: it has a criterion."""
+
+    title: str
+    lines: list[str] = field(default_factory=list)
+    judged: bool = False
+    failures: list[str] = field(default_factory=list)
+
+    def require(self, holds: bool, otherwise: str) -> None:
+        self.judged = True
+        if not holds:
+            self.failures.append(otherwise)
+
+    @property
+    def fine(self) -> bool:
+        return not self.failures
+
+    def verdict(self) -> str:
+        """Empty where there is no criterion."""
+        return f"failed: {'; '.join(self.failures)}" if self.failures else "passed" if self.judged else ""
+
+    def text(self) -> str:
+        verdict = self.verdict()
+        return "\n".join([f"## {self.title}", "", *([verdict, ""] if verdict else []), *self.lines])
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    lines = [header, ["---"] * len(header), *rows]
+    return [f"| {' | '.join(map(str, line))} |" for line in lines] + [""]
+
+
+def make_checks(phone: Phone, report: Path, say: Show) -> list[Section]:
+    """One after the other; the report has what was done so far, whatever comes."""
+    sections: list[Section] = []
+    lost = ""
+    for title, check in CHECKS.items():
+        section = Section(title)
+        sections.append(section)
+        phone.show(title)
+        try:
+            if lost:
+                raise UserError(f"not run, since the phone was lost in {lost}")
+            check(phone, section)
+        except KeyboardInterrupt:
+            section.failures.append("interrupted")
+            raise
+        except Exception as error:  # what a phone answers may be odd: that costs this check alone
+            section.failures.append(one_line(error if isinstance(error, UserError) else repr(error)))
+            if not lost and not phone.answers():
+                lost = title
+                section.failures.append(f"the phone does not answer any more, {FOLDER} stays on it")
+        finally:
+            write_report(phone, sections, report)
+        say(f"{title}: {section.verdict() or 'done'}")
+    return sections
+
+
+def write_report(phone: Phone, sections: Sequence[Section], report: Path) -> None:
+    when = time.strftime("%Y-%m-%d %H:%M")
+    head = f"# mobile-ft on a phone\n\n{when}, {phone.bundle.name}, {phone.tokens} tokens a step. {SCREEN}\n"
+    write_text(report, "\n".join([head, *(section.text() for section in sections)]))
+
+
+# --- The checks --------------------------------------------------------------------------------
+
+
+def check_device(phone: Phone, section: Section) -> None:
+    rows = device_facts(phone.device)
+    now = heat(phone.device)
+    rows["battery"] = f"{shown(now.battery_percent)} %, powered by {now.powered or 'itself'}"
+    rows["heat"] = in_words(now)
+    section.lines += table(["", ""], list(rows.items()))
+    resolved = phone.train("--steps", "1")[0]["resolved"]
+    section.lines += [f"The runtime chose {resolved['arithmetic']} and {resolved['threads']} threads.", ""]
+
+
+def check_exactness(phone: Phone, section: Section) -> None:
+    header = ["", "the phone", "this computer", f"largest difference of {EXACT_STEPS} losses", "allowed"]
+    rows = []
+    steps = ["--steps", str(EXACT_STEPS), "--compute"]
+    try:
+        here = train_here(phone, [*steps, "float32"])
+        for compute, allowed in ALLOWED.items():
+            there = phone.train(*steps, compute)
+            difference = largest_difference(here, there)
+            differ = f"losses in {compute} differ by {difference:.2g}, more than {allowed:g}"
+            section.require(difference <= allowed, differ)
+            sets = [events[0]["arithmetic"] for events in (there, here)]
+            rows.append([compute, *sets, f"{difference:.2g}", f"{allowed:g}"])
+    finally:
+        section.lines += table(header, rows)
+
+
+def train_here(phone: Phone, options: Sequence[str]) -> list[Event]:
+    events: list[Event] = []
+    phone.show(f"{shlex.join(options)}  on this computer")
+    where = ["--data", str(phone.pack / "train.tokens"), "--out", str(phone.pack.parent / "here")]
+    same = ["--seq-len", str(phone.tokens), "--lr", str(LR)]  # as prepare() packed
+    run_native(["train", str(phone.bundle), *where, *same, *options], events.append)
+    return events
+
+
+def largest_difference(one: Sequence[Event], other: Sequence[Event]) -> float:
+    pairs = list(zip(losses(one), losses(other), strict=True))
+    return max(math.inf if None in pair else abs(pair[0] - pair[1]) for pair in pairs)  # None: not finite
+
+
+def check_memory(phone: Phone, section: Section) -> None:
+    with Sampled(lambda: proportional_memory(phone.device, PID)) as samples:
+        events = phone.train("--steps", str(MEMORY_STEPS), "--budget", f"{BUDGET_MB}MB")
+    plan, done = events[0], events[-1]
+    resident, anonymous = done["peak_rss_mb"], done["peak_anon_mb"]
+    for what, measured, planned in (
+        ("resident", resident, plan["planned_mb"]),
+        ("anonymous", anonymous, plan["planned_anon_mb"]),
+    ):
+        section.require(measured <= planned, f"{what} memory came to {measured:.1f} MB, planned were {planned:.1f}")
+    section.require(resident <= BUDGET_MB, f"resident memory came to {resident:.1f} MB, the budget is {BUDGET_MB}")
+    rows = [
+        ["resident (VmHWM)", f"{resident:.1f}", f"{plan['planned_mb']:.1f}", BUDGET_MB],
+        ["anonymous", f"{anonymous:.1f}", f"{plan['planned_anon_mb']:.1f}", ""],
+    ]
+    found = [sample for sample in samples if "TOTAL PSS" in sample]
+    most = max(found, key=lambda sample: sample["TOTAL PSS"], default={})
+    rows += [
+        [f"`dumpsys meminfo`: {name}", f"{size:.1f}", "", ""]
+        for name, size in sorted(most.items(), key=lambda item: item[0] != "TOTAL PSS")
+        if size
+    ]
+    section.lines += table(["MB, at most", "measured", "planned", "budget"], rows)
+    section.lines += [f"`dumpsys meminfo` told of the process {len(found)} times; its rows are those of most PSS.", ""]
+
+
+class Sampled(threading.Thread):
+    """What `read` gives again and again while the block runs, as a list."""
+
+    def __init__(self, read: Callable[[], dict[str, float]]) -> None:
+        super().__init__(daemon=True)
+        self._read, self._samples = read, list[dict[str, float]]()
+        self._over = threading.Event()
+
+    def __enter__(self) -> list[dict[str, float]]:
+        self.start()
+        return self._samples
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        with suppress(UserError):  # a phone that is gone ends the block with an error of its own
+            while not self._over.wait(SAMPLE_SECONDS):
+                self._samples.append(self._read())
+
+
+def check_speed(phone: Phone, section: Section) -> None:
+    before = heat(phone.device)
+    rounds: dict[str, list[float]] = {compute: [] for compute in ALLOWED}
+    try:
+        for _ in range(ROUNDS):
+            for compute, seconds in rounds.items():
+                seconds.append(step_seconds(phone, "--compute", compute))
+    finally:
+        rows = [[compute, f"{median(s):.4g}", ", ".join(f"{x:.4g}" for x in s)] for compute, s in rounds.items() if s]
+        section.lines += table(["", "seconds a step", "rounds"], rows)
+    ratio = median(rounds["float32"]) / median(rounds["int8"])
+    section.lines += [f"float32 takes {ratio:.2f} times as long as int8.", ""]
+
+    chosen = int(phone.train("--steps", "1")[0]["resolved"]["threads"])
+    counts = sorted({1, 2, chosen, max(1, len(cores(phone.device)))})
+    times = {count: step_seconds(phone, "--threads", str(count)) for count in counts}
+    rows = [[f"{n}{' (chosen)' * (n == chosen)}", f"{times[n]:.4g}", f"{times[1] / times[n]:.2f}"] for n in counts]
+    section.lines += table(["threads", "seconds a step", "times as fast as 1"], rows)
+    section.lines += [f"Heat before: {in_words(before)}. After: {in_words(heat(phone.device))}.", ""]
+
+
+def step_seconds(phone: Phone, *options: str) -> float:
+    """Median of a run's steps but the first, which reads the weights."""
+    events = phone.train("--steps", str(TIMED_STEPS + 1), *options)
+    return median(event["seconds"] for event in events[2:] if event["event"] == "step")
+
+
+def check_heat(phone: Phone, section: Section) -> None:
+    readings = [heat(phone.device)]
+    seconds: list[list[float]] = [[]]  # of the steps of each minute
+    begin = 0.0
+    ending = False
+    stopped = False
+
+    def on_event(event: Event) -> None:
+        nonlocal begin, ending, stopped
+        stopped = event["event"] == "stopped"
+        if event["event"] != "step" or ending:
+            return
+        now = time.monotonic()
+        begin = begin or now - event["seconds"]
+        seconds[-1].append(event["seconds"])
+        ending = now - begin >= 60 * phone.minutes
+        if ending or now - begin >= MINUTE * len(seconds):
+            readings.append(heat(phone.device))
+            if ending:
+                phone.signal("TERM")
+            else:
+                seconds.append([])
+
+    try:
+        phone.train("--steps", "1000000", "--budget", f"{BUDGET_MB}MB", on_event=on_event)
+    except UserError:
+        if not (ending and stopped):  # by us, saved
+            raise
+    finally:
+        section.lines += heat_lines(seconds, readings)
+
+
+def heat_lines(seconds: Sequence[Sequence[float]], readings: Sequence[Heat]) -> list[str]:
+    rows = [["before", "", "", *columns(readings[0])]]
+    for i, minute in enumerate(seconds, 1):
+        last = columns(readings[i]) if i < len(readings) else [""] * 5
+        rows.append([str(i), str(len(minute)), f"{median(minute):.3f}" if minute else "", *last])
+    header = ["minute", "steps", "seconds a step", "throttling", "skin °C", "CPU °C", "battery °C", "battery %"]
+    lines = table(header, rows)
+    every = [time for minute in seconds for time in minute]
+    if every:
+        first, last = median(every[:ENDS]), median(every[-ENDS:])
+        lines += [
+            f"{first:.3f} s a step at the beginning, {last:.3f} s at the end: {last / first:.2f} times as long.",
+            "",
+        ]
+    levels = " to ".join(shown(reading.battery_percent) for reading in (readings[0], readings[-1]))
+    return [*lines, f"Battery: {levels} %, powered by {readings[-1].powered or 'itself'}.", ""]
+
+
+def check_kill(phone: Phone, section: Section) -> None:
+    options = ["--steps", str(KILL_STEPS), "--save-every", "1"]
+    whole = phone.train(*options)
+    killed: list[Event] = []
+
+    def on_event(event: Event) -> None:
+        killed.append(event)
+        if event["event"] == "saved" and event["step"] == KILL_AT:
+            phone.signal("KILL")
+
+    try:
+        phone.train(*options, on_event=on_event)
+    except UserError:
+        if len(losses(killed)) < KILL_AT:  # of itself
+            raise
+    else:
+        raise UserError(f"kill -9 at step {KILL_AT} came after the last one")
+    rest = phone.train(*options, fresh=False)
+    done = rest[0]["steps_done"]
+    section.require(KILL_AT <= done < KILL_STEPS, f"went on at step {done}, was killed after {KILL_AT} were saved")
+    expected = losses(whole)
+    # JSON's numbers are the shortest that give back the same bits: equal here are equal texts.
+    steps = [event for event in (*killed, *rest) if event["event"] == "step"]
+    wrong = sorted({event["step"] for event in steps if event["loss"] != expected[event["step"] - 1]})
+    section.require(not wrong, f"losses of steps {', '.join(map(str, wrong))} are not those of the uninterrupted run")
+    section.require(rest[-1]["losses"] == expected, "its result has other losses than the uninterrupted run")
+    section.lines += [f"{KILL_STEPS} steps, kill -9 when {KILL_AT} were saved; {done} were done when it went on.", ""]
+
+
+def in_words(now: Heat) -> str:
+    return (
+        f"throttling {now.status}, skin {shown(now.skin)} °C, CPU {shown(now.cpu)} °C, battery {shown(now.battery)} °C"
+    )
+
+
+def columns(now: Heat) -> list[str]:
+    return [now.status, shown(now.skin), shown(now.cpu), shown(now.battery), shown(now.battery_percent)]
+
+
+def shown(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:g}"
+
+
+CHECKS: dict[str, Callable[[Phone, Section], None]] = {
+    "Device": check_device,
+    "Exactness": check_exactness,
+    "Memory": check_memory,
+    "Speed": check_speed,
+    "Heat": check_heat,
+    "Kill": check_kill,
+}
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
