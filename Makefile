@@ -74,7 +74,9 @@ test-clang: aarch64
 	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
 	$(BIN)/cmake -S . -B $(AARCH64)/clang $(AARCH64_OPTIONS) -DMFT_CLANG=ON > /dev/null
 	$(BIN)/cmake --build $(AARCH64)/clang
-	$(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure
+	rm -rf $(AARCH64)/bundle
+	$(BIN)/python tests/small_bundle.py $(AARCH64)/bundle
+	MFT_TEST_BUNDLE=$(CURDIR)/$(AARCH64)/bundle $(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure
 	$(BIN)/python -m pytest -q tests/tools/test_analyze_kernels.py
 
 $(AARCH64)/wheel: | setup
