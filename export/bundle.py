@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from mobile_ft.bundle import FORMAT, INDEX_FILE, VERSION, WEIGHTS_FILE, checksum, read_bundle
 from mobile_ft.device_text import write_device_text
 from mobile_ft.errors import UserError
@@ -114,6 +116,8 @@ def _new_folder(target: Path) -> Iterator[Path]:
             yield scratch
     except OSError as error:
         raise UserError(f"{target}: cannot be written ({error.strerror or error})") from None
+    except SafetensorError as error:  # in place of OSError
+        raise UserError(f"{target}: cannot be written ({error})") from None
 
 
 def _check_replaceable(target: Path) -> None:

@@ -1,15 +1,15 @@
 """Files that the library writes: whole or untouched, and named in errors."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 
 from mobile_ft.errors import UserError
+from mobile_ft.folder import replace_file
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"{error.filename or path}: {error.strerror or error}") from error
+        raise UserError(f"{error.filename2 or error.filename or path}: {error.strerror or error}") from error
     except SafetensorError as error:  # in place of OSError
         raise UserError(f"{path}: {error}") from error
 
@@ -38,11 +38,13 @@ def write_text(path: Path, text: str) -> None:
     path = path.resolve()  # a link goes on being one
     partial = path.with_name(path.name + ".partial")
     with writing(path):
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        try:
+            partial.write_text(text, encoding="utf-8")
+            replace_file(partial, path)
+        except OSError:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
 
 
 def write_json(path: Path | None, values: Mapping[str, Any]) -> None:

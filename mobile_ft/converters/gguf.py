@@ -10,6 +10,7 @@ from gguf.quants import quant_shape_to_byte_shape
 
 from mobile_ft.config import ModelConfig
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
+from mobile_ft.converters.gguf_data import written
 from mobile_ft.converters.gguf_names import GgufNames, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
 from mobile_ft.errors import UserError
@@ -55,9 +56,9 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     for name in model.shapes:
-        writer.write_tensor_data(_data(model, names, name, types[name]))
+        writer.write_tensor_data(written(_data(model, names, name, types[name])))
     if factors is not None:
-        writer.write_tensor_data(factors)
+        writer.write_tensor_data(written(factors))
     writer.close()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from gguf import GGUFType, GGUFWriter, Keys
 
 from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.converters.gguf_data import written
 from mobile_ft.converters.gguf_names import GgufNames, utf8
 
 FILES = None
@@ -23,8 +24,8 @@ def write(model: FineTuned, out: Path) -> None:
     # llama.cpp divides by the rank, which rsLoRA does not.
     writer.add_float32(Keys.Adapter.LORA_ALPHA, lora.scale * lora.rank)
     for name, low_rank in model.low_ranks.items():
-        writer.add_tensor(f"{names.of(name)}.lora_a", low_rank.a)
-        writer.add_tensor(f"{names.of(name)}.lora_b", names.rows(name, low_rank.b))
+        writer.add_tensor(f"{names.of(name)}.lora_a", written(low_rank.a))
+        writer.add_tensor(f"{names.of(name)}.lora_b", written(names.rows(name, low_rank.b)))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -23,7 +23,8 @@ namespace {
 /// A file descriptor that closes itself.
 class Descriptor {
  public:
-  Descriptor(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+  Descriptor(const std::string& path, int flags)
+      : fd_(uninterrupted([&] { return open(path.c_str(), flags | O_CLOEXEC, 0644); })) {
     if (fd_ < 0) fail(path, ": ", std::strerror(errno));
   }
   ~Descriptor() { close(fd_); }
@@ -39,8 +40,7 @@ void write_all(int fd, const std::string& path, const FilePart& part) {
   const char* data = static_cast<const char*>(part.data);
   size_t left = part.size;
   while (left > 0) {
-    const ssize_t n = write(fd, data, left);
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n = uninterrupted([&] { return write(fd, data, left); });
     if (n < 0) fail(path, ": could not be saved (", std::strerror(errno), "); what was there before is untouched");
     data += n;
     left -= static_cast<size_t>(n);
@@ -131,7 +131,8 @@ void write_atomically(const std::string& path, const std::vector<FilePart>& part
     {
       Descriptor fd(beside, O_WRONLY | O_CREAT | O_TRUNC);
       for (const FilePart& part : parts) write_all(fd.get(), path, part);
-      if (fsync(fd.get()) != 0) fail(path, ": could not be saved (", std::strerror(errno), ")");
+      if (uninterrupted([&] { return fsync(fd.get()); }) != 0)
+        fail(path, ": could not be saved (", std::strerror(errno), ")");
     }
     if (rename(beside.c_str(), path.c_str()) != 0) {
       fail(path, ": could not be saved (", std::strerror(errno), ")");
@@ -140,9 +141,7 @@ void write_atomically(const std::string& path, const std::vector<FilePart>& part
     unlink(beside.c_str());
     throw;
   }
-  const auto folder = std::filesystem::path(path).parent_path();
-  Descriptor parent(folder.empty() ? "." : folder.string(), O_RDONLY);
-  fsync(parent.get());
+  sync_folder_of(path);
 }
 
 uint64_t file_size(const std::string& path) { return OpenFile(path).size(); }
@@ -162,8 +161,24 @@ std::string read_text(const std::string& path, size_t most) {
 
 void make_folder(const std::string& path) {
   std::error_code error;
+  std::vector<std::string> names = {path};  // its own even where it is there: who made it may not have got to this
+  for (auto above = std::filesystem::path(path).parent_path(); !above.empty() && !file_exists(above.string());) {
+    names.push_back(above.string());
+    above = above.parent_path();
+  }
   std::filesystem::create_directories(path, error);
   if (error) fail(path, ": cannot be created (", error.message(), ")");
+  for (const std::string& name : names) sync_folder_of(name);
+}
+
+void sync_folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  const int fd = uninterrupted([&] { return open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC); });
+  if (fd < 0) return;  // a folder that may not be read
+  const bool synced = uninterrupted([&] { return fsync(fd); }) == 0 || errno == EINVAL || errno == EROFS;
+  const int reason = errno;
+  close(fd);
+  if (!synced) fail(path, ": may not be on disk (", std::strerror(reason), ")");
 }
 
 bool file_exists(const std::string& path) {

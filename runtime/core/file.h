@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -86,7 +87,7 @@ struct FilePart {
 };
 
 /// Writes the parts one after another: beside the target, fsync, rename. A reader sees the old file or the whole new
-/// one; where the disk is full the old one stays and nothing is left behind.
+/// one, and so it is after a power cut; where the disk is full the old one stays and nothing is left behind.
 void write_atomically(const std::string& path, const std::vector<FilePart>& parts);
 
 /// Bytes of a regular file. Throws Error naming it where it is anything else.
@@ -97,7 +98,20 @@ std::string sha256_of_file(const std::string& path, uint64_t size);
 
 /// The whole file. Throws Error where it has more than `most` bytes.
 std::string read_text(const std::string& path, size_t most);
+/// With those above it; on disk when this returns.
 void make_folder(const std::string& path);
+
+/// A new name in a folder is on disk only once the folder is. Throws Error naming the path.
+void sync_folder_of(const std::string& path);
+
+/// Calls again what a signal interrupted.
+template <typename Call>
+auto uninterrupted(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 bool file_exists(const std::string& path);
 
 }  // namespace mft

@@ -10,16 +10,21 @@
 #include <vector>
 
 #include "runtime/core/error.h"
+#include "runtime/core/file.h"
 
 namespace mft {
 
 SpillFile::SpillFile(const std::string& folder, uint64_t bytes) : folder_(folder) {
   const std::string path = folder + "/spill-XXXXXX";
-  std::vector<char> name(path.c_str(), path.c_str() + path.size() + 1);
-  fd_ = mkostemp(name.data(), O_CLOEXEC);
+  std::vector<char> name;
+  fd_ = uninterrupted([&] {
+    name.assign(path.c_str(), path.c_str() + path.size() + 1);
+    return mkostemp(name.data(), O_CLOEXEC);
+  });
   if (fd_ < 0) fail(folder, ": no spill file can be made there (", std::strerror(errno), ")");
   unlink(name.data());
-  const int error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
+  int error = EINTR;
+  while (error == EINTR) error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
   if (error != 0) {
     close(fd_);
     fail(folder, ": ", bytes / 1000000, " MB for spilled checkpoints cannot be had (", std::strerror(error), ")");
@@ -39,8 +44,7 @@ SpillFile& SpillFile::operator=(SpillFile&& other) noexcept {
 void SpillFile::write(uint64_t offset, const void* data, size_t bytes) {
   const char* from = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t n = pwrite(fd_, from, bytes, static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n = uninterrupted([&] { return pwrite(fd_, from, bytes, static_cast<off_t>(offset)); });
     if (n <= 0) fail(folder_, ": the spill file cannot be written (", std::strerror(errno), ")");
     from += n;
     offset += static_cast<uint64_t>(n);
@@ -51,8 +55,7 @@ void SpillFile::write(uint64_t offset, const void* data, size_t bytes) {
 void SpillFile::read(uint64_t offset, void* data, size_t bytes) const {
   char* to = static_cast<char*>(data);
   while (bytes > 0) {
-    const ssize_t n = pread(fd_, to, bytes, static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
+    const ssize_t n = uninterrupted([&] { return pread(fd_, to, bytes, static_cast<off_t>(offset)); });
     if (n <= 0) fail(folder_, ": the spill file cannot be read (", n == 0 ? "it is short" : std::strerror(errno), ")");
     to += n;
     offset += static_cast<uint64_t>(n);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -19,9 +18,8 @@ namespace {
 
 constexpr const char* kBlank = " \t\r\n\v\f";
 
-/// Whether this is JSON that ends too early, or what a file system puts where data never came.
+/// Whether this is JSON that ends too early.
 bool breaks_off(std::string_view text) {
-  if (text.find('\0') != text.npos) return true;
   try {
     const auto keep_none = [](int, nlohmann::json::parse_event_t, nlohmann::json&) { return false; };
     std::ignore = nlohmann::json::parse(text, keep_none);
@@ -33,11 +31,15 @@ bool breaks_off(std::string_view text) {
   }
 }
 
-/// Bytes of `text` up to the end of its last whole line.
+/// Bytes of `text` up to the end of its last whole line. File systems put zeros where data never came to disk.
 size_t whole(std::string_view text) {
   const size_t end = text.rfind('\n') + 1;  // npos + 1 is 0
-  const std::string_view tail = text.substr(end);
-  return tail.find_first_not_of(kBlank) != tail.npos && breaks_off(tail) ? end : text.size();
+  const std::string_view rest = text.substr(end), tail = rest.substr(0, rest.find('\0'));
+  if (tail.find_first_not_of(kBlank) != tail.npos) return breaks_off(tail) ? end : end + tail.size();
+  if (!rest.empty()) return end;
+  // The end of a long line may have come to disk, and its beginning not.
+  const size_t last = end == 0 ? 0 : text.substr(0, end - 1).rfind('\n') + 1;
+  return text.find('\0', last) == text.npos ? text.size() : last;
 }
 
 void give_lines(std::string_view text, const TakeLine& take) {
@@ -53,16 +55,14 @@ void give_lines(std::string_view text, const TakeLine& take) {
 std::string_view text_of(const MappedRange& file) { return {reinterpret_cast<const char*>(file.data()), file.size()}; }
 
 void lock(int fd, const std::string& path, int kind) {
-  while (flock(fd, kind) != 0) {
-    if (errno != EINTR) fail(path, ": ", std::strerror(errno));
-  }
+  if (uninterrupted([&] { return flock(fd, kind); }) != 0) fail(path, ": ", std::strerror(errno));
 }
 
 /// A file to add to, made where there is none, which no other adds to meanwhile.
 class Appending {
  public:
   explicit Appending(const std::string& path)
-      : path_(path), fd_(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644)) {
+      : path_(path), fd_(uninterrupted([&] { return open(path.c_str(), kFlags, 0644); })) {
     if (fd_ < 0) fail(path, ": ", std::strerror(errno));
     try {
       lock(fd_, path, LOCK_EX);
@@ -77,19 +77,24 @@ class Appending {
 
   /// `text` behind the first `keep` bytes.
   void write_behind(uint64_t keep, std::string_view text) const {
-    const bool fits = ftruncate(fd_, static_cast<off_t>(keep)) == 0;
-    if (fits && write_all(text) && fsync(fd_) == 0) return;
+    if (cut(keep) && write_all(text) && uninterrupted([&] { return fsync(fd_); }) == 0) return;
     const int reason = errno;
-    const bool undone = ftruncate(fd_, static_cast<off_t>(keep)) == 0;
+    const bool undone = cut(keep);
     fail(path_, ": the row could not be saved (", std::strerror(reason), ")", undone ? "; those before it are" : "");
   }
 
  private:
+  static constexpr int kFlags = O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC;
+
+  bool cut(uint64_t size) const {
+    return uninterrupted([&] { return ftruncate(fd_, static_cast<off_t>(size)); }) == 0;
+  }
+
   bool write_all(std::string_view text) const {
     while (!text.empty()) {
-      const ssize_t n = write(fd_, text.data(), text.size());
-      if (n < 0 && errno != EINTR) return false;
-      text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(n, 0)));
+      const ssize_t n = uninterrupted([&] { return write(fd_, text.data(), text.size()); });
+      if (n < 0) return false;
+      text.remove_prefix(static_cast<size_t>(n));
     }
     return true;
   }
@@ -97,15 +102,6 @@ class Appending {
   const std::string& path_;
   int fd_;
 };
-
-/// A new name in a folder is on disk only once the folder is.
-void sync_folder_of(const std::string& path) {
-  const auto folder = std::filesystem::path(path).parent_path();
-  const int fd = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;  // a folder that may not be read
-  fsync(fd);
-  close(fd);
-}
 
 }  // namespace
 
@@ -119,20 +115,19 @@ void for_each_line(const std::string& path, const TakeLine& take) {
 }
 
 void append_line(const std::string& path, const std::string& line, const TakeLine& take) {
-  const bool made = !file_exists(path);
   const Appending file(path);
-  std::string before;  // the line end that a file from elsewhere may lack
   uint64_t keep = file_size(path);
-  if (keep > 0) {
+  if (keep == 0) {
+    sync_folder_of(path);  // before there is anything to lose
+  } else {
     const OpenFile open(path);
     const MappedRange mapped(open, 0, keep);
     const std::string_view text = text_of(mapped).substr(0, whole(text_of(mapped)));
     keep = text.size();
-    if (keep > 0 && text.back() != '\n') before = "\n";
     give_lines(text, take);
+    if (keep > 0 && text.back() != '\n') file.write_behind(keep++, "\n");  // by itself: it ends a row that is there
   }
-  file.write_behind(keep, before + line + "\n");
-  if (made) sync_folder_of(path);
+  file.write_behind(keep, line + "\n");
 }
 
 }  // namespace mft

@@ -1,0 +1,18 @@
+"""Tensors for GGUFWriter, whose writing tells of every error.
+
+The writer calls NumPy's `tofile`, which buffers the end of a tensor and tells nobody where that cannot be written.
+"""
+
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+
+class _Written(np.ndarray):
+    def tofile(self, file: BinaryIO) -> None:  # type: ignore[override]
+        file.write(np.ascontiguousarray(self).data)
+
+
+def written(tensor: npt.NDArray) -> npt.NDArray:
+    return tensor.view(_Written)
