@@ -1,0 +1,112 @@
+"""What the tests of faults run in Python: a process that imports everything once and forks for each run.
+
+A line of JSON asks for a run, a line answers how it ended. What a run has done it prints, as a promise.
+"""
+
+import ctypes
+import functools
+import gc
+import json
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mobile_ft
+import mobile_ft.api.auto_schedule
+import mobile_ft.api.reporting
+import mobile_ft.api.run_file
+import mobile_ft.converters.gguf
+import mobile_ft.converters.gguf_lora
+import mobile_ft.converters.hf
+import mobile_ft.converters.peft
+import mobile_ft.export.bundle as bundles
+from mobile_ft.errors import UserError
+from mobile_ft.lora import LoraConfig
+from mobile_ft.runtime import Dataset, RuntimeFailure
+from tests.lowering_cache import LoweringCache
+from tests.small_bundle import CONFIG, TalkingModel
+from tests.targets import ALL_LINEAR
+
+
+def export(out: str, seed: int) -> None:
+    bundles.write_bundle(TalkingModel(CONFIG, seed), LoraConfig(4, 8.0, ALL_LINEAR), 64, seed, Path(out))
+
+
+def convert(bundle: str, adapter: str, out: str, to: str) -> None:
+    mobile_ft.convert(bundle, adapter, out, to=to, progress=False)  # type: ignore[arg-type]
+
+
+def train(bundle: str, rows: list[Any], out: str, resume: bool, options: dict[str, Any]) -> None:
+    def tell(event: dict[str, Any]) -> None:
+        print(event["event"], flush=True)
+
+    mobile_ft.train(bundle, rows, out, resume=resume, in_process=True, progress=False, callbacks=[tell], **options)
+
+
+def add_rows(bundle: str, path: str, rows: list[str]) -> None:
+    """Adds rows and tells which were taken; goes on behind one that was not, as an app would."""
+    dataset = Dataset(bundle, path)
+    failed = None
+    for number, row in enumerate(rows):
+        try:
+            dataset.add(row)
+            print(number, flush=True)
+        except RuntimeFailure as error:
+            failed = error
+    if failed:
+        raise failed
+
+
+RUNS: dict[str, Callable[..., None]] = {"export": export, "convert": convert, "train": train, "add_rows": add_rows}
+
+
+def _run(request: dict[str, Any]) -> int:
+    try:
+        journal, call, kind = request["fault"]
+        ctypes.CDLL(None).faults_arm(journal.encode(), call, kind)
+        RUNS[request["name"]](**request["arguments"])
+        print("done", flush=True)
+        return 0
+    except (UserError, RuntimeFailure) as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 2
+
+
+def _forked(request: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as error:
+        child = os.fork()
+        if child == 0:
+            os.dup2(out.fileno(), 1)
+            os.dup2(error.fileno(), 2)
+            os._exit(_run(request))
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        out.seek(0)
+        error.seek(0)
+        return {"code": code, "out": out.read(), "error": error.read()}
+
+
+def main() -> None:
+    # All runs export the same graphs, and to trace them takes a thousand times as long as to write a bundle.
+    with tempfile.TemporaryDirectory() as folder:
+        bundles.lower = LoweringCache(Path(folder) / "programs")  # type: ignore[assignment]
+        bundles.unit_methods = functools.cache(bundles.unit_methods)  # type: ignore[assignment]
+        bundles.end_methods = functools.cache(bundles.end_methods)  # type: ignore[assignment]
+        warm = False
+        for line in sys.stdin:
+            request = json.loads(line)
+            if request["name"] == "export" and not warm:
+                export(f"{folder}/bundle", 0)
+                gc.freeze()  # else the first collection of each fork would copy all there is
+                warm = True
+            print(json.dumps(_forked(request)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
