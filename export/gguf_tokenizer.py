@@ -61,7 +61,8 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
         if not isinstance(template, str):
             raise UserError(f"GGUF metadata tokenizer.chat_template is a {type(template).__name__}; a text is wanted")
         config["chat_template"] = template
-    tokenizer.save(str(out_dir / "tokenizer.json"))
+    # Where its own `save` fails it raises an Exception of no kind.
+    (out_dir / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
     (out_dir / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 

@@ -8,6 +8,7 @@ import functools
 import gc
 import json
 import os
+import shutil
 import sys
 import tempfile
 import traceback
@@ -32,8 +33,17 @@ from tests.small_bundle import CONFIG, TalkingModel
 from tests.targets import ALL_LINEAR
 
 
+class Model(TalkingModel):
+    def write_tokenizer(self, folder: Path) -> None:
+        """Copies its files, as of a Hugging Face folder."""
+        with tempfile.TemporaryDirectory() as made:
+            super().write_tokenizer(Path(made))
+            for file in sorted(Path(made).iterdir()):
+                shutil.copyfile(file, folder / file.name)
+
+
 def export(out: str, seed: int) -> None:
-    bundles.write_bundle(TalkingModel(CONFIG, seed), LoraConfig(4, 8.0, ALL_LINEAR), 64, seed, Path(out))
+    bundles.write_bundle(Model(CONFIG, seed), LoraConfig(4, 8.0, ALL_LINEAR), 64, seed, Path(out))
 
 
 def convert(bundle: str, adapter: str, out: str, to: str) -> None:
