@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
@@ -22,7 +22,11 @@ from mobile_ft.folder import new_folder
 from mobile_ft.formats import F32, packed_shape
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
 from mobile_ft.shapes import forward_flops, head_flops, linear_shapes, unit_types
+from mobile_ft.signature import signature_file
 from mobile_ft.units import Linear, UnitSpec
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _EMBEDDING = "model.embed_tokens.weight"
 _ATTENTION = {FULL: "", SLIDING: "_sliding", NO_ROPE: "_no_rope"}  # in the name of a kind
@@ -124,7 +128,7 @@ def _check_replaceable(target: Path) -> None:
     """Raises UserError unless the folder is a bundle and nothing else."""
     if not (target / INDEX_FILE).is_file():
         raise UserError(f"{target}: exists and is not a bundle; choose another folder for -o")
-    own = {INDEX_FILE, WEIGHTS_FILE, *read_bundle(target).files}
+    own = {INDEX_FILE, signature_file(target / INDEX_FILE).name, WEIGHTS_FILE, *read_bundle(target).files}
     others = sorted(path.name for path in target.iterdir() if path.name not in own)
     if others:
         raise UserError(f"{target}: holds {others[0]}, which is not part of a bundle; choose another folder for -o")
@@ -140,13 +144,14 @@ def write_bundle(
     adapter: dict[str, F32] | None = None,
     hollow: bool = False,
     on_tensor: Callable[[int, int], None] = lambda done, total: None,
+    key: "Ed25519PrivateKey | None" = None,
 ) -> dict[str, Any]:
     """Exports `source` to the folder `target` and returns the content of its bundle.json.
 
     `activation` is one of ACTIVATIONS, of mobile_ft.bundle: how units store activations. `adapter` has tensors to start
     from under PEFT's names; what it lacks starts as PEFT initialises it, with B zero. A `hollow` bundle holds no
     weights: it can be planned for and no more. `on_tensor` is called with how many tensors of how many are written; the
-    program comes after them.
+    program comes after them. `key` signs the bundle.
     """
     c = source.config
     specs = unit_specs(source, lora, activation)
@@ -194,5 +199,8 @@ def write_bundle(
             "checksums": {file.name: checksum(file) for file in sorted(folder.iterdir()) if file.name != WEIGHTS_FILE},
             "weights": weights.to_json(),
         }
-        (folder / INDEX_FILE).write_text(json.dumps(bundle, indent=1) + "\n")
+        content = (json.dumps(bundle, indent=1) + "\n").encode()
+        (folder / INDEX_FILE).write_bytes(content)
+        if key is not None:
+            signature_file(folder / INDEX_FILE).write_bytes(key.sign(content))
     return bundle

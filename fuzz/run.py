@@ -81,6 +81,7 @@ def _build() -> None:
     if compiler is None:
         sys.exit("fuzz: needs Clang with libFuzzer; on Debian: apt install clang-16 libclang-rt-16-dev")
     options = {
+        "CMAKE_C_COMPILER": compiler.replace("clang++", "clang"),
         "CMAKE_CXX_COMPILER": compiler,
         "MFT_FUZZ": "ON",
         "MFT_PYTHON": "OFF",

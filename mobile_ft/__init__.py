@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TrainResult,
     )
     from mobile_ft.api.train import train
+    from mobile_ft.api.trust import trust
     from mobile_ft.errors import MobileFtWarning, UserError
 
 __version__ = "0.1.0"
@@ -58,6 +59,7 @@ __all__ = [
     "pull_from_device",
     "run_on_device",
     "train",
+    "trust",
 ]
 
 # Where each name is; those that are not listed are results.
@@ -79,6 +81,7 @@ _HOMES = {
     "pull_from_device": "api.device_run",
     "run_on_device": "api.device_run",
     "train": "api.train",
+    "trust": "api.trust",
 }
 
 

@@ -16,7 +16,8 @@ from mobile_ft.formats import FORMATS
 from mobile_ft.json_text import read_json_object
 from mobile_ft.lora import LoraConfig
 from mobile_ft.shapes import linear_names
-from mobile_ft.tokenizer import Tokenizer
+from mobile_ft.signature import check_signature
+from mobile_ft.tokenizer import FILES_READ, Tokenizer
 
 FORMAT = "mobile-ft-bundle"
 VERSION = 6
@@ -71,11 +72,22 @@ class Bundle:
     weights: Weights
     conversions: tuple[Conversion, ...]  # empty where the weights are random, or older than these notes
 
+    def verified(self, name: str) -> Path:
+        """The path of one of `files`. Raises UserError naming it where its content is not what was exported."""
+        path = self.folder / name
+        if name not in self.files:
+            raise UserError(f"{path}: not part of the bundle; export it again")
+        size, sha256 = self.files[name]
+        if checksum(_regular_file(path, size))["sha256"] != sha256:
+            raise UserError(f"{path}: damaged or edited, its checksum differs; export the bundle again")
+        return path
+
 
 def read_bundle(folder: Path) -> Bundle:
-    """Reads `bundle.json`. Raises UserError naming the file where it is not one."""
+    """Reads `bundle.json`. Raises UserError naming the file where it is not one, or not signed by who is trusted."""
     index = folder / INDEX_FILE
-    values = read_json_object(index, "a bundle is a folder that `mobile-ft export` made")
+    wanted = "a bundle is a folder that `mobile-ft export` made"
+    values = read_json_object(index, wanted, lambda content: check_signature(index, content))
     try:
         if values["format"] != FORMAT:
             raise ValueError(f"format is {values['format']!r}")
@@ -224,10 +236,8 @@ def checksum(path: Path) -> dict[str, Any]:
 
 def check_files(bundle: Bundle) -> None:
     """Reads the whole bundle. Raises UserError naming a file that is missing, truncated or damaged."""
-    for name, (size, sha256) in bundle.files.items():
-        path = _regular_file(bundle.folder / name, size)
-        if checksum(path)["sha256"] != sha256:
-            raise UserError(f"{path}: damaged or edited, its checksum differs; export the bundle again")
+    for name in bundle.files:
+        bundle.verified(name)
     _check_weights(bundle.folder / WEIGHTS_FILE, bundle.weights)
 
 
@@ -281,4 +291,7 @@ def read_tokenizer(bundle: Bundle) -> Tokenizer:
     """The bundle's tokenizer. Raises UserError where it has none, as after `export --random-init`."""
     if "tokenizer.json" not in bundle.files:
         raise UserError(f"{bundle.folder}: a bundle made with --random-init has no tokenizer to read text with")
+    for name in FILES_READ:
+        if (bundle.folder / name).exists():
+            bundle.verified(name)
     return Tokenizer(bundle.folder)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,18 @@ def parse_json(text: str) -> Any:
     return json.loads(text)
 
 
-def read_json_object(path: Path, wanted: str) -> dict[str, Any]:
-    """The object that a file holds. Raises UserError naming the file, and what is `wanted`, where it holds none."""
+def read_json_object(path: Path, wanted: str, check: Callable[[bytes], None] = lambda content: None) -> dict[str, Any]:
+    """The object that a file holds; `check` sees the file's content first. Raises UserError naming the file, and what
+    is `wanted`, where it holds none."""
     if not path.is_file():
         raise UserError(f"{path}: no such file; {wanted}")
     size = path.stat().st_size
     if size > MOST_BYTES:
         raise UserError(f"{path}: {size} bytes, more than {MOST_BYTES}; {wanted}")
+    content = path.read_bytes()
+    check(content)
     try:
-        value = parse_json(path.read_text(encoding="utf-8-sig"))
+        value = parse_json(content.decode("utf-8-sig"))
     except ValueError as error:
         raise UserError(f"{path}: not JSON ({error}); {wanted}") from error
     if not isinstance(value, dict):

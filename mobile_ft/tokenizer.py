@@ -19,6 +19,8 @@ from mobile_ft.errors import UserError
 from mobile_ft.json_text import MOST_BYTES, parse_json, read_json_object
 from mobile_ft.long_text import encode_long
 
+# What is read of a folder, the last where it is there.
+FILES_READ = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 _WANTED = "a bundle holds tokenizer.json and tokenizer_config.json"
 _MOST_ID = (1 << 31) - 1  # what a token file holds
 _MOST_GROWTH = 1000  # of a text, by replacements
@@ -46,8 +48,8 @@ class Tokenizer:
     """
 
     def __init__(self, folder: Path) -> None:
-        config_file = folder / "tokenizer_config.json"
-        self._tokenizer = _load_tokenizer(folder / "tokenizer.json")
+        tokenizer_file, config_file, generation_file = (folder / name for name in FILES_READ)
+        self._tokenizer = _load_tokenizer(tokenizer_file)
         config = read_json_object(config_file, _WANTED)
         self._named_tokens: dict[str, str] = {}
         for name in _NAMED_TOKENS:
@@ -62,11 +64,11 @@ class Tokenizer:
         if eos_id is None:
             raise UserError(f"{config_file}: eos_token should name the vocabulary's token that ends a text")
         self.eos_id: int = eos_id
-        self.end_ids = [eos_id, *_generation_ends(folder / "generation_config.json")]
+        self.end_ids = [eos_id, *_generation_ends(generation_file)]
 
         add_bos = config.get("add_bos_token")
         if add_bos is None:  # then the post-processor is the only one to know
-            with refusals(f"{folder / 'tokenizer.json'}: its post-processor cannot be used"):
+            with refusals(f"{tokenizer_file}: its post-processor cannot be used"):
                 add_bos = self.bos_id is not None and self.bos_id in self._tokenizer.encode("").ids
         if add_bos and self.bos_id is None:
             raise UserError(f"{config_file}: add_bos_token is true, so bos_token should name a token")

@@ -21,6 +21,7 @@ from mobile_ft.runtime._core import (
     quantize,
     run_training,
     train_options,
+    trust_key,
 )
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "quantize",
     "run_training",
     "train_options",
+    "trust_key",
 ]
 
 

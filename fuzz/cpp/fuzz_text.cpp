@@ -24,7 +24,7 @@ void run(const std::string& data) {
   static const std::string folder = mft_fuzz::scratch_folder();
   mft_fuzz::write_file(folder + "/tokenizer.json", kTokenizer);
   mft_fuzz::write_file(folder + "/text.json", data);
-  const mft::BundleText text(folder);
+  const mft::BundleText text(folder + "/tokenizer.json", folder + "/text.json");
   text.text("ab");
   const std::vector<mft::Message> messages = {{"user", " ab\n"}, {"assistant", "aab\xc3\xa9"}};
   for (const bool first : {true, false}) {

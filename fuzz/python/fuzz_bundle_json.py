@@ -1,5 +1,6 @@
 """bundle.json, through `mobile-ft info`."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from mobile_ft.bundle import FORMAT, VERSION
 from mobile_ft.config import ModelConfig
 
 MODEL = ModelConfig("tiny", 32, 32, 1, 2, 1, 16, 8, 1e-5, 1e4, 64, True)
+ADAPTER = "adapter_model.safetensors"
 NO_TENSORS = (2).to_bytes(8, "little") + b"{}"  # a safetensors file
+NO_TENSORS_SUM = {"size": len(NO_TENSORS), "sha256": hashlib.sha256(NO_TENSORS).hexdigest()}
 
 
 def description() -> dict[str, Any]:
@@ -23,7 +26,7 @@ def description() -> dict[str, Any]:
         "activation": "exact",
         "conversions": [conversion],
         "formats": {"lm_head.weight": "q4_0"},
-        "checksums": {"program.pte": file},
+        "checksums": {"program.pte": file, ADAPTER: NO_TENSORS_SUM},
         "weights": weights,
     }
 
@@ -34,7 +37,7 @@ def seeds() -> list[bytes]:
 
 def run(data: bytes, folder: Path) -> None:
     (folder / "bundle.json").write_bytes(data)
-    (folder / "adapter_model.safetensors").write_bytes(NO_TENSORS)
+    (folder / ADAPTER).write_bytes(NO_TENSORS)
     found = info(folder)
     write_json(folder / "info.json", found.to_json())
     found.summary()

@@ -4,7 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from fuzz.python.fuzz_bundle_json import NO_TENSORS, description
+from fuzz.python.fuzz_bundle_json import ADAPTER, NO_TENSORS, NO_TENSORS_SUM, description
 from mobile_ft.api.info import info
 from mobile_ft.flat_tensor import tensor_places
 from tests.small_index import index
@@ -16,13 +16,14 @@ def seeds() -> list[bytes]:
 
 def run(data: bytes, folder: Path) -> None:
     (folder / "weights.ptd").write_bytes(data)
-    (folder / "adapter_model.safetensors").write_bytes(NO_TENSORS)
+    (folder / ADAPTER).write_bytes(NO_TENSORS)
     try:
         places = tensor_places(data)
     except ValueError:
         places = {}
     sums = {name: hashlib.sha256(data[start : start + size]).hexdigest() for name, (start, size) in places.items()}
     weights = {"size": len(data), "index_size": len(data), "index_sha256": hashlib.sha256(data).hexdigest()}
-    values = description() | {"checksums": {}, "weights": weights | {"sha256": sums}}
+    checked = {"checksums": {ADAPTER: NO_TENSORS_SUM}, "weights": weights | {"sha256": sums}}
+    values = description() | checked
     (folder / "bundle.json").write_text(json.dumps(values))
     info(folder, verify=True)

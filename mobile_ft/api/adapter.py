@@ -17,9 +17,8 @@ Tensors = dict[str, npt.NDArray[np.float32]]
 _WANTED = f"an adapter is a folder with {WEIGHTS_FILE} and {CONFIG_FILE}"
 
 
-def read_tensors(folder: Path) -> Tensors:
-    """The adapter's tensors. Raises UserError naming the file."""
-    path = folder / WEIGHTS_FILE
+def read_tensors(path: Path) -> Tensors:
+    """The tensors of an adapter's safetensors file. Raises UserError naming it."""
     if not path.is_file():
         raise UserError(f"{path}: no such file; {_WANTED}")
     try:
@@ -36,7 +35,7 @@ def read_matching_tensors(folder: Path, bundle: Bundle) -> Tensors:
     """The adapter's tensors. Raises UserError where rank, alpha, a name or a shape is not the bundle's."""
     _check_config(folder / CONFIG_FILE, bundle)
     path = folder / WEIGHTS_FILE
-    tensors, expected = read_tensors(folder), read_tensors(bundle.folder)
+    tensors, expected = read_tensors(path), read_tensors(bundle.verified(WEIGHTS_FILE))
     for name, like in expected.items():
         if name not in tensors:
             raise UserError(f"{path}: tensor {name} is missing")

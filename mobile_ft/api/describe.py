@@ -3,11 +3,12 @@
 from mobile_ft.api.adapter import read_tensors
 from mobile_ft.api.results import BundleInfo
 from mobile_ft.bundle import WEIGHTS_FILE, Bundle
+from mobile_ft.lora import WEIGHTS_FILE as ADAPTER_FILE
 from mobile_ft.shapes import base_parameters
 
 
 def describe(bundle: Bundle) -> BundleInfo:
-    adapter = read_tensors(bundle.folder)
+    adapter = read_tensors(bundle.verified(ADAPTER_FILE))
     sizes = {name: size for name, (size, _) in bundle.files.items()} | {WEIGHTS_FILE: bundle.weights.size}
     return BundleInfo(
         bundle=bundle.folder,

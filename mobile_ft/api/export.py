@@ -20,8 +20,10 @@ from mobile_ft.errors import UserError
 from mobile_ft.formats import F32
 from mobile_ft.hf_config import known_config
 from mobile_ft.lora import MOST_RANK, LoraConfig, parse_targets
+from mobile_ft.signature import read_private_key
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from mobile_ft.export.source import ModelSource
@@ -48,6 +50,7 @@ def export_bundle(
     adapter: str | os.PathLike[str] | None = None,
     random_init: bool = False,
     seed: int = 0,
+    sign: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> BundleInfo:
     """Writes a training bundle of `model` to the folder `out`.
@@ -62,7 +65,8 @@ def export_bundle(
     alpha / sqrt(rank). `adapter` is the folder of one to start from, of PEFT or mlx-lm, which brings all these; linears
     of its targets that it does not adapt start with B zero. `max_seq_len` is the most tokens at once, by default 512,
     or less if the model's limit is. `activation` is what a layer stores for its backward: README.md has a table. `seed`
-    is that of the adapter and of random weights. `progress` shows how many tensors are written. Raises UserError where
+    is that of the adapter and of random weights. `sign` is a file with an Ed25519 private key in PEM, which signs the
+    bundle for those who `trust` its public half. `progress` shows how many tensors are written. Raises UserError where
     the model or adapter is not supported or `out` holds anything but a bundle.
     """
     if not 1 <= lora_rank <= MOST_RANK:
@@ -73,7 +77,7 @@ def export_bundle(
         raise UserError(f"--adapter {adapter}: brings its own rank, alpha and targets; leave those out")
     if seed < 0:
         raise UserError(f"--seed {seed}: must be at least 0")
-    target = Path(out)
+    target, key = Path(out), None if sign is None else read_private_key(Path(sign))
     quantization = Quantization(quant, quant_embedding, None if calibration is None else Path(calibration))
     with _quiet():
         source = open_checkpoint(model, tokenizer, quantization, random_init, seed)
@@ -93,7 +97,7 @@ def export_bundle(
                     display.start(total)
                 display.update(done, "now the program, which takes a while" if done == total else "")
 
-            _write(source, lora, length, seed, target, activation, start, on_tensor=on_tensor)
+            _write(source, lora, length, seed, target, activation, start, on_tensor=on_tensor, key=key)
     return describe(read_bundle(target))
 
 
@@ -163,10 +167,11 @@ def _write(
     adapter: dict[str, F32] | None = None,
     hollow: bool = False,
     on_tensor: Callable[[int, int], None] = lambda done, total: None,
+    key: "Ed25519PrivateKey | None" = None,
 ) -> None:
     from mobile_ft.export.bundle import write_bundle
 
-    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter, hollow, on_tensor)
+    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter, hollow, on_tensor, key)
 
 
 def _read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[str, F32]]:

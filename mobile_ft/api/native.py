@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
+from mobile_ft.api.trust import native_trust
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import mft_run_path
 
@@ -30,7 +31,7 @@ def run_native(
     on_start: Callable[[int], None] = lambda pid: None,
 ) -> None:
     """Runs mft-run and hands over its events one by one, as `run_command` does."""
-    run_command([str(mft_run_path()), *arguments], on_event, confine, on_start)
+    run_command([str(mft_run_path()), *arguments, *native_trust()], on_event, confine, on_start)
 
 
 def run_command(

@@ -13,6 +13,16 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def add_bundle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder made by `mobile-ft export`")
+    add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--trust",
+        metavar="KEY",
+        type=Path,
+        help="use the bundle only if this Ed25519 public key in PEM signed it, with `mobile-ft export --sign`",
+    )
 
 
 def add_bundle_or_config(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +33,7 @@ def add_bundle_or_config(parser: argparse.ArgumentParser) -> None:
         help=f"a bundle, or a config.json or one of {', '.join(known_models())}, which is exported with random weights "
         "first; of a model of billions of parameters that takes minutes and its size on disk",
     )
+    add_trust(parser)
 
 
 def add_adapter(parser: argparse.ArgumentParser, default: str) -> None:

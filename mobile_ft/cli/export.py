@@ -68,6 +68,7 @@ def add_parser(commands: Subparsers) -> None:
     )
     option("--random-init", action="store_true", help="random weights, for work on memory and speed")
     option("--seed", metavar="N", type=int, default=0, help="of the adapter and of random weights")
+    option("--sign", metavar="KEY", type=Path, help="sign it with this Ed25519 private key in PEM, for --trust")
     parser.set_defaults(run=run)
 
 
@@ -88,6 +89,7 @@ def run(args: argparse.Namespace) -> None:
         adapter=args.adapter,
         random_init=args.random_init,
         seed=args.seed,
+        sign=args.sign,
     )
     print_table(*made.summary())
     print(f"exported in {time.monotonic() - start:.1f} s")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mobile_ft.api.files import write_json
 from mobile_ft.api.info import info
-from mobile_ft.cli.arguments import Subparsers, add_json
+from mobile_ft.cli.arguments import Subparsers, add_json, add_trust
 from mobile_ft.cli.output import check_json_path, print_table
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import instruction_set, instruction_sets
@@ -19,6 +19,7 @@ def add_parser(commands: Subparsers) -> None:
         type=Path,
         help="a bundle, or what `mobile-ft export` takes: what would be kept or rounded, and the memory of training it",
     )
+    add_trust(parser)
     parser.add_argument("--verify", action="store_true", help="check every file of a bundle against its checksum")
     add_json(parser)
     parser.set_defaults(run=run)

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from mobile_ft import __version__
+from mobile_ft import __version__, trust
 from mobile_ft.cli import chat, convert, device, evaluate, export, generate, info, plan, profile, train
 from mobile_ft.cli.output import warnings_as_lines
 from mobile_ft.errors import UserError, one_line
@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # any text can be printed then, as on standard error
     try:
         with warnings_as_lines():
+            if getattr(args, "trust", None) is not None:
+                trust(args.trust)
             args.run(args)
         sys.stdout.flush()
     except UserError as error:

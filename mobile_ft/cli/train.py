@@ -9,7 +9,7 @@ from mobile_ft.api.files import check_output_path, write_json
 from mobile_ft.api.reporting import NAMES
 from mobile_ft.api.run_file import read_run_file
 from mobile_ft.api.train import saved_in_words, train
-from mobile_ft.cli.arguments import Subparsers, add_adapter, add_json, add_options, given_options
+from mobile_ft.cli.arguments import Subparsers, add_adapter, add_json, add_options, add_trust, given_options
 from mobile_ft.cli.output import check_json_path, print_table, warn
 from mobile_ft.runtime import train_options
 
@@ -22,6 +22,7 @@ def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("train", help="fine-tune a LoRA adapter")
     option = parser.add_argument
     option("bundle", metavar="BUNDLE", nargs="?", type=Path, help="folder made by `mobile-ft export`")
+    add_trust(parser)
     option("--data", metavar="DIR|FILE", type=Path, help="folder with train.jsonl, .jsonl or .txt file")
     option("--valid", metavar="FILE", type=Path, help="for --eval-every (default: valid.jsonl in the folder of --data)")
     option("--out", metavar="DIR", type=Path, help=f"for adapter and checkpoint (default: {_OUT})")

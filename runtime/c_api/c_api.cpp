@@ -16,6 +16,7 @@
 #include "runtime/core/model.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/run.h"
+#include "runtime/core/signature.h"
 #include "runtime/data/dataset.h"
 #include "runtime/text/bundle_text.h"
 #include "runtime/text/text_stream.h"
@@ -255,6 +256,13 @@ void mft_training_cancel(mft_training* training) {
   if (training != nullptr) training->stop.cancel();
 }
 
+mft_status mft_trust_key(const char* pem) {
+  return guarded([&] {
+    require(pem, "pem");
+    mft::trust_key(pem);
+  });
+}
+
 mft_status mft_bundle_open(const char* folder, mft_bundle** bundle) {
   return guarded([&] {
     require(bundle, "bundle");
@@ -319,7 +327,7 @@ mft_status mft_chat(mft_bundle* bundle, const char* adapter_folder, const mft_me
     if (on_text == nullptr) throw BadArgument("on_text: must not be NULL");
     const std::vector<mft::Message> chat = messages_of(messages, count);
     mft::Model& model = bundle->model;
-    if (!bundle->text) bundle->text.emplace(model.bundle().folder);
+    if (!bundle->text) bundle->text.emplace(model.bundle());
     mft::GenerateConfig config = mft::make_generate_config(options->given);
     config.stop_tokens = bundle->text->end_tokens();
     mft::TextStream stream(bundle->text->tokenizer());

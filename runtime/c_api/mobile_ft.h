@@ -82,6 +82,13 @@ MFT_API const char* mft_options_get(mft_options* options, const char* name);
  */
 typedef int (*mft_event_callback)(const char* event, void* user_data);
 
+/* ---- Trust ---- */
+
+/* From now on this process opens bundles only where `mobile-ft export --sign` signed them with this key: `pem` is the
+ * public one, as text, which an app that downloads bundles has in itself. Call it before anything else; another call
+ * trusts another key in its place, none takes it back. Fails where the text is no Ed25519 public key. */
+MFT_API mft_status mft_trust_key(const char* pem);
+
 /* ---- Training ---- */
 
 typedef struct mft_training_files {

@@ -19,6 +19,7 @@
 #include "runtime/core/generator.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/run.h"
+#include "runtime/core/signature.h"
 #include "runtime/data/dataset.h"
 #include "runtime/text/bundle_text.h"
 
@@ -35,7 +36,10 @@ constexpr const char* kUsage =
     "       mft-run generate BUNDLE --prompt TEXT [--adapter DIR] [options]\n"
     "       mft-run generate BUNDLE --prompt-tokens 1,2,3 [--stop-tokens 0] [--adapter DIR] [options]\n"
     "       mft-run options\n"
-    "ROWS is a .jsonl file as `mobile-ft train` takes it. TOKENS is a token file (docs/bundle_format.md).\n";
+    "ROWS is a .jsonl file as `mobile-ft train` takes it. TOKENS is a token file (docs/bundle_format.md).\n"
+    "With --trust KEY, a public Ed25519 key in PEM, only a bundle that is signed with it is used.\n";
+
+constexpr size_t kMostKeyBytes = 4096;
 
 StopRequest stop;
 
@@ -72,12 +76,27 @@ void end_with_parent(const Arguments& arguments) {
   if (getppid() != pid) raise(SIGTERM);  // it went before that
 }
 
+/// The bundle's folder, which from now on has to be signed where `--trust` names a key.
+std::string bundle(const Arguments& arguments) {
+  const std::string file = arguments.text("trust");
+  if (!file.empty()) {
+    const std::string pem = read_text(file, kMostKeyBytes);
+    try {
+      trust_key(pem);
+    } catch (const Error& error) {
+      fail("--trust ", file, ": ", error.what());
+    }
+  }
+  return arguments.bundle();
+}
+
 int tokens(const std::vector<std::string>& argv) {
-  const Arguments arguments(argv, {{"data", Word::kValue}, {"out", Word::kValue}}, {"seq_len", "seed", "loss"});
+  const Arguments arguments(argv, {{"data", Word::kValue}, {"out", Word::kValue}, {"trust", Word::kValue}},
+                            {"seq_len", "seed", "loss"});
   const TrainConfig config = make_train_config(arguments.options());
   const std::string data = arguments.required("data");
   if (!file_exists(data)) fail("--data ", data, ": not found");
-  const DataStats stats = Dataset(arguments.bundle(), data).write_tokens(arguments.required("out"), config);
+  const DataStats stats = Dataset(bundle(arguments), data).write_tokens(arguments.required("out"), config);
   emit({{"event", "done"},
         {"rows", stats.rows},
         {"sequences", stats.sequences},
@@ -95,6 +114,7 @@ int train(const std::vector<std::string>& argv) {
                              {"out", Word::kValue},
                              {"adapter", Word::kValue},
                              {"trace", Word::kValue},
+                             {"trust", Word::kValue},
                              {"parent", Word::kValue},
                              {"resume", Word::kFlag}},
                             train_options());
@@ -108,7 +128,7 @@ int train(const std::vector<std::string>& argv) {
   const TrainConfig config = make_train_config(arguments.options());
   stop_between_steps();
   end_with_parent(arguments);
-  Model model(arguments.bundle());
+  Model model(bundle(arguments));
   Run run(model, config, paths, emit);
   while (run.step(stop)) {
   }
@@ -129,15 +149,19 @@ Event planned(const Model& model, const TrainConfig& config, const std::optional
 }
 
 int plan(const std::vector<std::string>& argv) {
-  const Arguments arguments(
-      argv, {{"out", Word::kValue}, {"variant", Word::kRepeated}, {"rates", Word::kValue}, {"parent", Word::kValue}},
-      train_options());
+  const Arguments arguments(argv,
+                            {{"out", Word::kValue},
+                             {"variant", Word::kRepeated},
+                             {"rates", Word::kValue},
+                             {"trust", Word::kValue},
+                             {"parent", Word::kValue}},
+                            train_options());
   end_with_parent(arguments);
   TrainConfig config = make_train_config(arguments.options());
   config.spill_folder = arguments.text("out").empty() ? "." : arguments.text("out");
   std::optional<Rates> rates;
   if (!arguments.text("rates").empty()) read_word("rates", arguments.text("rates"), rates.emplace());
-  const Model model(arguments.bundle());
+  const Model model(bundle(arguments));
   emit(planned(model, config, rates));
   for (const std::string& variant : arguments.all("variant")) {
     TrainConfig changed = config;
@@ -157,10 +181,11 @@ int plan(const std::vector<std::string>& argv) {
 }
 
 int eval(const std::vector<std::string>& argv) {
-  const Arguments arguments(argv, {{"data", Word::kValue}, {"adapter", Word::kValue}, {"parent", Word::kValue}},
-                            std::vector<std::string>());
+  const Arguments arguments(
+      argv, {{"data", Word::kValue}, {"adapter", Word::kValue}, {"trust", Word::kValue}, {"parent", Word::kValue}},
+      std::vector<std::string>());
   end_with_parent(arguments);
-  Model model(arguments.bundle());
+  Model model(bundle(arguments));
   const LossSum sum = evaluate_file(
       model, arguments.text("adapter"), arguments.required("data"),
       [](int64_t done, int64_t total) { emit({{"event", "progress"}, {"done", done}, {"total", total}}); });
@@ -179,6 +204,7 @@ int generate(const std::vector<std::string>& argv) {
                              {"prompt-tokens", Word::kValue},
                              {"stop-tokens", Word::kValue},
                              {"adapter", Word::kValue},
+                             {"trust", Word::kValue},
                              {"parent", Word::kValue}},
                             generate_options());
   end_with_parent(arguments);
@@ -189,14 +215,14 @@ int generate(const std::vector<std::string>& argv) {
     if (!arguments.text("prompt-tokens").empty() || !arguments.text("stop-tokens").empty()) {
       fail("--prompt: leave out --prompt-tokens and --stop-tokens, or --prompt");
     }
-    text.emplace(arguments.bundle());
+    text.emplace(Bundle(bundle(arguments)));
     prompt = text->prompt({{"user", arguments.text("prompt")}});
     config.stop_tokens = text->end_tokens();
   } else {
     read_word("prompt-tokens", arguments.text("prompt-tokens"), prompt);
     read_word("stop-tokens", arguments.text("stop-tokens"), config.stop_tokens);
   }
-  Model model(arguments.bundle());
+  Model model(bundle(arguments));
   model.prepare(arguments.text("adapter"), Generator::prepared_tokens(model.bundle()));
   Generator generator(model);
   const auto start = std::chrono::steady_clock::now();

@@ -7,6 +7,7 @@
 #include "runtime/core/file.h"
 #include "runtime/core/json.h"
 #include "runtime/core/sha256.h"
+#include "runtime/core/signature.h"
 #include "runtime/kernels/int4_blocks.h"
 #include "runtime/kernels/int8_blocks.h"
 
@@ -205,7 +206,9 @@ size_t SavedTensor::stored_bytes(int64_t tokens) const {
 Bundle::Bundle(const std::string& path) : folder(path) {
   const std::string index = file("bundle.json");
   if (!file_exists(index)) fail(index, ": no such file; ", path, " is not a bundle made by `mobile-ft export`");
-  const Json json = parse_json<Json>(read_text(index, kMostJsonBytes), index + ": not a valid bundle description");
+  const std::string text = read_text(index, kMostJsonBytes);
+  check_signature(index, text);  // before anything of it is believed, and all else by its checksums
+  const Json json = parse_json<Json>(text, index + ": not a valid bundle description");
   try {
     if (json.at("format") != "mobile-ft-bundle") fail("format is ", json.at("format"));
     if (json.at("version") != kVersion) {
@@ -224,6 +227,7 @@ Bundle::Bundle(const std::string& path) : folder(path) {
 }
 
 std::string Bundle::verified(const std::string& name) const {
+  if (files.count(name) == 0) fail(file(name), ": not part of the bundle, so its model reads no text");
   const FileChecksum& expected = files.at(name);
   const std::string path = file(name);
   check_size(path, expected.size);

@@ -81,7 +81,8 @@ struct WeightChecksums {
 /// A training bundle: bundle.json parsed and checked, and the sizes of all files held against it. What is in them is
 /// verified when it is first used (docs/bundle_format.md).
 struct Bundle {
-  /// Throws Error naming the file that is missing, truncated or of another version.
+  /// Throws Error naming the file that is missing, truncated, of another version, or not signed by who is trusted
+  /// (core/signature.h).
   explicit Bundle(const std::string& folder);
 
   std::string file(const std::string& name) const { return folder + "/" + name; }

@@ -72,7 +72,9 @@ void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_
   no_adapter_ = Buffer(no_adapter_bytes());
   staging_ = Buffer(staging_bytes(tokens, mlp_tokens));
   adapter_on_ = true;
-  if (adapter_folder.empty()) bundle_.verified("adapter_model.safetensors");
+  if (adapter_folder.empty()) {
+    for (const char* name : {"adapter_model.safetensors", "adapter_config.json"}) bundle_.verified(name);
+  }
   load_adapter(adapter_folder.empty() ? bundle_.folder : adapter_folder, bundle_, layout_, parameters());
 }
 

@@ -19,6 +19,7 @@
 #include "runtime/core/model.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/run.h"
+#include "runtime/core/signature.h"
 #include "runtime/dispatch/kernels.h"
 #include "runtime/formats/quantize.h"
 #ifdef MFT_PYTHON_KERNELS
@@ -250,6 +251,7 @@ NB_MODULE(_core, m) {
       .def_ro("help", &OptionInfo::help)
       .def_ro("group", &OptionInfo::group, "step, which plans depend on, or run");
   register_text(m);
+  m.def("trust_key", &trust_key, nb::arg("pem"), "From now on bundles have to be signed with this public key.");
   m.def("instruction_set", [] { return std::string(kernels().isa); }, "Whose kernels compute.");
   m.def("instruction_sets", &instruction_sets, "Those that this machine has, the best last.");
   m.def("train_options", [] { return option_infos(train_options()); }, "All options of TrainConfig.");

@@ -47,7 +47,7 @@ void register_text(nb::module_ m) {
           nb::arg("text"), "Tokens, and the bytes [begin, end) of the text that each stands for.")
       .def("decode", &Tokenizer::decode, nb::arg("tokens"), nb::arg("skip_special") = false);
   nb::class_<BundleText>(m, "BundleText", "How a bundle's model reads text: rows as tokens, and which are learned.")
-      .def(nb::init<const std::string&>(), nb::arg("folder"))
+      .def(nb::init<const std::string&, const std::string&>(), nb::arg("tokenizer_json"), nb::arg("text_json"))
       .def(
           "chat",
           [](const BundleText& text, const Messages& messages, size_t learned_from) {

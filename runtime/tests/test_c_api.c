@@ -383,7 +383,7 @@ static void test_chat(const char* folder, const char* rows, const char* tokens, 
   mft_dataset_close(dataset);
   mft_dataset_close(NULL);
   CHECK(mft_dataset_rows(NULL) == 0);
-  CHECK_FAILS(mft_dataset_open("/no/such", rows, &dataset), MFT_ERROR_FAILED, "/no/such/tokenizer.json");
+  CHECK_FAILS(mft_dataset_open("/no/such", rows, &dataset), MFT_ERROR_FAILED, "/no/such/bundle.json");
   CHECK(dataset == NULL);
 
   files.bundle = folder;
@@ -471,6 +471,29 @@ static void test_tokenizer(void) {
   remove(folder);
 }
 
+/* The last of all: no call takes it back. */
+static void test_trust(const char* folder) {
+  const char* key =
+      "-----BEGIN PUBLIC KEY-----\n"
+      "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"
+      "-----END PUBLIC KEY-----\n";
+  mft_bundle* bundle = NULL;
+  mft_training* training = NULL;
+  mft_dataset* dataset = NULL;
+  mft_training_files files = {folder, "none", NULL, NULL, "none", 0};
+  mft_options* options = mft_train_options_new();
+  CHECK_FAILS(mft_trust_key(NULL), MFT_ERROR_ARGUMENT, "pem: must not be NULL");
+  CHECK_FAILS(mft_trust_key("no key"), MFT_ERROR_FAILED, "not an Ed25519 public key in PEM");
+  CHECK_OK(mft_bundle_open(folder, &bundle));
+  mft_bundle_close(bundle);
+  CHECK_OK(mft_trust_key(key));
+  CHECK_FAILS(mft_bundle_open(folder, &bundle), MFT_ERROR_FAILED, "the bundle is not signed");
+  CHECK_FAILS(mft_training_open(&files, options, &training), MFT_ERROR_FAILED, "the bundle is not signed");
+  CHECK_FAILS(mft_dataset_open(folder, "none.jsonl", &dataset), MFT_ERROR_FAILED, "the bundle is not signed");
+  CHECK(bundle == NULL && training == NULL && dataset == NULL);
+  mft_options_free(options);
+}
+
 int main(void) {
   const char* bundle = getenv("MFT_TEST_BUNDLE");
   CHECK(strcmp(mft_last_error(), "") == 0);
@@ -480,6 +503,7 @@ int main(void) {
   test_tokenizer();
   if (bundle != NULL) {
     test_bundle(bundle);
+    test_trust(bundle);
   } else {
     printf("the rest is skipped: MFT_TEST_BUNDLE is not set\n");
   }

@@ -25,10 +25,9 @@ int64_t token_of(const nlohmann::json& json) {
 
 }  // namespace
 
-BundleText::BundleText(const std::string& folder) : tokenizer_(folder + "/tokenizer.json") {
-  const std::string path = folder + "/text.json";
+BundleText::BundleText(const std::string& tokenizer_json, const std::string& text_json) : tokenizer_(tokenizer_json) {
   try {
-    const auto json = parse_json<nlohmann::json>(read_text(path, kMostJsonBytes), "not JSON");
+    const auto json = parse_json<nlohmann::json>(read_text(text_json, kMostJsonBytes), "not JSON");
     if (!json.at("bos").is_null()) begin_.push_back(token_of(json["bos"]));
     for (const auto& end : json.at("ends")) ends_.push_back(token_of(end));
     if (ends_.empty()) fail("names no token that ends a text");
@@ -40,9 +39,9 @@ BundleText::BundleText(const std::string& folder) : tokenizer_(folder + "/tokeni
       has_template_ = !chat.is_null();
     }
   } catch (const nlohmann::json::exception& error) {
-    fail(path, ": ", error.what());
+    fail(text_json, ": ", error.what());
   } catch (const Error& error) {
-    fail(path, ": ", error.what());
+    fail(text_json, ": ", error.what());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/bundle.h"
 #include "runtime/text/chat_table.h"
 #include "runtime/text/tokenizer.h"
 
@@ -19,8 +20,11 @@ struct EncodedText {
 /// `mobile-ft train` makes of them.
 class BundleText {
  public:
-  /// Throws Error naming the file where one is missing or damaged.
-  explicit BundleText(const std::string& folder);
+  /// Throws Error naming the file where one is missing, or not what was exported.
+  explicit BundleText(const Bundle& bundle)
+      : BundleText(bundle.verified("tokenizer.json"), bundle.verified("text.json")) {}
+  /// The two files' paths.
+  BundleText(const std::string& tokenizer_json, const std::string& text_json);
 
   /// A dialogue, of which the assistant's answers from message `learned_from` on are learned.
   EncodedText chat(const std::vector<Message>& messages, size_t learned_from = 0) const;

@@ -34,6 +34,10 @@ def folder_of(tokenizer: str, template: str | None, folder: Path, bos: bool = Fa
     return folder
 
 
+def open_text(folder: Path) -> BundleText:
+    return BundleText(str(folder / "tokenizer.json"), str(folder / "text.json"))
+
+
 def rows_of(row: tuple[list[int], list[bool]]) -> tuple[list[int], list[int]]:
     tokens, learned = row
     return tokens[:-1], [t if flag else NO_LOSS for t, flag in zip(tokens[1:], learned[1:], strict=True)]
@@ -43,7 +47,7 @@ def rows_of(row: tuple[list[int], list[bool]]) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("template", [None, *TEMPLATES])
 def test_the_same_rows_as_in_python(tokenizer: str, template: str | None, tmp_path: Path) -> None:
     folder = folder_of(tokenizer, TEMPLATES[template] if template else None, tmp_path, bos=template is None)
-    ours, python = BundleText(str(folder)), Tokenizer(folder)
+    ours, python = open_text(folder), Tokenizer(folder)
     assert ours.end_tokens == python.end_ids and ours.end_tokens[1:] == [7, 9]
     rows = [{"prompt": f"{text} ->", "completion": f" {text[::-1]}"} for text in SENTENCES[:2]]
     rows += [{"text": text} for text in SENTENCES]
@@ -66,10 +70,10 @@ def test_the_same_rows_as_in_python(tokenizer: str, template: str | None, tmp_pa
 
 
 def test_no_template_and_one_without_a_table(tmp_path: Path) -> None:
-    text = BundleText(str(folder_of("smollm2", None, tmp_path)))
+    text = open_text(folder_of("smollm2", None, tmp_path))
     with pytest.raises(RuntimeFailure, match="the model has no chat template; use prompt and completion, or text"):
         text.chat(CHATS[0])
-    text = BundleText(str(folder_of("smollm2", NUMBERED, tmp_path)))
+    text = open_text(folder_of("smollm2", NUMBERED, tmp_path))
     for encode in (lambda: text.chat(CHATS[0]), lambda: text.pair("a", "b"), lambda: text.prompt(CHATS[0][:1])):
         with pytest.raises(RuntimeFailure, match="cannot be used on the device: what it puts between messages is not"):
             encode()
@@ -92,4 +96,4 @@ def test_damaged(content: str, message: str, tmp_path: Path) -> None:
     folder = folder_of("smollm2", None, tmp_path)
     (folder / "text.json").write_text(content)
     with pytest.raises(RuntimeFailure, match=f"text.json: .*({message})"):
-        BundleText(str(folder))
+        open_text(folder)

@@ -11,6 +11,7 @@ import pytest
 
 from mobile_ft.data import Loss, prepare
 from mobile_ft.errors import UserError
+from mobile_ft.export.random_init import RandomModel
 from mobile_ft.rows import read_rows
 from mobile_ft.runtime import Dataset, RuntimeFailure, TrainConfig
 from mobile_ft.tokenizer import Tokenizer
@@ -18,14 +19,20 @@ from tests.mobile_ft.test_chat_table import TEMPLATES
 from tests.runtime.native import events, failure
 from tests.runtime.test_bundle_text import folder_of
 from tests.runtime.test_tokenizer import SENTENCES
+from tests.small_bundle import write_small_bundle
 
 Row = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a bundle holds of text, and no more."""
-    return folder_of("smollm2", TEMPLATES["chatml"], tmp_path_factory.mktemp("bundle"))
+    """Of a small model that reads text as SmolLM2 does."""
+
+    class Model(RandomModel):
+        def write_tokenizer(self, folder: Path) -> None:
+            folder_of("smollm2", TEMPLATES["chatml"], folder)
+
+    return write_small_bundle(tmp_path_factory.mktemp("dataset") / "bundle", Model)
 
 
 def chat(*turns: tuple[str, str]) -> list[dict[str, str]]:

@@ -250,6 +250,10 @@ NATIVE(jboolean, stepTraining)(JNIEnv* env, jclass native, jlong training, jobje
 
 NATIVE(void, cancelTraining)(JNIEnv*, jclass, jlong training) { mft_training_cancel(object<mft_training>(training)); }
 
+NATIVE(void, trustKey)(JNIEnv* env, jclass native, jbyteArray pem) {
+  guarded(env, native, [&] { check(mft_trust_key(text_of(env, pem).c_str())); });
+}
+
 NATIVE(jlong, openBundle)(JNIEnv* env, jclass native, jbyteArray folder) {
   return guarded(env, native, [&] {
     mft_bundle* bundle = nullptr;

@@ -11,6 +11,18 @@ public final class Bundle implements AutoCloseable {
   }
 
   /**
+   * From now on this process uses bundles only where {@code mobile-ft export --sign} signed them with this key. For apps
+   * that download bundles: call it before anything else, with a key that is part of the app. Another call trusts another
+   * key in its place, none takes it back.
+   *
+   * @param publicKey an Ed25519 public key in PEM, as text
+   * @throws MobileFtException where it is no such key
+   */
+  public static void trust(String publicKey) {
+    Native.trustKey(Utf8.bytes("publicKey", publicKey));
+  }
+
+  /**
    * Reads what describes the bundle; weights are verified as they are first used.
    *
    * @throws MobileFtException where a file is missing or damaged

@@ -48,6 +48,8 @@ final class Native {
 
   static native void cancelTraining(long training);
 
+  static native void trustKey(byte[] pem);
+
   static native long openBundle(byte[] folder);
 
   static native void closeBundle(long bundle);

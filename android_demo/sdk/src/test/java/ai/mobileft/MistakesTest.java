@@ -57,6 +57,12 @@ public class MistakesTest {
   }
 
   @Test
+  public void noKey() {
+    refused("not an Ed25519 public key in PEM", () -> Bundle.trust("no key"));
+    isNull("publicKey", () -> Bundle.trust(null));
+  }
+
+  @Test
   public void missingBundle() {
     File rows = Scratch.fresh("rows.jsonl");
     TrainingFiles files = new TrainingFiles(Scratch.NOWHERE, rows, rows);
