@@ -69,7 +69,7 @@ public class MistakesTest {
     refused("/no/such/bundle.json", () -> Bundle.open(Scratch.NOWHERE));
     refused("/no/such/bundle.json", () -> Generator.open(Scratch.NOWHERE, null));
     refused("/no/such/bundle.json", () -> Trainer.open(files, new TrainOptions()));
-    refused("/no/such/tokenizer.json", () -> Dataset.open(Scratch.NOWHERE, rows));
+    refused("/no/such/bundle.json", () -> Dataset.open(Scratch.NOWHERE, rows));
     wrong("must not be empty", () -> Bundle.open(new File("")));
     try (Generator generator = Generator.open(Scratch.BUNDLE, Scratch.NOWHERE)) {
       refused("/no/such", () -> generator.chat(Scratch.QUESTION, Scratch.answers(), null));
