@@ -15,6 +15,9 @@ namespace {
 // pages, and pages of code and program.
 constexpr uint64_t kHeapGrowth = uint64_t{3} << 20;
 constexpr uint64_t kCodeGrowth = uint64_t{4} << 20;
+// What a run remembers of each step and of each validation, and tells at its end, in numbers and as text.
+constexpr uint64_t kStepHistory = 80;
+constexpr uint64_t kValidationHistory = 400;
 // What a sweep over the head leaves resident for each thread, and two of them a few rows of the embedding: the page
 // cache may hold pieces of 2 MB, which come into the process as a whole.
 constexpr uint64_t kSweepWindow = uint64_t{9} << 19;
@@ -25,6 +28,12 @@ constexpr double kSpillBytesPerSecond = 0.5e9;
 constexpr double kAttentionBackward = 2.5;
 
 uint64_t round_to_pages(uint64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
+
+uint64_t history_bytes(const TrainConfig& config) {
+  const uint64_t steps = static_cast<uint64_t>(config.steps);
+  const uint64_t validations = config.eval_every > 0 ? steps / static_cast<uint64_t>(config.eval_every) + 1 : 0;
+  return round_to_pages(steps * kStepHistory + validations * kValidationHistory);
+}
 
 bool any(const std::vector<int64_t>& stored) {
   return std::any_of(stored.begin(), stored.end(), [](int64_t n) { return n > 0; });
@@ -174,7 +183,7 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
   const uint64_t threads = std::max<uint64_t>(2, static_cast<uint64_t>(thread_count()));
   set(Component::kCode, now.rss - now.anon + kCodeGrowth);
   set(Component::kWeightsWindow, std::max(largest_weights, threads * kSweepWindow));
-  set(Component::kHeap, now.anon + kHeapGrowth);
+  set(Component::kHeap, now.anon + kHeapGrowth + history_bytes(config));
   set(Component::kLora, model.layout().size * sizeof(float));
   set(Component::kNoAdapter, config.loss == Loss::kDpo ? model.no_adapter_bytes() : 0);
   set(Component::kGradients, config.immediate_update() ? largest_adapter : most_of(adapter, trained));

@@ -25,7 +25,7 @@ Event budget_of(const TrainConfig& config) {
   return config.budget > 0 ? Event(megabytes(config.budget)) : Event(nullptr);
 }
 
-double median(std::vector<double> values) {
+double median(std::vector<float> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
@@ -177,7 +177,7 @@ class Run::State {
     const auto start = Clock::now();
     const bool unmeasured = trainer_.sensitivities().empty();
     const StepResult result = trainer_.step(data_);
-    seconds_.push_back(seconds_since(start));
+    seconds_.push_back(static_cast<float>(seconds_since(start)));
     if (unmeasured && !trainer_.sensitivities().empty()) {
       emit_({{"event", "sensitivities"},
              {"step", result.step},
@@ -265,14 +265,15 @@ class Run::State {
     const std::vector<double>& losses = trainer_.losses();
     const Plan& plan = trainer_.plan();
     double total = 0;
-    for (const double s : seconds_) total += s;
+    for (const float s : seconds_) total += s;
     Event event = {{"event", "done"},
                    {"steps", trainer_.steps_done()},
                    {"stopped", out_of_patience() ? Event("patience") : Event(nullptr)},
                    {"tokens", tokens_},
-                   {"losses", losses},
+                   {"losses", nullptr},
                    {"loss_first", losses.front()},
                    {"loss_last", losses.back()}};
+    event["losses"] = losses;  // braces would copy it several times over
     if (!trainer_.evaluations.empty()) {
       event["evals"] = trainer_.evaluations;
       event["best_step"] = best()->first;
@@ -311,7 +312,7 @@ class Run::State {
   Trainer trainer_;
   std::optional<Trace> trace_;
   std::vector<OpCounter> ops_before_ = op_counters();
-  std::vector<double> seconds_;
+  std::vector<float> seconds_;
   int64_t tokens_ = 0;
   uint64_t peak_anon_ = 0;
 };

@@ -12,6 +12,8 @@ namespace {
 
 using C = TrainConfig;
 
+constexpr int64_t kMostSteps = 1000000000;
+
 /// `--schedule` reads the table of rules.
 Option<C> schedule_option() {
   Option<C> option{"schedule", OptionType::kChoice, {}, "", "layers that a step trains", OptionGroup::kStep, true, {},
@@ -111,6 +113,7 @@ void check_values(const C& c) {
     if (!(value >= 0)) fail(name, " ", value, ": must not be negative", more);
   };
   positive("steps", c.steps);
+  if (c.steps > kMostSteps) fail("steps ", c.steps, ": must be at most ", kMostSteps);
   positive("seq_len", c.seq_len);
   positive("batch_size", c.batch_size);
   positive("grad_accum", c.grad_accum);
@@ -166,7 +169,7 @@ void resolve(C& c, int64_t sequences) {
   if (c.epochs > 0) {
     const double steps = std::ceil(c.epochs * static_cast<double>(sequences) /
                                    (static_cast<double>(c.batch_size) * static_cast<double>(c.grad_accum)));
-    if (!(steps < 1e9)) fail("epochs ", c.epochs, ": makes ", steps, " steps; must be below a billion");
+    if (!(steps <= kMostSteps)) fail("epochs ", c.epochs, ": makes ", steps, " steps; must be at most ", kMostSteps);
     c.steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
     c.epochs = 0;
   }

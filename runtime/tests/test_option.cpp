@@ -119,6 +119,13 @@ void test_steps_and_epochs() {
   config = make_train_config({{"epochs", "1e-9"}});
   resolve(config, 11);
   CHECK(config.steps == 1);
+  for (const char* name : {"steps", "epochs"}) {
+    TrainConfig most = make_train_config({{name, "1000000000"}});
+    resolve(most, 1);
+    CHECK(most.steps == 1000000000);
+    TrainConfig more = make_train_config({{name, "1000000001"}});
+    CHECK_ERROR(resolve(more, 1), "must be at most 1000000000");
+  }
 }
 
 void test_arguments() {

@@ -161,6 +161,18 @@ void test_components(const Model& model) {
   CHECK_ERROR(is_anonymous(static_cast<Component>(kComponents)), "component 15 is not known");
 }
 
+/// A long run needs memory for what it remembers; in whole pages.
+void test_history(const Model& model) {
+  TrainConfig config = config_of(kFull, "");
+  const auto heap = [&](int64_t steps, int64_t eval_every) {
+    config.steps = steps;
+    config.eval_every = eval_every;
+    return plan_of(model, config, kFast).of(Component::kHeap);
+  };
+  CHECK(heap(1000 * 4096, 0) - heap(4096, 0) == 80 * 999 * 4096);
+  CHECK(heap(999 * 4096 - 1, 1) - heap(999 * 4096 - 1, 0) == 400 * 999 * 4096);
+}
+
 }  // namespace
 
 int main() {
@@ -177,5 +189,6 @@ int main() {
   test_rates(model);
   test_refusals(model);
   test_components(model);
+  test_history(model);
   return finish();
 }
