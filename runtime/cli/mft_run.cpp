@@ -258,6 +258,9 @@ int options(const std::vector<std::string>&) {
 }
 
 int run(int argc, char** argv) {
+  // A huge page is resident as a whole where a few bytes of it are used, of each thread's stack for one; plans count
+  // what is used. Kernels of many distributions give them unasked.
+  prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   static const std::map<std::string, int (*)(const std::vector<std::string>&)> commands = {
       {"tokens", tokens}, {"train", train},       {"plan", plan},
       {"eval", eval},     {"generate", generate}, {"options", options}};

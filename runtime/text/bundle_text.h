@@ -22,7 +22,7 @@ class BundleText {
  public:
   /// Throws Error naming the file where one is missing, or not what was exported.
   explicit BundleText(const Bundle& bundle)
-      : BundleText(bundle.verified("tokenizer.json"), bundle.verified("text.json")) {}
+      : BundleText{bundle.verified("tokenizer.json"), bundle.verified("text.json")} {}
   /// The two files' paths.
   BundleText(const std::string& tokenizer_json, const std::string& text_json);
 
