@@ -50,18 +50,21 @@ AdapterLayout::AdapterLayout(const Bundle& bundle, const Program& program) {
     for (size_t i = 0; i < unit.lora.size(); ++i) {
       const std::vector<int64_t> sizes = program.input_sizes(method, first + i);
       if (sizes.size() != 2) fail(bundle.file("program.pte"), ": method ", method, " does not match bundle.json");
-      tensors.push_back({unit.lora[i], sizes[0], sizes[1], size});
-      size += tensors.back().size();
+      tensors.push_back({unit.lora[i], sizes[0], sizes[1], i % 2 == 0, 0});
     }
+    const size_t begin = size;
+    for (const bool is_a : {true, false}) {
+      if (!is_a) first_b_.push_back(size);
+      for (AdapterTensor& tensor : tensors) {
+        if (tensor.is_a != is_a) continue;
+        tensor.offset = size;
+        size += tensor.size();
+      }
+    }
+    ranges_.push_back({begin, size});
     units.push_back(std::move(tensors));
   }
   if (size == 0) fail(bundle.file("bundle.json"), ": the bundle adapts no linear layer");
-}
-
-AdapterLayout::Range AdapterLayout::range(size_t unit) const {
-  const auto& tensors = units[unit];
-  if (tensors.empty()) return {0, 0};
-  return {tensors.front().offset, tensors.back().offset + tensors.back().size()};
 }
 
 bool all_finite(const std::byte* values, size_t count) {

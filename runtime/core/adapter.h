@@ -11,17 +11,23 @@ namespace mft {
 
 class Program;
 
+/// Which of LoRA's matrices are trained; b: A stays as it is, as in LoRA-FA (arXiv 2308.03303) and FFA-LoRA (arXiv
+/// 2403.12313).
+enum class LoraTrain { kBoth, kB };
+inline std::vector<const char*> names(LoraTrain) { return {"both", "b"}; }
+
 /// One LoRA matrix in the flat parameter array: A [rank, in] or B [out, rank].
 struct AdapterTensor {
   std::string name;  // PEFT's
   int64_t rows;
   int64_t cols;
+  bool is_a;
   size_t offset;  // in floats
   size_t size() const { return static_cast<size_t>(rows * cols); }
 };
 
-/// Where every LoRA matrix lies in one flat float array. Parameters, gradients and both AdamW moments share it, and the
-/// tensors of a unit lie together.
+/// Where every LoRA matrix lies in one flat float array: those of a unit together, its A's before its B's, so that what
+/// of a unit is trained is one range. Gradients and AdamW's moments are of such ranges.
 struct AdapterLayout {
   struct Range {
     size_t begin;
@@ -31,10 +37,18 @@ struct AdapterLayout {
 
   AdapterLayout(const Bundle& bundle, const Program& program);
 
-  std::vector<std::vector<AdapterTensor>> units;
-  size_t size = 0;  // floats in total
+  std::vector<std::vector<AdapterTensor>> units;  // tensors in the order of the methods' inputs, A and B in turn
+  size_t size = 0;                                // floats in total
 
-  Range range(size_t unit) const;
+  Range range(size_t unit) const { return ranges_[unit]; }
+  /// Of `range`, what is trained.
+  Range trained(size_t unit, LoraTrain train) const {
+    return train == LoraTrain::kB ? Range{first_b_[unit], ranges_[unit].end} : ranges_[unit];
+  }
+
+ private:
+  std::vector<Range> ranges_;
+  std::vector<size_t> first_b_;
 };
 
 /// Whether `count` float32 values, aligned or not, are all finite.

@@ -78,7 +78,7 @@ void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) 
   const int64_t units = static_cast<int64_t>(unit_steps_.size());
   std::vector<NamedTensor> tensors = {{"losses", "F64", {steps_done()}, losses_.data()},
                                       {"unit_steps", "I64", {units}, unit_steps_.data()},
-                                      {"parameters", "F32", {size}, model_.parameters()},
+                                      {"adapter", "F32", {size}, model_.parameters()},
                                       {"moments", "U8", {static_cast<int64_t>(moments_.bytes())}, optimizer_.bytes()}};
   if (!sensitivities_.empty()) tensors.push_back({"sensitivities", "F64", {units}, sensitivities_.data()});
   write_safetensors(folder + kFile, tensors,
@@ -117,9 +117,9 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   const size_t size = model_.layout().size, bytes = size * sizeof(float);
   const size_t count = losses.bytes / sizeof(double);
   // All of it is checked before any of it is taken over.
-  const auto& parameters = file.get("parameters", "F32");
+  const auto& parameters = file.get("adapter", "F32");
   const auto& moments = file.get("moments", "U8");
-  if (parameters.bytes != bytes) fail(file.path(), ": tensor parameters does not fit the bundle's adapter");
+  if (parameters.bytes != bytes) fail(file.path(), ": tensor adapter does not fit the bundle's adapter");
   if (moments.bytes != moments_.bytes()) fail(file.path(), ": tensor moments does not fit the bundle's adapter");
   if (steps.bytes != unit_steps_.size() * sizeof(int64_t)) fail(file.path(), ": made for another number of units");
   if (count > static_cast<size_t>(config_.steps)) fail(file.path(), ": more losses than steps");
@@ -129,7 +129,7 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
     if (n < 0 || n > static_cast<int64_t>(count)) fail(file.path(), ": a unit with ", n, " of ", count, " steps");
   }
   if (!all_finite(parameters.data, size)) {
-    fail(file.path(), ": tensor parameters holds numbers that are not finite");
+    fail(file.path(), ": tensor adapter holds numbers that are not finite");
   }
   if (!moments_.all_finite(moments.data)) {
     fail(file.path(), ": tensor moments holds numbers that are not finite");

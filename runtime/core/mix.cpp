@@ -155,7 +155,7 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
   const double share = static_cast<double>(run) / static_cast<double>(choices.count());
   const double forwards = config.loss == Loss::kDpo ? 2 : 1;  // the reference's too
   for (size_t u = 0; u < b.units.size(); ++u) {
-    const uint64_t size = model.layout().range(u).size() * sizeof(float);
+    const uint64_t size = model.layout().trained(u, config.lora_train).size() * sizeof(float);
     adapter[choices.of(u)] += size;
     ++units[choices.of(u)];
     largest_adapter = std::max(largest_adapter, size);
@@ -188,7 +188,7 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
   set(Component::kNoAdapter, config.loss == Loss::kDpo ? model.no_adapter_bytes() : 0);
   set(Component::kGradients, config.immediate_update() ? largest_adapter : most_of(adapter, trained));
   set(Component::kSpareGradients, config.grad_accum > 1 || split || trained < run ? largest_adapter : 0);
-  set(Component::kOptimizer, Moments(model.layout(), config.optimizer).bytes());
+  set(Component::kOptimizer, Moments(model.layout(), config.lora_train, config.optimizer).bytes());
   set(Component::kKernelScratch, model.scratch_bytes(tokens, compute_of(config)));
   for (const uint64_t bytes : fixed_) fixed_total_ += bytes;
 }

@@ -72,6 +72,7 @@ void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_
   no_adapter_ = Buffer(no_adapter_bytes());
   staging_ = Buffer(staging_bytes(tokens, mlp_tokens));
   adapter_on_ = true;
+  lora_train_ = LoraTrain::kBoth;
   if (adapter_folder.empty()) {
     for (const char* name : {"adapter_model.safetensors", "adapter_config.json"}) bundle_.verified(name);
   }
@@ -96,6 +97,7 @@ void Model::run(const std::string& unit, const std::string& method, const std::v
   const double begin = now();
   set_thread_parts(threads_);  // another model may have run meanwhile
   set_compute(compute_);
+  set_lora_a_gradient(lora_train_ == LoraTrain::kBoth);
   program_.run(method, inputs, outputs);
   if (observer_) observer_(unit, method, begin, now());
 }
@@ -193,7 +195,7 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
   const UnitInfo& info = bundle_.units[unit];
   const UnitKind& kind = bundle_.kind_of(unit);
   const MappedWeights& weights = weights_of(unit, next);
-  const AdapterLayout::Range range = layout_.range(unit);
+  const AdapterLayout::Range trained = layout_.trained(unit, lora_train_);
   const int64_t step = std::min(t, kind.call_tokens(mlp_tokens_));
   if (x == nullptr) x = dy;  // a method's input all the same, though it is not read
   if ((gradients == nullptr || add || step < t) && spare == nullptr) {
@@ -215,11 +217,14 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
     std::vector<Output> outputs{{dx + at, activation_bytes(n), n}};
     float* target = gradients == nullptr || add || i > 0 ? spare : gradients;
     for (const AdapterTensor& tensor : layout_.units[unit]) {
-      outputs.push_back({target + (tensor.offset - range.begin), tensor.size() * sizeof(float)});
+      // Nothing is written where a tensor is not trained.
+      float* values =
+          tensor.offset < trained.begin ? parameters() + tensor.offset : target + tensor.offset - trained.begin;
+      outputs.push_back({values, tensor.size() * sizeof(float)});
     }
     run(info.name, kind.name + (saved != nullptr ? "_backward" : "_backward_recompute"), inputs, outputs);
     if (gradients != nullptr && target == spare) {
-      kernels().add(gradients, spare, static_cast<int64_t>(range.size()), gradients);
+      kernels().add(gradients, spare, static_cast<int64_t>(trained.size()), gradients);
     }
   }
 }

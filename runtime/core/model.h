@@ -36,14 +36,16 @@ class Model {
   void use_adapter(bool on) { adapter_on_ = on; }
   /// float32 at any time, int8 only where `prepare` made room for it.
   void use_compute(Compute compute) { compute_ = compute; }
+  /// Of what `backward` gives gradients; of both after `prepare`.
+  void train_lora(LoraTrain train) { lora_train_ = train; }
 
   void embed(const int64_t* tokens, int64_t t, float* x);
   void forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y);
   /// Like `forward`, and leaves in `saved` [saved_bytes(unit, t)] what `backward` needs beside x, if it needs x.
   void forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved);
-  /// dy -> dx, and the unit's LoRA gradients in the layout's order, added to what is there if `add`, or lost where
-  /// `gradients` is null. Recomputes the forward from `x` where `saved` is null. `spare` [the unit's LoRA size] is
-  /// needed to add or lose them, and for more tokens than a call takes. `next` is the unit that runs next, whose
+  /// dy -> dx, and the gradients of what is trained of the unit's LoRA in the layout's order, added to what is there if
+  /// `add`, or lost where `gradients` is null. Recomputes the forward from `x` where `saved` is null. `spare` [as many]
+  /// is needed to add or lose them, and for more tokens than a call takes. `next` is the unit that runs next, whose
   /// weights are read ahead; none if there is no such unit.
   void backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
                 const std::byte* saved, float* dx, float* gradients, bool add, float* spare, size_t next);
@@ -128,6 +130,7 @@ class Model {
   int64_t threads_ = 0;
   int64_t mlp_tokens_ = 0;
   Compute compute_ = Compute::kFloat32;
+  LoraTrain lora_train_ = LoraTrain::kBoth;
   bool adapter_on_ = true;
   bool claimed_ = false;
   Observer observer_;

@@ -40,7 +40,8 @@ std::vector<double> Trainer::measure_sensitivities(const Batch& batch) {
                     u > 0 ? u - 1 : SIZE_MAX);
     std::vector<double> norms;
     for (const AdapterTensor& tensor : model_.layout().units[u]) {
-      const float* gradient = gradients_.floats() + (tensor.offset - model_.layout().range(u).begin);
+      if (tensor.offset < trained(u).begin) continue;
+      const float* gradient = gradients_.floats() + (tensor.offset - trained(u).begin);
       norms.push_back(std::sqrt(kernels().sum_of_squares(gradient, static_cast<int64_t>(tensor.size()))) / count);
     }
     return norms;

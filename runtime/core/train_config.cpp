@@ -66,6 +66,7 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION(
           "backward", backward, kStep, false,
           "recompute activations, store them, or auto: the fastest mix within the budget, recompute without one"),
+      MFT_OPTION("lora_train", lora_train, kStep, true, "b: LoRA's A stays as it is, without gradient and moments"),
       MFT_OPTION("optimizer", optimizer, kStep, true, "adamw8bit: moments in 8 bits, a quarter of the memory"),
       MFT_OPTION("max_grad_norm", max_grad_norm, kStep, true,
                  "clipping; 0: none, which also saves the memory of all gradients at once"),

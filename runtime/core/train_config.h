@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/adapter.h"
 #include "runtime/core/option.h"
 #include "runtime/core/schedule.h"
 #include "runtime/kernels/linear.h"
@@ -44,6 +45,7 @@ struct TrainConfig {
   int64_t grad_accum = 1;  // micro-batches a step
   Schedule schedule;
   Backward backward = Backward::kAuto;
+  LoraTrain lora_train = LoraTrain::kBoth;
   Optimizer optimizer = Optimizer::kAdamW;
   double max_grad_norm = 1.0;  // 0: no clipping
   Loss loss = Loss::kSft;

@@ -21,7 +21,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
       claim_(model),
       config_(config),
       choices_(model.bundle(), config.schedule),
-      moments_(model.layout(), config.optimizer),
+      moments_(model.layout(), config.lora_train, config.optimizer),
       order_(1, 0) {
   if (config_.epochs > 0) fail("epochs ", config_.epochs, ": the trainer counts steps; give steps");
   resolve(config_, 1);  // a share of the steps for warming up
@@ -31,6 +31,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   plan_ = plan_training(model_, config_);
   check_budget(plan_, config_.budget);
   claim_.prepare(adapter, config_.tokens(), config_.threads, compute_of(config_), plan_.mlp_tokens);
+  model_.train_lora(config_.lora_train);
   model_.keep_resident(plan_.resident);
   gradients_ = Buffer(plan_.of(Component::kGradients));
   spare_gradients_ = Buffer(plan_.of(Component::kSpareGradients));
@@ -98,7 +99,7 @@ std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& selected, int6
   }
   for (size_t u = 0; u < units.size(); ++u) {
     gradient_offsets_[u] = !kept[u].selected ? -1 : config_.immediate_update() ? 0 : gradients;
-    if (kept[u].selected) gradients += static_cast<int64_t>(model_.layout().range(u).size());
+    if (kept[u].selected) gradients += static_cast<int64_t>(trained(u).size());
   }
   return kept;
 }
@@ -256,7 +257,7 @@ LossSum Trainer::validate(const TokenFile& data) {
 void Trainer::update(size_t unit, const float* gradients, double lr, double gradient_scale) {
   AdamWConfig adamw;
   adamw.weight_decay = config_.weight_decay;
-  moments_.step(optimizer_.bytes(), unit, model_.parameters() + model_.layout().range(unit).begin, gradients, lr,
+  moments_.step(optimizer_.bytes(), unit, model_.parameters() + trained(unit).begin, gradients, lr,
                 static_cast<float>(gradient_scale), ++unit_steps_[unit], adamw);
 }
 
@@ -303,8 +304,7 @@ StepResult Trainer::step(const TokenFile& data) {
   double squares = 0;
   int64_t count = 0;  // targets or pairs, of which the loss is the mean
   const auto add_squares = [&](size_t unit) {
-    const double sum =
-        kernels().sum_of_squares(gradients(unit), static_cast<int64_t>(model_.layout().range(unit).size()));
+    const double sum = kernels().sum_of_squares(gradients(unit), static_cast<int64_t>(trained(unit).size()));
     must_be_finite(sum);
     squares += sum;
     ++result.backward_units;

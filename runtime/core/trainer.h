@@ -90,7 +90,10 @@ class Trainer {
   const Schedule& schedule() const { return config_.schedule; }
   /// How often each unit ran its backward.
   const std::vector<int64_t>& backward_runs() const { return backward_runs_; }
-  /// Where the last `accumulate` left a unit's gradients; null if it was not selected.
+  LoraTrain lora_train() const { return config_.lora_train; }
+  /// The unit's LoRA parameters that are trained.
+  AdapterLayout::Range trained(size_t unit) const { return model_.layout().trained(unit, config_.lora_train); }
+  /// Where the last `accumulate` left the gradients of those; null if the unit was not selected.
   const float* gradients(size_t unit) const {
     return gradient_offsets_[unit] < 0 ? nullptr : gradients_.floats() + gradient_offsets_[unit];
   }

@@ -179,7 +179,7 @@ void linear_backward(Compute compute, const float* dy, const float* x, int64_t m
       int8_gradient(dys.p, rows, w, &summand, dx + m0 * k, scratch);
     }
     narrow_gemm(rows, rank, k, xs.p, {lora->a, 1, k}, h, scratch);
-    lora_gradient(*lora, dh, rows, xs.p, k, false, ga, m0 > 0, scratch);
+    if (ga != nullptr) lora_gradient(*lora, dh, rows, xs.p, k, false, ga, m0 > 0, scratch);
     lora_gradient(*lora, h, rows, dys.p, n, true, gb, m0 > 0, scratch);
   }
 }

@@ -31,7 +31,7 @@ void linear_forward(Compute compute, const float* x, int64_t m, const PackedWeig
 
 // Gradients for dy [M, N]; x A^T is computed again rather than kept (MeSP, arXiv 2602.13069):
 //   dx [M, K]    = dy W + scale (dy B) A      may be null
-//   ga [rank, K] = scale (dy B)^T x           null when lora is null
+//   ga [rank, K] = scale (dy B)^T x           null when lora is null, or A is not trained
 //   gb [N, rank] = scale dy^T (x A^T)         null when lora is null
 void linear_backward(Compute compute, const float* dy, const float* x, int64_t m, const PackedWeight& w,
                      const Lora* lora, float* dx, float* ga, float* gb, Scratch scratch);

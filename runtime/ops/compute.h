@@ -8,4 +8,7 @@ namespace mft {
 /// method.
 void set_compute(Compute compute);
 
+/// Whether they give the gradient of LoRA's A; where not, that output stays as it is.
+void set_lora_a_gradient(bool wanted);
+
 }  // namespace mft

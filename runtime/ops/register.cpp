@@ -22,6 +22,7 @@ using executorch::runtime::KernelRuntimeContext;
 using executorch::runtime::Span;
 
 Compute compute = Compute::kFloat32;
+bool lora_a_gradient = true;
 
 /// What the op before this one, if it was packed_linear, left at the beginning of the kernel scratch. Queries, keys and
 /// values are made of the same x, and so are gates and what they multiply.
@@ -78,7 +79,8 @@ void packed_linear_lora_backward(const Arguments& a) {
   const float* dy = a.floats(0, {m, w.rows});
   const float* x = a.floats(1, {m, w.cols});
   float* dx = a.output(8, {size32(m), size32(w.cols)});
-  float* da = a.output(9, {size32(lora.rank), size32(w.cols)});
+  float* a_gradient = a.output(9, {size32(lora.rank), size32(w.cols)});
+  float* da = lora_a_gradient ? a_gradient : nullptr;
   float* db = a.output(10, {size32(w.rows), size32(lora.rank)});
   kernels().linear_backward(compute, dy, x, m, w, &lora, dx, da, db,
                             a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, lora.rank)));
@@ -357,6 +359,8 @@ const OpSignature* find_op(std::string_view name) {
   const auto found = std::find_if(std::begin(kOps), std::end(kOps), [&](const Op& op) { return name == op.name; });
   return found == std::end(kOps) ? nullptr : &found->signature;
 }
+
+void set_lora_a_gradient(bool wanted) { lora_a_gradient = wanted; }
 
 void set_compute(Compute value) {
   compute = value;

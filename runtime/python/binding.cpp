@@ -113,15 +113,18 @@ Array logits(Model& model, const Tokens& tokens, const Tokens& positions) {
   return array(std::move(out), {tokens.shape(0), vocab});
 }
 
-/// {PEFT tensor name: float32 array} of what `unit_values(unit)` holds in the layout's order; a null unit is left out.
+/// {PEFT tensor name: float32 array} of what `unit_values(unit)` holds of the unit's trained tensors, in the layout's
+/// order; a null unit is left out.
 template <typename UnitValues>
-std::map<std::string, Array> tensors(const Model& model, const UnitValues& unit_values) {
+std::map<std::string, Array> tensors(const Model& model, LoraTrain train, const UnitValues& unit_values) {
   std::map<std::string, Array> result;
   for (size_t u = 0; u < model.layout().units.size(); ++u) {
     const float* from = unit_values(u);
     if (from == nullptr) continue;
     for (const AdapterTensor& t : model.layout().units[u]) {
-      const float* first = from + (t.offset - model.layout().range(u).begin);
+      const size_t begin = model.layout().trained(u, train).begin;
+      if (t.offset < begin) continue;
+      const float* first = from + (t.offset - begin);
       std::vector<float> values(first, first + t.size());
       result.emplace(t.name, array(std::move(values), {static_cast<size_t>(t.rows), static_cast<size_t>(t.cols)}));
     }
@@ -284,7 +287,8 @@ NB_MODULE(_core, m) {
             Working working;
             nb::gil_scoped_acquire acquired;
             if (model.parameters() == nullptr) fail("the model is not prepared; call prepare first");
-            return tensors(model, [&](size_t unit) { return model.parameters() + model.layout().range(unit).begin; });
+            return tensors(model, LoraTrain::kBoth,
+                           [&](size_t unit) { return model.parameters() + model.layout().range(unit).begin; });
           },
           "LoRA parameters by PEFT name, copied.");
 
@@ -379,9 +383,9 @@ NB_MODULE(_core, m) {
           [](const Trainer& trainer) {
             Working working;
             nb::gil_scoped_acquire acquired;
-            return tensors(trainer.model(), [&](size_t unit) { return trainer.gradients(unit); });
+            return tensors(trainer.model(), trainer.lora_train(), [&](size_t unit) { return trainer.gradients(unit); });
           },
-          "Gradients of the selected layers by PEFT name, copied.")
+          "Gradients of what is trained of the selected layers by PEFT name, copied.")
       .def(
           "validate",
           [](Trainer& trainer, const TokenFile& data) {

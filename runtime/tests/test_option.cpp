@@ -74,6 +74,7 @@ void test_round_trip() {
                                                 {"selection", "strided"},
                                                 {"suffix_depths", "1,4"},
                                                 {"backward", "store"},
+                                                {"lora_train", "b"},
                                                 {"optimizer", "adamw8bit"},
                                                 {"max_grad_norm", "0.1"},
                                                 {"loss", "dpo"},

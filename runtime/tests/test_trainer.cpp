@@ -61,7 +61,7 @@ void test_not_finite(const Fixture& fixture) {
     const std::string whole = read_file(checkpoint);
     const SafeTensors file(checkpoint);
     const float infinity = std::numeric_limits<float>::infinity();
-    for (const char* name : {"parameters", "moments"}) {
+    for (const char* name : {"adapter", "moments"}) {
       const SafeTensors::View& view = file.get(name, name == std::string("moments") ? "U8" : "F32");
       std::string damaged = whole;
       const size_t end = static_cast<size_t>(view.data - file.get("losses", "F64").data) + view.bytes;

@@ -55,6 +55,27 @@ def test_full_gradients(trainer: Trainer, reference: Any, text_tokens: np.ndarra
         assert relative_error(ours[name], theirs) < 1e-4, name
 
 
+@pytest.mark.parametrize("options", [{}, {"grad_accum": 2, "max_grad_norm": 0}])
+def test_gradients_of_b_alone(
+    smollm2: Path, adapter: Path, reference: Any, text_tokens: np.ndarray, options: dict[str, Any]
+) -> None:
+    """A has none, and stays to the bit what it is in computing."""
+    model = Model(str(smollm2))
+    trainer = Trainer(model, TrainConfig(seq_len=64, lora_train="b", **options), str(adapter))
+    tokens = text_tokens[:65]
+    before = model.parameters()
+    _, ours = run(trainer, tokens, [True] * LAYERS)
+    after = model.parameters()
+    assert all(np.array_equal(before[name], values) for name, values in after.items())
+    for name, parameter in reference.named_parameters():
+        parameter.requires_grad_("lora_B" in name)
+    summed_loss(reference, tokens[:-1], tokens[1:]).backward()
+    expected = gradients(reference)
+    assert ours.keys() == expected.keys() == {name for name in before if "lora_B" in name}
+    for name, theirs in expected.items():
+        assert relative_error(ours[name], theirs) < 1e-4, name
+
+
 @pytest.mark.parametrize("selection", ["contiguous", "strided", "random"])
 def test_lcsb_gradients(trainer: Trainer, reference: Any, text_tokens: np.ndarray, selection: str) -> None:
     tokens = text_tokens[:65]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
@@ -78,6 +79,22 @@ def test_every_saving_saves_what_the_plan_says(smollm2: Path, token_file: Callab
     assert small[0]["components_mb"]["optimizer"] == pytest.approx(lora / 2, rel=0.02)
     saved = plain["peak_anon_mb"] - small[-1]["peak_anon_mb"]
     assert saved == pytest.approx(2.5 * lora - small[0]["components_mb"]["gradients"], abs=2)
+
+
+def test_training_b_alone_saves_what_the_plan_says(
+    smollm2: Path, token_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """No gradient of A, and neither of its moments."""
+    data = token_file(tmp_path / "tokens.safetensors", 49152, 64, 3)
+    run = ["train", smollm2, "--data", data, "--steps", 2, "--seq-len", 64]
+    both, b = (events(*run, "--lora-train", x, "--out", tmp_path / x) for x in ("both", "b"))
+    before = load_file(smollm2 / "adapter_model.safetensors")
+    of_a = sum(values.nbytes for name, values in before.items() if "lora_A" in name) / 1e6
+    planned = both[0]["planned_anon_mb"] - b[0]["planned_anon_mb"]
+    assert planned == pytest.approx(3 * of_a, abs=0.3)
+    assert both[-1]["peak_anon_mb"] - b[-1]["peak_anon_mb"] == pytest.approx(planned, abs=2)
+    for name, values in load_file(tmp_path / "b" / "adapter_model.safetensors").items():
+        assert np.array_equal(values, before[name]) == ("lora_A" in name), name
 
 
 def test_checkpoints_spill_where_memory_ends(smollm2: Path, tmp_path: Path) -> None:

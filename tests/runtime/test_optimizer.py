@@ -38,18 +38,33 @@ def trained(model: Any) -> dict[str, np.ndarray]:
     return {n.replace(".default", ""): p.detach().numpy() for n, p in model.named_parameters() if p.requires_grad}
 
 
-@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize(("accumulate", "lora_train"), [(False, "both"), (True, "both"), (True, "b")])
 def test_full_schedule(
-    smollm2: Path, adapter: Path, peft_model: Any, rows: list[np.ndarray], data: TokenFile, accumulate: bool
+    smollm2: Path,
+    adapter: Path,
+    peft_model: Any,
+    rows: list[np.ndarray],
+    data: TokenFile,
+    accumulate: bool,
+    lora_train: str,
 ) -> None:
     """All rows at every step, in one micro-batch or several: warm-up, cosine, clipping and decay as in PyTorch.
 
-    The decay is large enough to be a good part of what the parameters move by.
+    The decay is large enough to be a good part of what the parameters move by. Where B alone is trained, A stays.
     """
+    for name, parameter in peft_model.named_parameters():
+        parameter.requires_grad_("lora_B" in name or ("lora_A" in name and lora_train == "both"))
     steps = 5 if accumulate else STEPS
     micro = {"batch_size": 1, "grad_accum": ROWS} if accumulate else {"batch_size": ROWS}
     config = TrainConfig(
-        steps=steps, seq_len=LENGTH, lr=LR, warmup_steps=3, weight_decay=DECAY, max_grad_norm=0.5, **micro
+        steps=steps,
+        seq_len=LENGTH,
+        lr=LR,
+        warmup_steps=3,
+        weight_decay=DECAY,
+        max_grad_norm=0.5,
+        **micro,
+        lora_train=lora_train,
     )
     model = Model(str(smollm2))
     trainer = Trainer(model, config, str(adapter))
@@ -72,6 +87,9 @@ def test_full_schedule(
         assert ours["lr"] == pytest.approx(LR * factor)
     assert ours["loss"] < 0.9 * trainer.losses[0]
     after, shrunk = model.parameters(), (1 - LR * DECAY / 2) ** steps  # the mean learning rate is about half
+    assert len(trained(peft_model)) == (420 if lora_train == "both" else 210)
+    for name in after.keys() - trained(peft_model).keys():
+        assert np.array_equal(after[name], initial[name]), name
     for name, theirs in trained(peft_model).items():
         moved = theirs - initial[name]
         assert relative_error(after[name] - initial[name], moved) < 3e-2, name
