@@ -17,7 +17,7 @@ from mobile_ft.json_text import read_json_object
 from mobile_ft.lora import LoraConfig
 from mobile_ft.shapes import linear_names
 from mobile_ft.signature import check_signature
-from mobile_ft.tokenizer import FILES_READ, Tokenizer
+from mobile_ft.tokenizer import GENERATION_FILE, TOKENIZER_FILES, Tokenizer
 
 FORMAT = "mobile-ft-bundle"
 VERSION = 6
@@ -291,7 +291,7 @@ def read_tokenizer(bundle: Bundle) -> Tokenizer:
     """The bundle's tokenizer. Raises UserError where it has none, as after `export --random-init`."""
     if "tokenizer.json" not in bundle.files:
         raise UserError(f"{bundle.folder}: a bundle made with --random-init has no tokenizer to read text with")
-    for name in FILES_READ:
+    for name in (*TOKENIZER_FILES, GENERATION_FILE):
         if (bundle.folder / name).exists():
             bundle.verified(name)
     return Tokenizer(bundle.folder)

@@ -19,8 +19,8 @@ from mobile_ft.errors import UserError
 from mobile_ft.json_text import MOST_BYTES, parse_json, read_json_object
 from mobile_ft.long_text import encode_long
 
-# What is read of a folder, the last where it is there.
-FILES_READ = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+GENERATION_FILE = "generation_config.json"  # is read besides where it is there
 _WANTED = "a bundle holds tokenizer.json and tokenizer_config.json"
 _MOST_ID = (1 << 31) - 1  # what a token file holds
 _MOST_GROWTH = 1000  # of a text, by replacements
@@ -48,7 +48,7 @@ class Tokenizer:
     """
 
     def __init__(self, folder: Path) -> None:
-        tokenizer_file, config_file, generation_file = (folder / name for name in FILES_READ)
+        tokenizer_file, config_file = (folder / name for name in TOKENIZER_FILES)
         self._tokenizer = _load_tokenizer(tokenizer_file)
         config = read_json_object(config_file, _WANTED)
         self._named_tokens: dict[str, str] = {}
@@ -64,7 +64,7 @@ class Tokenizer:
         if eos_id is None:
             raise UserError(f"{config_file}: eos_token should name the vocabulary's token that ends a text")
         self.eos_id: int = eos_id
-        self.end_ids = [eos_id, *_generation_ends(generation_file)]
+        self.end_ids = [eos_id, *_generation_ends(folder / GENERATION_FILE)]
 
         add_bos = config.get("add_bos_token")
         if add_bos is None:  # then the post-processor is the only one to know

@@ -59,8 +59,7 @@ chmod +x initramfs/init
   printf '%q ' "$@"
   printf '> /scratch/output 2>&1\necho $? > /scratch/code\n'
 } > command
-debugfs -w -R "rm command" disk > /dev/null 2>&1
-debugfs -w -R "rm code" disk > /dev/null 2>&1
+for file in command output code; do debugfs -w -R "rm $file" disk > /dev/null 2>&1; done
 debugfs -w -R "write command command" disk > /dev/null 2>&1
 qemu-system-x86_64 -cpu max -smp "$(nproc)" -m 6G -nodefaults -nographic -no-reboot -serial file:console \
   -kernel kernel -initrd initramfs.gz -append "console=ttyS0 quiet panic=-1" \

@@ -9,9 +9,9 @@ from mobile_ft.api.files import write_json
 from mobile_ft.api.info import info
 from mobile_ft.bundle import FORMAT, VERSION
 from mobile_ft.config import ModelConfig
+from mobile_ft.lora import WEIGHTS_FILE as ADAPTER
 
 MODEL = ModelConfig("tiny", 32, 32, 1, 2, 1, 16, 8, 1e-5, 1e4, 64, True)
-ADAPTER = "adapter_model.safetensors"
 NO_TENSORS = (2).to_bytes(8, "little") + b"{}"  # a safetensors file
 NO_TENSORS_SUM = {"size": len(NO_TENSORS), "sha256": hashlib.sha256(NO_TENSORS).hexdigest()}
 

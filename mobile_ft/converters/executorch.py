@@ -10,8 +10,8 @@ from torch.export import Dim, export
 
 from mobile_ft.converters.executorch_decoder import Decoder
 from mobile_ft.converters.fine_tuned import FineTuned
-from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
-from mobile_ft.tokenizer import Tokenizer
+from mobile_ft.converters.tokenizer_files import write_tokenizer_files
+from mobile_ft.tokenizer import TOKENIZER_FILES, Tokenizer
 
 PROGRAM_FILE = "model.pte"
 FILES = (PROGRAM_FILE, *TOKENIZER_FILES)

@@ -13,11 +13,11 @@ from mobile_ft.config import ModelConfig
 from mobile_ft.converters import hf_nf4
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
 from mobile_ft.converters.safetensors_file import TensorInfo, write_safetensors
-from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
+from mobile_ft.converters.tokenizer_files import write_tokenizer_files
 from mobile_ft.errors import UserError
 from mobile_ft.export.rotary import inv_freq
 from mobile_ft.families import FULL, NO_ROPE, SLIDING
-from mobile_ft.tokenizer import Tokenizer
+from mobile_ft.tokenizer import TOKENIZER_FILES, Tokenizer
 
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 FILES = ("config.json", _WHOLE, _INDEX, "model-?????-of-?????.safetensors", *TOKENIZER_FILES)

@@ -10,9 +10,10 @@ from onnx import TensorProto
 from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
 from mobile_ft.converters.onnx_graph import DATA_FILE, GRAPH_FILE, OnnxGraph
 from mobile_ft.converters.onnx_matrix import add_matrix, product, rows_of
-from mobile_ft.converters.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
+from mobile_ft.converters.tokenizer_files import write_tokenizer_files
 from mobile_ft.families import CONV, FULL, SLIDING
 from mobile_ft.shapes import TAPS
+from mobile_ft.tokenizer import TOKENIZER_FILES
 
 FILES = (GRAPH_FILE, DATA_FILE, *TOKENIZER_FILES)
 

@@ -4,9 +4,7 @@ import shutil
 from pathlib import Path
 
 from mobile_ft.bundle import Bundle, read_tokenizer
-from mobile_ft.tokenizer import Tokenizer
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+from mobile_ft.tokenizer import TOKENIZER_FILES, Tokenizer
 
 
 def write_tokenizer_files(bundle: Bundle, out: Path) -> Tokenizer | None:

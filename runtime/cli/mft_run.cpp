@@ -77,7 +77,7 @@ void end_with_parent(const Arguments& arguments) {
 }
 
 /// The bundle's folder, which from now on has to be signed where `--trust` names a key.
-std::string bundle(const Arguments& arguments) {
+std::string trusted_bundle(const Arguments& arguments) {
   const std::string file = arguments.text("trust");
   if (!file.empty()) {
     const std::string pem = read_text(file, kMostKeyBytes);
@@ -96,7 +96,7 @@ int tokens(const std::vector<std::string>& argv) {
   const TrainConfig config = make_train_config(arguments.options());
   const std::string data = arguments.required("data");
   if (!file_exists(data)) fail("--data ", data, ": not found");
-  const DataStats stats = Dataset(bundle(arguments), data).write_tokens(arguments.required("out"), config);
+  const DataStats stats = Dataset(trusted_bundle(arguments), data).write_tokens(arguments.required("out"), config);
   emit({{"event", "done"},
         {"rows", stats.rows},
         {"sequences", stats.sequences},
@@ -128,7 +128,7 @@ int train(const std::vector<std::string>& argv) {
   const TrainConfig config = make_train_config(arguments.options());
   stop_between_steps();
   end_with_parent(arguments);
-  Model model(bundle(arguments));
+  Model model(trusted_bundle(arguments));
   Run run(model, config, paths, emit);
   while (run.step(stop)) {
   }
@@ -161,7 +161,7 @@ int plan(const std::vector<std::string>& argv) {
   config.spill_folder = arguments.text("out").empty() ? "." : arguments.text("out");
   std::optional<Rates> rates;
   if (!arguments.text("rates").empty()) read_word("rates", arguments.text("rates"), rates.emplace());
-  const Model model(bundle(arguments));
+  const Model model(trusted_bundle(arguments));
   emit(planned(model, config, rates));
   for (const std::string& variant : arguments.all("variant")) {
     TrainConfig changed = config;
@@ -185,7 +185,7 @@ int eval(const std::vector<std::string>& argv) {
       argv, {{"data", Word::kValue}, {"adapter", Word::kValue}, {"trust", Word::kValue}, {"parent", Word::kValue}},
       std::vector<std::string>());
   end_with_parent(arguments);
-  Model model(bundle(arguments));
+  Model model(trusted_bundle(arguments));
   const LossSum sum = evaluate_file(
       model, arguments.text("adapter"), arguments.required("data"),
       [](int64_t done, int64_t total) { emit({{"event", "progress"}, {"done", done}, {"total", total}}); });
@@ -215,14 +215,14 @@ int generate(const std::vector<std::string>& argv) {
     if (!arguments.text("prompt-tokens").empty() || !arguments.text("stop-tokens").empty()) {
       fail("--prompt: leave out --prompt-tokens and --stop-tokens, or --prompt");
     }
-    text.emplace(Bundle(bundle(arguments)));
+    text.emplace(Bundle(trusted_bundle(arguments)));
     prompt = text->prompt({{"user", arguments.text("prompt")}});
     config.stop_tokens = text->end_tokens();
   } else {
     read_word("prompt-tokens", arguments.text("prompt-tokens"), prompt);
     read_word("stop-tokens", arguments.text("stop-tokens"), config.stop_tokens);
   }
-  Model model(bundle(arguments));
+  Model model(trusted_bundle(arguments));
   model.prepare(arguments.text("adapter"), Generator::prepared_tokens(model.bundle()));
   Generator generator(model);
   const auto start = std::chrono::steady_clock::now();
@@ -258,8 +258,8 @@ int options(const std::vector<std::string>&) {
 }
 
 int run(int argc, char** argv) {
-  // A huge page is resident as a whole where a few bytes of it are used, of each thread's stack for one; plans count
-  // what is used. Kernels of many distributions give them unasked.
+  // A huge page is resident as a whole where a few bytes of it are used, and plans count what is used. Kernels of many
+  // distributions give them unasked.
   prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   static const std::map<std::string, int (*)(const std::vector<std::string>&)> commands = {
       {"tokens", tokens}, {"train", train},       {"plan", plan},

@@ -227,9 +227,10 @@ Bundle::Bundle(const std::string& path) : folder(path) {
 }
 
 std::string Bundle::verified(const std::string& name) const {
-  if (files.count(name) == 0) fail(file(name), ": not part of the bundle, so its model reads no text");
-  const FileChecksum& expected = files.at(name);
   const std::string path = file(name);
+  const auto found = files.find(name);
+  if (found == files.end()) fail(path, ": not part of the bundle, so its model reads no text");
+  const FileChecksum& expected = found->second;
   check_size(path, expected.size);
   if (sha256_of_file(path, expected.size) != expected.sha256) {
     fail(path, ": checksum differs from bundle.json; it is damaged or was edited, export the bundle again");

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.layer import Operations, compile_layer, operations
+from tests.faults.layer import Operations, operations
+from tests.preload import compile_preload
 
 
 @pytest.fixture(scope="session")
 def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_layer(tmp_path_factory.mktemp("layer"))
+    return compile_preload(Path(__file__).with_name("faults.c"), tmp_path_factory.mktemp("layer"))
 
 
 @pytest.fixture(scope="session")

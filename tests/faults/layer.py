@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.faults.replay import Call, read_journal
 
@@ -39,17 +36,6 @@ class Outcome:
     out: str
     error: str
     calls: list[Call]
-
-
-def compile_layer(folder: Path) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None or sys.platform != "linux":
-        pytest.skip("needs Linux and a C compiler, cc")
-    library = folder / "faults.so"
-    source = Path(__file__).with_name("faults.c")
-    flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([compiler, *flags, "-o", library, source, "-ldl", "-lpthread"], check=True)
-    return library
 
 
 def _environment(library: Path, root: Path) -> dict[str, str]:

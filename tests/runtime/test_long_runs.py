@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.preload import compile_preload
 from tests.runtime.native import command, events, failure
 
 
@@ -21,13 +22,7 @@ def run(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> 
 
 @pytest.fixture(scope="module")
 def jumping_clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler, cc")
-    library = tmp_path_factory.mktemp("clock") / "clock.so"
-    source = Path(__file__).with_name("clock.c")
-    subprocess.run([compiler, "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    return library
+    return compile_preload(Path(__file__).with_name("clock.c"), tmp_path_factory.mktemp("clock"))
 
 
 def test_a_clock_that_is_set(
