@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CPP = $(shell git ls-files '*.h' '*.cpp' '*.c' ':!third_party')
-PY := mobile_ft export tools tests runtime fuzz android_demo
+PY := mobile_ft export tools tests runtime fuzz android_demo examples
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

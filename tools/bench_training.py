@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from demo import mobile_ft, write_data
+from demo import mobile_ft
+from dialogues import write_data
 from rich.console import Console
 from rich.table import Table
 

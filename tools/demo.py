@@ -3,19 +3,17 @@
 Everything is done with the command line, as a user would; what it leaves is in ./demo-out.
 """
 
-import importlib.util
 import json
 import shutil
 import subprocess
 import sys
 import time
-import zlib
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-import yaml
+from dialogues import write_data
 
 from mobile_ft.cli.output import print_table
 
@@ -52,37 +50,6 @@ def main() -> None:
     (OUT / "report.json").write_text(json.dumps(report, indent=1) + "\n")
     draw(training, OUT / "training.png")
     print_report(report)
-
-
-def write_data(folder: Path) -> None:
-    """Writes the English dialogues of chatterbot-corpus; about a tenth of them is held out."""
-    package = importlib.util.find_spec("chatterbot_corpus")
-    if package is None or not package.submodule_search_locations:
-        sys.exit("demo: chatterbot-corpus is not installed; `make setup` does it")
-    source = Path(package.submodule_search_locations[0]) / "data" / "english"
-    splits: dict[str, dict[str, None]] = {"train": {}, "valid": {}}  # keys: each dialogue once, in order
-    for file in sorted(source.glob("*.yml")):
-        if file.stem == "coding":  # programs rather than dialogues
-            continue
-        for dialogue in yaml.safe_load(file.read_text(encoding="utf-8"))["conversations"]:
-            messages = to_messages(dialogue)
-            if messages:
-                # By the question: none of those held out is trained on with another answer.
-                held_out = zlib.crc32(messages[0]["content"].lower().encode()) % 10 == 0
-                splits["valid" if held_out else "train"][json.dumps({"messages": messages})] = None
-    folder.mkdir(parents=True)
-    for name, rows in splits.items():
-        (folder / f"{name}.jsonl").write_text("".join(f"{row}\n" for row in rows))
-        print(f"{folder / name}.jsonl: {len(rows)} dialogues")
-
-
-def to_messages(dialogue: Any) -> list[dict[str, str]]:
-    """User and assistant in turn, up to the last answer; nothing where an item is odd."""
-    if not isinstance(dialogue, list) or not all(isinstance(text, str) for text in dialogue):
-        return []
-    answered = dialogue[: len(dialogue) // 2 * 2]
-    roles = ("user", "assistant")
-    return [{"role": roles[i % 2], "content": text.strip()} for i, text in enumerate(answered)]
 
 
 def mobile_ft(*arguments: object, capture: bool = False) -> str:

@@ -28,7 +28,7 @@ from statistics import mean
 from typing import Any
 
 import quality_report
-from demo import write_data
+from dialogues import write_data
 from quality_runs import (
     ADVISED,
     BUDGETS,

@@ -106,6 +106,8 @@ def draw_options(draw: random.Random, most_tokens: int) -> Options:
         "eval_every": draw.choice((0, 1)),
         "compute": draw.choice(("float32", "int8")),
         "threads": draw.choice((1, 2, 4)),
+        "lora_train": draw.choice(("both", "both", "b")),
+        "proximal_mu": draw.choice((0, 0, 1)),
     }
     if options["schedule"] == "lcsb":
         options["selection"] = draw.choice(("random", "contiguous", "strided"))

@@ -80,10 +80,14 @@ void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) 
                                       {"unit_steps", "I64", {units}, unit_steps_.data()},
                                       {"adapter", "F32", {size}, model_.parameters()},
                                       {"moments", "U8", {static_cast<int64_t>(moments_.bytes())}, optimizer_.bytes()}};
+  if (start_.size() > 0) {
+    tensors.push_back({"start", "F32", {static_cast<int64_t>(start_.size() / sizeof(float))}, start_.floats()});
+  }
   if (!sensitivities_.empty()) tensors.push_back({"sensitivities", "F64", {units}, sensitivities_.data()});
   write_safetensors(folder + kFile, tensors,
                     {{"run", fingerprint(config_, model_.bundle(), data).dump()},
                      {"resolved", to_json(resolved()).dump()},
+                     {"seen", Json{{"targets", targets_seen_}}.dump()},
                      {"evaluations", Json{{"data", validated_on}, {"losses", evaluations}}.dump()}});
 }
 
@@ -94,6 +98,7 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   run.update(metadata(file, "run"));
   Evaluations earlier;
   std::string earlier_data;
+  int64_t targets_seen = 0;
   try {
     run.update(metadata(file, "resolved"));
     begun_with_ = run.at("arithmetic");
@@ -107,6 +112,7 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
              "; --resume needs the same bundle, data and options");
       }
     }
+    targets_seen = integer(metadata(file, "seen"), "targets", 0, int64_t{1} << 60);
     earlier = evaluated.at("losses").get<Evaluations>();
     earlier_data = evaluated.at("data");
   } catch (const Json::exception& error) {
@@ -145,6 +151,14 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
       if (!(s >= 0 && std::isfinite(s))) fail(file.path(), ": a sensitivity is ", s);
     }
   }
+  if (start_.size() > 0) {
+    const auto& start = file.get("start", "F32");
+    if (start.bytes != start_.size()) fail(file.path(), ": tensor start does not fit the bundle's adapter");
+    if (!all_finite(start.data, start.bytes / sizeof(float))) {
+      fail(file.path(), ": tensor start holds numbers that are not finite");
+    }
+    std::memcpy(start_.bytes(), start.data, start.bytes);
+  }
   std::memcpy(model_.parameters(), parameters.data, bytes);
   std::memcpy(optimizer_.bytes(), moments.data, moments_.bytes());
   unit_steps_ = std::move(unit_steps);
@@ -152,6 +166,7 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   prefix_.reset();
   losses_.resize(count);
   if (count > 0) std::memcpy(losses_.data(), losses.data, losses.bytes);
+  targets_seen_ = targets_seen;
   evaluations = std::move(earlier);
   validated_on = std::move(earlier_data);
 }

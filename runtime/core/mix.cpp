@@ -150,13 +150,14 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
                    [this](size_t a, size_t b) { return groups_[a].saved > groups_[b].saved; });
   std::vector<uint64_t> adapter(static_cast<size_t>(choices.count()));
   std::vector<int64_t> units(adapter.size());
-  uint64_t largest_adapter = 0, largest_weights = 0;
+  uint64_t trained_adapter = 0, largest_adapter = 0, largest_weights = 0;
   bool split = false;
   const double share = static_cast<double>(run) / static_cast<double>(choices.count());
   const double forwards = config.loss == Loss::kDpo ? 2 : 1;  // the reference's too
   for (size_t u = 0; u < b.units.size(); ++u) {
     const uint64_t size = model.layout().trained(u, config.lora_train).size() * sizeof(float);
     adapter[choices.of(u)] += size;
+    trained_adapter += size;
     ++units[choices.of(u)];
     largest_adapter = std::max(largest_adapter, size);
     largest_weights = std::max<uint64_t>(largest_weights, model.weight_bytes(u));
@@ -186,6 +187,7 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
   set(Component::kHeap, now.anon + kHeapGrowth + history_bytes(config));
   set(Component::kLora, model.layout().size * sizeof(float));
   set(Component::kNoAdapter, config.loss == Loss::kDpo ? model.no_adapter_bytes() : 0);
+  set(Component::kStart, config.proximal_mu > 0 ? trained_adapter : 0);
   set(Component::kGradients, config.immediate_update() ? largest_adapter : most_of(adapter, trained));
   set(Component::kSpareGradients, config.grad_accum > 1 || split || trained < run ? largest_adapter : 0);
   set(Component::kOptimizer, Moments(model.layout(), config.lora_train, config.optimizer).bytes());

@@ -193,6 +193,7 @@ class Run::State {
                    {"grad_norm", result.grad_norm},
                    {"lr", result.lr},
                    {"tokens", result.tokens},
+                   {"targets_seen", trainer_.targets_seen()},
                    {"seconds", seconds_.back()},
                    {"backward_units", result.backward_units},
                    {"trained", trained(result)},
@@ -270,6 +271,7 @@ class Run::State {
                    {"steps", trainer_.steps_done()},
                    {"stopped", out_of_patience() ? Event("patience") : Event(nullptr)},
                    {"tokens", tokens_},
+                   {"targets_seen", trainer_.targets_seen()},
                    {"losses", nullptr},
                    {"loss_first", losses.front()},
                    {"loss_last", losses.back()}};

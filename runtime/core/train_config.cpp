@@ -67,6 +67,9 @@ std::vector<Option<C>> make_options() {
           "backward", backward, kStep, false,
           "recompute activations, store them, or auto: the fastest mix within the budget, recompute without one"),
       MFT_OPTION("lora_train", lora_train, kStep, true, "b: LoRA's A stays as it is, without gradient and moments"),
+      MFT_OPTION(
+          "proximal_mu", proximal_mu, kStep, true,
+          "FedProx: adds mu / 2 times the squared distance from where the adapter started to the loss; 0: nothing"),
       MFT_OPTION("optimizer", optimizer, kStep, true, "adamw8bit: moments in 8 bits, a quarter of the memory"),
       MFT_OPTION("max_grad_norm", max_grad_norm, kStep, true,
                  "clipping; 0: none, which also saves the memory of all gradients at once"),
@@ -133,6 +136,9 @@ void check_values(const C& c) {
   }
   if (c.warmup_ratio > 0 && c.warmup_steps > 0) fail("warmup_ratio ", c.warmup_ratio, ": give it or warmup_steps");
   if (!(c.lr > 0) || !std::isfinite(c.lr)) fail("lr ", c.lr, ": must be above 0");
+  if (!(c.proximal_mu >= 0) || !std::isfinite(c.proximal_mu)) {
+    fail("proximal_mu ", c.proximal_mu, ": must not be negative; 0 is no proximal term");
+  }
   if (!(c.beta > 0) || !std::isfinite(c.beta)) fail("beta ", c.beta, ": must be above 0");
   if (c.patience > 0 && c.eval_every == 0)
     fail("patience ", c.patience, ": needs eval_every, the steps between validations");

@@ -66,6 +66,7 @@ struct TrainConfig {
   Unselected unselected = Unselected::kMomentum;
   bool cache_prefix = false;
   double beta = 0.1;
+  double proximal_mu = 0;  // 0: no proximal term
   int64_t save_every = 100;
   int64_t patience = 0;  // validations, 0: never ends early
   int64_t seed = 0;

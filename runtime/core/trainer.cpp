@@ -33,6 +33,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   claim_.prepare(adapter, config_.tokens(), config_.threads, compute_of(config_), plan_.mlp_tokens);
   model_.train_lora(config_.lora_train);
   model_.keep_resident(plan_.resident);
+  keep_start();
   gradients_ = Buffer(plan_.of(Component::kGradients));
   spare_gradients_ = Buffer(plan_.of(Component::kSpareGradients));
   optimizer_ = Buffer(plan_.of(Component::kOptimizer));
@@ -52,6 +53,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
 
 std::vector<std::pair<std::string, const Buffer*>> Trainer::buffers() const {
   const std::pair<Component, const Buffer*> blocks[] = {
+      {Component::kStart, &start_},
       {Component::kGradients, &gradients_},
       {Component::kSpareGradients, &spare_gradients_},
       {Component::kOptimizer, &optimizer_},
@@ -254,6 +256,28 @@ LossSum Trainer::validate(const TokenFile& data) {
   return sum;
 }
 
+void Trainer::keep_start() {
+  start_ = Buffer(plan_.of(Component::kStart));
+  if (start_.size() == 0) return;
+  size_t offset = 0;
+  for (size_t u = 0; u < model_.bundle().units.size(); ++u) {
+    const AdapterLayout::Range range = trained(u);
+    std::memcpy(start_.floats() + offset, model_.parameters() + range.begin, range.size() * sizeof(float));
+    start_offsets_.push_back(offset);
+    offset += range.size();
+  }
+}
+
+void Trainer::add_proximal(size_t unit, int64_t count) {
+  if (start_.size() == 0) return;
+  const AdapterLayout::Range range = trained(unit);
+  const float* now = model_.parameters() + range.begin;
+  const float* start = start_.floats() + start_offsets_[unit];
+  float* gradients = gradients_.floats() + gradient_offsets_[unit];
+  const float scale = static_cast<float>(config_.proximal_mu * static_cast<double>(count));
+  for (size_t i = 0; i < range.size(); ++i) gradients[i] += scale * (now[i] - start[i]);
+}
+
 void Trainer::update(size_t unit, const float* gradients, double lr, double gradient_scale) {
   AdamWConfig adamw;
   adamw.weight_decay = config_.weight_decay;
@@ -303,7 +327,8 @@ StepResult Trainer::step(const TokenFile& data) {
   for (size_t u = 0; u < units.size(); ++u) result.trained.push_back(selected(u));
   double squares = 0;
   int64_t count = 0;  // targets or pairs, of which the loss is the mean
-  const auto add_squares = [&](size_t unit) {
+  const auto finish_gradients = [&](size_t unit) {
+    add_proximal(unit, count);
     const double sum = kernels().sum_of_squares(gradients(unit), static_cast<int64_t>(trained(unit).size()));
     must_be_finite(sum);
     squares += sum;
@@ -318,7 +343,7 @@ StepResult Trainer::step(const TokenFile& data) {
     std::function<void(size_t)> at_once;
     if (config_.immediate_update()) {
       at_once = [&](size_t unit) {
-        add_squares(unit);
+        finish_gradients(unit);
         update(unit, gradients(unit), result.lr, 1.0 / static_cast<double>(count));
       };
     }
@@ -329,7 +354,7 @@ StepResult Trainer::step(const TokenFile& data) {
   must_be_finite(result.loss);
   if (!config_.immediate_update()) {
     for (size_t u = 0; u < units.size(); ++u) {
-      if (selected(u)) add_squares(u);
+      if (selected(u)) finish_gradients(u);
     }
   }
   result.grad_norm = std::sqrt(squares) / static_cast<double>(count);
@@ -345,6 +370,7 @@ StepResult Trainer::step(const TokenFile& data) {
   data.drop();  // or an epoch would leave the whole file resident
   losses_.push_back(result.loss);
   result.step = steps_done();
+  targets_seen_ += count;
   return result;
 }
 

@@ -82,6 +82,8 @@ class Trainer {
   const Plan& plan() const { return plan_; }
   int64_t steps_done() const { return static_cast<int64_t>(losses_.size()); }
   const std::vector<double>& losses() const { return losses_; }
+  /// Or pairs, of all steps so far.
+  int64_t targets_seen() const { return targets_seen_; }
   /// Saved with the checkpoint, and the SHA-256 of the data that they are of.
   Evaluations evaluations;
   std::string validated_on;
@@ -126,6 +128,10 @@ class Trainer {
     return static_cast<uint64_t>(slot) * model_.activation_bytes(config_.tokens());
   }
   std::vector<Kept> keep(const std::vector<bool>& selected, int64_t tokens);
+  void keep_start();
+  /// Adds the gradient of FedProx's term (arXiv 1812.06127), mu (w - w at the start), to the gradients of a selected
+  /// unit, which are sums over `count` targets or pairs.
+  void add_proximal(size_t unit, int64_t count);
   void update(size_t unit, const float* gradients, double lr, double gradient_scale);
 
   Model& model_;
@@ -134,6 +140,7 @@ class Trainer {
   const Choices choices_;
   Plan plan_;
   Moments moments_;
+  Buffer start_;            // what is trained as it was before the first step, for the proximal term
   Buffer gradients_;        // of the selected units, or of one where updates are immediate
   Buffer spare_gradients_;  // what a call adds to them, or nobody wants
   Buffer optimizer_;        // AdamW's moments
@@ -143,10 +150,12 @@ class Trainer {
   SpillFile spill_;
   std::optional<PrefixCache> prefix_;      // from the first step on, where wanted
   std::vector<int64_t> gradient_offsets_;  // of each unit in gradients_, -1 where it has none
+  std::vector<size_t> start_offsets_;      // of each unit in start_
   std::vector<int64_t> unit_steps_;        // AdamW's step count of each unit
   std::vector<int64_t> backward_runs_;
   std::string begun_with_;
   std::vector<double> losses_;
+  int64_t targets_seen_ = 0;
   std::vector<double> sensitivities_;
   TokenOrder order_;
   Batch batch_;

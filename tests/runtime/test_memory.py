@@ -97,6 +97,34 @@ def test_training_b_alone_saves_what_the_plan_says(
         assert np.array_equal(values, before[name]) == ("lora_A" in name), name
 
 
+def test_a_proximal_term_keeps_what_is_trained_once_more(
+    small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """And pulls the adapter back, whether units are updated at once or together."""
+    data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
+    run = ["train", small_bundle, "--data", data, "--steps", 20, "--seq-len", 32, "--lr", 1e-2, "--lora-train", "b"]
+    free, at_once, together = (
+        events(*run, *more, "--out", tmp_path / str(i))
+        for i, more in enumerate(
+            [
+                ["--max-grad-norm", 0],
+                ["--max-grad-norm", 0, "--proximal-mu", 1],
+                ["--max-grad-norm", 1e9, "--proximal-mu", 1],
+            ]
+        )
+    )
+    start = load_file(small_bundle / "adapter_model.safetensors")
+    of_b = sum(values.nbytes for name, values in start.items() if "lora_B" in name) / 1e6
+    assert at_once[0]["components_mb"]["start"] == pytest.approx(of_b, abs=1e-3)
+    assert free[0]["components_mb"].get("start", 0) == 0
+    assert at_once[-1]["losses"] == together[-1]["losses"]
+    moved = [
+        sum(float(np.square(x - start[name]).sum()) for name, x in load_file(folder).items())
+        for folder in (tmp_path / str(i) / "adapter_model.safetensors" for i in range(2))
+    ]
+    assert moved[1] < 0.5 * moved[0]
+
+
 def test_checkpoints_spill_where_memory_ends(smollm2: Path, tmp_path: Path) -> None:
     """The smallest budget keeps no checkpoint in memory, and the losses are the same to the last bit."""
     data = full_sequence(tmp_path / "tokens.safetensors", 256)

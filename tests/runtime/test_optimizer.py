@@ -38,7 +38,10 @@ def trained(model: Any) -> dict[str, np.ndarray]:
     return {n.replace(".default", ""): p.detach().numpy() for n, p in model.named_parameters() if p.requires_grad}
 
 
-@pytest.mark.parametrize(("accumulate", "lora_train"), [(False, "both"), (True, "both"), (True, "b")])
+@pytest.mark.parametrize(
+    ("accumulate", "lora_train", "proximal_mu"),
+    [(False, "both", 0.0), (True, "both", 0.0), (True, "b", 0.0), (True, "both", 30.0), (False, "b", 30.0)],
+)
 def test_full_schedule(
     smollm2: Path,
     adapter: Path,
@@ -47,14 +50,16 @@ def test_full_schedule(
     data: TokenFile,
     accumulate: bool,
     lora_train: str,
+    proximal_mu: float,
 ) -> None:
     """All rows at every step, in one micro-batch or several: warm-up, cosine, clipping and decay as in PyTorch.
 
-    The decay is large enough to be a good part of what the parameters move by. Where B alone is trained, A stays.
+    The decay is large enough to be a good part of what the parameters move by, and so is FedProx's term, of which the
+    reported loss has no part. Where B alone is trained, A stays.
     """
     for name, parameter in peft_model.named_parameters():
         parameter.requires_grad_("lora_B" in name or ("lora_A" in name and lora_train == "both"))
-    steps = 5 if accumulate else STEPS
+    steps = 5 if accumulate or proximal_mu > 0 else STEPS
     micro = {"batch_size": 1, "grad_accum": ROWS} if accumulate else {"batch_size": ROWS}
     config = TrainConfig(
         steps=steps,
@@ -65,16 +70,19 @@ def test_full_schedule(
         max_grad_norm=0.5,
         **micro,
         lora_train=lora_train,
+        proximal_mu=proximal_mu,
     )
     model = Model(str(smollm2))
     trainer = Trainer(model, config, str(adapter))
     initial = model.parameters()
     parameters = [p for p in peft_model.parameters() if p.requires_grad]
+    started = [p.detach().clone() for p in parameters]
     optimizer = torch.optim.AdamW(parameters, lr=LR, weight_decay=DECAY)
     for step in range(steps):
         loss = mean_loss(peft_model, rows)
+        distance = sum((p - start).square().sum() for p, start in zip(parameters, started, strict=True))
         optimizer.zero_grad()
-        loss.backward()
+        (loss + proximal_mu / 2 * distance).backward()
         norm = torch.nn.utils.clip_grad_norm_(parameters, 0.5)
         progress = (step - 3) / (steps - 3)
         factor = (step + 1) / 3 if step < 3 else 0.5 * (1 + np.cos(np.pi * progress))
@@ -85,7 +93,7 @@ def test_full_schedule(
         assert ours["loss"] == pytest.approx(loss.item(), abs=1e-3)
         assert ours["grad_norm"] == pytest.approx(norm.item(), rel=1e-2)
         assert ours["lr"] == pytest.approx(LR * factor)
-    assert ours["loss"] < 0.9 * trainer.losses[0]
+    assert ours["loss"] < (0.9 if proximal_mu == 0 else 1.0) * trainer.losses[0]
     after, shrunk = model.parameters(), (1 - LR * DECAY / 2) ** steps  # the mean learning rate is about half
     assert len(trained(peft_model)) == (420 if lora_train == "both" else 210)
     for name in after.keys() - trained(peft_model).keys():

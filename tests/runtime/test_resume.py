@@ -50,8 +50,9 @@ EIGHT_BITS = ["--optimizer", "adamw8bit", "--max-grad-norm", 0]  # and updates r
     [
         *(["--schedule", s, *ACCUMULATE] for s in ("full", "lcsb", "suffix", "lisa", "freeze", "dropbp")),
         ["--schedule", "lcsb", *EIGHT_BITS],
+        ["--proximal-mu", 1, *ACCUMULATE],
     ],
-    ids=["full", "lcsb", "suffix", "lisa", "freeze", "dropbp", "8 bits"],
+    ids=["full", "lcsb", "suffix", "lisa", "freeze", "dropbp", "8 bits", "proximal"],
 )
 def test_kill_and_resume(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path, run: list) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
@@ -71,6 +72,7 @@ def test_kill_and_resume(small_bundle: Path, token_file: Callable[..., Path], tm
     resumed = events("train", small_bundle, *options, "--out", tmp_path / "killed", "--resume")
     assert 98 <= resumed[0]["steps_done"] < 300
     assert resumed[-1]["losses"] == whole["losses"]
+    assert resumed[-1]["targets_seen"] == whole["targets_seen"]
     ours, expected = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("killed", "whole"))
     assert all(np.array_equal(ours[name], expected[name]) for name in expected)
 

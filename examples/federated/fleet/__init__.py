@@ -1,0 +1,1 @@
+"""Federated fine-tuning of SmolLM2, as a Flower app."""

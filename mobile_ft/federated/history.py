@@ -1,0 +1,182 @@
+"""What a federated run has come to, on the server's disk after every round.
+
+The folder is a PEFT adapter, the one of the last round, with two files more: `rounds.json`, what happened in each
+round, and `strategy.safetensors`, the momenta of a strategy that has some. It is replaced as a whole, so a server that
+is killed goes on from the last round that ended.
+"""
+
+import json
+import time
+from logging import INFO, WARNING
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.serverapp.strategy import Strategy
+from flwr.supercore import log
+from flwr.supercore.privacy_accounting import PrivacyAccountant
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from mobile_ft.api.adapter import Tensors, read_matching_tensors, read_tensors
+from mobile_ft.api.files import writing
+from mobile_ft.bundle import Bundle
+from mobile_ft.errors import UserError
+from mobile_ft.federated.checks import Update
+from mobile_ft.federated.round import trained_tensors
+from mobile_ft.folder import new_folder
+from mobile_ft.json_text import read_json_object
+from mobile_ft.lora import WEIGHTS_FILE, write_adapter
+
+ROUNDS_FILE, _STRATEGY_FILE = "rounds.json", "strategy.safetensors"
+_MOMENTA = ("m_t", "v_t")  # those of FedAdam, FedYogi and FedAdagrad
+
+
+class History:
+    """The adapter's trained tensors, and a record of each round."""
+
+    def __init__(self, folder: Path, bundle: Bundle, lora_train: str) -> None:
+        """From `folder`, where an earlier run left something, else from the bundle's own adapter.
+
+        Raises UserError where what is there is not of this bundle, or trained something else.
+        """
+        self.folder, self._bundle, self._lora_train = folder, bundle, lora_train
+        self.adapter = trained_tensors(bundle, lora_train)
+        self.records: list[dict[str, Any]] = []
+        self._privacy: dict[str, Any] | None = None
+        if folder.exists():
+            found = read_matching_tensors(folder, bundle)
+            self.records, self._privacy = _read_rounds(folder / ROUNDS_FILE, lora_train)
+            self.adapter = {name: found[name] for name in self.adapter}
+        self._begin_round()
+
+    @property
+    def rounds(self) -> int:
+        """How many have ended."""
+        return len(self.records)
+
+    def _begin_round(self) -> None:
+        self._began = time.monotonic()
+        self._current: dict[str, Any] = {"clients": {}, "refused": {}, "bytes_down": 0, "bytes_up": 0}
+
+    def sent(self, number: int, size: int) -> None:
+        """So many bytes to devices, all together, in that round, whose training may have ended."""
+        record = self._current if number > self.rounds else self.records[-1]
+        record["bytes_down"] += size
+
+    def refused(self, node: int, reason: str) -> None:
+        """The update of a device, or that it sent none."""
+        log(WARNING, "device %d: refused: %s", node, reason)
+        self._current["refused"][str(node)] = reason
+
+    def taken(self, update: Update) -> None:
+        """The update of a device that is aggregated."""
+        self._current["bytes_up"] += update.bytes
+        self._current["clients"][str(update.node)] = update.metrics | {"norm": update.norm, "bytes": update.bytes}
+
+    def end_round(self, number: int, inner: Strategy) -> None:
+        """Its training, that is: what devices lose with the new adapter is known later."""
+        clients = self._current["clients"].values()
+        targets = sum(c["targets"] for c in clients)
+        loss = sum(c["targets"] * c["loss"] for c in clients) / targets if targets else None
+        seconds = time.monotonic() - self._began
+        record = {"round": number, "loss": loss, "targets": targets, "seconds": seconds} | self._current
+        record |= getattr(inner, "round_metrics", {})
+        accountant = _accountant(inner)
+        if accountant is not None:
+            record["epsilon"] = accountant.get_privacy_spent().epsilon
+        self.records.append(record)
+        shown = "no loss" if loss is None else f"loss {loss:.4f}"
+        log(
+            INFO,
+            "round %d: %d devices, %d refused, %s, %d targets, %.2f MB down, %.2f MB up, %.1f s",
+            number,
+            len(clients),
+            len(self._current["refused"]),
+            shown,
+            targets,
+            self._current["bytes_down"] / 1e6,
+            self._current["bytes_up"] / 1e6,
+            seconds,
+        )
+        self._begin_round()
+        self._save(inner)
+
+    def end_evaluation(self, losses: dict[int, tuple[float, float]], inner: Strategy) -> float | None:
+        """Of (loss, targets) by device; the mean over all targets, None where nobody answered."""
+        if not losses:
+            return None
+        targets = sum(n for _, n in losses.values())
+        mean = sum(loss * n for loss, n in losses.values()) / targets
+        self.records[-1]["eval_loss"] = mean
+        self.records[-1]["eval_clients"] = {str(node): loss for node, (loss, _) in losses.items()}
+        log(INFO, "round %d: held-out loss %.4f on %d devices", self.records[-1]["round"], mean, len(losses))
+        self._save(inner)
+        return mean
+
+    def _save(self, inner: Strategy) -> None:
+        whole = read_tensors(self._bundle.verified(WEIGHTS_FILE)) | self.adapter
+        accountant = _accountant(inner)
+        privacy = None if accountant is None else accountant.state_dict()
+        values = {"lora_train": self._lora_train, "privacy": privacy, "rounds": self.records}
+        with writing(self.folder), new_folder(self.folder) as scratch:
+            write_adapter(scratch, self._bundle.lora, self._bundle.model.name, whole)
+            (scratch / ROUNDS_FILE).write_text(json.dumps(values, indent=1) + "\n")
+            save_file(_momenta(inner), scratch / _STRATEGY_FILE)
+
+    def restore(self, inner: Strategy) -> None:
+        """The momenta and the privacy spent that were saved. Raises UserError where they are not those of `inner`."""
+        path = self.folder / _STRATEGY_FILE
+        if not self.records:
+            return
+        try:
+            saved = load_file(path)
+        except (OSError, SafetensorError, ValueError, TypeError, AttributeError, LookupError) as error:
+            raise UserError(f"{path}: not readable ({error})") from error
+        for attribute in _MOMENTA:
+            found = {k.removeprefix(attribute + "."): x for k, x in saved.items() if k.startswith(attribute + ".")}
+            if not found:
+                continue
+            fits = found.keys() == self.adapter.keys() and all(
+                x.shape == self.adapter[name].shape and np.isfinite(x).all() for name, x in found.items()
+            )
+            if not hasattr(inner, attribute) or not fits:
+                raise UserError(f"{path}: {attribute} is not of this strategy and bundle")
+            setattr(inner, attribute, found)
+        accountant = _accountant(inner)
+        if (accountant is None) != (self._privacy is None):
+            raise UserError(
+                f"{self.folder}: its rounds were {'not ' if accountant else ''}private; give another folder"
+            )
+        if accountant is not None and self._privacy is not None:
+            try:
+                accountant.load_state_dict(self._privacy)
+            except (ValueError, TypeError, LookupError) as error:
+                raise UserError(f"{self.folder / ROUNDS_FILE}: privacy: {error}") from error
+
+
+def _accountant(inner: Strategy) -> PrivacyAccountant | None:
+    return getattr(inner, "accountant", None)
+
+
+def _momenta(inner: Strategy) -> Tensors:
+    found: Tensors = {}
+    for attribute in _MOMENTA:
+        for name, tensor in (getattr(inner, attribute, None) or {}).items():
+            found[f"{attribute}.{name}"] = np.ascontiguousarray(tensor)
+    return found
+
+
+def _read_rounds(path: Path, lora_train: str) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """And the state of its accountant."""
+    values = read_json_object(path, "a federated run leaves it beside its adapter")
+    records = values.get("rounds")
+    if not isinstance(records, list) or any(
+        not isinstance(record, dict) or record.get("round") != number for number, record in enumerate(records, 1)
+    ):
+        raise UserError(f"{path}: not the rounds of a federated run, one after another")
+    if values.get("lora_train") != lora_train:
+        raise UserError(
+            f"{path}: the run trained {values.get('lora_train')!r}, not {lora_train!r}; give another folder"
+        )
+    return records, values.get("privacy")

@@ -1,0 +1,198 @@
+"""A device's part of a round: from the round's adapter to its own change of it.
+
+In the device's folder, `training/` is the run of the round in progress, as `mobile-ft train` leaves it, and
+`sent.safetensors` the last reply, with what its rounding left out. Asked for the same round again a device gives the
+same reply; killed in the middle of one it goes on from its last checkpoint; given another one it forgets what it had
+begun.
+"""
+
+import hashlib
+import json
+import shutil
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from mobile_ft.api.adapter import Tensors, read_tensors
+from mobile_ft.api.files import write_text, writing
+from mobile_ft.api.native import Event, KilledError
+from mobile_ft.api.train import CHECKPOINT, train
+from mobile_ft.bundle import Bundle, read_bundle
+from mobile_ft.errors import UserError
+from mobile_ft.federated.settings import Settings
+from mobile_ft.federated.wire import Wire, decode, encode
+from mobile_ft.folder import make_folder, replace_file
+from mobile_ft.lora import WEIGHTS_FILE, write_adapter
+
+_SENT, _TRAINING, _START, _KEY = "sent.safetensors", "training", "start", "round.json"
+_RESIDUAL, _REPLY = "residual.", "reply"
+METRICS = ("steps", "targets", "loss", "seconds", "peak_anon_mb")  # the loss is the last step's
+_RESTARTS = 2  # of a training process that was killed, in one round
+
+
+@dataclass(frozen=True)
+class Round:
+    """What the server asks for."""
+
+    number: int  # from 1
+    adapter: bytes  # the tensors that are trained, as `wire.encode` gives them
+    lora_train: str
+    proximal_mu: float
+    wire: Wire
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What goes back: the change, and METRICS of its training."""
+
+    change: bytes
+    metrics: dict[str, float]
+
+
+def trained_tensors(bundle: Bundle, lora_train: str) -> Tensors:
+    """Of the bundle's own adapter, those that training changes. Of `lora_train` b, A is everywhere the bundle's."""
+    tensors = read_tensors(bundle.verified(WEIGHTS_FILE))
+    return {name: x for name, x in tensors.items() if lora_train == "both" or name.endswith(".lora_B.weight")}
+
+
+def whole_adapter(bundle: Bundle, data: bytes, lora_train: str) -> Tensors:
+    """The bundle's adapter with the tensors that came from the server. Raises UserError where they do not fit."""
+    shapes = {name: x.shape for name, x in trained_tensors(bundle, lora_train).items()}
+    return read_tensors(bundle.verified(WEIGHTS_FILE)) | decode(data, shapes)
+
+
+def write_peft(folder: Path, bundle: Bundle, tensors: Tensors) -> None:
+    """An adapter's folder. Raises UserError where it cannot be written."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_adapter(folder, bundle.lora, bundle.model.name, tensors)
+
+
+def train_round(settings: Settings, wanted: Round) -> Reply:
+    """Trains from the round's adapter on the device's rows. Raises UserError where it cannot."""
+    folder = settings.folder
+    with writing(folder):
+        make_folder(folder)
+    key = _key(settings, wanted)
+    sent = _read_sent(folder / _SENT)
+    if sent is not None and sent.key == key:
+        return sent.reply
+    bundle = read_bundle(settings.bundle)
+    start = whole_adapter(bundle, wanted.adapter, wanted.lora_train)
+    metrics = _train(settings, wanted, bundle, start, key)
+    trained = read_tensors(folder / _TRAINING / WEIGHTS_FILE)
+    names = trained_tensors(bundle, wanted.lora_train)
+    change = {name: trained[name] - start[name] for name in names}
+    for name, left_out in sent.residual.items() if sent is not None else ():
+        if name in change and change[name].shape == left_out.shape:
+            change[name] += left_out
+    encoded = encode(change, wanted.wire)
+    received = decode(encoded, {name: x.shape for name, x in change.items()})
+    residual = {name: change[name] - received[name] for name in change}
+    reply = Reply(encoded, metrics)
+    _write_sent(folder / _SENT, key, reply, residual)
+    shutil.rmtree(folder / _TRAINING, ignore_errors=True)
+    return reply
+
+
+def _key(settings: Settings, wanted: Round) -> str:
+    """Of all that a round's training follows from, but the rows."""
+    parts = [wanted.number, wanted.lora_train, wanted.proximal_mu, wanted.wire, settings.options]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode() + b"\0" + wanted.adapter).hexdigest()
+
+
+def _train(settings: Settings, wanted: Round, bundle: Bundle, start: Tensors, key: str) -> dict[str, float]:
+    out = settings.folder / _TRAINING
+    if _begun(out) != key:
+        shutil.rmtree(out, ignore_errors=True)
+        write_peft(out / _START, bundle, start)
+        write_text(out / _KEY, json.dumps(key))  # last: from here on the folder is this round's
+    options: dict[str, Any] = settings.options | {
+        "seed": str(int(settings.options.get("seed", 0)) + wanted.number),  # other rows first in every round
+        "lora_train": wanted.lora_train,
+        "proximal_mu": str(wanted.proximal_mu),
+    }
+    last: Event = {}
+    begun, out_of_time = time.monotonic(), False
+
+    def watch(event: Event) -> None:
+        nonlocal out_of_time
+        if "targets_seen" in event:
+            last.update(event)
+        if event["event"] == "step" and settings.minutes is not None:
+            out_of_time = time.monotonic() - begun > 60 * settings.minutes
+            if out_of_time:
+                raise KeyboardInterrupt  # ends the run after the step in progress, saved
+
+    for restarts in range(_RESTARTS + 1):
+        try:
+            result = train(
+                bundle.folder,
+                settings.data,
+                out,
+                adapter=out / _START,
+                resume=(out / CHECKPOINT).exists(),
+                progress=False,
+                callbacks=[watch],
+                **options,
+            )
+            break
+        except UserError as error:
+            if not isinstance(error.__cause__, KilledError) or restarts == _RESTARTS:
+                raise
+    if result.stopped == "interrupted" and not out_of_time:
+        raise KeyboardInterrupt
+    return {
+        "steps": result.steps,
+        "targets": last["targets_seen"],
+        "loss": result.losses[-1],
+        "seconds": time.monotonic() - begun,
+        "peak_anon_mb": result.peak_anon_mb,
+    }
+
+
+def _begun(out: Path) -> str | None:
+    """The key of the round whose training is in the folder."""
+    with suppress(OSError, ValueError):
+        return str(json.loads((out / _KEY).read_text()))
+    return None
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """The last reply, and what its rounding left out."""
+
+    key: str
+    reply: Reply
+    residual: Tensors
+
+
+def _read_sent(path: Path) -> _Sent | None:
+    """None where there is none, or none that can be read: then what rounding left out is lost, and nothing else."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            values = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        reply = Reply(tensors.pop(_REPLY).tobytes(), json.loads(values["metrics"]))
+    except (OSError, SafetensorError, ValueError, TypeError, LookupError):
+        return None
+    residual = {name.removeprefix(_RESIDUAL): x for name, x in tensors.items() if np.isfinite(x).all()}
+    return _Sent(values["key"], reply, residual)
+
+
+def _write_sent(path: Path, key: str, reply: Reply, residual: Tensors) -> None:
+    tensors = {_REPLY: np.frombuffer(reply.change, np.uint8)}
+    partial = path.with_name(path.name + ".partial")
+    with writing(path):
+        save_file(
+            tensors | {_RESIDUAL + name: x for name, x in residual.items()},
+            partial,
+            metadata={"key": key, "metrics": json.dumps(reply.metrics)},
+        )
+        replace_file(partial, path)

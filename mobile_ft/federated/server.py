@@ -1,0 +1,99 @@
+"""The Flower ServerApp: the strategy that a run config describes, and its rounds.
+
+Keys of the run config, beside those of devices (`mobile_ft.federated.settings`):
+
+    rounds           how many, those of an earlier run in `out` counted
+    out              folder of the adapter, of which it is a PEFT one after each round
+    strategy         fedavg, fedsvd, fedadam, fedmedian or fedtrimmedavg
+    strategy.NAME    an argument of that strategy, such as fraction-train, min-available-nodes, eta, beta
+    lora-train       both, or b: A is the bundle's on all devices, and the mean of B exact (FFA-LoRA, arXiv 2403.12313)
+    wire             what changes are sent in: float32, float16 or int8
+    proximal-mu      FedProx's; 0: no proximal term
+    largest-ratio    most that an update's norm, or targets, may be of the median's
+    timeout          seconds that devices have for a round
+    privacy.NAME     differential privacy (`mobile_ft.federated.privacy`)
+"""
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, FedTrimmedAvg
+
+from mobile_ft.bundle import read_bundle
+from mobile_ft.errors import UserError
+from mobile_ft.federated.checks import LARGEST_RATIO
+from mobile_ft.federated.fedsvd import FedSvd
+from mobile_ft.federated.history import History
+from mobile_ft.federated.plot import plot_rounds
+from mobile_ft.federated.privacy import with_privacy
+from mobile_ft.federated.strategy import WEIGHT, LoraStrategy
+from mobile_ft.federated.wire import wire_of
+
+STRATEGIES: dict[str, type[FedAvg]] = {
+    "fedavg": FedAvg,
+    "fedsvd": FedSvd,
+    "fedadam": FedAdam,
+    "fedmedian": FedMedian,
+    "fedtrimmedavg": FedTrimmedAvg,
+}
+_PLOT = "rounds.svg"
+_TIMEOUT = 3600.0
+
+
+def server_app() -> ServerApp:
+    """Runs the rounds of its run config."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        run_rounds(grid, context.run_config)
+
+    return app
+
+
+def run_rounds(grid: Grid, config: Mapping[str, Any]) -> None:
+    """Leaves the adapter, the record of its rounds and their picture in `out`. Raises UserError on bad settings."""
+    out, rounds = Path(str(_needed(config, "out"))), int(_needed(config, "rounds"))
+    lora_train = str(config.get("lora-train", "both"))
+    if lora_train not in ("both", "b"):
+        raise UserError(f"lora-train {lora_train!r}: known are both, b")
+    inner = _strategy(config)
+    if isinstance(inner, FedSvd) and lora_train == "b":
+        raise UserError("strategy fedsvd: with lora-train b the mean is exact by fedavg already")
+    history = History(out, read_bundle(Path(str(_needed(config, "bundle")))), lora_train)
+    private = with_privacy(inner, config)
+    strategy = LoraStrategy(
+        inner if private is None else private,
+        history,
+        lora_train=lora_train,
+        wire=wire_of(str(config.get("wire", "float32"))),
+        proximal_mu=float(config.get("proximal-mu", 0.0)),
+        equal_weights=private is not None,
+        # Noise covers what one device may do to the mean, not what it may do to the others' being taken.
+        largest_ratio=float("inf") if private is not None else float(config.get("largest-ratio", LARGEST_RATIO)),
+    )
+    strategy.run(grid, rounds, float(config.get("timeout", _TIMEOUT)))
+    plot_rounds(history.records, out.with_name(f"{out.name}-{_PLOT}"))
+
+
+def _needed(config: Mapping[str, Any], name: str) -> Any:
+    if name not in config:
+        raise UserError(f"{name} is not set, in [tool.flwr.app.config] or by --run-config")
+    return config[name]
+
+
+def _strategy(config: Mapping[str, Any]) -> FedAvg:
+    name = str(config.get("strategy", "fedavg"))
+    if name not in STRATEGIES:
+        raise UserError(f"strategy {name!r}: known are {', '.join(STRATEGIES)}")
+    kind = STRATEGIES[name]
+    given = {k.removeprefix("strategy.").replace("-", "_"): v for k, v in config.items() if k.startswith("strategy.")}
+    known = inspect.signature(kind).parameters
+    for key in given:
+        if key not in known:
+            raise UserError(f"strategy.{key.replace('_', '-')}: {name} has {', '.join(known)}")
+    return kind(**given, weighted_by_key=WEIGHT)

@@ -1,0 +1,57 @@
+"""What a device trains with: from the app's run config, over which goes the device's own node config.
+
+The keys of both are `bundle` and `data`, paths; `folder`, where the device keeps what it needs from round to round;
+`minutes`, at most so many a round; and `train.NAME` for any option of `mobile-ft train`. In a path, {partition} is the
+number of a simulated device.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from flwr.app import Context
+
+from mobile_ft.errors import UserError
+
+_OPTION = "train."
+_SERVERS = ("lora_train", "proximal_mu")  # the same for all devices
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One device's."""
+
+    bundle: Path
+    data: Path
+    folder: Path
+    minutes: float | None
+    options: dict[str, str]  # of training, by their names with underscores
+
+
+def settings_of(context: Context) -> Settings:
+    """Raises UserError where something is missing."""
+    values: dict[str, object] = {**context.run_config, **context.node_config}
+    partition = values.get("partition-id", "")
+
+    def path(name: str) -> Path:
+        if not isinstance(values.get(name), str):
+            raise UserError(f"{name} is not set, by --node-config of flower-supernode or in the app's config")
+        return Path(str(values[name]).replace("{partition}", str(partition)))
+
+    options = train_options(values)
+    for name in _SERVERS:
+        if name in options:
+            raise UserError(f"{_OPTION}{name.replace('_', '-')}: the server's to say")
+    minutes = values.get("minutes")
+    if minutes is not None and (not isinstance(minutes, (int, float)) or not minutes > 0):
+        raise UserError(f"minutes is {minutes!r}; it has to be a positive number")
+    return Settings(path("bundle"), path("data"), path("folder"), minutes, options)
+
+
+def train_options(values: Mapping[str, object]) -> dict[str, str]:
+    """The options of training among them."""
+    return {
+        name.removeprefix(_OPTION).replace("-", "_"): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+        if name.startswith(_OPTION)
+    }

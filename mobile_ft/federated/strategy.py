@@ -1,0 +1,157 @@
+"""Federated LoRA around any strategy of Flower's."""
+
+import math
+from collections.abc import Callable, Iterable
+from logging import INFO, WARNING
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+from flwr.supercore import log
+
+from mobile_ft.api.adapter import Tensors
+from mobile_ft.errors import UserError
+from mobile_ft.federated.checks import LARGEST_RATIO, Update, read_update, usual
+from mobile_ft.federated.client import ARRAYS, METRICS, file_record
+from mobile_ft.federated.history import History
+from mobile_ft.federated.wire import Wire, encode
+
+WEIGHT = "weight"  # of an update in the mean; what strategies inside have to weight by
+
+
+class LoraStrategy(Strategy):
+    """Sends the adapter, checks what comes back, and lets `inner` aggregate it.
+
+    `inner` is a strategy of flwr.serverapp.strategy, or FedSvd, with `weighted_by_key=WEIGHT`; it sees the tensors that
+    are trained, in float32, as each device has them after its training. Updates that are damaged, of other shapes, not
+    finite or far beyond the median do not reach it. Devices count by their targets, or all the same if `equal_weights`,
+    as differential privacy needs it. What a round gives is saved before the next one begins.
+    """
+
+    def __init__(
+        self,
+        inner: Strategy,
+        history: History,
+        *,
+        lora_train: str = "both",
+        wire: Wire = "float32",
+        proximal_mu: float = 0.0,
+        equal_weights: bool = False,
+        largest_ratio: float = LARGEST_RATIO,
+    ) -> None:
+        self._inner, self._history = inner, history
+        self._config: dict[str, str | float] = {
+            "lora-train": lora_train,
+            "wire": wire,
+            "proximal-mu": float(proximal_mu),
+        }
+        self._equal_weights, self._largest_ratio = equal_weights, largest_ratio
+        self._before = history.rounds  # of earlier runs, on which this one goes on
+        self._arrays: Tensors = {}
+        history.restore(inner)
+
+    def run(self, grid: Grid, rounds: int, timeout: float = 3600.0) -> Result:
+        """Up to round `rounds`, those of earlier runs counted."""
+        left = rounds - self._before
+        if left < 1:
+            raise UserError(f"{self._history.folder}: has {self._before} rounds already, as many as were asked for")
+        return self.start(grid, _record(self._history.adapter), left, timeout)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        self._arrays = {name: array.numpy() for name, array in arrays.items()}
+        return self._with_file(self._inner.configure_train, server_round, arrays, config, grid)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        return self._with_file(self._inner.configure_evaluate, server_round, arrays, config, grid)
+
+    def _with_file(
+        self,
+        configure: Callable[[int, ArrayRecord, ConfigRecord, Grid], Iterable[Message]],
+        server_round: int,
+        arrays: ArrayRecord,
+        config: ConfigRecord,
+        grid: Grid,
+    ) -> list[Message]:
+        """What `inner` asks of which devices, with the adapter as a file."""
+        for name, value in self._config.items():
+            config[name] = value
+        number = self._before + server_round
+        messages = list(configure(number, arrays, config, grid))
+        file = encode({name: array.numpy() for name, array in arrays.items()}, "float32")
+        record = file_record(file)
+        for message in messages:
+            message.content[ARRAYS] = record
+        self._history.sent(number, len(file) * len(messages))
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        number = self._before + server_round
+        taken = self._checked(list(replies))
+        arrays: ArrayRecord | None = None
+        if taken:
+            arrays, _ = self._inner.aggregate_train(number, [self._decoded(reply, update) for reply, update in taken])
+        if arrays is None:
+            log(WARNING, "round %d: no update; the adapter stays as it is", number)
+        else:
+            tensors = {name: np.asarray(array.numpy(), np.float32) for name, array in arrays.items()}
+            if not all(np.isfinite(x).all() for x in tensors.values()):
+                raise UserError(f"round {number}: what {type(self._inner).__name__} made of the updates is not finite")
+            self._history.adapter, arrays = tensors, _record(tensors)
+        self._history.end_round(number, self._inner)
+        return arrays, None
+
+    def _checked(self, replies: list[Message]) -> list[tuple[Message, Update]]:
+        shapes = {name: x.shape for name, x in self._arrays.items()}
+        updates: dict[int, tuple[Message, Update]] = {}
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            try:
+                updates[node] = (reply, read_update(reply, shapes))
+            except UserError as error:
+                self._history.refused(node, str(error))
+        taken, refused = usual([update for _, update in updates.values()], self._largest_ratio)
+        for node, reason in refused.items():
+            self._history.refused(node, reason)
+        for update in taken:
+            self._history.taken(update)
+        # In one order, whatever that of the replies was: sums of floats depend on it.
+        return [updates[node] for node in sorted(update.node for update in taken)]
+
+    def _decoded(self, reply: Message, update: Update) -> Message:
+        tensors = {name: x + update.change[name] for name, x in self._arrays.items()}
+        weight = 1.0 if self._equal_weights else update.metrics["targets"]
+        reply.content = RecordDict({ARRAYS: _record(tensors), METRICS: MetricRecord({WEIGHT: weight})})
+        return reply
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The mean loss of all targets; each device's goes into the history."""
+        losses: dict[int, tuple[float, float]] = {}
+        for reply in replies:
+            node = reply.metadata.src_node_id
+            found = None if reply.has_error() else reply.content.get(METRICS)
+            try:
+                loss, targets = float(found["loss"]), float(found["targets"])  # type: ignore[index,arg-type]
+                if math.isfinite(loss) and 0 < targets < math.inf:
+                    losses[node] = (loss, targets)
+                    continue
+            except (LookupError, ValueError, TypeError):
+                pass
+            log(WARNING, "device %d: no held-out loss", node)
+        mean = self._history.end_evaluation(losses, self._inner)
+        return None if mean is None else MetricRecord({"loss": mean})
+
+    def summary(self) -> None:
+        for name, value in self._config.items():
+            log(INFO, "\t├── %s: %s", name, value)
+        self._inner.summary()
+
+
+def _record(tensors: Tensors) -> ArrayRecord:
+    return ArrayRecord({name: Array(x) for name, x in tensors.items()})

@@ -1,0 +1,275 @@
+"""Rounds of a fleet: what is aggregated, what is refused, and what is left on the server's disk."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, Message, MetricRecord
+from safetensors.numpy import load, load_file, save
+
+import mobile_ft
+from mobile_ft.errors import UserError
+from mobile_ft.federated.client import file_of, file_record
+from tests.federated.conftest import Fleet, no_reply
+
+WEIGHTS = "adapter_model.safetensors"
+
+
+def adapter(fleet: Fleet, out: str = "out") -> dict[str, np.ndarray]:
+    return load_file(Path(fleet.config[out]) / WEIGHTS)
+
+
+def test_rounds_learn(fleet: Fleet, bundle: Path, tmp_path: Path) -> None:
+    """What they leave is an adapter like any other, a record, and a picture."""
+    first, *_, last = fleet.run(rounds=4)
+    assert last["eval_loss"] < first["eval_loss"]
+    assert last["round"] == 4 and len(last["clients"]) == 3 and last["refused"] == {}
+    counts = {node: c["targets"] for node, c in last["clients"].items()}
+    assert counts["0"] > counts["1"]
+    found = mobile_ft.evaluate(bundle, tmp_path / "rows1", adapter=fleet.config["out"], seq_len=48, progress=False)
+    assert found.loss == pytest.approx(last["eval_clients"]["1"], abs=1e-6)
+    up = [c["bytes"] for c in last["clients"].values()]
+    assert last["bytes_up"] == sum(up) and last["bytes_down"] == 6 * up[0]  # the adapter to train, and to evaluate
+    assert (tmp_path / "server-rounds.svg").stat().st_size > 1000
+
+
+def replies_of(fleet: Fleet) -> list[tuple[dict[str, np.ndarray], float]]:
+    """Every device's change and targets, as they come."""
+    seen: list[tuple[dict[str, np.ndarray], float]] = []
+
+    def watch(number: int, node: int, reply: Message) -> Message:
+        seen.append((load(file_of(reply.content["arrays"])), float(reply.content["metrics"]["targets"])))
+        return reply
+
+    fleet.tamper = watch
+    return seen
+
+
+def products(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {
+        name: tensors[name.replace("lora_A", "lora_B")].astype(np.float64) @ a
+        for name, a in tensors.items()
+        if "lora_A" in name
+    }
+
+
+def far_from_the_mean_product(fleet: Fleet, bundle: Path) -> float:
+    """Of the first round's adapter, as a share of the mean's norm."""
+    seen = replies_of(fleet)
+    fleet.run(rounds=1)
+    start, total = load_file(bundle / WEIGHTS), sum(targets for _, targets in seen)
+    mean: dict[str, Any] = {}
+    for change, targets in seen:
+        whole = {name: x + change.get(name, 0) for name, x in start.items()}
+        for name, x in products(whole).items():
+            mean[name] = mean.get(name, 0) + targets / total * x
+    aggregated = products(adapter(fleet))
+    squares = sum(np.square(aggregated[name] - x).sum() for name, x in mean.items())
+    return float(np.sqrt(squares / sum(np.square(x).sum() for x in mean.values())))
+
+
+def test_ffa_is_the_mean_product(fleet: Fleet, bundle: Path) -> None:
+    """A is the same everywhere, so the mean of B is all there is to average."""
+    fleet.config["lora-train"] = "b"
+    assert far_from_the_mean_product(fleet, bundle) < 1e-6
+    start = load_file(bundle / WEIGHTS)
+    for name, x in adapter(fleet).items():
+        assert np.array_equal(x, start[name]) == ("lora_A" in name), name
+
+
+def test_svd_is_nearer_to_the_mean_product(fleet: Fleet, bundle: Path) -> None:
+    fedavg = far_from_the_mean_product(fleet, bundle)
+    shutil.rmtree(fleet.config["out"])
+    fleet.config["strategy"] = "fedsvd"
+    fedsvd = far_from_the_mean_product(fleet, bundle)
+    assert 1e-4 < fedsvd < 0.95 * fedavg
+    record = json.loads((Path(fleet.config["out"]) / "rounds.json").read_text())["rounds"][0]
+    assert record["left_out"] == pytest.approx(fedsvd, rel=1e-3)
+
+
+def with_arrays(reply: Message, change: Any) -> Message:
+    reply.content["arrays"] = file_record(save(change(load(file_of(reply.content["arrays"])))))
+    return reply
+
+
+def with_metric(reply: Message, **values: float) -> Message:
+    reply.content["metrics"] = MetricRecord({**reply.content["metrics"], **values})
+    return reply
+
+
+def without(reply: Message, name: str) -> Message:
+    del reply.content[name]
+    return reply
+
+
+def first(tensors: dict[str, np.ndarray], change: Any) -> dict[str, np.ndarray]:
+    name = next(iter(tensors))
+    return tensors | {name: change(tensors[name])}
+
+
+BAD = {
+    "dropped out": (no_reply, "node unavailable"),
+    "not finite": (lambda r: with_arrays(r, lambda t: first(t, lambda x: x * np.float32("nan"))), "not finite"),
+    "another shape": (lambda r: with_arrays(r, lambda t: first(t, lambda x: x[1:].copy())), "asked for was"),
+    "scaled": (lambda r: with_arrays(r, lambda t: {n: 100 * x for n, x in t.items()}), "10 times the median"),
+    "many targets": (lambda r: with_metric(r, targets=1e9), "targets 1e+09, more than 10 times the median"),
+    "no targets": (lambda r: with_metric(r, targets=0), "nothing was learned from"),
+    "negative": (lambda r: with_metric(r, targets=-5.0), "targets is -5.0"),
+    "no metrics": (lambda r: without(r, "metrics"), "lacks arrays or metrics"),
+    "no arrays": (lambda r: without(r, "arrays"), "lacks arrays or metrics"),
+    "empty": (lambda r: (r.content.update({"arrays": ArrayRecord()}), r)[1], "not one of this program"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_device_is_left_out(fleet: Fleet, bad: str, tmp_path: Path) -> None:
+    """The others' round is what it would be without that device."""
+    spoil, reason = BAD[bad]
+    fleet.tamper = lambda number, node, reply: spoil(reply) if node == 2 else reply
+    record = fleet.run(rounds=1, out=str(tmp_path / "spoilt"))[0]
+    assert reason in record["refused"]["2"]
+    assert sorted(record["clients"]) == ["0", "1"]
+    two = Fleet(fleet.config, 2)
+    two.run(rounds=1)
+    spoilt, expected = load_file(tmp_path / "spoilt" / WEIGHTS), adapter(two)
+    for name, x in spoilt.items():
+        np.testing.assert_allclose(x, expected[name], atol=1e-7)
+
+
+def test_nobody_answers(fleet: Fleet, bundle: Path) -> None:
+    """The adapter stays as it is, and the rounds go on."""
+    fleet.tamper = lambda number, node, reply: no_reply(reply) if number == 1 else reply
+    one, two = fleet.run()
+    assert one["loss"] is None and len(one["refused"]) == 3 and len(two["clients"]) == 3
+    assert one["eval_loss"] > two["eval_loss"]
+
+
+def test_a_device_that_cannot_is_silent_about_why(fleet: Fleet, tmp_path: Path) -> None:
+    """An error may quote a row."""
+    (tmp_path / "rows1" / "train.jsonl").write_text('{"prompt": "secret", "wrong": "secret"}\n')
+    record = fleet.run(rounds=1)[0]
+    assert record["refused"] == {"1": "the device could not do its part; its own log says why"}
+
+
+def test_robust_means(fleet: Fleet, tmp_path: Path) -> None:
+    """A lie within what the checks let pass moves the median little, and the mean much."""
+    far = {}
+    for strategy in ("fedavg", "fedmedian"):
+        honest, lied = (tmp_path / f"{strategy}-{x}" for x in ("honest", "lied"))
+        fleet.tamper = lambda number, node, reply: reply
+        fleet.run(rounds=1, strategy=strategy, out=str(honest))
+        fleet.tamper = lambda number, node, reply: (
+            with_arrays(reply, lambda t: {n: -9 * x for n, x in t.items()}) if node == 2 else reply
+        )
+        record = fleet.run(rounds=1, strategy=strategy, out=str(lied))[0]
+        assert record["refused"] == {}
+        a, b = load_file(honest / WEIGHTS), load_file(lied / WEIGHTS)
+        far[strategy] = sum(float(np.square(a[name] - b[name]).sum()) for name in a)
+    assert far["fedmedian"] < 0.1 * far["fedavg"]
+
+
+@pytest.mark.parametrize("strategy", [{}, {"strategy": "fedadam", "strategy.eta": 0.01}])
+def test_a_killed_server_goes_on(fleet: Fleet, tmp_path: Path, strategy: dict[str, Any]) -> None:
+    """From the last round that ended, momenta too: the adapter is that of a run that was not killed."""
+    fleet.config |= strategy
+    fleet.run(rounds=3, out=str(tmp_path / "whole"))
+
+    def kill(number: int, node: int, reply: Message) -> Message:
+        if (number, node) == (3, 1):
+            raise KeyboardInterrupt
+        return reply
+
+    fleet.tamper = kill
+    with pytest.raises(KeyboardInterrupt):
+        fleet.run(rounds=3)
+    fleet.tamper, fleet.asked = lambda number, node, reply: reply, []
+    records = fleet.run(rounds=3)
+    assert [record["round"] for record in records] == [1, 2, 3]
+    assert {number for number, _, _ in fleet.asked} == {3}
+    whole = load_file(tmp_path / "whole" / WEIGHTS)
+    for name, x in adapter(fleet).items():
+        assert np.array_equal(x, whole[name]), name
+    with pytest.raises(UserError, match="has 3 rounds already"):
+        fleet.run(rounds=3)
+
+
+@pytest.mark.parametrize("wire", ["float16", "int8"])
+def test_smaller_updates(fleet: Fleet, tmp_path: Path, wire: str) -> None:
+    exact = fleet.run(rounds=3, out=str(tmp_path / "exact"))[-1]
+    shutil.rmtree(tmp_path / "device0")
+    small = fleet.run(rounds=3, wire=wire)[-1]
+    assert small["bytes_up"] < {"float16": 0.57, "int8": 0.45}[wire] * exact["bytes_up"]
+    assert small["eval_loss"] == pytest.approx(exact["eval_loss"], rel=5e-3)
+
+
+PRIVACY = {
+    "privacy.clipping-norm": 0.05,
+    "privacy.noise-multiplier": 2.0,
+    "privacy.devices": 3,
+    "privacy.delta": 1e-3,
+}
+
+
+def test_privacy(fleet: Fleet, bundle: Path) -> None:
+    """One device's change is cut to the norm, and the mean has noise of the stated size."""
+    fleet.config |= PRIVACY
+    record = fleet.run(rounds=1)[0]
+    start, now = load_file(bundle / WEIGHTS), adapter(fleet)
+    change = np.concatenate([(now[name] - x).ravel() for name, x in start.items()])
+    assert np.std(change) == pytest.approx(2.0 * 0.05 / 3, rel=0.05)  # next to which the clipped mean is nothing
+    assert record["epsilon"] == pytest.approx(1.8, rel=0.2)
+    assert fleet.run(rounds=2)[-1]["epsilon"] > 1.3 * record["epsilon"]  # goes on counting after a restart
+
+
+def test_privacy_ends_with_its_budget(fleet: Fleet) -> None:
+    fleet.config |= PRIVACY | {"privacy.max-epsilon": 2.0}
+    with pytest.raises(Exception, match="would exceed max_epsilon"):
+        fleet.run(rounds=9)
+    assert 1 <= len(json.loads((Path(fleet.config["out"]) / "rounds.json").read_text())["rounds"]) < 9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"strategy": "fedmagic"}, "strategy 'fedmagic': known are fedavg, fedsvd"),
+        ({"strategy.beta": 1}, "strategy.beta: fedavg has fraction_train"),
+        ({"lora-train": "a"}, "lora-train 'a': known are both, b"),
+        ({"wire": "int4"}, "wire 'int4'"),
+        ({"bundle": "/nowhere"}, "/nowhere"),
+        ({"strategy": "fedsvd", "lora-train": "b"}, "the mean is exact by fedavg already"),
+        ({"strategy": "fedsvd"} | PRIVACY, "has to be fedavg, not FedSvd"),
+        ({"privacy.noise-multiplier": 1.0}, "privacy.clipping-norm is not set"),
+        (PRIVACY | {"privacy.epsilon": 1}, "privacy.epsilon: known are"),
+        (PRIVACY | {"privacy.noise-multiplier": -1.0}, "should be a non-negative value"),
+    ],
+)
+def test_settings_that_do_not_go(fleet: Fleet, change: dict[str, Any], message: str) -> None:
+    fleet.config |= change
+    with pytest.raises(UserError, match=message):
+        fleet.run()
+
+
+def test_a_folder_of_another_run(fleet: Fleet, bundle: Path) -> None:
+    fleet.run(rounds=1)
+    fleet.config["lora-train"] = "b"
+    with pytest.raises(UserError, match="the run trained 'both', not 'b'"):
+        fleet.run()
+    with pytest.raises(UserError, match=r"rounds\.json"):
+        fleet.run(out=str(bundle))
+    rounds = Path(fleet.config["out"]) / "rounds.json"
+    rounds.write_text('{"lora_train": "b", "rounds": [{"round": 2}]}')
+    with pytest.raises(UserError, match="not the rounds of a federated run"):
+        fleet.run()
+
+
+@pytest.mark.parametrize("name", ["bundle", "data", "folder"])
+def test_a_device_without_settings(fleet: Fleet, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    config, fleet.config = fleet.config, {k: v for k, v in fleet.config.items() if k != name}
+    from mobile_ft.federated.server import run_rounds
+
+    run_rounds(fleet, config | {"rounds": 1})  # type: ignore[arg-type]
+    refused = json.loads((Path(config["out"]) / "rounds.json").read_text())["rounds"][0]["refused"]
+    assert len(refused) == 3
