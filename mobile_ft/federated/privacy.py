@@ -38,7 +38,7 @@ def with_privacy(inner: FedAvg, config: Mapping[str, Any]) -> DifferentialPrivac
             raise UserError(f"privacy.{key} is not set; differential privacy needs {', '.join(_KEYS)}")
     if type(inner) is not FedAvg:
         raise UserError(
-            f"privacy: its noise is that of a mean, so strategy has to be fedavg, not {type(inner).__name__}"
+            f"privacy: its noise is that of a mean, so strategy.name has to be fedavg, not {type(inner).__name__}"
         )
     try:
         devices = int(given["devices"])

@@ -4,7 +4,7 @@ Keys of the run config, beside those of devices (`mobile_ft.federated.settings`)
 
     rounds           how many, those of an earlier run in `out` counted
     out              folder of the adapter, of which it is a PEFT one after each round
-    strategy         fedavg, fedsvd, fedadam, fedmedian or fedtrimmedavg
+    strategy.name    fedavg, fedsvd, fedadam, fedmedian or fedtrimmedavg
     strategy.NAME    an argument of that strategy, such as fraction-train, min-available-nodes, eta, beta
     lora-train       both, or b: A is the bundle's on all devices, and the mean of B exact (FFA-LoRA, arXiv 2403.12313)
     wire             what changes are sent in: float32, float16 or int8
@@ -63,7 +63,7 @@ def run_rounds(grid: Grid, config: Mapping[str, Any]) -> None:
         raise UserError(f"lora-train {lora_train!r}: known are both, b")
     inner = _strategy(config)
     if isinstance(inner, FedSvd) and lora_train == "b":
-        raise UserError("strategy fedsvd: with lora-train b the mean is exact by fedavg already")
+        raise UserError("strategy.name fedsvd: with lora-train b the mean is exact by fedavg already")
     history = History(out, read_bundle(Path(str(_needed(config, "bundle")))), lora_train)
     private = with_privacy(inner, config)
     strategy = LoraStrategy(
@@ -87,11 +87,11 @@ def _needed(config: Mapping[str, Any], name: str) -> Any:
 
 
 def _strategy(config: Mapping[str, Any]) -> FedAvg:
-    name = str(config.get("strategy", "fedavg"))
-    if name not in STRATEGIES:
-        raise UserError(f"strategy {name!r}: known are {', '.join(STRATEGIES)}")
-    kind = STRATEGIES[name]
     given = {k.removeprefix("strategy.").replace("-", "_"): v for k, v in config.items() if k.startswith("strategy.")}
+    name = str(given.pop("name", "fedavg"))
+    if name not in STRATEGIES:
+        raise UserError(f"strategy.name {name!r}: known are {', '.join(STRATEGIES)}")
+    kind = STRATEGIES[name]
     known = inspect.signature(kind).parameters
     for key in given:
         if key not in known:

@@ -48,7 +48,8 @@ class LoraStrategy(Strategy):
         }
         self._equal_weights, self._largest_ratio = equal_weights, largest_ratio
         self._before = history.rounds  # of earlier runs, on which this one goes on
-        self._arrays: Tensors = {}
+        self._arrays: Tensors = {}  # of the round in progress
+        self._asked: set[int] = set()  # to train in it
         history.restore(inner)
 
     def run(self, grid: Grid, rounds: int, timeout: float = 3600.0) -> Result:
@@ -62,7 +63,9 @@ class LoraStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         self._arrays = {name: array.numpy() for name, array in arrays.items()}
-        return self._with_file(self._inner.configure_train, server_round, arrays, config, grid)
+        messages = self._with_file(self._inner.configure_train, server_round, arrays, config, grid)
+        self._asked = {message.metadata.dst_node_id for message in messages}
+        return messages
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -116,6 +119,8 @@ class LoraStrategy(Strategy):
                 updates[node] = (reply, read_update(reply, shapes))
             except UserError as error:
                 self._history.refused(node, str(error))
+        for node in self._asked - {reply.metadata.src_node_id for reply in replies}:
+            self._history.refused(node, "no reply in time")
         taken, refused = usual([update for _, update in updates.values()], self._largest_ratio)
         for node, reason in refused.items():
             self._history.refused(node, reason)

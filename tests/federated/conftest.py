@@ -1,73 +1,15 @@
-"""A fleet in this process: Flower's messages and strategies, without its network."""
+"""Three devices with a tiny model."""
 
 import json
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import Context, Error, Message, RecordDict
-from flwr.app.user_config import UserConfig
-from flwr.supercore.task_identity import TaskIdentity
 
-from mobile_ft.federated import client_app
-from mobile_ft.federated.server import run_rounds
+from tests.federated.fleet import Fleet
 from tests.small_bundle import TalkingModel, write_small_bundle
 
 DEVICES = 3
-
-
-class Fleet:
-    """What a strategy sees of Flower's grid. `tamper(round, node, reply)` may return another reply, or raise."""
-
-    def __init__(self, config: dict[str, Any], devices: int = DEVICES) -> None:
-        self.config, self.devices = config, devices
-        self.tamper: Callable[[int, int, Message], Message] = lambda number, node, reply: reply
-        self.asked: list[tuple[int, str, int]] = []
-        self._app = client_app()
-
-    def get_node_ids(self) -> Iterable[int]:
-        return range(self.devices)
-
-    def send_and_receive(self, messages: Iterable[Message], timeout: float | None = None) -> list[Message]:
-        replies = []
-        for message in messages:
-            node, number = message.metadata.dst_node_id, message.content["config"]["server-round"]
-            self.asked.append((number, message.metadata.message_type, node))
-            reply = self.act(message, node)
-            if message.metadata.message_type == "train":
-                reply = self.tamper(number, node, reply)
-            reply.metadata.__dict__["_src_node_id"] = node
-            replies.append(reply)
-        return replies
-
-    def act(self, message: Message, node: int) -> Message:
-        context = Context(
-            run_id=1,
-            node_id=node,
-            node_config=UserConfig({"partition-id": node}),
-            state=RecordDict(),
-            run_config=UserConfig(self.config),
-        )
-        return self._app(message, context)
-
-    def run(self, **more: Any) -> list[dict[str, Any]]:
-        """The rounds of the config; their records."""
-        config = self.config | {name.replace("_", "-"): value for name, value in more.items()}
-        run_rounds(self, config)  # type: ignore[arg-type]
-        return json.loads((Path(config["out"]) / "rounds.json").read_text())["rounds"]
-
-
-def no_reply(message: Message) -> Message:
-    """As Flower answers for a device that is gone."""
-    return Message(Error(3, "node unavailable"), reply_to=message)
-
-
-@pytest.fixture(autouse=True)
-def _identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flower's messages ask in whose name they are."""
-    for name in ("_task_id", "_run_id", "_node_id"):
-        monkeypatch.setattr(TaskIdentity, name, 1)
 
 
 @pytest.fixture(scope="session")
@@ -99,4 +41,4 @@ def config(bundle: Path, tmp_path: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def fleet(config: dict[str, Any]) -> Fleet:
-    return Fleet(config)
+    return Fleet(config, DEVICES)

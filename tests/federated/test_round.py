@@ -98,31 +98,37 @@ def kill(times: int, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return asked
 
 
-def test_killed_within_a_round(settings: Settings, wanted: Round, tmp_path: Path, monkeypatch: Any) -> None:
+@pytest.fixture
+def long(settings: Settings) -> Settings:
+    """Of more steps than pass while a process is told to end."""
+    return replace(settings, options=settings.options | {"steps": "60"})
+
+
+def test_killed_within_a_round(long: Settings, wanted: Round, tmp_path: Path, monkeypatch: Any) -> None:
     """It goes on from the last checkpoint, to the same bits."""
-    whole = train_round(replace(settings, folder=tmp_path / "whole"), wanted)
+    whole = train_round(replace(long, folder=tmp_path / "whole"), wanted)
     asked = kill(2, monkeypatch)
-    reply = train_round(settings, wanted)
+    reply = train_round(long, wanted)
     assert asked == [False, True, True]
     assert reply.change == whole.change
     assert {**reply.metrics, "seconds": 0, "peak_anon_mb": 0} == {**whole.metrics, "seconds": 0, "peak_anon_mb": 0}
 
 
-def test_killed_too_often(settings: Settings, wanted: Round, tmp_path: Path, monkeypatch: Any) -> None:
+def test_killed_too_often(long: Settings, wanted: Round, tmp_path: Path, monkeypatch: Any) -> None:
     """The round is missed; asked again, even by a server that started anew, the device goes on where it was."""
-    whole = train_round(replace(settings, folder=tmp_path / "whole"), wanted)
+    whole = train_round(replace(long, folder=tmp_path / "whole"), wanted)
     asked = kill(3, monkeypatch)
     with pytest.raises(UserError, match="was killed"):
-        train_round(settings, wanted)
-    assert train_round(settings, wanted).change == whole.change
+        train_round(long, wanted)
+    assert train_round(long, wanted).change == whole.change
     assert asked == [False, True, True, True]
 
 
-def test_what_was_begun_for_another_round_is_forgotten(settings: Settings, wanted: Round, monkeypatch: Any) -> None:
+def test_what_was_begun_for_another_round_is_forgotten(long: Settings, wanted: Round, monkeypatch: Any) -> None:
     asked = kill(3, monkeypatch)
     with pytest.raises(UserError, match="was killed"):
-        train_round(settings, wanted)
-    assert train_round(settings, replace(wanted, number=4)).metrics["steps"] == 4
+        train_round(long, wanted)
+    assert train_round(long, replace(wanted, number=4)).metrics["steps"] == 60
     assert asked == [False, True, True, False]
 
 

@@ -13,7 +13,7 @@ from safetensors.numpy import load, load_file, save
 import mobile_ft
 from mobile_ft.errors import UserError
 from mobile_ft.federated.client import file_of, file_record
-from tests.federated.conftest import Fleet, no_reply
+from tests.federated.fleet import Fleet, no_reply
 
 WEIGHTS = "adapter_model.safetensors"
 
@@ -83,7 +83,7 @@ def test_ffa_is_the_mean_product(fleet: Fleet, bundle: Path) -> None:
 def test_svd_is_nearer_to_the_mean_product(fleet: Fleet, bundle: Path) -> None:
     fedavg = far_from_the_mean_product(fleet, bundle)
     shutil.rmtree(fleet.config["out"])
-    fleet.config["strategy"] = "fedsvd"
+    fleet.config["strategy.name"] = "fedsvd"
     fedsvd = far_from_the_mean_product(fleet, bundle)
     assert 1e-4 < fedsvd < 0.95 * fedavg
     record = json.loads((Path(fleet.config["out"]) / "rounds.json").read_text())["rounds"][0]
@@ -112,6 +112,7 @@ def first(tensors: dict[str, np.ndarray], change: Any) -> dict[str, np.ndarray]:
 
 BAD = {
     "dropped out": (no_reply, "node unavailable"),
+    "silent": (lambda r: None, "no reply in time"),
     "not finite": (lambda r: with_arrays(r, lambda t: first(t, lambda x: x * np.float32("nan"))), "not finite"),
     "another shape": (lambda r: with_arrays(r, lambda t: first(t, lambda x: x[1:].copy())), "asked for was"),
     "scaled": (lambda r: with_arrays(r, lambda t: {n: 100 * x for n, x in t.items()}), "10 times the median"),
@@ -160,18 +161,18 @@ def test_robust_means(fleet: Fleet, tmp_path: Path) -> None:
     for strategy in ("fedavg", "fedmedian"):
         honest, lied = (tmp_path / f"{strategy}-{x}" for x in ("honest", "lied"))
         fleet.tamper = lambda number, node, reply: reply
-        fleet.run(rounds=1, strategy=strategy, out=str(honest))
+        fleet.run(rounds=1, **{"strategy.name": strategy}, out=str(honest))
         fleet.tamper = lambda number, node, reply: (
             with_arrays(reply, lambda t: {n: -9 * x for n, x in t.items()}) if node == 2 else reply
         )
-        record = fleet.run(rounds=1, strategy=strategy, out=str(lied))[0]
+        record = fleet.run(rounds=1, **{"strategy.name": strategy}, out=str(lied))[0]
         assert record["refused"] == {}
         a, b = load_file(honest / WEIGHTS), load_file(lied / WEIGHTS)
         far[strategy] = sum(float(np.square(a[name] - b[name]).sum()) for name in a)
     assert far["fedmedian"] < 0.1 * far["fedavg"]
 
 
-@pytest.mark.parametrize("strategy", [{}, {"strategy": "fedadam", "strategy.eta": 0.01}])
+@pytest.mark.parametrize("strategy", [{}, {"strategy.name": "fedadam", "strategy.eta": 0.01}])
 def test_a_killed_server_goes_on(fleet: Fleet, tmp_path: Path, strategy: dict[str, Any]) -> None:
     """From the last round that ended, momenta too: the adapter is that of a run that was not killed."""
     fleet.config |= strategy
@@ -234,13 +235,13 @@ def test_privacy_ends_with_its_budget(fleet: Fleet) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"strategy": "fedmagic"}, "strategy 'fedmagic': known are fedavg, fedsvd"),
+        ({"strategy.name": "fedmagic"}, "strategy.name 'fedmagic': known are fedavg, fedsvd"),
         ({"strategy.beta": 1}, "strategy.beta: fedavg has fraction_train"),
         ({"lora-train": "a"}, "lora-train 'a': known are both, b"),
         ({"wire": "int4"}, "wire 'int4'"),
         ({"bundle": "/nowhere"}, "/nowhere"),
-        ({"strategy": "fedsvd", "lora-train": "b"}, "the mean is exact by fedavg already"),
-        ({"strategy": "fedsvd"} | PRIVACY, "has to be fedavg, not FedSvd"),
+        ({"strategy.name": "fedsvd", "lora-train": "b"}, "the mean is exact by fedavg already"),
+        ({"strategy.name": "fedsvd"} | PRIVACY, "has to be fedavg, not FedSvd"),
         ({"privacy.noise-multiplier": 1.0}, "privacy.clipping-norm is not set"),
         (PRIVACY | {"privacy.epsilon": 1}, "privacy.epsilon: known are"),
         (PRIVACY | {"privacy.noise-multiplier": -1.0}, "should be a non-negative value"),

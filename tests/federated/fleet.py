@@ -1,0 +1,67 @@
+"""A fleet in this process: Flower's messages and strategies without its network, for tests and benchmarks."""
+
+import json
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.app.user_config import UserConfig
+from flwr.supercore.task_identity import TaskIdentity
+
+from mobile_ft.federated import client_app
+from mobile_ft.federated.server import run_rounds
+
+
+class Fleet:
+    """What a strategy sees of Flower's grid.
+
+    `tamper(round, node, reply)` may return another reply to training or none, or raise.
+    """
+
+    def __init__(self, config: dict[str, Any], devices: int, jobs: int = 1) -> None:
+        self.config, self.devices, self.jobs = config, devices, jobs
+        self.tamper: Callable[[int, int, Message], Message | None] = lambda number, node, reply: reply
+        self.asked: list[tuple[int, str, int]] = []
+        self._app = client_app()
+        for name in ("_task_id", "_run_id", "_node_id"):  # in whose name messages are made
+            setattr(TaskIdentity, name, 1)
+
+    def get_node_ids(self) -> Iterable[int]:
+        return range(self.devices)
+
+    def send_and_receive(self, messages: Iterable[Message], timeout: float | None = None) -> list[Message]:
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return [reply for reply in pool.map(self._reply, messages) if reply is not None]
+
+    def _reply(self, message: Message) -> Message | None:
+        node, number = message.metadata.dst_node_id, message.content["config"]["server-round"]
+        self.asked.append((number, message.metadata.message_type, node))
+        reply: Message | None = self._act(message, node)
+        if message.metadata.message_type == "train":
+            reply = self.tamper(number, node, reply)
+        if reply is not None:
+            reply.metadata.__dict__["_src_node_id"] = node
+        return reply
+
+    def _act(self, message: Message, node: int) -> Message:
+        context = Context(
+            run_id=1,
+            node_id=node,
+            node_config=UserConfig({"partition-id": node}),
+            state=RecordDict(),
+            run_config=UserConfig(self.config),
+        )
+        return self._app(message, context)
+
+    def run(self, **more: Any) -> list[dict[str, Any]]:
+        """The rounds of the config; their records."""
+        config = self.config | {name.replace("_", "-"): value for name, value in more.items()}
+        run_rounds(self, config)  # type: ignore[arg-type]
+        return json.loads((Path(config["out"]) / "rounds.json").read_text())["rounds"]
+
+
+def no_reply(message: Message) -> Message:
+    """As Flower answers for a device that is gone."""
+    return Message(Error(3, "node unavailable"), reply_to=message)
