@@ -22,6 +22,7 @@ from rich.table import Table
 
 import mobile_ft
 from mobile_ft.api.files import write_json
+from mobile_ft.formats import parse_format
 
 Options = dict[str, Any]
 Row = dict[str, Any]
@@ -31,6 +32,7 @@ STEPS = 2
 FAMILIES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma3_text", "lfm2")
 QUANTS = ("q4_0", "q4_1", "q4_0_g64", "q4_1_g128", "q8_0", "q8_0_g64", "nf4", "nf4_g16", "fp4", "iq4_nl", "f16")
 TARGETS = ("all-linear", "q_proj,v_proj", "q_proj,k_proj,v_proj,o_proj", "gate_proj,up_proj,down_proj", "down_proj")
+LFM2_TARGETS = ("all-linear", "w1,w3,w2", "w2")  # which calls them so
 BUCKETS = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # MB
 
 
@@ -79,13 +81,16 @@ def draw_model(draw: random.Random, family: str) -> Options:
     }
 
 
-def draw_export(draw: random.Random) -> Options:
+def draw_export(draw: random.Random, family: str, model: Options) -> Options:
+    columns = [model[name] for name in ("hidden_size", "intermediate_size")]
+    columns.append(model["num_attention_heads"] * model["head_dim"])
+    fitting = [quant for quant in QUANTS if not any(n % parse_format(quant).group for n in columns)]
     return {
         "lora_rank": draw.choice((1, 4, 8, 16, 64)),
-        "lora_targets": draw.choice(TARGETS),
+        "lora_targets": draw.choice(LFM2_TARGETS if family == "lfm2" else TARGETS),
         "max_seq_len": draw.choice((64, 256, 512, 1024)),
         "activation": draw.choice(("exact", "int8", "int4", "approx2bit")),
-        "quant": draw.choice(QUANTS),
+        "quant": draw.choice(fitting),
         "quant_embedding": draw.choice(("q8_0", "q4_0", "f16")),
     }
 
@@ -128,9 +133,10 @@ def bundle_of(folder: Path, number: int) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         draw = random.Random(f"bundle {number}")
         family = FAMILIES[number % len(FAMILIES)]
-        config = AutoConfig.for_model(family, **draw_model(draw, family))
+        values = draw_model(draw, family)
+        config = AutoConfig.for_model(family, **values)
         model = AutoModelForCausalLM.from_config(config)
-        mobile_ft.export_bundle(model, bundle, progress=False, seed=number, **draw_export(draw))
+        mobile_ft.export_bundle(model, bundle, progress=False, seed=number, **draw_export(draw, family, values))
     return bundle
 
 
