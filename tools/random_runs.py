@@ -67,6 +67,8 @@ def draw_model(draw: random.Random, family: str) -> Options:
     more: Options = {"block_auto_adjust_ff_dim": False} if family == "lfm2" else {}
     if family == "lfm2":
         more["layer_types"] = [draw.choice(("conv", "full_attention")) for _ in range(layers)]
+    if family == "gemma3_text":
+        more["query_pre_attn_scalar"] = head_dim
     return more | {
         "hidden_size": step if family == "lfm2" else step * draw.randint(1, max(1, 768 // step)),
         "intermediate_size": 32 * draw.randint(3, 64),

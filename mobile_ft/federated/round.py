@@ -80,7 +80,7 @@ def train_round(settings: Settings, wanted: Round) -> Reply:
     with writing(folder):
         make_folder(folder)
     key = _key(settings, wanted)
-    sent = _read_sent(folder / _SENT)
+    sent = read_sent(folder / _SENT)
     if sent is not None and sent.key == key:
         return sent.reply
     bundle = read_bundle(settings.bundle)
@@ -165,7 +165,7 @@ def _begun(out: Path) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Sent:
+class Sent:
     """The last reply, and what its rounding left out."""
 
     key: str
@@ -173,7 +173,7 @@ class _Sent:
     residual: Tensors
 
 
-def _read_sent(path: Path) -> _Sent | None:
+def read_sent(path: Path) -> Sent | None:
     """None where there is none, or none that can be read: then what rounding left out is lost, and nothing else."""
     try:
         with safe_open(path, framework="numpy") as file:
@@ -183,7 +183,7 @@ def _read_sent(path: Path) -> _Sent | None:
     except (OSError, SafetensorError, ValueError, TypeError, LookupError):
         return None
     residual = {name.removeprefix(_RESIDUAL): x for name, x in tensors.items() if np.isfinite(x).all()}
-    return _Sent(values["key"], reply, residual)
+    return Sent(values["key"], reply, residual)
 
 
 def _write_sent(path: Path, key: str, reply: Reply, residual: Tensors) -> None:
