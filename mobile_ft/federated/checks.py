@@ -4,13 +4,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import cast
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 
 from mobile_ft.api.adapter import Tensors
 from mobile_ft.errors import UserError
-from mobile_ft.federated.client import ARRAYS, METRICS, file_of
+from mobile_ft.federated.messages import ARRAYS, DEVICES, METRICS, file_of
 from mobile_ft.federated.round import METRICS as NAMES
 from mobile_ft.federated.wire import Shapes, decode
 
@@ -20,20 +21,28 @@ FEWEST = 3  # updates whose median says what is usual
 
 @dataclass(frozen=True)
 class Update:
-    """What one device sent. `bytes` of its file."""
+    """What one device sent, or several together. `bytes` of the file."""
 
-    node: int
+    nodes: tuple[int, ...]  # more than one of a sum
     change: Tensors
     metrics: dict[str, float]
     bytes: int
+
+    @property
+    def name(self) -> str:
+        """For records."""
+        return str(self.nodes[0]) if len(self.nodes) == 1 else f"sum of {len(self.nodes)}"
 
     @property
     def norm(self) -> float:
         return math.sqrt(sum(float(np.square(x, dtype=np.float64).sum()) for x in self.change.values()))
 
 
-def read_update(reply: Message, shapes: Shapes) -> Update:
-    """Raises UserError where the reply is not an update of such tensors: damaged, of other shapes, not finite."""
+def read_update(reply: Message, shapes: Shapes, one_sum: bool = False) -> Update:
+    """`one_sum`: it comes of `SumOfDevices`, not of a device.
+
+    Raises UserError where the reply is not an update of such tensors: damaged, of other shapes, not finite.
+    """
     if reply.has_error():
         raise UserError(reply.error.reason or "no reply")
     arrays, metrics = reply.content.get(ARRAYS), reply.content.get(METRICS)
@@ -49,11 +58,16 @@ def read_update(reply: Message, shapes: Shapes) -> Update:
             raise UserError(f"{name} is {value}")
     if values["targets"] < 1:
         raise UserError("nothing was learned from")
-    return Update(reply.metadata.src_node_id, decode(file, shapes), values, len(file))
+    nodes: tuple[int, ...] = (reply.metadata.src_node_id,)
+    size = len(file)
+    devices = reply.content.get(DEVICES)
+    if isinstance(devices, ConfigRecord) and one_sum:
+        nodes, size = tuple(cast(list[int], devices["nodes"])), cast(int, devices["bytes"])
+    return Update(nodes, decode(file, shapes), values, size)
 
 
-def usual(updates: list[Update], largest_ratio: float) -> tuple[list[Update], Mapping[int, str]]:
-    """Those that are not far beyond the median, and of the others why, by node.
+def usual(updates: list[Update], largest_ratio: float) -> tuple[list[Update], Mapping[str, str]]:
+    """Those that are not far beyond the median, and of the others why, by name.
 
     One device that scales its update, or says that it has more targets than all others together, could otherwise make
     the mean its own.
@@ -65,6 +79,6 @@ def usual(updates: list[Update], largest_ratio: float) -> tuple[list[Update], Ma
         most = largest_ratio * median(value(u) for u in updates)
         for update in taken:
             if value(update) > most:
-                refused[update.node] = f"{what} {value(update):.4g}, more than {largest_ratio:g} times the median"
-        taken = [u for u in taken if u.node not in refused]
+                refused[update.name] = f"{what} {value(update):.4g}, more than {largest_ratio:g} times the median"
+        taken = [u for u in taken if u.name not in refused]
     return taken, refused

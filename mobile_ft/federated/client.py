@@ -8,18 +8,18 @@ from collections.abc import Callable
 from logging import ERROR
 from pathlib import Path
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from mobile_ft.api.evaluate import evaluate
 from mobile_ft.bundle import read_bundle
 from mobile_ft.errors import UserError
-from mobile_ft.federated.round import Round, train_round, whole_adapter, write_peft
+from mobile_ft.federated.messages import ARRAYS, METRICS, file_record, read_round
+from mobile_ft.federated.round import train_round, whole_adapter, write_peft
+from mobile_ft.federated.secure import add_to_sum, asks_for_sum
 from mobile_ft.federated.settings import Settings, settings_of
-from mobile_ft.federated.wire import wire_of
 
-ARRAYS, CONFIG, METRICS, FILE = "arrays", "config", "metrics", "file"
 COULD_NOT = 1000  # the code of a reply without result
 
 
@@ -35,7 +35,11 @@ def train_message(message: Message, context: Context) -> Message:
     """The change of the round's adapter and the metrics of its training."""
 
     def act(settings: Settings) -> RecordDict:
-        reply = train_round(settings, _round(message))
+        if asks_for_sum(message):
+            return add_to_sum(message, context, lambda wanted: train_round(settings, wanted))
+        if settings.secure:
+            raise UserError("the server asks for this device's change by itself; secure-aggregation is set here")
+        reply = train_round(settings, read_round(message.content))
         return RecordDict({ARRAYS: file_record(reply.change), METRICS: MetricRecord({**reply.metrics})})
 
     return _reply(message, context, act)
@@ -45,7 +49,7 @@ def evaluate_message(message: Message, context: Context) -> Message:
     """Loss and targets of the device's held-out rows."""
 
     def act(settings: Settings) -> RecordDict:
-        wanted, bundle = _round(message), read_bundle(settings.bundle)
+        wanted, bundle = read_round(message.content), read_bundle(settings.bundle)
         with tempfile.TemporaryDirectory(prefix="mobile-ft-") as folder:
             write_peft(Path(folder), bundle, whole_adapter(bundle, wanted.adapter, wanted.lora_train))
             seq_len = settings.options.get("seq_len")
@@ -67,33 +71,3 @@ def _reply(message: Message, context: Context, act: Callable[[Settings], RecordD
     except UserError as error:
         log(ERROR, "%s", error)  # here alone: it may quote a row
         return Message(Error(COULD_NOT, "the device could not do its part; its own log says why"), reply_to=message)
-
-
-def _round(message: Message) -> Round:
-    """Raises UserError where the message is not one of this program's server."""
-    config, arrays = message.content.get(CONFIG), message.content.get(ARRAYS)
-    if not isinstance(config, ConfigRecord) or not isinstance(arrays, ArrayRecord):
-        raise UserError(f"the server's message lacks {CONFIG} or {ARRAYS}")
-    try:
-        return Round(
-            int(config["server-round"]),  # type: ignore[arg-type]
-            file_of(arrays),
-            str(config["lora-train"]),
-            float(config["proximal-mu"]),  # type: ignore[arg-type]
-            wire_of(str(config["wire"])),
-        )
-    except (LookupError, ValueError, TypeError) as error:
-        raise UserError(f"the server's message is not one of this program ({error})") from error
-
-
-def file_record(data: bytes) -> ArrayRecord:
-    """A safetensors file as Flower carries it, in chunks where it is large."""
-    return ArrayRecord({FILE: Array("uint8", (len(data),), "safetensors", data)})
-
-
-def file_of(record: ArrayRecord) -> bytes:
-    """Raises LookupError where the record holds none."""
-    array = record[FILE]
-    if array.stype != "safetensors":
-        raise LookupError(f"{FILE} is {array.stype}, not safetensors")
-    return array.data

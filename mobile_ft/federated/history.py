@@ -56,7 +56,7 @@ class History:
         return len(self.records)
 
     def _begin_round(self) -> None:
-        self._began = time.monotonic()
+        self._began, self._devices = time.monotonic(), 0
         self._current: dict[str, Any] = {"clients": {}, "refused": {}, "bytes_down": 0, "bytes_up": 0}
 
     def sent(self, number: int, size: int) -> None:
@@ -64,15 +64,16 @@ class History:
         record = self._current if number > self.rounds else self.records[-1]
         record["bytes_down"] += size
 
-    def refused(self, node: int, reason: str) -> None:
+    def refused(self, name: str, reason: str) -> None:
         """The update of a device, or that it sent none."""
-        log(WARNING, "device %d: refused: %s", node, reason)
-        self._current["refused"][str(node)] = reason
+        log(WARNING, "device %s: refused: %s", name, reason)
+        self._current["refused"][name] = reason
 
     def taken(self, update: Update) -> None:
         """The update of a device that is aggregated."""
         self._current["bytes_up"] += update.bytes
-        self._current["clients"][str(update.node)] = update.metrics | {"norm": update.norm, "bytes": update.bytes}
+        self._current["clients"][update.name] = update.metrics | {"norm": update.norm, "bytes": update.bytes}
+        self._devices += len(update.nodes)
 
     def end_round(self, number: int, inner: Strategy) -> None:
         """Its training, that is: what devices lose with the new adapter is known later."""
@@ -91,7 +92,7 @@ class History:
             INFO,
             "round %d: %d devices, %d refused, %s, %d targets, %.2f MB down, %.2f MB up, %.1f s",
             number,
-            len(clients),
+            self._devices,
             len(self._current["refused"]),
             shown,
             targets,

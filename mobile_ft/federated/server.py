@@ -11,13 +11,15 @@ Keys of the run config, beside those of devices (`mobile_ft.federated.settings`)
     proximal-mu      FedProx's; 0: no proximal term
     largest-ratio    most that an update's norm, or targets, may be of the median's
     timeout          seconds that devices have for a round
+    secure-aggregation, secure.NAME
+                     the server sees the sum of changes alone (`mobile_ft.federated.secure`)
     privacy.NAME     differential privacy (`mobile_ft.federated.privacy`)
 """
 
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
@@ -30,6 +32,7 @@ from mobile_ft.federated.fedsvd import FedSvd
 from mobile_ft.federated.history import History
 from mobile_ft.federated.plot import plot_rounds
 from mobile_ft.federated.privacy import with_privacy
+from mobile_ft.federated.secure import SumOfDevices
 from mobile_ft.federated.strategy import WEIGHT, LoraStrategy
 from mobile_ft.federated.wire import wire_of
 
@@ -66,6 +69,9 @@ def run_rounds(grid: Grid, config: Mapping[str, Any]) -> None:
         raise UserError("strategy.name fedsvd: with lora-train b the mean is exact by fedavg already")
     history = History(out, read_bundle(Path(str(_needed(config, "bundle")))), lora_train)
     private = with_privacy(inner, config)
+    secure = config.get("secure-aggregation", False) is True
+    if secure:
+        _check_secure(config, inner, private is not None)
     strategy = LoraStrategy(
         inner if private is None else private,
         history,
@@ -75,9 +81,26 @@ def run_rounds(grid: Grid, config: Mapping[str, Any]) -> None:
         equal_weights=private is not None,
         # Noise covers what one device may do to the mean, not what it may do to the others' being taken.
         largest_ratio=float("inf") if private is not None else float(config.get("largest-ratio", LARGEST_RATIO)),
+        one_sum=secure,
     )
-    strategy.run(grid, rounds, float(config.get("timeout", _TIMEOUT)))
+    over = cast(Grid, SumOfDevices(grid, history.adapter, config)) if secure else grid
+    strategy.run(over, rounds, float(config.get("timeout", _TIMEOUT)))
     plot_rounds(history.records, out.with_name(f"{out.name}-{_PLOT}"))
+
+
+def _check_secure(config: Mapping[str, Any], inner: FedAvg, private: bool) -> None:
+    """Raises UserError naming what needs single changes."""
+    wire = str(config.get("wire", "float32"))
+    for name, given in {
+        f"strategy.name {config.get('strategy.name')}": type(inner) is not FedAvg,
+        "privacy": private,
+        "largest-ratio": "largest-ratio" in config,
+        f"wire {wire}": wire != "float32",
+    }.items():
+        if given:
+            raise UserError(
+                f"{name}: not with secure-aggregation, which shows the server a sum of changes, in fixed point"
+            )
 
 
 def _needed(config: Mapping[str, Any], name: str) -> Any:

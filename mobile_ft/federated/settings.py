@@ -1,8 +1,8 @@
 """What a device trains with: from the app's run config, over which goes the device's own node config.
 
 The keys of both are `bundle` and `data`, paths; `folder`, where the device keeps what it needs from round to round;
-`minutes`, at most so many a round; and `train.NAME` for any option of `mobile-ft train`. In a path, {partition} is the
-number of a simulated device.
+`minutes`, at most so many a round; `secure-aggregation`, true where no change may be sent by itself; and `train.NAME`
+for any option of `mobile-ft train`. In a path, {partition} is the number of a simulated device.
 """
 
 from collections.abc import Mapping
@@ -26,6 +26,7 @@ class Settings:
     folder: Path
     minutes: float | None
     options: dict[str, str]  # of training, by their names with underscores
+    secure: bool = False  # no change is sent by itself
 
 
 def settings_of(context: Context) -> Settings:
@@ -45,7 +46,9 @@ def settings_of(context: Context) -> Settings:
     minutes = values.get("minutes")
     if minutes is not None and (not isinstance(minutes, (int, float)) or not minutes > 0):
         raise UserError(f"minutes is {minutes!r}; it has to be a positive number")
-    return Settings(path("bundle"), path("data"), path("folder"), minutes, options)
+    return Settings(
+        path("bundle"), path("data"), path("folder"), minutes, options, values.get("secure-aggregation") is True
+    )
 
 
 def train_options(values: Mapping[str, object]) -> dict[str, str]:

@@ -13,8 +13,8 @@ from flwr.supercore import log
 from mobile_ft.api.adapter import Tensors
 from mobile_ft.errors import UserError
 from mobile_ft.federated.checks import LARGEST_RATIO, Update, read_update, usual
-from mobile_ft.federated.client import ARRAYS, METRICS, file_record
 from mobile_ft.federated.history import History
+from mobile_ft.federated.messages import ARRAYS, METRICS, file_record
 from mobile_ft.federated.wire import Wire, encode
 
 WEIGHT = "weight"  # of an update in the mean; what strategies inside have to weight by
@@ -25,8 +25,9 @@ class LoraStrategy(Strategy):
 
     `inner` is a strategy of flwr.serverapp.strategy, or FedSvd, with `weighted_by_key=WEIGHT`; it sees the tensors that
     are trained, in float32, as each device has them after its training. Updates that are damaged, of other shapes, not
-    finite or far beyond the median do not reach it. Devices count by their targets, or all the same if `equal_weights`,
-    as differential privacy needs it. What a round gives is saved before the next one begins.
+    finite or far beyond the median do not reach it. Devices count by their targets, or all the same if
+    `equal_weights`, as differential privacy needs it. `one_sum`: the grid is `SumOfDevices`. What a round gives is
+    saved before the next one begins.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class LoraStrategy(Strategy):
         proximal_mu: float = 0.0,
         equal_weights: bool = False,
         largest_ratio: float = LARGEST_RATIO,
+        one_sum: bool = False,
     ) -> None:
         self._inner, self._history = inner, history
         self._config: dict[str, str | float] = {
@@ -46,7 +48,7 @@ class LoraStrategy(Strategy):
             "wire": wire,
             "proximal-mu": float(proximal_mu),
         }
-        self._equal_weights, self._largest_ratio = equal_weights, largest_ratio
+        self._equal_weights, self._largest_ratio, self._one_sum = equal_weights, largest_ratio, one_sum
         self._before = history.rounds  # of earlier runs, on which this one goes on
         self._arrays: Tensors = {}  # of the round in progress
         self._asked: set[int] = set()  # to train in it
@@ -112,22 +114,26 @@ class LoraStrategy(Strategy):
 
     def _checked(self, replies: list[Message]) -> list[tuple[Message, Update]]:
         shapes = {name: x.shape for name, x in self._arrays.items()}
-        updates: dict[int, tuple[Message, Update]] = {}
+        updates: dict[str, tuple[Message, Update]] = {}
+        missing = set(self._asked)
         for reply in replies:
             node = reply.metadata.src_node_id
+            missing.discard(node)
             try:
-                updates[node] = (reply, read_update(reply, shapes))
+                update = read_update(reply, shapes, self._one_sum)
+                updates[update.name] = (reply, update)
+                missing -= set(update.nodes)
             except UserError as error:
-                self._history.refused(node, str(error))
-        for node in self._asked - {reply.metadata.src_node_id for reply in replies}:
-            self._history.refused(node, "no reply in time")
+                self._history.refused(str(node), str(error))
+        for node in missing:
+            self._history.refused(str(node), "no reply in time")
         taken, refused = usual([update for _, update in updates.values()], self._largest_ratio)
-        for node, reason in refused.items():
-            self._history.refused(node, reason)
+        for name, reason in refused.items():
+            self._history.refused(name, reason)
         for update in taken:
             self._history.taken(update)
         # In one order, whatever that of the replies was: sums of floats depend on it.
-        return [updates[node] for node in sorted(update.node for update in taken)]
+        return [updates[update.name] for update in sorted(taken, key=lambda update: update.nodes)]
 
     def _decoded(self, reply: Message, update: Update) -> Message:
         tensors = {name: x + update.change[name] for name, x in self._arrays.items()}

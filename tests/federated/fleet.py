@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ class Fleet:
         self.tamper: Callable[[int, int, Message], Message | None] = lambda number, node, reply: reply
         self.asked: list[tuple[int, str, int]] = []
         self._app = client_app()
+        self._contexts: dict[int, Context] = {}
         for name in ("_task_id", "_run_id", "_node_id"):  # in whose name messages are made
             setattr(TaskIdentity, name, 1)
 
@@ -36,7 +38,8 @@ class Fleet:
             return [reply for reply in pool.map(self._reply, messages) if reply is not None]
 
     def _reply(self, message: Message) -> Message | None:
-        node, number = message.metadata.dst_node_id, message.content["config"]["server-round"]
+        node = message.metadata.dst_node_id
+        number = message.content["config"]["server-round"] if "config" in message.content else 0
         self.asked.append((number, message.metadata.message_type, node))
         reply: Message | None = self._act(message, node)
         if message.metadata.message_type == "train":
@@ -46,14 +49,19 @@ class Fleet:
         return reply
 
     def _act(self, message: Message, node: int) -> Message:
-        context = Context(
-            run_id=1,
-            node_id=node,
-            node_config=UserConfig({"partition-id": node}),
-            state=RecordDict(),
-            run_config=UserConfig(self.config),
-        )
-        return self._app(message, context)
+        message.content = deepcopy(message.content)  # as sent: devices may change theirs
+        if node not in self._contexts:
+            self._contexts[node] = Context(
+                run_id=1,
+                node_id=node,
+                node_config=UserConfig({"partition-id": node}),
+                state=RecordDict(),
+                run_config=UserConfig(self.config),
+            )
+        try:
+            return self._app(message, self._contexts[node])
+        except Exception as error:  # as a SuperNode does
+            return Message(Error(2, repr(error)), reply_to=message)
 
     def run(self, **more: Any) -> list[dict[str, Any]]:
         """The rounds of the config; their records."""

@@ -12,7 +12,7 @@ from safetensors.numpy import load, load_file, save
 
 import mobile_ft
 from mobile_ft.errors import UserError
-from mobile_ft.federated.client import file_of, file_record
+from mobile_ft.federated.messages import file_of, file_record
 from tests.federated.fleet import Fleet, no_reply
 
 WEIGHTS = "adapter_model.safetensors"

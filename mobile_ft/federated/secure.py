@@ -1,0 +1,156 @@
+"""Secure aggregation: the server learns the weighted mean of a round's changes, and no single one.
+
+Flower's SecAgg+ (Bell et al., eprint 2020/704): devices add masks to their changes, in fixed point, that cancel out in
+the sum; what is left of the masks of a device that drops out is put together from shares that others hold. What each
+device's training took and lost, and how many targets it counts for, the server still sees. Keys of the run config:
+
+    secure-aggregation        true or false; a device in whose node config it is true never sends a change by itself
+    secure.threshold          share of the devices that has to stay to the end of a round
+    secure.clipping-range     numbers of a change are cut to plus and minus this, and have 22 bits within
+    secure.max-targets        most targets that a device may count for; if far more than they have, bits are lost
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict, UserConfig
+from flwr.client.mod import secaggplus_mod
+from flwr.common import Code, FitIns, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key
+from flwr.compat.common import recorddict_compat as compat
+from flwr.server import LegacyContext
+from flwr.server.strategy import FedAvg as LegacyFedAvg
+from flwr.server.workflow import SecAggPlusWorkflow
+from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
+from flwr.server.workflow.constant import Key as WorkflowKey
+from flwr.serverapp import Grid
+from safetensors.numpy import load
+
+from mobile_ft.errors import UserError
+from mobile_ft.federated.messages import ARRAYS, CONFIG, DEVICES, METRICS, file_of, file_record, read_round
+from mobile_ft.federated.round import Reply, Round
+from mobile_ft.federated.wire import encode
+
+_DEFAULTS = {"threshold": 0.5, "clipping-range": 0.5, "max-targets": 10_000.0}
+
+
+# --- The device's part -------------------------------------------------------------------------
+
+
+def asks_for_sum(message: Message) -> bool:
+    """Whether it is one of the protocol's four in a round."""
+    return RECORD_KEY_CONFIGS in message.content
+
+
+def add_to_sum(message: Message, context: Context, train: Callable[[Round], Reply]) -> RecordDict:
+    """The answer of the protocol; `train` is called by one of a round's messages."""
+
+    def masked(message: Message, context: Context) -> Message:
+        asked = compat.recorddict_to_fitins(message.content, keep_input=True)
+        config = ConfigRecord({**asked.config})
+        wanted = read_round(RecordDict({ARRAYS: file_record(asked.parameters.tensors[0]), CONFIG: config}))
+        if wanted.wire != "float32":
+            raise UserError(f"wire is {wanted.wire}; secure aggregation has a fixed point of its own")
+        reply = train(wanted)
+        change = load(reply.change)
+        arrays = [change[name].astype(np.float64) for name in sorted(change)]
+        result = FitRes(
+            Status(Code.OK, ""), ndarrays_to_parameters(arrays), round(reply.metrics["targets"]), {**reply.metrics}
+        )
+        return Message(compat.fitres_to_recorddict(result, keep_input=True), reply_to=message)
+
+    return secaggplus_mod(message, context, masked).content
+
+
+# --- The server's ------------------------------------------------------------------------------
+
+
+class SumOfDevices:
+    """A grid whose replies to training are one: the weighted mean of the changes."""
+
+    def __init__(self, grid: Grid, names: Iterable[str], config: Mapping[str, Any]) -> None:
+        """`names` of the tensors that changes are of. Raises UserError where settings do not go."""
+        given = {k.removeprefix("secure."): v for k, v in config.items() if k.startswith("secure.")}
+        for key in given:
+            if key not in _DEFAULTS:
+                raise UserError(f"secure.{key}: known are {', '.join(_DEFAULTS)}")
+        self._grid, self._names, self._settings = grid, sorted(names), _DEFAULTS | given
+        self._bytes = 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        return self._grid.get_node_ids()
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        asked = list(messages)
+        if not asked or asked[0].metadata.message_type != MessageType.TRAIN:
+            return self._grid.send_and_receive(asked, timeout=timeout)
+        try:
+            workflow = SecAggPlusWorkflow(
+                1.0,  # each device's secrets are shared among all
+                float(self._settings["threshold"]),
+                max_weight=float(self._settings["max-targets"]),
+                clipping_range=float(self._settings["clipping-range"]),
+                timeout=timeout,
+            )
+        except ValueError as error:
+            raise UserError(f"secure: {error}") from error
+        strategy = _OneRound(asked)
+        context = LegacyContext(Context(0, 0, UserConfig(), RecordDict(), UserConfig()), strategy=strategy)
+        context.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})
+        context.state.array_records[MAIN_PARAMS_RECORD] = file_record(b"")
+        self._bytes = 0
+        workflow(cast(Grid, SimpleNamespace(send_and_receive=self._counted)), context)
+        return [self._mean(asked[0], strategy.results)] if strategy.results else []
+
+    def _counted(self, messages: Iterable[Message], timeout: float | None = None) -> list[Message]:
+        replies = list(self._grid.send_and_receive(messages, timeout=timeout))
+        for reply in replies:
+            if reply.has_content():
+                masked = reply.content.config_records[RECORD_KEY_CONFIGS].get(Key.MASKED_PARAMETERS, [])
+                self._bytes += sum(map(len, cast(list[bytes], masked)))
+        return replies
+
+    def _mean(self, message: Message, results: list[tuple[Any, FitRes]]) -> Message:
+        """As one device's reply."""
+        arrays = parameters_to_ndarrays(results[0][1].parameters)  # of all the same: what was unmasked
+        mean = {name: x.astype(np.float32) for name, x in zip(self._names, arrays, strict=True)}
+        of = [cast(dict[str, float], result.metrics) for _, result in results]
+        targets = sum(x["targets"] for x in of)
+        metrics = {
+            "steps": sum(x["steps"] for x in of),
+            "targets": targets,
+            "loss": sum(x["targets"] * x["loss"] for x in of) / targets,
+            "seconds": max(x["seconds"] for x in of),
+            "peak_anon_mb": max(x["peak_anon_mb"] for x in of),
+        }
+        devices = ConfigRecord({"nodes": [proxy.node_id for proxy, _ in results], "bytes": self._bytes})
+        change = file_record(encode(mean, "float32"))
+        content = RecordDict({ARRAYS: change, METRICS: MetricRecord({**metrics}), DEVICES: devices})
+        return Message(content, reply_to=message)
+
+
+class _OneRound(LegacyFedAvg):
+    """What SecAggPlusWorkflow asks a strategy: whom to send what, and what to do with what comes."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        super().__init__()
+        self._messages = messages
+        self.results: list[tuple[Any, FitRes]] = []
+
+    def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> list[tuple[Any, FitIns]]:
+        return [
+            (
+                SimpleNamespace(node_id=message.metadata.dst_node_id),
+                FitIns(
+                    Parameters([file_of(message.content.array_records[ARRAYS])], "safetensors"),
+                    cast(dict[str, Any], {**message.content.config_records[CONFIG]}),
+                ),
+            )
+            for message in self._messages
+        ]
+
+    def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> tuple[None, dict[str, Any]]:
+        self.results = results
+        return None, {}

@@ -1,0 +1,133 @@
+"""Secure aggregation: the same mean, of which the server sees the sum alone."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from safetensors.numpy import load_file
+
+from mobile_ft.errors import UserError
+from tests.federated.fleet import Fleet, no_reply
+
+WEIGHTS = "adapter_model.safetensors"
+# 22 bits of -1 to 1, rounded by each of the devices, of changes that are multiplied by their share of the most targets.
+ROUNDING = 3e-6
+
+
+@pytest.fixture
+def secure(fleet: Fleet) -> Fleet:
+    fleet.config |= {
+        "secure-aggregation": True,
+        "secure.threshold": 0.5,
+        "secure.clipping-range": 1.0,
+        "secure.max-targets": 100,
+    }
+    return fleet
+
+
+def adapter(fleet: Fleet) -> dict[str, np.ndarray]:
+    return load_file(Path(fleet.config["out"]) / WEIGHTS)
+
+
+@pytest.mark.parametrize("lora_train", ["both", "b"])
+def test_it_is_the_mean(secure: Fleet, tmp_path: Path, lora_train: str) -> None:
+    secure.config["lora-train"] = lora_train
+    record = secure.run(rounds=1)[0]
+    assert list(record["clients"]) == ["sum of 3"] and record["refused"] == {}
+    plain = Fleet(secure.config | {"secure-aggregation": False, "folder": str(tmp_path / "plain{partition}")}, 3)
+    expected = plain.run(rounds=1, out=str(tmp_path / "open"))[0]
+    assert record["targets"] == expected["targets"]
+    assert record["loss"] == pytest.approx(expected["loss"], rel=1e-5)
+    for name, x in load_file(tmp_path / "open" / WEIGHTS).items():
+        np.testing.assert_allclose(adapter(secure)[name], x, atol=ROUNDING, err_msg=name)
+
+
+def test_no_reply_holds_a_change(secure: Fleet, tmp_path: Path) -> None:
+    """What is sent looks like noise: masked numbers use all of their 32 bits, whatever was learned."""
+    seen: list[bytes] = []
+
+    def watch(number: int, node: int, reply: Message) -> Message:
+        for config in reply.content.config_records.values():
+            seen.extend(x for x in config.get("masked_params", []) if len(x) > 1000)
+        assert not any(len(record) for record in reply.content.array_records.values())
+        return reply
+
+    secure.tamper = watch
+    secure.run(rounds=1)
+    assert len(seen) > 30
+    from flwr.common import bytes_to_ndarray
+
+    for data in seen:
+        values = bytes_to_ndarray(data).astype(np.float64) / 2**32
+        assert 0.4 < values.mean() < 0.6 and values.std() > 0.25
+
+
+@pytest.mark.parametrize("stage", [2, 3])
+def test_a_device_drops_out(secure: Fleet, tmp_path: Path, stage: int) -> None:
+    """Before it sent its part, the others' mean is what is left; after that, its part stays in."""
+    calls: dict[int, int] = {}
+
+    def drop(number: int, node: int, reply: Message) -> Message:
+        calls[node] = calls.get(node, 0) + 1
+        return no_reply(reply) if node == 2 and calls[node] > stage else reply
+
+    secure.tamper = drop
+    record = secure.run(rounds=1)[0]
+    left = 3 if stage == 3 else 2
+    assert list(record["clients"]) == [f"sum of {left}"]
+    assert list(record["refused"]) == ([] if stage == 3 else ["2"])
+    others = Fleet(secure.config | {"secure-aggregation": False, "folder": str(tmp_path / "plain{partition}")}, left)
+    others.run(rounds=1, out=str(tmp_path / "open"))
+    for name, x in load_file(tmp_path / "open" / WEIGHTS).items():
+        np.testing.assert_allclose(adapter(secure)[name], x, atol=ROUNDING, err_msg=name)
+
+
+@pytest.mark.parametrize(("stays", "exchanges"), [(0, 0), (1, 1)])
+def test_no_result(secure: Fleet, bundle: Path, stays: int, exchanges: int) -> None:
+    """Of a round in which too few stay, or one goes when it has told its keys and not shared its secrets: Flower's
+    protocol then has its masks removed, which nobody can."""
+    calls: dict[int, int] = {}
+
+    def drop(number: int, node: int, reply: Message) -> Message:
+        calls[node] = calls.get(node, 0) + 1
+        return no_reply(reply) if node > stays and calls[node] > exchanges else reply
+
+    secure.tamper = drop
+    record = secure.run(rounds=1)[0]
+    assert record["clients"] == {} and len(record["refused"]) == 3
+    for name, x in load_file(bundle / WEIGHTS).items():
+        assert np.array_equal(adapter(secure)[name], x)
+
+
+def test_a_device_that_insists(secure: Fleet) -> None:
+    """A server that asks for its change alone gets none."""
+    record = secure.run(rounds=1, **{"secure-aggregation": False})[0]
+    assert record["clients"] == {} and len(record["refused"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"strategy.name": "fedsvd"}, "strategy.name fedsvd: not with secure-aggregation"),
+        ({"strategy.name": "fedmedian"}, "strategy.name fedmedian: not with secure-aggregation"),
+        ({"wire": "int8"}, "wire int8: not with secure-aggregation"),
+        ({"largest-ratio": 5.0}, "largest-ratio: not with secure-aggregation"),
+        (
+            {
+                "privacy.noise-multiplier": 1.0,
+                "privacy.clipping-norm": 1.0,
+                "privacy.devices": 3,
+                "privacy.delta": 1e-3,
+            },
+            "privacy: not with secure-aggregation",
+        ),
+        ({"secure.shares": 3}, "secure.shares: known are threshold, clipping-range, max-targets"),
+        ({"secure.threshold": 2.0}, "secure: .*threshold"),
+    ],
+)
+def test_what_needs_single_changes(secure: Fleet, change: dict[str, Any], message: str) -> None:
+    secure.config |= change
+    with pytest.raises(UserError, match=message):
+        secure.run()
