@@ -1,4 +1,4 @@
-"""What a federated run left on the server: rounds.json, NUL, parts of strategy.safetensors; and on a device: the same
+"""What a federated run left on the server: rounds.jsonl, NUL, parts of strategy.safetensors; and on a device: the same
 parts as its last reply."""
 
 import functools
@@ -14,7 +14,7 @@ from fuzz.python.safetensors_parts import put_together, take_apart
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
-from mobile_ft.federated.history import ROUNDS_FILE, History
+from mobile_ft.federated.history import ROUNDS_FILE, STATE_FILE, History
 from mobile_ft.federated.round import read_sent, trained_tensors
 from mobile_ft.federated.strategy import WEIGHT
 from mobile_ft.lora import LoraConfig, write_adapter
@@ -36,9 +36,10 @@ def seeds() -> list[bytes]:
         "clients": {"1": {"loss": 2.0}},
         "refused": {"2": "no reply in time"},
     }
-    rounds = json.dumps({"lora_train": "b", "privacy": None, "rounds": [record]}).encode()
+    rounds = json.dumps(record).encode() + b"\n"
     tensors = trained_tensors(_bundle(), "b")
-    momenta = save({f"m_t.{name}": tensor for name, tensor in tensors.items()})
+    run = json.dumps({"lora_train": "b", "privacy": None})
+    momenta = save({f"m_t.{name}": tensor for name, tensor in tensors.items()}, metadata={"run": run})
     sent = save(
         {"reply": np.arange(9, dtype=np.uint8)} | {f"residual.{name}": tensor for name, tensor in tensors.items()},
         metadata={"key": "k", "metrics": json.dumps({"loss": 2.0})},
@@ -51,7 +52,7 @@ def run(data: bytes, folder: Path) -> None:
     bundle = _bundle()
     write_adapter(folder, bundle.lora, "small", trained_tensors(bundle, "both"))
     (folder / ROUNDS_FILE).write_bytes(rounds)
-    (folder / "strategy.safetensors").write_bytes(put_together(parts))
-    read_sent(folder / "strategy.safetensors")
+    (folder / STATE_FILE).write_bytes(put_together(parts))
+    read_sent(folder / STATE_FILE)
     history = History(folder, bundle, "b")
     history.restore(FedAdam(weighted_by_key=WEIGHT))

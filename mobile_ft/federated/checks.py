@@ -16,6 +16,7 @@ from mobile_ft.federated.round import METRICS as NAMES
 from mobile_ft.federated.wire import Shapes, decode
 
 LARGEST_RATIO = 10.0  # of an update's norm, or its targets, to the median of the round's
+_LONGEST_REASON = 300  # of what a device says of itself
 FEWEST = 3  # updates whose median says what is usual
 
 
@@ -44,7 +45,8 @@ def read_update(reply: Message, shapes: Shapes, one_sum: bool = False) -> Update
     Raises UserError where the reply is not an update of such tensors: damaged, of other shapes, not finite.
     """
     if reply.has_error():
-        raise UserError(reply.error.reason or "no reply")
+        said = "".join(c if c.isprintable() else "?" for c in reply.error.reason or "no reply")
+        raise UserError(said[:_LONGEST_REASON])
     arrays, metrics = reply.content.get(ARRAYS), reply.content.get(METRICS)
     if not isinstance(arrays, ArrayRecord) or not isinstance(metrics, MetricRecord):
         raise UserError(f"the reply lacks {ARRAYS} or {METRICS}")

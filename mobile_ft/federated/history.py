@@ -1,8 +1,8 @@
 """What a federated run has come to, on the server's disk after every round.
 
-The folder is a PEFT adapter, the one of the last round, with two files more: `rounds.json`, what happened in each
-round, and `strategy.safetensors`, the momenta of a strategy that has some. It is replaced as a whole, so a server that
-is killed goes on from the last round that ended.
+The folder is a PEFT adapter, the one of the last round, with two files more: `rounds.jsonl`, what happened, a line a
+round, and `strategy.safetensors`, the momenta of a strategy that has some and, as metadata `run`, what was trained and
+the privacy spent. It is replaced as a whole, so a server that is killed goes on from the last round that ended.
 """
 
 import json
@@ -15,8 +15,8 @@ import numpy as np
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 from flwr.supercore.privacy_accounting import PrivacyAccountant
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from mobile_ft.api.adapter import Tensors, read_matching_tensors, read_tensors
 from mobile_ft.api.files import writing
@@ -25,10 +25,11 @@ from mobile_ft.errors import UserError
 from mobile_ft.federated.checks import Update
 from mobile_ft.federated.round import trained_tensors
 from mobile_ft.folder import new_folder
-from mobile_ft.json_text import read_json_object
+from mobile_ft.json_text import parse_json
 from mobile_ft.lora import WEIGHTS_FILE, write_adapter
 
-ROUNDS_FILE, _STRATEGY_FILE = "rounds.json", "strategy.safetensors"
+ROUNDS_FILE, STATE_FILE = "rounds.jsonl", "strategy.safetensors"
+_WANTED = "a federated run leaves it beside its adapter"
 _MOMENTA = ("m_t", "v_t")  # those of FedAdam, FedYogi and FedAdagrad
 
 
@@ -44,9 +45,14 @@ class History:
         self.adapter = trained_tensors(bundle, lora_train)
         self.records: list[dict[str, Any]] = []
         self._privacy: dict[str, Any] | None = None
+        self._momenta: Tensors = {}
         if folder.exists():
+            self.records = _read_rounds(folder / ROUNDS_FILE)
+            values, self._momenta = _read_state(folder / STATE_FILE)
+            if values["lora_train"] != lora_train:
+                raise UserError(f"{folder}: trained {values['lora_train']!r}, not {lora_train!r}; give another folder")
+            self._privacy = values["privacy"]
             found = read_matching_tensors(folder, bundle)
-            self.records, self._privacy = _read_rounds(folder / ROUNDS_FILE, lora_train)
             self.adapter = {name: found[name] for name in self.adapter}
         self._begin_round()
 
@@ -60,7 +66,9 @@ class History:
         self._current: dict[str, Any] = {"clients": {}, "refused": {}, "bytes_down": 0, "bytes_up": 0}
 
     def sent(self, number: int, size: int) -> None:
-        """So many bytes to devices, all together, in that round, whose training may have ended."""
+        """So many bytes to devices, all together, in that round: its training begins, or has ended and is evaluated."""
+        if number > self.rounds:
+            self._began = time.monotonic()
         record = self._current if number > self.rounds else self.records[-1]
         record["bytes_down"] += size
 
@@ -119,23 +127,18 @@ class History:
         whole = read_tensors(self._bundle.verified(WEIGHTS_FILE)) | self.adapter
         accountant = _accountant(inner)
         privacy = None if accountant is None else accountant.state_dict()
-        values = {"lora_train": self._lora_train, "privacy": privacy, "rounds": self.records}
+        run = json.dumps({"lora_train": self._lora_train, "privacy": privacy})
         with writing(self.folder), new_folder(self.folder) as scratch:
             write_adapter(scratch, self._bundle.lora, self._bundle.model.name, whole)
-            (scratch / ROUNDS_FILE).write_text(json.dumps(values, indent=1) + "\n")
-            save_file(_momenta(inner), scratch / _STRATEGY_FILE)
+            (scratch / ROUNDS_FILE).write_text("".join(json.dumps(record) + "\n" for record in self.records))
+            save_file(_momenta(inner), scratch / STATE_FILE, metadata={"run": run})
 
     def restore(self, inner: Strategy) -> None:
         """The momenta and the privacy spent that were saved. Raises UserError where they are not those of `inner`."""
-        path = self.folder / _STRATEGY_FILE
-        if not self.records:
-            return
-        try:
-            saved = load_file(path)
-        except (OSError, SafetensorError, ValueError, TypeError, AttributeError, LookupError) as error:
-            raise UserError(f"{path}: not readable ({error})") from error
+        path = self.folder / STATE_FILE
         for attribute in _MOMENTA:
-            found = {k.removeprefix(attribute + "."): x for k, x in saved.items() if k.startswith(attribute + ".")}
+            mark = attribute + "."
+            found = {name.removeprefix(mark): x for name, x in self._momenta.items() if name.startswith(mark)}
             if not found:
                 continue
             fits = found.keys() == self.adapter.keys() and all(
@@ -145,15 +148,15 @@ class History:
                 raise UserError(f"{path}: {attribute} is not of this strategy and bundle")
             setattr(inner, attribute, found)
         accountant = _accountant(inner)
-        if (accountant is None) != (self._privacy is None):
+        if self.records and (accountant is None) != (self._privacy is None):
             raise UserError(
                 f"{self.folder}: its rounds were {'not ' if accountant else ''}private; give another folder"
             )
         if accountant is not None and self._privacy is not None:
             try:
                 accountant.load_state_dict(self._privacy)
-            except (ValueError, TypeError, LookupError) as error:
-                raise UserError(f"{self.folder / ROUNDS_FILE}: privacy: {error}") from error
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                raise UserError(f"{path}: privacy: {error}") from error
 
 
 def _accountant(inner: Strategy) -> PrivacyAccountant | None:
@@ -168,16 +171,25 @@ def _momenta(inner: Strategy) -> Tensors:
     return found
 
 
-def _read_rounds(path: Path, lora_train: str) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """And the state of its accountant."""
-    values = read_json_object(path, "a federated run leaves it beside its adapter")
-    records = values.get("rounds")
-    if not isinstance(records, list) or any(
-        not isinstance(record, dict) or record.get("round") != number for number, record in enumerate(records, 1)
-    ):
-        raise UserError(f"{path}: not the rounds of a federated run, one after another")
-    if values.get("lora_train") != lora_train:
-        raise UserError(
-            f"{path}: the run trained {values.get('lora_train')!r}, not {lora_train!r}; give another folder"
-        )
-    return records, values.get("privacy")
+def _read_rounds(path: Path) -> list[dict[str, Any]]:
+    try:
+        with path.open("rb") as file:
+            lines = [line.decode() for line in file]
+        records = [parse_json(line) for line in lines]
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not readable ({error}); {_WANTED}") from error
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict) or record.get("round") != number:
+            raise UserError(f"{path}: line {number} is not of round {number}; {_WANTED}")
+    return records
+
+
+def _read_state(path: Path) -> tuple[dict[str, Any], Tensors]:
+    """`lora_train` and `privacy`, and the momenta."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            values = parse_json((file.metadata() or {})["run"])
+            momenta = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return {"lora_train": values["lora_train"], "privacy": values["privacy"]}, momenta
+    except (OSError, SafetensorError, ValueError, TypeError, AttributeError, LookupError) as error:
+        raise UserError(f"{path}: not readable ({error}); {_WANTED}") from error

@@ -118,12 +118,12 @@ class LoraStrategy(Strategy):
         missing = set(self._asked)
         for reply in replies:
             node = reply.metadata.src_node_id
-            missing.discard(node)
             try:
                 update = read_update(reply, shapes, self._one_sum)
                 updates[update.name] = (reply, update)
                 missing -= set(update.nodes)
             except UserError as error:
+                missing.discard(node)
                 self._history.refused(str(node), str(error))
         for node in missing:
             self._history.refused(str(node), "no reply in time")

@@ -67,7 +67,12 @@ class Fleet:
         """The rounds of the config; their records."""
         config = self.config | {name.replace("_", "-"): value for name, value in more.items()}
         run_rounds(self, config)  # type: ignore[arg-type]
-        return json.loads((Path(config["out"]) / "rounds.json").read_text())["rounds"]
+        return read_records(Path(config["out"]))
+
+
+def read_records(out: Path) -> list[dict[str, Any]]:
+    """Of the rounds that the server left there."""
+    return [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
 
 
 def no_reply(message: Message) -> Message:

@@ -1,6 +1,5 @@
 """Rounds of a fleet: what is aggregated, what is refused, and what is left on the server's disk."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from safetensors.numpy import load, load_file, save
 import mobile_ft
 from mobile_ft.errors import UserError
 from mobile_ft.federated.messages import file_of, file_record
-from tests.federated.fleet import Fleet, no_reply
+from tests.federated.fleet import Fleet, no_reply, read_records
 
 WEIGHTS = "adapter_model.safetensors"
 
@@ -86,7 +85,7 @@ def test_svd_is_nearer_to_the_mean_product(fleet: Fleet, bundle: Path) -> None:
     fleet.config["strategy.name"] = "fedsvd"
     fedsvd = far_from_the_mean_product(fleet, bundle)
     assert 1e-4 < fedsvd < 0.95 * fedavg
-    record = json.loads((Path(fleet.config["out"]) / "rounds.json").read_text())["rounds"][0]
+    record = read_records(Path(fleet.config["out"]))[0]
     assert record["left_out"] == pytest.approx(fedsvd, rel=1e-3)
 
 
@@ -229,7 +228,7 @@ def test_privacy_ends_with_its_budget(fleet: Fleet) -> None:
     fleet.config |= PRIVACY | {"privacy.max-epsilon": 2.0}
     with pytest.raises(Exception, match="would exceed max_epsilon"):
         fleet.run(rounds=9)
-    assert 1 <= len(json.loads((Path(fleet.config["out"]) / "rounds.json").read_text())["rounds"]) < 9
+    assert 1 <= len(read_records(Path(fleet.config["out"]))) < 9
 
 
 @pytest.mark.parametrize(
@@ -256,13 +255,26 @@ def test_settings_that_do_not_go(fleet: Fleet, change: dict[str, Any], message: 
 def test_a_folder_of_another_run(fleet: Fleet, bundle: Path) -> None:
     fleet.run(rounds=1)
     fleet.config["lora-train"] = "b"
-    with pytest.raises(UserError, match="the run trained 'both', not 'b'"):
+    with pytest.raises(UserError, match="trained 'both', not 'b'; give another folder"):
         fleet.run()
-    with pytest.raises(UserError, match=r"rounds\.json"):
+    with pytest.raises(UserError, match=r"rounds\.jsonl: not readable"):
         fleet.run(out=str(bundle))
-    rounds = Path(fleet.config["out"]) / "rounds.json"
-    rounds.write_text('{"lora_train": "b", "rounds": [{"round": 2}]}')
-    with pytest.raises(UserError, match="not the rounds of a federated run"):
+    fleet.config["lora-train"] = "both"
+    with pytest.raises(UserError, match="its rounds were not private"):
+        fleet.run(**PRIVACY)
+    rounds = Path(fleet.config["out"]) / "rounds.jsonl"
+    whole = rounds.read_text()
+    for text, message in (
+        ("{", "not readable"),
+        (whole + whole, "line 2 is not of round 2"),
+        ("[]\n", "line 1 is not"),
+    ):
+        rounds.write_text(text)
+        with pytest.raises(UserError, match=message):
+            fleet.run()
+    rounds.write_text(whole)
+    (rounds.parent / "strategy.safetensors").write_bytes(b"damaged")
+    with pytest.raises(UserError, match=r"strategy\.safetensors: not readable"):
         fleet.run()
 
 
@@ -272,5 +284,5 @@ def test_a_device_without_settings(fleet: Fleet, name: str, caplog: pytest.LogCa
     from mobile_ft.federated.server import run_rounds
 
     run_rounds(fleet, config | {"rounds": 1})  # type: ignore[arg-type]
-    refused = json.loads((Path(config["out"]) / "rounds.json").read_text())["rounds"][0]["refused"]
+    refused = read_records(Path(config["out"]))[0]["refused"]
     assert len(refused) == 3
