@@ -27,6 +27,8 @@ ROUNDS, STEPS = 10, 5
 TRAINING = {"lr": 1e-3, "lr-scheduler": "constant", "threads": 1, "seq-len": 256, "save-every": 1000}
 FLEETS: dict[str, dict[str, Any]] = {
     "FedAvg": {},
+    "FedAvg, cosine": {"lr-scheduler": "cosine"},
+    "FedAvg, cosine, lr 2e-3": {"lr-scheduler": "cosine", "train.lr": 2e-3},
     "FedAvg, int8 on the wire": {"wire": "int8"},
     "FedAvg, float16 on the wire": {"wire": "float16"},
     "FFA-LoRA": {"lora-train": "b"},
@@ -34,7 +36,7 @@ FLEETS: dict[str, dict[str, Any]] = {
     "FedProx, mu 0.01": {"proximal-mu": 0.01},
     "FedAdam, eta 0.01": {"strategy.name": "fedadam", "strategy.eta": 0.01},
 }
-ALL = "all rows together"
+TOGETHER = {"all rows together": {"lr-scheduler": "cosine"}, "all rows together, lr constant": {}}
 
 
 def main() -> None:
@@ -63,12 +65,13 @@ def main() -> None:
     keep("untrained", lambda: {"loss": held_out(OUT, None)})
     for side, config in FLEETS.items():
         keep(side, lambda config=config: fleet(OUT, len(names), args.jobs, config))
-    keep(ALL, lambda: alone(OUT, OUT / "all", total))
+    for side, config in TOGETHER.items():
+        keep(side, lambda config=config: alone(OUT, OUT / "all", total, config))
     for number, name in enumerate(names):
-        keep(f"{name} alone", lambda number=number: alone(OUT, OUT / "rows" / str(number), total // len(names)))
+        keep(f"{name} alone", lambda number=number: alone(OUT, OUT / "rows" / str(number), total // len(names), {}))
     report(results, names)
     if args.figure is not None:
-        lines = {side: results[side]["loss"] for side in ("untrained", ALL)}
+        lines = {side: results[side]["loss"] for side in ("untrained", next(iter(TOGETHER)))}
         lines["the best device alone"] = min(results[f"{name} alone"]["loss"] for name in names)
         plot_rounds(results["FedAvg"]["rounds"], args.figure, lines)
 
@@ -77,11 +80,12 @@ def held_out(folder: Path, adapter: Path | None) -> float:
     return mobile_ft.evaluate(folder / "smollm2.bundle", folder / "all", adapter=adapter, progress=False).loss
 
 
-def alone(folder: Path, rows: Path, steps: int) -> dict[str, Any]:
+def alone(folder: Path, rows: Path, steps: int, config: dict[str, Any]) -> dict[str, Any]:
     """Trained on the rows of one device, or on all."""
     out = folder / "alone"
     shutil.rmtree(out, ignore_errors=True)
-    options = {name.replace("-", "_"): value for name, value in TRAINING.items()} | {"threads": 2, "steps": steps}
+    training = TRAINING | config | {"threads": 2, "steps": steps}
+    options = {name.replace("-", "_"): value for name, value in training.items()}
     mobile_ft.train(folder / "smollm2.bundle", rows, out, **options)
     return {"loss": held_out(folder, out)}
 
@@ -104,7 +108,7 @@ def fleet(folder: Path, devices: int, jobs: int, config: dict[str, Any]) -> dict
 
 def report(results: dict[str, Any], names: list[str]) -> None:
     table = Table("side", "held-out loss", "of all rows together", "MB up a device and round", "left out of the mean")
-    together = results.get(ALL, {}).get("loss")
+    together = results.get(next(iter(TOGETHER)), {}).get("loss")
     for side, result in results.items():
         more = "" if together is None else f"{100 * (result['loss'] / together - 1):+.1f} %"
         last = result["rounds"][-1] if "rounds" in result else {}

@@ -22,6 +22,7 @@ from safetensors.numpy import save_file
 from mobile_ft.api.adapter import Tensors, read_tensors
 from mobile_ft.api.files import write_text, writing
 from mobile_ft.api.native import Event, KilledError
+from mobile_ft.api.options import train_settings
 from mobile_ft.api.train import CHECKPOINT, train
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.errors import UserError
@@ -45,6 +46,7 @@ class Round:
     lora_train: str
     proximal_mu: float
     wire: Wire
+    lr_factor: float = 1.0  # of the device's learning rate
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def train_round(settings: Settings, wanted: Round) -> Reply:
 
 def _key(settings: Settings, wanted: Round) -> str:
     """Of all that a round's training follows from, but the rows."""
-    parts = [wanted.number, wanted.lora_train, wanted.proximal_mu, wanted.wire, settings.options]
+    parts = [wanted.number, wanted.lora_train, wanted.proximal_mu, wanted.wire, wanted.lr_factor, settings.options]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode() + b"\0" + wanted.adapter).hexdigest()
 
 
@@ -118,6 +120,8 @@ def _train(settings: Settings, wanted: Round, bundle: Bundle, start: Tensors, ke
         "lora_train": wanted.lora_train,
         "proximal_mu": str(wanted.proximal_mu),
     }
+    if wanted.lr_factor != 1:
+        options["lr"] = str(float(train_settings(settings.options)["lr"]) * wanted.lr_factor)
     last: Event = {}
     begun, out_of_time = time.monotonic(), False
 

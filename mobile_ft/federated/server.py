@@ -9,6 +9,7 @@ Keys of the run config, beside those of devices (`mobile_ft.federated.settings`)
     lora-train       both, or b: A is the bundle's on all devices, and the mean of B exact (FFA-LoRA, arXiv 2403.12313)
     wire             what changes are sent in: float32, float16 or int8
     proximal-mu      FedProx's; 0: no proximal term
+    lr-scheduler     constant, or cosine: devices' learning rates go to 0 with the rounds
     largest-ratio    most that an update's norm, or targets, may be of the median's
     timeout          seconds that devices have for a round
     secure-aggregation, secure.NAME
@@ -17,7 +18,8 @@ Keys of the run config, beside those of devices (`mobile_ft.federated.settings`)
 """
 
 import inspect
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -82,6 +84,7 @@ def run_rounds(grid: Grid, config: Mapping[str, Any]) -> None:
         # Noise covers what one device may do to the mean, not what it may do to the others' being taken.
         largest_ratio=float("inf") if private is not None else float(config.get("largest-ratio", LARGEST_RATIO)),
         one_sum=secure,
+        lr_factor=_lr_factor(str(config.get("lr-scheduler", "constant")), rounds),
     )
     over = cast(Grid, SumOfDevices(grid, history.adapter, config)) if secure else grid
     strategy.run(over, rounds, float(config.get("timeout", _TIMEOUT)))
@@ -101,6 +104,14 @@ def _check_secure(config: Mapping[str, Any], inner: FedAvg, private: bool) -> No
             raise UserError(
                 f"{name}: not with secure-aggregation, which shows the server a sum of changes, in fixed point"
             )
+
+
+def _lr_factor(scheduler: str, rounds: int) -> Callable[[int], float]:
+    if scheduler == "constant":
+        return lambda number: 1.0
+    if scheduler == "cosine":
+        return lambda number: 0.5 * (1 + math.cos(math.pi * (number - 1) / rounds))
+    raise UserError(f"lr-scheduler {scheduler!r}: known are constant, cosine")
 
 
 def _needed(config: Mapping[str, Any], name: str) -> Any:

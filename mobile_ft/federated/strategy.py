@@ -26,8 +26,8 @@ class LoraStrategy(Strategy):
     `inner` is a strategy of flwr.serverapp.strategy, or FedSvd, with `weighted_by_key=WEIGHT`; it sees the tensors that
     are trained, in float32, as each device has them after its training. Updates that are damaged, of other shapes, not
     finite or far beyond the median do not reach it. Devices count by their targets, or all the same if
-    `equal_weights`, as differential privacy needs it. `one_sum`: the grid is `SumOfDevices`. What a round gives is
-    saved before the next one begins.
+    `equal_weights`, as differential privacy needs it. `one_sum`: the grid is `SumOfDevices`. `lr_factor` of
+    a round is what devices multiply their learning rates by. What a round gives is saved before the next one begins.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class LoraStrategy(Strategy):
         equal_weights: bool = False,
         largest_ratio: float = LARGEST_RATIO,
         one_sum: bool = False,
+        lr_factor: Callable[[int], float] = lambda number: 1.0,
     ) -> None:
         self._inner, self._history = inner, history
         self._config: dict[str, str | float] = {
@@ -49,6 +50,7 @@ class LoraStrategy(Strategy):
             "proximal-mu": float(proximal_mu),
         }
         self._equal_weights, self._largest_ratio, self._one_sum = equal_weights, largest_ratio, one_sum
+        self._lr_factor = lr_factor
         self._before = history.rounds  # of earlier runs, on which this one goes on
         self._arrays: Tensors = {}  # of the round in progress
         self._asked: set[int] = set()  # to train in it
@@ -83,9 +85,10 @@ class LoraStrategy(Strategy):
         grid: Grid,
     ) -> list[Message]:
         """What `inner` asks of which devices, with the adapter as a file."""
+        number = self._before + server_round
         for name, value in self._config.items():
             config[name] = value
-        number = self._before + server_round
+        config["lr-factor"] = self._lr_factor(number)
         messages = list(configure(number, arrays, config, grid))
         file = encode({name: array.numpy() for name, array in arrays.items()}, "float32")
         record = file_record(file)

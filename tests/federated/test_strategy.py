@@ -213,6 +213,13 @@ PRIVACY = {
 }
 
 
+def test_learning_rates_decay_with_the_rounds(fleet: Fleet) -> None:
+    """So devices move less and less."""
+    records = fleet.run(rounds=4, **{"lr-scheduler": "cosine"})
+    norms = [sum(c["norm"] for c in record["clients"].values()) for record in records]
+    assert norms[3] < 0.4 * norms[0] and norms[0] > norms[1] > norms[2] > norms[3]
+
+
 def test_privacy(fleet: Fleet, bundle: Path) -> None:
     """One device's change is cut to the norm, and the mean has noise of the stated size."""
     fleet.config |= PRIVACY
@@ -238,6 +245,7 @@ def test_privacy_ends_with_its_budget(fleet: Fleet) -> None:
         ({"strategy.beta": 1}, "strategy.beta: fedavg has fraction_train"),
         ({"lora-train": "a"}, "lora-train 'a': known are both, b"),
         ({"wire": "int4"}, "wire 'int4'"),
+        ({"lr-scheduler": "linear"}, "lr-scheduler 'linear': known are constant, cosine"),
         ({"bundle": "/nowhere"}, "/nowhere"),
         ({"strategy.name": "fedsvd", "lora-train": "b"}, "the mean is exact by fedavg already"),
         ({"strategy.name": "fedsvd"} | PRIVACY, "has to be fedavg, not FedSvd"),
