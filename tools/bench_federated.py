@@ -25,10 +25,11 @@ from tests.federated.fleet import Fleet
 ROOT = Path(__file__).parents[1]
 ROUNDS, STEPS = 10, 5
 TRAINING = {"lr": 1e-3, "lr-scheduler": "constant", "threads": 1, "seq-len": 256, "save-every": 1000}
+COSINE = {"lr-scheduler": "cosine"}
 FLEETS: dict[str, dict[str, Any]] = {
     "FedAvg": {},
-    "FedAvg, cosine": {"lr-scheduler": "cosine"},
-    "FedAvg, cosine, lr 2e-3": {"lr-scheduler": "cosine", "train.lr": 2e-3},
+    "FedAvg, cosine": COSINE,
+    "FedAvg, cosine, lr 2e-3": COSINE | {"train.lr": 2e-3},
     "FedAvg, int8 on the wire": {"wire": "int8"},
     "FedAvg, float16 on the wire": {"wire": "float16"},
     "FFA-LoRA": {"lora-train": "b"},
@@ -36,7 +37,7 @@ FLEETS: dict[str, dict[str, Any]] = {
     "FedProx, mu 0.01": {"proximal-mu": 0.01},
     "FedAdam, eta 0.01": {"strategy.name": "fedadam", "strategy.eta": 0.01},
 }
-TOGETHER = {"all rows together": {"lr-scheduler": "cosine"}, "all rows together, lr constant": {}}
+TOGETHER = {"all rows together": COSINE, "all rows together, lr constant": {}}
 
 
 def main() -> None:
@@ -68,7 +69,7 @@ def main() -> None:
     for side, config in TOGETHER.items():
         keep(side, lambda config=config: alone(OUT, OUT / "all", total, config))
     for number, name in enumerate(names):
-        keep(f"{name} alone", lambda number=number: alone(OUT, OUT / "rows" / str(number), total // len(names), {}))
+        keep(f"{name} alone", lambda number=number: alone(OUT, OUT / "rows" / str(number), total // len(names), COSINE))
     report(results, names)
     if args.figure is not None:
         lines = {side: results[side]["loss"] for side in ("untrained", next(iter(TOGETHER)))}
