@@ -93,6 +93,7 @@ void test_round_trip() {
                                                 {"unselected", "skip"},
                                                 {"cache_prefix", "true"},
                                                 {"beta", "0.2"},
+                                                {"proximal_mu", "0.5"},
                                                 {"save_every", "7"},
                                                 {"patience", "3"},
                                                 {"period", "7"},

@@ -54,6 +54,7 @@ void test_not_finite(const Fixture& fixture) {
   for (const Optimizer optimizer : {Optimizer::kAdamW, Optimizer::kAdamW8bit}) {
     TrainConfig config = config_of(kFull);
     config.optimizer = optimizer;
+    config.proximal_mu = 1;
     Run run(fixture, tokens, config);
     run.step();
     run.trainer.save_checkpoint(folder, run.data);
@@ -61,7 +62,7 @@ void test_not_finite(const Fixture& fixture) {
     const std::string whole = read_file(checkpoint);
     const SafeTensors file(checkpoint);
     const float infinity = std::numeric_limits<float>::infinity();
-    for (const char* name : {"adapter", "moments"}) {
+    for (const char* name : {"adapter", "moments", "start"}) {
       const SafeTensors::View& view = file.get(name, name == std::string("moments") ? "U8" : "F32");
       std::string damaged = whole;
       const size_t end = static_cast<size_t>(view.data - file.get("losses", "F64").data) + view.bytes;
@@ -212,6 +213,8 @@ void test_bad_config(const Fixture& fixture) {
   refuses("lr 0: must be above 0", [](TrainConfig& c) { c.lr = 0; });
   refuses("lr nan: must be above 0", [](TrainConfig& c) { c.lr = std::nan(""); });
   refuses("weight_decay -1", [](TrainConfig& c) { c.weight_decay = -1; });
+  refuses("proximal_mu -1", [](TrainConfig& c) { c.proximal_mu = -1; });
+  refuses("proximal_mu inf", [](TrainConfig& c) { c.proximal_mu = std::numeric_limits<double>::infinity(); });
   refuses("max_grad_norm -1", [](TrainConfig& c) { c.max_grad_norm = -1; });
   refuses("ratio 2", [](TrainConfig& c) { c.schedule.ratio = 2; });
   refuses("the bundle's maximum is ", [](TrainConfig& c) { c.batch_size = 1000000; });
