@@ -2,8 +2,8 @@
 
 Devices really train, a tiny random model on rows of their own; one in ten drops out of a round, one in twenty answers
 when the round is over. Measured of the server: seconds from the last reply to the new adapter on disk, its anonymous
-memory above what it was before the first round, and bytes. Flower hands all replies over together, so what of memory
-grows with devices is an update in float32 each; the last column is that.
+memory above what it was before the first round, and bytes. Flower hands all replies over together, so memory grows with
+devices; the last column is what one update has in float32.
 """
 
 import argparse

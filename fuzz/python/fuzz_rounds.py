@@ -15,7 +15,7 @@ from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
 from mobile_ft.federated.history import ROUNDS_FILE, STATE_FILE, History
-from mobile_ft.federated.round import read_sent, trained_tensors
+from mobile_ft.federated.round import METRICS, own_adapter, read_sent, trained_tensors
 from mobile_ft.federated.strategy import WEIGHT
 from mobile_ft.lora import LoraConfig, write_adapter
 from tests.small_bundle import CONFIG
@@ -37,12 +37,12 @@ def seeds() -> list[bytes]:
         "refused": {"2": "no reply in time"},
     }
     rounds = json.dumps(record).encode() + b"\n"
-    tensors = trained_tensors(_bundle(), "b")
+    tensors = trained_tensors(own_adapter(_bundle()), "b")
     run = json.dumps({"lora_train": "b", "privacy": None})
     momenta = save({f"m_t.{name}": tensor for name, tensor in tensors.items()}, metadata={"run": run})
     sent = save(
         {"reply": np.arange(9, dtype=np.uint8)} | {f"residual.{name}": tensor for name, tensor in tensors.items()},
-        metadata={"key": "k", "metrics": json.dumps({"loss": 2.0})},
+        metadata={"key": "k", "metrics": json.dumps(dict.fromkeys(METRICS, 2.0))},
     )
     return [rounds + b"\0" + take_apart(file) for file in (momenta, sent)]
 
@@ -50,7 +50,7 @@ def seeds() -> list[bytes]:
 def run(data: bytes, folder: Path) -> None:
     rounds, _, parts = data.partition(b"\0")
     bundle = _bundle()
-    write_adapter(folder, bundle.lora, "small", trained_tensors(bundle, "both"))
+    write_adapter(folder, bundle.lora, "small", own_adapter(bundle))
     (folder / ROUNDS_FILE).write_bytes(rounds)
     (folder / STATE_FILE).write_bytes(put_together(parts))
     read_sent(folder / STATE_FILE)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 from typing import cast
 
@@ -16,7 +17,6 @@ from mobile_ft.federated.round import METRICS as NAMES
 from mobile_ft.federated.wire import Shapes, decode
 
 LARGEST_RATIO = 10.0  # of an update's norm, or its targets, to the median of the round's
-_LONGEST_REASON = 300  # of what a device says of itself
 FEWEST = 3  # updates whose median says what is usual
 
 
@@ -34,7 +34,7 @@ class Update:
         """For records."""
         return str(self.nodes[0]) if len(self.nodes) == 1 else f"sum of {len(self.nodes)}"
 
-    @property
+    @cached_property
     def norm(self) -> float:
         return math.sqrt(sum(float(np.square(x, dtype=np.float64).sum()) for x in self.change.values()))
 
@@ -45,8 +45,7 @@ def read_update(reply: Message, shapes: Shapes, one_sum: bool = False) -> Update
     Raises UserError where the reply is not an update of such tensors: damaged, of other shapes, not finite.
     """
     if reply.has_error():
-        said = "".join(c if c.isprintable() else "?" for c in reply.error.reason or "no reply")
-        raise UserError(said[:_LONGEST_REASON])
+        raise UserError(reply.error.reason or "no reply")
     arrays, metrics = reply.content.get(ARRAYS), reply.content.get(METRICS)
     if not isinstance(arrays, ArrayRecord) or not isinstance(metrics, MetricRecord):
         raise UserError(f"the reply lacks {ARRAYS} or {METRICS}")

@@ -8,13 +8,13 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 
 from mobile_ft.errors import UserError
-from mobile_ft.federated.refactor import mean_product
+from mobile_ft.federated.mean_product import mean_product
 
 _A, _B = ".lora_A.weight", ".lora_B.weight"
 
 
 class FedSvd(FedAvg):
-    """The weighted mean of the clients' products B A, cut to the adapter's rank (`mobile_ft.federated.refactor`).
+    """The weighted mean of the clients' products B A, cut to the adapter's rank (`mobile_ft.federated.mean_product`).
 
     FedAvg's mean of A times its mean of B is another matrix: it has B_i A_j of different clients in it. `round_metrics`
     has what was left out of the last mean, as a share of its norm over all layers.

@@ -18,15 +18,15 @@ from flwr.supercore.privacy_accounting import PrivacyAccountant
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from mobile_ft.api.adapter import Tensors, read_matching_tensors, read_tensors
+from mobile_ft.api.adapter import Tensors, read_matching_tensors
 from mobile_ft.api.files import writing
 from mobile_ft.bundle import Bundle
 from mobile_ft.errors import UserError
 from mobile_ft.federated.checks import Update
-from mobile_ft.federated.round import trained_tensors
+from mobile_ft.federated.round import own_adapter, trained_tensors
 from mobile_ft.folder import new_folder
 from mobile_ft.json_text import parse_json
-from mobile_ft.lora import WEIGHTS_FILE, write_adapter
+from mobile_ft.lora import write_adapter
 
 ROUNDS_FILE, STATE_FILE = "rounds.jsonl", "strategy.safetensors"
 _WANTED = "a federated run leaves it beside its adapter"
@@ -42,7 +42,8 @@ class History:
         Raises UserError where what is there is not of this bundle, or trained something else.
         """
         self.folder, self._bundle, self._lora_train = folder, bundle, lora_train
-        self.adapter = trained_tensors(bundle, lora_train)
+        self._own = own_adapter(bundle)
+        self.adapter = trained_tensors(self._own, lora_train)
         self.records: list[dict[str, Any]] = []
         self._privacy: dict[str, Any] | None = None
         self._momenta: Tensors = {}
@@ -52,8 +53,8 @@ class History:
             if values["lora_train"] != lora_train:
                 raise UserError(f"{folder}: trained {values['lora_train']!r}, not {lora_train!r}; give another folder")
             self._privacy = values["privacy"]
-            found = read_matching_tensors(folder, bundle)
-            self.adapter = {name: found[name] for name in self.adapter}
+            self.adapter = trained_tensors(read_matching_tensors(folder, bundle), lora_train)
+        self._began = time.monotonic()
         self._begin_round()
 
     @property
@@ -62,15 +63,16 @@ class History:
         return len(self.records)
 
     def _begin_round(self) -> None:
-        self._began, self._devices = time.monotonic(), 0
+        self._devices = 0
         self._current: dict[str, Any] = {"clients": {}, "refused": {}, "bytes_down": 0, "bytes_up": 0}
 
     def sent(self, number: int, size: int) -> None:
         """So many bytes to devices, all together, in that round: its training begins, or has ended and is evaluated."""
         if number > self.rounds:
             self._began = time.monotonic()
-        record = self._current if number > self.rounds else self.records[-1]
-        record["bytes_down"] += size
+            self._current["bytes_down"] += size
+        else:
+            self.records[-1]["bytes_down"] += size
 
     def refused(self, name: str, reason: str) -> None:
         """The update of a device, or that it sent none."""
@@ -124,12 +126,11 @@ class History:
         return mean
 
     def _save(self, inner: Strategy) -> None:
-        whole = read_tensors(self._bundle.verified(WEIGHTS_FILE)) | self.adapter
         accountant = _accountant(inner)
         privacy = None if accountant is None else accountant.state_dict()
         run = json.dumps({"lora_train": self._lora_train, "privacy": privacy})
         with writing(self.folder), new_folder(self.folder) as scratch:
-            write_adapter(scratch, self._bundle.lora, self._bundle.model.name, whole)
+            write_adapter(scratch, self._bundle.lora, self._bundle.model.name, self._own | self.adapter)
             (scratch / ROUNDS_FILE).write_text("".join(json.dumps(record) + "\n" for record in self.records))
             save_file(_momenta(inner), scratch / STATE_FILE, metadata={"run": run})
 

@@ -33,4 +33,4 @@ def plot_rounds(records: Sequence[Mapping[str, Any]], path: Path, lines: Mapping
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
     with writing(path):
-        figure.savefig(path)
+        figure.savefig(path, metadata={"Date": None})

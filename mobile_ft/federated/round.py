@@ -29,9 +29,10 @@ from mobile_ft.errors import UserError
 from mobile_ft.federated.settings import Settings
 from mobile_ft.federated.wire import Wire, decode, encode
 from mobile_ft.folder import make_folder, replace_file
+from mobile_ft.json_text import parse_json
 from mobile_ft.lora import WEIGHTS_FILE, write_adapter
 
-_SENT, _TRAINING, _START, _KEY = "sent.safetensors", "training", "start", "round.json"
+_SENT, _TRAINING, _START, _KEY = "sent.safetensors", "training", "start", "round"
 _RESIDUAL, _REPLY = "residual.", "reply"
 METRICS = ("steps", "targets", "loss", "seconds", "peak_anon_mb")  # the loss is the last step's
 _RESTARTS = 2  # of a training process that was killed, in one round
@@ -57,16 +58,20 @@ class Reply:
     metrics: dict[str, float]
 
 
-def trained_tensors(bundle: Bundle, lora_train: str) -> Tensors:
-    """Of the bundle's own adapter, those that training changes. Of `lora_train` b, A is everywhere the bundle's."""
-    tensors = read_tensors(bundle.verified(WEIGHTS_FILE))
+def own_adapter(bundle: Bundle) -> Tensors:
+    """The one that was exported with the bundle."""
+    return read_tensors(bundle.verified(WEIGHTS_FILE))
+
+
+def trained_tensors(tensors: Tensors, lora_train: str) -> Tensors:
+    """Of an adapter, those that training changes. Of `lora_train` b, A is everywhere the bundle's."""
     return {name: x for name, x in tensors.items() if lora_train == "both" or name.endswith(".lora_B.weight")}
 
 
 def whole_adapter(bundle: Bundle, data: bytes, lora_train: str) -> Tensors:
     """The bundle's adapter with the tensors that came from the server. Raises UserError where they do not fit."""
-    shapes = {name: x.shape for name, x in trained_tensors(bundle, lora_train).items()}
-    return read_tensors(bundle.verified(WEIGHTS_FILE)) | decode(data, shapes)
+    own = own_adapter(bundle)
+    return own | decode(data, {name: x.shape for name, x in trained_tensors(own, lora_train).items()})
 
 
 def write_peft(folder: Path, bundle: Bundle, tensors: Tensors) -> None:
@@ -88,9 +93,8 @@ def train_round(settings: Settings, wanted: Round) -> Reply:
     bundle = read_bundle(settings.bundle)
     start = whole_adapter(bundle, wanted.adapter, wanted.lora_train)
     metrics = _train(settings, wanted, bundle, start, key)
-    trained = read_tensors(folder / _TRAINING / WEIGHTS_FILE)
-    names = trained_tensors(bundle, wanted.lora_train)
-    change = {name: trained[name] - start[name] for name in names}
+    trained = trained_tensors(read_tensors(folder / _TRAINING / WEIGHTS_FILE), wanted.lora_train)
+    change = {name: x - start[name] for name, x in trained.items()}
     for name, left_out in sent.residual.items() if sent is not None else ():
         if name in change and change[name].shape == left_out.shape:
             change[name] += left_out
@@ -114,7 +118,7 @@ def _train(settings: Settings, wanted: Round, bundle: Bundle, start: Tensors, ke
     if _begun(out) != key:
         shutil.rmtree(out, ignore_errors=True)
         write_peft(out / _START, bundle, start)
-        write_text(out / _KEY, json.dumps(key))  # last: from here on the folder is this round's
+        write_text(out / _KEY, key)  # last: from here on the folder is this round's
     options: dict[str, Any] = settings.options | {
         "seed": str(int(settings.options.get("seed", 0)) + wanted.number),  # other rows first in every round
         "lora_train": wanted.lora_train,
@@ -164,7 +168,7 @@ def _train(settings: Settings, wanted: Round, bundle: Bundle, start: Tensors, ke
 def _begun(out: Path) -> str | None:
     """The key of the round whose training is in the folder."""
     with suppress(OSError, ValueError):
-        return str(json.loads((out / _KEY).read_text()))
+        return (out / _KEY).read_text()
     return None
 
 
@@ -183,11 +187,13 @@ def read_sent(path: Path) -> Sent | None:
         with safe_open(path, framework="numpy") as file:
             values = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        reply = Reply(tensors.pop(_REPLY).tobytes(), json.loads(values["metrics"]))
-    except (OSError, SafetensorError, ValueError, TypeError, LookupError):
+        metrics = parse_json(values["metrics"])
+        reply = Reply(tensors.pop(_REPLY).tobytes(), {name: float(metrics[name]) for name in METRICS})
+        key = values["key"]
+    except (OSError, SafetensorError, ValueError, TypeError, LookupError, AttributeError):
         return None
-    residual = {name.removeprefix(_RESIDUAL): x for name, x in tensors.items() if np.isfinite(x).all()}
-    return Sent(values["key"], reply, residual)
+    usable = {name: x for name, x in tensors.items() if x.dtype == np.float32 and np.isfinite(x).all()}
+    return Sent(key, reply, {name.removeprefix(_RESIDUAL): x for name, x in usable.items()})
 
 
 def _write_sent(path: Path, key: str, reply: Reply, residual: Tensors) -> None:

@@ -56,8 +56,8 @@ class LoraStrategy(Strategy):
         self._asked: set[int] = set()  # to train in it
         history.restore(inner)
 
-    def run(self, grid: Grid, rounds: int, timeout: float = 3600.0) -> Result:
-        """Up to round `rounds`, those of earlier runs counted."""
+    def run(self, grid: Grid, rounds: int, timeout: float) -> Result:
+        """Up to round `rounds`, those of earlier runs counted; devices have `timeout` seconds for each."""
         left = rounds - self._before
         if left < 1:
             raise UserError(f"{self._history.folder}: has {self._before} rounds already, as many as were asked for")

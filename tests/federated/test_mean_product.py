@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mobile_ft.federated.refactor import mean_product
+from mobile_ft.federated.mean_product import mean_product
 
 OUT, IN, RANK = 40, 60, 4
 
