@@ -9,6 +9,7 @@ link=10.99.0.1
 logs=fleet-out/logs
 export FLWR_HOME=$PWD/fleet-out/flwr FLWR_TELEMETRY_ENABLED=0
 mkdir -p "$logs" "$FLWR_HOME"
+rm -f "$logs"/* # an older run's rounds
 printf '[superlink]\ndefault = "fleet"\n\n[superlink.fleet]\naddress = "%s:8000"\ninsecure = true\n' $link > "$FLWR_HOME/config.toml"
 
 finish() {

@@ -25,6 +25,7 @@ from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
 from flwr.server.workflow.constant import Key as WorkflowKey
+from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
 from flwr.serverapp import Grid
 from safetensors.numpy import load
 
@@ -87,7 +88,7 @@ class SumOfDevices:
         if not asked or asked[0].metadata.message_type != MessageType.TRAIN:
             return self._grid.send_and_receive(asked, timeout=timeout)
         try:
-            workflow = SecAggPlusWorkflow(
+            workflow = _Workflow(
                 1.0,  # each device's secrets are shared among all
                 float(self._settings["threshold"]),
                 max_weight=float(self._settings["max-targets"]),
@@ -97,8 +98,9 @@ class SumOfDevices:
         except ValueError as error:
             raise UserError(f"secure: {error}") from error
         strategy = _OneRound(asked)
+        number = cast(int, asked[0].content.config_records[CONFIG]["server-round"])
         context = LegacyContext(Context(0, 0, UserConfig(), RecordDict(), UserConfig()), strategy=strategy)
-        context.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})
+        context.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({WorkflowKey.CURRENT_ROUND: number})
         context.state.array_records[MAIN_PARAMS_RECORD] = file_record(b"")
         self._bytes = 0
         workflow(cast(Grid, SimpleNamespace(send_and_receive=self._counted)), context)
@@ -129,6 +131,21 @@ class SumOfDevices:
         change = file_record(encode(mean, "float32"))
         content = RecordDict({ARRAYS: change, METRICS: MetricRecord({**metrics}), DEVICES: devices})
         return Message(content, reply_to=message)
+
+
+class _Workflow(SecAggPlusWorkflow):
+    """That of Flower, in which a device that never shared its secrets costs no round.
+
+    Flower has the masks removed of all that were asked; those that did not answer one of the first two exchanges are in
+    nobody's masks, and have left no secrets to remove them by.
+    """
+
+    def share_keys_stage(self, grid: Grid, context: LegacyContext, state: WorkflowState) -> bool:
+        enough = super().share_keys_stage(grid, context, state)
+        there = set(state.active_node_ids)
+        state.sampled_node_ids = there
+        state.nid_to_neighbours = {node: state.nid_to_neighbours[node] & there for node in there}
+        return enough
 
 
 class _OneRound(LegacyFedAvg):

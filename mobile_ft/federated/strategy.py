@@ -53,7 +53,7 @@ class LoraStrategy(Strategy):
         self._lr_factor = lr_factor
         self._before = history.rounds  # of earlier runs, on which this one goes on
         self._arrays: Tensors = {}  # of the round in progress
-        self._asked: set[int] = set()  # to train in it
+        self._asked: set[int] = set()  # devices, what it is at
         history.restore(inner)
 
     def run(self, grid: Grid, rounds: int, timeout: float) -> Result:
@@ -67,9 +67,7 @@ class LoraStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         self._arrays = {name: array.numpy() for name, array in arrays.items()}
-        messages = self._with_file(self._inner.configure_train, server_round, arrays, config, grid)
-        self._asked = {message.metadata.dst_node_id for message in messages}
-        return messages
+        return self._with_file(self._inner.configure_train, server_round, arrays, config, grid)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -94,6 +92,7 @@ class LoraStrategy(Strategy):
         record = file_record(file)
         for message in messages:
             message.content[ARRAYS] = record
+        self._asked = {message.metadata.dst_node_id for message in messages}
         self._history.sent(number, len(file) * len(messages))
         return messages
 
@@ -121,6 +120,8 @@ class LoraStrategy(Strategy):
         missing = set(self._asked)
         for reply in replies:
             node = reply.metadata.src_node_id
+            if node not in self._asked:  # the SuperLink, of a device that is gone
+                continue
             try:
                 update = read_update(reply, shapes, self._one_sum)
                 updates[update.name] = (reply, update)
@@ -148,15 +149,14 @@ class LoraStrategy(Strategy):
         """The mean loss of all targets; each device's goes into the history."""
         losses: dict[int, tuple[float, float]] = {}
         for reply in replies:
-            node = reply.metadata.src_node_id
             found = None if reply.has_error() else reply.content.get(METRICS)
             try:
                 loss, targets = float(found["loss"]), float(found["targets"])  # type: ignore[index,arg-type]
                 if math.isfinite(loss) and 0 < targets < math.inf:
-                    losses[node] = (loss, targets)
-                    continue
+                    losses[reply.metadata.src_node_id] = (loss, targets)
             except (LookupError, ValueError, TypeError):
                 pass
+        for node in self._asked - set(losses):
             log(WARNING, "device %d: no held-out loss", node)
         mean = self._history.end_evaluation(losses, self._inner)
         return None if mean is None else MetricRecord({"loss": mean})

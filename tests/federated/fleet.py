@@ -14,6 +14,9 @@ from flwr.supercore.task_identity import TaskIdentity
 from mobile_ft.federated import client_app
 from mobile_ft.federated.server import run_rounds
 
+UNAVAILABLE = 3  # of Flower's errors: a device is gone, as the SuperLink tells in its own name
+SUPERLINK = -1
+
 
 class Fleet:
     """What a strategy sees of Flower's grid.
@@ -45,7 +48,8 @@ class Fleet:
         if message.metadata.message_type == "train":
             reply = self.tamper(number, node, reply)
         if reply is not None:
-            reply.metadata.__dict__["_src_node_id"] = node
+            gone = reply.has_error() and reply.error.code == UNAVAILABLE
+            reply.metadata.__dict__["_src_node_id"] = SUPERLINK if gone else node
         return reply
 
     def _act(self, message: Message, node: int) -> Message:
@@ -77,4 +81,4 @@ def read_records(out: Path) -> list[dict[str, Any]]:
 
 def no_reply(message: Message) -> Message:
     """As Flower answers for a device that is gone."""
-    return Message(Error(3, "node unavailable"), reply_to=message)
+    return Message(Error(UNAVAILABLE, "node unavailable"), reply_to=message)

@@ -110,7 +110,7 @@ def first(tensors: dict[str, np.ndarray], change: Any) -> dict[str, np.ndarray]:
 
 
 BAD = {
-    "dropped out": (no_reply, "node unavailable"),
+    "dropped out": (no_reply, "no reply in time"),
     "silent": (lambda r: None, "no reply in time"),
     "not finite": (lambda r: with_arrays(r, lambda t: first(t, lambda x: x * np.float32("nan"))), "not finite"),
     "another shape": (lambda r: with_arrays(r, lambda t: first(t, lambda x: x[1:].copy())), "asked for was"),
