@@ -15,7 +15,7 @@ from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
 from mobile_ft.federated.history import ROUNDS_FILE, STATE_FILE, History
-from mobile_ft.federated.round import METRICS, own_adapter, read_sent, trained_tensors
+from mobile_ft.federated.round import METRICS, frozen_digest, own_adapter, read_sent, trained_tensors
 from mobile_ft.federated.strategy import WEIGHT
 from mobile_ft.lora import LoraConfig, write_adapter
 from tests.small_bundle import CONFIG
@@ -38,7 +38,7 @@ def seeds() -> list[bytes]:
     }
     rounds = json.dumps(record).encode() + b"\n"
     tensors = trained_tensors(own_adapter(_bundle()), "b")
-    run = json.dumps({"lora_train": "b", "privacy": None})
+    run = json.dumps({"lora_train": "b", "frozen": frozen_digest(own_adapter(_bundle()), "b"), "privacy": None})
     momenta = save({f"m_t.{name}": tensor for name, tensor in tensors.items()}, metadata={"run": run})
     sent = save(
         {"reply": np.arange(9, dtype=np.uint8)} | {f"residual.{name}": tensor for name, tensor in tensors.items()},

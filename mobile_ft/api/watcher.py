@@ -86,6 +86,7 @@ class RunWatcher:
                 "best_step": best and best["step"],
                 "best_loss": best and best["loss"],
                 "tokens": tokens,
+                "targets_seen": self._steps[-1]["targets_seen"] if self._steps else 0,
                 "tokens_per_second": tokens / sum(seconds) if seconds else 0.0,
                 "step_seconds_median": median(seconds) if seconds else None,
                 "peak_rss_mb": max((step["rss_mb"] for step in self._steps), default=0.0),

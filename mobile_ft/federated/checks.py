@@ -64,7 +64,10 @@ def read_update(reply: Message, shapes: Shapes, one_sum: bool = False) -> Update
     devices = reply.content.get(DEVICES)
     if isinstance(devices, ConfigRecord) and one_sum:
         nodes, size = tuple(cast(list[int], devices["nodes"])), cast(int, devices["bytes"])
-    return Update(nodes, decode(file, shapes), values, size)
+    update = Update(nodes, decode(file, shapes), values, size)
+    if update.norm == 0:  # nor could it be clipped to a norm
+        raise UserError("the change is all zeros")
+    return update
 
 
 def usual(updates: list[Update], largest_ratio: float) -> tuple[list[Update], Mapping[str, str]]:

@@ -51,12 +51,13 @@ def evaluate_message(message: Message, context: Context) -> Message:
     def act(settings: Settings) -> RecordDict:
         wanted, bundle = read_round(message.content), read_bundle(settings.bundle)
         with tempfile.TemporaryDirectory(prefix="mobile-ft-") as folder:
-            write_peft(Path(folder), bundle, whole_adapter(bundle, wanted.adapter, wanted.lora_train))
+            adapter = Path(folder) / "adapter"
+            write_peft(adapter, bundle, whole_adapter(bundle, wanted))
             seq_len = settings.options.get("seq_len")
             found = evaluate(
                 bundle.folder,
                 settings.data,
-                adapter=folder,
+                adapter=adapter,
                 seq_len=None if seq_len is None else int(seq_len),
                 progress=False,
             )
@@ -68,6 +69,7 @@ def evaluate_message(message: Message, context: Context) -> Message:
 def _reply(message: Message, context: Context, act: Callable[[Settings], RecordDict]) -> Message:
     try:
         return Message(act(settings_of(context)), reply_to=message)
-    except UserError as error:
-        log(ERROR, "%s", error)  # here alone: it may quote a row
+    except Exception as error:  # Flower would tell the server of any other than this program's own
+        # Here alone: it may quote a row.
+        log(ERROR, "%s", error, exc_info=not isinstance(error, UserError))
         return Message(Error(COULD_NOT, "the device could not do its part; its own log says why"), reply_to=message)

@@ -23,7 +23,7 @@ from mobile_ft.api.files import writing
 from mobile_ft.bundle import Bundle
 from mobile_ft.errors import UserError
 from mobile_ft.federated.checks import Update
-from mobile_ft.federated.round import own_adapter, trained_tensors
+from mobile_ft.federated.round import frozen_digest, own_adapter, trained_tensors
 from mobile_ft.folder import new_folder
 from mobile_ft.json_text import parse_json
 from mobile_ft.lora import write_adapter
@@ -43,6 +43,7 @@ class History:
         """
         self.folder, self._bundle, self._lora_train = folder, bundle, lora_train
         self._own = own_adapter(bundle)
+        self.frozen = frozen_digest(self._own, lora_train)
         self.adapter = trained_tensors(self._own, lora_train)
         self.records: list[dict[str, Any]] = []
         self._privacy: dict[str, Any] | None = None
@@ -52,6 +53,8 @@ class History:
             values, self._momenta = _read_state(folder / STATE_FILE)
             if values["lora_train"] != lora_train:
                 raise UserError(f"{folder}: trained {values['lora_train']!r}, not {lora_train!r}; give another folder")
+            if values["frozen"] != self.frozen:
+                raise UserError(f"{folder}: of a bundle with another LoRA A; give another folder")
             self._privacy = values["privacy"]
             self.adapter = trained_tensors(read_matching_tensors(folder, bundle), lora_train)
         self._began = time.monotonic()
@@ -128,7 +131,7 @@ class History:
     def _save(self, inner: Strategy) -> None:
         accountant = _accountant(inner)
         privacy = None if accountant is None else accountant.state_dict()
-        run = json.dumps({"lora_train": self._lora_train, "privacy": privacy})
+        run = json.dumps({"lora_train": self._lora_train, "frozen": self.frozen, "privacy": privacy})
         with writing(self.folder), new_folder(self.folder) as scratch:
             write_adapter(scratch, self._bundle.lora, self._bundle.model.name, self._own | self.adapter)
             (scratch / ROUNDS_FILE).write_text("".join(json.dumps(record) + "\n" for record in self.records))
@@ -186,11 +189,11 @@ def _read_rounds(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_state(path: Path) -> tuple[dict[str, Any], Tensors]:
-    """`lora_train` and `privacy`, and the momenta."""
+    """`lora_train`, `frozen` and `privacy`, and the momenta."""
     try:
         with safe_open(path, framework="numpy") as file:
             values = parse_json((file.metadata() or {})["run"])
             momenta = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return {"lora_train": values["lora_train"], "privacy": values["privacy"]}, momenta
+        return {name: values[name] for name in ("lora_train", "frozen", "privacy")}, momenta
     except (OSError, SafetensorError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise UserError(f"{path}: not readable ({error}); {_WANTED}") from error

@@ -40,6 +40,7 @@ def read_round(content: RecordDict) -> Round:
             float(config["proximal-mu"]),  # type: ignore[arg-type]
             wire_of(str(config["wire"])),
             float(config["lr-factor"]),  # type: ignore[arg-type]
+            str(config["frozen"]),
         )
     except (LookupError, ValueError, TypeError) as error:
         raise UserError(f"the server's message is not one of this program ({error})") from error

@@ -4,7 +4,7 @@ Keys of the run config:
 
     privacy.clipping-norm      L2 norm that a device's change is cut to
     privacy.noise-multiplier   standard deviation of the noise on the sum, in clipping norms; 0: no privacy at all
-    privacy.devices            how many take part, in every round all of them
+    privacy.devices            how many take part in a round; one in which fewer answer changes nothing
     privacy.delta              for which epsilon is told
     privacy.max-epsilon        no round that would go beyond it is begun; may be left out
 
@@ -42,6 +42,9 @@ def with_privacy(inner: FedAvg, config: Mapping[str, Any]) -> DifferentialPrivac
         )
     try:
         devices = int(given["devices"])
+        # No more and no fewer, however many are there.
+        inner.fraction_train, inner.min_train_nodes = 1e-9, devices
+        inner.min_available_nodes = max(inner.min_available_nodes, devices)
         limit = given.get("max-epsilon")
         accountant = RdpAccountant(
             PrivacyConfig(

@@ -28,7 +28,7 @@ from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.federated.settings import Settings
 from mobile_ft.federated.wire import Wire, decode, encode
-from mobile_ft.folder import make_folder, replace_file
+from mobile_ft.folder import make_folder, new_folder, replace_file
 from mobile_ft.json_text import parse_json
 from mobile_ft.lora import WEIGHTS_FILE, write_adapter
 
@@ -48,6 +48,7 @@ class Round:
     proximal_mu: float
     wire: Wire
     lr_factor: float = 1.0  # of the device's learning rate
+    frozen: str = ""  # frozen_digest of the server's adapter
 
 
 @dataclass(frozen=True)
@@ -68,17 +69,29 @@ def trained_tensors(tensors: Tensors, lora_train: str) -> Tensors:
     return {name: x for name, x in tensors.items() if lora_train == "both" or name.endswith(".lora_B.weight")}
 
 
-def whole_adapter(bundle: Bundle, data: bytes, lora_train: str) -> Tensors:
+def frozen_digest(own: Tensors, lora_train: str) -> str:
+    """SHA-256 of the tensors of a bundle's adapter that stay as they are, which have to be the same everywhere; of none
+    nothing."""
+    frozen = sorted(own.keys() - trained_tensors(own, lora_train).keys())
+    digest = hashlib.sha256()
+    for name in frozen:
+        digest.update(name.encode() + own[name].tobytes())
+    return digest.hexdigest() if frozen else ""
+
+
+def whole_adapter(bundle: Bundle, wanted: Round) -> Tensors:
     """The bundle's adapter with the tensors that came from the server. Raises UserError where they do not fit."""
     own = own_adapter(bundle)
-    return own | decode(data, {name: x.shape for name, x in trained_tensors(own, lora_train).items()})
+    if wanted.frozen != frozen_digest(own, wanted.lora_train):
+        raise UserError(f"{bundle.folder}: its LoRA A is not the server's; lora-train b needs one bundle everywhere")
+    shapes = {name: x.shape for name, x in trained_tensors(own, wanted.lora_train).items()}
+    return own | decode(wanted.adapter, shapes)
 
 
 def write_peft(folder: Path, bundle: Bundle, tensors: Tensors) -> None:
-    """An adapter's folder. Raises UserError where it cannot be written."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_adapter(folder, bundle.lora, bundle.model.name, tensors)
+    """An adapter's folder, on disk when this returns. Raises UserError where it cannot be written."""
+    with writing(folder), new_folder(folder) as scratch:
+        write_adapter(scratch, bundle.lora, bundle.model.name, tensors)
 
 
 def train_round(settings: Settings, wanted: Round) -> Reply:
@@ -91,7 +104,7 @@ def train_round(settings: Settings, wanted: Round) -> Reply:
     if sent is not None and sent.key == key:
         return sent.reply
     bundle = read_bundle(settings.bundle)
-    start = whole_adapter(bundle, wanted.adapter, wanted.lora_train)
+    start = whole_adapter(bundle, wanted)
     metrics = _train(settings, wanted, bundle, start, key)
     trained = trained_tensors(read_tensors(folder / _TRAINING / WEIGHTS_FILE), wanted.lora_train)
     change = {name: x - start[name] for name, x in trained.items()}
@@ -108,8 +121,9 @@ def train_round(settings: Settings, wanted: Round) -> Reply:
 
 
 def _key(settings: Settings, wanted: Round) -> str:
-    """Of all that a round's training follows from, but the rows."""
-    parts = [wanted.number, wanted.lora_train, wanted.proximal_mu, wanted.wire, wanted.lr_factor, settings.options]
+    """Of all that a round's training follows from, but what is in the files."""
+    device = [str(settings.bundle), str(settings.data), settings.minutes, settings.options]
+    parts = [wanted.number, wanted.lora_train, wanted.proximal_mu, wanted.wire, wanted.lr_factor, *device]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode() + b"\0" + wanted.adapter).hexdigest()
 
 
@@ -126,13 +140,10 @@ def _train(settings: Settings, wanted: Round, bundle: Bundle, start: Tensors, ke
     }
     if wanted.lr_factor != 1:
         options["lr"] = str(float(train_settings(settings.options)["lr"]) * wanted.lr_factor)
-    last: Event = {}
     begun, out_of_time = time.monotonic(), False
 
     def watch(event: Event) -> None:
         nonlocal out_of_time
-        if "targets_seen" in event:
-            last.update(event)
         if event["event"] == "step" and settings.minutes is not None:
             out_of_time = time.monotonic() - begun > 60 * settings.minutes
             if out_of_time:
@@ -158,7 +169,7 @@ def _train(settings: Settings, wanted: Round, bundle: Bundle, start: Tensors, ke
         raise KeyboardInterrupt
     return {
         "steps": result.steps,
-        "targets": last["targets_seen"],
+        "targets": result.details["targets_seen"],
         "loss": result.losses[-1],
         "seconds": time.monotonic() - begun,
         "peak_anon_mb": result.peak_anon_mb,

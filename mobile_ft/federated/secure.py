@@ -2,15 +2,19 @@
 
 Flower's SecAgg+ (Bell et al., eprint 2020/704): devices add masks to their changes, in fixed point, that cancel out in
 the sum; what is left of the masks of a device that drops out is put together from shares that others hold. What each
-device's training took and lost, and how many targets it counts for, the server still sees. Keys of the run config:
+device's training took and lost, and how many targets it counts for, the server still sees. It is safe from a server
+that follows the protocol and looks at all it gets; one that takes part as devices of its own sees through it, since it
+is the server that hands out the keys. Keys of the run config:
 
     secure-aggregation        true or false; a device in whose node config it is true never sends a change by itself
     secure.threshold          share of the devices that has to stay to the end of a round
-    secure.clipping-range     numbers of a change are cut to plus and minus this, and have 22 bits within
-    secure.max-targets        most targets that a device may count for; if far more than they have, bits are lost
+    secure.max-targets        most targets that a device counts for; if far more than they have, bits are lost
+    secure.clipping-range     numbers of a change, times the device's share of max-targets, are cut to plus and minus
+                              this, and have 22 bits within
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from logging import WARNING
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,7 +22,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict, UserConfig
 from flwr.client.mod import secaggplus_mod
 from flwr.common import Code, FitIns, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, RECORD_KEY_STATE, Key, Stage
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server import LegacyContext
 from flwr.server.strategy import FedAvg as LegacyFedAvg
@@ -27,6 +31,7 @@ from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECOR
 from flwr.server.workflow.constant import Key as WorkflowKey
 from flwr.server.workflow.secure_aggregation.secaggplus_workflow import WorkflowState
 from flwr.serverapp import Grid
+from flwr.supercore import log
 from safetensors.numpy import load
 
 from mobile_ft.errors import UserError
@@ -46,7 +51,9 @@ def asks_for_sum(message: Message) -> bool:
 
 
 def add_to_sum(message: Message, context: Context, train: Callable[[Round], Reply]) -> RecordDict:
-    """The answer of the protocol; `train` is called by one of a round's messages."""
+    """The answer of the protocol; `train` is called by one of a round's messages. Raises UserError on a server whose
+    sum would be this device's change alone."""
+    _check_asked(message.content.config_records[RECORD_KEY_CONFIGS])
 
     def masked(message: Message, context: Context) -> Message:
         asked = compat.recorddict_to_fitins(message.content, keep_input=True)
@@ -57,12 +64,24 @@ def add_to_sum(message: Message, context: Context, train: Callable[[Round], Repl
         reply = train(wanted)
         change = load(reply.change)
         arrays = [change[name].astype(np.float64) for name in sorted(change)]
-        result = FitRes(
-            Status(Code.OK, ""), ndarrays_to_parameters(arrays), round(reply.metrics["targets"]), {**reply.metrics}
-        )
+        most = int(cast(float, context.state.config_records[RECORD_KEY_STATE][Key.MAX_WEIGHT]))
+        targets = min(round(reply.metrics["targets"]), most)
+        metrics = reply.metrics | {"targets": targets}
+        result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters(arrays), targets, {**metrics})
         return Message(compat.fitres_to_recorddict(result, keep_input=True), reply_to=message)
 
     return secaggplus_mod(message, context, masked).content
+
+
+def _check_asked(asked: ConfigRecord) -> None:
+    """Raises UserError where one device would be enough to take off its masks."""
+    of = cast(dict[str, Any], asked)
+    if asked[Key.STAGE] == Stage.SETUP and min(of[Key.SAMPLE_NUMBER], of[Key.SHARE_NUMBER], of[Key.THRESHOLD]) < 2:
+        raise UserError("the server asks for a sum of fewer than two devices")
+    if asked[Key.STAGE] == Stage.SHARE_KEYS and len(of) < 3:  # the stage, and a pair of keys for each device
+        raise UserError("the server names no other device to share secrets with")
+    if asked[Key.STAGE] == Stage.UNMASK and set(of[Key.ACTIVE_NODE_ID_LIST]) & set(of[Key.DEAD_NODE_ID_LIST]):
+        raise UserError("the server asks for both secrets of a device")
 
 
 # --- The server's ------------------------------------------------------------------------------
@@ -103,8 +122,13 @@ class SumOfDevices:
         context.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({WorkflowKey.CURRENT_ROUND: number})
         context.state.array_records[MAIN_PARAMS_RECORD] = file_record(b"")
         self._bytes = 0
-        workflow(cast(Grid, SimpleNamespace(send_and_receive=self._counted)), context)
-        return [self._mean(asked[0], strategy.results)] if strategy.results else []
+        try:
+            workflow(cast(Grid, SimpleNamespace(send_and_receive=self._counted)), context)
+            return [self._mean(asked[0], strategy.results)] if strategy.results else []
+        except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+            # Of a reply that is not of the protocol; whose, and what the others' sum is, cannot be told apart.
+            log(WARNING, "the round is lost: %s: %s", type(error).__name__, error)
+            return []
 
     def _counted(self, messages: Iterable[Message], timeout: float | None = None) -> list[Message]:
         replies = list(self._grid.send_and_receive(messages, timeout=timeout))

@@ -5,7 +5,7 @@ Keys of the run config, beside those of devices (`mobile_ft.federated.settings`)
     rounds           how many, those of an earlier run in `out` counted
     out              folder of the adapter, of which it is a PEFT one after each round
     strategy.name    fedavg, fedsvd, fedadam, fedmedian or fedtrimmedavg
-    strategy.NAME    an argument of that strategy, such as fraction-train, min-available-nodes, eta, beta
+    strategy.NAME    an argument of that strategy, such as fraction-train, min-available-nodes, eta, beta; eta is 0.01
     lora-train       both, or b: A is the bundle's on all devices, and the mean of B exact (FFA-LoRA, arXiv 2403.12313)
     wire             what changes are sent in: float32, float16 or int8
     proximal-mu      FedProx's; 0: no proximal term
@@ -20,12 +20,15 @@ Keys of the run config, beside those of devices (`mobile_ft.federated.settings`)
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from logging import WARNING
 from pathlib import Path
 from typing import Any, cast
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.exception import PrivacyBudgetExhausted
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, FedTrimmedAvg
+from flwr.supercore import log
 
 from mobile_ft.bundle import read_bundle
 from mobile_ft.errors import UserError
@@ -35,6 +38,7 @@ from mobile_ft.federated.history import History
 from mobile_ft.federated.plot import plot_rounds
 from mobile_ft.federated.privacy import with_privacy
 from mobile_ft.federated.secure import SumOfDevices
+from mobile_ft.federated.settings import is_secure
 from mobile_ft.federated.strategy import WEIGHT, LoraStrategy
 from mobile_ft.federated.wire import wire_of
 
@@ -71,7 +75,7 @@ def run_rounds(grid: Grid, config: Mapping[str, Any]) -> None:
         raise UserError("strategy.name fedsvd: with lora-train b the mean is exact by fedavg already")
     history = History(out, read_bundle(Path(str(_needed(config, "bundle")))), lora_train)
     private = with_privacy(inner, config)
-    secure = config.get("secure-aggregation", False) is True
+    secure = is_secure(config)
     if secure:
         _check_secure(config, inner, private is not None)
     strategy = LoraStrategy(
@@ -87,7 +91,10 @@ def run_rounds(grid: Grid, config: Mapping[str, Any]) -> None:
         lr_factor=_lr_factor(str(config.get("lr-scheduler", "constant")), rounds),
     )
     over = cast(Grid, SumOfDevices(grid, history.adapter, config)) if secure else grid
-    strategy.run(over, rounds, float(config.get("timeout", _TIMEOUT)))
+    try:
+        strategy.run(over, rounds, float(config.get("timeout", _TIMEOUT)))
+    except PrivacyBudgetExhausted as error:
+        log(WARNING, "no more rounds: %s", error)
     plot_rounds(history.records, out.with_name(f"{out.name}-{_PLOT}"))
 
 
@@ -126,6 +133,8 @@ def _strategy(config: Mapping[str, Any]) -> FedAvg:
     if name not in STRATEGIES:
         raise UserError(f"strategy.name {name!r}: known are {', '.join(STRATEGIES)}")
     kind = STRATEGIES[name]
+    if kind is FedAdam:  # Flower's 0.1 is ten times what LoRA's B may move in a round
+        given = {"eta": 0.01} | given
     known = inspect.signature(kind).parameters
     for key in given:
         if key not in known:

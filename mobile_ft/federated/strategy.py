@@ -87,6 +87,7 @@ class LoraStrategy(Strategy):
         for name, value in self._config.items():
             config[name] = value
         config["lr-factor"] = self._lr_factor(number)
+        config["frozen"] = self._history.frozen
         messages = list(configure(number, arrays, config, grid))
         file = encode({name: array.numpy() for name, array in arrays.items()}, "float32")
         record = file_record(file)
@@ -104,6 +105,11 @@ class LoraStrategy(Strategy):
         arrays: ArrayRecord | None = None
         if taken:
             arrays, _ = self._inner.aggregate_train(number, [self._decoded(reply, update) for reply, update in taken])
+        for _, update in taken:
+            if arrays is None:
+                self._history.refused(update.name, f"too few updates for {type(self._inner).__name__}")
+            else:
+                self._history.taken(update)
         if arrays is None:
             log(WARNING, "round %d: no update; the adapter stays as it is", number)
         else:
@@ -134,8 +140,6 @@ class LoraStrategy(Strategy):
         taken, refused = usual([update for _, update in updates.values()], self._largest_ratio)
         for name, reason in refused.items():
             self._history.refused(name, reason)
-        for update in taken:
-            self._history.taken(update)
         # In one order, whatever that of the replies was: sums of floats depend on it.
         return [updates[update.name] for update in sorted(taken, key=lambda update: update.nodes)]
 

@@ -21,12 +21,14 @@ SUPERLINK = -1
 class Fleet:
     """What a strategy sees of Flower's grid.
 
-    `tamper(round, node, reply)` may return another reply to training or none, or raise.
+    `tamper(round, node, reply)` may return another reply to training or none, or raise; `tamper_losses` another one to
+    an evaluation.
     """
 
     def __init__(self, config: dict[str, Any], devices: int, jobs: int = 1) -> None:
         self.config, self.devices, self.jobs = config, devices, jobs
         self.tamper: Callable[[int, int, Message], Message | None] = lambda number, node, reply: reply
+        self.tamper_losses: Callable[[int, int, Message], Message] = lambda number, node, reply: reply
         self.asked: list[tuple[int, str, int]] = []
         self._app = client_app()
         self._contexts: dict[int, Context] = {}
@@ -47,6 +49,8 @@ class Fleet:
         reply: Message | None = self._act(message, node)
         if message.metadata.message_type == "train":
             reply = self.tamper(number, node, reply)
+        else:
+            reply = self.tamper_losses(number, node, reply)
         if reply is not None:
             gone = reply.has_error() and reply.error.code == UNAVAILABLE
             reply.metadata.__dict__["_src_node_id"] = SUPERLINK if gone else node

@@ -1,7 +1,10 @@
 """What one device does in a round."""
 
+import os
 import shutil
+import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +14,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import mobile_ft
-from mobile_ft.api.native import KilledError
 from mobile_ft.bundle import read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.federated import round as rounds
-from mobile_ft.federated.round import Round, own_adapter, train_round, trained_tensors
+from mobile_ft.federated.round import Round, frozen_digest, own_adapter, train_round, trained_tensors
 from mobile_ft.federated.settings import Settings
 from mobile_ft.federated.wire import decode, encode
 
@@ -51,7 +53,9 @@ def test_the_update_is_that_of_train(
 ) -> None:
     """Bit for bit, with the seed of the device plus the round."""
     begun = start(bundle, lora_train)
-    reply = train_round(settings, Round(3, encode(begun, "float32"), lora_train, proximal_mu, "float32", lr_factor))
+    frozen = frozen_digest(own_adapter(read_bundle(bundle)), lora_train)
+    asked = Round(3, encode(begun, "float32"), lora_train, proximal_mu, "float32", lr_factor, frozen)
+    reply = train_round(settings, asked)
     rounds.write_peft(tmp_path / "start", read_bundle(bundle), load_file(bundle / WEIGHTS) | begun)
     result = mobile_ft.train(
         bundle,
@@ -77,6 +81,16 @@ def test_other_rounds_see_other_rows_first(settings: Settings, wanted: Round) ->
     assert train_round(settings, replace(wanted, number=4)).change != first.change
 
 
+def child() -> int:
+    """The training process of this one."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # gone by now
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            if name == "mft-run" and int(rest.split()[1]) == os.getpid():
+                return int(stat.parent.name)
+    raise AssertionError("no mft-run")
+
+
 def kill(times: int, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The training process dies after its first step, then after its second and so on; what was asked each time: to
     resume?"""
@@ -90,7 +104,7 @@ def kill(times: int, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
         def end(event: dict[str, Any]) -> None:
             if event["event"] == "saved" and event["step"] >= len(asked):
-                raise UserError("the training process was killed (signal 9)") from KilledError(9)
+                os.kill(child(), signal.SIGKILL)
 
         return real(*args, callbacks=[*callbacks, end], resume=resume, **options)
 
@@ -164,11 +178,31 @@ def test_what_rounding_left_out_is_sent_later(settings: Settings, wanted: Round,
         assert np.abs(residual[f"residual.{name}"]).max() > 1e-5  # which there is
 
 
+def test_two_devices_in_one_folder(settings: Settings, wanted: Round, tmp_path: Path) -> None:
+    """None sends what the other has learned."""
+    first = train_round(settings, wanted)
+    other = replace(settings, data=tmp_path / "rows1")
+    assert train_round(other, wanted) != first
+    alone = train_round(replace(other, folder=tmp_path / "alone"), wanted)
+    assert train_round(replace(other, folder=settings.folder), wanted).change == alone.change
+
+
+def test_a_frozen_matrix_that_is_not_the_server_s(settings: Settings, bundle: Path) -> None:
+    own = own_adapter(read_bundle(bundle))
+    other = {name: x + 1 for name, x in own.items()}
+    asked = Round(1, encode(start(bundle, "b"), "float32"), "b", 0.0, "float32", frozen=frozen_digest(other, "b"))
+    with pytest.raises(UserError, match="its LoRA A is not the server's"):
+        train_round(settings, asked)
+    assert train_round(settings, replace(asked, frozen=frozen_digest(own, "b"))).metrics["steps"] == 4
+
+
 def test_minutes(settings: Settings, wanted: Round) -> None:
-    """As many steps as there is time for, and one at least."""
+    """As many steps as there is time for, and one at least; it counts for what it learned from."""
     reply = train_round(replace(settings, minutes=1e-6), wanted)
     assert 1 <= reply.metrics["steps"] < 4
-    assert reply.metrics["targets"] > 0
+    steps = settings.options | {"steps": str(int(reply.metrics["steps"]))}
+    alone = replace(settings, options=steps, folder=settings.folder / "y")
+    assert reply.metrics["targets"] == train_round(alone, wanted).metrics["targets"]
     assert train_round(replace(settings, minutes=10, folder=settings.folder / "x"), wanted).metrics["steps"] == 4
 
 

@@ -1,14 +1,17 @@
 """Secure aggregation: the same mean, of which the server sees the sum alone."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Message
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app.user_config import UserConfig
 from safetensors.numpy import load_file
 
 from mobile_ft.errors import UserError
+from mobile_ft.federated.secure import add_to_sum
 from tests.federated.fleet import Fleet, no_reply
 
 WEIGHTS = "adapter_model.safetensors"
@@ -97,6 +100,53 @@ def test_too_few_stay(secure: Fleet, bundle: Path, exchanges: int) -> None:
     assert record["clients"] == {} and len(record["refused"]) == 3
     for name, x in load_file(bundle / WEIGHTS).items():
         assert np.array_equal(adapter(secure)[name], x)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda values: values.clear(),
+        lambda values: values.update({name: [x[0][:40]] for name, x in values.items() if name == "masked_params"}),
+        lambda values: values.update({name: x[:1] for name, x in values.items() if name == "masked_params"}),
+    ],
+)
+def test_a_reply_that_is_not_of_the_protocol(secure: Fleet, bundle: Path, spoil: Any) -> None:
+    """The round is lost, since nobody can tell what the others' sum is, and the next one goes on."""
+
+    def tamper(number: int, node: int, reply: Message) -> Message:
+        config = reply.content.config_records["secaggplus_configs"]
+        if node == 2 and rounds.count(1) < 3 and "masked_params" in config:
+            spoil(config)
+        rounds.append(int("masked_params" in config))
+        return reply
+
+    rounds: list[int] = []
+    secure.tamper = tamper
+    one, two = secure.run(rounds=2)
+    assert one["clients"] == {} and two["clients"].keys() == {"sum of 3"}
+
+
+def test_a_device_counts_for_no_more_than_it_may(secure: Fleet) -> None:
+    record = secure.run(rounds=1, **{"secure.max-targets": 10})[0]
+    assert record["targets"] == 30
+
+
+@pytest.mark.parametrize(
+    ("stage", "change", "message"),
+    [
+        ("setup", {"sample_num": 1}, "a sum of fewer than two devices"),
+        ("setup", {"threshold": 1}, "a sum of fewer than two devices"),
+        ("setup", {"share_num": 1}, "a sum of fewer than two devices"),
+        ("share_keys", {}, "no other device"),
+        ("unmask", {"active_nids": [1, 2], "dead_nids": [2]}, "both secrets of a device"),
+    ],
+)
+def test_a_server_that_wants_one_change(stage: str, change: dict[str, Any], message: str) -> None:
+    asked = {"sample_num": 3, "share_num": 3, "threshold": 2} if stage == "setup" else {}
+    content = RecordDict({"secaggplus_configs": ConfigRecord({"stage": stage} | asked | change)})
+    context = Context(run_id=1, node_id=1, node_config=UserConfig(), state=RecordDict(), run_config=UserConfig())
+    with pytest.raises(UserError, match=message):
+        add_to_sum(SimpleNamespace(content=content), context, lambda wanted: pytest.fail("trained"))  # type: ignore
 
 
 def test_a_device_that_insists(secure: Fleet) -> None:

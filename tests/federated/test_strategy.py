@@ -1,17 +1,22 @@
 """Rounds of a fleet: what is aggregated, what is refused, and what is left on the server's disk."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Message, MetricRecord
-from safetensors.numpy import load, load_file, save
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app.user_config import UserConfig
+from safetensors import safe_open
+from safetensors.numpy import load, load_file, save, save_file
 
 import mobile_ft
 from mobile_ft.errors import UserError
 from mobile_ft.federated.messages import file_of, file_record
+from mobile_ft.federated.server import run_rounds
+from mobile_ft.federated.settings import settings_of
 from tests.federated.fleet import Fleet, no_reply, read_records
 
 WEIGHTS = "adapter_model.safetensors"
@@ -139,6 +144,46 @@ def test_a_bad_device_is_left_out(fleet: Fleet, bad: str, tmp_path: Path) -> Non
         np.testing.assert_allclose(x, expected[name], atol=1e-7)
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        no_reply,
+        lambda r: without(r, "metrics"),
+        lambda r: with_metric(r, loss=float("nan")),
+        lambda r: with_metric(r, targets=0),
+        lambda r: with_metric(r, targets=float("inf")),
+    ],
+)
+def test_a_bad_loss_is_left_out(fleet: Fleet, spoil: Any) -> None:
+    fleet.tamper_losses = lambda number, node, reply: spoil(reply) if node == 2 else reply
+    record = fleet.run(rounds=1)[0]
+    assert sorted(record["eval_clients"]) == ["0", "1"]
+    low, high = sorted(record["eval_clients"].values())
+    assert low < record["eval_loss"] < high
+
+
+def test_two_updates_have_no_median(fleet: Fleet) -> None:
+    """Nobody can tell which of them lies."""
+    fleet.tamper = lambda number, node, reply: (
+        no_reply(reply) if node == 1 else with_metric(reply, targets=1e6) if node == 2 else reply
+    )
+    assert sorted(fleet.run(rounds=1)[0]["clients"]) == ["0", "2"]
+
+
+def test_adam_on_the_server(fleet: Fleet, bundle: Path, tmp_path: Path) -> None:
+    """FedAdam's first step (arXiv 2003.00295), d the mean change: x + e (1 - beta1) d / (sqrt((1 - beta2) d^2) + tau), e
+    being eta as Flower corrects it for moments that begin at 0."""
+    fleet.run(rounds=1, out=str(tmp_path / "mean"))
+    shutil.rmtree(tmp_path / "device0")
+    fleet.run(rounds=1, **{"strategy.name": "fedadam", "strategy.tau": 1e-3})
+    start, mean = load_file(bundle / WEIGHTS), load_file(tmp_path / "mean" / WEIGHTS)
+    for name, x in adapter(fleet).items():
+        d = (mean[name] - start[name]).astype(np.float64)
+        eta = 0.01 * np.sqrt(1 - 0.99**2) / (1 - 0.9**2)
+        expected = start[name] + eta * 0.1 * d / (np.sqrt(0.01 * d**2) + 1e-3)
+        np.testing.assert_allclose(x, expected, atol=1e-6, err_msg=name)
+
+
 def test_nobody_answers(fleet: Fleet, bundle: Path) -> None:
     """The adapter stays as it is, and the rounds go on."""
     fleet.tamper = lambda number, node, reply: no_reply(reply) if number == 1 else reply
@@ -199,7 +244,6 @@ def test_a_killed_server_goes_on(fleet: Fleet, tmp_path: Path, strategy: dict[st
 @pytest.mark.parametrize("wire", ["float16", "int8"])
 def test_smaller_updates(fleet: Fleet, tmp_path: Path, wire: str) -> None:
     exact = fleet.run(rounds=3, out=str(tmp_path / "exact"))[-1]
-    shutil.rmtree(tmp_path / "device0")
     small = fleet.run(rounds=3, wire=wire)[-1]
     assert small["bytes_up"] < {"float16": 0.57, "int8": 0.45}[wire] * exact["bytes_up"]
     assert small["eval_loss"] == pytest.approx(exact["eval_loss"], rel=5e-3)
@@ -231,11 +275,27 @@ def test_privacy(fleet: Fleet, bundle: Path) -> None:
     assert fleet.run(rounds=2)[-1]["epsilon"] > 1.3 * record["epsilon"]  # goes on counting after a restart
 
 
-def test_privacy_ends_with_its_budget(fleet: Fleet) -> None:
+def test_privacy_ends_with_its_budget(fleet: Fleet, tmp_path: Path) -> None:
+    """As a run does whose rounds are over."""
     fleet.config |= PRIVACY | {"privacy.max-epsilon": 2.0}
-    with pytest.raises(Exception, match="would exceed max_epsilon"):
-        fleet.run(rounds=9)
-    assert 1 <= len(read_records(Path(fleet.config["out"]))) < 9
+    assert 1 <= len(fleet.run(rounds=9)) < 9
+    assert (tmp_path / "server-rounds.svg").exists()
+
+
+@pytest.mark.parametrize("spoil", [no_reply, lambda r: with_arrays(r, lambda t: {n: 0 * x for n, x in t.items()})])
+def test_privacy_needs_all_its_devices(fleet: Fleet, bundle: Path, spoil: Any) -> None:
+    """A round with fewer changes nothing and costs nothing; the next one goes on."""
+    fleet.config |= PRIVACY
+    fleet.tamper = lambda number, node, reply: spoil(reply) if (number, node) == (1, 2) else reply
+    one, two = fleet.run(rounds=2)
+    assert one["clients"] == {} and one["epsilon"] == 0
+    assert one["refused"]["0"] == "too few updates for DifferentialPrivacyServerSideFixedClipping"
+    assert sorted(two["clients"]) == ["0", "1", "2"] and two["epsilon"] > 0
+
+
+def test_privacy_takes_so_many_of_more_devices(fleet: Fleet) -> None:
+    fleet.config |= PRIVACY | {"privacy.devices": 2}
+    assert [len(record["clients"]) for record in fleet.run(rounds=2)] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -247,6 +307,7 @@ def test_privacy_ends_with_its_budget(fleet: Fleet) -> None:
         ({"wire": "int4"}, "wire 'int4'"),
         ({"lr-scheduler": "linear"}, "lr-scheduler 'linear': known are constant, cosine"),
         ({"bundle": "/nowhere"}, "/nowhere"),
+        ({"secure-aggregation": "true"}, "secure-aggregation is 'true'; it has to be true or false, without quotes"),
         ({"strategy.name": "fedsvd", "lora-train": "b"}, "the mean is exact by fedavg already"),
         ({"strategy.name": "fedsvd"} | PRIVACY, "has to be fedavg, not FedSvd"),
         ({"privacy.noise-multiplier": 1.0}, "privacy.clipping-norm is not set"),
@@ -286,11 +347,46 @@ def test_a_folder_of_another_run(fleet: Fleet, bundle: Path) -> None:
         fleet.run()
 
 
-@pytest.mark.parametrize("name", ["bundle", "data", "folder"])
-def test_a_device_without_settings(fleet: Fleet, name: str, caplog: pytest.LogCaptureFixture) -> None:
-    config, fleet.config = fleet.config, {k: v for k, v in fleet.config.items() if k != name}
-    from mobile_ft.federated.server import run_rounds
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bundle": None}, "bundle is not set"),
+        ({"data": None}, "data is not set"),
+        ({"folder": None}, "folder is not set"),
+        ({"partition-id": None}, "only simulated devices have a number; set bundle by --node-config"),
+        ({"minutes": -1}, "minutes is -1"),
+        ({"secure-aggregation": 1}, "secure-aggregation is 1; it has to be true or false"),
+        ({"train.lora-train": "b"}, "train.lora-train: the server's to say"),
+        ({"train.resume": True}, "resume"),
+        ({"train.seed": "x"}, "seed"),
+    ],
+)
+def test_settings_of_a_device_that_do_not_go(config: dict[str, Any], change: dict[str, Any], message: str) -> None:
+    values = config | {"bundle": "b{partition}", "partition-id": 1} | change
+    context = Context(
+        run_id=1,
+        node_id=1,
+        node_config=UserConfig({name: x for name, x in values.items() if x is not None}),
+        state=RecordDict(),
+        run_config=UserConfig(),
+    )
+    with pytest.raises(UserError, match=message):
+        settings_of(context)
 
+
+def test_a_device_without_settings(fleet: Fleet) -> None:
+    """It says that it cannot, and the rounds go on without it."""
+    config, fleet.config = fleet.config, {k: v for k, v in fleet.config.items() if k != "data"}
     run_rounds(fleet, config | {"rounds": 1})  # type: ignore[arg-type]
-    refused = read_records(Path(config["out"]))[0]["refused"]
-    assert len(refused) == 3
+    assert len(read_records(Path(config["out"]))[0]["refused"]) == 3
+
+
+def test_a_folder_of_another_frozen_matrix(fleet: Fleet, tmp_path: Path, bundle: Path) -> None:
+    """B's that were learned with one A are of no use with another."""
+    fleet.run(rounds=1, **{"lora-train": "b"})
+    state = Path(fleet.config["out"]) / "strategy.safetensors"
+    with safe_open(state, framework="numpy") as file:
+        run = json.loads(file.metadata()["run"])
+    save_file({}, state, metadata={"run": json.dumps(run | {"frozen": "0" * 64})})
+    with pytest.raises(UserError, match="of a bundle with another LoRA A"):
+        fleet.run(rounds=2, **{"lora-train": "b"})
