@@ -158,7 +158,8 @@ def gradients(args: argparse.Namespace) -> Iterator[Row]:
         ("approx2bit", "recompute"),
         ("approx2bit", "store"),
     ):
-        trainer = Trainer(Model(str(bundle(args, SMOLLM2, 512, activation))), TrainConfig(backward=backward))
+        config = TrainConfig(backward=backward, compute="float32")
+        trainer = Trainer(Model(str(bundle(args, SMOLLM2, 512, activation))), config)
         trainer.accumulate(tokens[:-1], tokens[1:], np.arange(256), [True] * 30)
         values = np.concatenate([gradient.ravel() for _, gradient in sorted(trainer.gradients().items())]).astype(float)
         exact = exact if exact.size else values

@@ -19,7 +19,6 @@ bool is_anonymous(Component component) {
     case Component::kOptimizer:
     case Component::kKernelScratch:
     case Component::kArena:
-    case Component::kStaging:
     case Component::kSavedActivations:
     case Component::kActivations:
     case Component::kCheckpoints:

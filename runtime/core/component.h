@@ -18,30 +18,18 @@ enum class Component {
   kOptimizer,
   kKernelScratch,
   kArena,
-  kStaging,
   kSavedActivations,
   kActivations,
   kCheckpoints,
   kResidentWeights,
 };
-constexpr size_t kComponents = 16;
+constexpr size_t kComponents = 15;
 inline std::array<const char*, kComponents> names(Component) {
-  return {"code",
-          "weights_window",
-          "heap",
-          "lora",
-          "no_adapter",
-          "start",
-          "gradients",
-          "spare_gradients",
-          "optimizer",
-          "kernel_scratch",
-          "arena",
-          "staging",
-          "saved_activations",
-          "activations",
-          "checkpoints",
-          "resident_weights"};
+  return {"code",           "weights_window",  "heap",
+          "lora",           "no_adapter",      "start",
+          "gradients",      "spare_gradients", "optimizer",
+          "kernel_scratch", "arena",           "saved_activations",
+          "activations",    "checkpoints",     "resident_weights"};
 }
 /// Whether it is anonymous memory; else it is pages of files, which the kernel can drop and read again.
 bool is_anonymous(Component component);

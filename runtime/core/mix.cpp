@@ -143,7 +143,6 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
   const int64_t tokens = config.tokens(), run = config.schedule.most_with_backward(choices.count());
   const int64_t trained = config.schedule.most_selected(choices.count());
   activation_ = model.activation_bytes(tokens);
-  staging_ = model.staging_bytes(tokens, mlp_tokens);
   groups_ = unit_groups(model, times, tokens, mlp_tokens, choices, run);
   for (size_t g = 0; g < groups_.size(); ++g) by_saved_.push_back(g);
   std::stable_sort(by_saved_.begin(), by_saved_.end(),
@@ -191,7 +190,9 @@ MixCosts::MixCosts(const Model& model, const TrainConfig& config, const ProcessM
   set(Component::kGradients, config.immediate_update() ? largest_adapter : most_of(adapter, trained));
   set(Component::kSpareGradients, config.grad_accum > 1 || split || trained < run ? largest_adapter : 0);
   set(Component::kOptimizer, Moments(model.layout(), config.lora_train, config.optimizer).bytes());
-  set(Component::kKernelScratch, model.scratch_bytes(tokens, compute_of(config)));
+  const uint64_t scratch = model.scratch_bytes(tokens, compute_of(config), 0);
+  staging_ = model.scratch_bytes(tokens, compute_of(config), model.staging_bytes(tokens, mlp_tokens)) - scratch;
+  set(Component::kKernelScratch, scratch);
   for (const uint64_t bytes : fixed_) fixed_total_ += bytes;
 }
 

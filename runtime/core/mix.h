@@ -51,7 +51,7 @@ class MixCosts {
   /// Bytes of what is the same in every mix, by Component.
   const std::array<uint64_t, kComponents>& fixed() const { return fixed_; }
   uint64_t activation_bytes() const { return activation_; }
-  /// Beside what is stored, if anything is.
+  /// That kernel scratch grows by, if anything is stored.
   uint64_t staging_bytes() const { return staging_; }
   /// Of a step that stores everything, with all weights in memory and calls as large as can be.
   double least_seconds() const { return least_seconds_; }

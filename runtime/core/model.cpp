@@ -16,6 +16,7 @@ namespace {
 size_t position_bytes(int64_t t) { return static_cast<size_t>(t) * sizeof(int64_t); }
 
 constexpr int64_t kEmbedTokens = 4;
+constexpr size_t kScratchSlack = 4096;  // the allocator aligns within it
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -67,10 +68,12 @@ void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_
   threads_ = thread_count();
   compute_ = compute;
   mlp_tokens_ = mlp_tokens;
-  program_.reserve_scratch(scratch_bytes(tokens, compute));
+  staging_bytes_ = staging_bytes(tokens, mlp_tokens);
+  const size_t scratch = scratch_bytes(tokens, compute, staging_bytes_);
+  program_.reserve_scratch(scratch);
+  staging_ = program_.scratch().bytes() + scratch - staging_bytes_;
   parameters_ = Buffer(layout_.size * sizeof(float));
   no_adapter_ = Buffer(no_adapter_bytes());
-  staging_ = Buffer(staging_bytes(tokens, mlp_tokens));
   adapter_on_ = true;
   lora_train_ = LoraTrain::kBoth;
   if (adapter_folder.empty()) {
@@ -169,17 +172,17 @@ void Model::forward_save(size_t unit, const float* x, const int64_t* positions, 
   for (int64_t i = 0; i < t; i += step) {
     const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
     std::vector<Output> outputs{{y + at, activation_bytes(n), n}};
-    std::byte* staging = staging_.bytes();
+    std::byte* staging = staging_;
     std::byte* store = saved;
     for (const SavedTensor& tensor : kind.saved) {
       const size_t room =
-          tensor.converted() ? static_cast<size_t>(staging_.bytes() + staging_.size() - staging) : tensor.bytes(n);
+          tensor.converted() ? static_cast<size_t>(staging_ + staging_bytes_ - staging) : tensor.bytes(n);
       outputs.push_back({tensor.converted() ? staging : store, room, n, tensor.token_dim});
       if (tensor.converted()) staging += tensor.bytes(n);
       store += tensor.stored_bytes(n);
     }
     run(info.name, kind.name + "_forward_save", unit_inputs(unit, x + at, positions, n, weights), outputs);
-    staging = staging_.bytes();
+    staging = staging_;
     for (const SavedTensor& tensor : kind.saved) {
       if (tensor.converted()) {
         shrink(tensor, reinterpret_cast<const float*>(staging), n, saved);
@@ -206,7 +209,7 @@ void Model::backward(size_t unit, const float* dy, const float* x, const int64_t
     std::vector<Input> inputs = unit_inputs(unit, x + at, positions, n, weights);
     inputs.insert(inputs.begin(), {dy + at, activation_bytes(n), n});
     if (saved != nullptr) {
-      std::byte* staging = staging_.bytes();
+      std::byte* staging = staging_;
       for (const SavedTensor& tensor : kind.saved) {
         if (tensor.converted()) expand(tensor, saved, n, reinterpret_cast<float*>(staging));
         inputs.push_back({tensor.converted() ? staging : saved, tensor.bytes(n), n, tensor.token_dim});
@@ -295,34 +298,43 @@ void Model::logits(const float* x, int64_t t, float* out) {
   }
 }
 
-size_t Model::scratch_bytes(int64_t tokens, Compute compute) const {
+size_t Model::scratch_bytes(int64_t tokens, Compute compute, size_t staging) const {
+  size_t most = unit_scratch_bytes(tokens, compute) + staging;
+  for (const Compute c : {compute, Compute::kFloat32}) {  // validation is in float32, and stores nothing
+    most = std::max({most, unit_scratch_bytes(tokens, c), head_scratch_bytes(tokens, c)});
+  }
+  return most;
+}
+
+size_t Model::unit_scratch_bytes(int64_t tokens, Compute compute) const {
   const Bundle& b = bundle_;
   const int64_t queries = b.num_heads * b.head_dim;
-  const int64_t call = std::min(tokens, b.head_tokens);
   const bool convolves =
       std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& k) { return k.state_size > 0; });
   size_t most = kernels().rope_scratch_bytes(b.head_dim);
-  const auto take = [&](size_t bytes) { most = std::max(most, bytes); };
-  for (const Compute c : {compute, Compute::kFloat32}) {  // validation is in float32
-    const auto linear = [&](int64_t in, int64_t out) {
-      take(kernels().linear_scratch_bytes(c, tokens, out, in, b.lora_rank));
-    };
-    linear(b.hidden_size, queries);
-    linear(b.hidden_size, b.num_kv_heads * b.head_dim);
-    linear(queries, b.hidden_size);
-    linear(b.hidden_size, b.intermediate_size);
-    linear(b.intermediate_size, b.hidden_size);
-    if (convolves) linear(b.hidden_size, 3 * b.hidden_size);
-    take(kernels().linear_scratch_bytes(c, 1, b.vocab_size, b.hidden_size, 0));
-    take(kernels().linear_cross_entropy_scratch_bytes(c, call, b.vocab_size, b.hidden_size));
-  }
+  const auto linear = [&](int64_t in, int64_t out) {
+    most = std::max(most, kernels().linear_scratch_bytes(compute, tokens, out, in, b.lora_rank));
+  };
+  linear(b.hidden_size, queries);
+  linear(b.hidden_size, b.num_kv_heads * b.head_dim);
+  linear(queries, b.hidden_size);
+  linear(b.hidden_size, b.intermediate_size);
+  linear(b.intermediate_size, b.hidden_size);
+  if (convolves) linear(b.hidden_size, 3 * b.hidden_size);
   AttentionShape shape{};
   shape.t = tokens;
   shape.heads = b.num_heads;
   shape.kv_heads = b.num_kv_heads;
   shape.dim = b.head_dim;
-  take(kernels().attention_scratch_bytes(shape));
-  return most + 4096;  // the allocator aligns within it
+  return std::max(most, kernels().attention_scratch_bytes(shape)) + kScratchSlack;
+}
+
+size_t Model::head_scratch_bytes(int64_t tokens, Compute compute) const {
+  const Bundle& b = bundle_;
+  return std::max(kernels().linear_scratch_bytes(compute, 1, b.vocab_size, b.hidden_size, 0),
+                  kernels().linear_cross_entropy_scratch_bytes(compute, std::min(tokens, b.head_tokens), b.vocab_size,
+                                                               b.hidden_size)) +
+         kScratchSlack;
 }
 
 size_t Model::saved_bytes(const UnitKind& kind, int64_t tokens, int64_t mlp_tokens) const {
@@ -343,7 +355,7 @@ size_t Model::staging_bytes(int64_t tokens, int64_t mlp_tokens) const {
     }
     most = std::max(most, bytes);
   }
-  return most;
+  return (most + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
 }
 
 size_t Model::no_adapter_bytes() const {

@@ -65,7 +65,6 @@ class Model {
   float* parameters() const { return parameters_.floats(); }
   const Buffer& parameter_buffer() const { return parameters_; }
   const Buffer& no_adapter_buffer() const { return no_adapter_; }
-  const Buffer& staging_buffer() const { return staging_; }
   void observe(Observer observer) { observer_ = std::move(observer); }
   /// Keeps the weights of the first `units` units mapped from now on, those of the head too where there is one more.
   void keep_resident(size_t units);
@@ -94,8 +93,9 @@ class Model {
   size_t activation_bytes(int64_t t) const { return static_cast<size_t>(t * bundle_.hidden_size) * sizeof(float); }
   /// Bytes of what `forward_save` leaves where an MLP takes `mlp_tokens` at once.
   size_t saved_bytes(const UnitKind& kind, int64_t tokens, int64_t mlp_tokens) const;
-  /// Bytes of kernel scratch that calls of up to `tokens` tokens need.
-  size_t scratch_bytes(int64_t tokens, Compute compute) const;
+  /// Bytes of kernel scratch that calls of up to `tokens` tokens need, `staging` bytes at its end included: kernels of
+  /// units leave them alone, the head's, which run when nothing is staged, do not.
+  size_t scratch_bytes(int64_t tokens, Compute compute, size_t staging) const;
   /// Bytes in which `forward_save` and `backward` convert between float32 and what is kept.
   size_t staging_bytes(int64_t tokens, int64_t mlp_tokens) const;
   /// Bytes of what stands in for the adapter while it is off.
@@ -113,6 +113,8 @@ class Model {
                  size_t next);
   std::vector<Input> unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
                                  const MappedWeights& weights) const;
+  size_t unit_scratch_bytes(int64_t tokens, Compute compute) const;
+  size_t head_scratch_bytes(int64_t tokens, Compute compute) const;
   void push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeights& weights) const;
 
   Bundle bundle_;
@@ -124,8 +126,9 @@ class Model {
   MappedWeights next_;
   size_t next_unit_ = SIZE_MAX;
   Buffer parameters_;
-  Buffer no_adapter_;  // zeros
-  Buffer staging_;
+  Buffer no_adapter_;             // zeros
+  std::byte* staging_ = nullptr;  // the end of the kernel scratch
+  size_t staging_bytes_ = 0;
   mutable std::vector<size_t> weight_bytes_;  // of each unit and the head, once asked for
   int64_t threads_ = 0;
   int64_t mlp_tokens_ = 0;

@@ -73,7 +73,7 @@ Plan plan_of(const Model& model, const TrainConfig& config, MixCosts& costs, int
   const auto put = [&](Component component, uint64_t bytes) { plan.bytes[static_cast<size_t>(component)] = bytes; };
   const bool stores = std::any_of(m.stored.begin(), m.stored.end(), [](int64_t n) { return n > 0; });
   put(Component::kArena, m.arena);
-  put(Component::kStaging, stores ? costs.staging_bytes() : 0);
+  if (stores) plan.bytes[static_cast<size_t>(Component::kKernelScratch)] += costs.staging_bytes();
   put(Component::kSavedActivations, m.saved);
   put(Component::kActivations, static_cast<uint64_t>(m.buffers) * costs.activation_bytes());
   put(Component::kCheckpoints, static_cast<uint64_t>(m.checkpoints) * costs.activation_bytes());

@@ -62,7 +62,6 @@ std::vector<std::pair<std::string, const Buffer*>> Trainer::buffers() const {
       {Component::kActivations, &activations_},
       {Component::kLora, &model_.parameter_buffer()},
       {Component::kNoAdapter, &model_.no_adapter_buffer()},
-      {Component::kStaging, &model_.staging_buffer()},
       {Component::kArena, &model_.program().arena()},
       {Component::kKernelScratch, &model_.program().scratch()},
   };

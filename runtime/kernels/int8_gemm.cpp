@@ -133,6 +133,14 @@ void put_tile(const float* tile, int64_t rows, int64_t nr, bool accumulate, floa
   }
 }
 
+// Rows of C lie far apart, where no prefetcher of the CPU's follows.
+void prefetch_tile(float* c, int64_t rows, int64_t nr, int64_t ldc) {
+  for (int64_t r = 0; r < rows; ++r, c += ldc) {
+    for (int64_t j = 0; j < nr; j += 16) __builtin_prefetch(c + j, 1);
+    __builtin_prefetch(c + nr - 1, 1);
+  }
+}
+
 // tile (+)= rows of A times a panel of B's rows [k0, k0 + kc).
 void multiply(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* sums, bool accumulate) {
   const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
@@ -206,6 +214,7 @@ void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers
       b.load(n0, nr, k0, kc, mine.panel);
       for (int64_t tile = first; tile < last; ++tile) {
         const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
+        prefetch_tile(c + tile * kTileRows * ldc + n0, rows, nr, ldc);
         const bool with_float = k0 == 0 && rank > 0;
         if (with_float) {
           multiply_panel(packed + tile * packed_floats(kTileRows, rank), rows, rank, mine.right, kTileCols, mine.tile,

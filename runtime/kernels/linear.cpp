@@ -188,13 +188,13 @@ size_t linear_scratch_bytes(Compute compute, int64_t max_m, int64_t rows, int64_
   ScratchSize size;
   size.take(std::min(max_m, kRows) * rank);
   size.take(std::min(max_m, kRows) * rank);
-  const size_t whole = std::max(
-      {gemm_scratch_bytes(), lora_gradient_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, std::max(rows, cols))});
-  if (compute == Compute::kFloat32) return size.bytes + whole;
+  const size_t lora =
+      std::max(lora_gradient_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, std::max(rows, cols)));
+  if (compute == Compute::kFloat32) return size.bytes + std::max(gemm_scratch_bytes(), lora);
   ScratchSize input;
   Int8Input::add(std::min(max_m, kRows), std::max(rows, cols), input);
   return size.bytes +
-         std::max(whole, input.bytes + std::max(int8_gemm_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, cols)));
+         std::max(lora, input.bytes + std::max(int8_gemm_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, cols)));
 }
 
 }  // namespace mft::MFT_ISA

@@ -171,8 +171,8 @@ def test_two_updates_have_no_median(fleet: Fleet) -> None:
 
 
 def test_adam_on_the_server(fleet: Fleet, bundle: Path, tmp_path: Path) -> None:
-    """FedAdam's first step (arXiv 2003.00295), d the mean change: x + e (1 - beta1) d / (sqrt((1 - beta2) d^2) + tau), e
-    being eta as Flower corrects it for moments that begin at 0."""
+    """FedAdam's first step (arXiv 2003.00295), d the mean change: x + e (1 - beta1) d / (sqrt((1 - beta2) d^2) + tau),
+    with eta as e, as Flower corrects it for moments that begin at 0."""
     fleet.run(rounds=1, out=str(tmp_path / "mean"))
     shutil.rmtree(tmp_path / "device0")
     fleet.run(rounds=1, **{"strategy.name": "fedadam", "strategy.tau": 1e-3})
