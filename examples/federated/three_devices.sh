@@ -13,9 +13,14 @@ rm -f "$logs"/* # an older run's rounds
 printf '[superlink]\ndefault = "fleet"\n\n[superlink.fleet]\naddress = "%s:8000"\ninsecure = true\n' $link > "$FLWR_HOME/config.toml"
 
 finish() {
+  # What SuperNodes started outlives them, and would keep their namespaces.
+  for i in 1 2 3; do kill $(ip netns pids fleet$i 2> /dev/null) 2> /dev/null || true; done
   kill $(jobs -p) 2> /dev/null || true
   wait
-  for i in 1 2 3; do ip netns del fleet$i 2> /dev/null || true; done
+  for i in 1 2 3; do
+    ip link del fleet-veth$i 2> /dev/null || true
+    ip netns del fleet$i 2> /dev/null || true
+  done
   ip link del fleet-bridge 2> /dev/null || true
 }
 trap finish EXIT

@@ -42,7 +42,7 @@ def test_its_components(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize(
     ("more", "clients"),
     [("", ["3", "2", "3"]), (' secure-aggregation=true wire="float32"', ["sum of 3", "sum of 2", "sum of 3"])],
@@ -59,13 +59,14 @@ def test_three_devices_of_which_one_is_cut_off(
         shutil.copytree(tmp_path / f"rows{number - 1}", tmp_path / "fleet-out" / "rows" / str(number))
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     run = subprocess.run(
-        [EXAMPLE / "three_devices.sh", f"rounds=3 train.seq-len=48 timeout=20.0{more}"],
+        [EXAMPLE / "three_devices.sh", f"rounds=3 train.seq-len=48 timeout=30.0{more}"],
         cwd=tmp_path,
-        env=os.environ | {"PATH": path, "CUT": "2", "CUT_SECONDS": "25"},
+        env=os.environ | {"PATH": path, "CUT": "2", "CUT_SECONDS": "35"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=480,
     )
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     rounds = read_records(tmp_path / "fleet-out" / "three")
     names = [list(record["clients"]) for record in rounds]
     assert [x[0] if len(x) == 1 else str(len(x)) for x in names] == clients, run.stdout[-3000:]
