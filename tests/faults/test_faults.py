@@ -161,6 +161,17 @@ def convert(setting: Setting, to: str, old: State) -> Operation:
     return replacing(setting, name, "out", old, run, lambda: None)
 
 
+def end_round(setting: Setting, number: int) -> Operation:
+    """A federated server's; of the first one there is no folder before."""
+    arguments = {"bundle": str(setting.bundle), "out": str(setting.root / "out")}
+
+    def run(call: int, kind: str, number: int = number) -> Outcome:
+        return setting.python.run("end_round", arguments | {"number": number}, call, kind)
+
+    old = setting.whole({}, lambda call, kind: run(call, kind, number - 1))[1] if number > 1 else {}
+    return replacing(setting, f"federated round {number}", "out", old, run, lambda: None)
+
+
 def add_rows(setting: Setting, before: int = 0) -> Operation:
     """Rows that were told of stay; of the others any may, whole and in turn."""
     name, path = "rows.jsonl", setting.root / "rows.jsonl"
@@ -216,6 +227,8 @@ OPERATIONS: dict[str, Callable[[Setting], Operation]] = {
     "gguf-lora": lambda setting: convert(setting, "gguf-lora", {}),
     "gguf-over": lambda setting: convert(setting, "gguf", {"out": b"old"}),
     "hf-over": lambda setting: convert(setting, "hf", {"out/": b"", "out/config.json": b"old"}),
+    "round-first": lambda setting: end_round(setting, 1),
+    "round": lambda setting: end_round(setting, 2),
     "dataset": add_rows,
     "dataset-more": lambda setting: add_rows(setting, before=2),
 }
