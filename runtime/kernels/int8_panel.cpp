@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "runtime/kernels/block.h"
-#include "runtime/kernels/decode.h"
 #include "runtime/kernels/int8_rows.h"
 #include "runtime/kernels/int8_vec.h"
 #include "runtime/platform/threads.h"
@@ -298,26 +297,40 @@ void load_rows(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0, Int8Pa
   }
 }
 
+// Four of a column's values, a row after the other, as bytes of the panel in one lane.
+VecB quad_of_floats(const float* values, Vec inverse) {
+  // Summed before the offset takes out their signs, which borrow from the byte above.
+  constexpr unsigned kUnsigned = kWeightOffset > 0 ? kWeightOffset : 128;
+  VecU sum = VecU{} + 0x01010101u * kUnsigned;
+  for (int j = 0; j < 4; ++j) sum += (VecU)round_product(load(values + j * kPanelRows), inverse) << (8 * j);
+  return kWeightOffset > 0 ? (VecB)sum : (VecB)sum ^ 128;
+}
+
 // Values that are floats themselves.
 template <>
 void load_columns<Code::kF16>(const PackedWeight& w, int64_t panel, int64_t k0, int64_t kc, Int8Panel out) {
   alignas(64) float rows[kInt8Block][kPanelRows];
+  const int64_t group = w.format.group;
   for (int64_t k = k0; k < k0 + kc; k += kInt8Block, out = out.next()) {
     const int64_t count = std::min(kInt8Block, k0 + kc - k);
-    decode_panel(w, panel, k, count, rows[0], kPanelRows);
-    for (int c = 0; c < kPanelRows; c += kVec) {
-      Vec most = splat(kSmallest);
-      for (int64_t i = 0; i < count; ++i) most = vmax(most, magnitude(load(rows[i] + c)));
-      const Vec inverse = static_cast<float>(kWeightMax) / most;
-      store(out.scales + c, most * (1.f / kWeightMax));
+    Vec most[k16Vecs];
+    for (Vec& each : most) each = splat(kSmallest);
+    for (int64_t i = 0; i < count; ++i) {
+      const Block<Code::kF16> block(block_at<Code::kF16>(w, panel, (k + i) / group));
+      Vec values[k16Vecs];
+      block.column((k + i) % group, values);
+      for (int v = 0; v < k16Vecs; ++v) {
+        most[v] = vmax(most[v], magnitude(values[v]));
+        store(rows[i] + v * kVec, values[v]);
+      }
+    }
+    for (int v = 0; v < k16Vecs; ++v) {
+      const Vec inverse = static_cast<float>(kWeightMax) / most[v];
+      store(out.scales + v * kVec, most[v] * (1.f / kWeightMax));
       for (int64_t i = 0; i < count; i += kDepth) {
-        VecI four[kQuads]{};
-        for (int j = 0; j < kDepth; ++j) {
-          four[j / 4] |= ((round_product(load(rows[i + j] + c), inverse) + kWeightOffset) & 255) << (8 * (j % 4));
-        }
         VecB bytes[kQuads];
-        for (int q = 0; q < kQuads; ++q) bytes[q] = (VecB)four[q];
-        store_runs(out.codes + i * kTileCols + kDepth * c, bytes);
+        for (int q = 0; q < kQuads; ++q) bytes[q] = quad_of_floats(rows[i + 4 * q] + v * kVec, inverse);
+        store_runs(out.codes + i * kTileCols + kDepth * v * kVec, bytes);
       }
     }
   }
