@@ -70,7 +70,7 @@ void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_
   mlp_tokens_ = mlp_tokens;
   staging_bytes_ = staging_bytes(tokens, mlp_tokens);
   const size_t scratch = scratch_bytes(tokens, compute, staging_bytes_);
-  program_.reserve_scratch(scratch);
+  program_.reserve_scratch(scratch, staging_bytes_);
   staging_ = program_.scratch().bytes() + scratch - staging_bytes_;
   parameters_ = Buffer(layout_.size * sizeof(float));
   no_adapter_ = Buffer(no_adapter_bytes());

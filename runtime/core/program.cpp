@@ -24,6 +24,10 @@ namespace {
 
 using Sizes = std::vector<executorch::aten::SizesType>;
 
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
 /// Sizes of a tensor with its dimension `token_dim` set to `tokens` where that is not -1.
 Sizes sizes_of(const executorch::runtime::TensorInfo& info, int64_t tokens, size_t token_dim) {
   Sizes sizes(info.sizes().begin(), info.sizes().end());
@@ -105,18 +109,23 @@ Program::Program(const std::string& path)
   arena_ = Buffer(arena);
 }
 
-void Program::reserve_scratch(size_t bytes) {
+void Program::reserve_scratch(size_t bytes, size_t staged) {
   if (bytes > UINT32_MAX) fail("kernel scratch of ", bytes >> 20, " MB; the runtime takes at most 4095");
-  methods_.clear();  // they hold the allocator
+  methods_.clear();  // they hold the allocators
   scratch_ = Buffer(bytes);
-  temp_allocator_ =
-      std::make_unique<MemoryAllocator>(static_cast<uint32_t>(bytes), reinterpret_cast<uint8_t*>(scratch_.bytes()));
+  const auto first = [this](size_t size) {
+    return std::make_unique<MemoryAllocator>(static_cast<uint32_t>(size), reinterpret_cast<uint8_t*>(scratch_.bytes()));
+  };
+  whole_scratch_ = first(bytes);
+  before_staged_ = first(bytes - staged);
 }
 
 Program::Loaded& Program::loaded(const std::string& method) {
   const auto known = methods_.find(method);
   if (known != methods_.end()) return *known->second;
-  auto made = std::make_unique<Loaded>(*program_, file_.path(), method, arena_, temp_allocator_.get());
+  const bool staged = ends_with(method, "_forward_save") || ends_with(method, "_backward");
+  MemoryAllocator* scratch = (staged ? before_staged_ : whole_scratch_).get();
+  auto made = std::make_unique<Loaded>(*program_, file_.path(), method, arena_, scratch);
   return *(methods_[method] = std::move(made));
 }
 
@@ -141,7 +150,7 @@ std::vector<int64_t> Program::input_sizes(const std::string& method, size_t inde
 }
 
 void Program::run(const std::string& name, const std::vector<Input>& inputs, const std::vector<Output>& outputs) {
-  if (!temp_allocator_) fail("the model is not prepared");
+  if (!whole_scratch_) fail("the model is not prepared");
   const auto start = std::chrono::steady_clock::now();
   Loaded& entry = loaded(name);
   Method& method = entry.method;

@@ -44,8 +44,9 @@ class Program {
   explicit Program(const std::string& path);
   ~Program();
 
-  /// Allocates the kernels' scratch, in place of any earlier one; must be called before the first `run`.
-  void reserve_scratch(size_t bytes);
+  /// Allocates the kernels' scratch, in place of any earlier one; must be called before the first `run`. Its last
+  /// `staged` bytes are no kernel's where something is staged: in methods `<kind>_forward_save` and `<kind>_backward`.
+  void reserve_scratch(size_t bytes, size_t staged);
 
   /// Runs a method. Throws Error naming method and input or output where a shape does not fit.
   void run(const std::string& method, const std::vector<Input>& inputs, const std::vector<Output>& outputs);
@@ -73,7 +74,8 @@ class Program {
   std::unique_ptr<executorch::runtime::Program> program_;
   Buffer arena_;
   Buffer scratch_;
-  std::unique_ptr<executorch::runtime::MemoryAllocator> temp_allocator_;
+  std::unique_ptr<executorch::runtime::MemoryAllocator> whole_scratch_;
+  std::unique_ptr<executorch::runtime::MemoryAllocator> before_staged_;
   std::map<std::string, std::unique_ptr<Loaded>> methods_;
 };
 

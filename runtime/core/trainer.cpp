@@ -14,6 +14,17 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
+/// While it lives, the model computes in float32, as any other evaluation does; then in `then` again.
+struct Float32 {
+  Float32(Model& of, Compute then) : model(of), compute(then) { model.use_compute(Compute::kFloat32); }
+  ~Float32() { model.use_compute(compute); }
+  Float32(const Float32&) = delete;
+  Float32& operator=(const Float32&) = delete;
+
+  Model& model;
+  Compute compute;
+};
+
 }  // namespace
 
 Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& adapter, int64_t sequences)
@@ -249,10 +260,8 @@ LossSum Trainer::validate(const TokenFile& data) {
   check_data(data);
   if (config_.eval_every == 0) fail(data.path(), ": no validation is planned; give eval_every");
   const size_t activation = static_cast<size_t>(config_.tokens() * model_.bundle().hidden_size);
-  model_.use_compute(Compute::kFloat32);  // comparable with any other evaluation
-  const LossSum sum = evaluate(model_, data, config_.beta, activations_.floats(), activations_.floats() + activation);
-  model_.use_compute(compute_of(config_));
-  return sum;
+  const Float32 comparable(model_, compute_of(config_));
+  return evaluate(model_, data, config_.beta, activations_.floats(), activations_.floats() + activation);
 }
 
 void Trainer::keep_start() {
