@@ -64,7 +64,8 @@ def test_no_reply_holds_a_change(secure: Fleet, tmp_path: Path) -> None:
 
     for data in seen:
         values = bytes_to_ndarray(data).astype(np.float64) / 2**32
-        assert 0.4 < values.mean() < 0.6 and values.std() > 0.25
+        # Of even noise 0.5 and 0.289, and of the 128 numbers of the smallest both are eight standard errors within.
+        assert 0.3 < values.mean() < 0.7 and values.std() > 0.2
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
