@@ -38,9 +38,7 @@ FLEETS: dict[str, dict[str, Any]] = {
     "mean of products (FedSvd)": {"strategy.name": "fedsvd"},
     "FedProx, mu 0.01": {"proximal-mu": 0.01},
     "FedAdam, eta 0.01": {"strategy.name": "fedadam", "strategy.eta": 0.01},
-    "FedAvg, 7 rounds of 4": {"rounds": 7, "train.steps": 4},
     "FedAvg, 7 rounds of 4, lr 2e-3": {"rounds": 7, "train.steps": 4, "train.lr": 2e-3},
-    "FedAvg, 7 rounds of 4, lr 4e-3": {"rounds": 7, "train.steps": 4, "train.lr": 4e-3},
     "FedAvg, 7 rounds of 4, cosine, lr 4e-3": COSINE | {"rounds": 7, "train.steps": 4, "train.lr": 4e-3},
     "FedAvg, 14 rounds of 2, lr 4e-3": {"rounds": 14, "train.steps": 2, "train.lr": 4e-3},
 }

@@ -16,7 +16,7 @@ from mobile_ft.errors import UserError
 
 _OPTION = "train."
 _SERVERS = ("lora_train", "proximal_mu")  # the same for all devices
-SECURE = "secure-aggregation"
+_SECURE = "secure-aggregation"
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def settings_of(context: Context) -> Settings:
 
 def is_secure(values: Mapping[str, object]) -> bool:
     """Whether no change may be sent by itself. Raises UserError where that is not said clearly."""
-    given = values.get(SECURE, False)
+    given = values.get(_SECURE, False)
     if not isinstance(given, bool):
-        raise UserError(f"{SECURE} is {given!r}; it has to be true or false, without quotes")
+        raise UserError(f"{_SECURE} is {given!r}; it has to be true or false, without quotes")
     return given
 
 

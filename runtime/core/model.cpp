@@ -299,11 +299,9 @@ void Model::logits(const float* x, int64_t t, float* out) {
 }
 
 size_t Model::scratch_bytes(int64_t tokens, Compute compute, size_t staging) const {
-  size_t most = unit_scratch_bytes(tokens, compute) + staging;
-  for (const Compute c : {compute, Compute::kFloat32}) {  // validation is in float32, and stores nothing
-    most = std::max({most, unit_scratch_bytes(tokens, c), head_scratch_bytes(tokens, c)});
-  }
-  return most;
+  constexpr Compute kValidation = Compute::kFloat32;  // which stores nothing
+  return std::max({unit_scratch_bytes(tokens, compute) + staging, head_scratch_bytes(tokens, compute),
+                   unit_scratch_bytes(tokens, kValidation), head_scratch_bytes(tokens, kValidation)});
 }
 
 size_t Model::unit_scratch_bytes(int64_t tokens, Compute compute) const {

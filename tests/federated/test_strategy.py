@@ -381,7 +381,7 @@ def test_a_device_without_settings(fleet: Fleet) -> None:
     assert len(read_records(Path(config["out"]))[0]["refused"]) == 3
 
 
-def test_a_folder_of_another_frozen_matrix(fleet: Fleet, tmp_path: Path, bundle: Path) -> None:
+def test_a_folder_of_another_frozen_matrix(fleet: Fleet) -> None:
     """B's that were learned with one A are of no use with another."""
     fleet.run(rounds=1, **{"lora-train": "b"})
     state = Path(fleet.config["out"]) / "strategy.safetensors"
