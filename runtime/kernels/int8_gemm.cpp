@@ -7,88 +7,56 @@
 
 #include "runtime/kernels/decode.h"
 #include "runtime/kernels/int8_panel.h"
-#include "runtime/kernels/int8_vec.h"
+#include "runtime/kernels/int8_step.h"
 #include "runtime/platform/threads.h"
 
 namespace mft::MFT_ISA {
 namespace {
 
-constexpr int kTileVecs = kTileCols / kVec;
-constexpr int64_t kBlockSteps = kInt8Block / kDepth;
+constexpr int64_t kBlockSteps = kInt8Block / kRun;
 
-#if defined(__ARM_FEATURE_MATMUL_INT8)
-// Rows in pairs: sums[r] and sums[r + 1] have both rows each, of two of every four columns.
-static_assert(kWeightOffset == 0, "both rows start from the same");
-constexpr int sum_rows(int rows) { return rows + rows % 2; }
-
+// tile [R][kTileCols] (+)= the product of R rows of a tile and a block of a panel, `steps` of kRun long.
 template <int R>
-void add_step(const int8_t* a, const uint8_t* b, VecI sums[][kTileVecs]) {
-  VecB rows[sum_rows(R) / 2];
+[[gnu::always_inline]] inline void block_kernel(int64_t steps, const int8_t* __restrict a,
+                                                const float* __restrict scales, const int32_t* __restrict starts,
+                                                const uint8_t* __restrict b, const float* __restrict column_scales,
+                                                float* __restrict tile, bool accumulate) {
+  constexpr int kSumRows = sum_rows(R);
+  VecI sums[kSumRows][kTileVecs];
 #pragma GCC unroll 12
-  for (int r = 0; r < R; r += 2) rows[r / 2] = load_wide(a + r * kDepth);
-#pragma GCC unroll 8
-  for (int j = 0; j < 2 * kTileVecs; ++j) {
-    // GCC would load all columns first, and have no register left for two of the sums.
-    if (j == kTileVecs) asm volatile("" ::: "memory");
-    const VecB columns = load_wide(b + j * kVecBytes);
+  for (int r = 0; r < kSumRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVecs; ++v) sums[r][v] = starts[r] - VecI{};
+  }
+  for (int64_t s = steps; s > 0; --s, a += kRunBytes * kTileRows, b += kRun * kTileCols) add_step<R>(a, b, sums);
+#pragma GCC unroll 4
+  for (int v = 0; v < kTileVecs; ++v) {
+    const Vec column_scale = load(column_scales + v * kVec);
 #pragma GCC unroll 12
-    for (int r = 0; r < R; r += 2) {
-      VecI& sum = sums[r + j % 2][j / 2];
-      sum = dot8_pairs(sum, columns, rows[r / 2]);
+    for (int r = 0; r < R; ++r) {
+      float* p = tile + r * kTileCols + v * kVec;
+      const Vec product = to_float(row_sum(sums, r, v)) * column_scale;
+      store(p, accumulate ? load(p) + product * scales[r] : product * scales[r]);
     }
   }
 }
 
-VecI row_sum(const VecI sums[][kTileVecs], int row, int v) {
-  const VecI left = sums[row - row % 2][v], right = sums[row - row % 2 + 1][v];
-  return row % 2 == 0 ? __builtin_shufflevector(left, right, 0, 1, 4, 5)
-                      : __builtin_shufflevector(left, right, 2, 3, 6, 7);
-}
-#else
-constexpr int sum_rows(int rows) { return rows; }
-
-template <int R>
-void add_step(const int8_t* a, const uint8_t* b, VecI sums[][kTileVecs]) {
-  VecB columns[kTileVecs];
-#pragma GCC unroll 4
-  for (int v = 0; v < kTileVecs; ++v) columns[v] = load_wide(b + v * kVecBytes);
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kTileVecs; ++v) sums[r][v] = dot4(sums[r][v], columns[v], a, r);
-  }
-}
-
-VecI row_sum(const VecI sums[][kTileVecs], int row, int v) { return sums[row][v]; }
-#endif
-
-// tile [R][kTileCols] (+)= the product of one tile of rows, of which R count, and a panel, `steps` of kDepth long.
+// tile [R][kTileCols] (+)= the product of one tile of rows, of which R count, and a panel, `steps` of kRun long.
 template <int R>
 void tile_kernel(int64_t steps, const int8_t* __restrict a, const float* __restrict scales,
                  const int32_t* __restrict starts, const uint8_t* __restrict b, const float* __restrict column_scales,
                  float* __restrict tile, bool accumulate) {
-  constexpr int kSumRows = sum_rows(R);
+  constexpr int kFirst = R < kRowsAtOnce ? R : kRowsAtOnce;
   for (; steps > 0; steps -= kBlockSteps) {
-    VecI sums[kSumRows][kTileVecs];
-#pragma GCC unroll 12
-    for (int r = 0; r < kSumRows; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kTileVecs; ++v) sums[r][v] = starts[r] - VecI{};
-    }
-    for (int64_t s = std::min(steps, kBlockSteps); s > 0; --s, a += kDepth * kTileRows, b += kDepth * kTileCols) {
-      add_step<R>(a, b, sums);
-    }
-#pragma GCC unroll 4
-    for (int v = 0; v < kTileVecs; ++v) {
-      const Vec column_scale = load(column_scales + v * kVec);
-#pragma GCC unroll 12
-      for (int r = 0; r < R; ++r) {
-        float* p = tile + r * kTileCols + v * kVec;
-        const Vec product = to_float(row_sum(sums, r, v)) * column_scale;
-        store(p, accumulate ? load(p) + product * scales[r] : product * scales[r]);
-      }
+    const int64_t some = std::min(steps, kBlockSteps);
+    block_kernel<kFirst>(some, a, scales, starts, b, column_scales, tile, accumulate);
+    if constexpr (R > kFirst) {
+      block_kernel<R - kFirst>(some, a + kFirst * kDepth, scales + kFirst, starts + kFirst, b, column_scales,
+                               tile + kFirst * kTileCols, accumulate);
     }
     accumulate = true;
+    a += kBlockSteps * kRunBytes * kTileRows;
+    b += kInt8Block * kTileCols;
     scales += kTileRows;
     starts += kTileRows;
     column_scales += kTileCols;
@@ -145,7 +113,7 @@ void prefetch_tile(float* c, int64_t rows, int64_t nr, int64_t ldc) {
 void multiply(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* sums, bool accumulate) {
   const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
   const int64_t scales = a.tile_scales(tile) + k0 / kInt8Block * kTileRows;
-  kTileKernels[static_cast<size_t>(rows - 1)](ceil_div(kc, kDepth), a.tile_codes(tile) + k0 * kTileRows,
+  kTileKernels[static_cast<size_t>(rows - 1)](ceil_div(kc, kRun), a.tile_codes(tile) + Int8Rows::index(k0, 0),
                                               a.scales + scales, a.starts + scales, panel.codes, panel.scales, sums,
                                               accumulate);
 }

@@ -100,7 +100,7 @@ void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, i
         for (int64_t i = 0; i < left_out_count; ++i) copy[left_out[i]] = 0.f;
         row = copy;
       }
-      out.starts[at + r] = -kWeightOffset * encode(tile * kTileRows + r, row, block[r], &out.scales[at + r]);
+      out.starts[at + r] = -kSumOffset * encode(tile * kTileRows + r, row, block[r], &out.scales[at + r]);
     }
     if constexpr (kDepth == 8) {
       for (int64_t i = 0; i < round_up(count, 16); i += kDepth) {
@@ -109,13 +109,20 @@ void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, i
       continue;
     }
     // Four codes are 32 bits: transposed as floats are, and each store's slack is overwritten by the next.
-    float* to = reinterpret_cast<float*>(codes + k0 * kTileRows);
+    float* to = reinterpret_cast<float*>(codes + Int8Rows::index(k0, 0));
     for (int64_t s = 0; s < round_up(steps, 4); s += kVec) {
       Vec part[kAll];
       for (int64_t r = 0; r < kAll; ++r) part[r] = load(reinterpret_cast<const float*>(block[r]) + s);
       for (int64_t p = 0; p < kAll; p += kVec) transpose(part + p);
-      for (int64_t j = 0; j < std::min<int64_t>(kVec, round_up(steps, 4) - s); ++j) {
-        for (int64_t p = 0; p < kAll; p += kVec) store(to + (s + j) * kTileRows + p, part[p + j]);
+      for (int64_t j = 0; j < std::min<int64_t>(kVec, round_up(steps, 4) - s); ++j, to += kTileRows) {
+        for (int64_t p = 0; p < kAll; p += kVec) store(to + p, part[p + j]);
+#if defined(MFT_PAIR_SUMS)
+        if (j % 2 == 0) continue;
+        to += kTileRows;
+        for (int64_t p = 0; p < kAll; p += kVec) {
+          store(to + p, (Vec)correction((VecI)part[p + j - 1], (VecI)part[p + j]));
+        }
+#endif
       }
     }
   }

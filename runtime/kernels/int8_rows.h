@@ -20,8 +20,8 @@ constexpr int64_t int8_row_blocks(int64_t k) { return (k + kInt8Block - 1) / kIn
 // Numbers of a row of codes, zeros at the end.
 constexpr int64_t padded_row(int64_t k) { return (k + 15) / 16 * 16; }
 
-// x [m, k] as tiles of kTileRows rows, those past the last one zero. Of each tile: codes, at index(), and by block and
-// row the scale and what the sums of products start from, -kWeightOffset times the sum of the codes.
+// x [m, k] as tiles of kTileRows rows, those past the last one zero. Of each tile: codes, at index(), behind each run
+// of kRun its correction (int8_vec.h), and by block and row the scale and what the sums of products start from.
 struct Int8Rows {
   int64_t m;
   int64_t k;
@@ -31,12 +31,14 @@ struct Int8Rows {
 
   static constexpr int64_t tiles(int64_t m) { return (m + kTileRows - 1) / kTileRows; }
   // Of one tile, with some slack.
-  static constexpr int64_t tile_bytes(int64_t k) { return kTileRows * padded_row(k) + 4 * kPackSlack; }
+  static constexpr int64_t tile_bytes(int64_t k) {
+    return kTileRows * padded_row(k) / kRun * kRunBytes + 4 * kPackSlack;
+  }
   static constexpr int64_t scale_count(int64_t m, int64_t k) { return tiles(m) * kTileRows * int8_row_blocks(k); }
 
   // Of number i of a tile's row.
   static constexpr int64_t index(int64_t i, int64_t row) {
-    return (i / kDepth * kTileRows + row) * kDepth + i % kDepth;
+    return i / kRun * kTileRows * kRunBytes + (i % kRun / kDepth * kTileRows + row) * kDepth + i % kDepth;
   }
   const int8_t* tile_codes(int64_t tile) const { return codes + tile * tile_bytes(k); }
   int64_t tile_scales(int64_t tile) const { return tile * kTileRows * int8_row_blocks(k); }

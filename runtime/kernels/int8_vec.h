@@ -45,6 +45,17 @@ constexpr int kDepth = 4;
 #endif
 constexpr int kQuads = kDepth / 4;
 
+// x86 without dot products adds up eight products of a lane in its halves of 16 bits, which wrap around. What the
+// kWeightOffset in the weights adds is taken out there too, by a correction that lies behind each run of eight codes:
+// the sum without it, of four products, fits. Elsewhere sums start from -kSumOffset times that of the codes.
+#if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+#define MFT_PAIR_SUMS
+constexpr int kRun = 8, kRunBytes = 12, kSumOffset = 0;
+static_assert(4 * (kWeightMax + 1) * 127 < 1 << 15);
+#else
+constexpr int kRun = kDepth, kRunBytes = kDepth, kSumOffset = kWeightOffset;
+#endif
+
 // Stores kVec columns of a panel, four weights of each in every quad.
 inline void store_runs(uint8_t* p, const VecB quads[kQuads]) {
 #if defined(__ARM_FEATURE_MATMUL_INT8)
@@ -77,21 +88,44 @@ inline VecI dot4(VecI sums, VecB weights, const int8_t* codes, int row) {
   }
 }
 #else
+inline VecI splat_4(const int8_t* codes) {
+  int32_t four;
+  std::memcpy(&four, codes, sizeof(four));
+  return four - VecI{};
+}
+
+#if defined(MFT_PAIR_SUMS)
+// The products of four weights and four codes in each lane, summed in its halves.
+inline VecHU pair_sums(VecB weights, VecI codes) {
+#if defined(__AVX512F__)
+  return (VecHU)_mm512_maddubs_epi16((__m512i)weights, (__m512i)codes);
+#else
+  return (VecHU)_mm256_maddubs_epi16((__m256i)weights, (__m256i)codes);
+#endif
+}
+
+// Of a run whose codes lie in the same lane of two vectors.
+inline VecHU correction(VecI first, VecI second) {
+  const VecB offset = VecB{} + static_cast<uint8_t>(kWeightOffset);
+  return -(pair_sums(offset, first) + pair_sums(offset, second));
+}
+
+// The sum of both halves of each lane.
+inline VecI add_halves(VecHU pairs) {
+#if defined(__AVX512F__)
+  return (VecI)_mm512_madd_epi16((__m512i)pairs, _mm512_set1_epi16(1));
+#else
+  return (VecI)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi16(1));
+#endif
+}
+#else
 // sums[i] += the product of the four weights in lane i and the four codes of this row.
 inline VecI dot4(VecI sums, VecB weights, const int8_t* row_codes, int row) {
-  int32_t four;
-  std::memcpy(&four, row_codes + 4 * row, sizeof(four));
-  const VecI codes = four - VecI{};
+  const VecI codes = splat_4(row_codes + 4 * row);
 #if defined(__AVX512VNNI__)
   return (VecI)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)weights, (__m512i)codes);
 #elif defined(__AVXVNNI__)
   return (VecI)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)weights, (__m256i)codes);
-#elif defined(__AVX512F__)
-  const __m512i pairs = _mm512_maddubs_epi16((__m512i)weights, (__m512i)codes);
-  return sums + (VecI)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
-#elif defined(__AVX2__)
-  const __m256i pairs = _mm256_maddubs_epi16((__m256i)weights, (__m256i)codes);
-  return sums + (VecI)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #else
   const int8x16_t w = (int8x16_t)weights, x = (int8x16_t)codes;
   // Two products of at most 127 * 127 fit 16 bits.
@@ -99,6 +133,7 @@ inline VecI dot4(VecI sums, VecB weights, const int8_t* row_codes, int row) {
   return (VecI)vpadalq_s16((int32x4_t)sums, pairs);
 #endif
 }
+#endif
 #endif
 
 // (a b + 2^14) / 2^15, rounded down.
