@@ -15,12 +15,13 @@ namespace {
 
 constexpr int64_t kBlockSteps = kInt8Block / kRun;
 
-// tile [R][kTileCols] (+)= the product of R rows of a tile and a block of a panel, `steps` of kRun long.
+// C [R][kTileCols] = the product of R rows of a tile and a block of a panel, `steps` of kRun long, plus sums likewise,
+// which may be null.
 template <int R>
 [[gnu::always_inline]] inline void block_kernel(int64_t steps, const int8_t* __restrict a,
                                                 const float* __restrict scales, const int32_t* __restrict starts,
                                                 const uint8_t* __restrict b, const float* __restrict column_scales,
-                                                float* __restrict tile, bool accumulate) {
+                                                const float* from, float* c, int64_t ldc) {
   constexpr int kSumRows = sum_rows(R);
   VecI sums[kSumRows][kTileVecs];
 #pragma GCC unroll 12
@@ -34,27 +35,31 @@ template <int R>
     const Vec column_scale = load(column_scales + v * kVec);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
-      float* p = tile + r * kTileCols + v * kVec;
       const Vec product = to_float(row_sum(sums, r, v)) * column_scale;
-      store(p, accumulate ? load(p) + product * scales[r] : product * scales[r]);
+      const Vec before = from != nullptr ? load(from + r * kTileCols + v * kVec) : Vec{};
+      store(c + r * ldc + v * kVec, before + product * scales[r]);
     }
   }
 }
 
-// tile [R][kTileCols] (+)= the product of one tile of rows, of which R count, and a panel, `steps` of kRun long.
+// The same of one tile of rows, of which R count, and a whole panel; sums [R][kTileCols] are overwritten, and added to
+// where `accumulate` says so.
 template <int R>
 void tile_kernel(int64_t steps, const int8_t* __restrict a, const float* __restrict scales,
                  const int32_t* __restrict starts, const uint8_t* __restrict b, const float* __restrict column_scales,
-                 float* __restrict tile, bool accumulate) {
+                 float* sums, bool accumulate, float* c, int64_t ldc) {
   constexpr int kFirst = R < kRowsAtOnce ? R : kRowsAtOnce;
+  const float* from = accumulate ? sums : nullptr;
   for (; steps > 0; steps -= kBlockSteps) {
     const int64_t some = std::min(steps, kBlockSteps);
-    block_kernel<kFirst>(some, a, scales, starts, b, column_scales, tile, accumulate);
+    float* to = steps > kBlockSteps ? sums : c;
+    const int64_t ldt = steps > kBlockSteps ? kTileCols : ldc;
+    block_kernel<kFirst>(some, a, scales, starts, b, column_scales, from, to, ldt);
     if constexpr (R > kFirst) {
       block_kernel<R - kFirst>(some, a + kFirst * kDepth, scales + kFirst, starts + kFirst, b, column_scales,
-                               tile + kFirst * kTileCols, accumulate);
+                               from != nullptr ? from + kFirst * kTileCols : nullptr, to + kFirst * ldt, ldt);
     }
-    accumulate = true;
+    from = sums;
     a += kBlockSteps * kRunBytes * kTileRows;
     b += kInt8Block * kTileCols;
     scales += kTileRows;
@@ -64,7 +69,7 @@ void tile_kernel(int64_t steps, const int8_t* __restrict a, const float* __restr
 }
 
 using TileKernel = void (*)(int64_t, const int8_t*, const float*, const int32_t*, const uint8_t*, const float*, float*,
-                            bool);
+                            bool, float*, int64_t);
 
 template <int... kRowsLessOne>
 constexpr std::array<TileKernel, kTileRows> tile_kernels(std::integer_sequence<int, kRowsLessOne...>) {
@@ -77,7 +82,7 @@ constexpr std::array<TileKernel, kTileRows> kTileKernels =
 struct Work {
   Int8Panel panel;
   float* right;  // of the summands, [rank][kTileCols]
-  float* tile;   // of C; rows of C itself lie so far apart that they drive each other out of the cache
+  float* sums;   // of a tile of C, [kTileRows][kTileCols]
 
   static constexpr int64_t bytes(int64_t rank) {
     return Int8Panel::kCodeBytes + 4 * (Int8Panel::kScales + rank * kTileCols + kTileRows * kTileCols);
@@ -86,17 +91,16 @@ struct Work {
     panel.codes = reinterpret_cast<uint8_t*>(base);
     panel.scales = reinterpret_cast<float*>(base + Int8Panel::kCodeBytes);
     right = panel.scales + Int8Panel::kScales;
-    tile = right + rank * kTileCols;
+    sums = right + rank * kTileCols;
   }
 };
 
-// C [rows, nr] (+)= tile.
-void put_tile(const float* tile, int64_t rows, int64_t nr, bool accumulate, float* c, int64_t ldc) {
-  for (int64_t r = 0; r < rows; ++r, tile += kTileCols, c += ldc) {
+// to [rows, nr] = from.
+void copy_rows(const float* from, int64_t ldf, float* to, int64_t ldt, int64_t rows, int64_t nr) {
+  for (int64_t r = 0; r < rows; ++r, from += ldf, to += ldt) {
     for (int64_t j = 0; j < nr; j += kVec) {
       const int64_t lanes = std::min<int64_t>(kVec, nr - j);
-      const Vec sum = load(tile + j);
-      store_part(c + j, accumulate ? load_part(c + j, lanes) + sum : sum, lanes);
+      store_part(to + j, load_part(from + j, lanes), lanes);
     }
   }
 }
@@ -107,15 +111,6 @@ void prefetch_tile(float* c, int64_t rows, int64_t nr, int64_t ldc) {
     for (int64_t j = 0; j < nr; j += 16) __builtin_prefetch(c + j, 1);
     __builtin_prefetch(c + nr - 1, 1);
   }
-}
-
-// tile (+)= rows of A times a panel of B's rows [k0, k0 + kc).
-void multiply(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* sums, bool accumulate) {
-  const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
-  const int64_t scales = a.tile_scales(tile) + k0 / kInt8Block * kTileRows;
-  kTileKernels[static_cast<size_t>(rows - 1)](ceil_div(kc, kRun), a.tile_codes(tile) + Int8Rows::index(k0, 0),
-                                              a.scales + scales, a.starts + scales, panel.codes, panel.scales, sums,
-                                              accumulate);
 }
 
 constexpr int64_t most_rank(int64_t rank) { return rank + kOutliers; }
@@ -130,11 +125,17 @@ void Int8Transposed::load(int64_t n0, int64_t nr, int64_t k0, int64_t kc, Int8Pa
   load_int8_panel_transposed(w_, k0, kc, n0, nr, out);
 }
 
-void multiply_int8_panel(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* sums,
-                         float* c, int64_t ldc, int64_t nr, bool accumulate) {
+void multiply_int8_panel(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, AddTo add_to,
+                         float* sums, float* c, int64_t ldc, int64_t nr) {
   const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
-  multiply(a, tile, k0, kc, panel, sums, false);
-  put_tile(sums, rows, nr, accumulate, c, ldc);
+  const int64_t scales = a.tile_scales(tile) + k0 / kInt8Block * kTileRows;
+  const bool whole = nr == kTileCols;
+  // Rows of C lie so far apart that they drive each other out of the cache: not there for every block.
+  if (add_to == AddTo::kC) copy_rows(c, ldc, sums, kTileCols, rows, nr);
+  kTileKernels[static_cast<size_t>(rows - 1)](ceil_div(kc, kRun), a.tile_codes(tile) + Int8Rows::index(k0, 0),
+                                              a.scales + scales, a.starts + scales, panel.codes, panel.scales, sums,
+                                              add_to != AddTo::kNothing, whole ? c : sums, whole ? ldc : kTileCols);
+  if (!whole) copy_rows(sums, kTileCols, c, ldc, rows, nr);
 }
 
 void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers* outliers, const Summand* summand,
@@ -148,16 +149,20 @@ void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers
   float* packed = scratch.take(static_cast<size_t>(packed_floats(a.m, rank)));
   const int64_t work_bytes = round_up(Work::bytes(rank), static_cast<int64_t>(kScratchAlign));
   std::byte* work = scratch.take_bytes(static_cast<size_t>(thread_count() * work_bytes));
-  for (int64_t row = 0; row < round_up(a.m, kTileRows) && rank > 0; ++row) {
-    float* out = packed + row / kTileRows * packed_floats(kTileRows, rank) + row % kTileRows;
-    for (int64_t i = 0; i < left_out; ++i) {
-      out[i * kTileRows] = row < a.m ? outliers->x[row * k + outliers->columns[i]] : 0.f;
+  parallel_for(rank > 0 ? tiles : 0, [&](int64_t tile) {
+    const int64_t first = tile * kTileRows, rows = std::min(kTileRows, a.m - first);
+    float* out = packed + tile * packed_floats(kTileRows, rank);
+    for (int64_t i = 0; i < left_out; ++i, out += kTileRows) {
+      for (int64_t r = 0; r < kTileRows; ++r) {
+        out[r] = r < rows ? outliers->x[(first + r) * k + outliers->columns[i]] : 0.f;
+      }
     }
-    for (int64_t i = left_out; i < rank; ++i) {
-      const Mat& left = summand->left;
-      out[i * kTileRows] = row < a.m ? summand->alpha * left.p[row * left.row + (i - left_out) * left.col] : 0.f;
-    }
-  }
+    if (summand == nullptr) return;
+    const Mat& left = summand->left;
+    const float* lefts[kTileRows];
+    for (int64_t r = 0; r < kTileRows; ++r) lefts[r] = r < rows ? left.p + (first + r) * left.row : nullptr;
+    pack_tile(lefts, left.col, summand->rank, summand->alpha, out);
+  });
 
   const int64_t size = round_up(ceil_div(k, ceil_div(k, kInt8Chunk)), kInt8Block);
   const int64_t panels = ceil_div(n, kTileCols);
@@ -182,14 +187,15 @@ void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers
       b.load(n0, nr, k0, kc, mine.panel);
       for (int64_t tile = first; tile < last; ++tile) {
         const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
-        prefetch_tile(c + tile * kTileRows * ldc + n0, rows, nr, ldc);
-        const bool with_float = k0 == 0 && rank > 0;
-        if (with_float) {
-          multiply_panel(packed + tile * packed_floats(kTileRows, rank), rows, rank, mine.right, kTileCols, mine.tile,
+        float* out = c + tile * kTileRows * ldc + n0;
+        prefetch_tile(out, rows, nr, ldc);
+        AddTo add_to = k0 > 0 ? AddTo::kC : AddTo::kNothing;
+        if (k0 == 0 && rank > 0) {
+          multiply_panel(packed + tile * packed_floats(kTileRows, rank), rows, rank, mine.right, kTileCols, mine.sums,
                          kTileCols, kTileCols, false);
+          add_to = AddTo::kSums;
         }
-        multiply(a, tile, k0, kc, mine.panel, mine.tile, with_float);
-        put_tile(mine.tile, rows, nr, k0 > 0, c + tile * kTileRows * ldc + n0, ldc);
+        multiply_int8_panel(a, tile, k0, kc, mine.panel, add_to, mine.sums, out, ldc, nr);
       }
     }
   });

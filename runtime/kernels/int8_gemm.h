@@ -58,10 +58,13 @@ struct Summand {
 void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers* outliers, const Summand* summand,
                float* c, int64_t ldc, Scratch scratch);
 
-// C [rows of one tile of A, nr] (+)= their columns [k0, k0 + kc) times a panel of as many rows, on this thread. `sums`
-// has room for [kTileRows][kTileCols].
-void multiply_int8_panel(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, float* sums,
-                         float* c, int64_t ldc, int64_t nr, bool accumulate);
+// What a product is added to.
+enum class AddTo { kNothing, kSums, kC };
+
+// C [rows of one tile of A, nr] = their columns [k0, k0 + kc) times a panel of as many rows, on this thread, plus what
+// `add_to` says. `sums` [kTileRows][kTileCols] are overwritten.
+void multiply_int8_panel(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, AddTo add_to,
+                         float* sums, float* c, int64_t ldc, int64_t nr);
 
 // Enough for a product of at most kRowBlock rows, and a summand of this rank.
 size_t int8_gemm_scratch_bytes(int64_t rank);

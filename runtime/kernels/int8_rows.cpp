@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "runtime/kernels/int8_vec.h"
 #include "runtime/platform/threads.h"
@@ -15,38 +16,16 @@ constexpr int kVecs = kInt8Block / kVec;
 // Rows that are transposed together, those past the tile's zero.
 constexpr int64_t kAll = kTileRows + kPackSlack;
 
-// Codes of one row's block, the largest of them `most_code` in magnitude; returns their sum. `round` makes them of
-// vector i and the inverse of the scale.
-template <typename Round>
-int32_t encode_block(const float* x, float most_code, const Round& round, int8_t* codes, float* scale) {
-  Vec largest{}, nothing{};  // NaN where a value is not finite
-#pragma GCC unroll 32
-  for (int i = 0; i < kVecs; ++i) {
-    const Vec v = load(x + i * kVec);
-    largest = vmax(vmax(v, -v), largest);
-    nothing += v - v;
-  }
-  const float most = max_lane(largest);
-  const float none = sum(nothing);
-  *scale = most / most_code + none;
-  if (!(none == 0.f)) {  // the scale makes NaN of any code
-    std::memset(codes, 0, kInt8Block);
-    return 0;
-  }
-  const Vec inverse = splat(most > kSmallest ? most_code / most : 0.f);
-  VecI total{};
-#pragma GCC unroll 32
-  for (int i = 0; i < kVecs; ++i) {
-    const VecI rounded = round(i, load(x + i * kVec), inverse);
-    total += rounded;
-    store_i8(codes + i * kVec, rounded);
-  }
-  return static_cast<int32_t>(sum(to_float(total)));  // exact: below 2^24
-}
+// Magnitudes of floats as integers are in the same order, infinity and then NaN above all numbers.
+constexpr int32_t kInfinity = 0x7f800000;
+VecI magnitude_bits(Vec v) { return (VecI)v & 0x7fffffff; }
+VecI max_of(VecI a, VecI b) { return a > b ? a : b; }
 
-int32_t quantize_block(const float* x, int8_t* codes, float* scale) {
-  const auto nearest = [](int, Vec v, Vec inverse) { return round_product(v, inverse); };
-  return encode_block(x, 127.f, nearest, codes, scale);
+VecI largest_in_block(const float* x) {
+  VecI largest{};
+#pragma GCC unroll 32
+  for (int i = 0; i < kVecs; ++i) largest = max_of(largest, magnitude_bits(load(x + i * kVec)));
+  return largest;
 }
 
 // Multiples of the golden ratio, of the plastic number and its square, modulo 1: evenly spread, however many.
@@ -64,45 +43,67 @@ struct Thresholds {
 };
 constexpr Thresholds kThresholds;
 
-// Rounds up where the fraction is above a threshold; those of the block are moved by `offset` in [0, 1).
-int32_t dither_block(const float* x, float offset, int8_t* codes, float* scale) {
-  const auto dithered = [&](int i, Vec v, Vec inverse) {
-    const Vec moved = load(kThresholds.of + i * kVec) + offset;
-    return __builtin_convertvector(v * inverse + (moved >= splat(1.f) ? moved - 1.f : moved), VecI);
-  };
-  return encode_block(x, 126.99f, dithered, codes, scale);  // plus a threshold it is still below 128
+// Of the rows of a tile, in one block.
+struct BlockScales {
+  alignas(64) float scale[kAll];
+  alignas(64) float inverse[kAll];
+};
+
+// `largest` are those of each row, lane by lane; overwritten.
+void find_scales(Vec largest[kAll], float most_code, BlockScales* out) {
+  for (int64_t p = 0; p < kAll; p += kVec) {
+    transpose(largest + p);
+    VecI most{};
+    for (int64_t j = 0; j < kVec; ++j) most = max_of(most, (VecI)largest[p + j]);
+    const Vec value = (Vec)most, nan = splat(std::numeric_limits<float>::quiet_NaN());
+    store(out->scale + p, most < kInfinity ? value / most_code : nan);
+    store(out->inverse + p, value > splat(kSmallest) ? most_code / value : Vec{});
+  }
 }
 
-// encode(row, x, codes, scale) for each of the tile's rows and blocks.
-template <typename Encode>
-void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, int64_t tile, const Encode& encode) {
-  const int64_t k = out.k, rows = std::min(kTileRows, out.m - tile * kTileRows);
+// Codes of the tile's rows, the largest of a block `most_code` in magnitude. `rounding(row)` gives a function that
+// makes them of vector i of a block and the inverse of its scale.
+template <typename Rounding>
+void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, int64_t tile, float most_code,
+                 const Rounding& rounding) {
+  const int64_t k = out.k, first = tile * kTileRows, rows = std::min(kTileRows, out.m - first);
   int8_t* codes = out.codes + tile * Int8Rows::tile_bytes(k);
   alignas(64) int8_t block[kAll][kInt8Block] = {};
-  alignas(64) float copy[kInt8Block];
+  alignas(64) float copies[kTileRows][kInt8Block];
   for (int64_t b = 0; b < int8_row_blocks(k); ++b) {
     const int64_t k0 = b * kInt8Block, count = std::min(kInt8Block, k - k0), steps = ceil_div(count, 4);
     int64_t left_out[kOutliers], left_out_count = 0;
     for (int64_t i = 0; outliers != nullptr && i < kOutliers; ++i) {
       if (outliers[i] >= k0 && outliers[i] < k0 + count) left_out[left_out_count++] = outliers[i] - k0;
     }
+    const float* from[kTileRows];
+    Vec largest[kAll] = {};
+    for (int64_t r = 0; r < rows; ++r) {
+      from[r] = x + (first + r) * k + k0;
+      if (left_out_count > 0 || count < kInt8Block) {
+        std::memcpy(copies[r], from[r], static_cast<size_t>(count) * sizeof(float));
+        std::fill(copies[r] + count, copies[r] + kInt8Block, 0.f);
+        for (int64_t i = 0; i < left_out_count; ++i) copies[r][left_out[i]] = 0.f;
+        from[r] = copies[r];
+      }
+      largest[r] = (Vec)largest_in_block(from[r]);
+    }
+    BlockScales scales;
+    find_scales(largest, most_code, &scales);
     const int64_t at = out.tile_scales(tile) + b * kTileRows;
-    for (int64_t r = 0; r < kTileRows; ++r) {
-      if (r >= rows) {
-        out.scales[at + r] = 0.f;
-        out.starts[at + r] = 0;
+    std::copy(scales.scale, scales.scale + kTileRows, out.scales + at);
+    for (int64_t r = 0; r < rows; ++r) {
+      if (std::isnan(scales.scale[r])) {  // which makes NaN of any code
+        std::memset(block[r], 0, kInt8Block);
         continue;
       }
-      const float* row = x + (tile * kTileRows + r) * k + k0;
-      if (left_out_count > 0 || count < kInt8Block) {
-        std::memcpy(copy, row, static_cast<size_t>(count) * sizeof(float));
-        std::fill(copy + count, copy + kInt8Block, 0.f);
-        for (int64_t i = 0; i < left_out_count; ++i) copy[left_out[i]] = 0.f;
-        row = copy;
-      }
-      out.starts[at + r] = -kSumOffset * encode(tile * kTileRows + r, row, block[r], &out.scales[at + r]);
+      const auto round = rounding(first + r);
+      const Vec inverse = splat(scales.inverse[r]);
+#pragma GCC unroll 32
+      for (int i = 0; i < kVecs; ++i) store_i8(block[r] + i * kVec, round(i, load(from[r] + i * kVec), inverse));
     }
     if constexpr (kDepth == 8) {
+      std::fill(out.starts + at, out.starts + at + kTileRows, 0);
       for (int64_t i = 0; i < round_up(count, 16); i += kDepth) {
         for (int64_t r = 0; r < kTileRows; ++r) std::memcpy(codes + Int8Rows::index(k0 + i, r), block[r] + i, kDepth);
       }
@@ -110,12 +111,16 @@ void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, i
     }
     // Four codes are 32 bits: transposed as floats are, and each store's slack is overwritten by the next.
     float* to = reinterpret_cast<float*>(codes + Int8Rows::index(k0, 0));
+    VecI totals[kAll / kVec] = {};
     for (int64_t s = 0; s < round_up(steps, 4); s += kVec) {
       Vec part[kAll];
       for (int64_t r = 0; r < kAll; ++r) part[r] = load(reinterpret_cast<const float*>(block[r]) + s);
       for (int64_t p = 0; p < kAll; p += kVec) transpose(part + p);
       for (int64_t j = 0; j < std::min<int64_t>(kVec, round_up(steps, 4) - s); ++j, to += kTileRows) {
-        for (int64_t p = 0; p < kAll; p += kVec) store(to + p, part[p + j]);
+        for (int64_t p = 0; p < kAll; p += kVec) {
+          store(to + p, part[p + j]);
+          totals[p / kVec] = add_codes(totals[p / kVec], (VecI)part[p + j]);
+        }
 #if defined(MFT_PAIR_SUMS)
         if (j % 2 == 0) continue;
         to += kTileRows;
@@ -125,6 +130,12 @@ void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, i
 #endif
       }
     }
+    alignas(64) int32_t starts[kAll];
+    for (int64_t p = 0; p < kAll; p += kVec) {
+      const VecI start = totals[p / kVec] * -kSumOffset;
+      std::memcpy(starts + p, &start, sizeof(start));
+    }
+    std::copy(starts, starts + kTileRows, out.starts + at);
   }
 }
 
@@ -179,14 +190,18 @@ void find_outliers(const float* x, int64_t m, int64_t k, float* largest, int64_t
 }
 
 void quantize_tile(const float* x, const int64_t* outliers, const Int8Rows& out, int64_t tile) {
-  encode_tile(x, outliers, out, tile,
-              [](int64_t, const float* row, int8_t* codes, float* scale) { return quantize_block(row, codes, scale); });
+  encode_tile(x, outliers, out, tile, 127.f,
+              [](int64_t) { return [](int, Vec v, Vec inverse) { return round_product(v, inverse); }; });
 }
 
 void dither_tile(const float* x, const Int8Rows& out, int64_t tile, int64_t call) {
-  encode_tile(x, nullptr, out, tile, [&](int64_t r, const float* row, int8_t* codes, float* scale) {
-    const double offset = std::fmod(static_cast<double>(r) * kRow + static_cast<double>(call) * kCall, 1.0);
-    return dither_block(row, static_cast<float>(offset), codes, scale);
+  // Rounds up where the fraction is above a threshold; plus that the largest is still below 128.
+  encode_tile(x, nullptr, out, tile, 126.99f, [&](int64_t row) {
+    const double offset = std::fmod(static_cast<double>(row) * kRow + static_cast<double>(call) * kCall, 1.0);
+    return [offset = static_cast<float>(offset)](int i, Vec v, Vec inverse) {
+      const Vec moved = load(kThresholds.of + i * kVec) + offset;
+      return __builtin_convertvector(v * inverse + (moved >= splat(1.f) ? moved - 1.f : moved), VecI);
+    };
   });
 }
 

@@ -136,6 +136,19 @@ inline VecI dot4(VecI sums, VecB weights, const int8_t* row_codes, int row) {
 #endif
 #endif
 
+// sums[i] += the four codes in lane i, where kSumOffset needs that.
+inline VecI add_codes(VecI sums, VecI codes) {
+#if defined(__AVX512VNNI__)
+  return (VecI)_mm512_dpbusd_epi32((__m512i)sums, _mm512_set1_epi8(1), (__m512i)codes);
+#elif defined(__AVXVNNI__)
+  return (VecI)_mm256_dpbusd_avx_epi32((__m256i)sums, _mm256_set1_epi8(1), (__m256i)codes);
+#else
+  static_assert(kSumOffset == 0);
+  (void)codes;
+  return sums;
+#endif
+}
+
 // (a b + 2^14) / 2^15, rounded down.
 inline VecH multiply_high(VecH a, VecH b) {
 #if defined(__AVX512F__)

@@ -163,8 +163,8 @@ class Int8Products {
         const int64_t kc = std::min(kInt8Chunk, w_.cols - k0);
         load_int8_panel(w_, v0 + v, nr, k0, kc, room.panel);
         for (int64_t tile = 0; tile < Int8Rows::tiles(count_); ++tile) {
-          multiply_int8_panel(codes_, tile, k0, kc, room.panel, room.sums, out + tile * kTileRows * kEntries, kEntries,
-                              nr, true);
+          multiply_int8_panel(codes_, tile, k0, kc, room.panel, AddTo::kC, room.sums, out + tile * kTileRows * kEntries,
+                              kEntries, nr);
         }
       }
     }
@@ -182,7 +182,8 @@ class Int8Products {
       load_int8_panel_transposed(w_, v0, entries, k0, kr, room.panel);
       for (int64_t tile = 0; tile < tiles; ++tile) {
         float* out = range.accumulator + tile * kTileRows * w_.cols + k0;
-        multiply_int8_panel(room.probabilities, tile, 0, entries, room.panel, room.sums, out, w_.cols, kr, !first);
+        multiply_int8_panel(room.probabilities, tile, 0, entries, room.panel, first ? AddTo::kNothing : AddTo::kC,
+                            room.sums, out, w_.cols, kr);
       }
     }
   }
