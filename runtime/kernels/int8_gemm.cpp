@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kBlockSteps = kInt8Block / kRun;
 
-// C [R][kTileCols] = the product of R rows of a tile and a block of a panel, `steps` of kRun long, plus sums likewise,
-// which may be null.
+// C [R][kTileCols] = the product of R rows of a tile and a block of a panel, `steps` of kRun long, plus `from`
+// [R][kTileCols], which may be null.
 template <int R>
 [[gnu::always_inline]] inline void block_kernel(int64_t steps, const int8_t* __restrict a,
                                                 const float* __restrict scales, const int32_t* __restrict starts,
@@ -42,8 +42,8 @@ template <int R>
   }
 }
 
-// The same of one tile of rows, of which R count, and a whole panel; sums [R][kTileCols] are overwritten, and added to
-// where `accumulate` says so.
+// The same of one tile of rows, of which R count, and a whole panel, plus `sums` [R][kTileCols] where `accumulate` says
+// so; they are overwritten on the way.
 template <int R>
 void tile_kernel(int64_t steps, const int8_t* __restrict a, const float* __restrict scales,
                  const int32_t* __restrict starts, const uint8_t* __restrict b, const float* __restrict column_scales,

@@ -62,7 +62,7 @@ void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers
 enum class AddTo { kNothing, kSums, kC };
 
 // C [rows of one tile of A, nr] = their columns [k0, k0 + kc) times a panel of as many rows, on this thread, plus what
-// `add_to` says. `sums` [kTileRows][kTileCols] are overwritten.
+// `add_to` says. `sums` [kTileRows][kTileCols] are overwritten on the way, whether added or not.
 void multiply_int8_panel(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, AddTo add_to,
                          float* sums, float* c, int64_t ldc, int64_t nr);
 

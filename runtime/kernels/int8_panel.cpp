@@ -213,7 +213,7 @@ void load_columns(const PackedWeight& w, int64_t panel, int64_t k0, int64_t kc, 
             bytes[v][q] = high_bytes(even, odd);
           }
         }
-        for (int v = 0; v < k16Vecs; ++v) store_runs(out.codes + v * kVec * kDepth, bytes[v]);
+        for (int v = 0; v < k16Vecs; ++v) store_columns(out.codes + v * kVec * kDepth, bytes[v]);
       }
     }
   }
@@ -290,7 +290,7 @@ void load_rows(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0, Int8Pa
                       odd = (VecHU)multiply_high((VecH)values[s + q][v][1], by);
           bytes[q] = (VecB)((even & (VecHU{} + 255)) | odd << 8) + static_cast<uint8_t>(kWeightOffset);
         }
-        store_runs(out.codes + s * 4 * kTileCols + v * kVec * kDepth, bytes);
+        store_columns(out.codes + s * 4 * kTileCols + v * kVec * kDepth, bytes);
       }
     }
     out.codes += step * 4 * kTileCols;
@@ -330,7 +330,7 @@ void load_columns<Code::kF16>(const PackedWeight& w, int64_t panel, int64_t k0, 
       for (int64_t i = 0; i < count; i += kDepth) {
         VecB bytes[kQuads];
         for (int q = 0; q < kQuads; ++q) bytes[q] = quad_of_floats(rows[i + 4 * q] + v * kVec, inverse);
-        store_runs(out.codes + i * kTileCols + kDepth * v * kVec, bytes);
+        store_columns(out.codes + i * kTileCols + kDepth * v * kVec, bytes);
       }
     }
   }
@@ -370,7 +370,7 @@ void load_rows<Code::kF16>(const PackedWeight& w, int64_t n0, int64_t nc, int64_
         VecB quads[4];
         quads_of_rows<false>(reinterpret_cast<const uint8_t*>(codes[v * kVec]), quads);
         for (int q = 0; q < 4; q += kQuads) {
-          store_runs(out.codes + (4 * i + q) * 4 * kTileCols + v * kVec * kDepth, quads + q);
+          store_columns(out.codes + (4 * i + q) * 4 * kTileCols + v * kVec * kDepth, quads + q);
         }
       }
     });

@@ -17,7 +17,7 @@ constexpr int kVecs = kInt8Block / kVec;
 constexpr int64_t kAll = kTileRows + kPackSlack;
 
 // Magnitudes of floats as integers are in the same order, infinity and then NaN above all numbers.
-constexpr int32_t kInfinity = 0x7f800000;
+constexpr int32_t kInfinityBits = 0x7f800000;
 VecI magnitude_bits(Vec v) { return (VecI)v & 0x7fffffff; }
 VecI max_of(VecI a, VecI b) { return a > b ? a : b; }
 
@@ -56,7 +56,7 @@ void find_scales(Vec largest[kAll], float most_code, BlockScales* out) {
     VecI most{};
     for (int64_t j = 0; j < kVec; ++j) most = max_of(most, (VecI)largest[p + j]);
     const Vec value = (Vec)most, nan = splat(std::numeric_limits<float>::quiet_NaN());
-    store(out->scale + p, most < kInfinity ? value / most_code : nan);
+    store(out->scale + p, most < kInfinityBits ? value / most_code : nan);
     store(out->inverse + p, value > splat(kSmallest) ? most_code / value : Vec{});
   }
 }

@@ -20,8 +20,9 @@ constexpr int64_t int8_row_blocks(int64_t k) { return (k + kInt8Block - 1) / kIn
 // Numbers of a row of codes, zeros at the end.
 constexpr int64_t padded_row(int64_t k) { return (k + 15) / 16 * 16; }
 
-// x [m, k] as tiles of kTileRows rows, those past the last one zero. Of each tile: codes, at index(), behind each run
-// of kRun its correction (int8_vec.h), and by block and row the scale and what the sums of products start from.
+// x [m, k] as tiles of kTileRows rows, those past the last one zero. Of each tile: codes, at index(), behind those of
+// each run corrections where kRunBytes has room for them; and by block and row the scale and what the sums of products
+// start from.
 struct Int8Rows {
   int64_t m;
   int64_t k;

@@ -19,7 +19,7 @@ static_assert(kWeightOffset == 0, "both rows start from the same");
 constexpr int sum_rows(int rows) { return rows + rows % 2; }
 
 template <int R>
-inline void add_step(const int8_t* a, const uint8_t* b, VecI sums[][kTileVecs]) {
+[[gnu::always_inline]] inline void add_step(const int8_t* a, const uint8_t* b, VecI sums[][kTileVecs]) {
   VecB rows[sum_rows(R) / 2];
 #pragma GCC unroll 12
   for (int r = 0; r < R; r += 2) rows[r / 2] = load_wide(a + r * kDepth);
@@ -51,7 +51,7 @@ inline VecI row_sum(const VecI sums[][kTileVecs], int row, int v) { return sums[
 constexpr int kRowsAtOnce = kTileRows / 2;
 
 template <int R>
-inline void add_step(const int8_t* a, const uint8_t* b, VecI sums[][kTileVecs]) {
+[[gnu::always_inline]] inline void add_step(const int8_t* a, const uint8_t* b, VecI sums[][kTileVecs]) {
   VecB columns[2][kTileVecs];
 #pragma GCC unroll 4
   for (int v = 0; v < kTileVecs; ++v) {
@@ -73,7 +73,7 @@ inline void add_step(const int8_t* a, const uint8_t* b, VecI sums[][kTileVecs]) 
 constexpr int kRowsAtOnce = kTileRows;
 
 template <int R>
-inline void add_step(const int8_t* a, const uint8_t* b, VecI sums[][kTileVecs]) {
+[[gnu::always_inline]] inline void add_step(const int8_t* a, const uint8_t* b, VecI sums[][kTileVecs]) {
   VecB columns[kTileVecs];
 #pragma GCC unroll 4
   for (int v = 0; v < kTileVecs; ++v) columns[v] = load_wide(b + v * kVecBytes);

@@ -36,7 +36,7 @@ constexpr bool kDotProducts = true;
 constexpr bool kDotProducts = false;
 #endif
 
-// Where rows of codes and columns of weights are multiplied, runs of kDepth of each lie together: [k / kDepth][row or
+// Where rows of codes and columns of weights are multiplied, kDepth of each lie together: [k / kDepth][row or
 // column][kDepth].
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 constexpr int kDepth = 8;
@@ -46,8 +46,8 @@ constexpr int kDepth = 4;
 constexpr int kQuads = kDepth / 4;
 
 // x86 without dot products adds up eight products of a lane in its halves of 16 bits, which wrap around. What the
-// kWeightOffset in the weights adds is taken out there too, by a correction that lies behind each run of eight codes:
-// the sum without it, of four products, fits. Elsewhere sums start from -kSumOffset times that of the codes.
+// kWeightOffset in the weights adds is taken out there too, by corrections that lie behind each run of eight codes of
+// all rows: the sum without it, of four products, fits. Elsewhere sums start from -kSumOffset times that of the codes.
 #if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
 #define MFT_PAIR_SUMS
 constexpr int kRun = 8, kRunBytes = 12, kSumOffset = 0;
@@ -57,7 +57,7 @@ constexpr int kRun = kDepth, kRunBytes = kDepth, kSumOffset = kWeightOffset;
 #endif
 
 // Stores kVec columns of a panel, four weights of each in every quad.
-inline void store_runs(uint8_t* p, const VecB quads[kQuads]) {
+inline void store_columns(uint8_t* p, const VecB quads[kQuads]) {
 #if defined(__ARM_FEATURE_MATMUL_INT8)
   const uint32x4x2_t pair = {{(uint32x4_t)quads[0], (uint32x4_t)quads[1]}};
   vst2q_u32(reinterpret_cast<uint32_t*>(p), pair);

@@ -1,5 +1,6 @@
 // Linear layers in 8 bits against float64: the error of the product, columns left out, tails, threads, values that are
-// not finite; and the bits of the integer parts, which every instruction set but those of 7-bit weights shares.
+// not finite; the bits of the integer parts, which every instruction set but those of 7-bit weights shares; and the
+// largest codes.
 
 #include <algorithm>
 #include <cmath>
@@ -209,6 +210,42 @@ void test_bits() {
   }
 }
 
+// The largest codes with signs that add up and cancel, for every count of rows that a tile may have.
+void test_largest_codes() {
+  const auto sign = [](int64_t i, int64_t period) { return i / period % 2 == 0 ? 1 : -1; };
+  std::vector<uint8_t> codes(Int8Panel::kCodeBytes);
+  Floats scales(Int8Panel::kScales, 1.f), sums(kTileRows * kTileCols);
+  for (int64_t m = 1; m <= kTileRows; ++m) {
+    for (const int64_t k : {16, 144, 256}) {
+      ScratchSize size;
+      add_int8_rows(m, k, size);
+      TestScratch scratch(size.bytes);
+      Scratch memory = scratch.get();
+      const Int8Rows rows = take_int8_rows(m, k, memory);
+      for (const int64_t period : {1, 2, 3, 4, 8, 1000}) {
+        const auto weight = [&](int64_t i, int64_t c) { return sign(c, 1) * (c % 4 < 2 ? 1 : sign(i, period)); };
+        Floats x(m * k), y(m * kTileCols);
+        for (int64_t i = 0; i < m * k; ++i) x[i] = static_cast<float>(sign(i % k + i / k, period));
+        for (int64_t c = 0; c < kTileCols; ++c) {
+          for (int64_t i = 0; i < k; ++i) {
+            codes[Int8Panel::index(i, c)] = static_cast<uint8_t>(kWeightOffset + kWeightMax * weight(i, c));
+          }
+        }
+        quantize_rows(x.data(), nullptr, rows);
+        multiply_int8_panel(rows, 0, 0, k, {codes.data(), scales.data()}, AddTo::kNothing, sums.data(), y.data(),
+                            kTileCols, kTileCols);
+        for (int64_t r = 0; r < m; ++r) {
+          for (int64_t c = 0; c < kTileCols; ++c) {
+            double expected = 0;
+            for (int64_t i = 0; i < k; ++i) expected += kWeightMax * weight(i, c) * x[r * k + i];
+            CHECK(std::abs(y[r * kTileCols + c] - expected) <= 1e-6 * static_cast<double>(k * kWeightMax));
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int run_tests() {
@@ -230,5 +267,6 @@ int run_tests() {
   test_zeros();
   test_threads();
   test_bits();
+  test_largest_codes();
   return finish();
 }
