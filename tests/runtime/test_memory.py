@@ -39,13 +39,15 @@ def test_activations_are_stored_as_far_as_the_budget_goes(
 ) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 49152, 256, 8)
     run = ["train", smollm2, "--data", data, "--steps", 2, "--seq-len", 256]
-    least = events(*run, "--out", tmp_path / "recompute")[-1]
-    some = events(*run, "--budget", "270MB", "--out", tmp_path / "auto")[-1]
+    plain, *_, least = events(*run, "--out", tmp_path / "recompute")
+    planned, *_, some = events(*run, "--budget", "270MB", "--out", tmp_path / "auto")
     assert least["stored"] == {"attn": 0, "mlp": 0}
     assert 0 < sum(some["stored"].values()) < 60
     assert least["peak_anon_mb"] < some["peak_anon_mb"]
     assert some["peak_rss_mb"] <= some["planned_mb"] <= 270
-    assert some["losses"] == least["losses"]
+    # By the rates of a busy machine MLPs of fewer tokens may pay; these sum LoRA's gradients in another order.
+    close = 0.0 if planned["mlp_tokens"] == plain["mlp_tokens"] else 1e-6
+    assert some["losses"] == pytest.approx(least["losses"], rel=close, abs=0.0)
     assert "needs" in failure(*run, "--backward", "store", "--budget", "270MB", "--out", tmp_path / "store")
 
 
