@@ -1,29 +1,20 @@
 """Training data from its source to a token file: rows become tokens with a loss mask, cut to length and packed."""
 
 from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mobile_ft.chat_template import Message
 from mobile_ft.errors import UserError
 from mobile_ft.packing import NO_LOSS, EncodedPair, EncodedRow, pack, write_token_file
-from mobile_ft.rows import (
-    ChatRow,
-    DataSource,
-    FileRow,
-    PairRow,
-    PreferenceRow,
-    Row,
-    Split,
-    TextRow,
-    read_rows,
-    read_text,
-)
+from mobile_ft.row_files import read_text
+from mobile_ft.rows import DataSource, FileRow, JsonRow, Row, Split, read_rows
+from mobile_ft.runtime import DataConfig, RowReader, RowText, RuntimeFailure
 from mobile_ft.tokenizer import Tokenizer
 
 Loss = Literal["sft", "dpo"]
@@ -31,14 +22,23 @@ Loss = Literal["sft", "dpo"]
 Tokens = NDArray[np.int32]
 LossMask = NDArray[np.bool_]
 
+_MOST_NAMED = 10  # bad rows
 
-@dataclass(frozen=True)
+# A side of a row: its text, the characters of it that are learned, and whether a chat template rendered it.
+_Side = tuple[str, list[tuple[int, int]], bool]
+
+
+@dataclass
 class EncodedRows:
-    """Rows or pairs ready to pack; how many were cut at the end or left out as nothing to learn remained."""
+    """Rows or pairs ready to pack, and what became of the others."""
 
     rows: list[EncodedRow] | list[EncodedPair]
-    truncated: int
-    dropped: int
+    read: int = 0
+    truncated: int = 0  # cut at the end
+    dropped: int = 0  # left out, as nothing to learn remained
+    bad: int = 0  # left out, as they cannot be used
+    bad_rows: list[str] = field(default_factory=list)  # what is wrong with the first of them
+    forms: Counter[str] = field(default_factory=Counter)  # how many rows had which form
 
 
 @dataclass(frozen=True)
@@ -51,151 +51,191 @@ class DataStats:
     target_tokens: int  # places with loss
     truncated: int  # rows cut at the end
     dropped: int  # rows left out, as nothing to learn remained
+    bad: int = 0  # rows left out, as they cannot be used
+    bad_rows: tuple[str, ...] = ()  # what is wrong with the first of them
+    forms: Mapping[str, int] = field(default_factory=dict)  # how many rows had which form
 
 
 def prepare(
-    data: DataSource, split: Split, tokenizer: Tokenizer, seq_len: int, seed: int, out: Path, loss: Loss = "sft"
+    data: DataSource,
+    split: Split,
+    tokenizer: Tokenizer,
+    seq_len: int,
+    seed: int,
+    out: Path,
+    loss: Loss = "sft",
+    options: Mapping[str, str] | None = None,
 ) -> DataStats:
     """Reads, encodes, packs and writes one split of `data` to the token file `out`.
 
-    Preference rows are for the loss "dpo", and all others for "sft". Raises UserError where the data cannot be used
-    and OSError where `out` cannot be written.
+    Preference rows are for the loss "dpo", and all others for "sft". `options` are those of `data_options`. Raises
+    UserError where the data cannot be used and OSError where `out` cannot be written.
     """
-    rows = read_rows(data, split)
-    encoded = encode_rows(rows, tokenizer, seq_len, loss)
+    encoded = encode_rows(read_rows(data, split), tokenizer, seq_len, loss, options)
     sequences = pack(encoded.rows, seq_len, seed)
     write_token_file(out, sequences)
     return DataStats(
-        rows=len(rows),
+        rows=encoded.read,
         sequences=len(sequences.offsets) - 1,
         tokens=int(sequences.offsets[-1]),
         target_tokens=sum(int(np.count_nonzero(row.targets != NO_LOSS)) for row in sequences.rows),
         truncated=encoded.truncated,
         dropped=encoded.dropped,
+        bad=encoded.bad,
+        bad_rows=tuple(encoded.bad_rows),
+        forms=dict(encoded.forms),
     )
 
 
-def encode_rows(rows: Sequence[Row], tokenizer: Tokenizer, seq_len: int, loss: Loss = "sft") -> EncodedRows:
+def encode_rows(
+    rows: Iterable[Row],
+    tokenizer: Tokenizer,
+    seq_len: int,
+    loss: Loss = "sft",
+    options: Mapping[str, str] | None = None,
+) -> EncodedRows:
     """Tokens and targets of `rows`, each of 1 to `seq_len` places, each side of a preference of up to half as many.
 
     Long texts are cut into windows that overlap by one token, so that every token is predicted once; other
     long rows lose their end. Rows of weight 0 are left out. Raises UserError where a row does not suit the model or
-    the loss, or all rows are dropped.
+    the loss, or all rows are dropped; with the option `on_bad_row` "skip" the former are left out.
     """
     shortest = 2 if loss == "dpo" else 1
     if seq_len < shortest:
         raise UserError(f"sequence length {seq_len}; it should be at least {shortest}")
-    encoded = _encode_preferences(rows, tokenizer, seq_len) if loss == "dpo" else _encode_all(rows, tokenizer, seq_len)
+    settings = dict(options or {})
+    reader = _row_reader(tokenizer, settings)
+    skip = settings.get("on_bad_row") == "skip"
+    encoded, first = EncodedRows([]), ""
+    for row in rows:
+        encoded.read += 1
+        first = first or row.where
+        try:
+            _encode(row, reader, tokenizer, seq_len, loss, encoded)
+        except UserError as error:
+            if not skip:
+                raise
+            encoded.bad += 1
+            if len(encoded.bad_rows) < _MOST_NAMED:
+                encoded.bad_rows.append(str(error))
     if not encoded.rows:
+        if encoded.bad:
+            raise UserError(f"{encoded.bad_rows[0]}; {encoded.bad} of {encoded.read} rows cannot be used")
         room = f"{seq_len} tokens" if loss == "sft" else f"{seq_len // 2} tokens, half of a sequence for each answer"
         raise UserError(
-            f"{rows[0].where} and all rows after it: nothing to learn within {room}; rows should not be "
+            f"{first} and all rows after it: nothing to learn within {room}; rows should not be "
             "empty or of weight 0, and the sequence length should reach their completions"
         )
     return encoded
 
 
-def _encode_all(rows: Sequence[Row], tokenizer: Tokenizer, seq_len: int) -> EncodedRows:
-    encoded: list[EncodedRow] = []
-    truncated = dropped = 0
-    for row in rows:
-        if isinstance(row, PreferenceRow):
-            raise UserError(f'{row.where}: a preference, with "chosen" and "rejected"; --loss dpo learns from these')
-        if isinstance(row, TextRow | FileRow):
-            pieces, cut = _windows(_encode_text(row, tokenizer), seq_len), False
-        else:
-            tokens, learned = _encode_answer(row, tokenizer)
-            pieces, cut = [_cut(tokens, learned, seq_len)], len(tokens) > seq_len + 1
-        kept = [replace(piece, weight=row.weight) for piece in pieces if _teaches(piece, row.weight)]
-        dropped += not kept
-        truncated += bool(kept) and cut
-        encoded += kept
-    return EncodedRows(encoded, truncated, dropped)
+def read_row_text(row: JsonRow, reader: RowReader) -> RowText:
+    """What a row says and what of it is learned. Raises UserError naming the row where it cannot be used."""
+    try:
+        return reader.read(row.json)
+    except RuntimeFailure as error:
+        raise UserError(f"{row.where}: {error}") from error
 
 
-def _encode_preferences(rows: Sequence[Row], tokenizer: Tokenizer, seq_len: int) -> EncodedRows:
-    places = seq_len // 2
-    encoded: list[EncodedPair] = []
-    truncated = dropped = 0
-    for row in rows:
-        if not isinstance(row, PreferenceRow):
-            raise UserError(
-                f'{row.where}: --loss dpo needs rows with "prompt", "chosen" and "rejected"; use --loss sft'
-            )
-        sides = [_encode_answer(side, tokenizer) for side in (row.chosen, row.rejected)]
-        chosen, rejected = (replace(_cut(tokens, learned, places), weight=row.weight) for tokens, learned in sides)
-        if not _teaches(chosen, row.weight) or not _teaches(rejected, row.weight):
-            dropped += 1
-            continue
-        truncated += any(len(tokens) > places + 1 for tokens, _ in sides)
-        encoded.append((chosen, rejected))
-    return EncodedRows(encoded, truncated, dropped)
+def _row_reader(tokenizer: Tokenizer, options: dict[str, str]) -> RowReader:
+    try:
+        return RowReader(tokenizer.template, DataConfig(**options))
+    except RuntimeFailure as error:
+        raise UserError(str(error)) from error
+
+
+def _encode(row: Row, reader: RowReader, tokenizer: Tokenizer, seq_len: int, loss: Loss, encoded: EncodedRows) -> None:
+    """Adds what a row becomes to `encoded`."""
+    if isinstance(row, FileRow):
+        if loss == "dpo":
+            raise UserError(f"{row.where}: plain text; --loss dpo needs preferences")
+        _keep_windows(_encode_text(row.where, read_text(row.file), tokenizer), seq_len, 1.0, encoded)
+        encoded.forms["text file"] += 1
+        return
+    text = read_row_text(row, reader)
+    preference = len(text.sides) == 2
+    if preference and loss == "sft":
+        raise UserError(f'{row.where}: a preference, with "chosen" and "rejected"; --loss dpo learns from these')
+    if not preference and loss == "dpo":
+        raise UserError(f'{row.where}: --loss dpo needs rows with "prompt", "chosen" and "rejected"; use --loss sft')
+    if text.plain:
+        tokens = _encode_text(row.where, [text.sides[0][0]], tokenizer, ends=True)
+        _keep_windows(tokens, seq_len, text.weight, encoded)
+    else:
+        _keep_answers(row.where, text, tokenizer, seq_len // len(text.sides), encoded)
+    encoded.forms[text.form] += 1
+
+
+def _keep_windows(tokens: Tokens, seq_len: int, weight: float, encoded: EncodedRows) -> None:
+    kept = [replace(piece, weight=weight) for piece in _windows(tokens, seq_len) if _teaches(piece, weight)]
+    encoded.dropped += not kept
+    encoded.rows += kept  # type: ignore[operator, arg-type]
+
+
+def _keep_answers(where: str, text: RowText, tokenizer: Tokenizer, places: int, encoded: EncodedRows) -> None:
+    """Keeps a row, or both sides of a preference, if each has something to learn."""
+    sides = [_encode_side(where, side, tokenizer) for side in text.sides]
+    cut = [replace(_cut(tokens, learned, places), weight=text.weight) for tokens, learned in sides]
+    if not all(_teaches(row, text.weight) for row in cut):
+        encoded.dropped += 1
+        return
+    encoded.truncated += any(len(tokens) > places + 1 for tokens, _ in sides)
+    encoded.rows.append(cut[0] if len(cut) == 1 else (cut[0], cut[1]))  # type: ignore[arg-type]
 
 
 def _teaches(row: EncodedRow, weight: float) -> bool:
     return bool(np.float32(weight) > 0 and np.any(row.targets != NO_LOSS))
 
 
-def _encode_answer(row: ChatRow | PairRow, tokenizer: Tokenizer) -> tuple[Tokens, LossMask]:
-    """The row's tokens, int32 [L], and whether each is to be learned, bool [L]."""
+def _encode_side(where: str, side: _Side, tokenizer: Tokenizer) -> tuple[Tokens, LossMask]:
+    """Tokens, int32 [L], and whether each is to be learned, bool [L]."""
+    text, learned, rendered = side
     try:
-        if isinstance(row, ChatRow):
-            return _encode_chat(row.messages, row.learned_from, tokenizer)
-        return _encode_pair(row, tokenizer)
+        ids, offsets = tokenizer.encode_with_offsets(text)
     except UserError as error:
-        raise UserError(f"{row.where}: {error}") from error
+        raise UserError(f"{where}: {error}") from error
+    tokens, mask = np.array(ids, np.int32), _overlaps(offsets, learned)
+    if rendered:
+        return tokens, mask
+    start = _start(tokens, tokenizer)
+    end = [] if len(ids) and ids[-1] in tokenizer.end_ids else [tokenizer.eos_id]
+    mask = np.concatenate([np.zeros(len(start), np.bool_), mask, np.ones(len(end), np.bool_)])
+    return np.array([*start, *ids, *end], np.int32), mask
 
 
-def _encode_chat(messages: list[Message], learned_from: int, tokenizer: Tokenizer) -> tuple[Tokens, LossMask]:
-    text = tokenizer.render_chat(messages)
-    ids, offsets = tokenizer.encode_with_offsets(text)
-    loss = np.zeros(len(ids), np.bool_)
-    for i, message in enumerate(messages):
-        if message["role"] != "assistant" or i < learned_from:
-            continue
-        prompt = tokenizer.render_chat(messages[:i], add_generation_prompt=True)
-        answered = tokenizer.render_chat(messages[: i + 1])
-        if not (text.startswith(answered) and answered.startswith(prompt)):
-            raise UserError(
-                f"the model's chat template changes what comes before message {i + 1}, so where that answer "
-                "starts is unknown; split the chat into rows that end with their only assistant message"
-            )
-        loss |= _overlaps(offsets, len(prompt), len(answered))
-    return np.array(ids, np.int32), loss
-
-
-def _encode_pair(row: PairRow, tokenizer: Tokenizer) -> tuple[Tokens, LossMask]:
-    if tokenizer.has_chat_template:
-        question = {"role": "user", "content": row.prompt}
-        return _encode_chat([question, {"role": "assistant", "content": row.completion}], 1, tokenizer)
-    # One text, not two, so that a completion's leading space joins its word as it does everywhere else.
-    text = row.prompt + row.completion
-    ids, offsets = tokenizer.encode_with_offsets(text)
+def _start(tokens: Tokens, tokenizer: Tokenizer) -> list[int]:
+    """BOS, where the model wants one and the text does not begin with it."""
     start = tokenizer.encode("", add_special=True)
-    loss = [False] * len(start) + _overlaps(offsets, len(row.prompt), len(text)).tolist() + [True]
-    return np.array([*start, *ids, tokenizer.eos_id], np.int32), np.array(loss, np.bool_)
+    return [] if start and len(tokens) and tokens[0] == start[0] else start
 
 
-def _encode_text(row: TextRow | FileRow, tokenizer: Tokenizer) -> Tokens:
-    tokens = array("i", tokenizer.encode("", add_special=True))  # grows in place, with no copy at the end
+def _encode_text(where: str, pieces: Iterable[str], tokenizer: Tokenizer, ends: bool = False) -> Tokens:
+    """Tokens of plain text; of a row, a token that `ends` it."""
+    tokens = array("i")  # grows in place, with no copy at the end
     try:
-        for part in tokenizer.encode_long(read_text(row.file) if isinstance(row, FileRow) else [row.text]):
+        for part in tokenizer.encode_long(pieces):
+            if not tokens:
+                tokens.extend(_start(part, tokenizer))
             tokens.frombytes(part.tobytes())
     except UserError as error:
-        raise UserError(f"{row.where}: {error}") from error
-    if isinstance(row, TextRow):
+        raise UserError(f"{where}: {error}") from error
+    if not tokens:
+        tokens.extend(tokenizer.encode("", add_special=True))
+    if ends and (not tokens or tokens[-1] not in tokenizer.end_ids):
         tokens.append(tokenizer.eos_id)
     return np.asarray(tokens)
 
 
-def _overlaps(offsets: list[tuple[int, int]], start: int, end: int) -> LossMask:
-    """Which tokens cover some of the characters [start, end)."""
-    spans = np.array(offsets, np.int64).reshape(-1, 2)
-    overlap: LossMask = (spans[:, 0] < end) & (spans[:, 1] > start)
-    return overlap
+def _overlaps(offsets: list[tuple[int, int]], spans: list[tuple[int, int]]) -> LossMask:
+    """Which tokens cover some of the characters [start, end) of any of the spans."""
+    places = np.array(offsets, np.int64).reshape(-1, 2)
+    mask = np.zeros(len(places), np.bool_)
+    for start, end in spans:
+        mask |= (places[:, 0] < end) & (places[:, 1] > start)
+    return mask
 
 
-def _windows(tokens: Tokens, seq_len: int) -> Iterable[EncodedRow]:
+def _windows(tokens: Tokens, seq_len: int) -> Iterator[EncodedRow]:
     """All of `tokens` as views: of a long text, a copy would weigh as much as all the rest."""
     for start in range(0, len(tokens) - 1, seq_len):
         window = tokens[start : start + seq_len + 1]

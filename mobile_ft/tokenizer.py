@@ -1,23 +1,23 @@
 """A bundle's tokenizer: text to token ids and back, and the model's chat template."""
 
 import base64
+import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tokenizers
-from jinja2 import Template
 from numpy.typing import NDArray
 from tokenizers import models
 
-from mobile_ft.chat_template import Message, compile_template, render
 from mobile_ft.errors import UserError
 from mobile_ft.json_text import MOST_BYTES, parse_json, read_json_object
 from mobile_ft.long_text import encode_long
+from mobile_ft.runtime import ChatTemplate, RuntimeFailure
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 GENERATION_FILE = "generation_config.json"  # is read besides where it is there
@@ -26,6 +26,9 @@ _MOST_ID = (1 << 31) - 1  # what a token file holds
 _MOST_GROWTH = 1000  # of a text, by replacements
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
+
+
+Message = Mapping[str, Any]  # "role", "content", and what else a template reads, such as "tool_calls"
 
 
 def _generation_ends(file: Path) -> list[int]:
@@ -76,11 +79,11 @@ class Tokenizer:
         # `encode` adds BOS itself. Byte-level post-processors would also trim spaces off the offsets.
         self._tokenizer.post_processor = None
         self.chat_template: str | None = config.get("chat_template")
-        self._template = _compile_template(self.chat_template, config_file)
+        self.template = _compile_template(self.chat_template, self._named_tokens, config_file)
 
     @property
     def has_chat_template(self) -> bool:
-        return self._template is not None
+        return self.template is not None
 
     def encode(self, text: str, add_special: bool = False) -> list[int]:
         """Token ids of `text`; `add_special` puts BOS first where the model wants one.
@@ -108,23 +111,28 @@ class Tokenizer:
         """The text of `ids` as a reader sees it: without special tokens."""
         return self._decode(ids, skip_special_tokens=True)
 
-    def render_chat(self, messages: list[Message], add_generation_prompt: bool = False) -> str:
+    def render_chat(
+        self,
+        messages: Sequence[Message],
+        add_generation_prompt: bool = False,
+        tools: Sequence[Any] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | str | None = None,
+    ) -> str:
         """The chat as the text the model was trained on, BOS included where the template writes it.
 
-        Raises UserError where the model has no chat template or the template refuses the messages.
+        Raises UserError where the model has no chat template, or the template refuses the messages or does not use
+        what they say.
         """
-        if self._template is None:
+        if self.template is None:
             raise UserError("the model has no chat template; use prompt/completion or text rows")
-        variables = {
-            "messages": messages,
-            "add_generation_prompt": add_generation_prompt,
-            "tools": None,  # templates ask `is none`, which an undefined variable is not
-            "documents": None,
-        }
+        kwargs = chat_template_kwargs or {}
+        chat: dict[str, Any] = {"messages": list(messages), "tools": None if tools is None else list(tools)}
+        chat["chat_template_kwargs"] = kwargs if isinstance(kwargs, str) else dict(kwargs)
         try:
-            return render(self._template, variables | self._named_tokens)
-        except ValueError as error:
-            raise UserError(f"the model's chat template refuses these messages: {error}") from error
+            text = json.dumps(chat)
+            return self.template.prompt(text) if add_generation_prompt else self.template.answers(text)[0]
+        except (RuntimeFailure, TypeError, ValueError) as error:
+            raise UserError(str(error)) from error
 
     def _encode(self, text: str) -> tokenizers.Encoding:
         refused = "the model's tokenizer cannot take this text"
@@ -209,14 +217,15 @@ def _growth(part: dict[str, Any]) -> int:
     return -(-len(content) // len(pattern)) or 1 if pattern else 1 + len(content)
 
 
-def _compile_template(source: Any, file: Path) -> Template | None:
+def _compile_template(source: Any, tokens: dict[str, str], file: Path) -> ChatTemplate | None:
     if source is None:
         return None
     if not isinstance(source, str):
         raise UserError(f"{file}: chat_template is a {type(source).__name__}; a string is wanted")
     try:
-        return compile_template(source)
-    except ValueError as error:
+        source.encode()
+        return ChatTemplate(source, tokens)
+    except (RuntimeFailure, UnicodeEncodeError) as error:
         raise UserError(f"{file}: chat_template is not a Jinja template: {error}") from error
 
 

@@ -3,15 +3,20 @@
 from pathlib import Path
 
 from mobile_ft.runtime._core import (
+    ChatTemplate,
+    DataConfig,
     Dataset,
     GenerateConfig,
     Generator,
     Model,
     Option,
+    RowReader,
+    RowText,
     RuntimeFailure,
     TokenFile,
     TrainConfig,
     Trainer,
+    data_options,
     evaluate,
     generate_options,
     instruction_set,
@@ -25,15 +30,20 @@ from mobile_ft.runtime._core import (
 )
 
 __all__ = [
+    "ChatTemplate",
+    "DataConfig",
     "Dataset",
     "GenerateConfig",
     "Generator",
     "Model",
     "Option",
+    "RowReader",
+    "RowText",
     "RuntimeFailure",
     "TokenFile",
     "TrainConfig",
     "Trainer",
+    "data_options",
     "evaluate",
     "generate_options",
     "instruction_set",

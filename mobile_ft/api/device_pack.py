@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from mobile_ft.api.files import writing
 from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
-from mobile_ft.api.tokens import check_lengths, prepare_tokens
+from mobile_ft.api.tokens import check_lengths, data_settings, prepare_tokens
 from mobile_ft.api.train import CHECKPOINT
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.data import Loss
@@ -124,7 +124,9 @@ def _put_data(found: Bundle, data: DataSource, split: Split, folder: Path, setti
     """Puts a split of `data` there; returns what the device has to do to make it tokens."""
     seq_len, seed, loss = int(settings["seq_len"]), int(settings["seed"]), cast(Loss, settings["loss"])
     tokens = f"{split}.tokens"
-    prepare_tokens(found, data, split, seq_len, seed, folder / tokens, loss)  # to see that the data is good, too
+    prepare_tokens(
+        found, data, split, seq_len, seed, folder / tokens, loss, settings
+    )  # to see that the data is good, too
     if not raw:
         return ""
     rows = f"{split}.jsonl"
@@ -132,7 +134,8 @@ def _put_data(found: Bundle, data: DataSource, split: Split, folder: Path, setti
     if source is None or source.suffix != ".jsonl":
         raise UserError("raw_data: data is wanted that is a .jsonl file, or a folder with train.jsonl")
     shutil.copy(source, folder / rows)
-    own = {name: settings[name] for name in ("seq_len", "seed", "loss")}
+    own = {name: settings[name] for name in ("seq_len", "seed", "loss")} | data_settings(settings)
+    own = {name: text for name, text in own.items() if text != ""}
     made = folder / f"{tokens}.device"
     with runtime_errors():  # what the device will say
         Dataset(str(folder / "bundle"), str(folder / rows)).write_tokens(str(made), TrainConfig(**own))

@@ -3,14 +3,17 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from mobile_ft.api.native import Event, run_native
+from mobile_ft.api.options import option_texts
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import EvalResult
 from mobile_ft.api.tokens import check_lengths, prepare_tokens
 from mobile_ft.bundle import read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.rows import DataSource
+from mobile_ft.runtime import data_options
 
 _SEQ_LEN = 256
 
@@ -22,19 +25,22 @@ def evaluate(
     adapter: str | os.PathLike[str] | None = None,
     seq_len: int | None = None,
     progress: bool = True,
+    **options: Any,
 ) -> EvalResult:
     """The loss of `data` (its validation split, where it has splits).
 
     `adapter` is a PEFT adapter's folder; without one the model is taken as it was exported. `seq_len` is the tokens a
-    sequence, by default 256, or less if the bundle's limit is. Raises UserError where an input cannot be used.
+    sequence, by default 256, or less if the bundle's limit is. `options` say how rows become tokens, as those of
+    `train` do: `mask_prompt`, `chat_template_kwargs` and so on. Raises UserError where an input cannot be used.
     """
     found = read_bundle(Path(bundle))
     length = min(_SEQ_LEN, found.max_seq_len) if seq_len is None else seq_len
     check_lengths(found, length)
+    given = option_texts(data_options(), options)
     done: Event = {}
     with tempfile.TemporaryDirectory(prefix="mobile-ft-") as folder:
         tokens = Path(folder) / "tokens.safetensors"
-        stats = prepare_tokens(found, data, "valid", length, 0, tokens)
+        stats = prepare_tokens(found, data, "valid", length, 0, tokens, options=given)
         arguments = ["eval", str(found.folder), "--data", str(tokens), "--parent", str(os.getpid())]
         if adapter is not None:
             arguments += ["--adapter", str(adapter)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from mobile_ft.api.model import LoadedModel, Stop, load
 from mobile_ft.api.results import GenerateResult
-from mobile_ft.chat_template import Message
+from mobile_ft.tokenizer import Message
 
 
 def generate(

@@ -13,10 +13,9 @@ from mobile_ft.api.options import option_texts, runtime_errors
 from mobile_ft.api.results import GenerateResult
 from mobile_ft.api.stopping import StopStrings
 from mobile_ft.bundle import Bundle, read_bundle, read_tokenizer
-from mobile_ft.chat_template import Message
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import GenerateConfig, Generator, Model, generate_options
-from mobile_ft.tokenizer import TextStream, Tokenizer
+from mobile_ft.tokenizer import Message, TextStream, Tokenizer
 
 Stop = str | int | Sequence[str | int]
 

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 from mobile_ft.api.files import writing
@@ -9,6 +10,7 @@ from mobile_ft.bundle import Bundle, read_tokenizer
 from mobile_ft.data import DataStats, Loss, prepare
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.rows import DataSource, Split
+from mobile_ft.runtime import data_options
 
 
 def check_lengths(bundle: Bundle, seq_len: int, batch_size: int = 1) -> None:
@@ -27,20 +29,38 @@ def data_path(data: DataSource) -> Path | None:
 
 
 def prepare_tokens(
-    bundle: Bundle, data: DataSource, split: Split, seq_len: int, seed: int, out: Path, loss: Loss = "sft"
+    bundle: Bundle,
+    data: DataSource,
+    split: Split,
+    seq_len: int,
+    seed: int,
+    out: Path,
+    loss: Loss = "sft",
+    options: Mapping[str, str] | None = None,
 ) -> DataStats:
-    """Writes one split of `data` to the token file `out` and warns of rows that were cut or left out."""
+    """Writes one split of `data` to the token file `out` and warns of rows that were cut or left out.
+
+    `options` of `data_options` say how rows become tokens; others are ignored.
+    """
     tokenizer = read_tokenizer(bundle)
     path = data_path(data)
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        stats = prepare(data, split, tokenizer, seq_len, seed, out, loss)
+        stats = prepare(data, split, tokenizer, seq_len, seed, out, loss, data_settings(options or {}))
     where = path or f"{split} data"
+    if stats.bad:
+        _warn(f"{where}: {stats.bad} of {stats.rows} rows left out, which cannot be used: {'; '.join(stats.bad_rows)}")
     if stats.truncated:
         _warn(f"{where}: {stats.truncated} of {stats.rows} rows lost their end at --seq-len {seq_len}")
     if stats.dropped:
         _warn(f"{where}: {stats.dropped} of {stats.rows} rows left out: nothing to learn at --seq-len {seq_len}")
     return stats
+
+
+def data_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """Those of the options that say how rows become tokens."""
+    names = {option.name for option in data_options()}
+    return {name: text for name, text in options.items() if name in names}
 
 
 def _warn(message: str) -> None:

@@ -82,7 +82,7 @@ def train(
         check_output_path("--schedule-report", Path(schedule_report))
         reporters.append(write_schedule_report(Path(schedule_report)))
     tokens = folder / _TOKENS  # the same file again where a run is resumed: the runtime compares
-    stats = prepare_tokens(found, data, "train", seq_len, seed, tokens, loss)
+    stats = prepare_tokens(found, data, "train", seq_len, seed, tokens, loss, settings)
     why: list[str] = []
     if auto_schedule is not None:
         choice = choose(found, given, auto_schedule, stats)
@@ -91,7 +91,7 @@ def train(
     valid_tokens = None
     if held_out is not None:
         valid_tokens = folder / _VALID_TOKENS
-        prepare_tokens(found, held_out, "valid", seq_len, seed, valid_tokens, loss)
+        prepare_tokens(found, held_out, "valid", seq_len, seed, valid_tokens, loss, settings)
     paths = {"bundle": bundle, "data": data_path(data), "adapter": adapter}
     paths["valid"] = None if valid is None else data_path(valid)
     with ExitStack() as stack:

@@ -50,6 +50,9 @@ def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> N
         name = f"--{option.name.replace('_', '-')}"
         if option.type == "flag":
             parser.add_argument(name, action="store_const", const="true", help=option.help)
+            if option.default == "true":
+                no = f"--no-{name.removeprefix('--')}"
+                parser.add_argument(no, dest=option.name, action="store_const", const="false", help=argparse.SUPPRESS)
             continue
         parser.add_argument(
             name,

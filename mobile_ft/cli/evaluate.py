@@ -5,8 +5,9 @@ from pathlib import Path
 
 from mobile_ft.api.evaluate import evaluate
 from mobile_ft.api.files import write_json
-from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, add_json
+from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, add_json, add_options, given_options
 from mobile_ft.cli.output import check_json_path
+from mobile_ft.runtime import data_options
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -19,12 +20,14 @@ def add_parser(commands: Subparsers) -> None:
     option(
         "--seq-len", metavar="N", type=int, help="tokens a sequence (default: 256, or less if the bundle's limit is)"
     )
+    add_options(parser, data_options())
     add_json(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
     check_json_path(args.json)
-    result = evaluate(args.bundle, args.data, adapter=args.adapter, seq_len=args.seq_len)
+    options = given_options(args, data_options())
+    result = evaluate(args.bundle, args.data, adapter=args.adapter, seq_len=args.seq_len, **options)
     write_json(args.json, result.to_json())
     print(f"loss {result.loss:.4f}  ppl {result.ppl:.2f}  tokens {result.tokens}")

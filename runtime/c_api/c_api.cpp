@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,12 +13,12 @@
 #include "runtime/core/error.h"
 #include "runtime/core/evaluate.h"
 #include "runtime/core/generator.h"
-#include "runtime/core/json.h"
 #include "runtime/core/model.h"
 #include "runtime/core/process_memory.h"
 #include "runtime/core/run.h"
 #include "runtime/core/signature.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/row.h"
 #include "runtime/text/bundle_text.h"
 #include "runtime/text/text_stream.h"
 
@@ -108,18 +109,27 @@ void require_options(const mft_options* options, bool train) {
 }
 
 /// What `messages` point to is checked, so that none of it is NULL.
-std::vector<mft::Message> messages_of(const mft_message* messages, size_t count) {
+mft::Chat chat_of(const mft_message* messages, size_t count) {
   if (count > 0) require(messages, "messages");
-  std::vector<mft::Message> all;
+  mft::Chat chat;
   for (size_t i = 0; i < count; ++i) {
     require(messages[i].role, "role");
     require(messages[i].content, "content");
-    all.push_back({messages[i].role, messages[i].content});
+    chat.add(messages[i].role, messages[i].content);
   }
-  return all;
+  return chat;
 }
 
-mft_status add_row(mft_dataset* dataset, const std::function<nlohmann::json()>& row) {
+/// Throws Error where a text is no UTF-8.
+std::string json_line(const nlohmann::json& row) {
+  try {
+    return row.dump();
+  } catch (const nlohmann::json::exception&) {
+    fail("a text that is no UTF-8");
+  }
+}
+
+mft_status add_row(mft_dataset* dataset, const std::function<std::string()>& row) {
   return guarded([&] {
     require(dataset, "dataset");
     dataset->dataset.add(row());
@@ -127,6 +137,31 @@ mft_status add_row(mft_dataset* dataset, const std::function<nlohmann::json()>& 
 }
 
 const char* or_empty(const char* text) { return text == nullptr ? "" : text; }
+
+/// Answers what `chat` gives with the open bundle.
+mft_status answer(mft_bundle* bundle, const char* adapter_folder, const std::function<mft::Chat()>& chat,
+                  const mft_options* options, mft_text_callback on_text, void* user_data) {
+  return guarded([&] {
+    require(bundle, "bundle");
+    require_options(options, false);
+    if (on_text == nullptr) throw BadArgument("on_text: must not be NULL");
+    const mft::Chat asked = chat();
+    mft::Model& model = bundle->model;
+    if (!bundle->text) bundle->text.emplace(model.bundle());
+    mft::GenerateConfig config = mft::make_generate_config(options->given);
+    config.stop_tokens = bundle->text->end_tokens();
+    mft::TextStream stream(bundle->text->tokenizer());
+    model.prepare(or_empty(adapter_folder), mft::Generator::prepared_tokens(model.bundle()));
+    bool wanted = true;
+    const auto give = [&](const std::string& text) {
+      wanted = wanted && (text.empty() || on_text(text.c_str(), user_data) == 0);
+      return wanted;
+    };
+    mft::Generator(model).generate(bundle->text->prompt(asked, {config.chat_template_kwargs, ""}), config,
+                                   [&](int64_t token) { return give(stream.add(token)); });
+    give(stream.finish());
+  });
+}
 
 mft_options* new_options(bool train) {
   try {
@@ -321,26 +356,16 @@ mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const in
 
 mft_status mft_chat(mft_bundle* bundle, const char* adapter_folder, const mft_message* messages, size_t count,
                     const mft_options* options, mft_text_callback on_text, void* user_data) {
-  return guarded([&] {
-    require(bundle, "bundle");
-    require_options(options, false);
-    if (on_text == nullptr) throw BadArgument("on_text: must not be NULL");
-    const std::vector<mft::Message> chat = messages_of(messages, count);
-    mft::Model& model = bundle->model;
-    if (!bundle->text) bundle->text.emplace(model.bundle());
-    mft::GenerateConfig config = mft::make_generate_config(options->given);
-    config.stop_tokens = bundle->text->end_tokens();
-    mft::TextStream stream(bundle->text->tokenizer());
-    model.prepare(or_empty(adapter_folder), mft::Generator::prepared_tokens(model.bundle()));
-    bool wanted = true;
-    const auto give = [&](const std::string& text) {
-      wanted = wanted && (text.empty() || on_text(text.c_str(), user_data) == 0);
-      return wanted;
-    };
-    mft::Generator(model).generate(bundle->text->prompt(chat), config,
-                                   [&](int64_t token) { return give(stream.add(token)); });
-    give(stream.finish());
-  });
+  return answer(bundle, adapter_folder, [&] { return chat_of(messages, count); }, options, on_text, user_data);
+}
+
+mft_status mft_chat_json(mft_bundle* bundle, const char* adapter_folder, const char* json, const mft_options* options,
+                         mft_text_callback on_text, void* user_data) {
+  const auto chat = [&] {
+    require(json, "json");
+    return mft::parse_chat(json);
+  };
+  return answer(bundle, adapter_folder, chat, options, on_text, user_data);
 }
 
 mft_status mft_dataset_open(const char* bundle_folder, const char* rows_jsonl, mft_dataset** dataset) {
@@ -357,11 +382,14 @@ void mft_dataset_close(mft_dataset* dataset) { delete dataset; }
 
 mft_status mft_dataset_add_chat(mft_dataset* dataset, const mft_message* messages, size_t count) {
   return add_row(dataset, [&] {
+    if (count > 0) require(messages, "messages");
     nlohmann::json list = nlohmann::json::array();
-    for (const mft::Message& message : messages_of(messages, count)) {
-      list.push_back({{"role", message.role}, {"content", message.content}});
+    for (size_t i = 0; i < count; ++i) {
+      require(messages[i].role, "role");
+      require(messages[i].content, "content");
+      list.push_back({{"role", messages[i].role}, {"content", messages[i].content}});
     }
-    return nlohmann::json{{"messages", list}};
+    return json_line({{"messages", list}});
   });
 }
 
@@ -369,21 +397,21 @@ mft_status mft_dataset_add_pair(mft_dataset* dataset, const char* prompt, const 
   return add_row(dataset, [&] {
     require(prompt, "prompt");
     require(completion, "completion");
-    return nlohmann::json{{"prompt", prompt}, {"completion", completion}};
+    return json_line({{"prompt", prompt}, {"completion", completion}});
   });
 }
 
 mft_status mft_dataset_add_text(mft_dataset* dataset, const char* text) {
   return add_row(dataset, [&] {
     require(text, "text");
-    return nlohmann::json{{"text", text}};
+    return json_line({{"text", text}});
   });
 }
 
 mft_status mft_dataset_add_row(mft_dataset* dataset, const char* json) {
   return add_row(dataset, [&] {
     require(json, "json");
-    return mft::parse_json<nlohmann::json>(json, "not JSON; a row is one JSON object");
+    return std::string(json);
   });
 }
 
@@ -397,7 +425,7 @@ mft_status mft_dataset_write_tokens(const mft_dataset* dataset, const mft_option
     require_path(token_file, "token_file");
     const mft::DataStats done = dataset->dataset.write_tokens(token_file, mft::make_train_config(options->given));
     if (stats != nullptr) {
-      *stats = {done.rows, done.sequences, done.tokens, done.target_tokens, done.truncated, done.dropped};
+      *stats = {done.rows, done.sequences, done.tokens, done.target_tokens, done.truncated, done.dropped, done.bad};
     }
   });
 }

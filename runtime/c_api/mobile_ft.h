@@ -175,11 +175,16 @@ typedef int (*mft_text_callback)(const char* text, void* user_data);
 
 /*
  * Answers the last of `count` messages, by the model's chat template, to the end of its answer or options' max_tokens.
- * Otherwise as mft_generate(). Fails where the model has no template, or one that cannot be used on devices; the bundle
- * has to hold its tokenizer.
+ * Otherwise as mft_generate(). Fails if the model has no template, or the template refuses the messages. The bundle has
+ * to hold its tokenizer.
  */
 MFT_API mft_status mft_chat(mft_bundle* bundle, const char* adapter_folder, const mft_message* messages, size_t count,
                             const mft_options* options, mft_text_callback on_text, void* user_data);
+
+/* The same for a chat as JSON: {"messages": [...]}, with "tools" and "chat_template_kwargs" if wanted, as rows of
+ * training data have them. Messages may have "tool_calls", and content in parts of text. */
+MFT_API mft_status mft_chat_json(mft_bundle* bundle, const char* adapter_folder, const char* json,
+                                 const mft_options* options, mft_text_callback on_text, void* user_data);
 
 /* ---- Training data ---- */
 
@@ -212,6 +217,7 @@ typedef struct mft_dataset_stats {
   int64_t target_tokens; /* that are learned */
   int64_t truncated;     /* rows that lost their end, being too long */
   int64_t dropped;       /* rows left out, as nothing to learn remained */
+  int64_t bad;           /* rows left out, as they cannot be used; with the option on_bad_row=skip */
 } mft_dataset_stats;
 
 /* Writes all rows to `token_file`, for mft_training_open() with the same options: seq_len, seed and loss count.

@@ -30,6 +30,7 @@ using Word = Arguments::Word;
 
 constexpr const char* kUsage =
     "usage: mft-run tokens BUNDLE --data ROWS --out TOKENS [--seq-len N] [--seed N] [--loss sft|dpo]\n"
+    "                      [--mask-prompt true|false] [--assistant-turns all|last] [--chat-template-kwargs JSON] ...\n"
     "       mft-run train BUNDLE --data TOKENS --out DIR [--valid TOKENS] [--adapter DIR] [--resume] [options]\n"
     "       mft-run plan BUNDLE [options of train] [--variant NAME=VALUE,NAME=VALUE ...] [--rates N,N,N,N,N]\n"
     "       mft-run eval BUNDLE --data TOKENS [--adapter DIR]\n"
@@ -90,9 +91,16 @@ std::string trusted_bundle(const Arguments& arguments) {
   return arguments.bundle();
 }
 
+/// Options that decide how rows become tokens.
+std::vector<std::string> token_options() {
+  std::vector<std::string> names = {"seq_len", "seed", "loss"};
+  for (const Option<DataConfig>& option : data_options()) names.push_back(option.name);
+  return names;
+}
+
 int tokens(const std::vector<std::string>& argv) {
   const Arguments arguments(argv, {{"data", Word::kValue}, {"out", Word::kValue}, {"trust", Word::kValue}},
-                            {"seq_len", "seed", "loss"});
+                            token_options());
   const TrainConfig config = make_train_config(arguments.options());
   const std::string data = arguments.required("data");
   if (!file_exists(data)) fail("--data ", data, ": not found");
@@ -103,7 +111,8 @@ int tokens(const std::vector<std::string>& argv) {
         {"tokens", stats.tokens},
         {"target_tokens", stats.target_tokens},
         {"truncated", stats.truncated},
-        {"dropped", stats.dropped}});
+        {"dropped", stats.dropped},
+        {"bad", stats.bad}});
   return 0;
 }
 
@@ -219,7 +228,9 @@ int generate(const std::vector<std::string>& argv) {
       fail("--prompt: leave out --prompt-tokens and --stop-tokens, or --prompt");
     }
     text.emplace(Bundle(trusted_bundle(arguments)));
-    prompt = text->prompt({{"user", arguments.text("prompt")}});
+    Chat chat;
+    chat.add("user", arguments.text("prompt"));
+    prompt = text->prompt(chat, {config.chat_template_kwargs, ""});
     config.stop_tokens = text->end_tokens();
   } else {
     read_word("prompt-tokens", arguments.text("prompt-tokens"), prompt);

@@ -31,6 +31,9 @@ std::vector<Option<C>> make_options() {
           "tokens that count as lately"),
       run_option(
           "seed", [](C& c) -> auto& { return c.seed; }, "of sampling"),
+      run_option(
+          "chat_template_kwargs", [](C& c) -> auto& { return c.chat_template_kwargs; },
+          "variables of the chat template as JSON, such as {\"enable_thinking\": false}"),
   };
 }
 

@@ -19,6 +19,7 @@ struct GenerateConfig {
   double repetition_penalty = 1;
   int64_t repetition_context_size = 20;  // tokens
   int64_t seed = 0;
+  std::string chat_template_kwargs;
   std::vector<int64_t> stop_tokens;  // no option: they come from the tokenizer
 };
 

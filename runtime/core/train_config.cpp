@@ -46,11 +46,21 @@ Option<C> seed_option() {
   return made;
 }
 
+/// An option of the data as one of the run.
+Option<C> option_of_run(const Option<DataConfig>& of_data) {
+  Option<C> made{of_data.name,           of_data.type, of_data.choices,
+                 of_data.metavar,        of_data.help, of_data.group,
+                 of_data.decides_result, {},           {}};
+  made.set = [&of_data](C& c, const std::string& text) { of_data.set(c.data, text); };
+  made.get = [&of_data](const C& c) { return of_data.get(c.data); };
+  return made;
+}
+
 std::vector<Option<C>> make_options() {
   constexpr OptionGroup kStep = OptionGroup::kStep, kRun = OptionGroup::kRun;
 #define MFT_OPTION(name, member, group, decides, help) \
   option<C>(name, [](C& c) -> auto& { return c.member; }, group, decides, help)
-  return {
+  std::vector<Option<C>> options = {
       MFT_OPTION("seq_len", seq_len, kStep, true, "tokens a sequence"),
       MFT_OPTION("batch_size", batch_size, kStep, true, "sequences computed at once"),
       MFT_OPTION("grad_accum", grad_accum, kStep, true, "batches a step"),
@@ -106,6 +116,8 @@ std::vector<Option<C>> make_options() {
                  "what computed the run that is repeated; refused where this machine computes otherwise"),
   };
 #undef MFT_OPTION
+  for (const Option<DataConfig>& of_data : data_options()) options.push_back(option_of_run(of_data));
+  return options;
 }
 
 /// Whether each value is in its range, whatever bundle and data are.

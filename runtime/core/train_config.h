@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/core/adapter.h"
+#include "runtime/core/data_config.h"
 #include "runtime/core/option.h"
 #include "runtime/core/schedule.h"
 #include "runtime/kernels/linear.h"
@@ -70,6 +71,7 @@ struct TrainConfig {
   int64_t save_every = 100;
   int64_t patience = 0;  // validations, 0: never ends early
   int64_t seed = 0;
+  DataConfig data;
   std::string arithmetic;
 
   std::string spill_folder;  // where checkpoints may be spilled to; empty: nowhere. Set by the run, no option

@@ -4,10 +4,10 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "runtime/core/error.h"
 #include "runtime/core/file.h"
-#include "runtime/core/json.h"
 #include "runtime/core/safetensors.h"
 #include "runtime/data/encode_row.h"
 #include "runtime/data/line_file.h"
@@ -16,9 +16,13 @@
 namespace mft {
 namespace {
 
-constexpr const char* kWantedLine = "not JSON; a row is one JSON object on one line";
+RowKeys keys_of(const DataConfig& config) { return {config.messages_key, config.prompt_key, config.completion_key}; }
 
-Row row_of(std::string_view line) { return parse_row(parse_json<nlohmann::json>(line, kWantedLine)); }
+/// The bundle's chat template as a run wants it; none where there is none.
+std::optional<ChatTemplate> template_of(const BundleText& text, const DataConfig& config) {
+  if (text.chat_template() == nullptr) return std::nullopt;
+  return text.chat_template()->with({config.chat_template_kwargs, config.chat_template_date});
+}
 
 /// `body`, with errors that name file and line.
 template <typename Body>
@@ -28,6 +32,12 @@ auto naming(const std::string& path, int64_t line, const Body& body) {
   } catch (const Error& error) {
     fail(path, ":", line, ": ", error.what());
   }
+}
+
+/// JSON without the line ends between its values; those within its texts are escaped.
+std::string on_one_line(std::string json) {
+  std::replace_if(json.begin(), json.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return json;
 }
 
 /// Row groups, each with the weight of its row.
@@ -91,13 +101,13 @@ Dataset::Dataset(const std::string& bundle, std::string path) : text_(Bundle(bun
   if (file_exists(path_)) for_each_line(path_, [&](int64_t, std::string_view) { ++rows_; });
 }
 
-void Dataset::add(const nlohmann::json& given) {
+void Dataset::add(const std::string& given) {
   const Row row = parse_row(given);
   const bool preference = row.preference();
-  encode_row(row, text_, INT32_MAX, preference ? Loss::kDpo : Loss::kSft);  // for what it throws
-  int64_t before = 0;                                                       // others may have added some
-  append_line(path_, given.dump(), [&](int64_t number, std::string_view line) {
-    if (++before > 1 || naming(path_, number, [&] { return row_of(line).preference(); }) == preference) return;
+  encode_row(row, text_, text_.chat_template(), INT32_MAX, preference ? Loss::kDpo : Loss::kSft, {});  // may throw
+  int64_t before = 0;  // others may have added some
+  append_line(path_, on_one_line(given), [&](int64_t number, std::string_view line) {
+    if (++before > 1 || naming(path_, number, [&] { return parse_row(line).preference(); }) == preference) return;
     fail(path_, ": this row is ", preference ? "a" : "no", " preference, and those before it are",
          preference ? " not" : "", "; data is all preferences or has none");
   });
@@ -111,13 +121,24 @@ DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& co
   std::error_code none;
   if (std::filesystem::equivalent(tokens, path_, none))
     fail(path_, ": holds the rows; tokens need a file of their own");
+  const std::optional<ChatTemplate> chat_template = template_of(text_, config.data);
+  const RowKeys keys = keys_of(config.data);
+  int64_t bad = 0;
   const auto take = [&](int64_t number, std::string_view line) {
     ++rows;
     Row row;
-    EncodedRows found = naming(path_, number, [&] {
-      row = row_of(line);
-      return encode_row(row, text_, config.seq_len, config.loss);
-    });
+    EncodedRows found;
+    try {
+      row = naming(path_, number, [&] { return parse_row(line, keys); });
+      found = naming(path_, number, [&] {
+        return encode_row(row, text_, chat_template ? &*chat_template : nullptr, config.seq_len, config.loss,
+                          config.data);
+      });
+    } catch (const Error&) {
+      if (config.data.on_bad_row == OnBadRow::kError) throw;
+      ++bad;
+      return;
+    }
     truncated += found.truncated;
     dropped += found.groups.empty();
     for (RowGroup& group : found.groups) {
@@ -136,6 +157,7 @@ DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& co
   stats.rows = rows;
   stats.truncated = truncated;
   stats.dropped = dropped;
+  stats.bad = bad;
   return stats;
 }
 

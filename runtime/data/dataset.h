@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "runtime/core/train_config.h"
@@ -17,6 +16,7 @@ struct DataStats {
   int64_t target_tokens = 0;  // places with loss
   int64_t truncated = 0;      // rows that lost their end
   int64_t dropped = 0;        // rows left out, as nothing to learn remained
+  int64_t bad = 0;            // rows left out, as they cannot be used; only if on_bad_row is skip
 };
 
 /// Rows of training data in a .jsonl file, the same that `mobile-ft train` takes, to which rows are added as they come
@@ -27,8 +27,8 @@ class Dataset {
   Dataset(const std::string& bundle, std::string path);
 
   /// Adds a row, which is on disk when this returns. Throws Error where it is no row, this model's chat template has no
-  /// such turns, or it is a preference and the others are not; the file is then as it was.
-  void add(const nlohmann::json& row);
+  /// such turns, or it is a preference and the others are not; the file is then as it was. `row` is JSON.
+  void add(const std::string& row);
   /// As many as there were when this was opened, or a row was added last.
   int64_t rows() const { return rows_; }
 

@@ -9,10 +9,8 @@ namespace {
 
 constexpr int32_t kNoLoss = -100;
 
-EncodedText encode(const ChatRow& row, const BundleText& text) { return text.chat(row.messages, row.learned_from); }
-EncodedText encode(const PairRow& row, const BundleText& text) { return text.pair(row.prompt, row.completion); }
-EncodedText encode(const AnswerRow& row, const BundleText& text) {
-  return std::visit([&](const auto& answer) { return encode(answer, text); }, row);
+EncodedText encode(const LearnedText& side, const BundleText& text) {
+  return side.rendered ? text.rendered(side.text, side.learned) : text.plain(side.text, side.learned);
 }
 
 /// Up to `places` places from token `begin` on.
@@ -57,7 +55,8 @@ EncodedRows cut(const std::vector<EncodedText>& sides, size_t places) {
 
 }  // namespace
 
-EncodedRows encode_row(const Row& row, const BundleText& text, int64_t seq_len, Loss loss) {
+EncodedRows encode_row(const Row& row, const BundleText& text, const ChatTemplate* chat_template, int64_t seq_len,
+                       Loss loss, const DataConfig& config) {
   if (row.preference() && loss == Loss::kSft) {
     fail("a preference, with \"chosen\" and \"rejected\"; --loss dpo learns from these");
   }
@@ -66,16 +65,10 @@ EncodedRows encode_row(const Row& row, const BundleText& text, int64_t seq_len, 
   }
   const auto places = static_cast<size_t>(loss == Loss::kDpo ? seq_len / 2 : seq_len);
   if (places < 1) fail("--seq-len ", seq_len, ": too short for a row");
-  EncodedRows rows;
-  if (const auto* plain = std::get_if<TextRow>(&row.content)) {
-    rows = windows(text.text(plain->text), places);
-  } else if (const auto* preference = std::get_if<PreferenceRow>(&row.content)) {
-    rows = cut({encode(preference->chosen, text), encode(preference->rejected, text)}, places);
-  } else if (const auto* chat = std::get_if<ChatRow>(&row.content)) {
-    rows = cut({encode(*chat, text)}, places);
-  } else {
-    rows = cut({encode(std::get<PairRow>(row.content), text)}, places);
-  }
+  const RowText rendered = row_text(row, chat_template, config);
+  std::vector<EncodedText> sides;
+  for (const LearnedText& side : rendered.sides) sides.push_back(encode(side, text));
+  EncodedRows rows = rendered.plain ? windows(sides[0], places) : cut(sides, places);
   return row.weight > 0 ? rows : EncodedRows{};
 }
 

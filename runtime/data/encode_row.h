@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/core/train_config.h"
-#include "runtime/data/row.h"
+#include "runtime/data/row_text.h"
 #include "runtime/text/bundle_text.h"
 
 namespace mft {
@@ -24,8 +24,10 @@ struct EncodedRows {
 };
 
 /// Each group has 1 to `seq_len` places, each side of a preference up to half as many. Long texts are cut into windows
-/// that overlap by one token, so that every token is predicted once; other long rows lose their end. Throws Error where
-/// the row suits the model or the loss not.
-EncodedRows encode_row(const Row& row, const BundleText& text, int64_t seq_len, Loss loss);
+/// that overlap by one token, so that every token is predicted once; other long rows lose their end. `chat_template` is
+/// the bundle's with the run's settings, nullptr where it has none. Throws Error where the row suits the model or the
+/// loss not.
+EncodedRows encode_row(const Row& row, const BundleText& text, const ChatTemplate* chat_template, int64_t seq_len,
+                       Loss loss, const DataConfig& config);
 
 }  // namespace mft

@@ -2,139 +2,323 @@
 
 #include <algorithm>
 #include <cfloat>
+#include <cmath>
 #include <optional>
 
 #include "runtime/core/error.h"
+#include "runtime/data/messages.h"
+#include "runtime/data/row_values.h"
+#include "runtime/jinja/json.h"
 
 namespace mft {
 namespace {
 
-using Json = nlohmann::json;
+using jinja::Memory;
+using jinja::Type;
+using jinja::Value;
 
 constexpr const char* kWanted =
-    "\"messages\", \"prompt\" and \"completion\", \"question\" and \"answer\", \"text\", or \"prompt\", \"chosen\" and "
-    "\"rejected\"";
+    "\"messages\", \"conversations\", \"prompt\" and \"completion\", \"instruction\" and \"output\", \"text\", or "
+    "\"chosen\" and \"rejected\"";
+/// What would be lost: inputs that are no text, and forms of before.
+constexpr const char* kUnsupported[] = {"images", "image", "audio", "audios", "videos", "video", "functions"};
 
-std::string shown(const Json& json) {
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() <= 40 ? text : text.substr(0, 37) + "...";
-}
+/// A row while it is taken apart.
+struct Source {
+  Value row;
+  RowKeys keys;
+  Chat chat;  // with what all its chats have: memory and variables
 
-std::string string_of(const Json& json, const std::string& what) {
-  if (!json.is_string()) fail(what, " should be a string, this is ", shown(json));
-  return json.get<std::string>();
-}
+  const Value* get(std::string_view key) const { return find(row, key); }
+  bool has(std::string_view key) const { return get(key) != nullptr; }
+  std::string text(std::string_view key) const { return text_of(*get(key), '"' + std::string(key) + '"'); }
+  Memory& memory() const { return *chat.memory; }
+};
 
-std::string string_of(const Json& row, const char* key) {
-  return string_of(row.at(key), std::string("\"") + key + '"');
-}
-
-std::vector<Message> messages_of(const Json& list, const std::string& key) {
-  if (!list.is_array() || list.empty()) {
-    fail('"', key, "\" should be a non-empty list of {\"role\", \"content\"} objects");
-  }
-  std::vector<Message> messages;
-  for (const Json& message : list) {
-    const std::string what =
-        "message " + std::to_string(messages.size() + 1) + (key == "messages" ? "" : " of \"" + key + '"');
-    if (!message.is_object() || !message.contains("role") || !message.contains("content")) {
-      fail(what, " should be an object with \"role\" and \"content\"");
-    }
-    messages.push_back(
-        {string_of(message["role"], what + ": \"role\""), string_of(message["content"], what + ": \"content\"")});
-  }
-  return messages;
-}
-
-void check_turns(const std::vector<Message>& messages, size_t learned_from) {
-  const auto from = messages.begin() + static_cast<std::ptrdiff_t>(std::min(learned_from, messages.size()));
-  if (std::none_of(from, messages.end(), [](const Message& message) { return message.role == "assistant"; })) {
-    fail("nothing to learn; a message with the role \"assistant\" is needed",
-         learned_from > 0 ? " after message " + std::to_string(learned_from) : "");
-  }
-  if (messages[0].role == "assistant") {
-    fail("message 1 has the role \"assistant\"; \"user\" or \"system\" should come first");
-  }
-}
-
-bool same(const Message& one, const Message& other) { return one.role == other.role && one.content == other.content; }
-
-/// Sides of messages, after those in "prompt" or after what both start with, as TRL has them.
-PreferenceRow preference_of_chats(const Json& row) {
-  std::vector<Message> sides[2] = {messages_of(row.at("chosen"), "chosen"),
-                                   messages_of(row.at("rejected"), "rejected")};
-  std::vector<Message> before;
-  bool apart = false;  // whether `before` is not in the sides yet
-  const Json* prompt = row.contains("prompt") ? &row["prompt"] : nullptr;
-  if (prompt != nullptr && prompt->is_array()) {
-    before = messages_of(*prompt, "prompt");
-    for (const char* key : {"chosen", "rejected"}) {
-      const std::string& role = sides[key[0] == 'r'].front().role;
-      if (role != "assistant") {
-        fail('"', key, "\" starts with the role ", Json(role).dump(),
-             "; \"assistant\" should follow what is in \"prompt\"");
-      }
-    }
-    apart = true;
-  } else {
-    const auto end = std::mismatch(sides[0].begin(), sides[0].end(), sides[1].begin(), sides[1].end(), same);
-    before.assign(sides[0].begin(), end.first);
-    if (before.empty() && prompt != nullptr) {
-      before = {{"user", string_of(row, "prompt")}};
-      apart = true;
-    }
-  }
-  if (apart) {
-    for (auto& side : sides) side.insert(side.begin(), before.begin(), before.end());
-  }
-  if (std::equal(sides[0].begin(), sides[0].end(), sides[1].begin(), sides[1].end(), same)) {
-    fail("\"chosen\" and \"rejected\" are the same; nothing to prefer");
-  }
-  for (const auto& side : sides) check_turns(side, before.size());
-  return {ChatRow{std::move(sides[0]), before.size()}, ChatRow{std::move(sides[1]), before.size()}};
-}
-
-PreferenceRow preference_of(const Json& row) {
-  if (row["chosen"].is_array() || row["rejected"].is_array()) return preference_of_chats(row);
-  if (!row.contains("prompt")) fail("\"chosen\" and \"rejected\" that are strings need a \"prompt\"");
-  const std::string prompt = string_of(row, "prompt");
-  return {PairRow{prompt, string_of(row, "chosen")}, PairRow{prompt, string_of(row, "rejected")}};
-}
-
-float weight_of(const Json& row) {
-  if (!row.contains("weight")) return 1;
-  const Json& json = row["weight"];
-  const double value = json.is_number() ? json.get<double>() : -1;
+float weight_of(const Source& source) {
+  const Value* weight = source.get("weight");
+  if (weight == nullptr) return 1;
+  const double value = weight->is_number() && !weight->is(Type::kBool) ? weight->number() : -1;
   if (!(value >= 0 && value <= FLT_MAX)) {  // what a token file can hold
-    fail("\"weight\" should be a finite number of at least 0, this is ", shown(json));
+    fail("\"weight\" should be a finite number of at least 0, this is ", shown(*weight));
   }
   return static_cast<float>(value);
 }
 
-}  // namespace
+/// A value that may be given as JSON text, as tables with columns of one type have it.
+Value decoded(const Value& value, const std::string& key, Memory& memory) {
+  if (!value.is(Type::kText)) return value;
+  try {
+    return jinja::read_json(value.text(), memory);
+  } catch (const Error& error) {
+    fail('"', key, "\" is text that is no JSON: ", error.what());
+  }
+}
 
-Row parse_row(const Json& given) {
-  if (!given.is_object()) fail("an object with ", kWanted, " is wanted, this is ", shown(given));
-  Json row = Json::object();
-  for (const auto& [key, value] : given.items()) {
-    if (!value.is_null()) row[key] = value;  // tables have all columns in every row
+/// What a row says to the template beside its messages.
+Variables variables_of(const Source& source) {
+  Variables variables;
+  for (const char* key : {"tools", "documents"}) {
+    if (!source.has(key)) continue;
+    const Value list = decoded(*source.get(key), key, source.memory());
+    if (!list.is(Type::kList)) fail('"', key, "\" should be a list, this is ", shown(list));
+    if (!list.list().items.empty()) variables.emplace_back(key, list);
   }
-  const float weight = weight_of(row);
-  if (row.contains("chosen") && row.contains("rejected")) return {preference_of(row), weight};
-  if (row.contains("messages")) {
-    ChatRow chat{messages_of(row["messages"], "messages")};
-    check_turns(chat.messages, 0);
-    return {std::move(chat), weight};
-  }
-  for (const auto& [prompt, completion] : {std::pair("prompt", "completion"), std::pair("question", "answer")}) {
-    if (row.contains(prompt) && row.contains(completion)) {
-      return {PairRow{string_of(row, prompt), string_of(row, completion)}, weight};
+  if (const Value* given = source.get("chat_template_kwargs")) {
+    const Value named = decoded(*given, "chat_template_kwargs", source.memory());
+    if (!named.is(Type::kDict)) fail("\"chat_template_kwargs\" should be an object, this is ", shown(named));
+    for (const auto& [name, value] : named.dict().items()) {
+      if (!value.is(Type::kNone)) variables.emplace_back(name.text(), value);
     }
   }
-  if (row.contains("text")) return {TextRow{string_of(row, "text")}, weight};
-  std::string found;
-  for (const auto& [key, value] : row.items()) found += (found.empty() ? "" : ", ") + Json(key).dump();
-  fail("found ", found.empty() ? "nothing" : found, "; a row needs ", kWanted);
+  return variables;
+}
+
+ChatRow chat_row(const Source& source, Messages messages) {
+  ChatRow row{source.chat, std::move(messages.learned)};
+  row.chat.messages = std::move(messages.values);
+  return row;
+}
+
+void check_answered(const Messages& messages, size_t learned_from) {
+  for (size_t i = learned_from; i < messages.values.size(); ++i) {
+    if (find(messages.values[i], "role")->text() == "assistant") return;
+  }
+  fail("nothing to learn; a message with the role \"assistant\" is needed",
+       learned_from > 0 ? " after message " + std::to_string(learned_from) : "");
+}
+
+/// Messages, behind what the row has as "system".
+Messages conversation(const Source& source, const Value& list, const std::string& key) {
+  Messages messages;
+  if (source.has("system")) messages.add("system", source.memory().text(source.text("system")), source.memory());
+  messages.append(messages_of(list, key, source.memory()));
+  check_answered(messages, 0);
+  return messages;
+}
+
+/// Instruction, input and output, with what came before as "history": pairs of a question and its answer.
+Row alpaca_row(const Source& source, const std::string& input, const std::string& output) {
+  std::string prompt = source.text("instruction");
+  if (source.has(input) && !source.text(input).empty()) prompt += "\n" + source.text(input);
+  if (!source.has("system") && !source.has("history"))
+    return {PairRow{prompt, source.text(output), source.chat}, 1, ""};
+  Memory& memory = source.memory();
+  Messages messages;
+  if (source.has("system")) messages.add("system", memory.text(source.text("system")), memory);
+  if (const Value* history = source.get("history")) {
+    for (const Value& turn : jinja::items_of(*history, memory)) {
+      const bool pair = turn.is(Type::kList) && turn.list().items.size() == 2;
+      if (!pair) fail("\"history\" should be a list of pairs of texts");
+      for (size_t i = 0; i < 2; ++i) {
+        messages.add(i == 0 ? "user" : "assistant", memory.text(text_of(turn.list().items[i], "a turn of \"history\"")),
+                     memory);
+      }
+    }
+  }
+  messages.add("user", memory.text(prompt), memory);
+  messages.add("assistant", memory.text(source.text(output)), memory);
+  return {chat_row(source, std::move(messages)), 1, ""};
+}
+
+/// A prompt and a completion, each a text or both messages, as TRL has them.
+Row pair_row(const Source& source, const std::string& prompt, const std::string& completion) {
+  if (!source.get(prompt)->is(Type::kList)) {
+    return {PairRow{source.text(prompt), source.text(completion), source.chat}, 1, ""};
+  }
+  Messages messages = messages_of(*source.get(prompt), prompt, source.memory());
+  const size_t learned_from = messages.values.size();
+  messages.append(messages_of(*source.get(completion), completion, source.memory()));
+  check_answered(messages, learned_from);
+  learn_from(messages, learned_from);
+  return {chat_row(source, std::move(messages)), 1, ""};
+}
+
+bool same(const Value& one, const Value& other, Memory& memory) { return jinja::equal(one, other, memory); }
+
+/// Two chats that begin with the same `prompt`, or with what both have in common.
+PreferenceRow preferred_chats(const Source& source, const Value* prompt, const std::string& chosen,
+                              const std::string& rejected) {
+  Memory& memory = source.memory();
+  Messages sides[2] = {messages_of(*source.get(chosen), chosen, memory),
+                       messages_of(*source.get(rejected), rejected, memory)};
+  Messages before;
+  bool apart = false;  // whether `before` is not in the sides yet
+  if (prompt != nullptr && prompt->is(Type::kList)) {
+    before = messages_of(*prompt, "prompt", memory);
+    for (const Messages& side : sides) {
+      const Value& role = *find(side.values.front(), "role");
+      if (role.text() != "assistant") {
+        fail('"', &side == sides ? chosen : rejected, "\" starts with the role ", shown(role),
+             "; \"assistant\" should follow what is in \"prompt\"");
+      }
+    }
+    apart = true;
+  } else {  // data sets may have the question once more as a string, which TRL ignores too
+    const size_t most = std::min(sides[0].values.size(), sides[1].values.size());
+    size_t common = 0;
+    while (common < most && same(sides[0].values[common], sides[1].values[common], memory)) ++common;
+    before.values.assign(sides[0].values.begin(), sides[0].values.begin() + static_cast<std::ptrdiff_t>(common));
+    before.learned.assign(common, false);
+    if (common == 0 && prompt != nullptr) {
+      before.add("user", memory.text(text_of(*prompt, "\"prompt\"")), memory);
+      apart = true;
+    }
+  }
+  for (Messages& side : sides) {
+    if (apart) {
+      Messages whole = before;
+      whole.append(side);
+      side = std::move(whole);
+    }
+  }
+  if (same(memory.list(sides[0].values), memory.list(sides[1].values), memory)) {
+    fail('"', chosen, "\" and \"", rejected, "\" are the same; nothing to prefer");
+  }
+  for (Messages& side : sides) {
+    check_answered(side, before.values.size());
+    learn_from(side, before.values.size());
+  }
+  return {chat_row(source, std::move(sides[0])), chat_row(source, std::move(sides[1]))};
+}
+
+/// Two texts after the same prompt. Without one, what both begin with is the prompt, as in TRL; a blank between is the
+/// answers' own.
+PreferenceRow preferred_texts(const Source& source, const Value* prompt) {
+  const std::string chosen = source.text("chosen"), rejected = source.text("rejected");
+  if (prompt != nullptr) {
+    const std::string before = text_of(*prompt, "\"prompt\"");
+    return {PairRow{before, chosen, source.chat}, PairRow{before, rejected, source.chat}};
+  }
+  if (chosen == rejected) fail("\"chosen\" and \"rejected\" are the same; nothing to prefer");
+  size_t common = 0;
+  while (common < std::min(chosen.size(), rejected.size()) && chosen[common] == rejected[common]) ++common;
+  while (common > 0 && (chosen[common] & 0xc0) == 0x80) --common;  // to where the character begins
+  if (common > 0 && chosen[common - 1] == ' ') --common;
+  if (common == 0) fail("\"chosen\" and \"rejected\" begin with nothing in common; they need a \"prompt\"");
+  return {PairRow{chosen.substr(0, common), chosen.substr(common), source.chat},
+          PairRow{rejected.substr(0, common), rejected.substr(common), source.chat}};
+}
+
+/// OpenAI's form: {"input": {"messages"}, "preferred_output", "non_preferred_output"}.
+PreferenceRow preferred_outputs(const Source& source) {
+  const Value* input = source.get("input");
+  const Value* prompt = input == nullptr ? nullptr : find(*input, "messages");
+  if (prompt == nullptr) fail("\"preferred_output\" needs an \"input\" with \"messages\"");
+  Source with_tools = source;
+  const Value* tools = find(*input, "tools");
+  if (tools != nullptr) with_tools.chat.variables.emplace_back("tools", *tools);
+  return preferred_chats(with_tools, prompt, "preferred_output", "non_preferred_output");
+}
+
+std::optional<Row> preference_of(const Source& source) {
+  if (source.has("preferred_output") && source.has("non_preferred_output")) {
+    return Row{preferred_outputs(source), 1, "OpenAI preferences"};
+  }
+  if (!source.has("chosen") || !source.has("rejected")) return std::nullopt;
+  const Value* prompt = source.get("prompt");
+  if (source.get("chosen")->is(Type::kList) || source.get("rejected")->is(Type::kList)) {
+    return Row{preferred_chats(source, prompt, "chosen", "rejected"), 1, "preferences"};
+  }
+  return Row{preferred_texts(source, prompt), 1, "preferences"};
+}
+
+/// Columns with names of their own, as --messages-key and its like say.
+std::optional<Row> named_row(const Source& source) {
+  const RowKeys& keys = source.keys;
+  for (const std::string& key : {keys.messages, keys.prompt, keys.completion}) {
+    if (!key.empty() && !source.has(key)) fail("\"", key, "\" is missing, which the data is said to have");
+  }
+  if (!keys.messages.empty()) {
+    return Row{chat_row(source, conversation(source, *source.get(keys.messages), keys.messages)), 1, "chat messages"};
+  }
+  if (keys.prompt.empty() && keys.completion.empty()) return std::nullopt;
+  const std::string prompt = keys.prompt.empty() ? "prompt" : keys.prompt;
+  const std::string completion = keys.completion.empty() ? "completion" : keys.completion;
+  for (const std::string& key : {prompt, completion}) {
+    if (!source.has(key)) fail("\"", key, "\" is missing");
+  }
+  Row row = pair_row(source, prompt, completion);
+  row.form = prompt + " and " + completion;
+  return row;
+}
+
+std::optional<Row> answered_row(const Source& source) {
+  if (source.has("messages")) {
+    return Row{chat_row(source, conversation(source, *source.get("messages"), "messages")), 1, "chat messages"};
+  }
+  if (source.has("conversations")) {
+    return Row{chat_row(source, conversation(source, *source.get("conversations"), "conversations")), 1,
+               "ShareGPT conversations"};
+  }
+  static constexpr std::pair<const char*, const char*> kPairs[] = {
+      {"prompt", "completion"}, {"prompt", "response"}, {"question", "answer"}};
+  for (const auto& [prompt, completion] : kPairs) {
+    if (!source.has(prompt) || !source.has(completion)) continue;
+    if (source.has("label") && source.get("label")->is(Type::kBool)) {
+      fail(
+          "\"label\" says whether an answer is good, which no --loss learns from yet; keep the rows whose label is "
+          "true, without \"label\", for --loss sft");
+    }
+    Row row = pair_row(source, prompt, completion);
+    row.form = std::string(prompt) + " and " + completion;
+    return row;
+  }
+  static constexpr std::pair<const char*, const char*> kInstructions[] = {{"input", "output"}, {"context", "response"}};
+  for (const auto& [input, output] : kInstructions) {
+    if (!source.has("instruction") || !source.has(output)) continue;
+    Row row = alpaca_row(source, input, output);
+    row.form = "Alpaca instructions";
+    return row;
+  }
+  if (source.has("text")) {
+    if (!source.chat.variables.empty()) fail('"', source.chat.variables[0].first, "\" has no place beside \"text\"");
+    return Row{TextRow{source.text("text")}, 1, "text"};
+  }
+  return std::nullopt;
+}
+
+/// The object that JSON holds, with what it says beside its messages.
+Source source_of(std::string_view json, const RowKeys& keys) {
+  Source source{{}, keys, {}};
+  try {
+    source.row = jinja::read_json(json, source.memory());
+  } catch (const Error& error) {
+    fail("not JSON; a row is one JSON object on one line (", error.what(), ")");
+  }
+  if (!source.row.is(Type::kDict)) fail("an object with ", kWanted, " is wanted, this is ", shown(source.row));
+  for (const char* key : kUnsupported) {
+    if (source.has(key) && jinja::is_true(*source.get(key))) fail('"', key, "\" is not supported, and would be lost");
+  }
+  source.chat.variables = variables_of(source);
+  return source;
+}
+
+}  // namespace
+
+Chat parse_chat(std::string_view json) {
+  const Source source = source_of(json, {});
+  if (!source.has("messages")) fail("a chat needs \"messages\"");
+  Chat chat = source.chat;
+  chat.messages = messages_of(*source.get("messages"), "messages", source.memory()).values;
+  return chat;
+}
+
+Row parse_row(std::string_view json, const RowKeys& keys) {
+  const Source source = source_of(json, keys);
+  const float weight = weight_of(source);
+  std::optional<Row> row = named_row(source);
+  if (!row) row = preference_of(source);
+  if (!row) row = answered_row(source);
+  if (!row) {
+    std::string found;
+    for (const auto& [key, value] : source.row.dict().items()) {
+      if (!value.is(Type::kNone)) found += (found.empty() ? "" : ", ") + shown(key);
+    }
+    fail("found ", found.empty() ? "nothing" : found, "; a row needs ", kWanted);
+  }
+  row->weight = weight;
+  return std::move(*row);
 }
 
 }  // namespace mft

@@ -253,11 +253,11 @@ NB_MODULE(_core, m) {
       .def_ro("metavar", &OptionInfo::metavar)
       .def_ro("help", &OptionInfo::help)
       .def_ro("group", &OptionInfo::group, "step, which plans depend on, or run");
-  register_text(m);
   m.def("trust_key", &trust_key, nb::arg("pem"), "From now on bundles have to be signed with this public key.");
   m.def("instruction_set", [] { return std::string(kernels().isa); }, "Whose kernels compute.");
   m.def("instruction_sets", &instruction_sets, "Those that this machine has, the best last.");
   m.def("train_options", [] { return option_infos(train_options()); }, "All options of TrainConfig.");
+  m.def("data_options", [] { return option_infos(data_options()); }, "All options of DataConfig.");
   m.def("generate_options", [] { return option_infos(generate_options()); }, "All options of GenerateConfig.");
 
   nb::class_<Model>(m, "Model", "A bundle, ready to run; weights are verified as they are first used.")
@@ -318,6 +318,14 @@ NB_MODULE(_core, m) {
           "Which of so many layers, or units of dropbp, are trained at `step`, counted from 0.");
   m.def("allocate_drop_rates", &allocate_drop_rates, "sensitivities"_a, "flops"_a, "target"_a,
         "dropbp's rates of units of these sensitivities and operations.");
+
+  nb::class_<DataConfig>(m, "DataConfig", "How rows become tokens, by name: the options of data_options().")
+      .def("__init__", [](DataConfig* self, const nb::kwargs& given) {
+        new (self) DataConfig();
+        for (const auto& [name, text] : option_texts(given)) set_option(data_options(), *self, name, text);
+      });
+
+  register_text(m);
 
   nb::class_<GenerateConfig>(m, "GenerateConfig", "Options of generation by name: those of generate_options().")
       .def(

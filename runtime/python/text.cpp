@@ -6,11 +6,16 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include "runtime/core/json.h"
+#include <optional>
+#include <tuple>
+
 #include "runtime/data/dataset.h"
 #include "runtime/data/packing.h"
+#include "runtime/data/row_text.h"
+#include "runtime/jinja/json.h"
 #include "runtime/text/bundle_text.h"
 
 namespace nb = nanobind;
@@ -18,16 +23,46 @@ namespace nb = nanobind;
 namespace mft {
 namespace {
 
-using Messages = std::vector<std::pair<std::string, std::string>>;  // role and content
-using Row = std::pair<std::vector<int64_t>, std::vector<bool>>;
+using CharacterSpan = std::pair<int64_t, int64_t>;
+using EncodedSide = std::pair<std::vector<int64_t>, std::vector<bool>>;
 
-std::vector<Message> messages_of(const Messages& messages) {
-  std::vector<Message> all;
-  for (const auto& [role, content] : messages) all.push_back({role, content});
-  return all;
+EncodedSide side_of(EncodedText row) { return {std::move(row.tokens), std::move(row.learned)}; }
+
+/// Places in bytes of `text` as places in characters, which Python counts. Spans are in order.
+std::vector<CharacterSpan> in_characters(const std::string& text, const std::vector<std::pair<size_t, size_t>>& spans) {
+  std::vector<CharacterSpan> found;
+  size_t at = 0;
+  int64_t characters = 0;
+  const auto place = [&](size_t end) {
+    if (end < at) at = 0, characters = 0;
+    characters += jinja::count_characters(std::string_view(text).substr(at, end - at));
+    at = end;
+    return characters;
+  };
+  for (const auto& [begin, end] : spans) {
+    const int64_t first = place(begin);
+    found.emplace_back(first, place(end));
+  }
+  return found;
 }
 
-Row row_of(EncodedText row) { return {std::move(row.tokens), std::move(row.learned)}; }
+/// Reads rows as a bundle's model does: what they say, in its chat template, and which of it is learned.
+class RowReader {
+ public:
+  RowReader(const ChatTemplate* chat_template, DataConfig config) : config_(std::move(config)) {
+    if (chat_template == nullptr) return;
+    chat_template_.emplace(chat_template->with({config_.chat_template_kwargs, config_.chat_template_date}));
+  }
+
+  RowText read(const std::string& json) const {
+    const mft::Row row = parse_row(json, {config_.messages_key, config_.prompt_key, config_.completion_key});
+    return row_text(row, chat_template_ ? &*chat_template_ : nullptr, config_);
+  }
+
+ private:
+  DataConfig config_;
+  std::optional<ChatTemplate> chat_template_;
+};
 
 }  // namespace
 
@@ -46,44 +81,98 @@ void register_text(nb::module_ m) {
           },
           nb::arg("text"), "Tokens, and the bytes [begin, end) of the text that each stands for.")
       .def("decode", &Tokenizer::decode, nb::arg("tokens"), nb::arg("skip_special") = false);
-  nb::class_<BundleText>(m, "BundleText", "How a bundle's model reads text: rows as tokens, and which are learned.")
-      .def(nb::init<const std::string&, const std::string&>(), nb::arg("tokenizer_json"), nb::arg("text_json"))
+  nb::class_<ChatTemplate>(m, "ChatTemplate", "A chat template, Jinja; renders what Transformers renders, or refuses.")
       .def(
-          "chat",
-          [](const BundleText& text, const Messages& messages, size_t learned_from) {
-            return row_of(text.chat(messages_of(messages), learned_from));
+          "__init__",
+          [](ChatTemplate* self, const std::string& source, const std::map<std::string, std::string>& tokens,
+             const std::string& kwargs,
+             const std::string& date) { new (self) ChatTemplate(source, tokens, {kwargs, date}); },
+          nb::arg("source"), nb::arg("tokens") = std::map<std::string, std::string>(), nb::arg("kwargs") = "",
+          nb::arg("date") = "", "`tokens` has the texts of bos_token and so on, `kwargs` variables as JSON.")
+      .def(
+          "prompt",
+          [](const ChatTemplate& chat_template, const std::string& chat, const std::string& kwargs) {
+            const mft::Chat asked = parse_chat(chat);
+            return kwargs.empty() ? chat_template.prompt(asked) : chat_template.with({kwargs, ""}).prompt(asked);
           },
-          nb::arg("messages"), nb::arg("learned_from") = 0)
+          nb::arg("chat"), nb::arg("kwargs") = "",
+          "A chat, as JSON of its messages, tools and chat_template_kwargs, with the beginning of the next answer.")
       .def(
-          "pair",
-          [](const BundleText& text, const std::string& prompt, const std::string& completion) {
-            return row_of(text.pair(prompt, completion));
+          "answers",
+          [](const ChatTemplate& chat_template, const std::string& chat) {
+            const RenderedChat rendered = chat_template.answers(parse_chat(chat));
+            std::vector<std::pair<size_t, size_t>> spans;
+            for (const Answer& answer : rendered.answers) spans.emplace_back(answer.begin, answer.end);
+            return std::make_pair(rendered.text, in_characters(rendered.text, spans));
           },
-          nb::arg("prompt"), nb::arg("completion"))
+          nb::arg("chat"), "The text of a chat, and the characters [begin, end) of each of its answers.")
+      .def_prop_ro("shows_date", &ChatTemplate::shows_date, "Whether the template asks for the date.");
+  m.def(
+      "render_template",
+      [](const std::string& source, const std::string& variables) {
+        jinja::Memory data(Chat::kBudget), memory;
+        const jinja::Value given = jinja::read_json(variables, data);
+        if (!given.is(jinja::Type::kDict)) fail("an object of variables is wanted");
+        Variables named;
+        for (const auto& [name, value] : given.dict().items()) named.emplace_back(name.text(), value);
+        const std::time_t now = std::time(nullptr);
+        std::tm date{};
+        localtime_r(&now, &date);
+        return jinja::Template(source).render(named, nullptr, date, memory).text;
+      },
+      nb::arg("source"), nb::arg("variables"), "What a template makes of variables, which are JSON: for tests.");
+  nb::class_<RowText>(m, "RowText", "A row as text: one side, or the chosen and the rejected one of a preference.")
+      .def_prop_ro(
+          "sides",
+          [](const RowText& row) {
+            std::vector<std::tuple<std::string, std::vector<CharacterSpan>, bool>> sides;
+            for (const LearnedText& side : row.sides) {
+              sides.emplace_back(side.text, in_characters(side.text, side.learned), side.rendered);
+            }
+            return sides;
+          },
+          "(text, characters [begin, end) that are learned, whether a chat template rendered it) of each.")
+      .def_ro("plain", &RowText::plain, "Whether it is plain text, learned whole and in windows.")
+      .def_ro("weight", &RowText::weight)
+      .def_ro("form", &RowText::form, "What form of row it was, for people.");
+  nb::class_<RowReader>(m, "RowReader", "Reads rows of training data, one JSON object each.")
+      .def(nb::init<const ChatTemplate*, DataConfig>(), nb::arg("chat_template").none(), nb::arg("config"))
+      .def("read", &RowReader::read, nb::arg("json"));
+  nb::class_<BundleText>(m, "BundleText", "How a bundle's model reads text on a device.")
+      .def(nb::init<const std::string&, const std::string&, const std::string&>(), nb::arg("tokenizer_json"),
+           nb::arg("tokenizer_config_json"), nb::arg("text_json"))
       .def(
-          "text", [](const BundleText& text, const std::string& given) { return row_of(text.text(given)); },
-          nb::arg("text"))
+          "row",
+          [](const BundleText& text, const std::string& json, const DataConfig& config) {
+            const RowText row = row_text(parse_row(json), text.chat_template(), config);
+            std::vector<EncodedSide> sides;
+            for (const LearnedText& side : row.sides) {
+              sides.push_back(side_of(side.rendered ? text.rendered(side.text, side.learned)
+                                                    : text.plain(side.text, side.learned)));
+            }
+            return sides;
+          },
+          nb::arg("json"), nb::arg("config") = DataConfig(), "Tokens of each side, and which are learned.")
       .def(
-          "prompt", [](const BundleText& text, const Messages& messages) { return text.prompt(messages_of(messages)); },
-          nb::arg("messages"))
+          "prompt", [](const BundleText& text, const std::string& chat) { return text.prompt(parse_chat(chat)); },
+          nb::arg("chat"))
       .def_prop_ro("end_tokens", &BundleText::end_tokens);
   nb::class_<Dataset>(m, "Dataset", "Rows of training data in a .jsonl file that grows as they are added.")
       .def(nb::init<const std::string&, std::string>(), nb::arg("bundle"), nb::arg("path"))
       .def(
-          "add",
-          [](Dataset& dataset, const std::string& row) {
-            dataset.add(parse_json<nlohmann::json>(row, "not JSON; a row is one JSON object"));
-          },
-          nb::arg("row"))
+          "add", [](Dataset& dataset, const std::string& row) { dataset.add(row); }, nb::arg("row"))
       .def_prop_ro("rows", &Dataset::rows)
       .def(
           "write_tokens",
           [](const Dataset& dataset, const std::string& tokens, const TrainConfig& config) {
             const DataStats stats = dataset.write_tokens(tokens, config);
-            return std::map<std::string, int64_t>{
-                {"rows", stats.rows},           {"sequences", stats.sequences},
-                {"tokens", stats.tokens},       {"target_tokens", stats.target_tokens},
-                {"truncated", stats.truncated}, {"dropped", stats.dropped}};
+            return std::map<std::string, int64_t>{{"rows", stats.rows},
+                                                  {"sequences", stats.sequences},
+                                                  {"tokens", stats.tokens},
+                                                  {"target_tokens", stats.target_tokens},
+                                                  {"truncated", stats.truncated},
+                                                  {"dropped", stats.dropped},
+                                                  {"bad", stats.bad}};
           },
           nb::arg("tokens"), nb::arg("config"));
   m.def("pack", &pack, nb::arg("lengths"), nb::arg("seq_len"), nb::arg("seed"),

@@ -2,51 +2,50 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/bundle.h"
-#include "runtime/text/chat_table.h"
+#include "runtime/text/chat_template.h"
 #include "runtime/text/tokenizer.h"
 
 namespace mft {
 
-/// A row as tokens, and whether each is to be learned.
+/// Text as tokens, and whether each is to be learned.
 struct EncodedText {
   std::vector<int64_t> tokens;
   std::vector<bool> learned;
 };
 
-/// How a bundle's model reads text: tokenizer.json and text.json (docs/bundle_format.md). Rows become the tokens that
-/// `mobile-ft train` makes of them.
+/// How a bundle's model reads text: tokenizer.json, tokenizer_config.json with the chat template, and text.json
+/// (docs/bundle_format.md).
 class BundleText {
  public:
   /// Throws Error naming the file where one is missing, or not what was exported.
   explicit BundleText(const Bundle& bundle)
-      : BundleText{bundle.verified("tokenizer.json"), bundle.verified("text.json")} {}
-  /// The two files' paths.
-  BundleText(const std::string& tokenizer_json, const std::string& text_json);
+      : BundleText(bundle.verified("tokenizer.json"), bundle.verified("tokenizer_config.json"),
+                   bundle.verified("text.json")) {}
+  /// The three files' paths.
+  BundleText(const std::string& tokenizer_json, const std::string& tokenizer_config_json, const std::string& text_json);
 
-  /// A dialogue, of which the assistant's answers from message `learned_from` on are learned.
-  EncodedText chat(const std::vector<Message>& messages, size_t learned_from = 0) const;
-  /// A question and its answer, as a dialogue where the model has a chat template.
-  EncodedText pair(const std::string& prompt, const std::string& completion) const;
-  /// Plain text, all of it learned.
-  EncodedText text(const std::string& text) const;
-  /// What an answer to the last message follows.
-  std::vector<int64_t> prompt(const std::vector<Message>& messages) const;
+  /// Tokens of a text that a chat template rendered, of which the bytes [begin, end) in `learned` are learned.
+  EncodedText rendered(const std::string& text, const std::vector<std::pair<size_t, size_t>>& learned) const;
+  /// Tokens of any other text: behind BOS if the model has that and the text does not begin with it, and with the
+  /// token that ends a text behind it, which is learned, if the text does not end with such a token.
+  EncodedText plain(const std::string& text, const std::vector<std::pair<size_t, size_t>>& learned) const;
+  /// What an answer to the last message follows. Throws Error where the model has no chat template or it refuses.
+  std::vector<int64_t> prompt(const Chat& chat, const TemplateSettings& settings = {}) const;
 
   const Tokenizer& tokenizer() const { return tokenizer_; }
+  /// nullptr: the model has none.
+  const ChatTemplate* chat_template() const { return chat_template_ ? &*chat_template_ : nullptr; }
   /// Any of which ends an answer.
   const std::vector<int64_t>& end_tokens() const { return ends_; }
 
  private:
-  const ChatTable& chat_table() const;
-
   Tokenizer tokenizer_;
   std::vector<int64_t> begin_, ends_;  // begin_: BOS, or nothing
-  bool has_template_ = true;
-  std::optional<ChatTable> chat_;
-  std::string no_chat_;  // why there is none
+  std::optional<ChatTemplate> chat_template_;
 };
 
 }  // namespace mft

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 from mobile_ft.data import DataStats, EncodedRows, encode_rows, prepare
 from mobile_ft.errors import UserError
 from mobile_ft.packing import NO_LOSS, EncodedPair, EncodedRow
-from mobile_ft.rows import ChatRow, DataSource, FileRow, PairRow, PreferenceRow, Row, TextRow
+from mobile_ft.rows import DataSource, FileRow, JsonRow, Row
 from mobile_ft.tokenizer import Tokenizer
 
 Bundle = Callable[..., Path]
@@ -29,6 +29,18 @@ def user(content: str) -> dict[str, str]:
 
 def assistant(content: str) -> dict[str, str]:
     return {"role": "assistant", "content": content}
+
+
+def row(where: str = "x:1", **values: Any) -> JsonRow:
+    return JsonRow(where, json.dumps(values))
+
+
+def chat_row(*messages: dict[str, Any], **values: Any) -> JsonRow:
+    return row(messages=messages, **values)
+
+
+def pair_row(prompt: str, completion: str, **values: Any) -> JsonRow:
+    return row(prompt=prompt, completion=completion, **values)
 
 
 def sft_rows(encoded: EncodedRows) -> list[EncodedRow]:
@@ -73,20 +85,20 @@ def plain(tiny_bundle: Bundle) -> Tokenizer:
 
 
 def test_chat_learns_assistant_turns(chat: Tokenizer) -> None:
-    row = ChatRow("x:1", [user("one?"), assistant("1 é"), user("two?"), assistant("2"), user("thanks")])
-    encoded = encode_one(row, chat)
+    messages = [user("one?"), assistant("1 é"), user("two?"), assistant("2"), user("thanks")]
+    encoded = encode_one(chat_row(*messages), chat)
     assert learned(encoded, chat) == ["1 é<|im_end|>\n", "2<|im_end|>\n"]
-    assert chat.decode(whole(encoded, chat.encode("\n")[0])) == chat.render_chat(row.messages)
+    assert chat.decode(whole(encoded, chat.encode("\n")[0])) == chat.render_chat(messages)
 
 
 def test_chat_where_answers_repeat_the_prompt(chat: Tokenizer) -> None:
-    encoded = encode_one(ChatRow("x:1", [user("same"), assistant("same"), user("same"), assistant("")]), chat)
+    encoded = encode_one(chat_row(user("same"), assistant("same"), user("same"), assistant("")), chat)
     assert learned(encoded, chat) == ["same<|im_end|>\n", "<|im_end|>\n"]
     assert np.flatnonzero(encoded.targets != NO_LOSS)[0] > chat.render_chat([user("same")]).count("same")
 
 
 def test_pair_goes_through_the_chat_template(chat: Tokenizer) -> None:
-    pair, turns = PairRow("x:1", "hi", "yo"), ChatRow("x:1", [user("hi"), assistant("yo")])
+    pair, turns = pair_row("hi", "yo"), chat_row(user("hi"), assistant("yo"))
     encoded, expected = encode_one(pair, chat), encode_one(turns, chat)
     assert encoded.tokens.tolist() == expected.tokens.tolist()
     assert encoded.targets.tolist() == expected.targets.tolist()
@@ -96,20 +108,20 @@ def test_pair_goes_through_the_chat_template(chat: Tokenizer) -> None:
 def test_pair_without_a_chat_template(tiny_bundle: Bundle) -> None:
     for name, add_bos, start in [("a", False, ""), ("b", True, "<|im_start|>")]:
         tokenizer = Tokenizer(tiny_bundle(name, add_bos_token=add_bos))
-        encoded = encode_one(PairRow("x:1", "ab é", "c é"), tokenizer)
+        encoded = encode_one(pair_row("ab é", "c é"), tokenizer)
         assert learned(encoded, tokenizer) == ["c é<|endoftext|>"]
         assert tokenizer.decode(whole(encoded, tokenizer.eos_id)) == start + "ab éc é<|endoftext|>"
 
 
 def test_token_that_straddles_the_start_of_the_completion_is_learned(plain: Tokenizer) -> None:
     """The tokenizer joins " " and "y"; leaving that token out would leave "y" unlearned."""
-    assert learned(encode_one(PairRow("x:1", "a ", "yes"), plain), plain) == [" yes<|endoftext|>"]
+    assert learned(encode_one(pair_row("a ", "yes"), plain), plain) == [" yes<|endoftext|>"]
 
 
 def test_text_is_learned_everywhere(tiny_bundle: Bundle, chatml: str) -> None:
     for name, add_bos, text in [("a", False, "b é<|endoftext|>"), ("b", True, "ab é<|endoftext|>")]:
         tokenizer = Tokenizer(tiny_bundle(name, add_bos_token=add_bos, chat_template=chatml))
-        assert learned(encode_one(TextRow("x:1", "ab é"), tokenizer), tokenizer) == [text]
+        assert learned(encode_one(row(text="ab é"), tokenizer), tokenizer) == [text]
 
 
 def test_text_windows_predict_every_token_once(plain: Tokenizer, tmp_path: Path) -> None:
@@ -117,19 +129,19 @@ def test_text_windows_predict_every_token_once(plain: Tokenizer, tmp_path: Path)
     for length, ends, last in [(100, False, 9), (101, False, 10), (102, False, 1), (100, True, 10)]:
         file = tmp_path / "x.txt"
         file.write_text(text[:length])
-        row = TextRow("x:1", text[:length]) if ends else FileRow("x.txt", file)
-        encoded = encode_rows([row], plain, seq_len=10)
+        given = row(text=text[:length]) if ends else FileRow("x.txt", file)
+        encoded = encode_rows([given], plain, seq_len=10)
         rows = sft_rows(encoded)
-        lengths = [len(row.tokens) for row in rows]
+        lengths = [len(one.tokens) for one in rows]
         assert lengths[:-1] == [10] * (len(lengths) - 1) and lengths[-1] == last
         expected = plain.encode(text[:length]) + ([plain.eos_id] if ends else [])
-        assert np.concatenate([row.targets for row in rows]).tolist() == expected[1:]
-        assert np.concatenate([row.tokens for row in rows]).tolist() == expected[:-1]
+        assert np.concatenate([one.targets for one in rows]).tolist() == expected[1:]
+        assert np.concatenate([one.tokens for one in rows]).tolist() == expected[:-1]
         assert (encoded.truncated, encoded.dropped) == (0, 0)
 
 
 def test_long_rows_lose_their_end(plain: Tokenizer) -> None:
-    fits, long, cut_off = (PairRow("x:1", "p" * n, "c" * 5) for n in (4, 5, 10))
+    fits, long, cut_off = (pair_row("p" * n, "c" * 5) for n in (4, 5, 10))
     encoded = encode_rows([fits, long, cut_off], plain, seq_len=9)
     assert (encoded.truncated, encoded.dropped) == (1, 1)
     assert [learned(row, plain) for row in sft_rows(encoded)] == [["ccccc<|endoftext|>"], ["ccccc"]]
@@ -138,60 +150,91 @@ def test_long_rows_lose_their_end(plain: Tokenizer) -> None:
 
 def test_the_last_token_within_reach_is_learned(plain: Tokenizer) -> None:
     """After 10 tokens of prompt, 10 places hold the completion's first token as a target."""
-    encoded = encode_rows([PairRow("x:1", "p" * 10, "cd")], plain, seq_len=10)
+    encoded = encode_rows([pair_row("p" * 10, "cd")], plain, seq_len=10)
     assert [learned(row, plain) for row in sft_rows(encoded)] == [["c"]]
 
 
 def test_empty_rows_are_dropped(plain: Tokenizer) -> None:
-    rows: list[Row] = [TextRow("x:1", ""), TextRow("x:2", "ab"), PairRow("x:3", "", "")]
+    rows: list[Row] = [row(text=""), row("x:2", text="ab"), pair_row("", "", where="x:3")]
     encoded = encode_rows(rows, plain, seq_len=8)
     assert (len(encoded.rows), encoded.dropped) == (1, 2)
 
 
 def test_nothing_left_to_learn(plain: Tokenizer) -> None:
     with pytest.raises(UserError, match="^x:1 and all rows after it: nothing to learn within 3 tokens"):
-        encode_rows([PairRow("x:1", "long prompt", "c")], plain, seq_len=3)
+        encode_rows([pair_row("long prompt", "c")], plain, seq_len=3)
     with pytest.raises(UserError, match="sequence length 0"):
-        encode_rows([TextRow("x:1", "ab")], plain, seq_len=0)
+        encode_rows([row(text="ab")], plain, seq_len=0)
 
 
 def test_rows_the_model_cannot_take(plain: Tokenizer, tiny_bundle: Bundle) -> None:
-    row = ChatRow("x:7", [user("a"), assistant("b"), user("c"), assistant("d")])
+    chat = chat_row(user("a"), assistant("b"), user("c"), assistant("d"), where="x:7")
     with pytest.raises(UserError, match="^x:7: the model has no chat template"):
-        encode_rows([row], plain, LONG)
+        encode_rows([chat], plain, LONG)
     strict = "{% if messages|length > 2 %}{{ raise_exception('too long') }}{% endif %}"
     with pytest.raises(UserError, match="^x:7: .*too long"):
-        encode_rows([row], Tokenizer(tiny_bundle("strict", chat_template=strict)), LONG)
-    # As templates do that show the thoughts of the last turn only.
+        encode_rows([chat], Tokenizer(tiny_bundle("strict", chat_template=strict)), LONG)
+
+
+def test_answers_that_a_template_leaves_out_are_not_learned(tiny_bundle: Bundle) -> None:
     last_only = "{% for m in messages %}{{ m.role }}:{{ m.content if loop.last }};{% endfor %}"
-    with pytest.raises(UserError, match="^x:7: .*before message 2.*split the chat"):
-        encode_rows([row], Tokenizer(tiny_bundle("last", chat_template=last_only)), LONG)
+    tokenizer = Tokenizer(tiny_bundle("last", chat_template=last_only))
+    encoded = encode_one(chat_row(user("a"), assistant("b"), user("c"), assistant("d")), tokenizer)
+    assert learned(encoded, tokenizer) == ["assistant:d;"]  # all of the turn: no prompt begins it
 
 
-def preference(prompt: str, chosen: str, rejected: str, weight: float = 1.0) -> PreferenceRow:
-    return PreferenceRow("x:1", PairRow("x:1", prompt, chosen), PairRow("x:1", prompt, rejected), weight)
+def test_bad_rows_are_skipped_if_wanted(plain: Tokenizer) -> None:
+    rows = [row(f"x:{i}", text="good") if i % 2 else row(f"x:{i}", txt="bad") for i in range(40)]
+    with pytest.raises(UserError, match='^x:0: found "txt"; a row needs'):
+        encode_rows(rows, plain, LONG)
+    encoded = encode_rows(rows, plain, LONG, options={"on_bad_row": "skip"})
+    assert (len(encoded.rows), encoded.read, encoded.bad) == (20, 40, 20)
+    assert len(encoded.bad_rows) == 10 and encoded.bad_rows[9].startswith('x:18: found "txt"')
+    with pytest.raises(UserError, match="^x:0: found .*; 20 of 20 rows cannot be used"):
+        encode_rows(rows[::2], plain, LONG, options={"on_bad_row": "skip"})
 
 
-def encode_pair(row: PreferenceRow, tokenizer: Tokenizer, seq_len: int = LONG) -> EncodedPair:
+def test_what_is_learned(chat: Tokenizer, plain: Tokenizer) -> None:
+    turns = chat_row(user("one?"), assistant("1"), user("two?"), assistant("2"))
+    (last,) = sft_rows(encode_rows([turns], chat, LONG, options={"assistant_turns": "last"}))
+    assert learned(last, chat) == ["2<|im_end|>\n"]
+    (all_of_it,) = sft_rows(encode_rows([turns], chat, LONG, options={"mask_prompt": "false"}))
+    assert all_of_it.targets.tolist()[:-1] == all_of_it.tokens.tolist()[1:]
+    (pair,) = sft_rows(encode_rows([pair_row("p", "c")], plain, LONG, options={"mask_prompt": "false"}))
+    assert learned(pair, plain) == ["c<|endoftext|>"] and len(pair.tokens) == 2
+
+
+def test_texts_with_their_own_ends_get_no_others(tiny_bundle: Bundle) -> None:
+    tokenizer = Tokenizer(tiny_bundle("bos", add_bos_token=True))
+    bos, eos = "<|im_start|>", "<|endoftext|>"
+    for given in (row(text=f"{bos}ab{eos}"), row(text="ab"), pair_row(f"{bos}a", f"b{eos}")):
+        encoded = encode_one(given, tokenizer)
+        assert tokenizer.decode(whole(encoded, int(encoded.targets[-1]))) == f"{bos}ab{eos}"
+
+
+def preference(prompt: str, chosen: str, rejected: str, weight: float = 1.0) -> JsonRow:
+    return row(prompt=prompt, chosen=chosen, rejected=rejected, weight=weight)
+
+
+def encode_pair(row: JsonRow, tokenizer: Tokenizer, seq_len: int = LONG) -> EncodedPair:
     (pair,) = encode_rows([row], tokenizer, seq_len, "dpo").rows
     assert isinstance(pair, tuple)
     return pair
 
 
 def test_preferences_learn_both_completions(chat: Tokenizer, plain: Tokenizer) -> None:
-    row = preference("hi", "yes", "no!")
+    pair = preference("hi", "yes", "no!")
     for tokenizer, end in [(chat, "<|im_end|>\n"), (plain, "<|endoftext|>")]:
-        chosen, rejected = encode_pair(row, tokenizer)
+        chosen, rejected = encode_pair(pair, tokenizer)
         assert learned(chosen, tokenizer) == ["yes" + end]
         assert learned(rejected, tokenizer) == ["no!" + end]
-        for side, alone in [(chosen, row.chosen), (rejected, row.rejected)]:
-            assert side.tokens.tolist() == encode_one(alone, tokenizer).tokens.tolist()
+        for side, answer in [(chosen, "yes"), (rejected, "no!")]:
+            assert side.tokens.tolist() == encode_one(pair_row("hi", answer), tokenizer).tokens.tolist()
 
 
 def test_preferences_learn_nothing_of_answers_before_the_completion(chat: Tokenizer) -> None:
     before = [user("one?"), assistant("1"), user("two?")]
-    sides = (ChatRow("x:1", [*before, assistant(answer)], learned_from=3) for answer in ("2", "3"))
-    chosen, rejected = encode_pair(PreferenceRow("x:1", *sides), chat)
+    chosen, rejected = encode_pair(row(prompt=before, chosen=[assistant("2")], rejected=[assistant("3")]), chat)
     assert learned(chosen, chat) == ["2<|im_end|>\n"]
     assert learned(rejected, chat) == ["3<|im_end|>\n"]
 
@@ -213,10 +256,10 @@ def test_each_side_of_a_preference_has_half_the_places(plain: Tokenizer) -> None
         encode_rows([fits], plain, 1, "dpo")
 
 
-def test_one_long_side_is_enough_to_drop_a_preference(plain: Tokenizer) -> None:
-    short, long = PairRow("x:1", "p", "c"), PairRow("x:1", "p" * 11, "c")
-    for sides in [(short, long), (long, short)]:
-        encoded = encode_rows([preference("p", "c", "d"), PreferenceRow("x:1", *sides)], plain, 20, "dpo")
+def test_one_long_side_is_enough_to_drop_a_preference(chat: Tokenizer) -> None:
+    short, long = ([user(text), assistant("c")] for text in ("p", "p" * 60))
+    for chosen, rejected in [(short, long), (long, short)]:
+        encoded = encode_rows([preference("p", "c", "d"), row(chosen=chosen, rejected=rejected)], chat, 80, "dpo")
         assert (len(encoded.rows), encoded.dropped) == (1, 1)
 
 
@@ -224,16 +267,16 @@ def test_rows_for_another_loss(plain: Tokenizer) -> None:
     with pytest.raises(UserError, match='^x:1: a preference, with "chosen" and "rejected"; --loss dpo'):
         encode_rows([preference("p", "c", "d")], plain, LONG)
     with pytest.raises(UserError, match='^x:2: --loss dpo needs rows with "prompt", "chosen" and "rejected"'):
-        encode_rows([TextRow("x:2", "a")], plain, LONG, "dpo")
+        encode_rows([row("x:2", text="a")], plain, LONG, "dpo")
 
 
 def test_weights_of_rows(plain: Tokenizer) -> None:
     rows: list[Row] = [
-        TextRow("x:1", "a" * 30, weight=0.5),
-        PairRow("x:2", "p", "c", weight=2),
-        PairRow("x:3", "p", "c"),
-        PairRow("x:4", "p", "c", weight=0),
-        PairRow("x:5", "p", "c", weight=1e-60),  # too small for the file's float32
+        row(text="a" * 30, weight=0.5),
+        pair_row("p", "c", weight=2, where="x:2"),
+        pair_row("p", "c", where="x:3"),
+        pair_row("p", "c", weight=0, where="x:4"),
+        pair_row("p", "c", weight=1e-60, where="x:5"),  # too small for the file's float32
     ]
     encoded = encode_rows(rows, plain, seq_len=16)
     assert [row.weight for row in sft_rows(encoded)] == [0.5, 0.5, 2, 1]
@@ -244,15 +287,15 @@ def test_weights_of_rows(plain: Tokenizer) -> None:
         encode_rows([preference("p", "c", "d", weight=0)], plain, LONG, "dpo")
 
 
-def test_text_the_tokenizer_cannot_take(plain: Tokenizer) -> None:
-    for row in [TextRow("x:1", "a\ud83d"), PairRow("x:1", "a", "b\ud83d")]:
-        with pytest.raises(UserError, match="^x:1: the model's tokenizer cannot take this text: it holds half a"):
-            encode_rows([row], plain, LONG)
+def test_half_a_surrogate_pair_is_refused(plain: Tokenizer) -> None:
+    for given in [row(text="a\ud83d"), pair_row("a", "b\ud83d")]:
+        with pytest.raises(UserError, match="^x:1: not JSON; .*surrogate"):
+            encode_rows([given], plain, LONG)
 
 
 def test_smollm2_chat(smollm2_bundle: Path) -> None:
     tokenizer = Tokenizer(smollm2_bundle)
-    row = ChatRow("x:1", [user("2+2?"), assistant("It is 4."), user("Sure?"), assistant("\n100%")])
+    row = chat_row(user("2+2?"), assistant("It is 4."), user("Sure?"), assistant("\n100%"))
     encoded = encode_one(row, tokenizer)
     # "assistant\n" and "\n100%" share the token "\n\n".
     assert learned(encoded, tokenizer) == ["It is 4.<|im_end|>\n", "\n\n100%<|im_end|>\n"]
@@ -293,6 +336,7 @@ def test_prepare(chat: Tokenizer, tmp_path: Path) -> None:
         target_tokens=sum(learned_places),
         truncated=1,
         dropped=1,
+        forms={"chat messages": 1, "prompt and completion": 2, "question and answer": 1, "text": 1},
     )
     assert np.count_nonzero(file["targets"] != NO_LOSS) == sum(learned_places)
 

@@ -1,0 +1,169 @@
+"""Files of training data: JSON lines, a JSON array, CSV and Parquet become rows as JSON text."""
+
+import codecs
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mobile_ft.errors import UserError
+
+JsonRow = tuple[str, str]  # where it is, for errors, and one JSON object
+
+_MOST_CELL = 1 << 26  # characters of a cell of CSV
+_BLOCK = 1 << 20  # bytes
+_BLANKS = " \t\r\n"
+
+
+def json_text(row: Any, where: str) -> str:
+    """The JSON of a row in memory; values of numpy as Python's. Raises UserError for a value that JSON has not."""
+    try:
+        return json.dumps(row, default=_plain, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{where}: a value that JSON cannot hold ({error})") from error
+
+
+def without_nulls(value: Any) -> Any:
+    """A row of a table without the keys that tables fill with null: each column has one type in all rows."""
+    if isinstance(value, Mapping):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def json_rows(file: Path) -> Iterator[JsonRow]:
+    """JSON lines, or one JSON array, whatever the file is called; lines are counted from 1, and so are items."""
+    first = True
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            where = f"{file}:{number}"
+            text = decoded(line, where).strip()
+            if first and text.startswith("["):
+                yield from _array_rows(file)
+                return
+            if text:
+                first = False
+                yield where, text
+
+
+def csv_rows(file: Path) -> Iterator[JsonRow]:
+    """Rows of a CSV file, whose first line names the columns. Cells stay texts, but for "weight"."""
+    csv.field_size_limit(_MOST_CELL)
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        reader = csv.DictReader(lines, strict=True)
+        try:
+            for row in reader:
+                where = f"{file}:{reader.line_num}"
+                if None in row or None in row.values():
+                    raise UserError(f"{where}: as many cells are wanted as there are columns, {len(row)}")
+                yield where, json_text(_typed(row, where), where)
+        except csv.Error as error:
+            raise UserError(f"{file}:{reader.line_num}: not CSV ({error})") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"{file}: not UTF-8 ({error}); save the file as UTF-8") from error
+
+
+def parquet_rows(file: Path) -> Iterator[JsonRow]:
+    """Rows of a Parquet file. Raises UserError where pyarrow, an extra, is not installed."""
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError as error:
+        raise UserError(f"{file}: Parquet needs pyarrow; install mobile-ft[parquet]") from error
+    number = 0
+    try:
+        with parquet.ParquetFile(file) as table:
+            for batch in table.iter_batches(batch_size=1024):
+                for row in batch.to_pylist():
+                    number += 1
+                    where = f"{file}: row {number}"
+                    yield where, json_text(without_nulls(row), where)
+    except (ArrowException, OSError) as error:
+        raise UserError(f"{file}: not Parquet that can be read ({error})") from error
+
+
+# What reads a file, by the end of its name. Text files are no rows of JSON.
+READERS: dict[str, Callable[[Path], Iterator[JsonRow]]] = {
+    ".jsonl": json_rows,
+    ".json": json_rows,
+    ".csv": csv_rows,
+    ".parquet": parquet_rows,
+}
+
+
+def read_text(file: Path) -> Iterator[str]:
+    """The text of a file piece by piece, line ends as they are. Raises UserError at bytes that are not UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    read = 0
+    with file.open("rb") as blocks:
+        if blocks.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:  # some editors put it first
+            read = len(codecs.BOM_UTF8)
+        blocks.seek(read)
+        while True:
+            block = blocks.read(_BLOCK)
+            held = len(decoder.getstate()[0])  # of a character that the last block ended within
+            try:
+                yield decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                byte = read - held + error.start + 1
+                raise UserError(f"{file}: byte {byte} is not UTF-8; save the file as UTF-8") from error
+            if not block:
+                return
+            read += len(block)
+
+
+def decoded(data: bytes, where: str) -> str:
+    """Raises UserError naming the first byte that is not UTF-8."""
+    try:
+        return data.decode("utf-8-sig")  # some editors put a byte order mark first
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from error
+
+
+def _array_rows(file: Path) -> Iterator[JsonRow]:
+    """The items of a JSON array, one after another: all of them at once would take many times the file's memory."""
+    text = decoded(file.read_bytes(), str(file)).strip()
+    decoder, at, number = json.JSONDecoder(), 1, 0
+    while True:
+        at = _past_blanks(text, at)
+        if number == 0 and text[at : at + 1] == "]":
+            break
+        number += 1
+        where = f"{file}: row {number}"
+        try:
+            end = decoder.raw_decode(text, at)[1]
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{where}: not JSON ({error})") from error
+        yield where, text[at:end]
+        at = _past_blanks(text, end)
+        if text[at : at + 1] == "]":
+            break
+        if text[at : at + 1] != ",":
+            raise UserError(f"{where}: not JSON (a comma or the end of the array is missing behind it)")
+        at += 1
+    if _past_blanks(text, at + 1) < len(text):
+        raise UserError(f"{file}: not JSON (text behind the end of the array)")
+
+
+def _past_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANKS:
+        at += 1
+    return at
+
+
+def _typed(row: dict[str, str], where: str) -> dict[str, Any]:
+    """A cell that is empty says nothing; a weight is a number."""
+    cells: dict[str, Any] = {key: cell for key, cell in row.items() if cell != "" or key != "weight"}
+    if "weight" in cells:
+        try:
+            cells["weight"] = float(cells["weight"])
+        except ValueError:
+            raise UserError(f'{where}: "weight" should be a number, this is {cells["weight"]!r}') from None
+    return cells
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # of numpy
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__}")

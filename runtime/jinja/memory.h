@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "runtime/core/error.h"
+#include "runtime/jinja/value.h"
+
+namespace mft::jinja {
+
+/// What a rendering may cost. A unit is about ten nanoseconds, or a byte of memory.
+constexpr int64_t kBudget = 50'000'000;
+constexpr int64_t kStepPrice = 4;   // of an expression or a statement, each time it runs
+constexpr int64_t kCallPrice = 50;  // of a function, a filter, a test or an operator
+constexpr int64_t kItemPrice = 64;  // of an item of a list or a dict, made or looked at
+
+/// Owns the values of one rendering, or of one JSON text, until it is destroyed. Whatever takes time or memory is paid
+/// for here, so that a template that somebody else wrote can take neither without end.
+class Memory {
+ public:
+  explicit Memory(int64_t budget = kBudget) : left_(budget) {}
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  /// Throws Error if the budget is exhausted.
+  void spend(int64_t price) {
+    left_ -= price;
+    if (left_ < 0) fail("it takes too much time or memory");
+  }
+  /// The same for a price that is a size.
+  void spend(size_t price) { spend(static_cast<int64_t>(price)); }
+
+  Value text(std::string bytes) {
+    spend(bytes.size());
+    return Value::of(&texts_.emplace_back(std::move(bytes)));
+  }
+  Value undefined(std::string what) {
+    spend(what.size());
+    return Value::undefined(&texts_.emplace_back(std::move(what)));
+  }
+  Value list(std::vector<Value> items, bool tuple = false) {
+    spend(kItemPrice * static_cast<int64_t>(1 + items.size()));
+    return Value::of(&lists_.emplace_back(List{std::move(items), tuple}));
+  }
+  Dict* dict() {
+    spend(kItemPrice);
+    return &dicts_.emplace_back();
+  }
+  /// A dict that templates read by attributes, and alone may change.
+  Value name_space(Dict values) {
+    spend(kItemPrice);
+    return Value::name_space(&dicts_.emplace_back(std::move(values)));
+  }
+  Value function(Function function) {
+    spend(kItemPrice);
+    return Value::of(&functions_.emplace_back(std::move(function)));
+  }
+  Value loop(LoopState** made) {
+    spend(kItemPrice);
+    *made = &loops_.emplace_back();
+    return Value::of(*made);
+  }
+  Scope* scope(Scope* parent) {
+    spend(kItemPrice);
+    return &scopes_.emplace_back(Scope{parent, {}});
+  }
+
+ private:
+  int64_t left_;
+  std::deque<std::string> texts_;
+  std::deque<List> lists_;
+  std::deque<Dict> dicts_;
+  std::deque<Function> functions_;
+  std::deque<LoopState> loops_;
+  std::deque<Scope> scopes_;
+};
+
+}  // namespace mft::jinja

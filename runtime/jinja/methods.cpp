@@ -1,0 +1,487 @@
+#include "runtime/jinja/methods.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "runtime/core/error.h"
+#include "runtime/text/unicode.h"
+
+namespace mft::jinja {
+namespace {
+
+using Method = Value (*)(const Value& self, CallArguments& arguments, Memory& memory);
+using Table = std::unordered_map<std::string_view, Method>;
+
+bool is_python_space(char32_t c) { return is_space(c) || (c >= 0x1c && c <= 0x1f); }
+bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
+bool is_letter(char c) { return is_upper(c) || is_lower(c); }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+char upper(char c) { return is_lower(c) ? static_cast<char>(c - 'a' + 'A') : c; }
+char lower(char c) { return is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c; }
+
+void check_ascii(const std::string& text, std::string_view method) {
+  if (std::any_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; })) {
+    fail(method, "() is supported for ASCII text alone");
+  }
+}
+
+/// Of a search: the place in characters of what lies at `place` in bytes.
+int64_t in_characters(const std::string& text, size_t place) {
+  return place == std::string::npos ? -1 : count_characters(std::string_view(text).substr(0, place));
+}
+
+template <Ends ends>
+Value strip(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"chars"});
+  const std::string* characters = nullptr;
+  if (arguments.has(0) && !arguments.at(0).is(Type::kNone)) characters = &arguments.text(0);
+  return memory.text(stripped(self.text(), characters, ends, memory));
+}
+
+template <bool from_end>
+Value find(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"sub"}, 1);
+  const std::string &text = self.text(), &wanted = arguments.text(0);
+  memory.spend(text.size() * (from_end ? 1 + wanted.size() : 1));
+  return Value::of(in_characters(text, from_end ? text.rfind(wanted) : text.find(wanted)));
+}
+
+template <bool from_end>
+Value index(const Value& self, CallArguments& arguments, Memory& memory) {
+  const Value place = find<from_end>(self, arguments, memory);
+  if (place.integer() < 0) fail("substring not found");
+  return place;
+}
+
+Value count(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"sub"}, 1);
+  const std::string &text = self.text(), &wanted = arguments.text(0);
+  memory.spend(text.size());
+  if (wanted.empty()) return Value::of(count_characters(text) + 1);
+  int64_t found = 0;
+  for (size_t at = text.find(wanted); at != text.npos; at = text.find(wanted, at + wanted.size())) ++found;
+  return Value::of(found);
+}
+
+template <bool at_end>
+Value starts_or_ends(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"affix"}, 1);
+  const std::string& text = self.text();
+  const auto holds = [&](const Value& affix) {
+    if (!affix.is(Type::kText)) fail(arguments.function(), "() wants a str or a tuple of them");
+    const std::string& with = affix.text();
+    memory.spend(with.size());
+    return with.size() <= text.size() && text.compare(at_end ? text.size() - with.size() : 0, with.size(), with) == 0;
+  };
+  const Value& given = arguments.at(0);
+  if (!given.is(Type::kList)) return Value::of(holds(given));
+  return Value::of(std::any_of(given.list().items.begin(), given.list().items.end(), holds));
+}
+
+template <bool at_end>
+Value without_affix(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"affix"}, 1);
+  const std::string &text = self.text(), &affix = arguments.text(0);
+  const bool has =
+      affix.size() <= text.size() && text.compare(at_end ? text.size() - affix.size() : 0, affix.size(), affix) == 0;
+  if (!has) return self;
+  return memory.text(at_end ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size()));
+}
+
+/// Words between blanks, at most `most` cuts, from the left or from the right.
+std::vector<std::string> words_of(const std::string& text, int64_t most, bool from_end) {
+  std::vector<std::string> words;
+  size_t begin = skip(text, 0, is_python_space), end = skip_back(text, text.size(), is_python_space);
+  while (begin < end) {
+    const auto is_word = [](char32_t c) { return !is_python_space(c); };
+    if (most == 0) {
+      words.push_back(text.substr(begin, end - begin));
+      break;
+    }
+    --most;
+    if (from_end) {
+      const size_t word = std::max(begin, skip_back(text, end, is_word));
+      words.push_back(text.substr(word, end - word));
+      end = std::max(begin, skip_back(text, word, is_python_space));
+    } else {
+      const size_t past = std::min(end, skip(text, begin, is_word));
+      words.push_back(text.substr(begin, past - begin));
+      begin = std::min(end, skip(text, past, is_python_space));
+    }
+  }
+  if (from_end) std::reverse(words.begin(), words.end());
+  return words;
+}
+
+std::vector<std::string> parts_of(const std::string& text, const std::string& separator, int64_t most, bool from_end) {
+  std::vector<std::string> parts;
+  size_t begin = 0, end = text.size();
+  for (; most != 0; --most) {
+    const size_t found = from_end ? end < separator.size() ? text.npos : text.rfind(separator, end - separator.size())
+                                  : text.find(separator, begin);
+    if (found == text.npos) break;
+    if (from_end) {
+      parts.push_back(text.substr(found + separator.size(), end - found - separator.size()));
+      end = found;
+    } else {
+      parts.push_back(text.substr(begin, found - begin));
+      begin = found + separator.size();
+    }
+  }
+  parts.push_back(text.substr(begin, end - begin));
+  if (from_end) std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+Value list_of(std::vector<std::string> texts, Memory& memory) {
+  std::vector<Value> items;
+  for (std::string& text : texts) {
+    memory.spend(kItemPrice);
+    items.push_back(memory.text(std::move(text)));
+  }
+  return memory.list(std::move(items));
+}
+
+template <bool from_end>
+Value split(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"sep", "maxsplit"});
+  const std::string& text = self.text();
+  const int64_t most = arguments.integer(1, -1);
+  if (!arguments.has(0) || arguments.at(0).is(Type::kNone)) {
+    const auto is_blank = [](char c) { return (c & 0x80) != 0 || is_python_space(static_cast<unsigned char>(c)); };
+    memory.spend(static_cast<int64_t>(text.size()) +
+                 2 * kItemPrice * (1 + std::count_if(text.begin(), text.end(), is_blank) / 2));
+    return list_of(words_of(text, most, from_end), memory);
+  }
+  const std::string& separator = arguments.text(0);
+  if (separator.empty()) fail("empty separator");
+  memory.spend(text.size() * (from_end ? separator.size() : 1));
+  int64_t cuts = 0;
+  for (size_t at = text.find(separator); at != text.npos; at = text.find(separator, at + separator.size())) ++cuts;
+  memory.spend(2 * kItemPrice * (cuts + 1));
+  return list_of(parts_of(text, separator, most, from_end), memory);
+}
+
+bool is_line_end(char32_t c) {
+  return (c >= '\n' && c <= '\r') || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
+Value split_lines(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"keepends"});
+  const std::string& text = self.text();
+  const bool keep = arguments.flag(0);
+  std::vector<std::string> lines;
+  memory.spend(text.size());
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = skip(text, begin, [](char32_t c) { return !is_line_end(c); });
+    size_t past = end;
+    if (end < text.size()) {
+      const char32_t c = character_at(text, end, past);
+      if (c == '\r' && past < text.size() && text[past] == '\n') ++past;
+    }
+    memory.spend(kItemPrice);
+    lines.push_back(text.substr(begin, (keep ? past : end) - begin));
+    begin = past;
+  }
+  return list_of(std::move(lines), memory);
+}
+
+template <bool from_end>
+Value partition(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"sep"}, 1);
+  const std::string &text = self.text(), &separator = arguments.text(0);
+  if (separator.empty()) fail("empty separator");
+  memory.spend(text.size() * (from_end ? separator.size() : 1));
+  const size_t found = from_end ? text.rfind(separator) : text.find(separator);
+  const Value empty = memory.text("");
+  if (found == text.npos) {
+    return memory.list(from_end ? std::vector<Value>{empty, empty, self} : std::vector<Value>{self, empty, empty},
+                       true);
+  }
+  return memory.list(
+      {memory.text(text.substr(0, found)), memory.text(separator), memory.text(text.substr(found + separator.size()))},
+      true);
+}
+
+Value replace(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"old", "new", "count"}, 2);
+  return memory.text(replaced(self.text(), arguments.text(0), arguments.text(1), arguments.integer(2, -1), memory));
+}
+
+Value join(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"iterable"}, 1);
+  const std::vector<Value> items = items_of(arguments.at(0), memory);
+  for (const Value& one : items) {
+    if (!one.is(Type::kText)) fail("join() wants texts, not a ", type_name(one));
+  }
+  return memory.text(joined(self.text(), items, memory));
+}
+
+template <char how>
+Value change_case(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({});
+  memory.spend(self.text().size());
+  return memory.text(cased(self.text(), how == 'u'   ? "upper"
+                                        : how == 'l' ? "lower"
+                                        : how == 't' ? "title"
+                                                     : "capitalize"));
+}
+
+/// str.isdigit() and its like: whether all of a text that is not empty is of a kind.
+template <bool (*is)(char)>
+Value all_are(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({});
+  const std::string& text = self.text();
+  memory.spend(text.size());
+  check_ascii(text, arguments.function());
+  return Value::of(!text.empty() && std::all_of(text.begin(), text.end(), is));
+}
+
+bool is_letter_or_digit(char c) { return is_letter(c) || is_digit(c); }
+bool is_ascii_space(char c) { return is_python_space(static_cast<unsigned char>(c)); }
+bool is_no_lower(char c) { return !is_lower(c); }
+bool is_no_upper(char c) { return !is_upper(c); }
+
+template <bool (*cased_is)(char), bool (*is)(char)>
+Value is_cased(const Value& self, CallArguments& arguments, Memory& memory) {
+  const Value all = all_are<is>(self, arguments, memory);
+  const std::string& text = self.text();
+  return Value::of(is_true(all) && std::any_of(text.begin(), text.end(), cased_is));
+}
+
+const Table& text_methods() {
+  static const Table table = {
+      {"capitalize", change_case<'c'>},
+      {"count", count},
+      {"endswith", starts_or_ends<true>},
+      {"find", find<false>},
+      {"index", index<false>},
+      {"isalnum", all_are<is_letter_or_digit>},
+      {"isalpha", all_are<is_letter>},
+      {"isdigit", all_are<is_digit>},
+      {"islower", is_cased<is_lower, is_no_upper>},
+      {"isnumeric", all_are<is_digit>},
+      {"isspace", all_are<is_ascii_space>},
+      {"isupper", is_cased<is_upper, is_no_lower>},
+      {"join", join},
+      {"lower", change_case<'l'>},
+      {"lstrip", strip<Ends::kLeft>},
+      {"partition", partition<false>},
+      {"removeprefix", without_affix<false>},
+      {"removesuffix", without_affix<true>},
+      {"replace", replace},
+      {"rfind", find<true>},
+      {"rindex", index<true>},
+      {"rpartition", partition<true>},
+      {"rsplit", split<true>},
+      {"rstrip", strip<Ends::kRight>},
+      {"split", split<false>},
+      {"splitlines", split_lines},
+      {"startswith", starts_or_ends<false>},
+      {"strip", strip<Ends::kBoth>},
+      {"title", change_case<'t'>},
+      {"upper", change_case<'u'>},
+  };
+  return table;
+}
+
+Value list_count(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"value"}, 1);
+  return Value::of(
+      static_cast<int64_t>(std::count_if(self.list().items.begin(), self.list().items.end(),
+                                         [&](const Value& x) { return equal(x, arguments.at(0), memory); })));
+}
+
+Value list_index(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"value"}, 1);
+  const auto& items = self.list().items;
+  const auto found =
+      std::find_if(items.begin(), items.end(), [&](const Value& x) { return equal(x, arguments.at(0), memory); });
+  if (found == items.end()) fail("index(): the value is not in the list");
+  return Value::of(static_cast<int64_t>(found - items.begin()));
+}
+
+const Table& list_methods() {
+  static const Table table = {{"count", list_count}, {"index", list_index}};
+  return table;
+}
+
+Value dict_get(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({"key", "default"}, 1);
+  if (const Value* found = self.dict().find(arguments.at(0), memory)) return *found;
+  return arguments.has(1) ? arguments.at(1) : Value::none();
+}
+
+Value dict_keys(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({});
+  return memory.list(items_of(self, memory));
+}
+
+Value dict_values(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({});
+  std::vector<Value> values;
+  for (const auto& [_, value] : self.dict().items()) values.push_back(value);
+  return memory.list(std::move(values));
+}
+
+Value dict_items(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match({});
+  std::vector<Value> pairs;
+  for (const auto& [key, value] : self.dict().items()) pairs.push_back(memory.list({key, value}, true));
+  return memory.list(std::move(pairs));
+}
+
+const Table& dict_methods() {
+  static const Table table = {{"get", dict_get}, {"items", dict_items}, {"keys", dict_keys}, {"values", dict_values}};
+  return table;
+}
+
+Value loop_cycle(const Value& self, CallArguments& arguments, Memory&) {
+  const auto& values = arguments.positional();
+  if (values.empty()) fail("no items for cycling given");
+  return values[self.loop().index % values.size()];
+}
+
+Value loop_changed(const Value& self, CallArguments& arguments, Memory& memory) {
+  const Value given = memory.list(arguments.positional(), true);
+  LoopState& loop = self.loop();
+  const bool changed = loop.changed.is(Type::kUndefined) || !equal(loop.changed, given, memory);
+  loop.changed = given;
+  return Value::of(changed);
+}
+
+const Table& loop_methods() {
+  static const Table table = {{"changed", loop_changed}, {"cycle", loop_cycle}};
+  return table;
+}
+
+const Table* table_of(const Value& value) {
+  switch (value.type()) {
+    case Type::kText:
+      return &text_methods();
+    case Type::kList:
+      return &list_methods();
+    case Type::kDict:
+      return &dict_methods();
+    case Type::kLoop:
+      return &loop_methods();
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+bool is_method(const Value& value, const std::string& name) {
+  // Methods that Python has and templates may not call, or do not: what they name is no item all the same.
+  static const std::unordered_set<std::string_view> text_others = {
+      "casefold",  "center",    "encode",       "expandtabs",  "format",  "format_map",
+      "isascii",   "isdecimal", "isidentifier", "isprintable", "istitle", "ljust",
+      "maketrans", "rjust",     "swapcase",     "translate",   "zfill"};
+  static const std::unordered_set<std::string_view> list_others = {"append", "clear",  "copy",    "extend", "insert",
+                                                                   "pop",    "remove", "reverse", "sort"};
+  static const std::unordered_set<std::string_view> dict_others = {"clear",   "copy",       "fromkeys", "pop",
+                                                                   "popitem", "setdefault", "update"};
+  const Table* table = table_of(value);
+  if (table == nullptr) return false;
+  if (table->count(name) > 0) return true;
+  if (value.is(Type::kText)) return text_others.count(name) > 0;
+  if (value.is(Type::kList) && !value.list().tuple) return list_others.count(name) > 0;
+  return value.is(Type::kDict) && dict_others.count(name) > 0;
+}
+
+Value call_method(const Value& self, const std::string& name, CallArguments& arguments, Memory& memory) {
+  const Table* table = table_of(self);
+  const auto found = table == nullptr ? Table::const_iterator() : table->find(name);
+  if (table == nullptr || found == table->end()) fail(name, "() of a ", type_name(self), " is not supported");
+  return found->second(self, arguments, memory);
+}
+
+Value loop_attribute(const Value& value, const std::string& name, Memory& memory) {
+  const LoopState& loop = value.loop();
+  const auto index = static_cast<int64_t>(loop.index), count = static_cast<int64_t>(loop.items->size());
+  if (name == "index") return Value::of(index + 1);
+  if (name == "index0") return Value::of(index);
+  if (name == "first") return Value::of(index == 0);
+  if (name == "last") return Value::of(index + 1 == count);
+  if (name == "length") return Value::of(count);
+  if (name == "revindex") return Value::of(count - index);
+  if (name == "revindex0") return Value::of(count - index - 1);
+  if (name == "depth" || name == "depth0") return Value::of(int64_t{name == "depth"});  // of recursive loops it grows
+  if (name == "previtem")
+    return index > 0 ? (*loop.items)[loop.index - 1] : memory.undefined("there is no previous item");
+  if (name == "nextitem") {
+    return index + 1 < count ? (*loop.items)[loop.index + 1] : memory.undefined("there is no next item");
+  }
+  if (is_method(value, name)) return memory.function({name, value});
+  return memory.undefined("'loop' has no attribute '" + name + "'");
+}
+
+std::string stripped(const std::string& text, const std::string* characters, Ends ends, Memory& memory) {
+  memory.spend(text.size() * (characters == nullptr ? 1 : 1 + characters->size()));
+  const auto goes = [&](char32_t c) {
+    if (characters == nullptr) return is_python_space(c);
+    for (size_t i = 0; i < characters->size();) {
+      if (character_at(*characters, i, i) == c) return true;
+    }
+    return false;
+  };
+  const size_t begin = ends == Ends::kRight ? 0 : skip(text, 0, goes);
+  const size_t end = ends == Ends::kLeft ? text.size() : skip_back(text, text.size(), goes);
+  return text.substr(begin, std::max(begin, end) - begin);
+}
+
+std::string replaced(const std::string& text, const std::string& old, const std::string& with, int64_t most,
+                     Memory& memory) {
+  memory.spend(kCallPrice + 2 * static_cast<int64_t>(text.size()));
+  std::string out;
+  size_t at = 0;
+  if (old.empty()) {  // between all characters
+    while (most != 0 && at <= text.size()) {
+      memory.spend(1 + with.size());
+      out += with;
+      if (at == text.size()) return out;
+      size_t next = at;
+      character_at(text, at, next);
+      out.append(text, at, next - at);
+      at = next;
+      --most;
+    }
+    return out.append(text, at, text.npos);
+  }
+  for (; most != 0; --most) {
+    const size_t found = text.find(old, at);
+    if (found == text.npos) break;
+    memory.spend(1 + with.size());
+    out.append(text, at, found - at);
+    out += with;
+    at = found + old.size();
+  }
+  return out.append(text, at, text.npos);
+}
+
+std::string cased(const std::string& text, std::string_view how) {
+  check_ascii(text, how);
+  std::string out = text;
+  bool first = true;
+  for (char& c : out) {
+    c = how == "upper" || (how != "lower" && first) ? upper(c) : lower(c);
+    first = how == "title" && !is_letter(c);
+  }
+  return out;
+}
+
+std::string joined(const std::string& between, const std::vector<Value>& items, Memory& memory) {
+  std::string out;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const std::string text = to_text(items[i], memory);
+    memory.spend(kStepPrice + static_cast<int64_t>(text.size() + between.size()));
+    if (i > 0) out += between;
+    out += text;
+  }
+  return out;
+}
+
+}  // namespace mft::jinja

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/jinja/arguments.h"
+#include "runtime/jinja/memory.h"
+#include "runtime/jinja/value.h"
+
+namespace mft::jinja {
+
+/// Whether Python's type of the value has a method of that name, which `call_method` may not support.
+bool is_method(const Value& value, const std::string& name);
+/// Calls a method of a text, list, dict or loop. Throws Error where it is not supported, or fails.
+Value call_method(const Value& self, const std::string& name, CallArguments& arguments, Memory& memory);
+/// index, first, previtem and so on of the variable `loop`, or a method of it.
+Value loop_attribute(const Value& loop, const std::string& name, Memory& memory);
+
+/// str.strip() and its like: what is among `characters` is taken off the left end, the right one, or both. Blanks where
+/// `characters` is nullptr.
+enum class Ends { kLeft, kRight, kBoth };
+std::string stripped(const std::string& text, const std::string* characters, Ends ends, Memory& memory);
+/// str.replace().
+std::string replaced(const std::string& text, const std::string& old, const std::string& with, int64_t most,
+                     Memory& memory);
+/// str.upper(), lower(), capitalize() and title(). Throws Error for text that is not ASCII.
+std::string cased(const std::string& text, std::string_view how);
+/// str.join().
+std::string joined(const std::string& between, const std::vector<Value>& items, Memory& memory);
+
+}  // namespace mft::jinja

@@ -1,0 +1,135 @@
+#include <cmath>
+#include <unordered_map>
+
+#include "runtime/core/error.h"
+#include "runtime/jinja/filters.h"
+#include "runtime/jinja/methods.h"
+#include "runtime/jinja/operators.h"
+
+namespace mft::jinja {
+namespace {
+
+using Test = bool (*)(const Value& value, CallArguments& arguments, Memory& memory);
+
+template <Type type>
+bool is_type(const Value& value, CallArguments& arguments, Memory&) {
+  arguments.match({});
+  return value.is(type);
+}
+
+bool is_defined(const Value& value, CallArguments& arguments, Memory&) {
+  arguments.match({});
+  return !value.is(Type::kUndefined);
+}
+
+template <bool wanted>
+bool is_bool(const Value& value, CallArguments& arguments, Memory&) {
+  arguments.match({});
+  return value.is(Type::kBool) && is_true(value) == wanted;
+}
+
+bool is_number(const Value& value, CallArguments& arguments, Memory&) {
+  arguments.match({});
+  return value.is_number();
+}
+
+bool is_callable(const Value& value, CallArguments& arguments, Memory&) {
+  arguments.match({});
+  return value.is(Type::kFunction) || value.is(Type::kLoop) || value.is(Type::kUndefined);
+}
+
+/// Text, lists, dicts; and undefined values, which Jinja counts as empty ones.
+bool is_sequence(const Value& value, CallArguments& arguments, Memory&) {
+  arguments.match({});
+  return value.is(Type::kText) || value.is(Type::kList) || value.is(Type::kDict) || value.is(Type::kUndefined);
+}
+
+bool is_iterable(const Value& value, CallArguments& arguments, Memory& memory) {
+  return is_sequence(value, arguments, memory) || value.is(Type::kLoop);
+}
+
+bool is_same(const Value& value, CallArguments& arguments, Memory&) {
+  arguments.match({"other"}, 1);
+  return value.same(arguments.at(0));
+}
+
+template <int wanted>
+bool has_parity(const Value& value, CallArguments& arguments, Memory& memory) {
+  arguments.match({});
+  if (!value.is_number()) fail("a number is wanted, this is a ", type_name(value));
+  return binary("%", value, Value::of(int64_t{2}), memory).number() == wanted;
+}
+
+bool is_divisible(const Value& value, CallArguments& arguments, Memory& memory) {
+  arguments.match({"num"}, 1);
+  if (!value.is_number()) fail("a number is wanted, this is a ", type_name(value));
+  return binary("%", value, arguments.at(0), memory).number() == 0;
+}
+
+template <bool upper>
+bool has_case(const Value& value, CallArguments& arguments, Memory& memory) {
+  return is_true(call_method(memory.text(to_text(value, memory)), upper ? "isupper" : "islower", arguments, memory));
+}
+
+template <const char* const& sign>
+bool compares(const Value& value, CallArguments& arguments, Memory& memory) {
+  arguments.match({"other"}, 1);
+  return compare(sign, value, arguments.at(0), memory);
+}
+
+constexpr const char* kEqual = "==";
+constexpr const char* kUnequal = "!=";
+constexpr const char* kLess = "<";
+constexpr const char* kLessEqual = "<=";
+constexpr const char* kGreater = ">";
+constexpr const char* kGreaterEqual = ">=";
+constexpr const char* kIn = "in";
+
+}  // namespace
+
+bool apply_test(const std::string& name, const Value& value, CallArguments& arguments, Memory& memory) {
+  static const std::unordered_map<std::string_view, Test> table = {
+      {"!=", compares<kUnequal>},
+      {"<", compares<kLess>},
+      {"<=", compares<kLessEqual>},
+      {"==", compares<kEqual>},
+      {">", compares<kGreater>},
+      {">=", compares<kGreaterEqual>},
+      {"boolean", is_type<Type::kBool>},
+      {"callable", is_callable},
+      {"defined", is_defined},
+      {"divisibleby", is_divisible},
+      {"eq", compares<kEqual>},
+      {"equalto", compares<kEqual>},
+      {"even", has_parity<0>},
+      {"false", is_bool<false>},
+      {"float", is_type<Type::kFloat>},
+      {"ge", compares<kGreaterEqual>},
+      {"greaterthan", compares<kGreater>},
+      {"gt", compares<kGreater>},
+      {"in", compares<kIn>},
+      {"integer", is_type<Type::kInt>},
+      {"iterable", is_iterable},
+      {"le", compares<kLessEqual>},
+      {"lessthan", compares<kLess>},
+      {"lower", has_case<false>},
+      {"lt", compares<kLess>},
+      {"mapping", is_type<Type::kDict>},
+      {"ne", compares<kUnequal>},
+      {"none", is_type<Type::kNone>},
+      {"number", is_number},
+      {"odd", has_parity<1>},
+      {"sameas", is_same},
+      {"sequence", is_sequence},
+      {"string", is_type<Type::kText>},
+      {"true", is_bool<true>},
+      {"undefined", is_type<Type::kUndefined>},
+      {"upper", has_case<true>},
+  };
+  memory.spend(kCallPrice);
+  const auto found = table.find(name);
+  if (found == table.end()) fail("no test named '", name, "' is supported");
+  return found->second(value, arguments, memory);
+}
+
+}  // namespace mft::jinja

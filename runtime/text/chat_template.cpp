@@ -1,0 +1,256 @@
+#include "runtime/text/chat_template.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "runtime/core/error.h"
+#include "runtime/jinja/json.h"
+#include "runtime/text/chat_fitting.h"
+
+namespace mft {
+namespace {
+
+using jinja::Rendering;
+using jinja::Type;
+using jinja::Value;
+
+constexpr const char* kMark = "\xee\x80\x80";  // U+E000, which no chat holds
+
+std::tm date_of(const std::string& text) {
+  std::tm date{};
+  if (text.empty()) {
+    const std::time_t now = std::time(nullptr);
+    localtime_r(&now, &date);
+    return date;
+  }
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%4d-%2d-%2d%c", &date.tm_year, &date.tm_mon, &date.tm_mday, &rest) == 3) {
+    const std::tm given{0, 0, 12, date.tm_mday, date.tm_mon - 1, date.tm_year - 1900, 0, 0, -1, 0, nullptr};
+    date = given;
+    if (std::mktime(&date) != -1 && date.tm_mday == given.tm_mday && date.tm_mon == given.tm_mon) return date;
+  }
+  fail("date ", text, ": must be a day as YYYY-MM-DD");
+}
+
+size_t common_length(std::string_view one, std::string_view other) {
+  const size_t most = std::min(one.size(), other.size());
+  return static_cast<size_t>(
+      std::mismatch(one.begin(), one.begin() + static_cast<std::ptrdiff_t>(most), other.begin()).first - one.begin());
+}
+
+bool starts_with(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
+
+std::string_view role_of(const Value& message) {
+  const Value* role = message.dict().find("role");
+  return role != nullptr && role->is(Type::kText) ? std::string_view(role->text()) : std::string_view();
+}
+
+/// The bytes of the text that a message made: all from its first to its last part.
+Answer region_of(const Rendering& rendering, size_t message) {
+  Answer region{message, rendering.text.size(), 0};
+  for (const Rendering::Part& part : rendering.parts) {
+    if (part.message != static_cast<int>(message)) continue;
+    region.begin = std::min(region.begin, part.begin);
+    region.end = std::max(region.end, part.end);
+  }
+  return region;
+}
+
+/// What stands behind the last message's text.
+std::string_view tail_of(const Rendering& rendering) {
+  size_t end = 0;
+  for (const Rendering::Part& part : rendering.parts) {
+    if (part.message >= 0) end = part.end;
+  }
+  return std::string_view(rendering.text).substr(end);
+}
+
+/// The first `count` messages.
+Chat beginning_of(const Chat& chat, size_t count) {
+  Chat beginning = chat;
+  beginning.messages.resize(count);
+  return beginning;
+}
+
+/// With a mark in the place of what a message says.
+Chat marked(const Chat& chat, size_t message) {
+  Chat other = chat;
+  jinja::Dict* dict = other.memory->dict();
+  for (const auto& [key, value] : chat.messages[message].dict().items()) {
+    const bool says =
+        value.is(Type::kText) && key.text() != "role" && (key.text() == "content" || !value.text().empty());
+    dict->set(key, says ? other.memory->text(kMark) : value, *other.memory);
+  }
+  other.messages[message] = Value::of(dict);
+  return other;
+}
+
+std::string shown(std::string_view text) { return "\"" + one_line(text.substr(0, 40)) + "\""; }
+
+}  // namespace
+
+void Chat::add(std::string role, std::string content) {
+  jinja::Dict* message = memory->dict();
+  message->set(memory->text("role"), memory->text(std::move(role)), *memory);
+  message->set(memory->text("content"), memory->text(std::move(content)), *memory);
+  messages.push_back(Value::of(message));
+}
+
+ChatTemplate::ChatTemplate(std::string_view source, const std::map<std::string, std::string>& tokens,
+                           const TemplateSettings& settings)
+    : template_(std::make_shared<const jinja::Template>(source)) {
+  for (const auto& [name, text] : tokens) variables_.emplace_back(name, memory_->text(text));
+  // Templates ask `is none`, which a variable that is not defined is not.
+  for (const char* name : {"tools", "documents"}) variables_.emplace_back(name, Value::none());
+  *this = with(settings);
+}
+
+ChatTemplate ChatTemplate::with(const TemplateSettings& settings) const {
+  ChatTemplate other = *this;
+  other.date_ = date_of(settings.date);
+  if (settings.variables.empty()) return other;
+  try {
+    const Value given = jinja::read_json(settings.variables, *memory_);
+    if (!given.is(Type::kDict)) fail("must be a JSON object");
+    for (const auto& [name, value] : given.dict().items()) {
+      check_variable(name.text());
+      other.variables_.emplace_back(name.text(), value);
+    }
+  } catch (const Error& error) {
+    fail("chat_template_kwargs ", settings.variables, ": ", error.what());
+  }
+  return other;
+}
+
+void ChatTemplate::check_variable(const std::string& name) const {
+  for (const char* own : {"messages", "add_generation_prompt"}) {
+    if (name == own) fail(name, " cannot be set");
+  }
+  if (!template_->reads(name)) fail("the model's chat template has no variable ", name);
+}
+
+void ChatTemplate::check_variables(const Chat& chat) const {
+  for (const auto& [name, value] : chat.variables) {
+    if (name != "tools" && name != "documents") check_variable(name);  // those are known by their effect
+  }
+}
+
+Rendering ChatTemplate::render(const Chat& chat, bool generation_prompt) const {
+  jinja::Memory memory;
+  Variables variables = variables_;
+  variables.insert(variables.end(), chat.variables.begin(), chat.variables.end());
+  const Value messages = memory.list(chat.messages);
+  variables.emplace_back("messages", messages);
+  variables.emplace_back("add_generation_prompt", Value::of(generation_prompt));
+  try {
+    return template_->render(variables, &messages.list(), date_, memory);
+  } catch (const Error& error) {
+    fail("the model's chat template refuses these messages: ", error.what());
+  }
+}
+
+std::string ChatTemplate::prompt(const Chat& chat) const {
+  check_variables(chat);
+  return ChatFitting(*this).fit(chat, true).rendering.text;
+}
+
+RenderedChat ChatTemplate::answers(const Chat& given) const {
+  check_variables(given);
+  const auto [chat, rendering] = ChatFitting(*this).fit(given, false);
+  RenderedChat found{rendering.text, {}};
+  std::vector<size_t> messages;
+  for (size_t i = 0; i < chat.messages.size(); ++i) {
+    if (role_of(chat.messages[i]) == "assistant") messages.push_back(i);
+  }
+  if (!rendering.marks.empty()) {
+    found.answers = marked_answers(rendering, messages);
+    return found;
+  }
+  for (const size_t message : messages) {
+    if (auto answer = answer_of(chat, rendering, message); answer.end > answer.begin) found.answers.push_back(answer);
+  }
+  return found;
+}
+
+std::vector<Answer> ChatTemplate::marked_answers(const Rendering& rendering,
+                                                 const std::vector<size_t>& messages) const {
+  std::vector<Answer> answers;
+  for (const Rendering::Part& mark : rendering.marks) {
+    const bool in_order = mark.message < 0 && rendering.marks.size() == messages.size();
+    if (mark.message < 0 && !in_order) {
+      fail("the model's chat template marks ", rendering.marks.size(), " texts as the assistant's, of ",
+           messages.size(), " messages");
+    }
+    answers.push_back({in_order ? messages[answers.size()] : static_cast<size_t>(mark.message), mark.begin, mark.end});
+  }
+  return answers;
+}
+
+Answer ChatTemplate::answer_of(const Chat& chat, const Rendering& rendering, size_t message) const {
+  Answer answer = region_of(rendering, message);
+  if (answer.begin >= answer.end) return answer_by_prefixes(chat, rendering.text, message);
+  const std::string_view text = rendering.text;
+  answer.begin += head_size(text.substr(answer.begin, answer.end - answer.begin), chat, message);
+  if (message + 1 == chat.messages.size()) answer.end = text.size();
+  return answer;
+}
+
+size_t ChatTemplate::head_size(std::string_view region, const Chat& chat, size_t message) const {
+  const auto [head, added] = heads_of(chat, message);
+  for (const std::string& one : {head, added}) {
+    if (!one.empty() && starts_with(region, one)) return one.size();
+  }
+  if (head.empty()) return region_of_marked(chat, message).find(kMark) == std::string::npos ? region.size() : 0;
+  // The head of the prompt goes on in another way than the answer, or something stands before it. What both begin with
+  // may be the answer's own words by chance: with a mark in their place it is the template's alone.
+  const std::string marked_region = region_of_marked(chat, message);
+  const std::string_view lead = std::string_view(marked_region).substr(0, marked_region.find(kMark));
+  const size_t place = lead.rfind(head);
+  if (place != lead.npos && starts_with(region, lead.substr(0, place + head.size()))) return place + head.size();
+  const size_t common = common_length(region, head);
+  return marked_region.empty() ? common : std::min(common, common_length(marked_region, head));
+}
+
+std::pair<std::string, std::string> ChatTemplate::heads_of(const Chat& chat, size_t message) const {
+  Chat question;
+  if (message > 0) {
+    question = beginning_of(chat, message);
+  } else {
+    question.variables = chat.variables;
+    question.add("user", kMark);
+  }
+  try {
+    const Rendering prompt = render(question, true);
+    const std::string asked = render(question, false).text;
+    const std::string_view behind_last = tail_of(prompt);
+    const std::string_view added = std::string_view(prompt.text).substr(common_length(prompt.text, asked));
+    return {std::string(behind_last), std::string(added)};
+  } catch (const Error&) {  // it asks for turns that come in another order
+    if (message > 0) return heads_of(beginning_of(chat, 0), 0);
+    return {"", ""};
+  }
+}
+
+std::string ChatTemplate::region_of_marked(const Chat& chat, size_t message) const {
+  try {
+    const Rendering rendering = render(marked(chat, message), false);
+    const Answer region = region_of(rendering, message);
+    return region.begin < region.end ? rendering.text.substr(region.begin, region.end - region.begin) : "";
+  } catch (const Error&) {  // it asks for something else in this place
+    return "";
+  }
+}
+
+Answer ChatTemplate::answer_by_prefixes(const Chat& chat, const std::string& text, size_t message) const {
+  const std::string asked = render(beginning_of(chat, message), true).text;
+  const std::string answered = render(beginning_of(chat, message + 1), false).text;
+  if (starts_with(text, answered) && starts_with(answered, asked)) return {message, asked.size(), answered.size()};
+  const bool prompt_differs = starts_with(text, answered);
+  const std::string_view one = prompt_differs ? answered : text, other = prompt_differs ? asked : answered;
+  const size_t common = common_length(one, other);
+  fail("the model's chat template leaves unclear where the answer of message ", message + 1,
+       " begins: ", shown(one.substr(common)), " stands in the ", prompt_differs ? "answered" : "whole", " chat where ",
+       shown(other.substr(common)), " stands in the ", prompt_differs ? "prompt" : "chat up to that message");
+}
+
+}  // namespace mft
