@@ -97,7 +97,9 @@ DataStats write_packed(const std::string& path, const Encoded& encoded, const Tr
 
 }  // namespace
 
-Dataset::Dataset(const std::string& bundle, std::string path) : text_(Bundle(bundle)), path_(std::move(path)) {
+Dataset::Dataset(const std::string& bundle, std::string path) : Dataset(BundleText(Bundle(bundle)), std::move(path)) {}
+
+Dataset::Dataset(BundleText text, std::string path) : text_(std::move(text)), path_(std::move(path)) {
   if (file_exists(path_)) for_each_line(path_, [&](int64_t, std::string_view) { ++rows_; });
 }
 

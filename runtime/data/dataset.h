@@ -25,6 +25,8 @@ class Dataset {
  public:
   /// `bundle`'s model will read the rows in the file `path`, which may not exist yet. Throws Error.
   Dataset(const std::string& bundle, std::string path);
+  /// The same for a model whose way of reading text is known already.
+  Dataset(BundleText text, std::string path);
 
   /// Adds a row, which is on disk when this returns. Throws Error where it is no row, this model's chat template has no
   /// such turns, or it is a preference and the others are not; the file is then as it was. `row` is JSON.

@@ -16,6 +16,11 @@ constexpr int64_t kStepPrice = 4;   // of an expression or a statement, each tim
 constexpr int64_t kCallPrice = 50;  // of a function, a filter, a test or an operator
 constexpr int64_t kItemPrice = 64;  // of an item of a list or a dict, made or looked at
 
+/// That a rendering costs too much: where a template may refuse, this must not pass as a refusal.
+struct OverBudget : Error {
+  using Error::Error;
+};
+
 /// Owns the values of one rendering, or of one JSON text, until it is destroyed. Whatever takes time or memory is paid
 /// for here, so that a template that somebody else wrote can take neither without end.
 class Memory {
@@ -24,10 +29,10 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// Throws Error if the budget is exhausted.
+  /// Throws OverBudget if the budget is exhausted.
   void spend(int64_t price) {
     left_ -= price;
-    if (left_ < 0) fail("it takes too much time or memory");
+    if (left_ < 0) throw OverBudget("it takes too much time or memory");
   }
   /// The same for a price that is a size.
   void spend(size_t price) { spend(static_cast<int64_t>(price)); }

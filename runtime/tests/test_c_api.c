@@ -349,6 +349,10 @@ static int steps_only(const char* event, void* user_data) {
 /* From typed sentences to an answer that was learned. */
 static void test_chat(const char* folder, const char* rows, const char* tokens, const char* out) {
   static const mft_message kTaught[] = {{"user", "hello"}, {"assistant", "hi"}};
+  static const char* const kTaughtJson =
+      "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"hello\"}]}]}";
+  static const char* const kWithTools =
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"hello\"}], \"tools\": [{\"name\": \"add\"}]}";
   mft_options* train = mft_train_options_new();
   mft_options* generate = mft_generate_options_new();
   mft_dataset* dataset = NULL;
@@ -356,7 +360,7 @@ static void test_chat(const char* folder, const char* rows, const char* tokens, 
   mft_training* training = NULL;
   mft_training_files files = {NULL, NULL, NULL, NULL, NULL, 0};
   mft_bundle* bundle = NULL;
-  struct answer answer = {"", 0, 0}, other = {"", 0, 1};
+  struct answer answer = {"", 0, 0}, other = {"", 0, 1}, from_json = {"", 0, 0};
   int steps = 0;
   CHECK_OK(mft_dataset_open(folder, rows, &dataset));
   CHECK(mft_dataset_rows(dataset) == 0);
@@ -402,6 +406,11 @@ static void test_chat(const char* folder, const char* rows, const char* tokens, 
   CHECK(strcmp(answer.text, "hi") == 0);
   CHECK_OK(mft_chat(bundle, NULL, kTaught, 1, generate, append, &other));
   CHECK(other.pieces == 1 && strcmp(other.text, "hi") != 0);
+  CHECK_OK(mft_chat_json(bundle, out, kTaughtJson, generate, append, &from_json));
+  CHECK(strcmp(from_json.text, "hi") == 0);
+  CHECK_FAILS(mft_chat_json(bundle, out, kWithTools, generate, append, &other), MFT_ERROR_FAILED, "\"tools\" are not");
+  CHECK_FAILS(mft_chat_json(bundle, out, "{", generate, append, &other), MFT_ERROR_FAILED, "not JSON");
+  CHECK_FAILS(mft_chat_json(bundle, out, NULL, generate, append, &other), MFT_ERROR_ARGUMENT, "json");
   CHECK_FAILS(mft_chat(bundle, NULL, NULL, 1, generate, append, &other), MFT_ERROR_ARGUMENT, "messages");
   CHECK_FAILS(mft_chat(bundle, NULL, kTaught, 1, generate, NULL, &other), MFT_ERROR_ARGUMENT, "on_text");
   CHECK_FAILS(mft_chat(bundle, NULL, kTaught, 1, train, append, &other), MFT_ERROR_ARGUMENT, "mft_generate_options");

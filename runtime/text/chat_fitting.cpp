@@ -174,6 +174,8 @@ void check_calls(const Chat& chat) {
 std::string ChatFitting::text_if_any(const Chat& chat, bool generation_prompt) const {
   try {
     return text(chat, generation_prompt);
+  } catch (const jinja::OverBudget&) {
+    throw;
   } catch (const Error&) {
     return "";
   }
@@ -257,6 +259,8 @@ Chat ChatFitting::with_usable_calls(const Chat& chat, bool generation_prompt) co
         const std::string without_null = text_if_any(with_content(fitted, &empty), generation_prompt);
         const bool prints_null = !without_null.empty() && count_of(shown, "None") > count_of(without_null, "None");
         if (used && !prints_null && !distorts_arguments(shown, fitted)) return fitted;
+      } catch (const jinja::OverBudget&) {
+        throw;
       } catch (const Error& error) {
         if (refusal.empty()) refusal = error.what();
       }

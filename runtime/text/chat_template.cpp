@@ -14,6 +14,7 @@ using jinja::Rendering;
 using jinja::Type;
 using jinja::Value;
 
+constexpr const char* kRefuses = "the model's chat template refuses these messages: ";
 constexpr const char* kMark = "\xee\x80\x80";  // U+E000, which no chat holds
 
 std::tm date_of(const std::string& text) {
@@ -144,8 +145,10 @@ Rendering ChatTemplate::render(const Chat& chat, bool generation_prompt) const {
   variables.emplace_back("add_generation_prompt", Value::of(generation_prompt));
   try {
     return template_->render(variables, &messages.list(), date_, memory);
+  } catch (const jinja::OverBudget& error) {
+    throw jinja::OverBudget(kRefuses + std::string(error.what()));
   } catch (const Error& error) {
-    fail("the model's chat template refuses these messages: ", error.what());
+    fail(kRefuses, error.what());
   }
 }
 
@@ -225,6 +228,8 @@ std::pair<std::string, std::string> ChatTemplate::heads_of(const Chat& chat, siz
     const std::string_view behind_last = tail_of(prompt);
     const std::string_view added = std::string_view(prompt.text).substr(common_length(prompt.text, asked));
     return {std::string(behind_last), std::string(added)};
+  } catch (const jinja::OverBudget&) {
+    throw;
   } catch (const Error&) {  // it asks for turns that come in another order
     if (message > 0) return heads_of(beginning_of(chat, 0), 0);
     return {"", ""};
@@ -236,6 +241,8 @@ std::string ChatTemplate::region_of_marked(const Chat& chat, size_t message) con
     const Rendering rendering = render(marked(chat, message), false);
     const Answer region = region_of(rendering, message);
     return region.begin < region.end ? rendering.text.substr(region.begin, region.end - region.begin) : "";
+  } catch (const jinja::OverBudget&) {
+    throw;
   } catch (const Error&) {  // it asks for something else in this place
     return "";
   }

@@ -97,7 +97,7 @@ def test_calls_of_tools_are_learned_and_their_results_are_not(name: str, calls: 
         (
             "chatml",
             {"messages": [assistant("Hello"), user("Peru?"), assistant("Lima")]},
-            "<|im_start|>system\nYou are helpful.<|im_end|>\n<|im_start|>assistant\n[Hello<|im_end|>\n]<|im_start|>"
+            "<|im_start|>system\nHi.<|im_end|>\n<|im_start|>assistant\n[Hello<|im_end|>\n]<|im_start|>"
             "user\nPeru?<|im_end|>\n<|im_start|>assistant\n[Lima<|im_end|>\n]",
         ),
         (

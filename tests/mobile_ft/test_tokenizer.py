@@ -144,6 +144,9 @@ def test_render_chat(tiny_bundle: Bundle, chatml: str) -> None:
     assert tokenizer.render_chat(MESSAGES[:1], add_generation_prompt=True) == user + "<|im_start|>assistant\n"
 
 
+SHOWN = "{% for m in messages %}{{ m.content }}{% endfor %}"
+
+
 @pytest.mark.parametrize(
     ("template", "text"),
     [
@@ -152,15 +155,17 @@ def test_render_chat(tiny_bundle: Bundle, chatml: str) -> None:
         ("{{ bos_token }}{{ eos_token }}{{ pad_token }}", "<|im_start|><|endoftext|>"),
         ("{{ tools is none }}", "True"),
         (
-            "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ m.role }}{% endfor %}",
-            "user",
+            "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ m.content|length }}{% endfor %}",
+            "15",
         ),
-        ("a{% generation %}{{ messages[1].content }}{% endgeneration %}b", "ayesb"),
+        ("a{% generation %}{{ messages[0].role }}{% endgeneration %}b", "auserb"),
         ("{{ strftime_now('%Y') }}", str(datetime.datetime.now().year)),
     ],
 )
 def test_template_environment(template: str, text: str, tiny_bundle: Bundle) -> None:
-    assert Tokenizer(tiny_bundle(chat_template=template)).render_chat(MESSAGES) == text
+    tokenizer = Tokenizer(tiny_bundle(chat_template=template + SHOWN))
+    shown = "".join(message["content"] for message in MESSAGES[:1])
+    assert tokenizer.render_chat(MESSAGES[:1], add_generation_prompt=True) == text + shown
 
 
 @pytest.mark.parametrize(
@@ -192,7 +197,10 @@ def test_tokens_written_as_objects(tiny_bundle: Bundle) -> None:
         ({"eos_token": 3}, "tokenizer_config.json: eos_token is 3; it should be a token's text"),
         ({"pad_token": {"content": ["<pad>"]}}, "tokenizer_config.json: pad_token is {'content'"),
         ({"eos_token": "\ud800"}, "the model's tokenizer cannot take eos_token: "),
-        ({"chat_template": "{% include 'other' %}"}, "chat_template is not a Jinja template: line 1: Include is not"),
+        (
+            {"chat_template": "{% include 'other' %}"},
+            "chat_template is not a Jinja template: line 1: the tag include is not",
+        ),
         ({"add_bos_token": True, "bos_token": None}, "tokenizer_config.json: add_bos_token"),
         ({"chat_template": "{% if %}"}, "tokenizer_config.json: chat_template is not a Jinja template"),
         ({"chat_template": [{"name": "default"}]}, "chat_template is a list; a string is wanted"),

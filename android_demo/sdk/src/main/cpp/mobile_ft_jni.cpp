@@ -316,6 +316,15 @@ NATIVE(void, chat)
   });
 }
 
+NATIVE(void, chatJson)
+(JNIEnv* env, jclass native, jlong bundle, jbyteArray adapter, jbyteArray json, jobjectArray options, jobject pieces) {
+  guarded(env, native, [&] {
+    Listener listener = bytes_listener(env, native, pieces);
+    listener.finish(mft_chat_json(object<mft_bundle>(bundle), text_of(env, adapter).c_str(), text_of(env, json).c_str(),
+                                  options_of(env, false, options).get(), hear_text, &listener));
+  });
+}
+
 NATIVE(jlong, openDataset)(JNIEnv* env, jclass native, jbyteArray bundle, jbyteArray rows) {
   return guarded(env, native, [&] {
     mft_dataset* dataset = nullptr;
@@ -357,8 +366,8 @@ NATIVE(jlongArray, writeTokens)
     mft_dataset_stats stats;
     check(mft_dataset_write_tokens(object<mft_dataset>(dataset), options_of(env, true, options).get(),
                                    text_of(env, token_file).c_str(), &stats));
-    return longs_of(env,
-                    {stats.rows, stats.sequences, stats.tokens, stats.target_tokens, stats.truncated, stats.dropped});
+    return longs_of(env, {stats.rows, stats.sequences, stats.tokens, stats.target_tokens, stats.truncated,
+                          stats.dropped, stats.bad});
   });
 }
 

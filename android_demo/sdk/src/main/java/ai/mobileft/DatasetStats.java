@@ -37,4 +37,9 @@ public final class DatasetStats {
   public long getDropped() {
     return values[5];
   }
+
+  /** Rows left out, as they cannot be used; with the option "on_bad_row" set to "skip". */
+  public long getBad() {
+    return values[6];
+  }
 }

@@ -5,6 +5,7 @@ import java.nio.ByteOrder;
 import java.nio.LongBuffer;
 import java.util.List;
 import java.util.Objects;
+import java.util.function.Consumer;
 
 /**
  * Answers with the model of a bundle and an adapter, which is read at every call: what a training has just saved
@@ -38,19 +39,38 @@ public final class Generator implements AutoCloseable {
    *
    * @param listener gets the answer piece by piece, whole characters each; may be null
    * @return all of the answer
-   * @throws MobileFtException where the model has no chat template for devices, or a file is missing or damaged
+   * @throws MobileFtException where the model has no chat template or it refuses the messages, or a file is missing or
+   *     damaged
    */
   public String chat(List<Message> messages, GenerateOptions options, TextListener listener) {
     byte[][] utf8 = Message.utf8(messages);
     byte[][] optionsUtf8 = options.utf8();
+    return answer(
+        listener,
+        pieces -> handle.run("chat", bundle -> Native.chat(bundle, adapter, utf8, optionsUtf8, pieces)));
+  }
+
+  /**
+   * The same for a chat with tools, as JSON: {@code {"messages": [...], "tools": [...]}}, as rows of training data have
+   * them. Messages may have "tool_calls", and content in parts of text.
+   */
+  public String chatJson(String json, GenerateOptions options, TextListener listener) {
+    byte[] utf8 = Utf8.bytes("json", json);
+    byte[][] optionsUtf8 = options.utf8();
+    return answer(
+        listener,
+        pieces -> handle.run("chat", bundle -> Native.chatJson(bundle, adapter, utf8, optionsUtf8, pieces)));
+  }
+
+  /** What {@code chat} puts out. */
+  private static String answer(TextListener listener, Consumer<Native.BytesListener> chat) {
     StringBuilder answer = new StringBuilder();
-    Native.BytesListener pieces =
+    chat.accept(
         bytes -> {
           String text = Utf8.text(bytes);
           answer.append(text);
           return listener == null || listener.onText(text);
-        };
-    handle.run("chat", bundle -> Native.chat(bundle, adapter, utf8, optionsUtf8, pieces));
+        });
     return answer.toString();
   }
 

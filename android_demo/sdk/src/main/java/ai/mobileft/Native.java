@@ -75,6 +75,8 @@ final class Native {
 
   static native void chat(long bundle, byte[] adapter, byte[][] messages, byte[][] options, BytesListener listener);
 
+  static native void chatJson(long bundle, byte[] adapter, byte[] json, byte[][] options, BytesListener listener);
+
   static native long openDataset(byte[] bundle, byte[] rows);
 
   static native void closeDataset(long dataset);

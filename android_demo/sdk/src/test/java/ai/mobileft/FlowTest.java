@@ -75,6 +75,9 @@ public class FlowTest {
       String answer = generator.chat(Scratch.QUESTION, Scratch.answers(), pieces::add);
       assertEquals(String.join("", pieces), answer);
       assertEquals(answer, generator.chat(Scratch.QUESTION, Scratch.answers(), null));
+      String parts = "[{\"type\": \"text\", \"text\": \"" + Scratch.QUESTION.get(0).getContent() + "\"}]";
+      String json = "{\"messages\": [{\"role\": \"user\", \"content\": " + parts + "}]}";
+      assertEquals(answer, generator.chatJson(json, Scratch.answers(), null));
       return answer;
     }
   }
