@@ -30,7 +30,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 _UNREAD = (
     # Where the file is from, and who may read it.
     *("architectures", "name_or_path", "_commit_hash", "transformers_version", "transformers.js_config"),
-    *("unsloth_fixed", "unsloth_version", "is_llama_config", "tokenizer_class", "model_max_length"),
+    *("unsloth_fixed", "unsloth_version", "model_name", "is_llama_config", "tokenizer_class", "model_max_length"),
     *("max_sequence_length", "task_specific_params", "prefix"),
     # How Transformers holds, starts and runs a model, and what it gives besides logits.
     *("dtype", "torch_dtype", "use_bfloat16", "torchscript", "pretraining_tp", "initializer_range", "is_decoder"),
