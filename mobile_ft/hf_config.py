@@ -9,8 +9,8 @@ from mobile_ft.families import CONV, FAMILIES, FULL, SLIDING, Family
 from mobile_ft.json_text import read_json_object
 from mobile_ft.json_values import Values, boolean, json_object, positive_int, positive_number
 
-# Settings of all families: those honoured, those with values that change nothing, those that change nothing whatever
-# they say. Any other is refused, so that no setting is ignored that a model was trained with.
+# Settings of all families: `_KEYS` are honoured, `_ONLY` are accepted with the values given, which change nothing, and
+# `_UNREAD` change nothing whatever they say. Any other setting is refused: it may change the model.
 _KEYS = (
     *("model_type", "_name_or_path", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
     *("num_attention_heads", "num_key_value_heads", "head_dim", "layer_types", "max_position_embeddings"),
@@ -22,25 +22,25 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "use_bidirectional_attention": (False, None),
     "is_causal": (True,),
     "partial_rotary_factor": (1.0, None),
-    "attention_dropout": (0.0, None),  # Transformers would drop attention's weights in training
+    "attention_dropout": (0.0, None),  # Transformers applies it in training; the runtime does not
     **dict.fromkeys(("is_encoder_decoder", "add_cross_attention", "tie_encoder_decoder"), (False,)),
     "chunk_size_feed_forward": (0,),
     "pruned_heads": ({}, None),
 }
 _UNREAD = (
-    # Where the file is from, and who may read it.
+    # Origin of the file.
     *("architectures", "name_or_path", "_commit_hash", "transformers_version", "transformers.js_config"),
     *("unsloth_fixed", "unsloth_version", "model_name", "is_llama_config", "tokenizer_class", "model_max_length"),
     *("max_sequence_length", "task_specific_params", "prefix"),
-    # How Transformers holds, starts and runs a model, and what it gives besides logits.
+    # How Transformers stores, initializes and runs a model, and what it returns.
     *("dtype", "torch_dtype", "use_bfloat16", "torchscript", "pretraining_tp", "initializer_range", "is_decoder"),
     *("attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "_flash_attn_2_enabled"),
     *("return_dict", "output_attentions", "output_hidden_states", "cross_attention_hidden_size", "tf_legacy_loss"),
-    # Of tokens: tokenizer and generation have them from files of their own.
+    # Special tokens, which are read from the files of the tokenizer and of generation.
     *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "unk_token_id", "decoder_start_token_id"),
-    # Of classifiers.
+    # Classifiers.
     *("id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "classifier_dropout"),
-    # Of generation, which files had before there was generation_config.json; Transformers takes none of them.
+    # Generation: older files have these settings, and Transformers 5 drops them.
     *("assistant_confidence_threshold", "assistant_lookbehind", "bad_words_ids", "begin_suppress_tokens"),
     *("cache_implementation", "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size"),
     *("encoder_repetition_penalty", "epsilon_cutoff", "eta_cutoff", "exponential_decay_length_penalty"),
@@ -168,10 +168,10 @@ def _check_known(values: Values, known: tuple[str, ...], only: dict[str, tuple[A
         if key in only:
             if value not in only[key]:
                 supported = " or ".join(map(repr, only[key]))
-                raise ValueError(f"{key} is {_short(value)}, which is not supported; supported: {supported}")
+                raise ValueError(f"{key} is {value!r}, which is not supported; supported: {supported}")
         elif key not in known:
             raise ValueError(
-                f"{_short(key)[1:-1]} is {_short(value)}, which is no known setting of model_type {model_type!r}; "
+                f"{key} is {value!r}, which is not a known setting of model_type {model_type!r}; "
                 "remove it if it does not change the model"
             )
 
@@ -179,12 +179,7 @@ def _check_known(values: Values, known: tuple[str, ...], only: dict[str, tuple[A
 def _check_repeated(said: Values, values: Values, family: Family) -> None:
     for key, other in family.repeats.items():
         if key in said and said[key] != values[other]:
-            raise ValueError(f"{key} is {_short(said[key])}; it must be {other} ({values[other]!r})")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:76]}...{text[-1]}"
+            raise ValueError(f"{key} is {said[key]!r}; it must be {other} ({values[other]!r})")
 
 
 def _rope_settings(values: Values, family: Family) -> tuple[Values, Values]:
@@ -194,14 +189,14 @@ def _rope_settings(values: Values, family: Family) -> tuple[Values, Values]:
     """
     parameters, scaling = json_object(values, "rope_parameters"), json_object(values, "rope_scaling")
     if parameters and scaling:
-        raise ValueError("rope_parameters and rope_scaling are both given; remove the one that does not hold")
+        raise ValueError("rope_parameters and rope_scaling are both given; remove one of them")
     theta = {"rope_theta": values["rope_theta"]}
     if not family.rope_by_type:
         settings = theta | (parameters or scaling)
         return settings, settings
     for key, value in parameters.items():
         if key not in (FULL, SLIDING):
-            raise ValueError(f"rope_parameters has {key} {_short(value)}; it must have {FULL} and {SLIDING} alone")
+            raise ValueError(f"rope_parameters has {key} {value!r}; it must have {FULL} and {SLIDING} alone")
     # Transformers takes the scaling's type from `rope_type` alone.
     full = json_object(parameters, FULL) or {"rope_type": "default"} | scaling
     return theta | full, {"rope_theta": values["rope_local_base_freq"]} | json_object(parameters, SLIDING)
@@ -218,7 +213,7 @@ def _rope_scaling(settings: Values) -> Values | None:
     known = ("rope_type", "type", "rope_theta", "partial_rotary_factor", *_ROPE_NUMBERS[rope_type])
     for key, value in settings.items():
         if key not in known and value is not None:
-            raise ValueError(f"{key} is {_short(value)}, which rope type {rope_type!r} does not have")
+            raise ValueError(f"{key} is {value!r}, which rope type {rope_type!r} does not have")
     scaling = {key: positive_number(settings, key) for key in _ROPE_NUMBERS[rope_type]}
     if rope_type == "llama3" and scaling["high_freq_factor"] <= scaling["low_freq_factor"]:
         raise ValueError(
