@@ -7,18 +7,50 @@ from mobile_ft.config import MOST_LAYERS, MOST_TAPS, ModelConfig, check_config
 from mobile_ft.errors import UserError
 from mobile_ft.families import CONV, FAMILIES, FULL, SLIDING, Family
 from mobile_ft.json_text import read_json_object
-from mobile_ft.json_values import Values, json_object, positive_int, positive_number
+from mobile_ft.json_values import Values, boolean, json_object, positive_int, positive_number
 
-# Settings that change the mathematics in ways that the training graph does not know.
-_UNSUPPORTED = (
-    "attention_bias",
-    "mlp_bias",
-    "conv_bias",
-    "attn_logit_softcapping",
-    "final_logit_softcapping",
-    "use_bidirectional_attention",
-    "use_sliding_window",
+# Settings of all families: `_KEYS` are honoured, `_ONLY` are accepted with the values given, which change nothing, and
+# `_UNREAD` change nothing whatever they say. Any other setting is refused: it may change the model.
+_KEYS = (
+    *("model_type", "_name_or_path", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
+    *("num_attention_heads", "num_key_value_heads", "head_dim", "layer_types", "max_position_embeddings"),
+    *("rms_norm_eps", "rope_theta", "rope_parameters", "rope_scaling", "tie_word_embeddings"),
 )
+_ONLY: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("attention_bias", "mlp_bias", "rope_interleaved"), (False,)),
+    **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping"), (None,)),
+    "use_bidirectional_attention": (False, None),
+    "is_causal": (True,),
+    "partial_rotary_factor": (1.0, None),
+    "attention_dropout": (0.0, None),  # Transformers applies it in training; the runtime does not
+    **dict.fromkeys(("is_encoder_decoder", "add_cross_attention", "tie_encoder_decoder"), (False,)),
+    "chunk_size_feed_forward": (0,),
+    "pruned_heads": ({}, None),
+}
+_UNREAD = (
+    # Origin of the file.
+    *("architectures", "name_or_path", "_commit_hash", "transformers_version", "transformers.js_config"),
+    *("unsloth_fixed", "unsloth_version", "model_name", "is_llama_config", "tokenizer_class", "model_max_length"),
+    *("max_sequence_length", "task_specific_params", "prefix"),
+    # How Transformers stores, initializes and runs a model, and what it returns.
+    *("dtype", "torch_dtype", "use_bfloat16", "torchscript", "pretraining_tp", "initializer_range", "is_decoder"),
+    *("attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "_flash_attn_2_enabled"),
+    *("return_dict", "output_attentions", "output_hidden_states", "cross_attention_hidden_size", "tf_legacy_loss"),
+    # Special tokens, which are read from the files of the tokenizer and of generation.
+    *("bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "unk_token_id", "decoder_start_token_id"),
+    # Classifiers.
+    *("id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "classifier_dropout"),
+    # Generation: older files have these settings, and Transformers 5 drops them.
+    *("assistant_confidence_threshold", "assistant_lookbehind", "bad_words_ids", "begin_suppress_tokens"),
+    *("cache_implementation", "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size"),
+    *("encoder_repetition_penalty", "epsilon_cutoff", "eta_cutoff", "exponential_decay_length_penalty"),
+    *("forced_bos_token_id", "forced_eos_token_id", "length_penalty", "max_length", "min_length"),
+    *("no_repeat_ngram_size", "num_assistant_tokens", "num_assistant_tokens_schedule", "num_beam_groups"),
+    *("num_beams", "num_return_sequences", "output_scores", "remove_invalid_values", "repetition_penalty"),
+    *("return_dict_in_generate", "suppress_tokens", "target_lookbehind", "temperature", "top_k", "top_p"),
+    *("typical_p", "use_cache"),
+)
+_QUANTIZATION = ("quantization", "quantization_config")  # of the whole file: `export/hf_checkpoint.py` reads them
 _ROPE_NUMBERS: dict[str, tuple[str, ...]] = {
     "default": (),
     "linear": ("factor",),
@@ -48,28 +80,23 @@ def read_hf_config(path: Path) -> ModelConfig:
 
 def config_of(values: Values, name: str) -> ModelConfig:
     """The decoder that the values of a config.json describe, by that name if they say none. Raises ValueError."""
-    values = _text_model(values)
+    values, said = _text_model(values)
     family = FAMILIES[values["model_type"]]
     layers = positive_int(values, "num_hidden_layers", most=MOST_LAYERS)
     values |= family.usual(values, layers)
-    activation = values.get(family.activation_key) or family.activation
+    activation = values.get(family.activation_key, family.activation)
     if activation != family.activation:
         raise ValueError(f"{family.activation_key} is {activation!r}; supported: {family.activation!r}")
-    for key in _UNSUPPORTED:
-        if values.get(key):
-            raise ValueError(f"{key} is {values[key]!r}, which is not supported")
     hidden, heads = positive_int(values, "hidden_size"), positive_int(values, "num_attention_heads")
-    head_dim = positive_int(values, "head_dim", max(hidden // heads, 1))
-    if (values.get("query_pre_attn_scalar") or head_dim) != head_dim:
-        raise ValueError(
-            f"query_pre_attn_scalar is {values['query_pre_attn_scalar']!r}; it must be head_dim ({head_dim})"
-        )
+    head_dim = positive_int(values, "head_dim", None if "head_dim" in family.defaults else max(hidden // heads, 1))
     types = _layer_types(values["layer_types"], family, layers)
-    full, local = _rope_settings(values)
+    full, local = _rope_settings(values, family)
+    scaling, local_scaling = _rope_scaling(full), _rope_scaling(local)
+    _check_repeated(said, values | {"rope_theta": full["rope_theta"]}, family)
     special: Values = {}
     if SLIDING in types:
-        if _rope_scaling(local) is not None:
-            raise ValueError(f"rope type {local['rope_type']!r} of sliding attention is not supported")
+        if local_scaling is not None:
+            raise ValueError(f"rope type {local_scaling['rope_type']!r} of sliding attention is not supported")
         special = {
             "sliding_window": positive_int(values, "sliding_window"),
             "rope_local_base_freq": positive_number(local, "rope_theta"),
@@ -88,44 +115,91 @@ def config_of(values: Values, name: str) -> ModelConfig:
         rms_norm_eps=positive_number(values, "rms_norm_eps"),
         rope_theta=positive_number(full, "rope_theta"),
         max_position_embeddings=positive_int(values, "max_position_embeddings"),
-        tie_word_embeddings=bool(values["tie_word_embeddings"]),
+        tie_word_embeddings=boolean(values, "tie_word_embeddings"),
         model_type=values["model_type"],
-        rope_scaling=_rope_scaling(full),
+        rope_scaling=scaling,
         layer_types=() if set(types) == {FULL} else types,
         **special,
     )
 
 
-def _text_model(values: Values) -> Values:
-    """The file's values over Transformers' defaults; of a model with vision, those of its text model."""
+def _text_model(values: Values) -> tuple[Values, Values]:
+    """The file's values over Transformers' defaults, and as the file has them; of a model with vision, those of its
+    text model. All of the file's settings are known.
+    """
     with_vision = {family.inside: name for name, family in FAMILIES.items() if family.inside is not None}
     model_type = values.get("model_type")
     if not isinstance(model_type, str):
         raise ValueError(f"model_type is {model_type!r}; it must be a string")
     if model_type in with_vision:
-        text = values.get("text_config")
-        if not isinstance(text, dict):
-            raise ValueError(f"model_type is {model_type!r}, but text_config is {text!r}; it must be an object")
-        model_type = with_vision[model_type]
-        values = {"_name_or_path": values.get("_name_or_path")} | text | {"model_type": model_type}
-    if model_type not in FAMILIES:
+        model_type, values = with_vision[model_type], _inside(values, with_vision[model_type])
+    elif model_type not in FAMILIES:
         supported = ", ".join(repr(name) for name in [*FAMILIES, *with_vision])
         raise ValueError(f"model_type is {model_type!r}; supported: {supported}")
-    defaults = FAMILIES[model_type].defaults
-    return defaults | {key: value for key, value in values.items() if value is not None or key not in defaults}
-
-
-def _rope_settings(values: Values) -> tuple[Values, Values]:
-    """Rotary settings of full and of sliding attention: of `rope_parameters`, or of the fields that came before it."""
-    parameters = json_object(values, "rope_parameters")
-    if FULL in parameters or SLIDING in parameters:
-        full, local = json_object(parameters, FULL), json_object(parameters, SLIDING)
     else:
-        full, local = parameters or json_object(values, "rope_scaling"), {}
-    return (
-        {"rope_theta": values["rope_theta"]} | full,
-        {"rope_theta": values.get("rope_local_base_freq")} | local,
-    )
+        values = {key: value for key, value in values.items() if key not in _QUANTIZATION}
+    family = FAMILIES[model_type]
+    known = (*_KEYS, *_UNREAD, *family.keys, *family.unread, *family.repeats, family.activation_key)
+    _check_known(values, known, _ONLY | family.only, model_type)
+    return family.defaults | values, values
+
+
+def _inside(values: Values, model_type: str) -> Values:
+    """The values of the text model in those of a model with vision, which alone says whether embedding and head are
+    one.
+    """
+    family, outside = FAMILIES[model_type], values["model_type"]
+    text = values.get("text_config")
+    if not isinstance(text, dict):
+        raise ValueError(f"model_type is {outside!r}, but text_config is {text!r}; it must be an object")
+    known = ("model_type", "text_config", "_name_or_path", "tie_word_embeddings", *_QUANTIZATION, *_UNREAD)
+    _check_known(values, (*known, *family.unread_outside), _ONLY, outside)
+    if text.get("model_type", model_type) != model_type:
+        raise ValueError(f"model_type of text_config is {text['model_type']!r}; it must be {model_type!r}")
+    return text | {
+        "model_type": model_type,
+        "_name_or_path": text.get("_name_or_path") or values.get("_name_or_path"),
+        "tie_word_embeddings": values.get("tie_word_embeddings", family.defaults["tie_word_embeddings"]),
+    }
+
+
+def _check_known(values: Values, known: tuple[str, ...], only: dict[str, tuple[Any, ...]], model_type: str) -> None:
+    for key, value in values.items():
+        if key in only:
+            if value not in only[key]:
+                supported = " or ".join(map(repr, only[key]))
+                raise ValueError(f"{key} is {value!r}, which is not supported; supported: {supported}")
+        elif key not in known:
+            raise ValueError(
+                f"{key} is {value!r}, which is not a known setting of model_type {model_type!r}; "
+                "remove it if it does not change the model"
+            )
+
+
+def _check_repeated(said: Values, values: Values, family: Family) -> None:
+    for key, other in family.repeats.items():
+        if key in said and said[key] != values[other]:
+            raise ValueError(f"{key} is {said[key]!r}; it must be {other} ({values[other]!r})")
+
+
+def _rope_settings(values: Values, family: Family) -> tuple[Values, Values]:
+    """Rotary settings of full and of sliding attention: of `rope_parameters`, or of the fields that came before it.
+
+    The fields are taken where `rope_parameters` is silent.
+    """
+    parameters, scaling = json_object(values, "rope_parameters"), json_object(values, "rope_scaling")
+    if parameters and scaling:
+        raise ValueError("rope_parameters and rope_scaling are both given; remove one of them")
+    theta = {"rope_theta": values["rope_theta"]}
+    if not family.rope_by_type:
+        settings = theta | (parameters or scaling)
+        return settings, settings
+    for key, value in parameters.items():
+        if key not in (FULL, SLIDING):
+            raise ValueError(f"rope_parameters has {key} {value!r}; it must have {FULL} and {SLIDING} alone")
+    # Transformers takes the scaling's type from `rope_type` alone.
+    full = json_object(parameters, FULL) or {"rope_type": "default"} | scaling
+    return theta | full, {"rope_theta": values["rope_local_base_freq"]} | json_object(parameters, SLIDING)
 
 
 def _rope_scaling(settings: Values) -> Values | None:
@@ -136,6 +210,10 @@ def _rope_scaling(settings: Values) -> Values | None:
         raise ValueError(f"rope type {rope_type!r} is not supported; supported: {supported}")
     if settings.get("partial_rotary_factor", 1.0) != 1.0:
         raise ValueError(f"partial_rotary_factor {settings['partial_rotary_factor']!r} is not supported")
+    known = ("rope_type", "type", "rope_theta", "partial_rotary_factor", *_ROPE_NUMBERS[rope_type])
+    for key, value in settings.items():
+        if key not in known and value is not None:
+            raise ValueError(f"{key} is {value!r}, which rope type {rope_type!r} does not have")
     scaling = {key: positive_number(settings, key) for key in _ROPE_NUMBERS[rope_type]}
     if rope_type == "llama3" and scaling["high_freq_factor"] <= scaling["low_freq_factor"]:
         raise ValueError(

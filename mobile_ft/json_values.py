@@ -26,6 +26,13 @@ def positive_number(values: Values, key: str, default: float | None = None) -> f
     return float(value)
 
 
+def boolean(values: Values, key: str) -> bool:
+    value = values.get(key)
+    if not isinstance(value, bool):
+        raise ValueError(f"{key} is {value!r}; it must be true or false")
+    return value
+
+
 def json_object(values: Values, key: str) -> Values:
     """Empty where it is left out."""
     value = values.get(key)

@@ -54,7 +54,13 @@ FAMILIES: dict[str, PreTrainedConfig] = {
         num_hidden_layers=2, rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6}, **_SHAPE
     ),
     "llama3": LlamaConfig(num_hidden_layers=2, head_dim=32, rope_parameters=_LLAMA3, **_SHAPE),
-    "mistral": MistralConfig(num_hidden_layers=2, head_dim=24, sliding_window=9, **_UNTIED),
+    "mistral": MistralConfig(
+        num_hidden_layers=2,
+        head_dim=24,
+        sliding_window=9,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+        **_UNTIED,
+    ),
     "smollm3": SmolLM3Config(num_hidden_layers=4, pad_token_id=0, **_SHAPE),  # the last without rotary embedding
     "qwen3": Qwen3Config(num_hidden_layers=2, head_dim=32, **_SHAPE),
     # One layer of attention between short convolutions.

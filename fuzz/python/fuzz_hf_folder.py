@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import save
@@ -10,15 +11,22 @@ from fuzz.python.fuzz_hf_config import seeds as configs
 from mobile_ft.export.hf_folder import HfFolder
 
 _SHAPE = {"hidden_size": 32, "intermediate_size": 32, "vocab_size": 16, "num_hidden_layers": 1, "head_dim": 16}
-_SHAPE |= {"num_attention_heads": 2, "num_key_value_heads": 2, "query_pre_attn_scalar": 16}
+_SHAPE |= {"num_attention_heads": 2, "num_key_value_heads": 2}
+_TOO_LARGE = ("layer_types", "full_attn_idxs", "no_rope_layers", "block_ff_dim")
 LINEAR = "model.layers.0.mlp.up_proj.weight"
+
+
+def _small(config: dict[str, Any]) -> dict[str, Any]:
+    own = {"query_pre_attn_scalar": _SHAPE["head_dim"], "block_auto_adjust_ff_dim": False}
+    rest = {key: value for key, value in config.items() if key not in _TOO_LARGE}
+    return rest | _SHAPE | {key: value for key, value in own.items() if key in config}
 
 
 def seeds() -> list[bytes]:
     tensors = {"model.embed_tokens.weight": np.ones((16, 32), np.float16), "model.norm.weight": np.ones(32, np.float32)}
     index = json.dumps({"weight_map": {name: "model.safetensors" for name in [*tensors, LINEAR]}}).encode()
     weights = save(tensors | {LINEAR: np.ones((32, 32), np.float32)})
-    shapes = [json.dumps(json.loads(config) | _SHAPE).encode() for config in configs() if b"text_config" not in config]
+    shapes = [json.dumps(_small(json.loads(config))).encode() for config in configs() if b"text_config" not in config]
     return [b"\0".join((config, part, weights)) for config in shapes for part in (b"", index)]
 
 

@@ -78,6 +78,8 @@ def read(tmp_path: Path) -> Callable[..., Any]:
         values = json.loads(path.read_text())
         text = values.get("text_config", values)
         text.update(changes)
+        for key in [key for key in changes if changes[key] is None]:
+            text.pop(key, None)
         target = tmp_path / "config.json"
         target.write_text(json.dumps(values))
         return read_hf_config(target)
@@ -132,7 +134,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
         ),
         ("llama-3.2-1b", {"rope_scaling": LLAMA3}, "original_max_position_embeddings is None"),
         ("llama-3.2-1b", {"rope_scaling": "llama3"}, "rope_scaling is 'llama3'; it must be an object"),
-        ("llama-3.2-1b", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5"),
+        ("llama-3.2-1b", {"rope_scaling": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5"),
         ("llama-3.2-1b", {"rms_norm_eps": "small"}, "rms_norm_eps is 'small'; it must be a positive number"),
         ("qwen2.5-0.5b", {"use_sliding_window": True}, "use_sliding_window is True, which is not supported"),
         ("qwen2.5-0.5b", {"hidden_act": "gelu"}, "hidden_act is 'gelu'; supported: 'silu'"),
