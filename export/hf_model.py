@@ -8,6 +8,7 @@ from mobile_ft.errors import UserError
 from mobile_ft.export.hf_checkpoint import HfCheckpoint
 from mobile_ft.export.hf_folder import copy_tokenizer
 from mobile_ft.export.tensors import Tensors
+from mobile_ft.hf_config import folder_name
 
 _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "uint8": "U8", "int32": "I32"}
 
@@ -29,6 +30,10 @@ class HfModel(HfCheckpoint):
                 super().__init__(config, tensors, linear_format, embedding_format)
             except UserError as error:
                 raise UserError(str(error).replace(str(config), f"{name}.config")) from None
+        # What from_pretrained was given, which files hold no longer.
+        path = str(getattr(model, "name_or_path", "") or name)
+        path = folder_name(path) if Path(path).is_dir() else path
+        self._name_model(path)
         self._tokenizer, self._generation_config = tokenizer, getattr(model, "generation_config", None)
 
     def write_tokenizer(self, folder: Path) -> None:
