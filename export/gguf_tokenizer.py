@@ -8,6 +8,7 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from mobile_ft.errors import UserError
+from mobile_ft.export.end_tokens import write_generation_config
 from mobile_ft.export.gguf_pre_tokenizer import PRE_TOKENIZERS
 from mobile_ft.tokenizer import refusals
 
@@ -61,6 +62,12 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
         if not isinstance(template, str):
             raise UserError(f"GGUF metadata tokenizer.chat_template is a {type(template).__name__}; a text is wanted")
         config["chat_template"] = template
+    ends = [_token_id(fields, f"{key}_token_id") for key in ("eos", "eot", "eom")]
+    generation = {
+        "bos_token_id": _token_id(fields, "bos_token_id"),
+        "pad_token_id": _token_id(fields, "padding_token_id"),
+    }
+    write_generation_config(out_dir, generation, [end for end in ends if end is not None])
     # Where its own `save` fails it raises an Exception of no kind.
     (out_dir / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
     (out_dir / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")

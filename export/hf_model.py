@@ -34,6 +34,7 @@ class HfModel(HfCheckpoint):
         path = str(getattr(model, "name_or_path", "") or name)
         path = folder_name(path) if Path(path).is_dir() else path
         self._name_model(path)
+        self._model_name, self._model_config = name, model.config
         self._tokenizer, self._generation_config = tokenizer, getattr(model, "generation_config", None)
 
     def write_tokenizer(self, folder: Path) -> None:
@@ -43,7 +44,11 @@ class HfModel(HfCheckpoint):
             self._tokenizer.save_pretrained(saved)
             if self._generation_config is not None:
                 self._generation_config.save_pretrained(saved)
-            copy_tokenizer(Path(saved), folder)
+            self._model_config.to_json_file(Path(saved) / "config.json", use_diff=False)
+            try:
+                copy_tokenizer(Path(saved), folder, self.config.vocab_size)
+            except UserError as error:
+                raise UserError(str(error).replace(saved, self._model_name)) from None
 
 
 class _StateDict(Tensors):
