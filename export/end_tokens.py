@@ -35,8 +35,8 @@ def copy_generation_config(source: Path, folder: Path, vocab_size: int) -> None:
     """Writes generation_config.json beside the tokenizer in `folder`: the values of that in `source`, and all ends.
 
     Those are the tokenizer's, generation_config.json's, and config.json's, inside text_config too. Transformers ignores
-    config.json's if generation_config.json has some; then they count only if they are special tokens, because config.json
-    may hold a default of the model's class. Raises UserError naming the file and the value where one is no token.
+    config.json's if generation_config.json has some; then they count only if they are special tokens, because they may
+    be defaults of the model's class. Raises UserError naming the file and the value where one is no token.
     """
     generation, config = source / GENERATION_FILE, source / "config.json"
     values = read_generation_config(generation)

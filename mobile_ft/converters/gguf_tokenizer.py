@@ -69,9 +69,7 @@ def _add_ends(writer: GGUFWriter, ends: list[int], tokens: list[str]) -> None:
         writer.add_eom_token_id(message)
     if len(turns) > 1:
         lost = ", ".join(repr(tokens[end]) for end in turns[1:])
-        warnings.warn(
-            MobileFtWarning(f"GGUF has no words for more than three tokens that end: not {lost}"), stacklevel=2
-        )
+        warnings.warn(MobileFtWarning(f"GGUF names at most three tokens that end; left out: {lost}"), stacklevel=2)
 
 
 def _tokens(file: Path, tokenizer: tokenizers.Tokenizer, vocab_size: int) -> list[str]:
