@@ -18,7 +18,7 @@ _MOST_SPLIT = 1 << 28  # squares of tokens' lengths: as many characters are copi
 
 
 def write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
-    """Writes `tokenizer.json` and `tokenizer_config.json` to `out_dir`.
+    """Writes `tokenizer.json`, `tokenizer_config.json` and `generation_config.json` to `out_dir`.
 
     `fields` is the GGUF's metadata as plain Python values. Raises UserError where it describes a tokenizer
     that is unsupported or incomplete.
@@ -40,6 +40,7 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
     add_bos = bool(fields.get("tokenizer.ggml.add_bos_token", add_bos))
 
     _required(fields, "eos_token_id")
+    ends = [_token_id(fields, f"{key}_token_id") for key in ("eos", "eot", "eom")]
     names = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
     named = {name: token for name, key in names.items() if (token := _named_token(fields, f"{key}_token_id"))}
     _add_special_tokens(tokenizer, fields, list(named.values()))
@@ -62,15 +63,14 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
         if not isinstance(template, str):
             raise UserError(f"GGUF metadata tokenizer.chat_template is a {type(template).__name__}; a text is wanted")
         config["chat_template"] = template
-    ends = [_token_id(fields, f"{key}_token_id") for key in ("eos", "eot", "eom")]
+    # Where its own `save` fails it raises an Exception of no kind.
+    (out_dir / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
+    (out_dir / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     generation = {
         "bos_token_id": _token_id(fields, "bos_token_id"),
         "pad_token_id": _token_id(fields, "padding_token_id"),
     }
     write_generation_config(out_dir, generation, [end for end in ends if end is not None])
-    # Where its own `save` fails it raises an Exception of no kind.
-    (out_dir / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
-    (out_dir / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
 def _byte_level(fields: dict[str, Any]) -> tuple[Tokenizer, bool]:

@@ -266,6 +266,8 @@ def test_same_ids_as_a_tokenizer_that_splits_by_the_models_expression(pre: str, 
         ({"eos_token_id": 999}, "tokenizer.ggml.eos_token_id is 999; it should be a number below 29"),
         ({"eos_token_id": 1.0}, "tokenizer.ggml.eos_token_id is 1.0; it should be a number below 29"),
         ({"eos_token_id": [1]}, "tokenizer.ggml.eos_token_id is .1.; it should be a number below 29"),
+        ({"eot_token_id": 29}, "tokenizer.ggml.eot_token_id is 29; it should be a number below 29"),
+        ({"eom_token_id": -1}, "tokenizer.ggml.eom_token_id is -1; it should be a number below 29"),
         ({"tokens": 5}, "tokenizer.ggml.tokens is no list of texts"),
         ({"tokens": [1, 2]}, "tokenizer.ggml.tokens is no list of texts"),
         ({"merges": [1]}, "tokenizer.ggml.merges is no list of texts"),
@@ -284,6 +286,18 @@ def test_metadata_that_cannot_be_used(change: dict[str, Any], message: str, tmp_
     with pytest.raises(UserError, match=message.replace("'", ".")):
         write_tokenizer(fields, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "ends"),
+    [({}, [3]), ({"eot": 5}, [3, 5]), ({"eom": 4, "eot": 5}, [3, 5, 4]), ({"eot": 3, "eom": 4}, [3, 4])],
+)
+def test_tokens_that_end_a_turn_or_a_message(given: dict[str, int], ends: list[int], tmp_path: Path) -> None:
+    fields = byte_level_fields("gpt-2") | {"tokenizer.ggml.eos_token_id": 3}
+    write_tokenizer(fields | {f"tokenizer.ggml.{key}_token_id": token for key, token in given.items()}, tmp_path)
+    assert Tokenizer(tmp_path).end_ids == ends
+    generation = json.loads((tmp_path / "generation_config.json").read_text())
+    assert generation["eos_token_id"] == (ends if len(ends) > 1 else ends[0])
 
 
 def test_a_chat_template_that_is_no_text(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import shutil
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,10 +113,18 @@ class Exported(NamedTuple):
     base: Any
 
 
-@pytest.fixture(scope="module", params=["text", "vision"])
-def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    root = tmp_path_factory.mktemp(request.param)
-    base = llama() if request.param == "text" else gemma3_with_vision()
+@pytest.fixture(scope="module")
+def exported_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Exported]:
+    return cache(lambda kind: _exported(kind, tmp_path_factory.mktemp(kind)))
+
+
+@pytest.fixture(params=["text", "vision"])
+def exported(request: pytest.FixtureRequest, exported_of: Callable[[str], Exported]) -> Exported:
+    return exported_of(request.param)
+
+
+def _exported(kind: str, root: Path) -> Exported:
+    base = llama() if kind == "text" else gemma3_with_vision()
     base.save_pretrained(root / "model")
     (root / "model" / "tokenizer.json").write_bytes(small_tokenizer())
     (root / "model" / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
@@ -190,8 +199,9 @@ def test_the_decoder_may_be_anywhere(exported: Exported, tmp_path: Path, prefix:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision(exported: Exported, tmp_path: Path, dtype: torch.dtype) -> None:
+def test_half_precision(exported_of: Callable[[str], Exported], tmp_path: Path, dtype: torch.dtype) -> None:
     """As PEFT saves an adapter of a model in that type; one of its numbers is subnormal."""
+    exported = exported_of("text")
     halves, floats = (shutil.copytree(exported.adapter, tmp_path / name) for name in ("halves", "floats"))
     tensors = {name: x.to(dtype) for name, x in load_file(halves / "adapter_model.safetensors").items()}
     next(iter(tensors.values()))[0, 0] = 3e-7
