@@ -14,6 +14,8 @@ from mobile_ft.tokenizer import refusals
 
 _NORMAL, _CONTROL, _USER_DEFINED, _BYTE = 1, 3, 4, 6  # values of tokenizer.ggml.token_type
 
+_TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>")
+
 _MOST_SPLIT = 1 << 28  # squares of tokens' lengths: as many characters are copied to try all ways to split them
 
 
@@ -40,7 +42,7 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
     add_bos = bool(fields.get("tokenizer.ggml.add_bos_token", add_bos))
 
     _required(fields, "eos_token_id")
-    ends = [_token_id(fields, f"{key}_token_id") for key in ("eos", "eot", "eom")]
+    ends = [_token_id(fields, "eos_token_id"), _turn_end(fields), _token_id(fields, "eom_token_id")]
     names = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
     named = {name: token for name, key in names.items() if (token := _named_token(fields, f"{key}_token_id"))}
     _add_special_tokens(tokenizer, fields, list(named.values()))
@@ -168,6 +170,15 @@ def _add_special_tokens(tokenizer: Tokenizer, fields: dict[str, Any], named: lis
 def _named_token(fields: dict[str, Any], key: str) -> str | None:
     index = _token_id(fields, key)
     return None if index is None else _texts(fields, "tokens")[index]
+
+
+def _turn_end(fields: dict[str, Any]) -> int | None:
+    """The token that ends a turn: many files do not say it, and llama.cpp knows it by its text too."""
+    if "tokenizer.ggml.eot_token_id" in fields:
+        return _token_id(fields, "eot_token_id")
+    tokens, kinds = _texts(fields, "tokens"), _per_token(fields, "token_type")
+    known = (tokens.index(text) for text in _TURN_ENDS if text in tokens)
+    return next((index for index in known if kinds[index] == _CONTROL), None)
 
 
 def _token_id(fields: dict[str, Any], key: str) -> int | None:

@@ -290,14 +290,23 @@ def test_metadata_that_cannot_be_used(change: dict[str, Any], message: str, tmp_
 
 @pytest.mark.parametrize(
     ("given", "ends"),
-    [({}, [3]), ({"eot": 5}, [3, 5]), ({"eom": 4, "eot": 5}, [3, 5, 4]), ({"eot": 3, "eom": 4}, [3, 4])],
+    [({}, [28]), ({"eot": 5}, [28, 5]), ({"eom": 4, "eot": 5}, [28, 5, 4]), ({"eot": 28, "eom": 4}, [28, 4])],
 )
 def test_tokens_that_end_a_turn_or_a_message(given: dict[str, int], ends: list[int], tmp_path: Path) -> None:
-    fields = byte_level_fields("gpt-2") | {"tokenizer.ggml.eos_token_id": 3}
-    write_tokenizer(fields | {f"tokenizer.ggml.{key}_token_id": token for key, token in given.items()}, tmp_path)
+    keys = {f"tokenizer.ggml.{key}_token_id": token for key, token in given.items()}
+    write_tokenizer(byte_level_fields("gpt-2") | keys, tmp_path)
     assert Tokenizer(tmp_path).end_ids == ends
     generation = json.loads((tmp_path / "generation_config.json").read_text())
-    assert generation["eos_token_id"] == (ends if len(ends) > 1 else ends[0])
+    assert generation == {"bos_token_id": 28, "eos_token_id": ends if len(ends) > 1 else ends[0]}
+
+
+@pytest.mark.parametrize(("kind", "ends"), [(3, [3, 28]), (1, [3])])
+def test_an_end_of_turn_that_no_key_names(kind: int, ends: list[int], tmp_path: Path) -> None:
+    """As in files of Gemma 3, whose EOS ends a text. The last token is <|end|>."""
+    fields = byte_level_fields("gpt-2") | {"tokenizer.ggml.eos_token_id": 3, "tokenizer.ggml.bos_token_id": 3}
+    kinds = fields["tokenizer.ggml.token_type"][:-1] + [kind]
+    write_tokenizer(fields | {"tokenizer.ggml.token_type": kinds}, tmp_path)
+    assert Tokenizer(tmp_path).end_ids == ends
 
 
 def test_a_chat_template_that_is_no_text(tmp_path: Path) -> None:
