@@ -9,6 +9,7 @@ from mobile_ft.export.hf_checkpoint import HfCheckpoint
 from mobile_ft.export.hf_folder import copy_tokenizer
 from mobile_ft.export.tensors import Tensors
 from mobile_ft.hf_config import folder_name
+from mobile_ft.tokenizer import GENERATION_FILE
 
 _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "uint8": "U8", "int32": "I32"}
 
@@ -43,7 +44,8 @@ class HfModel(HfCheckpoint):
         with tempfile.TemporaryDirectory(prefix="mobile-ft-") as saved:
             self._tokenizer.save_pretrained(saved)
             if self._generation_config is not None:
-                self._generation_config.save_pretrained(saved)
+                # save_pretrained would refuse settings that contradict each other.
+                self._generation_config.to_json_file(Path(saved) / GENERATION_FILE)
             self._model_config.to_json_file(Path(saved) / "config.json", use_diff=False)
             try:
                 copy_tokenizer(Path(saved), folder, self.config.vocab_size)

@@ -68,7 +68,7 @@ def hf_config(model: FineTuned) -> dict[str, Any]:
     values: dict[str, Any] = {
         "architectures": [_CLASSES[c.model_type]],
         "model_type": c.model_type,
-        "_name_or_path": model.bundle.base.name,
+        "_name_or_path": c.name,
         "dtype": _DTYPE,
         "hidden_size": c.hidden_size,
         "intermediate_size": c.intermediate_size,
