@@ -1,6 +1,5 @@
 #include "runtime/core/adapter.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>

@@ -185,6 +185,33 @@ def test_a_bundle_of_a_peft_adapter_on_the_same_folder(exported: Exported, tmp_p
     assert own.keys() == {name for name in tensors if "vision_tower" not in name}
 
 
+@pytest.mark.slow
+def test_mlx_lm_on_the_same_folder(exported: Exported, tmp_path: Path) -> None:
+    pytest.importorskip("mlx.core")
+    import mlx.core
+    from mlx_lm import load
+
+    base = shutil.copytree(exported.folder, tmp_path / "base")
+    config = json.loads((base / "config.json").read_text())
+    text = config.get("text_config", config)
+    # mlx-lm reads what published files have, not what Transformers 5 writes.
+    old: dict[str, Any] = {"rope_theta": 1e4}
+    if text is not config:
+        config["vocab_size"] = text["vocab_size"]
+        scaling = {"rope_type": "linear", "factor": 8.0}
+        old = {"rope_theta": 1e6, "rope_scaling": scaling, "sliding_window_pattern": 2}
+    text |= old
+    (base / "config.json").write_text(json.dumps(config))
+    tokenizer = {"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}
+    (base / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    adapter = convert(exported.bundle, exported.adapter, tmp_path / "mlx", to="mlx", progress=False).output
+    assert json.loads((adapter / "adapter_config.json").read_text())["model"] == str(exported.folder)
+    model, _ = load(str(base), adapter_path=str(adapter))
+    model.set_dtype(mlx.core.float32)
+    logits = np.array(model(mlx.core.array(TOKENS[None]))[0])
+    assert np.abs(logits - our_logits(exported.bundle, exported.adapter)).max() < 1e-3
+
+
 @pytest.mark.parametrize("prefix", ["model", "model.language_model", "language_model.model"])
 def test_the_decoder_may_be_anywhere(exported: Exported, tmp_path: Path, prefix: str) -> None:
     """An adapter trained on the text model alone, or by an older Transformers."""

@@ -156,6 +156,16 @@ def test_llama_cpp_knows_them(tuned_of: Any, converted: Any, tmp_path: Path) -> 
     )
 
 
+@pytest.mark.slow
+def test_mlx_lm_knows_them(tuned_of: Any, converted: Any, tmp_path: Path) -> None:
+    pytest.importorskip("mlx.core")
+    from mlx_lm import load as load_mlx
+
+    tuned, expected = _with_ends(tuned_of("llama3"), tmp_path)
+    _, tokenizer = load_mlx(str(converted(tuned, "hf")))
+    assert set(tokenizer.eos_token_ids) == set(expected)
+
+
 def _with_ends(tuned: Any, folder: Path) -> tuple[Any, list[int]]:
     """The same with two tokens more that end."""
     bundle = shutil.copytree(tuned.bundle, folder / "bundle")
