@@ -18,7 +18,9 @@ def write_tokenizer_files(bundle: Bundle, out: Path) -> Tokenizer | None:
     tokenizer = read_tokenizer(bundle)
     for name in TOKENIZER_FILES:
         shutil.copyfile(bundle.folder / name, out / name)
-    generation = read_generation_config(bundle.folder / GENERATION_FILE) | special_ids(tokenizer)
+    special = special_ids(tokenizer)
+    generation = special | read_generation_config(bundle.folder / GENERATION_FILE)
+    generation["eos_token_id"] = special["eos_token_id"]
     (out / GENERATION_FILE).write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
     return tokenizer
 

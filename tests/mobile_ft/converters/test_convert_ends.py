@@ -87,6 +87,14 @@ def test_one_end_is_a_number(ended: Ended, tuned_of: Any, converted: Any) -> Non
     assert type(config["eos_token_id"]) is int
 
 
+def test_other_settings_are_the_checkpoint_s_own(tuned_of: Any, converted: Any, tmp_path: Path) -> None:
+    tuned, expected = _with_ends(tuned_of("llama3"), tmp_path)
+    out = converted(tuned, "hf")
+    generation = json.loads((out / "generation_config.json").read_text())
+    assert generation == {"bos_token_id": 3, "eos_token_id": expected}
+    assert json.loads((out / "config.json").read_text())["eos_token_id"] == expected
+
+
 def test_executorch(ended: Ended) -> None:
     bundle = read_bundle(ended.bundle)
     model = FineTuned(bundle, read_matching_tensors(ended.bundle, bundle))
@@ -171,7 +179,7 @@ def _with_ends(tuned: Any, folder: Path) -> tuple[Any, list[int]]:
     bundle = shutil.copytree(tuned.bundle, folder / "bundle")
     ends = [Tokenizer(bundle).eos_id, 40, 41]
     file, index = bundle / "generation_config.json", bundle / "bundle.json"
-    file.write_text(json.dumps({"eos_token_id": ends[1:]}))
+    file.write_text(json.dumps({"eos_token_id": ends[1:], "bos_token_id": 3}))
     description = json.loads(index.read_text())
     description["checksums"][file.name] = checksum(file)
     index.write_text(json.dumps(description))
