@@ -2,13 +2,14 @@
 
 import math
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from mobile_ft.config import ModelConfig
-from mobile_ft.errors import UserError
+from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.export.safetensors_files import file_tensors
 from mobile_ft.export.tensors import FLOATS, Tensors, numbers
 from mobile_ft.formats import F32
@@ -18,6 +19,8 @@ from mobile_ft.lora import CONFIG_FILE, MOST_RANK, WEIGHTS_FILE, LoraConfig, ada
 from mobile_ft.shapes import linear_names, linear_shapes, unit_types
 
 _WANTED = f"an adapter is a folder with {CONFIG_FILE}, and {WEIGHTS_FILE} of PEFT or adapters.safetensors of mlx-lm"
+# Of a model with vision, what no text goes through.
+_VISION = re.compile(r"(?:base_model\.model\.)?(?:model\.)?(?:vision_tower|vision_model|multi_modal_projector)\..+")
 _LINEAR = r"(?:language_model\.)?model\.(?:language_model\.)?layers\.([0-9]{1,4})\.([a-z0-9_.]+)"
 
 # Settings of PEFT that change what a linear computes, or adapt something else.
@@ -109,7 +112,11 @@ def _tensors(tensors: Tensors, description: _Description, config: ModelConfig) -
     }
     found: dict[str, F32] = {}
     alone: dict[tuple[int, str], str] = {}  # A or B whose other half did not come yet
-    for name in tensors.names:
+    vision = {name: None for name in tensors.names if _VISION.fullmatch(name)}
+    if vision:
+        where = tensors.where(next(iter(vision)))
+        warnings.warn(MobileFtWarning(f"{where}: {len(vision)} tensors of the vision tower are left out"), stacklevel=2)
+    for name in (name for name in tensors.names if name not in vision):
         match = description.name.fullmatch(name)
         module = (int(match[1]), match[2]) if match else None
         if match is None or module not in shapes:

@@ -20,7 +20,7 @@ from mobile_ft.export.weights_file import LazyTensor, write_weights
 from mobile_ft.families import FULL, NO_ROPE, SLIDING
 from mobile_ft.folder import new_folder
 from mobile_ft.formats import F32, packed_shape
-from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, write_adapter
+from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, within_decoder, write_adapter
 from mobile_ft.shapes import forward_flops, head_flops, linear_shapes, unit_types
 from mobile_ft.signature import signature_file
 from mobile_ft.units import Linear, UnitSpec
@@ -51,15 +51,21 @@ def unit_specs(source: ModelSource, lora: LoraConfig, activation: str) -> list[t
     return specs
 
 
-def _unit_entry(layer: int, spec: UnitSpec) -> dict[str, Any]:
+def _unit_entry(layer: int, spec: UnitSpec, modules: str) -> dict[str, Any]:
     rotary = [spec.inv_freq] if spec.inv_freq else []
     return {
         "name": f"layers.{layer}.{spec.type}",
         "kind": spec.kind,
         "layer": layer,
         "weights": rotary + [f"model.layers.{layer}.{name}" for name in spec.weights],
-        "lora": [adapter_key(layer, name) for name in spec.lora],
+        "lora": [adapter_key(layer, name, modules) for name in spec.lora],
     }
+
+
+def _layer_and_name(key: str) -> tuple[int, str]:
+    """Of a tensor of an adapter."""
+    _, layer, name = within_decoder(key).split(".", 2)
+    return int(layer), name
 
 
 def _kind_entry(spec: UnitSpec, unit: UnitMethods) -> dict[str, Any]:
@@ -153,7 +159,7 @@ def write_bundle(
     weights: it can be planned for and no more. `on_tensor` is called with how many tensors of how many are written; the
     program comes after them. `key` signs the bundle.
     """
-    c = source.config
+    c, base = source.config, source.base
     specs = unit_specs(source, lora, activation)
     head_weight = _EMBEDDING if c.tie_word_embeddings else "lm_head.weight"
     embed_format, head_format = source.format_of(_EMBEDDING), source.format_of(head_weight)
@@ -169,12 +175,13 @@ def write_bundle(
         with (folder / "program.pte").open("wb") as file:
             program.write_to_file(file)
         shapes = [
-            (adapter_key(layer, linear.name), linear.in_features, linear.out_features)
+            (adapter_key(layer, linear.name, base.modules), linear.in_features, linear.out_features)
             for layer, spec in specs
             for linear in spec.linears
             if linear.lora
         ]
-        write_adapter(folder, lora, c.name, init_adapter(shapes, lora.rank, seed) | (adapter or {}))
+        start = {adapter_key(*_layer_and_name(key), base.modules): x for key, x in (adapter or {}).items()}
+        write_adapter(folder, lora, base, init_adapter(shapes, lora.rank, seed) | start)
         if not hollow:
             source.write_tokenizer(folder)
             with suppress(UserError):  # of a tokenizer that cannot be used: whatever reads text says why
@@ -183,6 +190,7 @@ def write_bundle(
             "format": FORMAT,
             "version": VERSION,
             "model": c.to_json(),
+            "base_model": asdict(base),
             "lora": asdict(lora),
             "max_seq_len": max_seq_len,
             "activation": activation,
@@ -195,7 +203,7 @@ def write_bundle(
                 "tokens": methods["head"].tokens,
                 "flops": head_flops(c),
             },
-            "units": [_unit_entry(layer, spec) for layer, spec in specs],
+            "units": [_unit_entry(layer, spec, base.modules) for layer, spec in specs],
             "checksums": {file.name: checksum(file) for file in sorted(folder.iterdir()) if file.name != WEIGHTS_FILE},
             "weights": weights.to_json(),
         }

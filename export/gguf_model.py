@@ -16,6 +16,7 @@ from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.source import CheckpointSource, Rows
 from mobile_ft.formats import F32, pack
 from mobile_ft.hf_config import config_of
+from mobile_ft.lora import BaseModel
 
 _LEAST_FACTOR = np.finfo(np.float32).tiny
 
@@ -66,6 +67,11 @@ class GgufModel(CheckpointSource):
             self.config = self._read_config(Settings(self.fields, name), embed.shape[1])
         except ValueError as error:
             raise UserError(f"{path}: {error}") from None
+
+    @property
+    def base(self) -> BaseModel:
+        named = isinstance(self.fields.get("general.name"), str)
+        return BaseModel(self.config.name if named else str(self.path.absolute()))
 
     def _read_config(self, settings: Settings, vocab_size: int) -> ModelConfig:
         """Raises ValueError."""

@@ -8,16 +8,19 @@ from typing import Any
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from mobile_ft.errors import UserError
+from mobile_ft.export.end_tokens import write_generation_config
 from mobile_ft.export.gguf_pre_tokenizer import PRE_TOKENIZERS
 from mobile_ft.tokenizer import refusals
 
 _NORMAL, _CONTROL, _USER_DEFINED, _BYTE = 1, 3, 4, 6  # values of tokenizer.ggml.token_type
 
+_TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>")
+
 _MOST_SPLIT = 1 << 28  # squares of tokens' lengths: as many characters are copied to try all ways to split them
 
 
 def write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
-    """Writes `tokenizer.json` and `tokenizer_config.json` to `out_dir`.
+    """Writes `tokenizer.json`, `tokenizer_config.json` and `generation_config.json` to `out_dir`.
 
     `fields` is the GGUF's metadata as plain Python values. Raises UserError where it describes a tokenizer
     that is unsupported or incomplete.
@@ -39,6 +42,7 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
     add_bos = bool(fields.get("tokenizer.ggml.add_bos_token", add_bos))
 
     _required(fields, "eos_token_id")
+    ends = [_token_id(fields, "eos_token_id"), _turn_end(fields), _token_id(fields, "eom_token_id")]
     names = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
     named = {name: token for name, key in names.items() if (token := _named_token(fields, f"{key}_token_id"))}
     _add_special_tokens(tokenizer, fields, list(named.values()))
@@ -64,6 +68,11 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
     # Where its own `save` fails it raises an Exception of no kind.
     (out_dir / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
     (out_dir / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    generation = {
+        "bos_token_id": _token_id(fields, "bos_token_id"),
+        "pad_token_id": _token_id(fields, "padding_token_id"),
+    }
+    write_generation_config(out_dir, generation, [end for end in ends if end is not None])
 
 
 def _byte_level(fields: dict[str, Any]) -> tuple[Tokenizer, bool]:
@@ -161,6 +170,15 @@ def _add_special_tokens(tokenizer: Tokenizer, fields: dict[str, Any], named: lis
 def _named_token(fields: dict[str, Any], key: str) -> str | None:
     index = _token_id(fields, key)
     return None if index is None else _texts(fields, "tokens")[index]
+
+
+def _turn_end(fields: dict[str, Any]) -> int | None:
+    """The token that ends a turn: many files do not say it, and llama.cpp knows it by its text too."""
+    if "tokenizer.ggml.eot_token_id" in fields:
+        return _token_id(fields, "eot_token_id")
+    tokens, kinds = _texts(fields, "tokens"), _per_token(fields, "token_type")
+    known = (tokens.index(text) for text in _TURN_ENDS if text in tokens)
+    return next((index for index in known if kinds[index] == _CONTROL), None)
 
 
 def _token_id(fields: dict[str, Any], key: str) -> int | None:

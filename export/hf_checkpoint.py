@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from mobile_ft.export.quantized import QuantizedWeight, Reader, decode_rows
 from mobile_ft.export.source import CheckpointSource, Rows
 from mobile_ft.export.tensors import FLOATS, Tensors, numbers
 from mobile_ft.formats import F32, FORMATS, pack
-from mobile_ft.hf_config import read_hf_config
+from mobile_ft.hf_config import base_model, read_hf_config
 from mobile_ft.json_text import read_json_object
+from mobile_ft.lora import BaseModel
 from mobile_ft.runtime import quantize
 
 _METHODS = {"bitsandbytes": bitsandbytes_reader, "gptq": gptq_reader, "awq": awq_reader, "mlx": mlx_reader}
@@ -32,7 +34,7 @@ class HfCheckpoint(CheckpointSource):
     """
 
     def __init__(self, config: Path, tensors: Tensors, linear_format: str, embedding_format: str):
-        self.config = read_hf_config(config)
+        self.config, self._base = read_hf_config(config), base_model(config)
         self.method, self._reader = _quantization(config)
         self._tensors = tensors
         self._linear_format, self._embedding_format = linear_format, embedding_format
@@ -43,6 +45,14 @@ class HfCheckpoint(CheckpointSource):
         if len(found) != 1:
             raise UserError(f"{config.parent}: {len(found)} tensors are called {_EMBEDDING}; a decoder has one")
         self._prefix = found[0]
+
+    @property
+    def base(self) -> BaseModel:
+        return self._base
+
+    def _name_model(self, name: str) -> None:
+        """By what `from_pretrained` takes, where config.json is not in the model's folder."""
+        self.config, self._base = replace(self.config, name=name.rpartition("/")[2]), replace(self._base, name=name)
 
     def format_of(self, name: str) -> str:
         if name not in self._formats:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mobile_ft.errors import UserError
+from mobile_ft.export.end_tokens import copy_generation_config, special_token
 from mobile_ft.export.hf_checkpoint import HfCheckpoint
 from mobile_ft.export.safetensors_files import model_tensors
 from mobile_ft.json_text import read_json_object
@@ -22,12 +23,12 @@ class HfFolder(HfCheckpoint):
         self._folder = folder
 
     def write_tokenizer(self, folder: Path) -> None:
-        copy_tokenizer(self._folder, folder)
+        copy_tokenizer(self._folder, folder, self.config.vocab_size)
 
 
-def copy_tokenizer(source: Path, folder: Path) -> None:
-    """Copies tokenizer.json, and tokenizer_config.json with the chat template, which may lie in a file; and
-    generation_config.json, if there is one.
+def copy_tokenizer(source: Path, folder: Path, vocab_size: int) -> None:
+    """Copies tokenizer.json, and tokenizer_config.json with the chat template, which may lie in a file; and writes
+    generation_config.json with all tokens that end an answer.
 
     Raises UserError naming the file that is missing or no such file.
     """
@@ -40,11 +41,10 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
     config = {key: value for key, value in config.items() if key != "chat_template"}
     if template is not None:
         config["chat_template"] = template
+    if config.get("eos_token") is None and (eos := special_token(source, "eos_token")) is not None:
+        config["eos_token"] = eos
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-    generation = source / "generation_config.json"
-    if generation.is_file():
-        values = read_json_object(generation, "give the model's generation configuration")
-        (folder / generation.name).write_text(json.dumps(values, indent=2), encoding="utf-8")
+    copy_generation_config(source, folder, vocab_size)
 
 
 def _chat_template(folder: Path, configured: Any) -> str | None:

@@ -8,6 +8,8 @@ from mobile_ft.errors import UserError
 from mobile_ft.export.hf_checkpoint import HfCheckpoint
 from mobile_ft.export.hf_folder import copy_tokenizer
 from mobile_ft.export.tensors import Tensors
+from mobile_ft.hf_config import folder_name
+from mobile_ft.tokenizer import GENERATION_FILE
 
 _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "uint8": "U8", "int32": "I32"}
 
@@ -29,6 +31,11 @@ class HfModel(HfCheckpoint):
                 super().__init__(config, tensors, linear_format, embedding_format)
             except UserError as error:
                 raise UserError(str(error).replace(str(config), f"{name}.config")) from None
+        # What from_pretrained was given, which files hold no longer.
+        path = str(getattr(model, "name_or_path", "") or name)
+        path = folder_name(path) if Path(path).is_dir() else path
+        self._name_model(path)
+        self._model_name, self._model_config = name, model.config
         self._tokenizer, self._generation_config = tokenizer, getattr(model, "generation_config", None)
 
     def write_tokenizer(self, folder: Path) -> None:
@@ -37,8 +44,13 @@ class HfModel(HfCheckpoint):
         with tempfile.TemporaryDirectory(prefix="mobile-ft-") as saved:
             self._tokenizer.save_pretrained(saved)
             if self._generation_config is not None:
-                self._generation_config.save_pretrained(saved)
-            copy_tokenizer(Path(saved), folder)
+                # save_pretrained would refuse settings that contradict each other.
+                self._generation_config.to_json_file(Path(saved) / GENERATION_FILE)
+            self._model_config.to_json_file(Path(saved) / "config.json", use_diff=False)
+            try:
+                copy_tokenizer(Path(saved), folder, self.config.vocab_size)
+            except UserError as error:
+                raise UserError(str(error).replace(saved, self._model_name)) from None
 
 
 class _StateDict(Tensors):

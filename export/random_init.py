@@ -7,6 +7,7 @@ import numpy as np
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.source import ModelSource
 from mobile_ft.formats import F32, PANEL_ROWS, PackedWeight, packed_shape, parse_format
+from mobile_ft.lora import BaseModel
 
 _LINEAR_FORMAT = "q4_0"
 _EMBEDDING_FORMAT = "q8_0"
@@ -15,9 +16,14 @@ _EMBEDDING_FORMAT = "q8_0"
 class RandomModel(ModelSource):
     """Weights of standard deviation about 0.02 in 4 bits, embedding and head in 8. The same seed, the same model."""
 
-    def __init__(self, config: ModelConfig, seed: int):
+    def __init__(self, config: ModelConfig, seed: int, base: BaseModel | None = None):
         self.config = config
         self.rng = np.random.default_rng(seed)
+        self._base = base or super().base
+
+    @property
+    def base(self) -> BaseModel:
+        return self._base
 
     def format_of(self, name: str) -> str:
         return _EMBEDDING_FORMAT if "embed_tokens" in name or "lm_head" in name else _LINEAR_FORMAT

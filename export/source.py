@@ -13,6 +13,7 @@ from mobile_ft.config import ModelConfig
 from mobile_ft.errors import UserError
 from mobile_ft.export.rotary import inv_freq
 from mobile_ft.formats import F32, PANEL_ROWS, U8, PackedWeight, packed_shape, unpack
+from mobile_ft.lora import BaseModel
 
 _WEIGHTS = 1 << 19  # of a matrix that are converted at once
 
@@ -45,6 +46,11 @@ class ModelSource(ABC):
     """Gives a model's tensors one by one, under Hugging Face's names."""
 
     config: ModelConfig
+
+    @property
+    def base(self) -> BaseModel:
+        """What adapters say of the model."""
+        return BaseModel(self.config.name)
 
     @cached_property
     def conversions(self) -> Conversions:

@@ -14,7 +14,7 @@ from mobile_ft.families import FAMILIES
 from mobile_ft.flat_tensor import tensor_places
 from mobile_ft.formats import FORMATS
 from mobile_ft.json_text import read_json_object
-from mobile_ft.lora import LoraConfig
+from mobile_ft.lora import DECODER, INSIDE, BaseModel, LoraConfig
 from mobile_ft.shapes import linear_names
 from mobile_ft.signature import check_signature
 from mobile_ft.tokenizer import GENERATION_FILE, TOKENIZER_FILES, Tokenizer
@@ -64,6 +64,7 @@ class Bundle:
 
     folder: Path
     model: ModelConfig
+    base: BaseModel
     lora: LoraConfig
     max_seq_len: int
     activation: str  # one of ACTIVATIONS
@@ -96,6 +97,7 @@ def read_bundle(folder: Path) -> Bundle:
         return Bundle(
             folder=folder,
             model=(model := _model(values["model"], index)),
+            base=_base_model(values, model),
             lora=_lora(values["lora"], model),
             max_seq_len=_count(values, "max_seq_len"),
             activation=_activation(values["activation"]),
@@ -136,6 +138,14 @@ def _model(values: dict[str, Any], index: Path) -> ModelConfig:
     if not isinstance(values["rope_scaling"], dict | None):
         raise ValueError(f"rope_scaling is {values['rope_scaling']!r}")
     return check_config(ModelConfig(**values | {"layer_types": types}), str(index))
+
+
+def _base_model(values: dict[str, Any], model: ModelConfig) -> BaseModel:
+    """Older bundles do not tell it."""
+    base = values.get("base_model", {"name": model.name, "modules": DECODER})
+    if not isinstance(base["name"], str) or base["modules"] not in (DECODER, INSIDE):
+        raise ValueError(f"base_model is {base!r}")
+    return BaseModel(base["name"], base["modules"])
 
 
 def _lora(values: dict[str, Any], model: ModelConfig) -> LoraConfig:

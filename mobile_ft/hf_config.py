@@ -1,5 +1,6 @@
 """Reads a Hugging Face `config.json`, as it is published or as Transformers 5 writes it."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from mobile_ft.errors import UserError
 from mobile_ft.families import CONV, FAMILIES, FULL, SLIDING, Family
 from mobile_ft.json_text import read_json_object
 from mobile_ft.json_values import Values, boolean, json_object, positive_int, positive_number
+from mobile_ft.lora import DECODER, INSIDE, BaseModel
 
 # Settings of all families: `_KEYS` are honoured, `_ONLY` are accepted with the values given, which change nothing, and
 # `_UNREAD` change nothing whatever they say. Any other setting is refused: it may change the model.
@@ -73,9 +75,30 @@ def read_hf_config(path: Path) -> ModelConfig:
     """Reads the `config.json` of a model of a known family. Raises UserError naming the file."""
     values = read_json_object(path, "give a Hugging Face config.json")
     try:
-        return check_config(config_of(values, path.stem), str(path))
+        return check_config(config_of(values, _name(path).rpartition("/")[2]), str(path))
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
+
+
+def base_model(path: Path) -> BaseModel:
+    """What adapters say of the model whose `config.json` is read."""
+    with_vision = [family.inside for family in FAMILIES.values() if family.inside is not None]
+    model_type = read_json_object(path, "give a Hugging Face config.json").get("model_type")
+    return BaseModel(_name(path), INSIDE if model_type in with_vision else DECODER)
+
+
+def folder_name(folder: str | os.PathLike[str]) -> str:
+    """What `from_pretrained` takes for a folder: the model's name on the Hub if it is of the Hub's cache."""
+    path = Path(os.path.abspath(folder))
+    cached = path.parent.parent.name
+    if path.parent.name == "snapshots" and cached.startswith("models--"):
+        return cached.removeprefix("models--").replace("--", "/")
+    return str(path).encode("utf-8", "replace").decode()
+
+
+def _name(path: Path) -> str:
+    """Of the model; no published file is called by it, but its folder is."""
+    return folder_name(path.parent) if path.name == "config.json" else path.stem
 
 
 def config_of(values: Values, name: str) -> ModelConfig:

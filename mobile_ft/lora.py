@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,11 @@ from mobile_ft.shapes import linear_names
 WEIGHTS_FILE = "adapter_model.safetensors"
 CONFIG_FILE = "adapter_config.json"
 MOST_RANK = 256
+# Where Transformers' classes hold the decoder: those of text models, and those of models with vision.
+DECODER, INSIDE = "model", "model.language_model"
+_PREFIXES = (INSIDE, "language_model.model", DECODER)  # the second before Transformers 4.52
+_PEFT = "base_model.model."
+ANOTHER_BUNDLE = "`mobile-ft export MODEL --adapter DIR` makes a bundle for this adapter"
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,14 @@ class LoraConfig:
         return self.alpha / (math.sqrt(self.rank) if self.use_rslora else self.rank)
 
 
+@dataclass(frozen=True)
+class BaseModel:
+    """The checkpoint that an adapter belongs to, as its files name it."""
+
+    name: str  # a folder, a file, or a name on the Hub
+    modules: str = DECODER  # or INSIDE
+
+
 def parse_targets(value: str, config: ModelConfig) -> tuple[str, ...]:
     """`all-linear`, or a comma-separated list of the model's linears. Raises UserError on an unknown name."""
     known = linear_names(config)
@@ -49,9 +63,14 @@ def parse_targets(value: str, config: ModelConfig) -> tuple[str, ...]:
     return tuple(name for name in known if name in names)
 
 
-def adapter_key(layer: int, name: str) -> str:
+def adapter_key(layer: int, name: str, modules: str = DECODER) -> str:
     """PEFT's tensor name, for a name such as `self_attn.q_proj.lora_A.weight`."""
-    return f"base_model.model.model.layers.{layer}.{name}"
+    return f"{_PEFT}{modules}.layers.{layer}.{name}"
+
+
+def within_decoder(key: str) -> str:
+    """PEFT's tensor name from `layers` on, whichever class holds the decoder; the name itself if it is of none."""
+    return next((key.removeprefix(p) for p in (f"{_PEFT}{x}." for x in _PREFIXES) if key.startswith(p)), key)
 
 
 def init_adapter(shapes: Iterable[tuple[str, int, int]], rank: int, seed: int) -> dict[str, npt.NDArray[np.float32]]:
@@ -66,12 +85,15 @@ def init_adapter(shapes: Iterable[tuple[str, int, int]], rank: int, seed: int) -
     return tensors
 
 
-def peft_config(lora: LoraConfig, base_model: str) -> dict[str, Any]:
+def peft_config(lora: LoraConfig, base: BaseModel) -> dict[str, Any]:
     """The content of `adapter_config.json`."""
+    targets: list[str] | str = list(lora.targets)
+    if base.modules != DECODER:  # a regular expression, because the model has linears of these names elsewhere too
+        targets = rf"{re.escape(base.modules)}\..*\.({'|'.join(map(re.escape, lora.targets))})"
     return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": base_model,
+        "base_model_name_or_path": base.name,
         "r": lora.rank,
         "lora_alpha": lora.alpha,
         "use_rslora": lora.use_rslora,
@@ -79,11 +101,11 @@ def peft_config(lora: LoraConfig, base_model: str) -> dict[str, Any]:
         "bias": "none",
         "fan_in_fan_out": False,
         "inference_mode": True,
-        "target_modules": list(lora.targets),
+        "target_modules": targets,
     }
 
 
-def write_adapter(folder: Path, lora: LoraConfig, base_model: str, tensors: dict[str, npt.NDArray[np.float32]]) -> None:
+def write_adapter(folder: Path, lora: LoraConfig, base: BaseModel, tensors: dict[str, npt.NDArray[np.float32]]) -> None:
     """Writes both files of an adapter into `folder`."""
     save_file(tensors, folder / WEIGHTS_FILE, metadata={"format": "pt"})
-    (folder / CONFIG_FILE).write_text(json.dumps(peft_config(lora, base_model), indent=2) + "\n")
+    (folder / CONFIG_FILE).write_text(json.dumps(peft_config(lora, base), indent=2) + "\n")

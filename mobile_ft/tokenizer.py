@@ -31,15 +31,21 @@ _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 Message = Mapping[str, Any]  # "role", "content", and what else a template reads, such as "tool_calls"
 
 
-def _generation_ends(file: Path) -> list[int]:
-    """Tokens that end an answer; none where there is no such file."""
-    if not file.is_file():
-        return []
-    ends = read_json_object(file, "give the model's generation configuration").get("eos_token_id")
+def end_ids_of(values: dict[str, Any], where: object, vocab_size: int = _MOST_ID + 1) -> list[int]:
+    """`eos_token_id` of a generation_config.json or config.json: the tokens that end an answer; empty if there is none.
+
+    Raises UserError, which says `where`, if one is no token of a vocabulary of that size.
+    """
+    ends = values.get("eos_token_id")
     ids = ends if isinstance(ends, list) else [] if ends is None else [ends]
-    if any(type(i) is not int or not 0 <= i <= _MOST_ID for i in ids):
-        raise UserError(f"{file}: eos_token_id is {ends!r}; it must be a token's id, or several")
+    if any(type(i) is not int or not 0 <= i < vocab_size for i in ids):
+        raise UserError(f"{where}: eos_token_id is {ends!r}; it must be a token's id, or several, below {vocab_size}")
     return ids
+
+
+def read_generation_config(file: Path) -> dict[str, Any]:
+    """Empty where there is no such file."""
+    return read_json_object(file, "give the model's generation configuration") if file.is_file() else {}
 
 
 class Tokenizer:
@@ -67,7 +73,8 @@ class Tokenizer:
         if eos_id is None:
             raise UserError(f"{config_file}: eos_token should name the vocabulary's token that ends a text")
         self.eos_id: int = eos_id
-        self.end_ids = [eos_id, *_generation_ends(folder / GENERATION_FILE)]
+        generation = folder / GENERATION_FILE
+        self.end_ids = list(dict.fromkeys([eos_id, *end_ids_of(read_generation_config(generation), generation)]))
 
         add_bos = config.get("add_bos_token")
         if add_bos is None:  # then the post-processor is the only one to know
@@ -80,6 +87,17 @@ class Tokenizer:
         self._tokenizer.post_processor = None
         self.chat_template: str | None = config.get("chat_template")
         self.template = _compile_template(self.chat_template, self._named_tokens, config_file)
+
+    def token_id(self, token: str) -> int | None:
+        """Of a token by its text; None where there is no such token."""
+        with refusals("the model's tokenizer cannot look up a token"):
+            number: int | None = self._tokenizer.token_to_id(token)
+        return number
+
+    def is_special(self, token_id: int) -> bool:
+        """Whether a token is none of a text's."""
+        added = self._tokenizer.get_added_tokens_decoder().get(token_id)
+        return added is not None and added.special
 
     @property
     def has_chat_template(self) -> bool:

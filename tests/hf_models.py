@@ -11,6 +11,8 @@ import torch
 from gguf import GGMLQuantizationType, quantize
 from transformers import (
     AutoModelForCausalLM,
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
     Gemma3TextConfig,
     Lfm2Config,
     LlamaConfig,
@@ -98,6 +100,26 @@ def random_model(config: PreTrainedConfig) -> Any:
                 parameter.normal_(0, 0.1)
             else:
                 parameter.normal_(0, 0.15)
+    return model
+
+
+def gemma3_with_vision() -> Any:
+    """A Gemma 3 with a vision tower, in numbers that float16 holds."""
+    vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = Gemma3Config(
+        text_config=FAMILIES["gemma3"].to_dict(),
+        vision_config=vision | {"image_size": 28, "patch_size": 14},
+        mm_tokens_per_image=4,
+        image_token_index=240,
+        boi_token_index=241,
+        eoi_token_index=242,
+    )
+    torch.manual_seed(0)
+    model = Gemma3ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.normal_(0, 0.1 if "embed_tokens" in name else 0.15)
+            parameter.copy_(parameter.half())
     return model
 
 

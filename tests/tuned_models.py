@@ -16,7 +16,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from mobile_ft.bundle import checksum
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.lora import LoraConfig, write_adapter
+from mobile_ft.lora import BaseModel, LoraConfig, write_adapter
 from mobile_ft.shapes import linear_names
 from tests.hf_models import FAMILIES, HfModel, random_model
 
@@ -100,7 +100,7 @@ def make_tuned(name: str, folder: Path, **changes: Any) -> Tuned:
     adapter = load_file(folder / "bundle" / "adapter_model.safetensors")
     adapter = {key: (rng.integers(-2, 3, x.shape) / 16).astype(np.float32) for key, x in adapter.items()}
     (folder / "adapter").mkdir()
-    write_adapter(folder / "adapter", lora, name, adapter)
+    write_adapter(folder / "adapter", lora, BaseModel(name), adapter)
     peft = PeftModel.from_pretrained(deepcopy(model).double(), folder / "adapter")
     return Tuned(folder / "bundle", folder / "adapter", model, logits_of(peft))
 

@@ -8,13 +8,13 @@ from safetensors.numpy import save
 
 from fuzz.python.fuzz_bundle_json import description
 from mobile_ft.api.convert import convert
-from mobile_ft.lora import LoraConfig, peft_config
+from mobile_ft.lora import BaseModel, LoraConfig, peft_config
 
 _TENSORS = save({"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight": np.zeros((2, 32), np.float32)})
 
 
 def seeds() -> list[bytes]:
-    config = json.dumps(peft_config(LoraConfig(2, 4.0, ("q_proj",)), "tiny")).encode()
+    config = json.dumps(peft_config(LoraConfig(2, 4.0, ("q_proj",)), BaseModel("tiny"))).encode()
     return [config + b"\0" + _TENSORS, config + b"\0" + save({"a": np.zeros(1, np.float16)})]
 
 

@@ -23,6 +23,7 @@ def description() -> dict[str, Any]:
     values = {"format": FORMAT, "version": VERSION, "model": MODEL.to_json(), "lora": lora, "max_seq_len": 64}
     conversion = {"source": "Q6_K", "format": "q8_0_g16", "weights": 10, "error": 1e-4}
     return values | {
+        "base_model": {"name": "tiny", "modules": "model"},
         "activation": "exact",
         "conversions": [conversion],
         "formats": {"lm_head.weight": "q4_0"},

@@ -9,7 +9,7 @@ from safetensors.numpy import save
 from fuzz.python.safetensors_parts import put_together, take_apart
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.adapter import read_adapter
-from mobile_ft.lora import LoraConfig, peft_config
+from mobile_ft.lora import BaseModel, LoraConfig, peft_config
 
 _MODEL = ModelConfig(
     name="tiny",
@@ -32,7 +32,7 @@ _MLX = {"fine_tune_type": "lora", "num_layers": 1, "lora_parameters": {"rank": 2
 def seeds() -> list[bytes]:
     a, b = np.ones((2, 32), np.float32), np.ones((32, 2), np.float16)
     peft = {f"base_model.model.{_LINEAR}_A.weight": a, f"base_model.model.{_LINEAR}_B.weight": b}
-    config = peft_config(LoraConfig(2, 4.0, ("q_proj",)), "tiny") | {"use_dora": False, "rank_pattern": {}}
+    config = peft_config(LoraConfig(2, 4.0, ("q_proj",)), BaseModel("tiny")) | {"use_dora": False, "rank_pattern": {}}
     mlx = {f"{_LINEAR}_a": a.T.copy(), f"{_LINEAR}_b": b.T.copy()}
     return [json.dumps(values).encode() + b"\0" + take_apart(save(x)) for values, x in ((config, peft), (_MLX, mlx))]
 

@@ -50,7 +50,7 @@ def seeds() -> list[bytes]:
 def run(data: bytes, folder: Path) -> None:
     rounds, _, parts = data.partition(b"\0")
     bundle = _bundle()
-    write_adapter(folder, bundle.lora, "small", own_adapter(bundle))
+    write_adapter(folder, bundle.lora, bundle.base, own_adapter(bundle))
     (folder / ROUNDS_FILE).write_bytes(rounds)
     (folder / STATE_FILE).write_bytes(put_together(parts))
     read_sent(folder / STATE_FILE)

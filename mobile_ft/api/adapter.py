@@ -4,47 +4,65 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors import SafetensorError, deserialize
 
 from mobile_ft.bundle import Bundle
 from mobile_ft.errors import UserError
 from mobile_ft.json_text import read_json_object
-from mobile_ft.lora import CONFIG_FILE, WEIGHTS_FILE
+from mobile_ft.lora import ANOTHER_BUNDLE, CONFIG_FILE, WEIGHTS_FILE, within_decoder
 
 Tensors = dict[str, npt.NDArray[np.float32]]
 
+_FLOATS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # with numpy's types; it has no bfloat16
 _WANTED = f"an adapter is a folder with {WEIGHTS_FILE} and {CONFIG_FILE}"
 
 
 def read_tensors(path: Path) -> Tensors:
-    """The tensors of an adapter's safetensors file. Raises UserError naming it."""
+    """The tensors of an adapter's safetensors file, of float32, float16 or bfloat16. Raises UserError naming it."""
     if not path.is_file():
         raise UserError(f"{path}: no such file; {_WANTED}")
     try:
-        tensors = load_file(path)
-    except (SafetensorError, ValueError, TypeError, AttributeError) as error:  # numpy may lack a type of tensors
+        found = dict(deserialize(path.read_bytes()))
+    except SafetensorError as error:
         raise UserError(f"{path}: not a readable safetensors file ({error})") from error
-    for name, tensor in tensors.items():
-        if tensor.dtype != np.float32:
-            raise UserError(f"{path}: tensor {name} is {tensor.dtype}; supported: float32")
+    tensors = {}
+    for name, tensor in found.items():
+        if tensor["dtype"] not in _FLOATS:
+            raise UserError(f"{path}: tensor {name} is {tensor['dtype']}; supported: {', '.join(_FLOATS)}")
+        values = np.frombuffer(tensor["data"], _FLOATS[tensor["dtype"]])
+        if tensor["dtype"] == "BF16":
+            values = (values.astype(np.uint32) << 16).view(np.float32)
+        tensors[name] = values.astype(np.float32).reshape(tensor["shape"])
     return tensors
 
 
 def read_matching_tensors(folder: Path, bundle: Bundle) -> Tensors:
-    """The adapter's tensors. Raises UserError where rank, alpha, a name or a shape is not the bundle's."""
+    """The adapter's tensors under the bundle's names, whichever of Transformers' classes they were made with.
+
+    Raises UserError where rank, alpha, a name or a shape is not the bundle's, or a number is not finite.
+    """
     _check_config(folder / CONFIG_FILE, bundle)
     path = folder / WEIGHTS_FILE
     tensors, expected = read_tensors(path), read_tensors(bundle.verified(WEIGHTS_FILE))
-    for name, like in expected.items():
-        if name not in tensors:
-            raise UserError(f"{path}: tensor {name} is missing")
-        if tensors[name].shape != like.shape:
-            raise UserError(f"{path}: tensor {name} is {tensors[name].shape}; the bundle's is {like.shape}")
+    names: dict[str, str] = {}
     for name in tensors:
-        if name not in expected:
-            raise UserError(f"{path}: tensor {name} adapts a layer that the bundle does not")
-    return tensors
+        other = names.setdefault(within_decoder(name), name)
+        if other != name:
+            raise UserError(f"{path}: tensors {other} and {name} are of the same linear")
+    found: Tensors = {}
+    for name, like in expected.items():
+        own = names.pop(within_decoder(name), None)
+        if own is None:
+            raise UserError(f"{path}: tensor {name} is missing; {ANOTHER_BUNDLE}")
+        tensor = tensors[own]
+        if tensor.shape != like.shape:
+            raise UserError(f"{path}: tensor {own} is {tensor.shape}; the bundle's is {like.shape}; {ANOTHER_BUNDLE}")
+        if not np.isfinite(tensor).all():
+            raise UserError(f"{path}: tensor {own} holds numbers that are not finite")
+        found[name] = tensor
+    for name in names.values():
+        raise UserError(f"{path}: tensor {name} adapts a layer that the bundle does not; {ANOTHER_BUNDLE}")
+    return found
 
 
 def _check_config(path: Path, bundle: Bundle) -> None:
@@ -56,7 +74,8 @@ def _check_config(path: Path, bundle: Bundle) -> None:
         for name, value in expected.items():
             if found[name] != value:
                 shown = value if isinstance(value, bool) else f"{value:g}"
-                raise UserError(f"{path}: {name} is {found[name]}; the bundle was exported with {shown}")
+                what = f"{name} is {found[name]}; the bundle was exported with {shown}"
+                raise UserError(f"{path}: {what}; {ANOTHER_BUNDLE}")
         for name in ("use_dora", "rank_pattern", "alpha_pattern"):
             if found.get(name):
                 raise UserError(f"{path}: {name} is not supported")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mobile_ft.errors import UserError
 from mobile_ft.formats import FORMATS
-from mobile_ft.hf_config import known_config, known_models, read_hf_config
+from mobile_ft.hf_config import base_model, known_config, known_models, read_hf_config
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -80,7 +80,7 @@ def open_checkpoint(
             raise UserError(f"{name}: holds no weights; give a Hugging Face folder or a .gguf file, or --random-init")
         from mobile_ft.export.random_init import RandomModel
 
-        return RandomModel(read_hf_config(path), seed)
+        return RandomModel(read_hf_config(path), seed, base_model(path))
     if random_init:
         raise UserError(f"{name}: --random-init takes a config.json or one of {', '.join(known_models())}")
     from mobile_ft.export.gguf_model import GgufModel, builtin_model

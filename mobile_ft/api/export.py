@@ -16,7 +16,7 @@ from mobile_ft.api.results import BundleInfo
 from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.config import ModelConfig
-from mobile_ft.errors import UserError
+from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.formats import F32
 from mobile_ft.hf_config import known_config
 from mobile_ft.lora import MOST_RANK, LoraConfig, parse_targets
@@ -182,11 +182,12 @@ def _read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[s
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """torch and executorch warn about themselves; nothing of it is for the user to act upon."""
+    """torch and executorch warn about themselves; nothing of it is for the user to act upon. Our own warnings are."""
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            warnings.simplefilter("always", MobileFtWarning)
             yield
     finally:
         logging.disable(logging.NOTSET)

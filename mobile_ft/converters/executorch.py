@@ -8,13 +8,13 @@ from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPar
 from executorch.exir import to_edge_transform_and_lower
 from torch.export import Dim, export
 
+from mobile_ft.converters import tokenizer_files
 from mobile_ft.converters.executorch_decoder import Decoder
 from mobile_ft.converters.fine_tuned import FineTuned
-from mobile_ft.converters.tokenizer_files import write_tokenizer_files
-from mobile_ft.tokenizer import TOKENIZER_FILES, Tokenizer
+from mobile_ft.tokenizer import Tokenizer
 
 PROGRAM_FILE = "model.pte"
-FILES = (PROGRAM_FILE, *TOKENIZER_FILES)
+FILES = (PROGRAM_FILE, *tokenizer_files.FILES)
 
 
 def write(model: FineTuned, out: Path) -> None:
@@ -24,7 +24,7 @@ def write(model: FineTuned, out: Path) -> None:
     logits of the last token, float32 [1, vocab]. It keeps keys and values for the bundle's max_seq_len.
     """
     model.check()
-    tokenizer = write_tokenizer_files(model.bundle, out)
+    tokenizer = tokenizer_files.write_tokenizer_files(model.bundle, out)
     length = model.bundle.max_seq_len
     sequence = Dim("sequence", min=1, max=length)
     example = (torch.zeros(1, min(3, length), dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
@@ -50,7 +50,7 @@ def _metadata(model: FineTuned, tokenizer: Tokenizer | None) -> dict[str, Any]:
         "enable_dynamic_shape": True,
     }
     if tokenizer is not None:
-        values["get_eos_ids"] = [tokenizer.eos_id]
+        values["get_eos_ids"] = tokenizer.end_ids
         if tokenizer.bos_id is not None:
             values["get_bos_id"] = tokenizer.bos_id
     return values

@@ -199,7 +199,8 @@ def _by_weight(bundle: Bundle, adapter: dict[str, F32], shapes: dict[str, tuple[
             continue
         module = name.removeprefix("model.").removesuffix(".weight").removeprefix("layers.")
         layer, _, linear = module.partition(".")
-        pair, keys = [], [adapter_key(int(layer), f"{linear}.lora_{letter}.weight") for letter in "AB"]
+        halves = [f"{linear}.lora_{letter}.weight" for letter in "AB"]
+        pair, keys = [], [adapter_key(int(layer), half, bundle.base.modules) for half in halves]
         for key, expected in zip(keys, ((lora.rank, shape[1]), (shape[0], lora.rank)), strict=True):
             tensor = left.pop(key, None)
             if tensor is None or tensor.shape != expected:

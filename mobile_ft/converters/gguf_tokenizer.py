@@ -1,6 +1,7 @@
 """A GGUF file's tokenizer metadata out of a Hugging Face tokenizer: byte-level BPE, and SentencePiece's BPE."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from gguf import GGUFWriter, TokenType
 
 from mobile_ft.bundle import Bundle, read_tokenizer
 from mobile_ft.converters.gguf_names import utf8
-from mobile_ft.errors import UserError
+from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.json_text import read_json_object
 
 # What llama.cpp calls the ways to cut a text into words; here the steps of the pre-tokenizer that does the same.
@@ -51,9 +52,24 @@ def add_tokenizer(writer: GGUFWriter, bundle: Bundle) -> None:
         text = token.get("content") if isinstance(token, dict) else token
         if text in vocabulary:
             getattr(writer, f"add_{name}_token_id")(tokens.index(text))
+    _add_ends(writer, reader.end_ids, tokens)
     writer.add_add_bos_token(reader.bos_id is not None and reader.encode("", add_special=True) == [reader.bos_id])
     if reader.has_chat_template:
         writer.add_chat_template(utf8(config["chat_template"]))
+
+
+def _add_ends(writer: GGUFWriter, ends: list[int], tokens: list[str]) -> None:
+    """Beside EOS llama.cpp knows an end of turn and an end of message; it stops at any of them."""
+    others = [end for end in ends[1:] if end < len(tokens)]
+    message = next((end for end in others if "eom" in tokens[end]), others[1] if len(others) > 1 else None)
+    turns = [end for end in others if end != message]
+    if turns:
+        writer.add_eot_token_id(turns[0])
+    if message is not None:
+        writer.add_eom_token_id(message)
+    if len(turns) > 1:
+        lost = ", ".join(repr(tokens[end]) for end in turns[1:])
+        warnings.warn(MobileFtWarning(f"GGUF names at most three tokens that end; left out: {lost}"), stacklevel=2)
 
 
 def _tokens(file: Path, tokenizer: tokenizers.Tokenizer, vocab_size: int) -> list[str]:

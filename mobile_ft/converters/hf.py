@@ -10,17 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from mobile_ft.config import ModelConfig
-from mobile_ft.converters import hf_nf4
+from mobile_ft.converters import hf_nf4, tokenizer_files
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
 from mobile_ft.converters.safetensors_file import TensorInfo, write_safetensors
-from mobile_ft.converters.tokenizer_files import write_tokenizer_files
 from mobile_ft.errors import UserError
 from mobile_ft.export.rotary import inv_freq
 from mobile_ft.families import FULL, NO_ROPE, SLIDING
-from mobile_ft.tokenizer import TOKENIZER_FILES, Tokenizer
 
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
-FILES = ("config.json", _WHOLE, _INDEX, "model-?????-of-?????.safetensors", *TOKENIZER_FILES)
+FILES = ("config.json", _WHOLE, _INDEX, "model-?????-of-?????.safetensors", *tokenizer_files.FILES)
 
 _MOST_BYTES = 5_000_000_000  # of a file, as save_pretrained has it
 _DTYPE = "float16"
@@ -47,9 +45,9 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
         warn_of_the_same_grid(model, hf_nf4.FORMAT)
         config["quantization_config"] = hf_nf4.quantization_config(_DTYPE)
     files = _split({name: _infos(name, shape, quant) for name, shape in model.shapes.items()})
-    tokenizer = write_tokenizer_files(model.bundle, out)
+    tokenizer = tokenizer_files.write_tokenizer_files(model.bundle, out)
     if tokenizer is not None:
-        config |= _special_ids(tokenizer)
+        config |= tokenizer_files.special_ids(tokenizer)
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     for file, weights in files.items():
         tensors = {name: info for infos in weights.values() for name, info in infos.items()}
@@ -151,12 +149,6 @@ _OWN_KEYS: dict[str, Callable[[ModelConfig], dict[str, Any]]] = {
     "gemma3_text": _gemma3,
     "lfm2": _lfm2,
 }
-
-
-def _special_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """What generation starts and ends with."""
-    found = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
-    return {name: number for name, number in found.items() if number is not None}
 
 
 def _quantized(name: str, shape: tuple[int, ...], quant: str) -> bool:

@@ -7,9 +7,12 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.lora import DECODER, INSIDE
 
 WEIGHTS_FILE, CONFIG_FILE = "adapters.safetensors", "adapter_config.json"
 FILES = (WEIGHTS_FILE, CONFIG_FILE)
+
+_MODULES = {DECODER: "model", INSIDE: "language_model.model"}  # where mlx-lm's classes hold the decoder
 
 
 def write(model: FineTuned, out: Path) -> None:
@@ -18,14 +21,14 @@ def write(model: FineTuned, out: Path) -> None:
     mlx-lm computes y = x W^T + scale (x a) b, with a [in_features, rank] and b [rank, out_features].
     """
     tensors, keys = {}, []
+    lora, base = model.bundle.lora, model.bundle.base
     for name, low_rank in model.low_ranks.items():
-        module = name.removesuffix(".weight")
-        tensors[f"{module}.lora_a"] = np.ascontiguousarray(low_rank.a.T)
-        tensors[f"{module}.lora_b"] = np.ascontiguousarray(low_rank.b.T)
-        keys.append(module.split(".", 3)[3])  # within the layer
-    lora = model.bundle.lora
+        module = name.removeprefix("model.").removesuffix(".weight")
+        tensors[f"{_MODULES[base.modules]}.{module}.lora_a"] = np.ascontiguousarray(low_rank.a.T)
+        tensors[f"{_MODULES[base.modules]}.{module}.lora_b"] = np.ascontiguousarray(low_rank.b.T)
+        keys.append(module.split(".", 2)[2])  # within the layer
     config = {
-        "model": model.config.name,
+        "model": base.name,
         "fine_tune_type": "lora",
         "num_layers": model.config.num_hidden_layers,  # from the top
         "lora_parameters": {

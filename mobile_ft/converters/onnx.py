@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto
 
+from mobile_ft.converters import tokenizer_files
 from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
 from mobile_ft.converters.onnx_graph import DATA_FILE, GRAPH_FILE, OnnxGraph
 from mobile_ft.converters.onnx_matrix import add_matrix, product, rows_of
-from mobile_ft.converters.tokenizer_files import write_tokenizer_files
 from mobile_ft.families import CONV, FULL, SLIDING
 from mobile_ft.shapes import TAPS
-from mobile_ft.tokenizer import TOKENIZER_FILES
 
-FILES = (GRAPH_FILE, DATA_FILE, *TOKENIZER_FILES)
+FILES = (GRAPH_FILE, DATA_FILE, *tokenizer_files.FILES)
 
 _LOWEST = float(np.finfo(np.float32).min)
 
@@ -30,7 +29,7 @@ def write(model: FineTuned, out: Path) -> None:
     [batch, sequence, vocab], and present.N.key and .value of total tokens, or present_conv.N.
     """
     model.check()
-    write_tokenizer_files(model.bundle, out)
+    tokenizer_files.write_tokenizer_files(model.bundle, out)
     with (out / DATA_FILE).open("wb") as data:
         graph = OnnxGraph(data)
         _Decoder(graph, model).build()

@@ -46,14 +46,14 @@ def write(model: FineTuned, out: Path) -> None:
             weight = f"{linear.name}.weight"
             tensors |= {weight + end: x for end, x in matrix_arrays(model, prefix + weight).items()}
         save_file({key: np.ascontiguousarray(x) for key, x in tensors.items()}, out / f"{name}.safetensors")
-        adapter = {key: adapter_key(layer, key) for key in spec.lora}
+        adapter = {key: adapter_key(layer, key, model.bundle.base.modules) for key in spec.lora}
         entries.append({"name": name, "kind": spec.kind, "weights": f"{name}.safetensors", "adapter": adapter})
     ends = {f"{EMBEDDING}{end}": x for end, x in matrix_arrays(model, EMBEDDING).items()}
     save_file(ends, out / "embed.safetensors")
     head = {"norm": model.vector(model.final_norm)}
     head |= {f"head{end}": x for end, x in matrix_arrays(model, model.head).items()}
     save_file(head, out / "head.safetensors")
-    write_adapter(out, model.bundle.lora, c.name, model.adapter)
+    write_adapter(out, model.bundle.lora, model.bundle.base, model.adapter)
     index = {"model": c.to_json(), "units": entries, "adapter": WEIGHTS_FILE}
     (out / INDEX_FILE).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 

@@ -10,4 +10,4 @@ FILES = (WEIGHTS_FILE, CONFIG_FILE)
 
 def write(model: FineTuned, out: Path) -> None:
     """Writes FILES into the folder `out`."""
-    write_adapter(out, model.bundle.lora, model.config.name, model.adapter)
+    write_adapter(out, model.bundle.lora, model.bundle.base, model.adapter)

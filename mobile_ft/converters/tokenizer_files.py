@@ -1,17 +1,32 @@
-"""The bundle's tokenizer, for folders that carry one."""
+"""The bundle's tokenizer and the tokens that end an answer, for folders that carry them."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from mobile_ft.bundle import Bundle, read_tokenizer
-from mobile_ft.tokenizer import TOKENIZER_FILES, Tokenizer
+from mobile_ft.tokenizer import GENERATION_FILE, TOKENIZER_FILES, Tokenizer, read_generation_config
+
+FILES = (*TOKENIZER_FILES, GENERATION_FILE)
 
 
 def write_tokenizer_files(bundle: Bundle, out: Path) -> Tokenizer | None:
-    """Copies them into the folder `out`; None where the bundle has none, as after `export --random-init`."""
+    """Writes FILES into the folder `out`; None where the bundle has none, as after `export --random-init`."""
     if not set(TOKENIZER_FILES) <= bundle.files.keys():
         return None
     tokenizer = read_tokenizer(bundle)
     for name in TOKENIZER_FILES:
         shutil.copyfile(bundle.folder / name, out / name)
+    special = special_ids(tokenizer)
+    generation = special | read_generation_config(bundle.folder / GENERATION_FILE)
+    generation["eos_token_id"] = special["eos_token_id"]
+    (out / GENERATION_FILE).write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
     return tokenizer
+
+
+def special_ids(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What generation starts with, and all tokens that end it: a number, or several, as Transformers takes them."""
+    ends = tokenizer.end_ids
+    bos = {} if tokenizer.bos_id is None else {"bos_token_id": tokenizer.bos_id}
+    return bos | {"eos_token_id": ends if len(ends) > 1 else ends[0]}

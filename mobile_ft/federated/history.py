@@ -133,7 +133,7 @@ class History:
         privacy = None if accountant is None else accountant.state_dict()
         run = json.dumps({"lora_train": self._lora_train, "frozen": self.frozen, "privacy": privacy})
         with writing(self.folder), new_folder(self.folder) as scratch:
-            write_adapter(scratch, self._bundle.lora, self._bundle.model.name, self._own | self.adapter)
+            write_adapter(scratch, self._bundle.lora, self._bundle.base, self._own | self.adapter)
             (scratch / ROUNDS_FILE).write_text("".join(json.dumps(record) + "\n" for record in self.records))
             save_file(_momenta(inner), scratch / STATE_FILE, metadata={"run": run})
 

@@ -91,7 +91,7 @@ def whole_adapter(bundle: Bundle, wanted: Round) -> Tensors:
 def write_peft(folder: Path, bundle: Bundle, tensors: Tensors) -> None:
     """An adapter's folder, on disk when this returns. Raises UserError where it cannot be written."""
     with writing(folder), new_folder(folder) as scratch:
-        write_adapter(scratch, bundle.lora, bundle.model.name, tensors)
+        write_adapter(scratch, bundle.lora, bundle.base, tensors)
 
 
 def train_round(settings: Settings, wanted: Round) -> Reply:

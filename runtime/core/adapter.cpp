@@ -1,20 +1,27 @@
 #include "runtime/core/adapter.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <string_view>
 
 #include "runtime/core/error.h"
 #include "runtime/core/file.h"
 #include "runtime/core/json.h"
 #include "runtime/core/program.h"
 #include "runtime/core/safetensors.h"
+#include "runtime/dispatch/kernels.h"
 
 namespace mft {
 namespace {
 
 constexpr const char* kWeightsFile = "/adapter_model.safetensors";
 constexpr const char* kConfigFile = "/adapter_config.json";
+constexpr const char* kAnotherBundle = "; `mobile-ft export MODEL --adapter DIR` makes a bundle for this adapter";
+// PEFT's names of what is in the decoder begin so: Transformers' classes of models with vision hold it deeper, and held
+// it in another place before version 4.52.
+constexpr std::string_view kPrefixes[] = {"base_model.model.model.language_model.",
+                                          "base_model.model.language_model.model.", "base_model.model.model."};
 
 using Json = nlohmann::ordered_json;
 
@@ -23,7 +30,9 @@ void check_config(const std::string& path, const Bundle& bundle) {
     const Json config = parse_json<Json>(read_text(path, kMostJsonBytes), path + ": not a PEFT adapter configuration");
     const auto require = [&](const char* key, double expected) {
       const double found = config.at(key);
-      if (found != expected) fail(path, ": ", key, " is ", found, "; the bundle was exported with ", expected);
+      if (found != expected) {
+        fail(path, ": ", key, " is ", found, "; the bundle was exported with ", expected, kAnotherBundle);
+      }
     };
     require("r", static_cast<double>(bundle.lora_rank));
     require("lora_alpha", bundle.lora_alpha);
@@ -31,12 +40,40 @@ void check_config(const std::string& path, const Bundle& bundle) {
       if (config.contains(key) && !config.at(key).empty()) fail(path, ": ", key, " is not supported");
     }
     if (config.value("use_rslora", false) != bundle.lora_rslora) {
-      fail(path, ": use_rslora is not as in the bundle, ", bundle.lora_rslora ? "true" : "false");
+      fail(path, ": use_rslora is not as in the bundle, ", bundle.lora_rslora ? "true" : "false", kAnotherBundle);
     }
     if (config.value("use_dora", false)) fail(path, ": use_dora is not supported");
   } catch (const Json::exception& error) {
     fail(path, ": not a PEFT adapter configuration (", error.what(), ")");
   }
+}
+
+/// A tensor's name within the decoder, "layers.0.mlp.up_proj.lora_A.weight"; the whole of it if it is not of one.
+std::string_view within_decoder(std::string_view name) {
+  for (const std::string_view prefix : kPrefixes) {
+    if (name.compare(0, prefix.size(), prefix) == 0) return name.substr(prefix.size());
+  }
+  return name;
+}
+
+/// Copies a tensor of float32, float16 or bfloat16, aligned or not. False where it is of another type.
+bool copy_floats(const SafeTensors::View& view, size_t count, float* to) {
+  if (view.dtype == "F32") {
+    std::memcpy(to, view.data, view.bytes);
+    return true;
+  }
+  if (view.dtype != "F16" && view.dtype != "BF16") return false;
+  std::vector<uint16_t> halves(count);
+  std::memcpy(halves.data(), view.data, view.bytes);
+  if (view.dtype == "F16") {
+    kernels().from_half(halves.data(), static_cast<int64_t>(count), to);
+    return true;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t bits = static_cast<uint32_t>(halves[i]) << 16;
+    std::memcpy(to + i, &bits, sizeof(bits));
+  }
+  return true;
 }
 
 }  // namespace
@@ -79,28 +116,33 @@ bool all_finite(const std::byte* values, size_t count) {
 void load_adapter(const std::string& folder, const Bundle& bundle, const AdapterLayout& layout, float* parameters) {
   check_config(folder + kConfigFile, bundle);
   const SafeTensors file(folder + kWeightsFile);
-  size_t known = 0;
+  std::map<std::string_view, const std::string*> names;  // by the name within the decoder
+  for (const auto& [name, view] : file.tensors()) {
+    const auto [other, first] = names.emplace(within_decoder(name), &name);
+    if (!first) fail(file.path(), ": tensors ", *other->second, " and ", name, " are of the same linear");
+  }
   for (const auto& unit : layout.units) {
     for (const AdapterTensor& tensor : unit) {
-      const auto& view = file.get(tensor.name, "F32");
+      const auto found = names.find(within_decoder(tensor.name));
+      if (found == names.end()) fail(file.path(), ": tensor ", tensor.name, " is missing", kAnotherBundle);
+      const std::string& name = *found->second;
+      names.erase(found);
+      const SafeTensors::View& view = file.tensors().at(name);
       if (view.shape != std::vector<int64_t>{tensor.rows, tensor.cols}) {
-        fail(file.path(), ": tensor ", tensor.name, " has another shape than the bundle's [", tensor.rows, ", ",
-             tensor.cols, "]");
+        fail(file.path(), ": tensor ", name, " has another shape than the bundle's [", tensor.rows, ", ", tensor.cols,
+             "]", kAnotherBundle);
       }
-      if (!all_finite(view.data, tensor.size())) {
-        fail(file.path(), ": tensor ", tensor.name, " holds numbers that are not finite");
+      float* const to = parameters + tensor.offset;
+      if (!copy_floats(view, tensor.size(), to)) {
+        fail(file.path(), ": tensor ", name, " is ", view.dtype, "; it must be F32, F16 or BF16");
       }
-      std::memcpy(parameters + tensor.offset, view.data, view.bytes);
-      ++known;
+      if (!all_finite(reinterpret_cast<const std::byte*>(to), tensor.size())) {
+        fail(file.path(), ": tensor ", name, " holds numbers that are not finite");
+      }
     }
   }
-  if (file.tensors().size() != known) {
-    for (const auto& [name, view] : file.tensors()) {
-      const bool found = std::any_of(layout.units.begin(), layout.units.end(), [&name = name](const auto& unit) {
-        return std::any_of(unit.begin(), unit.end(), [&](const AdapterTensor& t) { return t.name == name; });
-      });
-      if (!found) fail(file.path(), ": tensor ", name, " adapts a layer that the bundle does not");
-    }
+  if (!names.empty()) {
+    fail(file.path(), ": tensor ", *names.begin()->second, " adapts a layer that the bundle does not", kAnotherBundle);
   }
 }
 

@@ -54,8 +54,9 @@ struct AdapterLayout {
 /// Whether `count` float32 values, aligned or not, are all finite.
 bool all_finite(const std::byte* values, size_t count);
 
-/// Reads `adapter_model.safetensors` in `folder` into `parameters` [layout.size]. Throws Error naming file and tensor
-/// where rank, scale, names or shapes are not the bundle's, or a number is not finite.
+/// Reads `adapter_model.safetensors` in `folder`, of float32, float16 or bfloat16, into `parameters` [layout.size].
+/// Names may have the prefix of another of Transformers' classes. Throws Error naming file and tensor where rank,
+/// scale, names or shapes are not the bundle's, or a number is not finite.
 void load_adapter(const std::string& folder, const Bundle& bundle, const AdapterLayout& layout, float* parameters);
 
 /// Writes `adapter_model.safetensors` and `adapter_config.json` into `folder`, as PEFT does.

@@ -41,7 +41,18 @@ def description(folder: Path) -> dict[str, Any]:
 
 def test_keys(description: dict[str, Any]) -> None:
     assert list(description) == [
-        *("format", "version", "model", "lora", "max_seq_len", "activation", "formats", "conversions", "kinds"),
+        *(
+            "format",
+            "version",
+            "model",
+            "base_model",
+            "lora",
+            "max_seq_len",
+            "activation",
+            "formats",
+            "conversions",
+            "kinds",
+        ),
         *("embed", "head", "units", "checksums", "weights"),
     ]
     assert all(list(unit) == ["name", "kind", "layer", "weights", "lora"] for unit in description["units"])

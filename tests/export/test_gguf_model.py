@@ -15,7 +15,7 @@ from mobile_ft.export.gguf_blocks import PACKED_FORMATS
 from mobile_ft.export.gguf_file import GgufTensor, read_gguf
 from mobile_ft.export.gguf_model import GgufModel
 from mobile_ft.formats import unpack
-from mobile_ft.lora import LoraConfig
+from mobile_ft.lora import BaseModel, LoraConfig
 from tests.targets import ALL_LINEAR
 
 HIDDEN, INNER, HEADS, KV_HEADS, VOCAB = 64, 96, 4, 2, 60
@@ -254,3 +254,15 @@ def test_files_made_to_harm(tmp_path: Path, content: bytes, reason: str) -> None
     path.write_bytes(content)
     refused = message(path)
     assert "not a readable GGUF file, or a truncated one (" in refused and reason in refused
+
+
+def test_what_adapters_call_it(
+    write_gguf: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file, or the name that it gives itself."""
+    path = write_gguf()
+    monkeypatch.chdir(tmp_path)
+    assert GgufModel(Path(path.name)).base == BaseModel(str(path))
+    model = GgufModel(path)
+    model.fields["general.name"] = "My model"
+    assert model.base == BaseModel(model.config.name)

@@ -266,6 +266,8 @@ def test_same_ids_as_a_tokenizer_that_splits_by_the_models_expression(pre: str, 
         ({"eos_token_id": 999}, "tokenizer.ggml.eos_token_id is 999; it should be a number below 29"),
         ({"eos_token_id": 1.0}, "tokenizer.ggml.eos_token_id is 1.0; it should be a number below 29"),
         ({"eos_token_id": [1]}, "tokenizer.ggml.eos_token_id is .1.; it should be a number below 29"),
+        ({"eot_token_id": 29}, "tokenizer.ggml.eot_token_id is 29; it should be a number below 29"),
+        ({"eom_token_id": -1}, "tokenizer.ggml.eom_token_id is -1; it should be a number below 29"),
         ({"tokens": 5}, "tokenizer.ggml.tokens is no list of texts"),
         ({"tokens": [1, 2]}, "tokenizer.ggml.tokens is no list of texts"),
         ({"merges": [1]}, "tokenizer.ggml.merges is no list of texts"),
@@ -284,6 +286,27 @@ def test_metadata_that_cannot_be_used(change: dict[str, Any], message: str, tmp_
     with pytest.raises(UserError, match=message.replace("'", ".")):
         write_tokenizer(fields, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "ends"),
+    [({}, [28]), ({"eot": 5}, [28, 5]), ({"eom": 4, "eot": 5}, [28, 5, 4]), ({"eot": 28, "eom": 4}, [28, 4])],
+)
+def test_tokens_that_end_a_turn_or_a_message(given: dict[str, int], ends: list[int], tmp_path: Path) -> None:
+    keys = {f"tokenizer.ggml.{key}_token_id": token for key, token in given.items()}
+    write_tokenizer(byte_level_fields("gpt-2") | keys, tmp_path)
+    assert Tokenizer(tmp_path).end_ids == ends
+    generation = json.loads((tmp_path / "generation_config.json").read_text())
+    assert generation == {"bos_token_id": 28, "eos_token_id": ends if len(ends) > 1 else ends[0]}
+
+
+@pytest.mark.parametrize(("kind", "ends"), [(3, [3, 28]), (1, [3])])
+def test_an_end_of_turn_that_no_key_names(kind: int, ends: list[int], tmp_path: Path) -> None:
+    """As in files of Gemma 3, whose EOS ends a text. The last token is <|end|>."""
+    fields = byte_level_fields("gpt-2") | {"tokenizer.ggml.eos_token_id": 3, "tokenizer.ggml.bos_token_id": 3}
+    kinds = fields["tokenizer.ggml.token_type"][:-1] + [kind]
+    write_tokenizer(fields | {"tokenizer.ggml.token_type": kinds}, tmp_path)
+    assert Tokenizer(tmp_path).end_ids == ends
 
 
 def test_a_chat_template_that_is_no_text(tmp_path: Path) -> None:

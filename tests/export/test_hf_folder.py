@@ -108,6 +108,85 @@ def test_tokenizer(folder: Path, tiny_bundle: Any, tmp_path: Path, chatml: str, 
         assert copied.render_chat([{"role": "user", "content": "hi"}]) == "<|im_start|>user\nhi<|im_end|>\n"
 
 
+_EOS, _START, _END = 257, 258, 259  # special tokens of the tiny tokenizer, the first of which is its EOS
+
+
+def _with_files(folder: Path, tokenizer: Path, files: dict[str, dict[str, Any]]) -> None:
+    for file in tokenizer.iterdir():
+        shutil.copy(file, folder)
+    (folder / "generation_config.json").unlink()
+    config = json.loads((folder / "config.json").read_text()) | {"vocab_size": 260}
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "eos_token_id"}))
+    for name, values in files.items():
+        old = json.loads((folder / name).read_text()) if (folder / name).exists() else {}
+        (folder / name).write_text(json.dumps(old | values))
+
+
+ENDS: dict[str, tuple[dict[str, dict[str, Any]], list[int]]] = {
+    "generation": ({"generation_config.json": {"eos_token_id": [7, _EOS, 8]}}, [_EOS, 7, 8]),
+    "config": ({"config.json": {"eos_token_id": [7, 8]}}, [_EOS, 7, 8]),
+    "one of config": ({"config.json": {"eos_token_id": 7}}, [_EOS, 7]),
+    "within": ({"config.json": {"eos_token_id": 7, "text_config": {"eos_token_id": [8, 7]}}}, [_EOS, 7, 8]),
+    "map": ({"special_tokens_map.json": {"eos_token": {"content": "<|im_end|>"}}}, [_EOS, _END]),
+    "the map's alone": (
+        {"special_tokens_map.json": {"eos_token": "<|im_end|>"}, "tokenizer_config.json": {"eos_token": None}},
+        [_END],
+    ),
+    "default of a class": (
+        {"generation_config.json": {"eos_token_id": _END}, "config.json": {"eos_token_id": 2}},
+        [_EOS, _END],
+    ),
+    "all": (
+        {
+            "generation_config.json": {"eos_token_id": [_EOS, 7]},
+            "config.json": {"eos_token_id": _START},
+            "special_tokens_map.json": {"eos_token": "<|im_end|>"},
+        },
+        [_EOS, _END, 7, _START],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_tokens_that_end_an_answer(folder: Path, tiny_bundle: Any, tmp_path: Path, case: str) -> None:
+    files, ends = ENDS[case]
+    _with_files(folder, tiny_bundle("tokenizer"), files)
+    out = tmp_path / "out"
+    out.mkdir()
+    HfFolder(folder, "q4_0", "q8_0").write_tokenizer(out)
+    assert Tokenizer(out).end_ids == ends
+    written = json.loads((out / "generation_config.json").read_text())["eos_token_id"]
+    assert written == (ends if len(ends) > 1 else ends[0])
+
+
+def test_other_settings_of_generation(folder: Path, tiny_bundle: Any, tmp_path: Path) -> None:
+    """Are kept; without a generation_config.json they are config.json's, as Transformers has it."""
+    given = {"temperature": 0.6, "top_p": 0.95, "do_sample": True, "bos_token_id": 3, "transformers_version": "4.51.0"}
+    _with_files(folder, tiny_bundle("tokenizer"), {"generation_config.json": given, "config.json": {"pad_token_id": 5}})
+    out = tmp_path / "out"
+    out.mkdir()
+    HfFolder(folder, "q4_0", "q8_0").write_tokenizer(out)
+    assert json.loads((out / "generation_config.json").read_text()) == given | {"eos_token_id": _EOS}
+    (folder / "generation_config.json").unlink()
+    HfFolder(folder, "q4_0", "q8_0").write_tokenizer(out)
+    expected = {"bos_token_id": 1, "pad_token_id": 5, "eos_token_id": _EOS}
+    assert json.loads((out / "generation_config.json").read_text()) == expected
+
+
+@pytest.mark.parametrize("value", [260, [7, 260], -1, "7", [7.0], True, {"a": 1}])
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json", "config.json: text_config"])
+def test_what_is_no_token_is_refused(folder: Path, tiny_bundle: Any, tmp_path: Path, file: str, value: Any) -> None:
+    name, _, within = file.partition(": ")
+    ends = {"eos_token_id": value}
+    _with_files(folder, tiny_bundle("tokenizer"), {name: {within: ends} if within else ends})
+    with pytest.raises(UserError) as error:
+        HfFolder(folder, "q4_0", "q8_0").write_tokenizer(tmp_path)
+    assert str(error.value).startswith(
+        f"{folder / file}: eos_token_id is {value!r}; it must be a token's id, or several"
+    )
+    assert str(error.value).endswith(", below 260")
+
+
 def _rewrite(folder: Path, **changed: torch.Tensor | None) -> None:
     tensors = load_file(folder / "model.safetensors") | {k.replace("__", "."): v for k, v in changed.items()}
     save_file({name: x for name, x in tensors.items() if x is not None}, folder / "model.safetensors")

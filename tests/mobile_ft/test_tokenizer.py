@@ -213,7 +213,16 @@ def test_configurations_that_cannot_be_used(config: dict[str, Any], message: str
 
 
 @pytest.mark.parametrize(
-    ("given", "ends"), [("3", [3]), ("[3, 5]", [3, 5]), ("null", []), ("[-1]", None), ('"3"', None)]
+    ("given", "ends"),
+    [
+        ("3", [3]),
+        ("[3, 5, 3, 257]", [3, 5]),
+        ("null", []),
+        ("[-1]", None),
+        ('"3"', None),
+        ("true", None),
+        ("3.0", None),
+    ],
 )
 def test_generation_config(given: str, ends: list[int] | None, tiny_bundle: Bundle) -> None:
     folder = tiny_bundle()
@@ -223,7 +232,7 @@ def test_generation_config(given: str, ends: list[int] | None, tiny_bundle: Bund
             Tokenizer(folder)
     else:
         tokenizer = Tokenizer(folder)
-        assert tokenizer.end_ids == [tokenizer.eos_id, *ends]
+        assert tokenizer.eos_id == 257 and tokenizer.end_ids == [257, *ends]
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])

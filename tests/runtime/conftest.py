@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 # torch's worker threads spin between calls and would take the cores from the runtime's own.
 torch.set_num_threads(1)
 
-from mobile_ft.lora import LoraConfig, write_adapter  # noqa: E402
+from mobile_ft.lora import BaseModel, LoraConfig, write_adapter  # noqa: E402
 from tests.targets import ALL_LINEAR  # noqa: E402
 
 TEXT = (
@@ -48,7 +48,7 @@ def adapter(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         if "lora_B" in name:
             tensors[name] = (0.02 * rng.standard_normal(tensor.shape)).astype(np.float32)
     folder = tmp_path_factory.mktemp("adapter")
-    write_adapter(folder, LoraConfig(16, 32.0, ALL_LINEAR), "smollm2", tensors)
+    write_adapter(folder, LoraConfig(16, 32.0, ALL_LINEAR), BaseModel("smollm2"), tensors)
     return folder
 
 

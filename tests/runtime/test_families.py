@@ -12,7 +12,7 @@ import torch
 from safetensors.numpy import load_file
 
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.lora import LoraConfig, write_adapter
+from mobile_ft.lora import BaseModel, LoraConfig, write_adapter
 from mobile_ft.runtime import GenerateConfig, Generator, Model, TrainConfig, Trainer
 from mobile_ft.shapes import linear_names
 from tests.hf_models import FAMILIES, HfModel, random_model
@@ -40,7 +40,7 @@ def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     adapter = load_file(folder / "bundle" / "adapter_model.safetensors")
     adapter = {name: (0.1 * rng.standard_normal(x.shape)).astype(np.float32) for name, x in adapter.items()}
     (folder / "adapter").mkdir()
-    write_adapter(folder / "adapter", lora, request.param, adapter)
+    write_adapter(folder / "adapter", lora, BaseModel(request.param), adapter)
     return Family(folder / "bundle", folder / "adapter", model.double())
 
 

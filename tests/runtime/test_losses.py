@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.lora import LoraConfig, write_adapter
+from mobile_ft.lora import BaseModel, LoraConfig, write_adapter
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 from tests.hf_models import FAMILIES, HfModel, random_model
 from tests.runtime.conftest import gradients, relative_error
@@ -37,7 +37,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     tensors = load_file(folder / "bundle" / "adapter_model.safetensors")
     tensors = {name: (0.1 * rng.standard_normal(x.shape)).astype(np.float32) for name, x in tensors.items()}
     (folder / "adapter").mkdir()
-    write_adapter(folder / "adapter", lora, "llama3", tensors)
+    write_adapter(folder / "adapter", lora, BaseModel("llama3"), tensors)
     weights = {name: value.clone() for name, value in base.state_dict().items()}
 
     def fresh() -> Any:

@@ -13,7 +13,7 @@ from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.random_init import RandomModel
 from mobile_ft.formats import FORMATS, PackedWeight
-from mobile_ft.lora import LoraConfig, write_adapter
+from mobile_ft.lora import BaseModel, LoraConfig, write_adapter
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 from mobile_ft.shapes import linear_shapes, unit_types
 from mobile_ft.units import Linear, UnitSpec
@@ -103,7 +103,7 @@ def test_runtime_equals_reference(
     rng = np.random.default_rng(2)
     adapter = load_file(tmp_path / "bundle" / "adapter_model.safetensors")
     adapter = {k: (0.05 * rng.standard_normal(v.shape)).astype(np.float32) for k, v in adapter.items()}
-    write_adapter(tmp_path, LoraConfig(RANK, ALPHA, ALL_LINEAR), "units", adapter)
+    write_adapter(tmp_path, LoraConfig(RANK, ALPHA, ALL_LINEAR), BaseModel("units"), adapter)
 
     trainer = Trainer(Model(str(tmp_path / "bundle")), TrainConfig(seq_len=64), str(tmp_path))
     loss = trainer.accumulate(*batch, [True] * CONFIG.num_hidden_layers)

@@ -14,7 +14,7 @@ from torch.nn import functional
 from mobile_ft import families
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.hf_folder import HfFolder
-from mobile_ft.lora import LoraConfig, adapter_key, parse_targets, write_adapter
+from mobile_ft.lora import BaseModel, LoraConfig, adapter_key, parse_targets, write_adapter
 from mobile_ft.runtime import GenerateConfig, Generator, Model, TrainConfig, Trainer
 from tests.runtime.conftest import relative_error
 
@@ -98,7 +98,7 @@ def test_wren(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     initial = load_file(tmp_path / "bundle" / "adapter_model.safetensors")
     initial = {name: (0.1 * rng.standard_normal(x.shape)).astype(np.float32) for name, x in initial.items()}
-    write_adapter(tmp_path, lora, "wren", initial)
+    write_adapter(tmp_path, lora, BaseModel("wren"), initial)
     dense = {name: x.double() for name, x in weights.items()}
     trainer = Trainer(Model(str(tmp_path / "bundle")), TrainConfig(seq_len=64, backward="store"), str(tmp_path))
     adapter = {name: torch.from_numpy(x).double().requires_grad_() for name, x in initial.items()}

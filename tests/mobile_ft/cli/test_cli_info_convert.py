@@ -152,7 +152,7 @@ def test_other_version(cli, bundle):
     assert "version 1, this program reads 6" in cli("info", bundle).err
 
 
-def test_convert_writes_only_the_adapter(cli, bundle, adapter, tmp_path):
+def test_convert_writes_only_the_adapter(cli, bundle, adapter, tmp_path, model_config):
     out = tmp_path / "peft"
     for _ in range(2):  # the second time over the first
         assert cli("convert", bundle, "--adapter", adapter, "--to", "peft", "-o", out).code == 0
@@ -162,7 +162,7 @@ def test_convert_writes_only_the_adapter(cli, bundle, adapter, tmp_path):
     assert all(np.array_equal(written[name], expected[name]) for name in expected)
     config = json.loads((out / CONFIG).read_text())
     assert (config["r"], config["lora_alpha"], config["peft_type"]) == (4, 8.0, "LORA")
-    assert config["base_model_name_or_path"] == "config"
+    assert config["base_model_name_or_path"] == str(model_config.parent)
 
 
 def test_converted_adapter_loads_with_peft(cli, bundle, adapter, tmp_path):
@@ -196,7 +196,7 @@ KEY = "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (edit_config(r=8), "r is 8; the bundle was exported with 4"),
+        (edit_config(r=8), "r is 8; the bundle was exported with 4; `mobile-ft export MODEL --adapter DIR` makes a"),
         (edit_config(lora_alpha=16), "lora_alpha is 16; the bundle was exported with 8"),
         (edit_config(use_rslora=True), "use_rslora is True; the bundle was exported with False"),
         (edit_config(use_dora=True), "use_dora is not supported"),
@@ -211,7 +211,8 @@ KEY = "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"
             edit_tensors(lambda t: t.update({KEY: np.zeros((4, 32), np.float32)})),
             f"tensor {KEY} is (4, 32); ",
         ),
-        (edit_tensors(lambda t: t.update({KEY: t[KEY].astype(np.float16)})), "float16; supported: float32"),
+        (edit_tensors(lambda t: t.update({KEY: t[KEY].astype(np.int32)})), "I32; supported: F32, F16, BF16"),
+        (edit_tensors(lambda t: t.update({KEY: t[KEY] * np.nan})), f"tensor {KEY} holds numbers that are not finite"),
     ],
 )
 def test_convert_refuses_adapters_that_do_not_fit(cli, bundle, adapter, tmp_path, harm, message):

@@ -1,15 +1,24 @@
 """Adapters for other programs: what each adds to a weight, by that program's own rule, against PEFT's."""
 
 import json
+import re
+import shutil
 
 import numpy as np
 import pytest
 import torch
 from gguf import GGUFReader
 from peft import PeftModel
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
+from mobile_ft.api.adapter import read_matching_tensors
+from mobile_ft.bundle import checksum, read_bundle
+from mobile_ft.export.adapter import read_adapter
+from mobile_ft.lora import within_decoder
+from mobile_ft.shapes import linear_names
 from tests.tuned_models import TOKENS, Tuned, with_rslora
+
+INSIDE = "base_model.model.model.language_model"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +39,10 @@ def changes(rslora) -> dict[str, np.ndarray]:
 
 def test_peft_names_its_base_model(rslora, converted):
     out = converted(rslora, "peft")
-    assert json.loads((out / "adapter_config.json").read_text())["base_model_name_or_path"] == "config"
+    config = json.loads((out / "adapter_config.json").read_text())
+    bundle = read_bundle(rslora.bundle)
+    assert config["base_model_name_or_path"] == bundle.base.name == bundle.model.name != "config"
+    assert config["target_modules"] == list(linear_names(bundle.model))
 
 
 def test_mlx(rslora, converted, changes):
@@ -71,6 +83,36 @@ def test_gguf_lora(rslora, converted, changes):
             heads = np.arange(len(expected) // 32)[:, None] * 32
             expected = expected[(heads + turned).reshape(-1)]
         np.testing.assert_allclose(fields["adapter.lora.alpha"] / a.shape[0] * (b @ a), expected, atol=1e-6)
+
+
+def test_a_model_with_vision(rslora, converted, tmp_path):
+    """Transformers and mlx-lm hold its decoder elsewhere; the name of a folder is not that of a file."""
+    bundle, adapter = (shutil.copytree(path, tmp_path / path.name) for path in (rslora.bundle, rslora.adapter))
+    text = json.loads((bundle / "bundle.json").read_text().replace("base_model.model.model.", f"{INSIDE}."))
+    description = text | {"base_model": {"name": "google/gemma", "modules": "model.language_model"}}
+    for folder in (bundle, adapter):
+        weights = folder / "adapter_model.safetensors"
+        save_file(
+            {x.replace("base_model.model.model.", f"{INSIDE}."): t for x, t in load_file(weights).items()}, weights
+        )
+    description["checksums"]["adapter_model.safetensors"] = checksum(bundle / "adapter_model.safetensors")
+    (bundle / "bundle.json").write_text(json.dumps(description))
+    tuned = rslora._replace(bundle=bundle, adapter=adapter)
+    peft, mlx = (converted(tuned, to) for to in ("peft", "mlx"))
+    config = json.loads((peft / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "google/gemma"
+    pattern = re.compile(config["target_modules"])
+    assert pattern.fullmatch("model.language_model.layers.11.self_attn.q_proj")
+    assert not pattern.fullmatch("model.vision_tower.encoder.layers.0.self_attn.q_proj")
+    assert all(name.startswith(f"{INSIDE}.layers.") for name in load_file(peft / "adapter_model.safetensors"))
+    assert json.loads((mlx / "adapter_config.json").read_text())["model"] == "google/gemma"
+    names = load_file(mlx / "adapters.safetensors")
+    assert all(name.startswith("language_model.model.layers.") for name in names)
+    lora, tensors = read_adapter(mlx, read_bundle(bundle).model)
+    expected = read_matching_tensors(adapter, read_bundle(bundle))
+    assert lora.targets == read_bundle(bundle).lora.targets and len(tensors) == len(expected)
+    for name, tensor in expected.items():
+        assert np.array_equal(tensors[f"base_model.model.model.{within_decoder(name)}"], tensor)
 
 
 @pytest.mark.slow

@@ -3,7 +3,9 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from mobile_ft import UserError, convert
 from mobile_ft.api.convert import TARGETS
@@ -35,6 +37,18 @@ def test_unknown_families_are_named(tuned, converted, tmp_path, monkeypatch, to)
 def test_what_gguf_has_no_words_for(tuned_of, converted):
     with pytest.raises(UserError, match="GGUF's llama has no words for layers with a sliding window"):
         converted(tuned_of("mistral"), "gguf")
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_an_adapter_that_is_not_finite(tuned, converted, tmp_path, to):
+    adapter = shutil.copytree(tuned.adapter, tmp_path / "adapter")
+    tensors = load_file(adapter / "adapter_model.safetensors")
+    name = sorted(tensors)[-1]
+    tensors[name][-1, -1] = np.nan if to == "peft" else np.inf
+    save_file(tensors, adapter / "adapter_model.safetensors")
+    with pytest.raises(UserError, match=f"adapter_model.safetensors: tensor {name} holds numbers that are not finite"):
+        converted(tuned, to, adapter)
+    assert [file.name for file in tmp_path.iterdir()] == ["adapter"]
 
 
 @pytest.mark.parametrize("to", TARGETS)
