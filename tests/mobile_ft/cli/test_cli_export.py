@@ -65,7 +65,8 @@ def test_bad_values(cli, model_config, tmp_path, options, message):
         (
             "gpt2",
             [],
-            "gpt2: give smollm2-135m, a .gguf file, a Hugging Face folder, or a config.json with --random-init",
+            "gpt2: there is no such file or folder, and no built-in model of that name; give smollm2-135m, a .gguf "
+            "file, a Hugging Face folder, a model on the hub as OWNER/NAME, or a config.json with --random-init",
         ),
         (
             "qwen2.5-0.5b",
