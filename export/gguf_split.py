@@ -10,6 +10,7 @@ from typing import Any
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.gguf_file import GgufFile, GgufTensor, read_gguf
+from mobile_ft.path_text import path_text
 
 _NAME = re.compile(r"(?P<name>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})", re.DOTALL)
 _NUMBER, _COUNT, _TENSORS = "split.no", "split.count", "split.tensors.count"
@@ -46,7 +47,7 @@ def whole_gguf(path: Path, file: GgufFile) -> GgufFile:
 def model_name(path: Path) -> str:
     """The file's name without what tells its parts apart."""
     match = _NAME.fullmatch(path.stem)
-    return path.stem if match is None else match["name"]
+    return path_text(path.stem if match is None else match["name"])
 
 
 def _parts(path: Path, name: str, count: int) -> Iterator[tuple[Path, GgufFile]]:

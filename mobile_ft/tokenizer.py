@@ -197,7 +197,7 @@ def _load_tokenizer(file: Path) -> tokenizers.Tokenizer:
     if size > MOST_BYTES:
         raise UserError(f"{file}: {size} bytes, more than {MOST_BYTES}; {_WANTED}")
     with refusals(f"{file}: not a Hugging Face tokenizer"):
-        tokenizer = tokenizers.Tokenizer.from_file(str(file))
+        tokenizer = tokenizers.Tokenizer.from_buffer(file.read_bytes())  # from_file takes no path that is not UTF-8
         tokenizer.no_truncation()
         tokenizer.no_padding()
         parts = [part.__getstate__() for part in (tokenizer.normalizer, tokenizer.decoder) if part is not None]
