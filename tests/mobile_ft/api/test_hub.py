@@ -69,6 +69,7 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
                 "HF_HUB_OFFLINE": False,
             }.items():
                 monkeypatch.setattr(constants, name, value)
+            monkeypatch.setenv("NO_PROXY", "127.0.0.1")
             monkeypatch.delenv("HF_TOKEN", raising=False)
             monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
             return hub
