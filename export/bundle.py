@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from mobile_ft.bundle import FORMAT, INDEX_FILE, VERSION, WEIGHTS_FILE, checksum, read_bundle
 from mobile_ft.device_text import write_device_text
 from mobile_ft.errors import UserError
+from mobile_ft.export.added_tokens import check_added_tokens
 from mobile_ft.export.lower import lower
 from mobile_ft.export.source import ModelSource
 from mobile_ft.export.trace import UnitMethods, end_methods, unit_methods
@@ -23,6 +24,7 @@ from mobile_ft.formats import F32, packed_shape
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, within_decoder, write_adapter
 from mobile_ft.shapes import forward_flops, head_flops, linear_shapes, unit_types
 from mobile_ft.signature import signature_file
+from mobile_ft.tokenizer import Tokenizer
 from mobile_ft.units import Linear, UnitSpec
 
 if TYPE_CHECKING:
@@ -140,6 +142,19 @@ def _check_replaceable(target: Path) -> None:
         raise UserError(f"{target}: holds {others[0]}, which is not part of a bundle; choose another folder for -o")
 
 
+def _write_text(source: ModelSource, folder: Path) -> None:
+    """The tokenizer, and text.json; nothing where the model has none. Raises UserError where it cannot be used."""
+    source.write_tokenizer(folder)
+    if not (folder / "tokenizer.json").is_file():
+        return
+    try:
+        tokenizer = Tokenizer(folder)
+        check_added_tokens(tokenizer, source.config, str(folder / "tokenizer.json"))
+        write_device_text(folder, tokenizer)
+    except UserError as error:
+        raise UserError(str(error).replace(f"{folder}/", source.tokenizer_place)) from None
+
+
 def write_bundle(
     source: ModelSource,
     lora: LoraConfig,
@@ -164,6 +179,8 @@ def write_bundle(
     head_weight = _EMBEDDING if c.tie_word_embeddings else "lm_head.weight"
     embed_format, head_format = source.format_of(_EMBEDDING), source.format_of(head_weight)
     with _new_folder(target) as folder:
+        if not hollow:  # what can be wrong with it is said before the weights, which take longest, are written
+            _write_text(source, folder)
         weights = write_weights(folder / WEIGHTS_FILE, _tensors(source, specs, head_weight), hollow, on_tensor)
         methods = end_methods(c, embed_format, head_format, max_seq_len)
         kinds = {}
@@ -182,10 +199,6 @@ def write_bundle(
         ]
         start = {adapter_key(*_layer_and_name(key), base.modules): x for key, x in (adapter or {}).items()}
         write_adapter(folder, lora, base, init_adapter(shapes, lora.rank, seed) | start)
-        if not hollow:
-            source.write_tokenizer(folder)
-            with suppress(UserError):  # of a tokenizer that cannot be used: whatever reads text says why
-                write_device_text(folder)
         bundle = {
             "format": FORMAT,
             "version": VERSION,

@@ -17,6 +17,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 
 from mobile_ft.errors import UserError
 from mobile_ft.formats import U8
+from mobile_ft.git_lfs import check_no_pointer
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -55,6 +56,7 @@ class GgufFile:
 
 def read_gguf(path: Path) -> GgufFile:
     """Maps the file. Raises UserError naming it where it is none."""
+    check_no_pointer(path)
     try:
         if path.stat().st_size < len(_MAGIC):  # an empty file cannot be mapped
             raise ValueError("no GGUF file")

@@ -12,6 +12,7 @@ from mobile_ft.errors import UserError
 from mobile_ft.export.gguf_blocks import PACKED_FORMATS, numbers, take_apart
 from mobile_ft.export.gguf_families import ARCHITECTURES, Settings, config_values, hf_name
 from mobile_ft.export.gguf_file import GgufTensor, read_gguf
+from mobile_ft.export.gguf_split import model_name, whole_gguf
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.source import CheckpointSource, Rows
 from mobile_ft.formats import F32, pack
@@ -37,13 +38,13 @@ def _rotary_order(rows: int, heads: int) -> npt.NDArray[np.intp]:
 
 
 class GgufModel(CheckpointSource):
-    """A GGUF file, memory-mapped. Raises UserError naming the file where it cannot be used."""
+    """A GGUF file, or a split one by any of its parts, memory-mapped. Raises UserError naming a file that is no use."""
 
     def __init__(self, path: Path):
         self.path = path
         if not path.is_file():
             raise UserError(f"{path}: no such file; give a .gguf file, a config.json or smollm2-135m")
-        file = read_gguf(path)
+        file = whole_gguf(path, read_gguf(path))
         self.fields, self._release = file.fields, file.release
         name = self.fields.get("general.architecture")
         if not isinstance(name, str) or name not in ARCHITECTURES:
@@ -78,7 +79,7 @@ class GgufModel(CheckpointSource):
         tied = "lm_head.weight" not in self.tensors
         name = self.fields.get("general.name")
         values = config_values(settings, self._architecture, vocab_size, tied)
-        config = config_of(values, name if isinstance(name, str) else self.path.stem)
+        config = config_of(values, name if isinstance(name, str) else model_name(self.path))
         factors = self.rope_factors
         if factors is not None and factors.size != config.head_dim // 2:
             raise ValueError(f"rope_freqs has {factors.size} values instead of {config.head_dim // 2}")

@@ -2,12 +2,13 @@
 
 import json
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from mobile_ft.errors import UserError
+from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.export.end_tokens import write_generation_config
 from mobile_ft.export.gguf_pre_tokenizer import PRE_TOKENIZERS
 from mobile_ft.tokenizer import refusals
@@ -15,6 +16,7 @@ from mobile_ft.tokenizer import refusals
 _NORMAL, _CONTROL, _USER_DEFINED, _BYTE = 1, 3, 4, 6  # values of tokenizer.ggml.token_type
 
 _TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>")
+_ASSUMED = "default"  # way to split into words, of a file that names none
 
 _MOST_SPLIT = 1 << 28  # squares of tokens' lengths: as many characters are copied to try all ways to split them
 
@@ -77,7 +79,15 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
 
 def _byte_level(fields: dict[str, Any]) -> tuple[Tokenizer, bool]:
     """A byte-level BPE, and whether such models start a text with BOS where the file does not say."""
-    name = fields.get("tokenizer.ggml.pre", "default")
+    name = fields.get("tokenizer.ggml.pre")
+    if name is None:
+        name = _ASSUMED
+        warnings.warn(
+            f"GGUF metadata has no tokenizer.ggml.pre, the way to split a text into words; {name!r}, "
+            "GPT-2's way, is assumed. If the model was trained with another, its tokens are wrong",
+            MobileFtWarning,
+            stacklevel=2,
+        )
     pre = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
     if pre is None:
         raise UserError(f"GGUF metadata tokenizer.ggml.pre is {name!r}; supported: {', '.join(PRE_TOKENIZERS)}")

@@ -7,6 +7,7 @@ from safetensors import SafetensorError, safe_open
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.tensors import Tensors
+from mobile_ft.git_lfs import check_no_pointer
 from mobile_ft.json_text import read_json_object
 
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -41,7 +42,8 @@ def model_tensors(folder: Path) -> SafetensorsFiles:
     for name, file in files.items():
         if not isinstance(file, str) or Path(file).name != file or not file.endswith(".safetensors"):
             raise UserError(f"{index}: tensor {name} is in {file!r}; it should be in a .safetensors file beside it")
-    return SafetensorsFiles(folder, {name: _inside(folder, folder / file) for name, file in files.items()})
+    paths = {file: _inside(folder, folder / file) for file in files.values()}
+    return SafetensorsFiles(folder, {name: paths[file] for name, file in files.items()})
 
 
 def file_tensors(folder: Path, file: str, wanted: str) -> SafetensorsFiles:
@@ -63,6 +65,16 @@ def _inside(folder: Path, path: Path) -> Path:
     real, home = path.resolve(), folder.resolve()
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    if real.parent not in (home, home.parent.parent / "blobs"):
+    if real.parent != home and not _in_cache(real, home):
         raise UserError(f"{path}: a link to {real}, which is outside of the folder")
+    check_no_pointer(path)
     return path
+
+
+def _in_cache(real: Path, home: Path) -> bool:
+    """Whether a model's folder in the Hub's cache, CACHE/models--NAME/snapshots/COMMIT, has its files there: in
+    CACHE/models--NAME/blobs, or of newer versions in CACHE/blobs/XX, which all models share."""
+    if home.parent.name != "snapshots":
+        return False
+    repository = home.parent.parent
+    return real.parent == repository / "blobs" or real.parent.parent == repository.parent / "blobs"

@@ -46,6 +46,7 @@ class ModelSource(ABC):
     """Gives a model's tensors one by one, under Hugging Face's names."""
 
     config: ModelConfig
+    tokenizer_place = "the model's "  # what errors put before the name of a tokenizer's file
 
     @property
     def base(self) -> BaseModel:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mobile_ft.errors import UserError
+from mobile_ft.git_lfs import check_no_pointer
 
 MOST_BYTES = 64 << 20  # of a file
 _MOST_DEPTH = 64
@@ -26,6 +27,7 @@ def read_json_object(path: Path, wanted: str, check: Callable[[bytes], None] = l
     is `wanted`, where it holds none."""
     if not path.is_file():
         raise UserError(f"{path}: no such file; {wanted}")
+    check_no_pointer(path)
     size = path.stat().st_size
     if size > MOST_BYTES:
         raise UserError(f"{path}: {size} bytes, more than {MOST_BYTES}; {wanted}")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import models
 
 from mobile_ft.errors import UserError
+from mobile_ft.git_lfs import check_no_pointer
 from mobile_ft.json_text import MOST_BYTES, parse_json, read_json_object
 from mobile_ft.long_text import encode_long
 from mobile_ft.runtime import ChatTemplate, RuntimeFailure
@@ -102,6 +103,15 @@ class Tokenizer:
     @property
     def has_chat_template(self) -> bool:
         return self.template is not None
+
+    @property
+    def pad_token(self) -> str | None:
+        return self._named_tokens.get("pad_token")
+
+    def added_tokens(self) -> dict[int, tokenizers.AddedToken]:
+        """Those that are found whole in a text, by their ids."""
+        added: dict[int, tokenizers.AddedToken] = self._tokenizer.get_added_tokens_decoder()
+        return added
 
     def encode(self, text: str, add_special: bool = False) -> list[int]:
         """Token ids of `text`; `add_special` puts BOS first where the model wants one.
@@ -208,11 +218,12 @@ class TextStream:
 def _load_tokenizer(file: Path) -> tokenizers.Tokenizer:
     if not file.is_file():
         raise UserError(f"{file}: no such file; {_WANTED}")
+    check_no_pointer(file)
     size = file.stat().st_size
     if size > MOST_BYTES:
         raise UserError(f"{file}: {size} bytes, more than {MOST_BYTES}; {_WANTED}")
     with refusals(f"{file}: not a Hugging Face tokenizer"):
-        tokenizer = tokenizers.Tokenizer.from_file(str(file))
+        tokenizer = tokenizers.Tokenizer.from_buffer(file.read_bytes())  # from_file takes no path that is not UTF-8
         tokenizer.no_truncation()
         tokenizer.no_padding()
         parts = [part.__getstate__() for part in (tokenizer.normalizer, tokenizer.decoder) if part is not None]

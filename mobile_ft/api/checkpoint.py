@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mobile_ft.api.hub import cached_repository, find_model
 from mobile_ft.errors import UserError
 from mobile_ft.formats import FORMATS
 from mobile_ft.hf_config import base_model, known_config, known_models, read_hf_config
@@ -55,9 +56,11 @@ def open_checkpoint(
     quantization: Quantization = Quantization(),
     random_init: bool = False,
     seed: int = 0,
+    progress: bool = True,
 ) -> "ModelSource":
-    """The tensors of a built-in model, a .gguf file, a Hugging Face folder, or a Transformers model in memory with its
-    tokenizer; with `random_init` those of `seed` for a config.json or a known model. Raises UserError."""
+    """The tensors of a built-in model, a .gguf file, a Hugging Face folder, a model on the hub, which is downloaded, or
+    a Transformers model in memory with its tokenizer; with `random_init` those of `seed` for a config.json or a known
+    model. `progress` shows downloads. Raises UserError."""
     if not isinstance(model, str | os.PathLike):
         from mobile_ft.export.hf_model import HfModel
 
@@ -65,12 +68,10 @@ def open_checkpoint(
     if tokenizer is not None:
         raise UserError(f"{model}: brings its own tokenizer; give one with a model in memory only")
     name = os.fspath(model)
-    path = known_config(name) or Path(name)
+    path = known_config(name) or find_model(name, random_init, progress)
     if (path / "config.json").is_file():
         if not random_init:
-            from mobile_ft.export.hf_folder import HfFolder
-
-            return _quantized(lambda *to: HfFolder(path, *to), name, quantization)
+            return _quantized(lambda *to: _hf_folder(path, *to), name, quantization)
         path = path / "config.json"
     option = quantization.only_for_floats(embedding=True)
     if option is not None:
@@ -88,9 +89,20 @@ def open_checkpoint(
     builtin = builtin_model(name)
     if builtin is None and path.suffix != ".gguf":
         raise UserError(
-            f"{name}: give smollm2-135m, a .gguf file, a Hugging Face folder, or a config.json with --random-init"
+            f"{name}: there is no such file or folder, and no built-in model of that name; give "
+            f"{' or '.join(BUILTIN_MODELS)}, a .gguf file, a Hugging Face folder, a model on the hub as OWNER/NAME, or "
+            "a config.json with --random-init"
         )
     return GgufModel(builtin or path)
+
+
+def _hf_folder(path: Path, linear_format: str, embedding_format: str) -> "HfCheckpoint":
+    from mobile_ft.export.hf_folder import HfFolder
+
+    source, repository = HfFolder(path, linear_format, embedding_format), cached_repository(path)
+    if repository is not None:
+        source.config = replace(source.config, name=repository)
+    return source
 
 
 def _quantized(make: Callable[[str, str], "HfCheckpoint"], name: str, quantization: Quantization) -> "HfCheckpoint":

@@ -17,6 +17,7 @@ from mobile_ft.data import Loss
 from mobile_ft.errors import UserError
 from mobile_ft.folder import new_folder
 from mobile_ft.json_text import read_json_object
+from mobile_ft.path_text import path_text
 from mobile_ft.rows import DataSource, Split, split_file
 from mobile_ft.runtime import Dataset, TrainConfig, mft_run_path, train_options
 
@@ -138,7 +139,9 @@ def _put_data(found: Bundle, data: DataSource, split: Split, folder: Path, setti
     own = {name: text for name, text in own.items() if text != ""}
     made = folder / f"{tokens}.device"
     with runtime_errors():  # what the device will say
-        Dataset(str(folder / "bundle"), str(folder / rows)).write_tokens(str(made), TrainConfig(**own))
+        Dataset(path_text(folder / "bundle"), path_text(folder / rows)).write_tokens(
+            path_text(made), TrainConfig(**own)
+        )
     if made.read_bytes() != (folder / tokens).read_bytes():
         raise UserError(f"{source}: the device would make other tokens of it; leave out --raw-data")
     made.unlink()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mobile_ft.api.checkpoint import BUILTIN_MODELS, Quantization, open_checkpoint
 from mobile_ft.api.describe import describe
+from mobile_ft.api.hub import find_model, find_model_to_plan
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import BundleInfo
 from mobile_ft.api.scratch import scratch_folder
@@ -55,7 +56,8 @@ def export_bundle(
 ) -> BundleInfo:
     """Writes a training bundle of `model` to the folder `out`.
 
-    `model` is a built-in model's name, a .gguf file, a Hugging Face folder or a Transformers model in memory, whose
+    `model` is a built-in model's name, a .gguf file, a Hugging Face folder, a model on the hub ("owner/name",
+    "owner/name/file.gguf", either with "@revision"), which is downloaded, or a Transformers model in memory, whose
     `tokenizer` goes with it; with `random_init` a config.json or a known model's name. `quant` is the format that the
     linears of a Hugging Face model in floats get (`WEIGHT_FORMATS`, by default iq4_nl), and `quant_embedding` that of
     its embedding and head, by default q8_0; `calibration` is a text file whose beginning says which columns of the
@@ -80,7 +82,7 @@ def export_bundle(
     target, key = Path(out), None if sign is None else read_private_key(Path(sign))
     quantization = Quantization(quant, quant_embedding, None if calibration is None else Path(calibration))
     with _quiet():
-        source = open_checkpoint(model, tokenizer, quantization, random_init, seed)
+        source = open_checkpoint(model, tokenizer, quantization, random_init, seed, progress)
         if adapter is None:
             lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets, source.config), use_rslora)
             start = None
@@ -105,6 +107,7 @@ def export_bundle(
 def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
     """The bundle at `path`. Of a config.json, or the name of a known one, a bundle that `export_bundle`'s defaults make
     with random weights, for at least `tokens` tokens; it is gone after the block."""
+    path = find_model(path, config_only=True)
     if not _is_config(path):
         yield read_bundle(path)
         return
@@ -116,6 +119,7 @@ def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
 @contextmanager
 def bundle_to_plan(path: Path, tokens: int) -> Iterator[Bundle]:
     """The bundle at `path`. Of anything else that `export_bundle` takes, or a config.json, one without weights."""
+    path = find_model_to_plan(path)
     if not _is_config(path) and path.suffix != ".gguf" and str(path) not in BUILTIN_MODELS:
         yield read_bundle(path)
         return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mobile_ft.api.checkpoint import BUILTIN_MODELS
 from mobile_ft.api.describe import describe
 from mobile_ft.api.export import hollow_bundle, most_seq_len, open_quietly
+from mobile_ft.api.hub import find_model
 from mobile_ft.api.plan import native_plans
 from mobile_ft.api.results import BundleInfo, CheckpointInfo
 from mobile_ft.bundle import INDEX_FILE, check_files, read_bundle
@@ -30,7 +31,7 @@ def info(model: str | os.PathLike[str], *, verify: bool = False) -> BundleInfo |
     `verify` reads all of a bundle's files and checks them; otherwise only small ones are looked into. Raises UserError
     naming the file that is missing or damaged, or what is not supported of a model.
     """
-    path = Path(model)
+    path = find_model(model)
     named = str(path) in BUILTIN_MODELS or known_config(str(path)) is not None
     folder = path.is_dir() and not (path / "config.json").is_file()
     if folder or (path / INDEX_FILE).is_file() or not (named or path.exists()):
@@ -40,10 +41,10 @@ def info(model: str | os.PathLike[str], *, verify: bool = False) -> BundleInfo |
         return describe(found)
     if verify:
         raise UserError(f"{model}: --verify checks the files of a bundle; this is none")
-    return _describe_checkpoint(path)
+    return _describe_checkpoint(Path(model), path)
 
 
-def _describe_checkpoint(path: Path) -> CheckpointInfo:
+def _describe_checkpoint(given: Path, path: Path) -> CheckpointInfo:
     source = open_quietly(path)
     config = source.config
     weights = _weights(source)
@@ -53,7 +54,7 @@ def _describe_checkpoint(path: Path) -> CheckpointInfo:
         plans = native_plans(bundle, {"seq_len": str(lengths[0])}, [{"seq_len": n} for n in lengths[1:]])
         size = bundle.weights.size
     return CheckpointInfo(
-        checkpoint=path,
+        checkpoint=given,
         model=config.to_json(),
         parameters=base_parameters(config),
         weights=weights,

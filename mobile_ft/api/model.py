@@ -14,6 +14,7 @@ from mobile_ft.api.results import GenerateResult
 from mobile_ft.api.stopping import StopStrings
 from mobile_ft.bundle import Bundle, read_bundle, read_tokenizer
 from mobile_ft.errors import UserError
+from mobile_ft.path_text import path_text
 from mobile_ft.runtime import GenerateConfig, Generator, Model, generate_options
 from mobile_ft.tokenizer import Message, TextStream, Tokenizer
 
@@ -28,8 +29,8 @@ def load(bundle: str | os.PathLike[str], adapter: str | os.PathLike[str] | None 
     found = read_bundle(Path(bundle))
     tokenizer = read_tokenizer(found)
     with runtime_errors():
-        model = Model(str(found.folder))
-        model.prepare("" if adapter is None else str(adapter), min(Generator.prompt_tokens, found.max_seq_len))
+        model = Model(path_text(found.folder))
+        model.prepare("" if adapter is None else path_text(adapter), min(Generator.prompt_tokens, found.max_seq_len))
     return LoadedModel(found, tokenizer, model)
 
 

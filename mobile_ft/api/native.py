@@ -1,6 +1,7 @@
 """Runs the native `mft-run` as a child process and reads its events."""
 
 import json
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from typing import IO, Any
 
 from mobile_ft.api.trust import native_trust
 from mobile_ft.errors import UserError
+from mobile_ft.path_text import argument_bytes
 from mobile_ft.runtime import mft_run_path
 
 Event = dict[str, Any]
@@ -49,7 +51,11 @@ def run_command(
     """
     with tempfile.TemporaryFile() as errors:  # a pipe could fill up while nobody reads it
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8", preexec_fn=confine
+            [argument_bytes(part) for part in command],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            encoding="utf-8",
+            preexec_fn=confine,
         ) as child:
             try:
                 on_start(child.pid)
@@ -70,9 +76,13 @@ def _read_events(child: subprocess.Popen[str], on_event: Callable[[Event], None]
         try:
             event = json.loads(line)
         except json.JSONDecodeError as error:
-            raise UserError(f"{child.args!r} printed {line!r}, which is no event of mft-run") from error
+            raise UserError(f"{_text(child.args)} printed {line!r}, which is no event of mft-run") from error
         on_event(event)
     child.wait()
+
+
+def _text(arguments: Any) -> str:
+    return repr([os.fsdecode(part) for part in arguments])
 
 
 def _read_last_events(child: subprocess.Popen[str], on_event: Callable[[Event], None]) -> None:

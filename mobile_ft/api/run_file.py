@@ -11,6 +11,7 @@ from mobile_ft.api.files import write_text
 from mobile_ft.api.native import Event
 from mobile_ft.api.options import check_text, did_you_mean, value_of
 from mobile_ft.errors import UserError
+from mobile_ft.path_text import path_text, text_path
 from mobile_ft.runtime import train_options
 
 RUN_FILE = "run.yaml"
@@ -54,6 +55,7 @@ def read_run_file(path: Path) -> dict[str, Any]:
             if not isinstance(value, str):
                 raise UserError(f"{path}: {key}: {value!r} is no path")
             check_text(f"{path}: {key}", value)
+            values[key] = text_path(value)
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -65,7 +67,7 @@ def write_run_file(
     What the plan resolved is written as if it had been asked for: a machine with more cores or memory than this one
     would else choose otherwise. The plan tells epochs in steps; they are written as they were given.
     """
-    lines: dict[str, Any] = {name: os.path.abspath(path) for name, path in paths.items() if path is not None}
+    lines: dict[str, Any] = {name: path_text(os.path.abspath(path)) for name, path in paths.items() if path is not None}
     texts = plan["options"] | plan["resolved"]
     if float(given.get("epochs", 0)) > 0:
         texts |= {"epochs": given["epochs"], "steps": ""}

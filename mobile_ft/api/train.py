@@ -20,6 +20,7 @@ from mobile_ft.api.watcher import EventCallback, RunWatcher
 from mobile_ft.bundle import Bundle, read_bundle
 from mobile_ft.data import Loss
 from mobile_ft.errors import UserError
+from mobile_ft.path_text import path_text
 from mobile_ft.rows import DataSource, has_split
 from mobile_ft.runtime import TrainConfig, run_training, train_options
 
@@ -168,12 +169,12 @@ def _run_here(
 ) -> None:
     with runtime_errors():
         run_training(
-            bundle=str(bundle.folder),
+            bundle=path_text(bundle.folder),
             config=TrainConfig(**given),
-            data=str(tokens),
-            valid=str(valid or ""),
-            adapter=str(adapter or ""),
-            out=str(out),
+            data=path_text(tokens),
+            valid=path_text(valid or ""),
+            adapter=path_text(adapter or ""),
+            out=path_text(out),
             resume=resume,
             on_event=on_event,
         )

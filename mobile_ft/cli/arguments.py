@@ -30,8 +30,9 @@ def add_bundle_or_config(parser: argparse.ArgumentParser) -> None:
         "bundle",
         metavar="BUNDLE|config.json",
         type=Path,
-        help=f"a bundle, or a config.json or one of {', '.join(known_models())}, which is exported with random weights "
-        "first; of a model of billions of parameters that takes minutes and its size on disk",
+        help=f"a bundle, or a config.json, one of {', '.join(known_models())}, or OWNER/NAME on the Hugging Face hub, "
+        "which is exported with random weights first; of a model of billions of parameters that takes minutes and its "
+        "size on disk",
     )
     add_trust(parser)
 

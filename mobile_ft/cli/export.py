@@ -18,7 +18,8 @@ def add_parser(commands: Subparsers) -> None:
     option(
         "model",
         metavar="MODEL",
-        help="smollm2-135m, a .gguf file, a Hugging Face folder, or with --random-init a config.json or one of "
+        help="smollm2-135m, a .gguf file, a Hugging Face folder, a model on the Hugging Face hub, which is downloaded "
+        "(OWNER/NAME, OWNER/NAME/FILE.gguf, either with @REVISION), or with --random-init a config.json or one of "
         f"{', '.join(known_models())}",
     )
     option("-o", "--output", metavar="BUNDLE", type=Path, required=True, help="folder to write")

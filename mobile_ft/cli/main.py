@@ -27,6 +27,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, 1 after an error, 130 after Ctrl-C; argparse itself exits with 2."""
+    if arguments is None:
+        _leave_ascii()
     args = _parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # any text can be printed then, as on standard error
@@ -48,6 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     return 0
+
+
+def _leave_ascii() -> None:
+    """Starts this process again in UTF-8 mode where the locale knows ASCII alone, as Python does by itself unless told
+    not to: paths have other characters, and torch reads files of its own that do."""
+    if sys.getfilesystemencoding() == "ascii" and not sys.flags.utf8_mode:
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def _fail(message: str) -> int:

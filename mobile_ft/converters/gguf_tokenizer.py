@@ -34,7 +34,7 @@ def add_tokenizer(writer: GGUFWriter, bundle: Bundle) -> None:
     """Raises UserError where the bundle has no tokenizer, or one that llama.cpp has no words for."""
     reader = read_tokenizer(bundle)
     file, config_file = bundle.folder / "tokenizer.json", bundle.folder / "tokenizer_config.json"
-    tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    tokenizer = tokenizers.Tokenizer.from_buffer(file.read_bytes())
     parts = json.loads(tokenizer.to_str())  # as the library writes it, whatever the file left out
     kind = parts["model"]["type"]
     if kind != "BPE":

@@ -1,4 +1,5 @@
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -6,7 +7,7 @@ import pytest
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as HfTokenizer
 
-from mobile_ft.errors import UserError
+from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.export.gguf_tokenizer import write_tokenizer
 from mobile_ft.tokenizer import Tokenizer
 
@@ -197,6 +198,20 @@ def test_byte_level_splits(pre: str, text: str, tokens: list[str], tmp_path: Pat
     write_tokenizer(byte_level_fields(pre), tmp_path)
     tokenizer = HfTokenizer.from_file(str(tmp_path / "tokenizer.json"))
     assert tokenizer.encode(text, add_special_tokens=False).tokens == tokens
+
+
+def test_what_is_assumed_of_a_file_that_says_nothing_is_said(tmp_path: Path) -> None:
+    fields = byte_level_fields("gpt-2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_tokenizer(fields, tmp_path)
+        unsaid = {key: value for key, value in sentencepiece_fields().items() if key != "tokenizer.ggml.pre"}
+        write_tokenizer(unsaid, tmp_path)  # which needs none
+    del fields["tokenizer.ggml.pre"]
+    with pytest.warns(MobileFtWarning, match="no tokenizer.ggml.pre, .*; 'default', GPT-2's way, is assumed"):
+        write_tokenizer(fields, tmp_path)
+    tokenizer = HfTokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert tokenizer.encode("1234", add_special_tokens=False).tokens == ["123", "4"]
 
 
 def test_which_start_with_bos_unasked(tmp_path: Path) -> None:

@@ -187,6 +187,34 @@ def test_what_is_no_token_is_refused(folder: Path, tiny_bundle: Any, tmp_path: P
     assert str(error.value).endswith(", below 260")
 
 
+def test_chat_template_of_an_older_processor(folder: Path, tiny_bundle: Any, tmp_path: Path, chatml: str) -> None:
+    """Is taken where nothing else has one; a file and the tokenizer's own configuration come first."""
+    for file in tiny_bundle("tokenizer").iterdir():
+        shutil.copy(file, folder)
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "tool_use.jinja").write_text("tools")
+    older, out = folder / "chat_template.json", tmp_path / "out"
+    out.mkdir()
+
+    def template() -> str | None:
+        HfFolder(folder, "q4_0", "q8_0").write_tokenizer(out)
+        return Tokenizer(out).chat_template
+
+    assert template() is None
+    older.write_text(json.dumps({"chat_template": chatml}))
+    assert template() == chatml
+    older.write_text(json.dumps({"chat_template": [{"name": "default", "template": "named"}]}))
+    assert template() == "named"
+    older.write_text(json.dumps({"chat_template": 1}))
+    with pytest.raises(UserError, match=r"chat_template\.json: chat_template is no text, nor a list with one named"):
+        template()
+    config = json.loads((folder / "tokenizer_config.json").read_text()) | {"chat_template": "configured"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    assert template() == "configured"
+    (folder / "chat_template.jinja").write_text("in a file")
+    assert template() == "in a file"
+
+
 def _rewrite(folder: Path, **changed: torch.Tensor | None) -> None:
     tensors = load_file(folder / "model.safetensors") | {k.replace("__", "."): v for k, v in changed.items()}
     save_file({name: x for name, x in tensors.items() if x is not None}, folder / "model.safetensors")

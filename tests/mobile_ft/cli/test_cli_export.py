@@ -5,6 +5,8 @@ import sys
 import pytest
 
 from mobile_ft.api.checkpoint import open_checkpoint
+from mobile_ft.errors import UserError
+from tests.export.small_gguf import small_gguf
 
 
 def test_export_prints_what_it_wrote_and_no_noise(model_config, tmp_path):
@@ -65,7 +67,8 @@ def test_bad_values(cli, model_config, tmp_path, options, message):
         (
             "gpt2",
             [],
-            "gpt2: give smollm2-135m, a .gguf file, a Hugging Face folder, or a config.json with --random-init",
+            "gpt2: there is no such file or folder, and no built-in model of that name; give smollm2-135m, a .gguf "
+            "file, a Hugging Face folder, a model on the hub as OWNER/NAME, or a config.json with --random-init",
         ),
         (
             "qwen2.5-0.5b",
@@ -103,3 +106,15 @@ def test_usage_errors(cli, model_config, tmp_path, option, code, message):
     result = cli("export", model_config, "--random-init", "-o", tmp_path / "out", *option)
     assert result.code == code
     assert message in result.err
+
+
+def test_what_is_assumed_of_a_gguf_is_said(cli, tmp_path, monkeypatch):
+    def stop(*arguments):
+        raise UserError("stopped here")
+
+    monkeypatch.setattr("mobile_ft.export.bundle.write_weights", stop)
+    (tmp_path / "model.gguf").write_bytes(small_gguf("gpt2"))
+    result = cli("export", tmp_path / "model.gguf", "-o", tmp_path / "out")
+    warning, error = result.err.splitlines()
+    assert warning.startswith("mobile-ft: warning: GGUF metadata has no tokenizer.ggml.pre")
+    assert error == "mobile-ft: error: stopped here"

@@ -1,0 +1,204 @@
+"""Models by their name on a hub, which huggingface_hub downloads into its cache. It loads only for a name."""
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mobile_ft.errors import UserError
+from mobile_ft.json_text import read_json_object
+
+# owner/name, of a GGUF file owner/name/file.gguf; @revision may follow.
+_NAME = re.compile(
+    r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(/(?P<file>[^@]+\.gguf))?(@(?P<revision>[^@\s]+))?", re.ASCII
+)
+_PATHS = (".gguf", ".json", ".safetensors", ".bundle")  # what ends so is a path, though it looks like owner/name
+_CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)", re.ASCII)  # a repository's folder in the cache
+
+_CONFIG, _INDEX, _WEIGHTS = "config.json", "model.safetensors.index.json", "model.safetensors"
+_OLD_GPTQ = "quantize_config.json"
+_SMALL = (
+    _CONFIG,
+    _OLD_GPTQ,
+    _INDEX,
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+_SHARD = re.compile(r"[\w.-]+\.safetensors", re.ASCII)
+_PART = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")  # as llama.cpp names the parts of a split file
+_MOST_LISTED = 12
+_MOST_PARTS = 999
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    given: str  # as the user wrote it
+    repo: str
+    file: str | None
+    revision: str | None
+
+    @property
+    def command(self) -> str:
+        """What gets it without this program."""
+        parts = ["hf download", self.repo, self.file, self.revision and f"--revision {self.revision}"]
+        return f"`{' '.join(part for part in parts if part)}`"
+
+
+def find_model(model: str | os.PathLike[str], config_only: bool = False, progress: bool = True) -> Path:
+    """Where a model is: the path `model`, or where a model that is named owner/name was downloaded to.
+
+    Of the latter only the files that an export reads, or with `config_only` config.json, which is the path then. A path
+    that is not there and no such name comes back as it is. Raises UserError where a model cannot be downloaded.
+    """
+    given = os.fspath(model)
+    match = _NAME.fullmatch(given)
+    if match is None or os.path.lexists(given) or (match["file"] is None and match["repo"].endswith(_PATHS)):
+        return Path(given)
+    wanted = _Wanted(given, match["repo"], match["file"], match["revision"])
+    with _refusals(wanted), _bars(progress):
+        if wanted.file is not None:
+            return _download_gguf(wanted, wanted.file)
+        folder = _download(wanted, [_CONFIG, _OLD_GPTQ] if config_only else _SMALL)
+        if not (folder / _CONFIG).is_file():
+            raise _without_weights(wanted, folder)
+        if config_only:
+            return folder / _CONFIG
+        _download(wanted, _weights_files(folder), folder)
+        if not any((folder / name).is_file() for name in (_INDEX, _WEIGHTS)):
+            raise _without_weights(wanted, folder)
+        return folder
+
+
+def find_model_to_plan(model: str | os.PathLike[str]) -> Path:
+    """As `find_model`; on the hub config.json is enough, unless a quantized model's formats are in its weights."""
+    path = find_model(model, config_only=True)
+    if path == Path(model) or path.name != _CONFIG or not _is_quantized(path.parent):
+        return path
+    return find_model(model)
+
+
+def cached_repository(path: Path) -> str | None:
+    """owner/name of a model in the hub's cache: of its folder there, or the config.json in it."""
+    folder = path.parent if path.name == _CONFIG else path
+    match = _CACHED.fullmatch(folder.parent.parent.name) if folder.parent.name == "snapshots" else None
+    return None if match is None else f"{match[1]}/{match[2]}"
+
+
+def _is_quantized(folder: Path) -> bool:
+    values = read_json_object(folder / _CONFIG, "give a Hugging Face config.json")
+    return (folder / _OLD_GPTQ).is_file() or any(values.get(key) for key in ("quantization_config", "quantization"))
+
+
+def _weights_files(folder: Path) -> list[str]:
+    """Those that the index names. (Of names that are none, the reader of the index complains.)"""
+    if not (folder / _INDEX).is_file():
+        return [_WEIGHTS]
+    files = read_json_object(folder / _INDEX, "give one that save_pretrained wrote").get("weight_map")
+    names = files.values() if isinstance(files, dict) else ()
+    return sorted({name for name in names if isinstance(name, str) and _SHARD.fullmatch(name)})
+
+
+def _download_gguf(wanted: _Wanted, file: str) -> Path:
+    part = _PART.fullmatch(file)
+    count = 0 if part is None else min(int(part[2]), _MOST_PARTS)
+    files = [file] if part is None else [f"{part[1]}-{i:05}-of-{part[2]}.gguf" for i in range(1, count + 1)]
+    folder = _download(wanted, files)
+    if not (folder / file).is_file():
+        raise _without_weights(wanted, folder)
+    return folder / file
+
+
+def _download(wanted: _Wanted, files: list[str] | tuple[str, ...], folder: Path | None = None) -> Path:
+    """Those of the files that there are; of the commit that is in `folder`, where that is given."""
+    from huggingface_hub import snapshot_download
+
+    revision = wanted.revision if folder is None else folder.name
+    if not files:
+        return folder or Path()
+    return Path(snapshot_download(wanted.repo, revision=revision, allow_patterns=[glob.escape(f) for f in files]))
+
+
+def _without_weights(wanted: _Wanted, folder: Path) -> UserError:
+    from huggingface_hub import HfApi
+
+    files = HfApi().list_repo_files(wanted.repo, revision=folder.name)
+    ggufs = [f for f in files if f.endswith(".gguf") and ("-of-" not in f or "-00001-of-" in f)]
+    if ggufs:
+        missing = wanted.file or _WEIGHTS
+        example = f"{wanted.repo}/{ggufs[0]}" + (f"@{wanted.revision}" if wanted.revision else "")
+        return UserError(
+            f"{wanted.given}: {wanted.repo} has no {missing} but GGUF files; name one of them, for example {example} "
+            f"(it has {_listed(ggufs)})"
+        )
+    missing = wanted.file or (_WEIGHTS if (folder / _CONFIG).is_file() else _CONFIG)
+    return UserError(f"{wanted.given}: {wanted.repo} has no {missing}, nor a GGUF file (it has {_listed(files)})")
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_LISTED
+    return ", ".join(names[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "") if names else "no files"
+
+
+@contextmanager
+def _bars(shown: bool) -> Iterator[None]:
+    """The library's progress bars, if `shown`, without its warnings: of files that there need not be, say."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars, logging
+
+    hide, verbosity = not shown and not are_progress_bars_disabled(), logging.get_verbosity()
+    logging.set_verbosity_error()
+    if hide:
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if hide:
+            enable_progress_bars()
+
+
+@contextmanager
+def _refusals(wanted: _Wanted) -> Iterator[None]:
+    """What goes wrong with a download in the block becomes a UserError, which says what was looked for."""
+    nowhere = f"{wanted.given}: there is no such file or folder, and no built-in model of that name"
+    try:
+        from huggingface_hub import constants, errors
+    except ImportError:
+        raise UserError(
+            f"{nowhere}; to download {wanted.repo} from the hub, `pip install mobile-ft[hub]`; or get it with "
+            f"{wanted.command} and give the folder that this prints"
+        ) from None
+    log_in = "log in with `hf auth login` or set HF_TOKEN"
+    try:
+        yield
+    except UserError:
+        raise
+    except errors.GatedRepoError:
+        raise UserError(
+            f"{wanted.given}: access to {wanted.repo} is granted on its page on the hub; ask for it there and {log_in}"
+        ) from None
+    except errors.RepositoryNotFoundError:
+        raise UserError(
+            f"{nowhere}; {constants.ENDPOINT} has no model {wanted.repo}, or a private one: check the name, or {log_in}"
+        ) from None
+    except errors.RevisionNotFoundError:
+        raise UserError(f"{wanted.given}: {wanted.repo} has no branch, tag or commit {wanted.revision}") from None
+    except Exception as error:  # its own, of one of several HTTP libraries, or the disk's
+        cause = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) else None
+        status = getattr(getattr(cause or error, "response", None), "status_code", None)
+        if status in (401, 403):
+            raise UserError(
+                f"{wanted.given}: the hub refuses access to {wanted.repo} (status {status}); {log_in}, with a token "
+                "that may read it"
+            ) from None
+        reason = str(cause or error).strip().splitlines() or [type(error).__name__]
+        raise UserError(
+            f"{nowhere}; {wanted.repo} could not be downloaded from {constants.ENDPOINT} ({reason[0]}); try again, or "
+            f"get it with {wanted.command} where there is a network, and give the folder that this prints"
+        ) from None
