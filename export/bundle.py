@@ -21,6 +21,7 @@ from mobile_ft.export.weights_file import LazyTensor, write_weights
 from mobile_ft.families import FULL, NO_ROPE, SLIDING
 from mobile_ft.folder import new_folder
 from mobile_ft.formats import F32, packed_shape
+from mobile_ft.json_text import read_json_object
 from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, within_decoder, write_adapter
 from mobile_ft.shapes import forward_flops, head_flops, linear_shapes, unit_types
 from mobile_ft.signature import signature_file
@@ -146,7 +147,15 @@ def _write_text(source: ModelSource, folder: Path) -> None:
     """The tokenizer, and text.json; nothing where the model has none. Raises UserError where it cannot be used."""
     source.write_tokenizer(folder)
     if not (folder / "tokenizer.json").is_file():
+        if source.chat_template is not None:
+            raise UserError("--chat-template: the model has no tokenizer to go with it")
         return
+    if source.chat_template is not None:
+        config_file = folder / "tokenizer_config.json"
+        config = read_json_object(config_file, "the source has just written it") | {
+            "chat_template": source.chat_template
+        }
+        config_file.write_text(json.dumps(config, indent=2), encoding="utf-8")
     try:
         tokenizer = Tokenizer(folder)
         check_added_tokens(tokenizer, source.config, str(folder / "tokenizer.json"))

@@ -46,6 +46,7 @@ class ModelSource(ABC):
     """Gives a model's tensors one by one, under Hugging Face's names."""
 
     config: ModelConfig
+    chat_template: str | None = None  # in place of the model's own
     tokenizer_place = "the model's "  # what errors put before the name of a tokenizer's file
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mobile_ft.api.convert import convert
+    from mobile_ft.api.data import DataReport, inspect_data
     from mobile_ft.api.device_link import Device
     from mobile_ft.api.device_pack import pack_for_device
     from mobile_ft.api.device_run import pull_from_device, run_on_device
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BundleInfo",
     "ConvertResult",
+    "DataReport",
     "Device",
     "EvalResult",
     "GenerateResult",
@@ -52,6 +54,7 @@ __all__ = [
     "export_bundle",
     "generate",
     "info",
+    "inspect_data",
     "load",
     "pack_for_device",
     "plan",
@@ -64,6 +67,7 @@ __all__ = [
 
 # Where each name is; those that are not listed are results.
 _HOMES = {
+    "DataReport": "api.data",
     "Device": "api.device_link",
     "LoadedModel": "api.model",
     "MobileFtWarning": "errors",
@@ -74,6 +78,7 @@ _HOMES = {
     "export_bundle": "api.export",
     "generate": "api.generate",
     "info": "api.info",
+    "inspect_data": "api.data",
     "load": "api.model",
     "pack_for_device": "api.device_pack",
     "plan": "api.plan",

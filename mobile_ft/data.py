@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -23,6 +23,9 @@ Tokens = NDArray[np.int32]
 LossMask = NDArray[np.bool_]
 
 _MOST_NAMED = 10  # bad rows
+
+# Hears of each row: where it is, what it says, and the tokens of each side with whether each is learned, before a cut.
+OnRow = Callable[[str, RowText, list[tuple[Tokens, LossMask]]], None]
 
 # A side of a row: its text, the characters of it that are learned, and whether a chat template rendered it.
 _Side = tuple[str, list[tuple[int, int]], bool]
@@ -93,6 +96,7 @@ def encode_rows(
     seq_len: int,
     loss: Loss = "sft",
     options: Mapping[str, str] | None = None,
+    on_row: OnRow = lambda where, text, sides: None,
 ) -> EncodedRows:
     """Tokens and targets of `rows`, each of 1 to `seq_len` places, each side of a preference of up to half as many.
 
@@ -111,7 +115,7 @@ def encode_rows(
         encoded.read += 1
         first = first or row.where
         try:
-            _encode(row, reader, tokenizer, seq_len, loss, encoded)
+            _encode(row, reader, tokenizer, seq_len, loss, encoded, on_row)
         except UserError as error:
             if not skip:
                 raise
@@ -144,7 +148,9 @@ def _row_reader(tokenizer: Tokenizer, options: dict[str, str]) -> RowReader:
         raise UserError(str(error)) from error
 
 
-def _encode(row: Row, reader: RowReader, tokenizer: Tokenizer, seq_len: int, loss: Loss, encoded: EncodedRows) -> None:
+def _encode(
+    row: Row, reader: RowReader, tokenizer: Tokenizer, seq_len: int, loss: Loss, encoded: EncodedRows, on_row: OnRow
+) -> None:
     """Adds what a row becomes to `encoded`."""
     if isinstance(row, FileRow):
         if loss == "dpo":
@@ -160,27 +166,29 @@ def _encode(row: Row, reader: RowReader, tokenizer: Tokenizer, seq_len: int, los
         raise UserError(f'{row.where}: --loss dpo needs rows with "prompt", "chosen" and "rejected"; use --loss sft')
     if text.plain:
         tokens = _encode_text(row.where, [text.sides[0][0]], tokenizer, ends=True)
+        sides = [(tokens, np.ones(len(tokens), np.bool_))]
         _keep_windows(tokens, seq_len, text.weight, encoded)
     else:
-        _keep_answers(row.where, text, tokenizer, seq_len // len(text.sides), encoded)
+        sides = [_encode_side(row.where, side, tokenizer) for side in text.sides]
+        _keep_answers(sides, text.weight, seq_len // len(sides), encoded)
     encoded.forms[text.form] += 1
+    on_row(row.where, text, sides)
 
 
 def _keep_windows(tokens: Tokens, seq_len: int, weight: float, encoded: EncodedRows) -> None:
     kept = [replace(piece, weight=weight) for piece in _windows(tokens, seq_len) if _teaches(piece, weight)]
     encoded.dropped += not kept
-    encoded.rows += kept  # type: ignore[operator, arg-type]
+    encoded.rows += kept  # type: ignore[operator]
 
 
-def _keep_answers(where: str, text: RowText, tokenizer: Tokenizer, places: int, encoded: EncodedRows) -> None:
+def _keep_answers(sides: list[tuple[Tokens, LossMask]], weight: float, places: int, encoded: EncodedRows) -> None:
     """Keeps a row, or both sides of a preference, if each has something to learn."""
-    sides = [_encode_side(where, side, tokenizer) for side in text.sides]
-    cut = [replace(_cut(tokens, learned, places), weight=text.weight) for tokens, learned in sides]
-    if not all(_teaches(row, text.weight) for row in cut):
+    cut = [replace(_cut(tokens, learned, places), weight=weight) for tokens, learned in sides]
+    if not all(_teaches(row, weight) for row in cut):
         encoded.dropped += 1
         return
     encoded.truncated += any(len(tokens) > places + 1 for tokens, _ in sides)
-    encoded.rows.append(cut[0] if len(cut) == 1 else (cut[0], cut[1]))  # type: ignore[arg-type]
+    encoded.rows += cut if len(cut) == 1 else [(cut[0], cut[1])]  # type: ignore[operator]
 
 
 def _teaches(row: EncodedRow, weight: float) -> bool:

@@ -7,9 +7,11 @@ from typing import Any
 from mobile_ft.config import MOST_LAYERS, MOST_TAPS, ModelConfig, check_config
 from mobile_ft.errors import UserError
 from mobile_ft.families import CONV, FAMILIES, FULL, SLIDING, Family
+from mobile_ft.hub_cache import cached_repository
 from mobile_ft.json_text import read_json_object
 from mobile_ft.json_values import Values, boolean, json_object, positive_int, positive_number
 from mobile_ft.lora import DECODER, INSIDE, BaseModel
+from mobile_ft.path_text import path_text
 
 # Settings of all families: `_KEYS` are honoured, `_ONLY` are accepted with the values given, which change nothing, and
 # `_UNREAD` change nothing whatever they say. Any other setting is refused: it may change the model.
@@ -90,10 +92,7 @@ def base_model(path: Path) -> BaseModel:
 def folder_name(folder: str | os.PathLike[str]) -> str:
     """What `from_pretrained` takes for a folder: the model's name on the Hub if it is of the Hub's cache."""
     path = Path(os.path.abspath(folder))
-    cached = path.parent.parent.name
-    if path.parent.name == "snapshots" and cached.startswith("models--"):
-        return cached.removeprefix("models--").replace("--", "/")
-    return str(path).encode("utf-8", "replace").decode()
+    return cached_repository(path) or path_text(path).encode("utf-8", "replace").decode()
 
 
 def _name(path: Path) -> str:

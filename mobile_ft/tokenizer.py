@@ -113,6 +113,11 @@ class Tokenizer:
         added: dict[int, tokenizers.AddedToken] = self._tokenizer.get_added_tokens_decoder()
         return added
 
+    @property
+    def shows_date(self) -> bool:
+        """Whether the chat template asks for the date."""
+        return self.template is not None and self.template.shows_date
+
     def encode(self, text: str, add_special: bool = False) -> list[int]:
         """Token ids of `text`; `add_special` puts BOS first where the model wants one.
 

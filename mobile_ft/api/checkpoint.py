@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mobile_ft.api.hub import cached_repository, find_model
+from mobile_ft.api.hub import find_model
 from mobile_ft.errors import UserError
 from mobile_ft.formats import FORMATS
 from mobile_ft.hf_config import base_model, known_config, known_models, read_hf_config
+from mobile_ft.hub_cache import cached_repository
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

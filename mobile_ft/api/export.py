@@ -21,6 +21,7 @@ from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.formats import F32
 from mobile_ft.hf_config import known_config
 from mobile_ft.lora import MOST_RANK, LoraConfig, parse_targets
+from mobile_ft.row_files import read_text
 from mobile_ft.signature import read_private_key
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def export_bundle(
     quant_embedding: str | None = None,
     calibration: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    chat_template: str | os.PathLike[str] | None = None,
     random_init: bool = False,
     seed: int = 0,
     sign: str | os.PathLike[str] | None = None,
@@ -65,7 +67,8 @@ def export_bundle(
     quantized, each weight keeps its own format.
     `lora_targets` are names with commas between, or "all-linear". LoRA's scale is alpha / rank; with `use_rslora` it is
     alpha / sqrt(rank). `adapter` is the folder of one to start from, of PEFT or mlx-lm, which brings all these; linears
-    of its targets that it does not adapt start with B zero. `max_seq_len` is the most tokens at once, by default 512,
+    of its targets that it does not adapt start with B zero. `chat_template` is a file with a Jinja template that takes
+    the place of the model's own. `max_seq_len` is the most tokens at once, by default 512,
     or less if the model's limit is. `activation` is what a layer stores for its backward: README.md has a table. `seed`
     is that of the adapter and of random weights. `sign` is a file with an Ed25519 private key in PEM, which signs the
     bundle for those who `trust` its public half. `progress` shows how many tensors are written. Raises UserError where
@@ -83,6 +86,7 @@ def export_bundle(
     quantization = Quantization(quant, quant_embedding, None if calibration is None else Path(calibration))
     with _quiet():
         source = open_checkpoint(model, tokenizer, quantization, random_init, seed, progress)
+        source.chat_template = None if chat_template is None else "".join(read_text(Path(chat_template)))
         if adapter is None:
             lora = LoraConfig(lora_rank, lora_alpha, parse_targets(lora_targets, source.config), use_rslora)
             start = None

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from mobile_ft.api.model import LoadedModel, Stop, load
+from mobile_ft.api.model import LoadedModel, Stop, Tools, load
 from mobile_ft.api.results import GenerateResult
 from mobile_ft.tokenizer import Message
 
@@ -27,11 +27,12 @@ def chat(
     messages: Sequence[Message],
     *,
     adapter: str | os.PathLike[str] | None = None,
+    tools: Tools | None = None,
     stop: Stop = (),
     **options: Any,
 ) -> GenerateResult:
-    """Answers the last of `messages`, each {"role": ..., "content": ...}."""
-    return _loaded(bundle, adapter).chat(messages, stop=stop, **options)
+    """Answers the last of `messages`, each {"role": ..., "content": ...}; `tools` are those that it may call."""
+    return _loaded(bundle, adapter).chat(messages, tools=tools, stop=stop, **options)
 
 
 def _loaded(bundle: str | os.PathLike[str] | LoadedModel, adapter: str | os.PathLike[str] | None) -> LoadedModel:

@@ -16,7 +16,6 @@ _NAME = re.compile(
     r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(/(?P<file>[^@]+\.gguf))?(@(?P<revision>[^@\s]+))?", re.ASCII
 )
 _PATHS = (".gguf", ".json", ".safetensors", ".bundle")  # what ends so is a path, though it looks like owner/name
-_CACHED = re.compile(r"models--([\w.-]+?)--([\w.-]+)", re.ASCII)  # a repository's folder in the cache
 
 _CONFIG, _INDEX, _WEIGHTS = "config.json", "model.safetensors.index.json", "model.safetensors"
 _OLD_GPTQ = "quantize_config.json"
@@ -82,13 +81,6 @@ def find_model_to_plan(model: str | os.PathLike[str]) -> Path:
     if path == Path(model) or path.name != _CONFIG or not _is_quantized(path.parent):
         return path
     return find_model(model)
-
-
-def cached_repository(path: Path) -> str | None:
-    """owner/name of a model in the hub's cache: of its folder there, or the config.json in it."""
-    folder = path.parent if path.name == _CONFIG else path
-    match = _CACHED.fullmatch(folder.parent.parent.name) if folder.parent.name == "snapshots" else None
-    return None if match is None else f"{match[1]}/{match[2]}"
 
 
 def _is_quantized(folder: Path) -> bool:

@@ -19,6 +19,7 @@ from mobile_ft.runtime import GenerateConfig, Generator, Model, generate_options
 from mobile_ft.tokenizer import Message, TextStream, Tokenizer
 
 Stop = str | int | Sequence[str | int]
+Tools = Sequence[Mapping[str, Any]]  # of a chat, as JSON schemas of functions
 
 
 def load(bundle: str | os.PathLike[str], adapter: str | os.PathLike[str] | None = None) -> "LoadedModel":
@@ -57,18 +58,29 @@ class LoadedModel:
 
     def generate(self, prompt: str, *, system: str | None = None, stop: Stop = (), **options: Any) -> GenerateResult:
         """The answer to `prompt`, which is put into the model's chat template if it has one."""
-        return self._answer(self._prompt_tokens(prompt, system), stop, options, lambda text: False)
+        return self._answer(self._prompt_tokens(prompt, system, options), stop, options, lambda text: False)
 
-    def chat(self, messages: Sequence[Message], *, stop: Stop = (), **options: Any) -> GenerateResult:
-        """The answer to the last of `messages`, each {"role": ..., "content": ...}. A chat goes on cheaply: only what
-        is new since the last answer is computed."""
-        return self._answer(self._chat_tokens(messages), stop, options, lambda text: False)
+    def chat(
+        self, messages: Sequence[Message], *, tools: Tools | None = None, stop: Stop = (), **options: Any
+    ) -> GenerateResult:
+        """The answer to the last of `messages`, each {"role": ..., "content": ...}, with "tool_calls" and so on as the
+        model's chat template takes them. A chat goes on cheaply: only what is new since the last answer is computed."""
+        return self._answer(self._chat_tokens(messages, tools, options), stop, options, lambda text: False)
 
     def stream(
-        self, prompt: str | Sequence[Message], *, system: str | None = None, stop: Stop = (), **options: Any
+        self,
+        prompt: str | Sequence[Message],
+        *,
+        system: str | None = None,
+        tools: Tools | None = None,
+        stop: Stop = (),
+        **options: Any,
     ) -> Pieces[str, None, None]:
         """The answer to a prompt or to messages, piece by piece. Leaving the loop ends it."""
-        tokens = self._prompt_tokens(prompt, system) if isinstance(prompt, str) else self._chat_tokens(prompt)
+        if isinstance(prompt, str):
+            tokens = self._prompt_tokens(prompt, system, options)
+        else:
+            tokens = self._chat_tokens(prompt, tools, options)
         pieces: SimpleQueue[str | BaseException | None] = SimpleQueue()
         left = threading.Event()
 
@@ -100,7 +112,7 @@ class LoadedModel:
         self, prompt: list[int], stop: Stop, options: dict[str, Any], on_text: Callable[[str], bool]
     ) -> GenerateResult:
         strings, stop_tokens = self._stops(stop)
-        given = option_texts(generate_options(), options)
+        given = option_texts(generate_options(), _without_kwargs(options))
         decoder, cutter, text = TextStream(self.tokenizer), StopStrings(strings), []
 
         def show(piece: str) -> bool:
@@ -128,19 +140,23 @@ class LoadedModel:
         single = [tokens[0] for tokens in encoded if len(tokens) == 1]
         return strings, list(dict.fromkeys([*self.tokenizer.end_ids, *ids, *single]))
 
-    def _prompt_tokens(self, prompt: str, system: str | None) -> list[int]:
+    def _prompt_tokens(self, prompt: str, system: str | None, options: Mapping[str, Any]) -> list[int]:
         if self.tokenizer.has_chat_template:
             before = [] if system is None else [{"role": "system", "content": system}]
-            return self._chat_tokens([*before, {"role": "user", "content": prompt}])
+            return self._chat_tokens([*before, {"role": "user", "content": prompt}], None, options)
         if system is not None:
             raise UserError("--system: the model has no chat template to put it into")
+        if options.get("chat_template_kwargs"):
+            raise UserError("--chat-template-kwargs: the model has no chat template")
         _check_text(prompt)
         return self._checked(self.tokenizer.encode(prompt, add_special=True))
 
-    def _chat_tokens(self, messages: Sequence[Message]) -> list[int]:
+    def _chat_tokens(self, messages: Sequence[Message], tools: Tools | None, options: Mapping[str, Any]) -> list[int]:
         for message in messages:
-            _check_text(message["content"])
-        text = self.tokenizer.render_chat(list(messages), add_generation_prompt=True)
+            if isinstance(message.get("content"), str):
+                _check_text(message["content"])
+        kwargs = options.get("chat_template_kwargs")
+        text = self.tokenizer.render_chat(messages, True, tools, kwargs)
         return self._checked(self.tokenizer.encode(text))
 
     def _checked(self, tokens: list[int]) -> list[int]:
@@ -150,6 +166,11 @@ class LoadedModel:
         if len(tokens) >= most:
             raise UserError(f"--prompt: {len(tokens)} tokens; {self.bundle.folder} takes {most}, answer included")
         return tokens
+
+
+def _without_kwargs(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What is left for the runtime once the prompt has been rendered."""
+    return {name: value for name, value in options.items() if name != "chat_template_kwargs"}
 
 
 def _most_tokens(given: Mapping[str, str]) -> int:

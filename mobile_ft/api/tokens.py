@@ -57,6 +57,12 @@ def prepare_tokens(
     return stats
 
 
+def forms_in_words(stats: DataStats) -> str:
+    """Such as "data: 120 rows of chat messages, 3 of text"."""
+    forms = [f"{count:,} {'rows ' if i == 0 else ''}of {form}" for i, (form, count) in enumerate(stats.forms.items())]
+    return f"data: {', '.join(forms)}"
+
+
 def data_settings(options: Mapping[str, str]) -> dict[str, str]:
     """Those of the options that say how rows become tokens."""
     names = {option.name for option in data_options()}

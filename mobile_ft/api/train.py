@@ -1,5 +1,6 @@
 """Fine-tunes the LoRA adapter of a bundle."""
 
+import datetime
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -13,11 +14,11 @@ from mobile_ft.api.options import native_arguments, option_texts, runtime_errors
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.reporting import open_reporters
 from mobile_ft.api.results import TrainResult
-from mobile_ft.api.run_file import write_run_file
+from mobile_ft.api.run_file import RUN_FILE, read_run_file, write_run_file
 from mobile_ft.api.schedule_report import schedule_report as write_schedule_report
-from mobile_ft.api.tokens import check_lengths, data_path, prepare_tokens
+from mobile_ft.api.tokens import check_lengths, data_path, forms_in_words, prepare_tokens
 from mobile_ft.api.watcher import EventCallback, RunWatcher
-from mobile_ft.bundle import Bundle, read_bundle
+from mobile_ft.bundle import Bundle, read_bundle, read_tokenizer
 from mobile_ft.data import Loss
 from mobile_ft.errors import UserError
 from mobile_ft.path_text import path_text
@@ -61,6 +62,7 @@ def train(
     """
     found, folder = read_bundle(Path(bundle)), Path(out)
     given = option_texts(train_options(), options)
+    _set_date(found, folder, resume, given)
     settings = train_settings(given)
     seq_len, seed = int(settings["seq_len"]), int(settings["seed"])
     if seed < 0:  # the data is shuffled before the runtime sees it
@@ -103,7 +105,7 @@ def train(
                 write_run_file(folder, event, given, paths)
 
         display = stack.enter_context(ProgressDisplay("step", progress))
-        for line in why:
+        for line in [forms_in_words(stats), *why]:
             display.print(line)
         watcher = RunWatcher(display, [save_configuration, *listeners, *callbacks])
         run = _run_here if in_process else _run_in_child
@@ -122,6 +124,14 @@ def saved_in_words(out: Path) -> str:
     if (out / CHECKPOINT).exists():
         return f"what was saved last is in {out}, go on with --resume"
     return "nothing was saved yet"
+
+
+def _set_date(bundle: Bundle, folder: Path, resume: bool, given: dict[str, str]) -> None:
+    """Fixes the date that the chat template shows, so that run.yaml repeats the run on another day."""
+    if given.get("chat_template_date") or not read_tokenizer(bundle).shows_date:
+        return
+    earlier = read_run_file(folder / RUN_FILE) if resume and (folder / RUN_FILE).is_file() else {}
+    given["chat_template_date"] = str(earlier.get("chat_template_date", datetime.date.today()))
 
 
 def _validation_data(data: DataSource, valid: DataSource | None, eval_every: int) -> DataSource | None:

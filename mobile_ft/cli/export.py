@@ -67,6 +67,12 @@ def add_parser(commands: Subparsers) -> None:
         type=Path,
         help="start from this one, of PEFT or mlx-lm, which brings its rank, alpha and targets",
     )
+    option(
+        "--chat-template",
+        metavar="FILE",
+        type=Path,
+        help="Jinja template to use instead of the model's own, for instance one that renders tools",
+    )
     option("--random-init", action="store_true", help="random weights, for work on memory and speed")
     option("--seed", metavar="N", type=int, default=0, help="of the adapter and of random weights")
     option("--sign", metavar="KEY", type=Path, help="sign it with this Ed25519 private key in PEM, for --trust")
@@ -88,6 +94,7 @@ def run(args: argparse.Namespace) -> None:
         quant_embedding=args.quant_embedding,
         calibration=args.calibration,
         adapter=args.adapter,
+        chat_template=args.chat_template,
         random_init=args.random_init,
         seed=args.seed,
         sign=args.sign,

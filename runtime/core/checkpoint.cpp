@@ -109,7 +109,9 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
       if (run.at(key) != value) {
         const auto shown = [](const Json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); };
         fail(file.path(), ": the run was started with ", key, " ", shown(run.at(key)), ", not ", shown(value),
-             "; --resume needs the same bundle, data and options");
+             "; --resume needs the same bundle, data and options. To train further with others, start a new run from "
+             "this adapter: --adapter ",
+             folder, " and another --out");
       }
     }
     targets_seen = integer(metadata(file, "seen"), "targets", 0, int64_t{1} << 60);

@@ -1,0 +1,95 @@
+"""`mobile-ft data`: what training would learn of data, to look at."""
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from mobile_ft.api.data import histogram, inspect_data
+from mobile_ft.api.files import check_output_path, write_json
+from mobile_ft.cli.arguments import Subparsers, add_json, add_options, add_trust, given_options
+from mobile_ft.cli.output import check_json_path, print_table, warn
+from mobile_ft.row_view import RowView
+from mobile_ft.runtime import data_options
+
+_WIDTH = 40  # of the longest bar
+
+
+def add_parser(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "data",
+        help="show what training would learn of data",
+        description="Shows rows as text with the learned tokens marked, their lengths, and rows that are cut, dropped, "
+        "bad or repeated.",
+    )
+    option = parser.add_argument
+    option("model", metavar="BUNDLE|MODEL", help="a bundle, or a model as `mobile-ft export` takes it")
+    add_trust(parser)
+    option("--data", metavar="DIR|FILE|NAME", required=True, help="training data, as for `mobile-ft train`")
+    option("--valid", metavar="DIR|FILE|NAME", help="validation data (default: the split of --data)")
+    option(
+        "--seq-len", metavar="N", type=int, help="tokens a sequence (default: 256, or less if the bundle's limit is)"
+    )
+    option("--loss", choices=("sft", "dpo"), default="sft", help="sft, or dpo for preferences (default: sft)")
+    option("--rows", metavar="N", type=int, default=3, help="rows to show of each split (default: 3)")
+    option("--report", metavar="FILE", type=Path, help="write an HTML page")
+    add_options(parser, data_options())
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    check_json_path(args.json)
+    check_output_path("--report", args.report)
+    report = inspect_data(
+        args.model,
+        args.data,
+        valid=args.valid,
+        seq_len=args.seq_len,
+        loss=args.loss,
+        rows=args.rows,
+        report=args.report,
+        **given_options(args, data_options()),
+    )
+    write_json(args.json, report.to_json())
+    console = Console()
+    for name, split in report.splits.items():
+        for row in split.first_rows:
+            _print_row(console, row)
+        _print_histogram(console, f"{name}: rows by their number of tokens", split.lengths)
+        for bad in split.bad_rows:
+            warn(bad)
+    for where in report.in_both:
+        warn(f"{where}: this row of valid is in train too")
+    print_table(*report.summary())
+
+
+def _print_row(console: Console, row: RowView) -> None:
+    """Learned tokens in green, or in brackets where there is no colour; what is cut off struck out, or left out."""
+    head = f"{row.where}: {row.form}, {row.learned} of {row.tokens} tokens learned"
+    console.print(Text(head, style="dim"), soft_wrap=True)
+    coloured = console.color_system is not None
+    for side in row.sides:
+        text = Text()
+        for run in side:
+            if coloured:
+                style = " ".join(word for word, on in (("green", run.learned), ("strike", run.cut)) if on)
+                text.append(run.text, style=style)
+            elif not run.cut:
+                text.append(f"[[{run.text}]]" if run.learned else run.text)
+        if not coloured and any(run.cut for run in side):
+            text.append("[cut here]")
+        console.print(text, soft_wrap=True)
+    console.print()
+
+
+def _print_histogram(console: Console, title: str, lengths: list[int]) -> None:
+    bins = histogram(lengths)
+    if not bins:
+        return
+    most = max(count for _, _, count in bins)
+    console.print(title, highlight=False)
+    for start, end, count in bins:
+        bar = "█" * -(-_WIDTH * count // most) if count else ""
+        console.print(f"{start:>7} to {end - 1:<7}{bar} {count}", highlight=False)
