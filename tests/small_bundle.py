@@ -38,9 +38,9 @@ class TalkingModel(RandomModel):
         (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
-def write_small_bundle(folder: Path, model: type[RandomModel] = RandomModel) -> Path:
+def write_small_bundle(folder: Path, model: type[RandomModel] = RandomModel, config: ModelConfig = CONFIG) -> Path:
     """LoRA rank 4 on all linears, at most 64 tokens: trains in milliseconds."""
-    write_bundle(model(CONFIG, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, folder)
+    write_bundle(model(config, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, folder)
     return folder
 
 

@@ -23,8 +23,8 @@ class BundleText {
  public:
   /// Throws Error naming the file where one is missing, or not what was exported.
   explicit BundleText(const Bundle& bundle)
-      : BundleText(bundle.verified("tokenizer.json"), bundle.verified("tokenizer_config.json"),
-                   bundle.verified("text.json")) {}
+      : BundleText{bundle.verified("tokenizer.json"), bundle.verified("tokenizer_config.json"),
+                   bundle.verified("text.json")} {}
   /// The three files' paths.
   BundleText(const std::string& tokenizer_json, const std::string& tokenizer_config_json, const std::string& text_json);
 

@@ -51,7 +51,7 @@ def test_gguf(tmp_path: Path) -> None:
 def test_tokenizer(tiny_bundle: Callable[..., Path], tmp_path: Path, name: str) -> None:
     source = tiny_bundle("source")
     (source / name).write_text(POINTER)
-    assert refused(copy_tokenizer, source, tmp_path).startswith(f"{source / name}: a pointer of git-lfs")
+    assert refused(copy_tokenizer, source, tmp_path, 260).startswith(f"{source / name}: a pointer of git-lfs")
 
 
 def test_tokenizer_of_an_older_bundle(tiny_bundle: Callable[..., Path]) -> None:
@@ -62,6 +62,6 @@ def test_tokenizer_of_an_older_bundle(tiny_bundle: Callable[..., Path]) -> None:
 
 def test_sentencepiece_alone(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_text(POINTER)
-    message = refused(copy_tokenizer, tmp_path, tmp_path)
+    message = refused(copy_tokenizer, tmp_path, tmp_path, 260)
     assert "tokenizer.json: no such file; save the model's fast tokenizer there" in message
     assert f"tokenizer.model is a pointer of git-lfs; first run `git lfs pull` in {tmp_path}" in message

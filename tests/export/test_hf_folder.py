@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mobile_ft.errors import UserError
-from mobile_ft.export.hf_folder import HfFolder
+from mobile_ft.export.hf_folder import HfFolder, copy_tokenizer
 from mobile_ft.formats import unpack
 from mobile_ft.shapes import linear_shapes, unit_types, vector_shapes
 from mobile_ft.tokenizer import Tokenizer
@@ -126,7 +126,6 @@ ENDS: dict[str, tuple[dict[str, dict[str, Any]], list[int]]] = {
     "generation": ({"generation_config.json": {"eos_token_id": [7, _EOS, 8]}}, [_EOS, 7, 8]),
     "config": ({"config.json": {"eos_token_id": [7, 8]}}, [_EOS, 7, 8]),
     "one of config": ({"config.json": {"eos_token_id": 7}}, [_EOS, 7]),
-    "within": ({"config.json": {"eos_token_id": 7, "text_config": {"eos_token_id": [8, 7]}}}, [_EOS, 7, 8]),
     "map": ({"special_tokens_map.json": {"eos_token": {"content": "<|im_end|>"}}}, [_EOS, _END]),
     "the map's alone": (
         {"special_tokens_map.json": {"eos_token": "<|im_end|>"}, "tokenizer_config.json": {"eos_token": None}},
@@ -159,6 +158,17 @@ def test_tokens_that_end_an_answer(folder: Path, tiny_bundle: Any, tmp_path: Pat
     assert written == (ends if len(ends) > 1 else ends[0])
 
 
+def test_ends_of_the_text_model_within_one_with_vision(folder: Path, tiny_bundle: Any, tmp_path: Path) -> None:
+    _with_files(folder, tiny_bundle("tokenizer"), {})
+    config = {"eos_token_id": 7, "text_config": {"eos_token_id": [8, 7]}}
+    (folder / "config.json").write_text(json.dumps(config))
+    copy_tokenizer(folder, tmp_path, 260)
+    assert Tokenizer(tmp_path).end_ids == [_EOS, 7, 8]
+    (folder / "config.json").write_text(json.dumps(config | {"text_config": {"eos_token_id": 260}}))
+    with pytest.raises(UserError, match="config.json: text_config: eos_token_id is 260"):
+        copy_tokenizer(folder, tmp_path, 260)
+
+
 def test_other_settings_of_generation(folder: Path, tiny_bundle: Any, tmp_path: Path) -> None:
     """Are kept; without a generation_config.json they are config.json's, as Transformers has it."""
     given = {"temperature": 0.6, "top_p": 0.95, "do_sample": True, "bos_token_id": 3, "transformers_version": "4.51.0"}
@@ -174,11 +184,9 @@ def test_other_settings_of_generation(folder: Path, tiny_bundle: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("value", [260, [7, 260], -1, "7", [7.0], True, {"a": 1}])
-@pytest.mark.parametrize("file", ["generation_config.json", "config.json", "config.json: text_config"])
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
 def test_what_is_no_token_is_refused(folder: Path, tiny_bundle: Any, tmp_path: Path, file: str, value: Any) -> None:
-    name, _, within = file.partition(": ")
-    ends = {"eos_token_id": value}
-    _with_files(folder, tiny_bundle("tokenizer"), {name: {within: ends} if within else ends})
+    _with_files(folder, tiny_bundle("tokenizer"), {file: {"eos_token_id": value}})
     with pytest.raises(UserError) as error:
         HfFolder(folder, "q4_0", "q8_0").write_tokenizer(tmp_path)
     assert str(error.value).startswith(

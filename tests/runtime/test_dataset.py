@@ -4,6 +4,7 @@ import json
 import random
 import resource
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.chat_templates import published
 from tests.runtime.native import events, failure
 from tests.runtime.test_bundle_text import folder_of
 from tests.runtime.test_tokenizer import SENTENCES
-from tests.small_bundle import write_small_bundle
+from tests.small_bundle import CONFIG, write_small_bundle
 
 Row = dict[str, Any]
 
@@ -31,7 +32,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         def write_tokenizer(self, folder: Path) -> None:
             folder_of("smollm2", published("chatml"), folder)
 
-    return write_small_bundle(tmp_path_factory.mktemp("dataset") / "bundle", Model)
+    config = replace(CONFIG, vocab_size=450)  # as many tokens as the tokenizer has
+    return write_small_bundle(tmp_path_factory.mktemp("dataset") / "bundle", Model, config)
 
 
 def chat(*turns: tuple[str, str]) -> list[dict[str, str]]:

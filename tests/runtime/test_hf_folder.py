@@ -15,6 +15,7 @@ from mobile_ft.export.hf_folder import HfFolder
 from mobile_ft.lora import LoraConfig
 from mobile_ft.runtime import Model
 from tests.hf_models import FAMILIES, random_model
+from tests.small_tokenizer import write_small_tokenizer
 from tests.targets import ALL_LINEAR
 
 TOKENS = np.random.default_rng(0).integers(0, 250, 41)
@@ -61,7 +62,7 @@ def test_formats_that_are_not(model: Any, tmp_path: Path, quant: str) -> None:
 
 
 def test_a_group_that_does_not_divide_rows(model: Any, tmp_path: Path) -> None:
-    model.save_pretrained(tmp_path / "model")
+    model.save_pretrained(write_small_tokenizer(tmp_path / "model"))
     with pytest.raises(UserError, match="q_proj.weight: 64 columns: a q4_1_g128 weight needs a multiple of 128"):
         export_bundle(tmp_path / "model", tmp_path / "bundle", quant="q4_1_g128")
 

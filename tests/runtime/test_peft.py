@@ -27,7 +27,7 @@ from tests.peft_adapters import random_adapter
 from tests.quantized_checkpoints import llama
 from tests.runtime.conftest import summed_loss
 from tests.runtime.native import events
-from tests.small_tokenizer import small_tokenizer
+from tests.small_tokenizer import small_tokenizer, write_small_tokenizer
 
 ROWS = 6
 TOKENS = np.random.default_rng(0).integers(0, 230, 41)
@@ -84,9 +84,9 @@ def test_peft_in_ours(
     assert ours["loss"] == pytest.approx(peft_loss(model, text_tokens), abs=1e-3)
 
 
-def test_a_bundle_starts_from_an_adapter(tiny_bundle: Any, tmp_path: Path) -> None:
+def test_a_bundle_starts_from_an_adapter(tmp_path: Path) -> None:
     """Of float weights, in float16, which holds them; layers that the adapter leaves out stay as they are."""
-    folder, base = tiny_bundle("model"), llama()
+    folder, base = write_small_tokenizer(tmp_path / "model"), llama()
     base.save_pretrained(folder)
     model = random_adapter(base, layers_to_transform=[1], **PEFT)
     model.save_pretrained(tmp_path / "adapter")

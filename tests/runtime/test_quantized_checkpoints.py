@@ -20,6 +20,7 @@ from mobile_ft.lora import LoraConfig
 from mobile_ft.runtime import Model
 from mobile_ft.tokenizer import Tokenizer
 from tests.quantized_checkpoints import llama, write_awq, write_gptq, write_mlx
+from tests.small_tokenizer import write_small_tokenizer
 from tests.targets import ALL_LINEAR
 
 TOKENS = np.random.default_rng(0).integers(0, 250, 41)
@@ -42,24 +43,24 @@ def check_logits(bundle: Path, model: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_logits(kind: str, tiny_bundle: Any, tmp_path: Path) -> None:
+def test_logits(kind: str, tmp_path: Path) -> None:
     """Of weights that the bundle holds exactly."""
-    folder = tiny_bundle("model")
+    folder = write_small_tokenizer(tmp_path / "model")
     model = WRITERS[kind](folder)
     write_bundle(HfFolder(folder, "f16", "f16"), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, tmp_path / "bundle")
     check_logits(tmp_path / "bundle", model)
 
 
-def test_a_model_in_memory(tiny_bundle: Any, tmp_path: Path) -> None:
+def test_a_model_in_memory(tmp_path: Path) -> None:
     """That bitsandbytes quantized, with its tokenizer; its embedding becomes 8 bits."""
     llama().save_pretrained(tmp_path / "plain")
     config = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "plain", quantization_config=config, dtype=torch.float32)
-    folder = tiny_bundle("tokenizer")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), eos_token="<|endoftext|>")
+    folder = write_small_tokenizer(tmp_path / "tokenizer")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), eos_token="</s>")
     made = export_bundle(model, tmp_path / "bundle", tokenizer=tokenizer, max_seq_len=64)
     assert made.formats == ["nf4_g64", "q8_0"]
-    assert Tokenizer(tmp_path / "bundle").encode("x y") == Tokenizer(folder).encode("x y")
+    assert Tokenizer(tmp_path / "bundle").encode("ab a") == Tokenizer(folder).encode("ab a")
     embedding = HfModel(model, None, "q4_1", "q8_0").packed("model.embed_tokens.weight", 128, 250)
     model.dequantize()
     model.model.embed_tokens.weight.data = torch.from_numpy(unpack(embedding.data, "q8_0", 250))

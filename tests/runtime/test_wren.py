@@ -17,6 +17,7 @@ from mobile_ft.export.hf_folder import HfFolder
 from mobile_ft.lora import BaseModel, LoraConfig, adapter_key, parse_targets, write_adapter
 from mobile_ft.runtime import GenerateConfig, Generator, Model, TrainConfig, Trainer
 from tests.runtime.conftest import relative_error
+from tests.small_tokenizer import write_small_tokenizer
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding_a_family.md"
 TOKENS = np.random.default_rng(0).integers(0, 250, 33)
@@ -85,11 +86,9 @@ def test_wren(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(families.FAMILIES, "wren", None)  # taken out again behind the test
     exec(block("python"), vars(families))
     weights = random_weights()
-    (tmp_path / "model").mkdir()
+    write_small_tokenizer(tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text(block("json"))
     save_file(weights, tmp_path / "model" / "model.safetensors")
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        (tmp_path / "model" / name).write_text("{}")
     source = HfFolder(tmp_path / "model", "f16", "f16")
     lora = LoraConfig(RANK, SCALE * RANK, parse_targets("all-linear", source.config))
     bundle = write_bundle(source, lora, 64, 0, tmp_path / "bundle")
