@@ -2,6 +2,10 @@
 
 import json
 import random
+import subprocess
+import sys
+import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +55,26 @@ def training(name: str) -> str:
     return (_TRL / f"{PUBLISHED[name]}_training.jinja").read_text()
 
 
+def of_llama_cpp() -> dict[str, str]:
+    """Those that llama.cpp's source archive carries, by the names of its files; it is downloaded once."""
+    folder = Path(__file__).parents[1] / "build" / "llama.cpp-templates"
+    if not folder.is_dir():
+        with tempfile.TemporaryDirectory() as scratch:
+            download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation"]
+            command = [*download, "--no-binary", ":all:", "-d", scratch, "llama-cpp-python==0.3.36"]
+            subprocess.run(command, check=True)
+            (archive,) = Path(scratch).glob("*.tar.gz")
+            made = folder.with_suffix(".part")
+            made.mkdir(parents=True, exist_ok=True)
+            with tarfile.open(archive) as files:
+                for member in files:
+                    name = Path(member.name)
+                    if name.suffix == ".jinja" and name.parent.name == "templates":
+                        made.joinpath(name.name).write_bytes(files.extractfile(member).read())  # type: ignore[union-attr]
+            made.rename(folder)
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.jinja"))}
+
+
 def all_of_trl() -> list[Path]:
     return sorted(_TRL.glob("*.jinja"))
 
@@ -65,7 +89,7 @@ TOOL = {
             "properties": {
                 "city": {"type": "string", "description": "The city"},
                 "unit": {"type": "string", "enum": ["c", "f"], "default": "c"},
-                "days": {"type": ["array", "null"], "items": {"type": "integer"}},
+                "days": {"type": "array", "items": {"type": "integer"}},
             },
             "required": ["city"],
         },

@@ -1,9 +1,12 @@
-"""Memory of training on long texts, paragraphs and one endless line of so many megabytes: `bench_data.py BUNDLE`.
+"""Memory and time of making tokens: `bench_data.py BUNDLE [--rows gsm8k/train.jsonl]`.
 
-Runs `mobile-ft train` for one step; the peak is that of the whole command, the child that trains included.
+Of long texts, paragraphs and one endless line of so many megabytes, `mobile-ft train` runs for one step; the peak is
+that of the whole command, the child that trains included. Of `--rows`, questions and answers, a process makes tokens of
+the rows as they are, as chats of four questions, and as texts.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -28,11 +31,59 @@ def write_text(path: Path, size: int, separator: str) -> None:
             file.write(" ".join(rng.choice(words, 80)) + separator)
 
 
+_PREPARE = """
+import sys, time
+from pathlib import Path
+from mobile_ft.bundle import read_bundle, read_tokenizer
+from mobile_ft.data import prepare
+tokenizer = read_tokenizer(read_bundle(Path(sys.argv[1])))
+start = time.process_time()
+prepare(sys.argv[2], "train", tokenizer, 256, 0, Path(sys.argv[2]).with_suffix(".tokens"))
+print(time.process_time() - start)
+"""
+
+
+def write_rows(source: Path, folder: Path) -> dict[str, Path]:
+    """The questions and answers of `source` in three forms."""
+    rows = [json.loads(line) for line in source.read_text().splitlines()]
+
+    def chat(some: list[dict[str, str]]) -> list[dict[str, str]]:
+        pairs = [(("user", row["question"]), ("assistant", row["answer"])) for row in some]
+        return [{"role": role, "content": content} for pair in pairs for role, content in pair]
+
+    forms = {
+        "question and answer": rows,
+        "chats of four questions": [{"messages": chat(rows[i : i + 4])} for i in range(0, len(rows), 4)],
+        "text": [{"text": row["question"] + row["answer"]} for row in rows],
+    }
+    files = {}
+    for number, (name, of_form) in enumerate(forms.items()):
+        files[name] = folder / f"{number}.jsonl"
+        files[name].write_text("".join(json.dumps(row) + "\n" for row in of_form))
+    return files
+
+
+def prepare_rows(bundle: Path, source: Path) -> None:
+    table = {}
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        for name, file in write_rows(source, Path(folder)).items():
+            command = [sys.executable, "-c", _PREPARE, str(bundle), str(file)]
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            seconds = float(child.stdout.read())  # type: ignore[union-attr]
+            usage = os.wait4(child.pid, 0)[2]
+            table[name] = f"{seconds:.1f} s of CPU, peak RSS {usage.ru_maxrss * 1024 / MEGABYTE:.0f} MB"
+    print_table(f"tokens of {source}", table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--megabytes", type=int, default=40)
+    parser.add_argument("--rows", type=Path, help="JSON lines with questions and answers, in place of long texts")
     args = parser.parse_args()
+    if args.rows is not None:
+        prepare_rows(args.bundle, args.rows)
+        return
     rows = {}
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         for name, separator in (("paragraphs", "\n\n"), ("one line", " ")):

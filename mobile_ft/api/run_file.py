@@ -67,7 +67,7 @@ def write_run_file(
     What the plan resolved is written as if it had been asked for: a machine with more cores or memory than this one
     would else choose otherwise. The plan tells epochs in steps; they are written as they were given.
     """
-    lines: dict[str, Any] = {name: path_text(os.path.abspath(path)) for name, path in paths.items() if path is not None}
+    lines: dict[str, Any] = {name: _absolute(path) for name, path in paths.items() if path is not None}
     texts = plan["options"] | plan["resolved"]
     if float(given.get("epochs", 0)) > 0:
         texts |= {"epochs": given["epochs"], "steps": ""}
@@ -77,3 +77,8 @@ def write_run_file(
         if texts[option.name] != "":
             lines[option.name] = value_of(option, texts[option.name])
     write_text(out / RUN_FILE, _HEAD + yaml.safe_dump(lines, sort_keys=False, allow_unicode=True))
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    """A path as any folder has it; the name of a data set on the hub, which is no path, as it is."""
+    return path_text(os.path.abspath(path) if os.path.exists(path) else path)

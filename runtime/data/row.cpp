@@ -88,11 +88,21 @@ void check_answered(const Messages& messages, size_t learned_from) {
        learned_from > 0 ? " after message " + std::to_string(learned_from) : "");
 }
 
-/// Messages, behind what the row has as "system".
+/// Messages, behind what the row has as "system" if they do not begin with one.
 Messages conversation(const Source& source, const Value& list, const std::string& key) {
+  const Messages given = messages_of(list, key, source.memory());
+  const std::string system = source.has("system") ? source.text("system") : "";
+  const Value& first = given.values.front();
   Messages messages;
-  if (source.has("system")) messages.add("system", source.memory().text(source.text("system")), source.memory());
-  messages.append(messages_of(list, key, source.memory()));
+  if (!system.empty() && find(first, "role")->text() == "system") {
+    const Value* content = find(first, "content");
+    if (content == nullptr || !content->is(Type::kText) || content->text() != system) {
+      fail("\"system\" and the system message of \"", key, "\" differ; keep one");
+    }
+  } else if (!system.empty()) {
+    messages.add("system", source.memory().text(system), source.memory());
+  }
+  messages.append(given);
   check_answered(messages, 0);
   return messages;
 }

@@ -83,6 +83,11 @@ LIMA = "user:Capital of Peru?;assistant:[Lima;]"
             "system:Be brief.;" + LIMA,
         ),
         (
+            {"messages": [{"role": "system", "content": "s"}, QUESTION, assistant("Lima")], "system": "s"},
+            "chat messages",
+            "system:s;" + LIMA,
+        ),
+        (
             {"instruction": "Capital of", "input": "Peru?", "output": "Lima"},
             "Alpaca instructions",
             LIMA.replace(" Peru", "\nPeru"),
@@ -224,6 +229,10 @@ TURNS = '"messages": [{"role": "user", "content": "a"}'
         (
             '{"prompt": "a", "completion": "b", "label": true}',
             '"label" says whether an answer is good, which no --loss',
+        ),
+        (
+            '{"system": "s", "messages": [{"role": "system", "content": "t"}, {"role": "assistant", "content": "a"}]}',
+            '"system" and the system message of "messages" differ; keep one',
         ),
         ("{" + TURNS + '], "images": ["x"]}', '"images" is not supported, and would be lost'),
         ("{" + TURNS + '], "tools": "x"}', '"tools" is text that is no JSON'),

@@ -113,6 +113,26 @@ def test_folder_that_datasets_saved(tmp_path: Path) -> None:
     assert has_split(tmp_path / "both", "valid") and not has_split(tmp_path / "one", "valid")
 
 
+def test_data_sets_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    asked = []
+
+    def load(name: str) -> Any:
+        asked.append(name)
+        if name == "owner/none":
+            raise ConnectionError("no\nnetwork")
+        return {"train": [{"text": "a"}], "test": [{"text": "b"}]}
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.chdir(tmp_path)
+    assert values("owner/name") == [{"text": "a"}] and values(Path("owner/name"), "valid") == [{"text": "b"}]
+    assert not has_split("owner/name", "valid") and set(asked) == {"owner/name"}
+    with pytest.raises(UserError, match=r"^owner/none: no such file, nor a data set that can be loaded \(no network\)"):
+        values("owner/none")
+    with pytest.raises(UserError, match="^data/train.jsonl: not found"):
+        values("data/train.jsonl")
+
+
 def test_text_file(tmp_path: Path) -> None:
     file = tmp_path / "book.txt"
     file.write_bytes(b"\xef\xbb\xbf" + "Émile\r\n\n end".encode())
