@@ -99,7 +99,15 @@ void test_round_trip() {
                                                 {"period", "7"},
                                                 {"seed", "42"},
                                                 {"compute", "int8"},
-                                                {"arithmetic", "x"}};
+                                                {"arithmetic", "x"},
+                                                {"mask_prompt", "false"},
+                                                {"assistant_turns", "last"},
+                                                {"chat_template_kwargs", "{\"a\": 1}"},
+                                                {"chat_template_date", "2026-01-31"},
+                                                {"on_bad_row", "skip"},
+                                                {"messages_key", "chat"},
+                                                {"prompt_key", "q"},
+                                                {"completion_key", "a"}};
   for (const auto& option : train_options()) CHECK(changed.count(option.name) == 1);
   CHECK(options_of(make_train_config(changed)) == changed);
   const auto standard = options_of(TrainConfig{});

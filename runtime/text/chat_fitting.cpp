@@ -130,8 +130,15 @@ Chat with_content(const Chat& chat, const Value* content) {
   });
 }
 
-/// Whether a text shows arguments in a form that no template means: JSON text within a string, or Python's dicts.
-bool distorts_arguments(const std::string& text, const Chat& chat) {
+size_t count_of(const std::string& text, std::string_view word) {
+  size_t count = 0;
+  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + word.size())) ++count;
+  return count;
+}
+
+/// Whether a text shows arguments in a form that no template means, JSON text within a string or Python's dicts, more
+/// often than without the calls.
+bool distorts_arguments(const std::string& text, const std::string& without_calls, const Chat& chat) {
   Memory& memory = *chat.memory;
   for (const Value& message : chat.messages) {
     const Value* calls = find(message, "tool_calls");
@@ -141,17 +148,11 @@ bool distorts_arguments(const std::string& text, const Chat& chat) {
       if (is_empty(arguments)) continue;
       const bool is_text = arguments->is(Type::kText);
       const std::string wrong = is_text ? json_of(*arguments, memory) : jinja::to_text(*arguments, memory);
-      const std::string right = is_text ? '"' + arguments->text() + '"' : json_of(*arguments, memory);
-      if (wrong != right && text.find(wrong) != text.npos) return true;
+      const bool is_json = !is_text && wrong == json_of(*arguments, memory);
+      if (!is_json && count_of(text, wrong) > count_of(without_calls, wrong)) return true;
     }
   }
   return false;
-}
-
-size_t count_of(const std::string& text, std::string_view word) {
-  size_t count = 0;
-  for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + word.size())) ++count;
-  return count;
 }
 
 void check_calls(const Chat& chat) {
@@ -254,11 +255,11 @@ Chat ChatFitting::with_usable_calls(const Chat& chat, bool generation_prompt) co
       try {
         const std::string shown = text(fitted, generation_prompt);
         rendered = true;
-        const bool used = text_if_any(without(fitted, "tool_calls"), generation_prompt) != shown;
+        const std::string without_calls = text_if_any(without(fitted, "tool_calls"), generation_prompt);
         // Where null is printed as a word, nothing is meant.
         const std::string without_null = text_if_any(with_content(fitted, &empty), generation_prompt);
         const bool prints_null = !without_null.empty() && count_of(shown, "None") > count_of(without_null, "None");
-        if (used && !prints_null && !distorts_arguments(shown, fitted)) return fitted;
+        if (without_calls != shown && !prints_null && !distorts_arguments(shown, without_calls, fitted)) return fitted;
       } catch (const jinja::OverBudget&) {
         throw;
       } catch (const Error& error) {

@@ -153,6 +153,7 @@ Rendering ChatTemplate::render(const Chat& chat, bool generation_prompt) const {
 }
 
 std::string ChatTemplate::prompt(const Chat& chat) const {
+  if (chat.messages.empty()) fail("a chat without messages; there is nothing to answer");
   check_variables(chat);
   return ChatFitting(*this).fit(chat, true).rendering.text;
 }

@@ -53,6 +53,13 @@ def test_calls_of_tools_are_learned_and_their_results_are_not(name: str, calls: 
     assert text.count("get_weather") >= 2  # of the tools too
 
 
+@pytest.mark.parametrize("name", ["qwen2.5", "qwen3", "hermes", "llama-3.1"])
+@pytest.mark.parametrize("arguments", [{}, "{}"])
+def test_calls_without_arguments(name: str, arguments: Any) -> None:
+    (text,) = marked(weather([{"function": {"name": "get_weather", "arguments": arguments}}]), published(name))
+    assert '": {}}' in text and '"{}"' not in text
+
+
 @pytest.mark.parametrize(
     ("name", "row", "text"),
     [
