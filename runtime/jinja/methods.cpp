@@ -13,6 +13,8 @@ namespace {
 using Method = Value (*)(const Value& self, CallArguments& arguments, Memory& memory);
 using Table = std::unordered_map<std::string_view, Method>;
 
+constexpr size_t kBytesAtOnce = 16;  // that are compared in the time of a unit
+
 bool is_python_space(char32_t c) { return is_space(c) || (c >= 0x1c && c <= 0x1f); }
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
@@ -34,7 +36,7 @@ int64_t in_characters(const std::string& text, size_t place) {
 
 template <Ends ends>
 Value strip(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"chars"});
+  arguments.match_positional(1);
   const std::string* characters = nullptr;
   if (arguments.has(0) && !arguments.at(0).is(Type::kNone)) characters = &arguments.text(0);
   return memory.text(stripped(self.text(), characters, ends, memory));
@@ -42,10 +44,11 @@ Value strip(const Value& self, CallArguments& arguments, Memory& memory) {
 
 template <bool from_end>
 Value find(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"sub"}, 1);
+  arguments.match_positional(1, 1);
   const std::string &text = self.text(), &wanted = arguments.text(0);
-  memory.spend(text.size() * (from_end ? 1 + wanted.size() : 1));
-  return Value::of(in_characters(text, from_end ? text.rfind(wanted) : text.find(wanted)));
+  memory.spend(text.size());
+  return Value::of(in_characters(
+      text, from_end ? found_before(text, wanted, text.size(), memory) : found_in(text, wanted, 0, memory)));
 }
 
 template <bool from_end>
@@ -56,18 +59,21 @@ Value index(const Value& self, CallArguments& arguments, Memory& memory) {
 }
 
 Value count(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"sub"}, 1);
+  arguments.match_positional(1, 1);
   const std::string &text = self.text(), &wanted = arguments.text(0);
   memory.spend(text.size());
   if (wanted.empty()) return Value::of(count_characters(text) + 1);
   int64_t found = 0;
-  for (size_t at = text.find(wanted); at != text.npos; at = text.find(wanted, at + wanted.size())) ++found;
+  for (size_t at = found_in(text, wanted, 0, memory); at != text.npos;) {
+    ++found;
+    at = found_in(text, wanted, at + wanted.size(), memory);
+  }
   return Value::of(found);
 }
 
 template <bool at_end>
 Value starts_or_ends(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"affix"}, 1);
+  arguments.match_positional(1, 1);
   const std::string& text = self.text();
   const auto holds = [&](const Value& affix) {
     if (!affix.is(Type::kText)) fail(arguments.function(), "() wants a str or a tuple of them");
@@ -76,13 +82,13 @@ Value starts_or_ends(const Value& self, CallArguments& arguments, Memory& memory
     return with.size() <= text.size() && text.compare(at_end ? text.size() - with.size() : 0, with.size(), with) == 0;
   };
   const Value& given = arguments.at(0);
-  if (!given.is(Type::kList)) return Value::of(holds(given));
+  if (!given.is(Type::kList) || !given.list().tuple) return Value::of(holds(given));
   return Value::of(std::any_of(given.list().items.begin(), given.list().items.end(), holds));
 }
 
 template <bool at_end>
 Value without_affix(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"affix"}, 1);
+  arguments.match_positional(1, 1);
   const std::string &text = self.text(), &affix = arguments.text(0);
   const bool has =
       affix.size() <= text.size() && text.compare(at_end ? text.size() - affix.size() : 0, affix.size(), affix) == 0;
@@ -96,8 +102,8 @@ std::vector<std::string> words_of(const std::string& text, int64_t most, bool fr
   size_t begin = skip(text, 0, is_python_space), end = skip_back(text, text.size(), is_python_space);
   while (begin < end) {
     const auto is_word = [](char32_t c) { return !is_python_space(c); };
-    if (most == 0) {
-      words.push_back(text.substr(begin, end - begin));
+    if (most == 0) {  // the rest with its blanks
+      words.push_back(from_end ? text.substr(0, end) : text.substr(begin));
       break;
     }
     --most;
@@ -115,13 +121,15 @@ std::vector<std::string> words_of(const std::string& text, int64_t most, bool fr
   return words;
 }
 
-std::vector<std::string> parts_of(const std::string& text, const std::string& separator, int64_t most, bool from_end) {
+std::vector<std::string> parts_of(const std::string& text, const std::string& separator, int64_t most, bool from_end,
+                                  Memory& memory) {
   std::vector<std::string> parts;
   size_t begin = 0, end = text.size();
   for (; most != 0; --most) {
-    const size_t found = from_end ? end < separator.size() ? text.npos : text.rfind(separator, end - separator.size())
-                                  : text.find(separator, begin);
+    const size_t found =
+        from_end ? found_before(text, separator, end, memory) : found_in(text, separator, begin, memory);
     if (found == text.npos) break;
+    memory.spend(kItemPrice);
     if (from_end) {
       parts.push_back(text.substr(found + separator.size(), end - found - separator.size()));
       end = found;
@@ -157,11 +165,8 @@ Value split(const Value& self, CallArguments& arguments, Memory& memory) {
   }
   const std::string& separator = arguments.text(0);
   if (separator.empty()) fail("empty separator");
-  memory.spend(text.size() * (from_end ? separator.size() : 1));
-  int64_t cuts = 0;
-  for (size_t at = text.find(separator); at != text.npos; at = text.find(separator, at + separator.size())) ++cuts;
-  memory.spend(2 * kItemPrice * (cuts + 1));
-  return list_of(parts_of(text, separator, most, from_end), memory);
+  memory.spend(text.size());
+  return list_of(parts_of(text, separator, most, from_end, memory), memory);
 }
 
 bool is_line_end(char32_t c) {
@@ -171,7 +176,7 @@ bool is_line_end(char32_t c) {
 Value split_lines(const Value& self, CallArguments& arguments, Memory& memory) {
   arguments.match({"keepends"});
   const std::string& text = self.text();
-  const bool keep = arguments.flag(0);
+  const bool keep = arguments.integer(0, 0) != 0;
   std::vector<std::string> lines;
   memory.spend(text.size());
   for (size_t begin = 0; begin < text.size();) {
@@ -190,11 +195,12 @@ Value split_lines(const Value& self, CallArguments& arguments, Memory& memory) {
 
 template <bool from_end>
 Value partition(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"sep"}, 1);
+  arguments.match_positional(1, 1);
   const std::string &text = self.text(), &separator = arguments.text(0);
   if (separator.empty()) fail("empty separator");
-  memory.spend(text.size() * (from_end ? separator.size() : 1));
-  const size_t found = from_end ? text.rfind(separator) : text.find(separator);
+  memory.spend(text.size());
+  const size_t found =
+      from_end ? found_before(text, separator, text.size(), memory) : found_in(text, separator, 0, memory);
   const Value empty = memory.text("");
   if (found == text.npos) {
     return memory.list(from_end ? std::vector<Value>{empty, empty, self} : std::vector<Value>{self, empty, empty},
@@ -206,12 +212,12 @@ Value partition(const Value& self, CallArguments& arguments, Memory& memory) {
 }
 
 Value replace(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"old", "new", "count"}, 2);
+  arguments.match_positional(3, 2);
   return memory.text(replaced(self.text(), arguments.text(0), arguments.text(1), arguments.integer(2, -1), memory));
 }
 
 Value join(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"iterable"}, 1);
+  arguments.match_positional(1, 1);
   const std::vector<Value> items = items_of(arguments.at(0), memory);
   for (const Value& one : items) {
     if (!one.is(Type::kText)) fail("join() wants texts, not a ", type_name(one));
@@ -288,14 +294,14 @@ const Table& text_methods() {
 }
 
 Value list_count(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"value"}, 1);
+  arguments.match_positional(1, 1);
   return Value::of(
       static_cast<int64_t>(std::count_if(self.list().items.begin(), self.list().items.end(),
                                          [&](const Value& x) { return equal(x, arguments.at(0), memory); })));
 }
 
 Value list_index(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"value"}, 1);
+  arguments.match_positional(1, 1);
   const auto& items = self.list().items;
   const auto found =
       std::find_if(items.begin(), items.end(), [&](const Value& x) { return equal(x, arguments.at(0), memory); });
@@ -309,28 +315,28 @@ const Table& list_methods() {
 }
 
 Value dict_get(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"key", "default"}, 1);
+  arguments.match_positional(2, 1);
   if (const Value* found = self.dict().find(arguments.at(0), memory)) return *found;
   return arguments.has(1) ? arguments.at(1) : Value::none();
 }
 
 Value dict_keys(const Value& self, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  return memory.list(items_of(self, memory));
+  return memory.sequence(Type::kView, items_of(self, memory), "dict_keys");
 }
 
 Value dict_values(const Value& self, CallArguments& arguments, Memory& memory) {
   arguments.match({});
   std::vector<Value> values;
   for (const auto& [_, value] : self.dict().items()) values.push_back(value);
-  return memory.list(std::move(values));
+  return memory.sequence(Type::kView, std::move(values), "dict_values");
 }
 
 Value dict_items(const Value& self, CallArguments& arguments, Memory& memory) {
   arguments.match({});
   std::vector<Value> pairs;
   for (const auto& [key, value] : self.dict().items()) pairs.push_back(memory.list({key, value}, true));
-  return memory.list(std::move(pairs));
+  return memory.sequence(Type::kView, std::move(pairs), "dict_items");
 }
 
 const Table& dict_methods() {
@@ -340,11 +346,13 @@ const Table& dict_methods() {
 
 Value loop_cycle(const Value& self, CallArguments& arguments, Memory&) {
   const auto& values = arguments.positional();
+  arguments.match_positional(values.size());
   if (values.empty()) fail("no items for cycling given");
   return values[self.loop().index % values.size()];
 }
 
 Value loop_changed(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match_positional(arguments.positional().size());
   const Value given = memory.list(arguments.positional(), true);
   LoopState& loop = self.loop();
   const bool changed = loop.changed.is(Type::kUndefined) || !equal(loop.changed, given, memory);
@@ -380,16 +388,20 @@ bool is_method(const Value& value, const std::string& name) {
       "casefold",  "center",    "encode",       "expandtabs",  "format",  "format_map",
       "isascii",   "isdecimal", "isidentifier", "isprintable", "istitle", "ljust",
       "maketrans", "rjust",     "swapcase",     "translate",   "zfill"};
-  static const std::unordered_set<std::string_view> list_others = {"append", "clear",  "copy",    "extend", "insert",
-                                                                   "pop",    "remove", "reverse", "sort"};
-  static const std::unordered_set<std::string_view> dict_others = {"clear",   "copy",       "fromkeys", "pop",
-                                                                   "popitem", "setdefault", "update"};
   const Table* table = table_of(value);
   if (table == nullptr) return false;
   if (table->count(name) > 0) return true;
   if (value.is(Type::kText)) return text_others.count(name) > 0;
-  if (value.is(Type::kList) && !value.list().tuple) return list_others.count(name) > 0;
-  return value.is(Type::kDict) && dict_others.count(name) > 0;
+  if (value.is(Type::kList)) return !value.list().tuple && name == "copy";
+  return value.is(Type::kDict) && (name == "copy" || name == "fromkeys");
+}
+
+bool is_changing_method(const Value& value, const std::string& name) {
+  static const std::unordered_set<std::string_view> of_lists = {"append", "clear",  "extend",  "insert",
+                                                                "pop",    "remove", "reverse", "sort"};
+  static const std::unordered_set<std::string_view> of_dicts = {"clear", "pop", "popitem", "setdefault", "update"};
+  if (value.is(Type::kList)) return !value.list().tuple && of_lists.count(name) > 0;
+  return value.is(Type::kDict) && of_dicts.count(name) > 0;
 }
 
 Value call_method(const Value& self, const std::string& name, CallArguments& arguments, Memory& memory) {
@@ -400,23 +412,46 @@ Value call_method(const Value& self, const std::string& name, CallArguments& arg
 }
 
 Value loop_attribute(const Value& value, const std::string& name, Memory& memory) {
-  const LoopState& loop = value.loop();
-  const auto index = static_cast<int64_t>(loop.index), count = static_cast<int64_t>(loop.items->size());
+  LoopState& loop = value.loop();
+  const auto index = static_cast<int64_t>(loop.index);
   if (name == "index") return Value::of(index + 1);
   if (name == "index0") return Value::of(index);
   if (name == "first") return Value::of(index == 0);
-  if (name == "last") return Value::of(index + 1 == count);
-  if (name == "length") return Value::of(count);
-  if (name == "revindex") return Value::of(count - index);
-  if (name == "revindex0") return Value::of(count - index - 1);
+  if (name == "last") return Value::of(!loop.has_next());
+  if (name == "length") return Value::of(length(value));
+  if (name == "revindex") return Value::of(length(value) - index);
+  if (name == "revindex0") return Value::of(length(value) - index - 1);
   if (name == "depth" || name == "depth0") return Value::of(int64_t{name == "depth"});  // of recursive loops it grows
-  if (name == "previtem")
-    return index > 0 ? (*loop.items)[loop.index - 1] : memory.undefined("there is no previous item");
+  if (name == "previtem") return index > 0 ? loop.items[loop.index - 1] : memory.undefined("there is no previous item");
   if (name == "nextitem") {
-    return index + 1 < count ? (*loop.items)[loop.index + 1] : memory.undefined("there is no next item");
+    return loop.has_next() ? loop.items[loop.index + 1] : memory.undefined("there is no next item");
   }
   if (is_method(value, name)) return memory.function({name, value});
+  if (name.substr(0, 1) == "_") fail("the attribute ", name, " of a loop is not supported");
   return memory.undefined("'loop' has no attribute '" + name + "'");
+}
+
+size_t found_in(std::string_view text, std::string_view wanted, size_t from, Memory& memory) {
+  if (wanted.empty() || from > text.size()) return from > text.size() ? text.npos : from;
+  for (size_t at = from; at + wanted.size() <= text.size(); ++at) {
+    const size_t first = text.find(wanted[0], at);
+    memory.spend((std::min(first, text.size()) - at) / kBytesAtOnce + wanted.size() / kBytesAtOnce + 1);
+    if (first == text.npos || first + wanted.size() > text.size()) break;
+    if (text.compare(first, wanted.size(), wanted) == 0) return first;
+    at = first;
+  }
+  return text.npos;
+}
+
+size_t found_before(std::string_view text, std::string_view wanted, size_t end, Memory& memory) {
+  if (wanted.size() > end) return text.npos;
+  for (size_t at = end - wanted.size() + 1; at-- > 0;) {
+    memory.spend(kStepPrice);
+    if (!wanted.empty() && text[at] != wanted[0]) continue;
+    memory.spend(wanted.size() / kBytesAtOnce);
+    if (text.compare(at, wanted.size(), wanted) == 0) return at;
+  }
+  return text.npos;
 }
 
 std::string stripped(const std::string& text, const std::string* characters, Ends ends, Memory& memory) {
@@ -452,7 +487,7 @@ std::string replaced(const std::string& text, const std::string& old, const std:
     return out.append(text, at, text.npos);
   }
   for (; most != 0; --most) {
-    const size_t found = text.find(old, at);
+    const size_t found = found_in(text, old, at, memory);
     if (found == text.npos) break;
     memory.spend(1 + with.size());
     out.append(text, at, found - at);

@@ -130,7 +130,15 @@ def test_long_chats_are_within_the_budget() -> None:
         ("{{ x.y }}", "'x' is undefined"),
         ("{{ {'a': 1}.b.c }}", "attribute 'b' of a dict is undefined"),
         ("{{ 'a' + 1 }}", "unsupported operand types for [+]: 'str' and 'int'"),
-        ("{{ [].append(1) }}", "append[(][)] of a list is not supported"),
+        ("{{ [].append(1) }}", "append[(][)] of a list, which templates cannot change, is undefined"),
+        ("{{ {}.copy() }}", "copy[(][)] of a dict is not supported"),
+        ("{% set " + "(" * 10_000 + "a" + ")" * 10_000 + " = 1 %}", "nested deeper than"),
+        ("{% for i in [1] %}{% macro m() %}{% endmacro %}{% set x.m = m %}{% endfor %}{{ x.m() }}", "non-namespace"),
+        ("{{ 'a' is sameas 'a' }}", "whether two values of the type str are the same is not supported"),
+        ("{{ année }}", "names beyond ASCII are not supported"),
+        ("{{ 1e308 * 10 - 1e308 * 10 }}", "the result is not a number"),
+        ("{{ 10000000000000000 / 3 }}", "integers of more than 53 bits cannot be divided"),
+        ("{{ joiner() }}", "joiner[(][)] is not supported"),
         ("{{ 'é' | upper }}", "upper[(][)] is supported for ASCII text alone"),
         ("{{ 'a'.format(1) }}", "format[(][)] of a str is not supported"),
         ("{% break %}", "break outside of a loop"),
@@ -143,8 +151,20 @@ def test_what_is_wrong_is_said(source: str, message: str) -> None:
 
 
 def test_a_template_may_hold_itself_in_a_namespace() -> None:
-    source = "{% set n = namespace() %}{% set n.n = n %}{% set n.l = [n, loop] %}{{ n.n.n.l | length }}{{ n }}"
-    assert render_template(source, "{}") == "2<Namespace>"
+    source = "{% set n = namespace() %}{% set n.n = n %}{% set n.l = [n, loop] %}{{ n.n.n.l | length }}"
+    assert render_template(source, "{}") == "2"
+    with pytest.raises(RuntimeFailure, match="lists within lists, deeper than 64"):
+        render_template(source + "{{ n }}", "{}")
+
+
+def test_a_macro_cannot_be_called_when_its_block_is_over() -> None:
+    source = (
+        "{% set n = namespace() %}{% for i in [1] %}{% macro m() %}{{ i }}{% endmacro %}{% set n.m = m %}{{ n.m() }}"
+        "{% endfor %}"
+    )
+    assert render_template(source, "{}") == "1"
+    with pytest.raises(RuntimeFailure, match="the macro 'm' is called when what it is defined in is over"):
+        render_template(source + "{{ n.m() }}", "{}")
 
 
 def test_date() -> None:
