@@ -9,6 +9,7 @@
 #include "runtime/core/error.h"
 #include "runtime/jinja/methods.h"
 #include "runtime/jinja/operators.h"
+#include "runtime/text/letter_case.h"
 #include "runtime/text/unicode.h"
 
 namespace mft::jinja {
@@ -67,8 +68,7 @@ class Getter {
 /// Lower case for comparisons that do not mind it; any other value as it is.
 Value folded(const Value& value, Memory& memory) {
   if (!value.is(Type::kText)) return value;
-  memory.spend(value.text().size());
-  return memory.text(cased(value.text(), "lower"));
+  return memory.text(cased(value.text(), lower_case, memory));
 }
 
 /// A stable sort, by what `key` makes of the items. `equal_first`: equal values need no order, as in lists.
@@ -92,28 +92,39 @@ std::vector<Value> sorted(const std::vector<Value>& items, bool reverse, bool eq
 
 Value capitalize(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  return memory.text(cased(to_text(value, memory), "capitalize"));
+  return memory.text(cased(to_text(value, memory), capitalized, memory));
 }
 
 Value lower(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  return memory.text(cased(to_text(value, memory), "lower"));
+  return memory.text(cased(to_text(value, memory), lower_case, memory));
 }
 
 Value upper(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  return memory.text(cased(to_text(value, memory), "upper"));
+  return memory.text(cased(to_text(value, memory), upper_case, memory));
 }
 
 Value title(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  std::string text = cased(to_text(value, memory), "lower");
-  bool first = true;
-  for (char& c : text) {
-    if (first) c = cased(std::string(1, c), "upper")[0];
-    first = std::string_view("- \t\n\v\f\r({[<").find(c) != std::string_view::npos;
+  // Jinja has its own words, of which each first character is in upper case.
+  const auto is_between = [](char32_t c) {
+    return is_space(c) || (c >= 0x1c && c <= 0x1f) ||
+           (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
+  };
+  const std::string text = to_text(value, memory);
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t past = begin, end = begin;
+    const char32_t first = character_at(text, begin, past);
+    const bool between = is_between(first);
+    end = skip(text, past, [&](char32_t c) { return is_between(c) == between; });
+    memory.spend(kStepPrice);
+    out += cased(text.substr(begin, past - begin), upper_case, memory);
+    out += cased(text.substr(past, end - past), lower_case, memory);
+    begin = end;
   }
-  return memory.text(std::move(text));
+  return memory.text(std::move(out));
 }
 
 Value string(const Value& value, CallArguments& arguments, Memory& memory) {
@@ -336,7 +347,7 @@ Value sort(const Value& value, CallArguments& arguments, Memory& memory) {
   const Getter get(arguments.get(2), nullptr, memory);
   const bool cases = arguments.flag(1);
   const auto key = [&](const Value& one) { return cases ? get(one) : folded(get(one), memory); };
-  return memory.list(sorted(items_of(value, memory), arguments.flag(0), true, key, memory));
+  return memory.list(sorted(items_of(value, memory), arguments.integer(0, 0) != 0, true, key, memory));
 }
 
 Value sort_dict(const Value& value, CallArguments& arguments, Memory& memory) {
@@ -351,7 +362,7 @@ Value sort_dict(const Value& value, CallArguments& arguments, Memory& memory) {
     const Value part = pair.list().items[by == "key" ? 0 : 1];
     return cases ? part : folded(part, memory);
   };
-  return memory.list(sorted(pairs.list().items, arguments.flag(2), false, key, memory));
+  return memory.list(sorted(pairs.list().items, arguments.integer(2, 0) != 0, false, key, memory));
 }
 
 Value unique(const Value& value, CallArguments& arguments, Memory& memory) {

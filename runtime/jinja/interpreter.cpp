@@ -13,7 +13,9 @@
 namespace mft::jinja {
 namespace {
 
-constexpr int kMostLevels = 250;         // of statements and expressions that run within each other
+// Of statements and expressions that run within each other. Threads of Android's have 512 KB of stack; macros that call
+// themselves for the default of a parameter take most of it, 330 KB without optimization.
+constexpr int kMostLevels = 200;
 constexpr size_t kMostStyle = 100;       // characters of a date's format
 constexpr int64_t kMostRange = 100'000;  // items, as of Jinja's sandbox
 constexpr const char* kFunctions[] = {"dict", "namespace", "raise_exception", "range", "strftime_now"};
@@ -245,6 +247,7 @@ class Interpreter {
     if (statement.kind == StatementKind::kSetBlock) {
       assign(*statement.target, value, scope);
     } else {
+      if (!value.is_text()) fail("a filter block whose filters give a ", type_name(value));
       print(value);
     }
     return flow;
@@ -286,10 +289,10 @@ class Interpreter {
       state->items = std::move(items);
     }
     if (source.is(Type::kIterator)) source.iterator().busy = true;
-    const Flow flow = run_loop(statement, loop, scope);
+    const LoopEnd end = run_loop(statement, loop, scope);
     if (state->fetch) state->fetch = [] { return fail_over(); };
-    if (source.is(Type::kIterator)) source.iterator().busy = flow == Flow::kBreak;
-    if (state->items.empty()) {
+    if (source.is(Type::kIterator)) source.iterator().busy = end.broken;
+    if (!end.ran) {
       const Frame frame(*this, scope, statement.otherwise_unset);
       run(statement.otherwise, frame.scope());
     }
@@ -305,25 +308,32 @@ class Interpreter {
     return memory_.list(std::move(items), true);
   }
 
-  Flow run_loop(const Statement& statement, const Value& loop, Scope* scope) {
+  struct LoopEnd {
+    bool ran = false;     // an iteration to the end of the body, without break and continue: `else` is for none
+    bool broken = false;  // by a break
+  };
+
+  LoopEnd run_loop(const Statement& statement, const Value& loop, Scope* scope) {
     LoopState& state = loop.loop();
     const int message_before = message_;
-    Flow flow = Flow::kNext;
+    LoopEnd end;
     ++loops_;
-    while (flow != Flow::kBreak && (state.index < state.items.size() || (state.fetch && state.fetch()))) {
+    while (!end.broken && (state.index < state.items.size() || (state.fetch && state.fetch()))) {
       const Value item = state.items[state.index];
       const Frame frame(*this, scope, statement.unset);
       define(frame.scope(), kLoopName, loop);
       assign(*statement.target, item, frame.scope());
       message_ = message_before;
       if (message_of(item) >= 0) message_ = message_of(item);
-      flow = run(statement.body, frame.scope());
-      if (flow != Flow::kBreak) ++state.index;
+      const Flow flow = run(statement.body, frame.scope());
+      end.ran |= flow == Flow::kNext;
+      end.broken = flow == Flow::kBreak;
+      if (!end.broken) ++state.index;
     }
-    if (flow != Flow::kBreak && state.index > 0) --state.index;  // it stays at the last item
+    if (!end.broken && state.index > 0) --state.index;  // it stays at the last item
     --loops_;
     message_ = message_before;
-    return flow;
+    return end;
   }
 
   // Expressions.
@@ -554,6 +564,7 @@ class Interpreter {
   }
 
   void fill(Dict& made, const Value& from) {
+    if (from.is(Type::kUndefined)) fail(from.undefined_name(), " is undefined");
     if (from.is(Type::kDict)) {
       for (const auto& [key, value] : from.dict().items()) made.set(key, value, memory_);
       return;

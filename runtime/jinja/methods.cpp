@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "runtime/core/error.h"
+#include "runtime/text/letter_case.h"
 #include "runtime/text/unicode.h"
 
 namespace mft::jinja {
@@ -13,22 +14,10 @@ namespace {
 using Method = Value (*)(const Value& self, CallArguments& arguments, Memory& memory);
 using Table = std::unordered_map<std::string_view, Method>;
 
+constexpr size_t kCasePrice = 8;     // of a byte that is looked up in Unicode's tables
 constexpr size_t kBytesAtOnce = 16;  // that are compared in the time of a unit
 
 bool is_python_space(char32_t c) { return is_space(c) || (c >= 0x1c && c <= 0x1f); }
-bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-bool is_letter(char c) { return is_upper(c) || is_lower(c); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-char upper(char c) { return is_lower(c) ? static_cast<char>(c - 'a' + 'A') : c; }
-char lower(char c) { return is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c; }
-
-void check_ascii(const std::string& text, std::string_view method) {
-  if (std::any_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; })) {
-    fail(method, "() is supported for ASCII text alone");
-  }
-}
-
 /// Of a search: the place in characters of what lies at `place` in bytes.
 int64_t in_characters(const std::string& text, size_t place) {
   return place == std::string::npos ? -1 : count_characters(std::string_view(text).substr(0, place));
@@ -225,54 +214,89 @@ Value join(const Value& self, CallArguments& arguments, Memory& memory) {
   return memory.text(joined(self.text(), items, memory));
 }
 
-template <char how>
+template <std::string (*how)(std::string_view)>
 Value change_case(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({});
-  memory.spend(self.text().size());
-  return memory.text(cased(self.text(), how == 'u'   ? "upper"
-                                        : how == 'l' ? "lower"
-                                        : how == 't' ? "title"
-                                                     : "capitalize"));
+  arguments.match_positional(0);
+  return memory.text(cased(self.text(), how, memory));
 }
 
 /// str.isdigit() and its like: whether all of a text that is not empty is of a kind.
-template <bool (*is)(char)>
+template <bool (*is)(char32_t)>
 Value all_are(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({});
+  arguments.match_positional(0);
   const std::string& text = self.text();
-  memory.spend(text.size());
-  check_ascii(text, arguments.function());
-  return Value::of(!text.empty() && std::all_of(text.begin(), text.end(), is));
+  memory.spend(kCasePrice * text.size());
+  return Value::of(!text.empty() && skip(text, 0, is) == text.size());
 }
 
-bool is_letter_or_digit(char c) { return is_letter(c) || is_digit(c); }
-bool is_ascii_space(char c) { return is_python_space(static_cast<unsigned char>(c)); }
-bool is_no_lower(char c) { return !is_lower(c); }
-bool is_no_upper(char c) { return !is_upper(c); }
+bool is_letter_or_digit(char32_t c) { return is_letter(c) || is_digit(c) || is_numeral(c); }
 
-template <bool (*cased_is)(char), bool (*is)(char)>
+/// str.islower() and isupper(): some are of the case, and none of another.
+template <bool (*is)(char32_t), bool (*is_other)(char32_t)>
 Value is_cased(const Value& self, CallArguments& arguments, Memory& memory) {
-  const Value all = all_are<is>(self, arguments, memory);
+  arguments.match_positional(0);
   const std::string& text = self.text();
-  return Value::of(is_true(all) && std::any_of(text.begin(), text.end(), cased_is));
+  memory.spend(2 * kCasePrice * text.size());
+  const bool none = skip(text, 0, [](char32_t c) { return !is(c); }) == text.size();
+  const bool others = skip(text, 0, [](char32_t c) { return !is_other(c) && !is_title(c); }) != text.size();
+  return Value::of(!none && !others);
+}
+
+/// str.format() of fields that are empty, numbers or names.
+Value format(const Value& self, CallArguments& arguments, Memory& memory) {
+  const std::string& text = self.text();
+  std::string out;
+  size_t next_index = 0;
+  bool counts = false, numbers = false;  // fields {} and {0}, which Python lets nobody mix
+  const auto field = [&](const std::string& name) -> const Value& {
+    const bool number = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+    if (name.find_first_of("{[.:!") != name.npos) fail("format() with more than names in {} is not supported");
+    if (!name.empty() && !number) {
+      for (const auto& [key, value] : arguments.named()) {
+        if (key == name) return value;
+      }
+      fail("format() has no argument ", name);
+    }
+    (number ? numbers : counts) = true;
+    if (counts && numbers) fail("format() with {} and with numbers in {}");
+    if (name.size() > 2) fail("format() has no argument ", name);
+    const size_t index = number ? static_cast<size_t>(std::stoi(name)) : next_index++;
+    if (index >= arguments.positional().size()) fail("format() has no argument ", index);
+    return arguments.positional()[index];
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    memory.spend(kStepPrice);
+    const bool twice = i + 1 < text.size() && text[i + 1] == text[i];
+    if ((text[i] != '{' && text[i] != '}') || twice) {
+      out += text[i];
+      if (text[i] == '{' || text[i] == '}') ++i;
+      continue;
+    }
+    const size_t end = text.find('}', i);
+    if (text[i] == '}' || end == text.npos) fail("format() with a single ", text[i]);
+    out += to_text(field(text.substr(i + 1, end - i - 1)), memory);
+    i = end;
+  }
+  return memory.text(std::move(out));
 }
 
 const Table& text_methods() {
   static const Table table = {
-      {"capitalize", change_case<'c'>},
+      {"capitalize", change_case<capitalized>},
       {"count", count},
       {"endswith", starts_or_ends<true>},
       {"find", find<false>},
+      {"format", format},
       {"index", index<false>},
       {"isalnum", all_are<is_letter_or_digit>},
       {"isalpha", all_are<is_letter>},
       {"isdigit", all_are<is_digit>},
-      {"islower", is_cased<is_lower, is_no_upper>},
-      {"isnumeric", all_are<is_digit>},
-      {"isspace", all_are<is_ascii_space>},
-      {"isupper", is_cased<is_upper, is_no_lower>},
+      {"islower", is_cased<is_lower, is_upper>},
+      {"isnumeric", all_are<is_numeral>},
+      {"isspace", all_are<is_python_space>},
+      {"isupper", is_cased<is_upper, is_lower>},
       {"join", join},
-      {"lower", change_case<'l'>},
+      {"lower", change_case<lower_case>},
       {"lstrip", strip<Ends::kLeft>},
       {"partition", partition<false>},
       {"removeprefix", without_affix<false>},
@@ -287,8 +311,8 @@ const Table& text_methods() {
       {"splitlines", split_lines},
       {"startswith", starts_or_ends<false>},
       {"strip", strip<Ends::kBoth>},
-      {"title", change_case<'t'>},
-      {"upper", change_case<'u'>},
+      {"title", change_case<title_case>},
+      {"upper", change_case<upper_case>},
   };
   return table;
 }
@@ -385,9 +409,8 @@ const Table* table_of(const Value& value) {
 bool is_method(const Value& value, const std::string& name) {
   // Methods that Python has and templates may not call, or do not: what they name is no item all the same.
   static const std::unordered_set<std::string_view> text_others = {
-      "casefold",  "center",    "encode",       "expandtabs",  "format",  "format_map",
-      "isascii",   "isdecimal", "isidentifier", "isprintable", "istitle", "ljust",
-      "maketrans", "rjust",     "swapcase",     "translate",   "zfill"};
+      "casefold",    "center",  "encode", "expandtabs", "format_map", "isascii",  "isdecimal", "isidentifier",
+      "isprintable", "istitle", "ljust",  "maketrans",  "rjust",      "swapcase", "translate", "zfill"};
   const Table* table = table_of(value);
   if (table == nullptr) return false;
   if (table->count(name) > 0) return true;
@@ -497,15 +520,9 @@ std::string replaced(const std::string& text, const std::string& old, const std:
   return out.append(text, at, text.npos);
 }
 
-std::string cased(const std::string& text, std::string_view how) {
-  check_ascii(text, how);
-  std::string out = text;
-  bool first = true;
-  for (char& c : out) {
-    c = how == "upper" || (how != "lower" && first) ? upper(c) : lower(c);
-    first = how == "title" && !is_letter(c);
-  }
-  return out;
+std::string cased(const std::string& text, std::string (*how)(std::string_view), Memory& memory) {
+  memory.spend(kCasePrice * text.size());
+  return how(text);
 }
 
 std::string joined(const std::string& between, const std::vector<Value>& items, Memory& memory) {

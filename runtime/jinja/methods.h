@@ -28,8 +28,8 @@ std::string stripped(const std::string& text, const std::string* characters, End
 /// str.replace().
 std::string replaced(const std::string& text, const std::string& old, const std::string& with, int64_t most,
                      Memory& memory);
-/// str.upper(), lower(), capitalize() and title(). Throws Error for text that is not ASCII.
-std::string cased(const std::string& text, std::string_view how);
+/// A text in upper, lower or title case, paid for.
+std::string cased(const std::string& text, std::string (*how)(std::string_view), Memory& memory);
 /// str.join().
 std::string joined(const std::string& between, const std::vector<Value>& items, Memory& memory);
 

@@ -265,8 +265,7 @@ Value item(const Value& value, const Value& key, Memory& memory) {
 
 Value slice(const Value& value, const Value& start, const Value& stop, const Value& step, Memory& memory) {
   if (value.is(Type::kUndefined)) fail_undefined(value);
-  if (value.is(Type::kRange) || value.is(Type::kMarkup)) fail("a slice of a ", type_name(value), " is not supported");
-  if (!is_sequence(value)) return missing(value, "slice", memory);
+  if (!is_sequence(value)) fail("a slice of a ", type_name(value), " is not supported");
   const auto bound = [&](const Value& given) -> std::optional<int64_t> {
     if (given.is(Type::kNone)) return std::nullopt;
     if (!given.is_integer()) fail("slice indices must be integers or none, not ", type_name(given));

@@ -210,6 +210,21 @@ void write(const Value& value, std::string& out, Memory& memory, bool quote, int
 
 }  // namespace
 
+namespace {
+
+/// Throws Error for what Python cannot hash.
+void check_key(const Value& key, Memory& memory, int depth) {
+  check_depth(depth);
+  memory.spend(kStepPrice);
+  if (key.is(Type::kList) && key.list().tuple) {
+    for (const Value& one : key.list().items) check_key(one, memory, depth + 1);
+  } else if (!key.is(Type::kNone) && !key.is(Type::kUndefined) && !key.is_number() && !key.is(Type::kText)) {
+    fail("a ", type_name(key), " cannot be the key of a dict");
+  }
+}
+
+}  // namespace
+
 bool Value::same(const Value& other) const {
   if (type_ != other.type_) return false;
   switch (type_) {
@@ -235,11 +250,7 @@ const Value* Dict::find(const Value& key, Memory& memory) const {
     memory.spend(key.text().size());
     return find(key.text());
   }
-  if (key.is(Type::kMarkup)) fail("a Markup cannot be the key of a dict here");
-  if (!key.is(Type::kNone) && !key.is(Type::kUndefined) && !key.is_number() &&
-      !(key.is(Type::kList) && key.list().tuple)) {
-    fail("a ", type_name(key), " cannot be the key of a dict");
-  }
+  check_key(key, memory, 0);
   if (by_text_.size() == items_.size()) return nullptr;
   for (const auto& [other, value] : items_) {
     if (equal(key, other, memory)) return &value;
