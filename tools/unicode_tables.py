@@ -2,12 +2,13 @@
 
 The runtime's tokenizer has to be equal to the `tokenizers` library, whose tables are of several versions of Unicode:
 so it is asked. Categories are what its regular expressions match. Combining classes and canonical decompositions are
-Python's own, which Unicode never changes, of the characters that the library knows.
+Python's own, which Unicode never changes, of the characters that the library knows. What is needed for methods of str
+(upper, islower and so on) is Python's own too; it changes for new characters alone.
 """
 
 import subprocess
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -88,6 +89,47 @@ def class_runs() -> Iterator[str]:
         start += length
 
 
+def case_runs(mapped: Callable[[str], str], plain: Callable[[str], str]) -> Iterator[str]:
+    """Of the characters that `mapped` makes another one of than `plain`: runs of every one or every second character
+    with the same distance to what they become."""
+    found = [
+        (c, ord(mapped(chr(c))) - c)
+        for c in range(LAST)
+        if c not in SURROGATES and len(mapped(chr(c))) == 1 and mapped(chr(c)) != plain(chr(c))
+    ]
+    while found:
+        (first, delta), count = found[0], 1
+        stride = found[1][0] - first if len(found) > 1 else 1
+        while stride <= 2 and count < len(found) and found[count] == (first + count * stride, delta):
+            count += 1
+        yield f"{{0x{first:x}, {count}, {stride if count > 1 else 1}, {delta}}}"
+        found = found[count:]
+
+
+def expansions() -> Iterator[str]:
+    """Characters that become several in upper or title case."""
+    for c in map(chr, range(LAST)):
+        if max(len(c.upper()), len(c.title())) > 1:
+            upper, title = (", ".join(f"0x{ord(part):x}" for part in text) for text in (c.upper(), c.title()))
+            yield f"{{0x{ord(c):x}, {{{upper}}}, {{{title}}}}}"
+
+
+def ranges(holds: Callable[[str], bool]) -> list[str]:
+    starts = [c for c in range(LAST) if holds(chr(c)) and not (c > 0 and holds(chr(c - 1)))]
+    ends = [c for c in range(LAST) if holds(chr(c)) and not (c + 1 < LAST and holds(chr(c + 1)))]
+    return [f"{{0x{start:x}, 0x{end:x}}}" for start, end in zip(starts, ends, strict=True)]
+
+
+def is_ignorable(c: str) -> bool:
+    """Whether a sigma's form does not depend on this character beside it."""
+    return f"a{c}Σ".lower()[-1] == "ς" and f" {c}Σ".lower()[-1] == "σ"
+
+
+def exceptions(holds: Callable[[str], bool], *in_categories: str) -> list[str]:
+    """Where a property of characters is not what their categories tell."""
+    return ranges(lambda c: holds(c) != (unicodedata.category(c) in in_categories))
+
+
 def table(kind: str, name: str, count: str, rows: list[str]) -> str:
     return f"const {kind} {name}[] = {{{', '.join(rows)}}};\nconst size_t {count} = std::size({name});\n"
 
@@ -99,6 +141,18 @@ def main() -> None:
     text += "\n" + table("CharacterRange", "kNumeric", "kNumericCount", list(numeric()))
     text += "\n" + table("DecompositionRow", "kDecompositions", "kDecompositionCount", list(decompositions()))
     text += "\n" + table("ClassRun", "kClassRuns", "kClassRunCount", list(class_runs()))
+    text += "\n" + table("CaseRun", "kUpperRuns", "kUpperRunCount", list(case_runs(str.upper, str)))
+    text += "\n" + table("CaseRun", "kLowerRuns", "kLowerRunCount", list(case_runs(str.lower, str)))
+    text += "\n" + table("CaseRun", "kTitleRuns", "kTitleRunCount", list(case_runs(str.title, str.upper)))
+    text += "\n" + table("CaseExpansion", "kExpansions", "kExpansionCount", list(expansions()))
+    for name, rows in (
+        ("Lower", exceptions(str.islower, "Ll")),
+        ("Upper", exceptions(str.isupper, "Lu")),
+        ("Ignorable", exceptions(is_ignorable, "Mn", "Me", "Cf", "Lm", "Sk")),
+        ("Digit", exceptions(str.isdigit, "Nd")),
+        ("Numeral", exceptions(str.isnumeric, "Nd", "Nl", "No")),
+    ):
+        text += "\n" + table("CharacterRange", f"k{name}Exceptions", f"k{name}ExceptionCount", rows)
     OUT.write_text(text + "\n}  // namespace mft\n")
     subprocess.run(["clang-format", "-i", OUT], check=True)
 

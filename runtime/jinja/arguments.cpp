@@ -24,6 +24,15 @@ void CallArguments::match(std::initializer_list<std::string_view> parameters, si
   }
 }
 
+void CallArguments::match_positional(size_t most, size_t required) {
+  if (!named_.empty()) fail(function_, "() takes no keyword arguments");
+  if (positional_.size() > most || positional_.size() < required) {
+    fail(function_, "() takes ", required, " to ", most, " arguments, and got ", positional_.size());
+  }
+  matched_.assign(most, nullptr);
+  for (size_t i = 0; i < positional_.size(); ++i) matched_[i] = &positional_[i];
+}
+
 const std::string& CallArguments::text(size_t index) const {
   if (!at(index).is(Type::kText)) fail(function_, "() wants a str, not a ", type_name(at(index)));
   return at(index).text();

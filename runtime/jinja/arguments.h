@@ -20,6 +20,8 @@ class CallArguments {
   /// Puts the arguments in the order of the parameters' names. Throws Error where there is one too many, or of no such
   /// name, or one of the first `required` is missing.
   void match(std::initializer_list<std::string_view> parameters, size_t required = 0);
+  /// The same of parameters that cannot be named: up to `most` of them.
+  void match_positional(size_t most, size_t required = 0);
   /// After `match`: the argument of a parameter, nullptr where it was left out.
   const Value* get(size_t index) const { return matched_[index]; }
   bool has(size_t index) const { return matched_[index] != nullptr; }

@@ -4,16 +4,25 @@
 #include <charconv>
 #include <cmath>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "runtime/core/error.h"
 #include "runtime/jinja/methods.h"
 #include "runtime/jinja/operators.h"
+#include "runtime/text/letter_case.h"
 #include "runtime/text/unicode.h"
 
 namespace mft::jinja {
 namespace {
 
 using Filter = Value (*)(const Value& value, CallArguments& arguments, Memory& memory);
+
+/// Python walks over items when what a filter gives is used. Of values that may be others by then, that could be seen.
+void check_lasting(const Value& value) {
+  if (value.is(Type::kNamespace) || value.is(Type::kLoop) || value.is(Type::kIterator)) {
+    fail("a filter of items that are ", type_name(value), "s is not supported");
+  }
+}
 
 /// What to look at of each item: the item, or what a path of attributes such as "function.name" leads to.
 class Getter {
@@ -35,8 +44,9 @@ class Getter {
   Value operator()(Value value) const {
     for (const Value& key : keys_) {
       memory_.spend(kCallPrice);
+      check_lasting(value);
       value = item(value, key, memory_);
-      if (value.is(Type::kUndefined) && otherwise_ != nullptr) value = *otherwise_;
+      if (value.is(Type::kUndefined) && otherwise_ != nullptr && !otherwise_->is(Type::kNone)) value = *otherwise_;
     }
     return value;
   }
@@ -58,18 +68,21 @@ class Getter {
 /// Lower case for comparisons that do not mind it; any other value as it is.
 Value folded(const Value& value, Memory& memory) {
   if (!value.is(Type::kText)) return value;
-  memory.spend(value.text().size());
-  return memory.text(cased(value.text(), "lower"));
+  return memory.text(cased(value.text(), lower_case, memory));
 }
 
-/// A stable sort, by what `key` makes of the items.
+/// A stable sort, by what `key` makes of the items. `equal_first`: equal values need no order, as in lists.
 template <typename Key>
-std::vector<Value> sorted(const std::vector<Value>& items, bool reverse, Key key, Memory& memory) {
+std::vector<Value> sorted(const std::vector<Value>& items, bool reverse, bool equal_first, Key key, Memory& memory) {
   std::vector<std::pair<Value, Value>> keyed;
   for (const Value& one : items) keyed.emplace_back(key(one), one);
   memory.spend(kItemPrice * static_cast<int64_t>(items.size()));
+  const auto is_less = [&](const Value& a, const Value& b) {
+    memory.spend(kCallPrice);
+    return !(equal_first && equal(a, b, memory)) && less(a, b, memory);
+  };
   const auto by_key = [&](const auto& a, const auto& b) {
-    return reverse ? less(b.first, a.first, memory) : less(a.first, b.first, memory);
+    return reverse ? is_less(b.first, a.first) : is_less(a.first, b.first);
   };
   std::stable_sort(keyed.begin(), keyed.end(), by_key);
   std::vector<Value> values;
@@ -79,33 +92,49 @@ std::vector<Value> sorted(const std::vector<Value>& items, bool reverse, Key key
 
 Value capitalize(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  return memory.text(cased(to_text(value, memory), "capitalize"));
+  return memory.text(cased(to_text(value, memory), capitalized, memory));
 }
 
 Value lower(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  return memory.text(cased(to_text(value, memory), "lower"));
+  return memory.text(cased(to_text(value, memory), lower_case, memory));
 }
 
 Value upper(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  return memory.text(cased(to_text(value, memory), "upper"));
+  return memory.text(cased(to_text(value, memory), upper_case, memory));
 }
 
 Value title(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  std::string text = cased(to_text(value, memory), "lower");
-  bool first = true;
-  for (char& c : text) {
-    if (first) c = cased(std::string(1, c), "upper")[0];
-    first = std::string_view("- \t\n\v\f\r({[<").find(c) != std::string_view::npos;
+  // Jinja has its own words, of which each first character is in upper case.
+  const auto is_between = [](char32_t c) {
+    return is_space(c) || (c >= 0x1c && c <= 0x1f) ||
+           (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
+  };
+  const std::string text = to_text(value, memory);
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t past = begin, end = begin;
+    const char32_t first = character_at(text, begin, past);
+    const bool between = is_between(first);
+    end = skip(text, past, [&](char32_t c) { return is_between(c) == between; });
+    memory.spend(kStepPrice);
+    out += cased(text.substr(begin, past - begin), upper_case, memory);
+    out += cased(text.substr(past, end - past), lower_case, memory);
+    begin = end;
   }
-  return memory.text(std::move(text));
+  return memory.text(std::move(out));
 }
 
 Value string(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  return value.is(Type::kText) ? value : memory.text(to_text(value, memory));
+  return value.is_text() ? value : memory.text(to_text(value, memory));
+}
+
+Value safe(const Value& value, CallArguments& arguments, Memory& memory) {
+  arguments.match({});
+  return value.is(Type::kMarkup) ? value : memory.markup(to_text(value, memory));
 }
 
 Value trim(const Value& value, CallArguments& arguments, Memory& memory) {
@@ -124,6 +153,7 @@ Value replace(const Value& value, CallArguments& arguments, Memory& memory) {
 
 Value indent(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({"width", "first", "blank"});
+  if (!value.is(Type::kText)) fail("indent() wants a str, not a ", type_name(value));
   const std::string text = to_text(value, memory) + "\n";  // this quirk is necessary for splitlines method
   std::string margin;
   if (arguments.has(0) && arguments.at(0).is(Type::kText)) {
@@ -147,34 +177,85 @@ Value indent(const Value& value, CallArguments& arguments, Memory& memory) {
   return memory.text(std::move(out));
 }
 
+/// What int() and float() read of a text: without blanks around it, a plus, and underscores between digits.
+struct Digits {
+  std::string text;
+  bool valid;
+};
+
+Digits digits_of(const std::string& given) {
+  if (std::any_of(given.begin(), given.end(), [](char c) { return (c & 0x80) != 0 || (c >= 0x1c && c <= 0x1f); })) {
+    fail("a number in text that is not plain ASCII is not supported");
+  }
+  constexpr const char* kBlanks = " \t\n\v\f\r";
+  const size_t begin = given.find_first_not_of(kBlanks);
+  if (begin == given.npos) return {"", false};
+  std::string_view text = std::string_view(given).substr(begin, given.find_last_not_of(kBlanks) + 1 - begin);
+  if (text[0] == '+') {
+    text.remove_prefix(1);
+    if (text.substr(0, 1) == "-") return {"", false};
+  }
+  Digits digits{"", true};
+  const auto is_letter_or_digit = [&](size_t i) {
+    return i < text.size() &&
+           ((text[i] >= '0' && text[i] <= '9') || ((text[i] | 0x20) >= 'a' && (text[i] | 0x20) <= 'z'));
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      digits.text += text[i];
+    } else if (i == 0 || !is_letter_or_digit(i - 1) || !is_letter_or_digit(i + 1)) {
+      digits.valid = false;
+    }
+  }
+  return digits;
+}
+
+/// float() of a text; false where it is none. Throws Error for what is none of our numbers, or not of these limits.
+bool read_float(const std::string& given, double& number) {
+  const Digits digits = digits_of(given);
+  const std::string& text = digits.text;
+  const bool words =
+      std::any_of(text.begin(), text.end(), [](char c) { return (c | 0x20) > 'a' && (c | 0x20) != 'e'; });
+  if (words && text.size() <= 9) {  // inf, nan and what looks like them
+    const char first = static_cast<char>(text[text[0] == '-' ? 1 : 0] | 0x20);
+    if (first == 'i' || first == 'n') fail("the number ", given, " is not supported");
+  }
+  if (words || !digits.valid || text.empty()) return false;
+  if (given.find('_') != given.npos) fail("underscores in a float are not supported");
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ptr != text.data() + text.size()) return false;
+  if (read.ec == std::errc::result_out_of_range) fail("the number ", given, " is too large or too small");
+  return read.ec == std::errc();
+}
+
 Value to_int(const Value& value, CallArguments& arguments, Memory&) {
   arguments.match({"default", "base"});
   const Value otherwise = arguments.has(0) ? arguments.at(0) : Value::of(int64_t{0});
   const int64_t base = arguments.integer(1, 10);
+  if (base < 2 || base > 36) fail("int() base must be 2 to 36");
   if (value.is(Type::kUndefined)) fail(value.undefined_name(), " is undefined");
   if (value.is_integer()) return Value::of(value.integer());
   double number = 0;
   if (value.is(Type::kFloat)) {
     number = value.number();
   } else if (value.is(Type::kText)) {
-    std::string text = value.text();
-    text.erase(std::remove(text.begin(), text.end(), '_'), text.end());
-    const size_t begin = text.find_first_not_of(" \t\n\v\f\r"), past = text.find_last_not_of(" \t\n\v\f\r") + 1;
-    if (begin == text.npos) return otherwise;
-    const char* from = text.data() + begin + (text[begin] == '+' ? 1 : 0);
-    const char* end = text.data() + past;
-    if (base < 2 || base > 36) fail("int() base must be 2 to 36");
-    const char prefix = base == 16 ? 'x' : base == 8 ? 'o' : base == 2 ? 'b' : '0';
-    if (prefix != '0' && end - from > 2 && from[0] == '0' && (from[1] | 0x20) == prefix) from += 2;
+    const Digits given = digits_of(value.text());
+    std::string_view text = given.text;
+    const bool negative = text.substr(0, 1) == "-";
+    if (negative) text.remove_prefix(1);
+    const char prefix = base == 16 ? 'x' : base == 8 ? 'o' : base == 2 ? 'b' : '\0';
+    if (prefix != '\0' && text.size() > 2 && text[0] == '0' && (text[1] | 0x20) == prefix) text.remove_prefix(2);
+    const char* end = text.data() + text.size();
     int64_t whole = 0;
-    const auto read = std::from_chars(from, end, whole, static_cast<int>(base));
-    if (read.ec == std::errc() && read.ptr == end) return Value::of(whole);
-    const auto read_real = std::from_chars(from, end, number);
-    if (read_real.ec != std::errc() || read_real.ptr != end) return otherwise;
+    const auto read = std::from_chars(text.data(), end, whole, static_cast<int>(base));
+    const bool is_integer = given.valid && !text.empty() && text[0] != '-' && read.ptr == end;
+    if (is_integer && read.ec != std::errc()) fail("an integer of more than 63 bits");
+    if (is_integer) return Value::of(negative ? -whole : whole);
+    if (!read_float(value.text(), number)) return otherwise;
   } else {
     return otherwise;
   }
-  if (std::isnan(number)) return otherwise;
+  if (std::isinf(number) && value.is(Type::kText)) return otherwise;
   if (!(std::abs(number) < 9.2e18)) fail("an integer of more than 63 bits");
   return Value::of(static_cast<int64_t>(number));
 }
@@ -185,12 +266,8 @@ Value to_float(const Value& value, CallArguments& arguments, Memory&) {
   if (value.is(Type::kUndefined)) fail(value.undefined_name(), " is undefined");
   if (value.is_number()) return Value::of(value.number());
   if (!value.is(Type::kText)) return otherwise;
-  const std::string& text = value.text();
-  const size_t begin = text.find_first_not_of(" \t\n\v\f\r"), past = text.find_last_not_of(" \t\n\v\f\r") + 1;
-  if (begin == text.npos) return otherwise;
   double number = 0;
-  const auto read = std::from_chars(text.data() + begin + (text[begin] == '+' ? 1 : 0), text.data() + past, number);
-  return read.ec == std::errc() && read.ptr == text.data() + past ? Value::of(number) : otherwise;
+  return read_float(value.text(), number) ? Value::of(number) : otherwise;
 }
 
 Value absolute(const Value& value, CallArguments& arguments, Memory&) {
@@ -207,12 +284,16 @@ Value count(const Value& value, CallArguments& arguments, Memory& memory) {
 
 Value first(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
+  if (value.is(Type::kIterator) && value.iterator().next < value.iterator().items.size() && !value.iterator().busy) {
+    return value.iterator().items[value.iterator().next++];
+  }
   const std::vector<Value> items = items_of(value, memory);
   return items.empty() ? memory.undefined("the first item of an empty sequence") : items.front();
 }
 
 Value last(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
+  if (value.is(Type::kIterator)) fail("last() of what can be walked over once");
   const std::vector<Value> items = items_of(value, memory);
   return items.empty() ? memory.undefined("the last item of an empty sequence") : items.back();
 }
@@ -226,8 +307,10 @@ Value fallback(const Value& value, CallArguments& arguments, Memory& memory) {
 Value attribute_of(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({"name"}, 1);
   const std::string& name = arguments.text(0);
-  if (is_method(value, name) || value.is(Type::kNamespace) || value.is(Type::kLoop))
-    return attribute(value, name, memory);
+  // All attributes but items of dicts, which are none here.
+  const bool item = value.is(Type::kDict) && !is_method(value, name) && name.substr(0, 2) != "__";
+  if (!value.is(Type::kUndefined) && !item) return attribute(value, name, memory);
+  if (value.is(Type::kUndefined)) fail(value.undefined_name(), " is undefined");
   return memory.undefined("'" + std::string(type_name(value)) + "' object has no attribute '" + name + "'");
 }
 
@@ -240,7 +323,8 @@ Value reverse(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
   std::vector<Value> items = items_of(value, memory);
   std::reverse(items.begin(), items.end());
-  return value.is(Type::kText) ? memory.text(joined("", items, memory)) : memory.list(std::move(items));
+  if (value.is(Type::kText)) return memory.text(joined("", items, memory));
+  return value.is(Type::kIterator) ? memory.list(std::move(items)) : memory.iterator(std::move(items));
 }
 
 Value join(const Value& value, CallArguments& arguments, Memory& memory) {
@@ -253,9 +337,9 @@ Value join(const Value& value, CallArguments& arguments, Memory& memory) {
 
 Value items(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  if (value.is(Type::kUndefined)) return memory.list({});
+  if (value.is(Type::kUndefined)) return memory.iterator({});
   if (!value.is(Type::kDict)) fail("Can only get item pairs from a mapping.");
-  return call_method(value, "items", arguments, memory);
+  return memory.iterator(call_method(value, "items", arguments, memory).list().items);
 }
 
 Value sort(const Value& value, CallArguments& arguments, Memory& memory) {
@@ -263,7 +347,7 @@ Value sort(const Value& value, CallArguments& arguments, Memory& memory) {
   const Getter get(arguments.get(2), nullptr, memory);
   const bool cases = arguments.flag(1);
   const auto key = [&](const Value& one) { return cases ? get(one) : folded(get(one), memory); };
-  return memory.list(sorted(items_of(value, memory), arguments.flag(0), key, memory));
+  return memory.list(sorted(items_of(value, memory), arguments.integer(0, 0) != 0, true, key, memory));
 }
 
 Value sort_dict(const Value& value, CallArguments& arguments, Memory& memory) {
@@ -278,7 +362,7 @@ Value sort_dict(const Value& value, CallArguments& arguments, Memory& memory) {
     const Value part = pair.list().items[by == "key" ? 0 : 1];
     return cases ? part : folded(part, memory);
   };
-  return memory.list(sorted(pairs.list().items, arguments.flag(2), key, memory));
+  return memory.list(sorted(pairs.list().items, arguments.integer(2, 0) != 0, false, key, memory));
 }
 
 Value unique(const Value& value, CallArguments& arguments, Memory& memory) {
@@ -292,7 +376,7 @@ Value unique(const Value& value, CallArguments& arguments, Memory& memory) {
     seen.set(key, key, memory);
     kept.push_back(one);
   }
-  return memory.list(std::move(kept));
+  return memory.iterator(std::move(kept));
 }
 
 template <bool largest>
@@ -314,21 +398,23 @@ Value extreme(const Value& value, CallArguments& arguments, Memory& memory) {
 }
 
 Value map(const Value& value, CallArguments& arguments, Memory& memory) {
+  if (!is_true(value)) return memory.iterator({});
   std::vector<Value> made = items_of(value, memory);
   if (arguments.positional().empty()) {
     arguments.match({"attribute", "default"});
     if (!arguments.has(0)) fail("map requires a filter argument");
     const Getter get(arguments.get(0), arguments.get(1), memory);
     for (Value& one : made) one = get(one);
-    return memory.list(std::move(made));
+    return memory.iterator(std::move(made));
   }
   const Value& name = arguments.positional()[0];
   if (!name.is(Type::kText)) fail("map() wants a filter's name");
   for (Value& one : made) {
     CallArguments rest = arguments.rest();
+    check_lasting(one);
     one = apply_filter(name.text(), one, rest, memory);
   }
-  return memory.list(std::move(made));
+  return memory.iterator(std::move(made));
 }
 
 /// select, reject, selectattr and rejectattr.
@@ -337,8 +423,10 @@ Value choose(const Value& value, CallArguments& arguments, Memory& memory) {
   if (by_attribute && arguments.positional().empty()) fail(arguments.function(), "() needs an attribute");
   const Getter get(by_attribute ? &arguments.positional()[0] : nullptr, nullptr, memory);
   const CallArguments of_test = by_attribute ? arguments.rest() : arguments;
+  if (!is_true(value)) return memory.iterator({});
   std::vector<Value> kept;
   for (const Value& one : items_of(value, memory)) {
+    check_lasting(one);
     const Value looked_at = get(one);
     bool holds = false;
     if (of_test.positional().empty()) {
@@ -350,7 +438,7 @@ Value choose(const Value& value, CallArguments& arguments, Memory& memory) {
     }
     if (holds == keep) kept.push_back(one);
   }
-  return memory.list(std::move(kept));
+  return memory.iterator(std::move(kept));
 }
 
 Value to_json(const Value& value, CallArguments& arguments, Memory& memory) {
@@ -385,7 +473,7 @@ Value apply_filter(const std::string& name, const Value& value, CallArguments& a
       {"rejectattr", choose<false, true>},
       {"replace", replace},
       {"reverse", reverse},
-      {"safe", string},  // nothing is escaped here
+      {"safe", safe},
       {"select", choose<true, false>},
       {"selectattr", choose<true, true>},
       {"sort", sort},
@@ -399,6 +487,11 @@ Value apply_filter(const std::string& name, const Value& value, CallArguments& a
   memory.spend(kCallPrice);
   const auto found = table.find(name);
   if (found == table.end()) fail("no filter named '", name, "' is supported");
+  if (value.is(Type::kMarkup)) {
+    static const std::unordered_set<std::string_view> of_markup = {"count", "d",      "default", "length",
+                                                                   "safe",  "string", "tojson"};
+    if (of_markup.count(name) == 0) fail("the filter ", name, " of a Markup is not supported");
+  }
   return found->second(value, arguments, memory);
 }
 

@@ -13,9 +13,14 @@
 namespace mft::jinja {
 namespace {
 
-constexpr int kMostLevels = 250;    // of statements and expressions that run within each other
-constexpr size_t kMostStyle = 100;  // characters of a date's format
+// Of statements and expressions that run within each other. Threads of Android's have 512 KB of stack; macros that call
+// themselves for the default of a parameter take most of it, 330 KB without optimization.
+constexpr int kMostLevels = 200;
+constexpr size_t kMostStyle = 100;       // characters of a date's format
+constexpr int64_t kMostRange = 100'000;  // items, as of Jinja's sandbox
 constexpr const char* kFunctions[] = {"dict", "namespace", "raise_exception", "range", "strftime_now"};
+// What Jinja has besides, and templates may ask for, but not call here.
+constexpr const char* kOtherFunctions[] = {"cycler", "joiner", "lipsum"};
 
 enum class Flow { kNext, kBreak, kContinue };
 
@@ -36,9 +41,11 @@ class Interpreter {
       if (found != syntax_.names.end()) set(globals, static_cast<int>(found - syntax_.names.begin()), value);
     };
     for (const char* name : kFunctions) define(name, memory_.function({name, {}}));
+    for (const char* name : kOtherFunctions) define(name, memory_.function({name, {}}));
     for (const auto& [name, value] : variables) define(name, value);
     out_ = &rendering_.text;
-    run(syntax_.body, memory_.scope(globals));
+    const Frame frame(*this, globals, syntax_.unset);
+    run(syntax_.body, frame.scope());
     return std::move(rendering_);
   }
 
@@ -58,7 +65,26 @@ class Interpreter {
     Interpreter& interpreter_;
   };
 
+  /// The variables of a body, as long as it runs.
+  class Frame {
+   public:
+    Frame(Interpreter& interpreter, Scope* parent, const std::vector<int>& unset)
+        : scope_(interpreter.memory_.scope(parent)) {
+      for (const int name : unset) interpreter.define(scope_, name, interpreter.undefined(name));
+    }
+    ~Frame() { scope_->over = true; }
+    Frame(const Frame&) = delete;
+    Frame& operator=(const Frame&) = delete;
+
+    Scope* scope() const { return scope_; }
+
+   private:
+    Scope* scope_;
+  };
+
   // Variables.
+
+  Value undefined(int name) { return memory_.undefined("'" + syntax_.names[static_cast<size_t>(name)] + "'"); }
 
   static void set(Scope* scope, int name, const Value& value) {
     for (auto& [other, old] : scope->values) {
@@ -71,13 +97,13 @@ class Interpreter {
   }
 
   void define(Scope* scope, int name, const Value& value) {
-    memory_.spend(kItemPrice);
+    memory_.spend(static_cast<size_t>(kItemPrice) + scope->values.size());
     set(scope, name, value);
   }
 
   const Value* find(const Scope* scope, int name) {
     for (; scope != nullptr; scope = scope->parent) {
-      memory_.spend(scope->values.size());
+      memory_.spend(1 + scope->values.size());
       for (const auto& [other, value] : scope->values) {
         if (other == name) return &value;
       }
@@ -91,6 +117,7 @@ class Interpreter {
     } else if (target.kind == ExpressionKind::kNamespace) {
       const Value* found = find(scope, target.name);
       if (found == nullptr || !found->is(Type::kNamespace)) fail("cannot assign attribute on non-namespace object");
+      check_name(target.word);
       found->names().set(memory_.text(target.word), value, memory_);
     } else {
       const std::vector<Value> items = items_of(value, memory_);
@@ -99,6 +126,11 @@ class Interpreter {
       }
       for (size_t i = 0; i < items.size(); ++i) assign(*target.parts[i], items[i], scope);
     }
+  }
+
+  /// Transformers lets no namespace have such names.
+  static void check_name(std::string_view name) {
+    if (name.substr(0, 1) == "_") fail("a namespace cannot have the attribute ", name);
   }
 
   // Output.
@@ -166,7 +198,7 @@ class Interpreter {
   }
 
   void print(const Value& value) {
-    if (value.is(Type::kText)) {
+    if (value.is_text()) {
       emit(value.text());
     } else {
       emit(to_text(value, memory_));
@@ -189,17 +221,18 @@ class Interpreter {
 
   /// Statements whose body has a scope of its own.
   Flow run_block(const Statement& statement, Scope* scope) {
-    Scope* inner = memory_.scope(scope);
     if (statement.kind == StatementKind::kMacro) {
       define(scope, statement.target->name,
              memory_.function({statement.macro->name, {}, statement.macro.get(), scope}));
       return Flow::kNext;
     }
     if (statement.kind == StatementKind::kCall) {
-      define(inner, kCallerName, memory_.function({"caller", {}, statement.macro.get(), scope}));
-      print(call(*statement.value, inner, find(inner, kCallerName)));
+      const Value caller = memory_.function({"caller", {}, statement.macro.get(), scope});
+      print(call(*statement.value, scope, &caller));
       return Flow::kNext;
     }
+    const Frame frame(*this, scope, statement.unset);
+    Scope* const inner = frame.scope();
     if (statement.kind == StatementKind::kWith) {
       for (size_t i = 0; i < statement.targets.size(); ++i) {
         assign(*statement.targets[i], evaluate(*statement.values[i], scope), inner);
@@ -207,12 +240,14 @@ class Interpreter {
       return run(statement.body, inner);
     }
     Flow flow = Flow::kNext;
-    const std::string text = captured([&] { flow = run(statement.body, inner); });
-    Value value = memory_.text(text);
+    std::string text = captured([&] { flow = run(statement.body, inner); });
+    if (flow != Flow::kNext) return flow;  // out of a loop, and the text is lost
+    Value value = memory_.text(std::move(text));
     if (statement.value != nullptr) value = filtered(*statement.value, value, inner);
     if (statement.kind == StatementKind::kSetBlock) {
       assign(*statement.target, value, scope);
     } else {
+      if (!value.is_text()) fail("a filter block whose filters give a ", type_name(value));
       print(value);
     }
     return flow;
@@ -220,45 +255,85 @@ class Interpreter {
 
   Flow run_generation(const Statement& statement, Scope* scope) {
     const size_t begin = out_->size();
-    const Flow flow = run(statement.body, memory_.scope(scope));
+    const Frame frame(*this, scope, statement.macro->unset);
+    run(statement.macro->body, frame.scope());
     if (out_ == &rendering_.text && out_->size() > begin) {
       memory_.spend(kItemPrice);
       rendering_.marks.push_back({begin, out_->size(), message_});
     }
-    return flow;
+    return Flow::kNext;
   }
 
+  /// The items that a loop with a condition walks over are sought one by one, since what its body does may change
+  /// which they are.
   void run_for(const Statement& statement, Scope* scope) {
-    std::vector<Value> items = items_of(evaluate(*statement.value, scope), memory_);
-    if (statement.test != nullptr) {
-      const auto fails = [&](const Value& one) {
-        Scope* inner = memory_.scope(scope);
-        assign(*statement.target, one, inner);
-        return !is_true(evaluate(*statement.test, inner));
-      };
-      items.erase(std::remove_if(items.begin(), items.end(), fails), items.end());
-    }
-    if (items.empty()) {
-      run(statement.otherwise, memory_.scope(scope));
-      return;
-    }
+    const Value source = evaluate(*statement.value, scope);
+    std::vector<Value> items = items_of(source, memory_);
     LoopState* state = nullptr;
     const Value loop = memory_.loop(&state);
-    const Value kept = memory_.list(std::move(items));  // as long as `loop`, which a namespace may keep
-    state->items = &kept.list().items;
+    size_t taken = 0;
+    const auto fetch = [&] {
+      while (taken < items.size()) {
+        const Value& one = items[taken++];
+        const Frame frame(*this, scope, {});
+        assign(*statement.target, one, frame.scope());
+        if (!is_true(evaluate(*statement.test, frame.scope()))) continue;
+        state->items.push_back(rebuilt(*statement.target, one));
+        return true;
+      }
+      return false;
+    };
+    if (statement.test != nullptr) {
+      state->fetch = fetch;
+    } else {
+      state->items = std::move(items);
+    }
+    if (source.is(Type::kIterator)) source.iterator().busy = true;
+    const LoopEnd end = run_loop(statement, loop, scope);
+    if (state->fetch) state->fetch = [] { return fail_over(); };
+    if (source.is(Type::kIterator)) source.iterator().busy = end.broken;
+    if (!end.ran) {
+      const Frame frame(*this, scope, statement.otherwise_unset);
+      run(statement.otherwise, frame.scope());
+    }
+  }
+
+  [[noreturn]] static bool fail_over() { fail("a loop with a condition is asked for its items when it is over"); }
+
+  /// What a loop with a condition makes of an item: tuples of what it assigns to tuples.
+  Value rebuilt(const Expression& target, const Value& value) {
+    if (target.kind != ExpressionKind::kTuple) return value;
+    std::vector<Value> items = items_of(value, memory_);
+    for (size_t i = 0; i < items.size(); ++i) items[i] = rebuilt(*target.parts[i], items[i]);
+    return memory_.list(std::move(items), true);
+  }
+
+  struct LoopEnd {
+    bool ran = false;     // an iteration to the end of the body, without break and continue: `else` is for none
+    bool broken = false;  // by a break
+  };
+
+  LoopEnd run_loop(const Statement& statement, const Value& loop, Scope* scope) {
+    LoopState& state = loop.loop();
     const int message_before = message_;
+    LoopEnd end;
     ++loops_;
-    for (state->index = 0; state->index < state->items->size(); ++state->index) {
-      const Value& item = (*state->items)[state->index];
-      Scope* inner = memory_.scope(scope);
-      define(inner, kLoopName, loop);
-      assign(*statement.target, item, inner);
+    while (!end.broken && (state.index < state.items.size() || (state.fetch && state.fetch()))) {
+      const Value item = state.items[state.index];
+      const Frame frame(*this, scope, statement.unset);
+      define(frame.scope(), kLoopName, loop);
+      assign(*statement.target, item, frame.scope());
       message_ = message_before;
       if (message_of(item) >= 0) message_ = message_of(item);
-      if (run(statement.body, inner) == Flow::kBreak) break;
+      const Flow flow = run(statement.body, frame.scope());
+      end.ran |= flow == Flow::kNext;
+      end.broken = flow == Flow::kBreak;
+      if (!end.broken) ++state.index;
     }
+    if (!end.broken && state.index > 0) --state.index;  // it stays at the last item
     --loops_;
     message_ = message_before;
+    return end;
   }
 
   // Expressions.
@@ -399,58 +474,63 @@ class Interpreter {
     const Function& function = callee.function();
     CallArguments arguments = arguments_of(expression, function.name, scope);
     if (function.macro != nullptr) return call_macro(function, arguments, caller);
+    if (caller != nullptr) fail(function.name, "() takes no caller");
     if (!function.self.is(Type::kUndefined)) return call_method(function.self, function.name, arguments, memory_);
     return call_function(function.name, arguments);
   }
 
   Value call_macro(const Function& function, const CallArguments& arguments, const Value* caller) {
     const Macro& macro = *function.macro;
-    Scope* scope = memory_.scope(function.scope);
+    if (function.scope->over) fail("the macro '", macro.name, "' is called when what it is defined in is over");
+    const Frame frame(*this, function.scope, macro.unset);
+    bind(macro, arguments, caller, frame.scope());
+    const int loops_before = std::exchange(loops_, 0);
+    std::string text = captured([&] { run(macro.body, frame.scope()); });
+    loops_ = loops_before;
+    return memory_.text(std::move(text));
+  }
+
+  /// Gives a macro's parameters, and what it reads besides, their values.
+  void bind(const Macro& macro, const CallArguments& arguments, const Value* caller, Scope* scope) {
     const size_t count = macro.parameters.size(), first_default = count - macro.defaults.size();
+    const std::vector<Value>& positional = arguments.positional();
     std::vector<const Value*> given(count, nullptr);
-    std::vector<Value> rest;
-    for (size_t i = 0; i < arguments.positional().size(); ++i) {
-      if (i < count) {
-        given[i] = &arguments.positional()[i];
-      } else {
-        rest.push_back(arguments.positional()[i]);
-      }
-    }
+    for (size_t i = 0; i < std::min(count, positional.size()); ++i) given[i] = &positional[i];
     Dict* named_rest = memory_.dict();
     for (const auto& [name, value] : arguments.named()) {
       const auto found = std::find(macro.parameter_names.begin(), macro.parameter_names.end(), name);
-      if (found != macro.parameter_names.end()) {
-        given[static_cast<size_t>(found - macro.parameter_names.begin())] = &value;
-      } else if (name == "caller") {
+      const auto place = static_cast<size_t>(found - macro.parameter_names.begin());
+      if (place < count && given[place] == nullptr) {
+        given[place] = &value;
+      } else if (name == "caller" && macro.takes_caller && caller == nullptr) {
         caller = &value;
       } else {
         named_rest->set(memory_.text(name), value, memory_);
       }
     }
-    if (!macro.takes_rest && (!rest.empty() || named_rest->size() > 0)) {
-      fail("macro '", macro.name, "' takes no more than ", count, " arguments");
+    if ((!macro.takes_varargs && positional.size() > count) || (!macro.takes_kwargs && named_rest->size() > 0)) {
+      fail("macro '", macro.name, "' takes no more than ", count, " arguments, each once");
     }
-    if (caller != nullptr) {
-      if (!macro.takes_caller) fail("macro '", macro.name, "' was invoked with a caller, and takes none");
-      define(scope, kCallerName, *caller);
-    } else if (macro.takes_caller) {
-      define(scope, kCallerName, memory_.undefined("'caller'"));
+    if (caller != nullptr && !macro.takes_caller) {
+      fail("macro '", macro.name, "' was invoked with a caller, and takes none");
     }
-    if (macro.takes_rest) {
-      define(scope, kVarargsName, memory_.list(std::move(rest), true));
-      define(scope, kKwargsName, Value::of(named_rest));
+    if (macro.takes_caller) {
+      const bool has_caller = caller != nullptr && !caller->is(Type::kNone);
+      define(scope, kCallerName, has_caller ? *caller : memory_.undefined("'caller'"));
     }
+    if (macro.takes_varargs) {
+      const auto rest = positional.begin() + static_cast<std::ptrdiff_t>(std::min(count, positional.size()));
+      define(scope, kVarargsName, memory_.list({rest, positional.end()}, true));
+    }
+    if (macro.takes_kwargs) define(scope, kKwargsName, Value::of(named_rest));
+    // A default may read parameters before it, and those behind it that are given.
     for (size_t i = 0; i < count; ++i) {
-      const bool has_default = given[i] == nullptr && i >= first_default;
       define(scope, macro.parameters[i],
-             given[i] != nullptr ? *given[i]
-             : has_default       ? evaluate(*macro.defaults[i - first_default], scope)
-                                 : memory_.undefined("parameter '" + macro.parameter_names[i] + "'"));
+             given[i] != nullptr ? *given[i] : memory_.undefined("parameter '" + macro.parameter_names[i] + "'"));
     }
-    const int loops_before = std::exchange(loops_, 0);
-    const std::string text = captured([&] { run(macro.body, scope); });
-    loops_ = loops_before;
-    return memory_.text(text);
+    for (size_t i = first_default; i < count; ++i) {
+      if (given[i] == nullptr) define(scope, macro.parameters[i], evaluate(*macro.defaults[i - first_default], scope));
+    }
   }
 
   Value call_function(const std::string& name, CallArguments& arguments) {
@@ -463,6 +543,7 @@ class Interpreter {
       arguments.match({"format"}, 1);
       return memory_.text(date(arguments.text(0)));
     }
+    if (name != "dict" && name != "namespace") fail(name, "() is not supported");
     Dict made;
     if (!arguments.positional().empty()) {
       const Value& from = arguments.positional()[0];
@@ -470,13 +551,20 @@ class Interpreter {
       fill(made, from);
     }
     for (const auto& [key, value] : arguments.named()) made.set(memory_.text(key), value, memory_);
-    if (name == "namespace") return memory_.name_space(std::move(made));
+    if (name == "namespace") {
+      for (const auto& [key, value] : made.items()) {
+        if (!key.is(Type::kText)) fail("a namespace with a name that is a ", type_name(key));
+        check_name(key.text());
+      }
+      return memory_.name_space(std::move(made));
+    }
     Dict* dict = memory_.dict();
     *dict = std::move(made);
     return Value::of(dict);
   }
 
   void fill(Dict& made, const Value& from) {
+    if (from.is(Type::kUndefined)) fail(from.undefined_name(), " is undefined");
     if (from.is(Type::kDict)) {
       for (const auto& [key, value] : from.dict().items()) made.set(key, value, memory_);
       return;
@@ -489,25 +577,43 @@ class Interpreter {
   }
 
   Value range(CallArguments& arguments) {
-    const size_t count = arguments.positional().size();
-    arguments.match({"start", "stop", "step"}, 1);
-    const int64_t start = count > 1 ? arguments.integer(0, 0) : 0;
-    const int64_t stop = arguments.integer(count > 1 ? 1 : 0, 0), step = arguments.integer(2, 1);
+    arguments.match_positional(3, 1);
+    const bool has_start = arguments.has(1);
+    const int64_t start = has_start ? arguments.integer(0, 0) : 0;
+    const int64_t stop = arguments.integer(has_start ? 1 : 0, 0), step = arguments.integer(2, 1);
     if (step == 0) fail("range() arg 3 must not be zero");
     std::vector<Value> items;
     int64_t value = start;
     while (step > 0 ? value < stop : value > stop) {
+      if (items.size() == static_cast<size_t>(kMostRange)) fail("range() of more than ", kMostRange, " numbers");
       memory_.spend(kItemPrice);
       items.push_back(Value::of(value));
       if (__builtin_add_overflow(value, step, &value)) break;
     }
-    return memory_.list(std::move(items));
+    return memory_.sequence(Type::kRange, std::move(items));
   }
 
+  /// Python's strftime, of a date in no time zone.
   std::string date(const std::string& style) const {
+    constexpr std::string_view kFields = "aAbBcdDeFhHIjmMnpSTtuUVwWxXyY%";
     if (style.size() > kMostStyle) fail("a date in more than ", kMostStyle, " characters");
-    char text[1 << 14];
-    return std::string(text, std::strftime(text, sizeof text, style.c_str(), &now_));
+    std::string known;
+    for (size_t i = 0; i < style.size(); ++i) {
+      if (style[i] == '\0') fail("a date in characters of which one is 0");
+      if (style[i] != '%') {
+        known += style[i];
+        continue;
+      }
+      const bool short_form = i + 1 < style.size() && style[i + 1] == '-';
+      i += short_form ? 2 : 1;
+      const char field = i < style.size() ? style[i] : '\0';
+      if (field == 'z' || field == 'Z') continue;  // there is none
+      if (field == '\0' || kFields.find(field) == kFields.npos) fail("the date ", style, " is not supported");
+      known += short_form ? "%-" : "%";
+      known += field;
+    }
+    char text[1 << 13];
+    return std::string(text, std::strftime(text, sizeof text, known.c_str(), &now_));
   }
 
   const Syntax& syntax_;

@@ -146,6 +146,7 @@ class Writer {
         out_ += number(value.number());
         break;
       case Type::kText:
+      case Type::kMarkup:
         write_text(value.text());
         break;
       case Type::kList:
@@ -229,7 +230,7 @@ class Writer {
       if (special != kSpecial.npos) {
         out_ += '\\';
         out_ += kLetters[special];
-      } else if (c < 0x20 || (style_.ascii && c >= 0x80)) {
+      } else if (c < 0x20 || (style_.ascii && c >= 0x7f)) {
         write_escape(c);
       } else {
         out_.append(text, i, next - i);

@@ -10,8 +10,7 @@ namespace mft::jinja {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0; }
-bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 /// What Python's \s is.
 bool is_python_space(char32_t c) { return is_space(c) || (c >= 0x1c && c <= 0x1f); }
 
@@ -73,24 +72,30 @@ class Lexer {
     const char kind = text_[tag++];
     const char sign = tag < text_.size() && (text_[tag] == '-' || text_[tag] == '+') ? text_[tag] : '\0';
     const size_t data_end = tag - 2;
-    std::string_view data = std::string_view(text_).substr(at_, data_end - at_);
+    add_data(data_end, sign, kind != '{');
+    advance_to(tag + (sign != '\0' ? 1 : 0));
+    const size_t raw_end = kind == '%' ? end_of_tag(at_, "raw", false) : text_.npos;
+    if (kind == '#') {
+      read_comment();
+    } else if (raw_end != text_.npos) {
+      read_raw(raw_end);
+    } else {
+      read_tag(kind == '%');
+    }
+    return true;
+  }
+
+  /// The text before a tag, without the blanks that the tag takes off.
+  void add_data(size_t end, char sign, bool trims) {
+    std::string_view data = std::string_view(text_).substr(at_, end - at_);
     if (sign == '-') {
       data = data.substr(0, skip_back(data, data.size(), is_python_space));
-    } else if (sign != '+' && kind != '{') {
+    } else if (sign != '+' && trims) {
       const size_t line = data.rfind('\n') + 1;  // npos + 1 is 0
       const bool blank = skip(data, line, is_python_space) == data.size();
       if ((line > 0 || line_starts_) && blank) data = data.substr(0, line);
     }
     if (!data.empty()) add(TokenType::kData, std::string(data));
-    advance_to(tag + (sign != '\0' ? 1 : 0));
-    if (kind == '#') {
-      read_comment();
-    } else if (kind == '%' && is_raw()) {
-      read_raw();
-    } else {
-      read_tag(kind == '%');
-    }
-    return true;
   }
 
   /// Past an end of a tag, which may take off what follows it.
@@ -110,33 +115,30 @@ class Lexer {
     pass_end(sign, true);
   }
 
-  bool is_raw() const {
-    const size_t word = skip(text_, at_, is_python_space);
-    return std::string_view(text_).substr(word, 3) == "raw" &&
-           (word + 3 >= text_.size() || (!is_name_start(text_[word + 3]) && !is_digit(text_[word + 3])));
+  /// Where the tag of the word that stands at `at` ends, with its sign: at %} or -%}. npos of any other tag.
+  size_t end_of_tag(size_t at, std::string_view word, bool takes_plus) const {
+    at = skip(text_, at, is_python_space);
+    if (text_.compare(at, word.size(), word) != 0) return text_.npos;
+    at = skip(text_, at + word.size(), is_python_space);
+    const char sign = at < text_.size() ? text_[at] : '\0';
+    const bool has_sign = sign == '-' || (takes_plus && sign == '+');
+    return text_.compare(at + (has_sign ? 1 : 0), 2, "%}") == 0 ? at : text_.npos;
   }
 
   /// {% raw %}, whose text up to {% endraw %} has no tags.
-  void read_raw() {
-    const size_t begin_end = text_.find("%}", at_);
-    if (begin_end == text_.npos) fail_here("a raw block without end");
-    const char sign = text_[begin_end - 1];
-    advance_to(begin_end + 2);
-    pass_end(sign, true);
+  void read_raw(size_t end) {
+    const bool trims = text_[end] == '-';
+    advance_to(end + (trims ? 3 : 2));
+    pass_end(trims ? '-' : '\0', false);
     for (size_t open = text_.find("{%", at_); open != text_.npos; open = text_.find("{%", open + 2)) {
       size_t word = open + 2;
       const char open_sign = word < text_.size() ? text_[word] : '\0';
       if (open_sign == '-' || open_sign == '+') ++word;
-      word = skip(text_, word, is_python_space);
-      if (text_.compare(word, 6, "endraw") != 0) continue;
-      size_t close = skip(text_, word + 6, is_python_space);
-      const char close_sign = close < text_.size() ? text_[close] : '\0';
-      if (close_sign == '-' || close_sign == '+') ++close;
-      if (text_.compare(close, 2, "%}") != 0) continue;
-      std::string_view data = std::string_view(text_).substr(at_, open - at_);
-      if (open_sign == '-') data = data.substr(0, skip_back(data, data.size(), is_python_space));
-      if (!data.empty()) add(TokenType::kData, std::string(data));
-      advance_to(close + 2);
+      const size_t close = end_of_tag(word, "endraw", true);
+      if (close == text_.npos) continue;
+      add_data(open, open_sign, true);
+      const char close_sign = text_[close];
+      advance_to(close + (close_sign == '%' ? 2 : 3));
       pass_end(close_sign, true);
       return;
     }
@@ -147,7 +149,7 @@ class Lexer {
     add(block ? TokenType::kBlockBegin : TokenType::kVariableBegin, "");
     std::string open;  // brackets
     for (;;) {
-      while (at_ < text_.size() && is_blank(text_[at_])) advance_to(at_ + 1);
+      advance_to(skip(text_, at_, is_python_space));
       if (at_ >= text_.size()) fail_here("a tag without end");
       if (open.empty() && read_end(block)) return;
       read_token(open);
@@ -182,7 +184,7 @@ class Lexer {
   }
 
   void read_sign(std::string& open) {
-    static constexpr std::array<std::string_view, 7> kTwo = {"**", "//", "==", "!=", ">=", "<=", "  "};
+    static constexpr std::array<std::string_view, 6> kTwo = {"**", "//", "==", "!=", ">=", "<="};
     static constexpr std::string_view kOne = "+-/*%~[](){}>=<.:|,;";
     for (const std::string_view two : kTwo) {
       if (starts(two)) {
@@ -192,6 +194,7 @@ class Lexer {
       }
     }
     const char c = next();
+    if (c & 0x80) fail_here("names beyond ASCII are not supported");
     if (kOne.find(c) == kOne.npos) fail_here("unexpected character '", c, "'");
     if (c == '(' || c == '[' || c == '{') {
       open += c == '(' ? ')' : c == '[' ? ']' : '}';
@@ -224,7 +227,7 @@ class Lexer {
                           : digits_end(at_ + 2, is_bit);
     } else {
       end = digits_end(at_, is_digit);
-      const bool after_dot = !tokens_.empty() && tokens_.back().type == TokenType::kSign && tokens_.back().text == ".";
+      const bool after_dot = text_[at_ - 1] == '.';
       if (!after_dot && end + 1 < text_.size() && text_[end] == '.' && is_digit(text_[end + 1])) {
         end = digits_end(end + 1, is_digit);
         type = TokenType::kFloat;
@@ -237,6 +240,10 @@ class Lexer {
           type = TokenType::kFloat;
         }
       }
+    }
+    if (type == TokenType::kInt && kind != 'x' && kind != 'o' && kind != 'b' && next() == '0') {
+      const auto is_zero = [](char c) { return c == '0'; };
+      if (end > digits_end(at_, is_zero)) fail_here("an integer that begins with 0");
     }
     std::string digits = text_.substr(at_, end - at_);
     digits.erase(std::remove(digits.begin(), digits.end(), '_'), digits.end());
@@ -278,6 +285,8 @@ class Lexer {
         fail_here("a string with an escape \\", c, " that is no character");
       }
       append_utf8(value, character);
+    } else if ((c & 0x80) != 0 || c == 'N') {  // Jinja writes out the number of what stands behind the backslash
+      fail_here("a string with a backslash before ", c == 'N' ? "N" : "a character beyond ASCII");
     } else {
       value += '\\';
       value += c;

@@ -14,6 +14,7 @@ namespace mft::jinja {
 constexpr int64_t kBudget = 50'000'000;
 constexpr int64_t kStepPrice = 4;   // of an expression or a statement, each time it runs
 constexpr int64_t kCallPrice = 50;  // of a function, a filter, a test or an operator
+constexpr size_t kTextPrice = 32;   // of a text, beside its bytes
 constexpr int64_t kItemPrice = 64;  // of an item of a list or a dict, made or looked at
 
 /// That a rendering costs too much: where a template may refuse, this must not pass as a refusal.
@@ -38,16 +39,29 @@ class Memory {
   void spend(size_t price) { spend(static_cast<int64_t>(price)); }
 
   Value text(std::string bytes) {
-    spend(bytes.size());
+    spend(kTextPrice + bytes.size());
     return Value::of(&texts_.emplace_back(std::move(bytes)));
   }
   Value undefined(std::string what) {
-    spend(what.size());
+    spend(kTextPrice + what.size());
     return Value::undefined(&texts_.emplace_back(std::move(what)));
   }
   Value list(std::vector<Value> items, bool tuple = false) {
     spend(kItemPrice * static_cast<int64_t>(1 + items.size()));
-    return Value::of(&lists_.emplace_back(List{std::move(items), tuple}));
+    return Value::of(&lists_.emplace_back(List{std::move(items), tuple, nullptr}));
+  }
+  /// A kRange or a kView, which then has a name.
+  Value sequence(Type type, std::vector<Value> items, const char* view = nullptr) {
+    spend(kItemPrice * static_cast<int64_t>(1 + items.size()));
+    return Value::of(type, &lists_.emplace_back(List{std::move(items), false, view}));
+  }
+  Value iterator(std::vector<Value> items) {
+    spend(kItemPrice * static_cast<int64_t>(1 + items.size()));
+    return Value::of(&iterators_.emplace_back(Iterator{std::move(items)}));
+  }
+  Value markup(std::string bytes) {
+    spend(kTextPrice + bytes.size());
+    return Value::markup(&texts_.emplace_back(std::move(bytes)));
   }
   Dict* dict() {
     spend(kItemPrice);
@@ -69,13 +83,14 @@ class Memory {
   }
   Scope* scope(Scope* parent) {
     spend(kItemPrice);
-    return &scopes_.emplace_back(Scope{parent, {}});
+    return &scopes_.emplace_back(Scope{parent, {}, false});
   }
 
  private:
   int64_t left_;
   std::deque<std::string> texts_;
   std::deque<List> lists_;
+  std::deque<Iterator> iterators_;
   std::deque<Dict> dicts_;
   std::deque<Function> functions_;
   std::deque<LoopState> loops_;

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "runtime/core/error.h"
+#include "runtime/text/letter_case.h"
 #include "runtime/text/unicode.h"
 
 namespace mft::jinja {
@@ -13,20 +14,10 @@ namespace {
 using Method = Value (*)(const Value& self, CallArguments& arguments, Memory& memory);
 using Table = std::unordered_map<std::string_view, Method>;
 
+constexpr size_t kCasePrice = 8;     // of a byte that is looked up in Unicode's tables
+constexpr size_t kBytesAtOnce = 16;  // that are compared in the time of a unit
+
 bool is_python_space(char32_t c) { return is_space(c) || (c >= 0x1c && c <= 0x1f); }
-bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
-bool is_letter(char c) { return is_upper(c) || is_lower(c); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-char upper(char c) { return is_lower(c) ? static_cast<char>(c - 'a' + 'A') : c; }
-char lower(char c) { return is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c; }
-
-void check_ascii(const std::string& text, std::string_view method) {
-  if (std::any_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; })) {
-    fail(method, "() is supported for ASCII text alone");
-  }
-}
-
 /// Of a search: the place in characters of what lies at `place` in bytes.
 int64_t in_characters(const std::string& text, size_t place) {
   return place == std::string::npos ? -1 : count_characters(std::string_view(text).substr(0, place));
@@ -34,7 +25,7 @@ int64_t in_characters(const std::string& text, size_t place) {
 
 template <Ends ends>
 Value strip(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"chars"});
+  arguments.match_positional(1);
   const std::string* characters = nullptr;
   if (arguments.has(0) && !arguments.at(0).is(Type::kNone)) characters = &arguments.text(0);
   return memory.text(stripped(self.text(), characters, ends, memory));
@@ -42,10 +33,11 @@ Value strip(const Value& self, CallArguments& arguments, Memory& memory) {
 
 template <bool from_end>
 Value find(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"sub"}, 1);
+  arguments.match_positional(1, 1);
   const std::string &text = self.text(), &wanted = arguments.text(0);
-  memory.spend(text.size() * (from_end ? 1 + wanted.size() : 1));
-  return Value::of(in_characters(text, from_end ? text.rfind(wanted) : text.find(wanted)));
+  memory.spend(text.size());
+  return Value::of(in_characters(
+      text, from_end ? found_before(text, wanted, text.size(), memory) : found_in(text, wanted, 0, memory)));
 }
 
 template <bool from_end>
@@ -56,18 +48,21 @@ Value index(const Value& self, CallArguments& arguments, Memory& memory) {
 }
 
 Value count(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"sub"}, 1);
+  arguments.match_positional(1, 1);
   const std::string &text = self.text(), &wanted = arguments.text(0);
   memory.spend(text.size());
   if (wanted.empty()) return Value::of(count_characters(text) + 1);
   int64_t found = 0;
-  for (size_t at = text.find(wanted); at != text.npos; at = text.find(wanted, at + wanted.size())) ++found;
+  for (size_t at = found_in(text, wanted, 0, memory); at != text.npos;) {
+    ++found;
+    at = found_in(text, wanted, at + wanted.size(), memory);
+  }
   return Value::of(found);
 }
 
 template <bool at_end>
 Value starts_or_ends(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"affix"}, 1);
+  arguments.match_positional(1, 1);
   const std::string& text = self.text();
   const auto holds = [&](const Value& affix) {
     if (!affix.is(Type::kText)) fail(arguments.function(), "() wants a str or a tuple of them");
@@ -76,13 +71,13 @@ Value starts_or_ends(const Value& self, CallArguments& arguments, Memory& memory
     return with.size() <= text.size() && text.compare(at_end ? text.size() - with.size() : 0, with.size(), with) == 0;
   };
   const Value& given = arguments.at(0);
-  if (!given.is(Type::kList)) return Value::of(holds(given));
+  if (!given.is(Type::kList) || !given.list().tuple) return Value::of(holds(given));
   return Value::of(std::any_of(given.list().items.begin(), given.list().items.end(), holds));
 }
 
 template <bool at_end>
 Value without_affix(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"affix"}, 1);
+  arguments.match_positional(1, 1);
   const std::string &text = self.text(), &affix = arguments.text(0);
   const bool has =
       affix.size() <= text.size() && text.compare(at_end ? text.size() - affix.size() : 0, affix.size(), affix) == 0;
@@ -96,8 +91,8 @@ std::vector<std::string> words_of(const std::string& text, int64_t most, bool fr
   size_t begin = skip(text, 0, is_python_space), end = skip_back(text, text.size(), is_python_space);
   while (begin < end) {
     const auto is_word = [](char32_t c) { return !is_python_space(c); };
-    if (most == 0) {
-      words.push_back(text.substr(begin, end - begin));
+    if (most == 0) {  // the rest with its blanks
+      words.push_back(from_end ? text.substr(0, end) : text.substr(begin));
       break;
     }
     --most;
@@ -115,13 +110,15 @@ std::vector<std::string> words_of(const std::string& text, int64_t most, bool fr
   return words;
 }
 
-std::vector<std::string> parts_of(const std::string& text, const std::string& separator, int64_t most, bool from_end) {
+std::vector<std::string> parts_of(const std::string& text, const std::string& separator, int64_t most, bool from_end,
+                                  Memory& memory) {
   std::vector<std::string> parts;
   size_t begin = 0, end = text.size();
   for (; most != 0; --most) {
-    const size_t found = from_end ? end < separator.size() ? text.npos : text.rfind(separator, end - separator.size())
-                                  : text.find(separator, begin);
+    const size_t found =
+        from_end ? found_before(text, separator, end, memory) : found_in(text, separator, begin, memory);
     if (found == text.npos) break;
+    memory.spend(kItemPrice);
     if (from_end) {
       parts.push_back(text.substr(found + separator.size(), end - found - separator.size()));
       end = found;
@@ -157,11 +154,8 @@ Value split(const Value& self, CallArguments& arguments, Memory& memory) {
   }
   const std::string& separator = arguments.text(0);
   if (separator.empty()) fail("empty separator");
-  memory.spend(text.size() * (from_end ? separator.size() : 1));
-  int64_t cuts = 0;
-  for (size_t at = text.find(separator); at != text.npos; at = text.find(separator, at + separator.size())) ++cuts;
-  memory.spend(2 * kItemPrice * (cuts + 1));
-  return list_of(parts_of(text, separator, most, from_end), memory);
+  memory.spend(text.size());
+  return list_of(parts_of(text, separator, most, from_end, memory), memory);
 }
 
 bool is_line_end(char32_t c) {
@@ -171,7 +165,7 @@ bool is_line_end(char32_t c) {
 Value split_lines(const Value& self, CallArguments& arguments, Memory& memory) {
   arguments.match({"keepends"});
   const std::string& text = self.text();
-  const bool keep = arguments.flag(0);
+  const bool keep = arguments.integer(0, 0) != 0;
   std::vector<std::string> lines;
   memory.spend(text.size());
   for (size_t begin = 0; begin < text.size();) {
@@ -190,11 +184,12 @@ Value split_lines(const Value& self, CallArguments& arguments, Memory& memory) {
 
 template <bool from_end>
 Value partition(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"sep"}, 1);
+  arguments.match_positional(1, 1);
   const std::string &text = self.text(), &separator = arguments.text(0);
   if (separator.empty()) fail("empty separator");
-  memory.spend(text.size() * (from_end ? separator.size() : 1));
-  const size_t found = from_end ? text.rfind(separator) : text.find(separator);
+  memory.spend(text.size());
+  const size_t found =
+      from_end ? found_before(text, separator, text.size(), memory) : found_in(text, separator, 0, memory);
   const Value empty = memory.text("");
   if (found == text.npos) {
     return memory.list(from_end ? std::vector<Value>{empty, empty, self} : std::vector<Value>{self, empty, empty},
@@ -206,12 +201,12 @@ Value partition(const Value& self, CallArguments& arguments, Memory& memory) {
 }
 
 Value replace(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"old", "new", "count"}, 2);
+  arguments.match_positional(3, 2);
   return memory.text(replaced(self.text(), arguments.text(0), arguments.text(1), arguments.integer(2, -1), memory));
 }
 
 Value join(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"iterable"}, 1);
+  arguments.match_positional(1, 1);
   const std::vector<Value> items = items_of(arguments.at(0), memory);
   for (const Value& one : items) {
     if (!one.is(Type::kText)) fail("join() wants texts, not a ", type_name(one));
@@ -219,54 +214,89 @@ Value join(const Value& self, CallArguments& arguments, Memory& memory) {
   return memory.text(joined(self.text(), items, memory));
 }
 
-template <char how>
+template <std::string (*how)(std::string_view)>
 Value change_case(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({});
-  memory.spend(self.text().size());
-  return memory.text(cased(self.text(), how == 'u'   ? "upper"
-                                        : how == 'l' ? "lower"
-                                        : how == 't' ? "title"
-                                                     : "capitalize"));
+  arguments.match_positional(0);
+  return memory.text(cased(self.text(), how, memory));
 }
 
 /// str.isdigit() and its like: whether all of a text that is not empty is of a kind.
-template <bool (*is)(char)>
+template <bool (*is)(char32_t)>
 Value all_are(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({});
+  arguments.match_positional(0);
   const std::string& text = self.text();
-  memory.spend(text.size());
-  check_ascii(text, arguments.function());
-  return Value::of(!text.empty() && std::all_of(text.begin(), text.end(), is));
+  memory.spend(kCasePrice * text.size());
+  return Value::of(!text.empty() && skip(text, 0, is) == text.size());
 }
 
-bool is_letter_or_digit(char c) { return is_letter(c) || is_digit(c); }
-bool is_ascii_space(char c) { return is_python_space(static_cast<unsigned char>(c)); }
-bool is_no_lower(char c) { return !is_lower(c); }
-bool is_no_upper(char c) { return !is_upper(c); }
+bool is_letter_or_digit(char32_t c) { return is_letter(c) || is_digit(c) || is_numeral(c); }
 
-template <bool (*cased_is)(char), bool (*is)(char)>
+/// str.islower() and isupper(): some are of the case, and none of another.
+template <bool (*is)(char32_t), bool (*is_other)(char32_t)>
 Value is_cased(const Value& self, CallArguments& arguments, Memory& memory) {
-  const Value all = all_are<is>(self, arguments, memory);
+  arguments.match_positional(0);
   const std::string& text = self.text();
-  return Value::of(is_true(all) && std::any_of(text.begin(), text.end(), cased_is));
+  memory.spend(2 * kCasePrice * text.size());
+  const bool none = skip(text, 0, [](char32_t c) { return !is(c); }) == text.size();
+  const bool others = skip(text, 0, [](char32_t c) { return !is_other(c) && !is_title(c); }) != text.size();
+  return Value::of(!none && !others);
+}
+
+/// str.format() of fields that are empty, numbers or names.
+Value format(const Value& self, CallArguments& arguments, Memory& memory) {
+  const std::string& text = self.text();
+  std::string out;
+  size_t next_index = 0;
+  bool counts = false, numbers = false;  // fields {} and {0}, which Python lets nobody mix
+  const auto field = [&](const std::string& name) -> const Value& {
+    const bool number = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+    if (name.find_first_of("{[.:!") != name.npos) fail("format() with more than names in {} is not supported");
+    if (!name.empty() && !number) {
+      for (const auto& [key, value] : arguments.named()) {
+        if (key == name) return value;
+      }
+      fail("format() has no argument ", name);
+    }
+    (number ? numbers : counts) = true;
+    if (counts && numbers) fail("format() with {} and with numbers in {}");
+    if (name.size() > 2) fail("format() has no argument ", name);
+    const size_t index = number ? static_cast<size_t>(std::stoi(name)) : next_index++;
+    if (index >= arguments.positional().size()) fail("format() has no argument ", index);
+    return arguments.positional()[index];
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    memory.spend(kStepPrice);
+    const bool twice = i + 1 < text.size() && text[i + 1] == text[i];
+    if ((text[i] != '{' && text[i] != '}') || twice) {
+      out += text[i];
+      if (text[i] == '{' || text[i] == '}') ++i;
+      continue;
+    }
+    const size_t end = text.find('}', i);
+    if (text[i] == '}' || end == text.npos) fail("format() with a single ", text[i]);
+    out += to_text(field(text.substr(i + 1, end - i - 1)), memory);
+    i = end;
+  }
+  return memory.text(std::move(out));
 }
 
 const Table& text_methods() {
   static const Table table = {
-      {"capitalize", change_case<'c'>},
+      {"capitalize", change_case<capitalized>},
       {"count", count},
       {"endswith", starts_or_ends<true>},
       {"find", find<false>},
+      {"format", format},
       {"index", index<false>},
       {"isalnum", all_are<is_letter_or_digit>},
       {"isalpha", all_are<is_letter>},
       {"isdigit", all_are<is_digit>},
-      {"islower", is_cased<is_lower, is_no_upper>},
-      {"isnumeric", all_are<is_digit>},
-      {"isspace", all_are<is_ascii_space>},
-      {"isupper", is_cased<is_upper, is_no_lower>},
+      {"islower", is_cased<is_lower, is_upper>},
+      {"isnumeric", all_are<is_numeral>},
+      {"isspace", all_are<is_python_space>},
+      {"isupper", is_cased<is_upper, is_lower>},
       {"join", join},
-      {"lower", change_case<'l'>},
+      {"lower", change_case<lower_case>},
       {"lstrip", strip<Ends::kLeft>},
       {"partition", partition<false>},
       {"removeprefix", without_affix<false>},
@@ -281,21 +311,21 @@ const Table& text_methods() {
       {"splitlines", split_lines},
       {"startswith", starts_or_ends<false>},
       {"strip", strip<Ends::kBoth>},
-      {"title", change_case<'t'>},
-      {"upper", change_case<'u'>},
+      {"title", change_case<title_case>},
+      {"upper", change_case<upper_case>},
   };
   return table;
 }
 
 Value list_count(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"value"}, 1);
+  arguments.match_positional(1, 1);
   return Value::of(
       static_cast<int64_t>(std::count_if(self.list().items.begin(), self.list().items.end(),
                                          [&](const Value& x) { return equal(x, arguments.at(0), memory); })));
 }
 
 Value list_index(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"value"}, 1);
+  arguments.match_positional(1, 1);
   const auto& items = self.list().items;
   const auto found =
       std::find_if(items.begin(), items.end(), [&](const Value& x) { return equal(x, arguments.at(0), memory); });
@@ -309,28 +339,28 @@ const Table& list_methods() {
 }
 
 Value dict_get(const Value& self, CallArguments& arguments, Memory& memory) {
-  arguments.match({"key", "default"}, 1);
+  arguments.match_positional(2, 1);
   if (const Value* found = self.dict().find(arguments.at(0), memory)) return *found;
   return arguments.has(1) ? arguments.at(1) : Value::none();
 }
 
 Value dict_keys(const Value& self, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  return memory.list(items_of(self, memory));
+  return memory.sequence(Type::kView, items_of(self, memory), "dict_keys");
 }
 
 Value dict_values(const Value& self, CallArguments& arguments, Memory& memory) {
   arguments.match({});
   std::vector<Value> values;
   for (const auto& [_, value] : self.dict().items()) values.push_back(value);
-  return memory.list(std::move(values));
+  return memory.sequence(Type::kView, std::move(values), "dict_values");
 }
 
 Value dict_items(const Value& self, CallArguments& arguments, Memory& memory) {
   arguments.match({});
   std::vector<Value> pairs;
   for (const auto& [key, value] : self.dict().items()) pairs.push_back(memory.list({key, value}, true));
-  return memory.list(std::move(pairs));
+  return memory.sequence(Type::kView, std::move(pairs), "dict_items");
 }
 
 const Table& dict_methods() {
@@ -340,11 +370,13 @@ const Table& dict_methods() {
 
 Value loop_cycle(const Value& self, CallArguments& arguments, Memory&) {
   const auto& values = arguments.positional();
+  arguments.match_positional(values.size());
   if (values.empty()) fail("no items for cycling given");
   return values[self.loop().index % values.size()];
 }
 
 Value loop_changed(const Value& self, CallArguments& arguments, Memory& memory) {
+  arguments.match_positional(arguments.positional().size());
   const Value given = memory.list(arguments.positional(), true);
   LoopState& loop = self.loop();
   const bool changed = loop.changed.is(Type::kUndefined) || !equal(loop.changed, given, memory);
@@ -377,19 +409,22 @@ const Table* table_of(const Value& value) {
 bool is_method(const Value& value, const std::string& name) {
   // Methods that Python has and templates may not call, or do not: what they name is no item all the same.
   static const std::unordered_set<std::string_view> text_others = {
-      "casefold",  "center",    "encode",       "expandtabs",  "format",  "format_map",
-      "isascii",   "isdecimal", "isidentifier", "isprintable", "istitle", "ljust",
-      "maketrans", "rjust",     "swapcase",     "translate",   "zfill"};
-  static const std::unordered_set<std::string_view> list_others = {"append", "clear",  "copy",    "extend", "insert",
-                                                                   "pop",    "remove", "reverse", "sort"};
-  static const std::unordered_set<std::string_view> dict_others = {"clear",   "copy",       "fromkeys", "pop",
-                                                                   "popitem", "setdefault", "update"};
+      "casefold",    "center",  "encode", "expandtabs", "format_map", "isascii",  "isdecimal", "isidentifier",
+      "isprintable", "istitle", "ljust",  "maketrans",  "rjust",      "swapcase", "translate", "zfill"};
   const Table* table = table_of(value);
   if (table == nullptr) return false;
   if (table->count(name) > 0) return true;
   if (value.is(Type::kText)) return text_others.count(name) > 0;
-  if (value.is(Type::kList) && !value.list().tuple) return list_others.count(name) > 0;
-  return value.is(Type::kDict) && dict_others.count(name) > 0;
+  if (value.is(Type::kList)) return !value.list().tuple && name == "copy";
+  return value.is(Type::kDict) && (name == "copy" || name == "fromkeys");
+}
+
+bool is_changing_method(const Value& value, const std::string& name) {
+  static const std::unordered_set<std::string_view> of_lists = {"append", "clear",  "extend",  "insert",
+                                                                "pop",    "remove", "reverse", "sort"};
+  static const std::unordered_set<std::string_view> of_dicts = {"clear", "pop", "popitem", "setdefault", "update"};
+  if (value.is(Type::kList)) return !value.list().tuple && of_lists.count(name) > 0;
+  return value.is(Type::kDict) && of_dicts.count(name) > 0;
 }
 
 Value call_method(const Value& self, const std::string& name, CallArguments& arguments, Memory& memory) {
@@ -400,23 +435,46 @@ Value call_method(const Value& self, const std::string& name, CallArguments& arg
 }
 
 Value loop_attribute(const Value& value, const std::string& name, Memory& memory) {
-  const LoopState& loop = value.loop();
-  const auto index = static_cast<int64_t>(loop.index), count = static_cast<int64_t>(loop.items->size());
+  LoopState& loop = value.loop();
+  const auto index = static_cast<int64_t>(loop.index);
   if (name == "index") return Value::of(index + 1);
   if (name == "index0") return Value::of(index);
   if (name == "first") return Value::of(index == 0);
-  if (name == "last") return Value::of(index + 1 == count);
-  if (name == "length") return Value::of(count);
-  if (name == "revindex") return Value::of(count - index);
-  if (name == "revindex0") return Value::of(count - index - 1);
+  if (name == "last") return Value::of(!loop.has_next());
+  if (name == "length") return Value::of(length(value));
+  if (name == "revindex") return Value::of(length(value) - index);
+  if (name == "revindex0") return Value::of(length(value) - index - 1);
   if (name == "depth" || name == "depth0") return Value::of(int64_t{name == "depth"});  // of recursive loops it grows
-  if (name == "previtem")
-    return index > 0 ? (*loop.items)[loop.index - 1] : memory.undefined("there is no previous item");
+  if (name == "previtem") return index > 0 ? loop.items[loop.index - 1] : memory.undefined("there is no previous item");
   if (name == "nextitem") {
-    return index + 1 < count ? (*loop.items)[loop.index + 1] : memory.undefined("there is no next item");
+    return loop.has_next() ? loop.items[loop.index + 1] : memory.undefined("there is no next item");
   }
   if (is_method(value, name)) return memory.function({name, value});
+  if (name.substr(0, 1) == "_") fail("the attribute ", name, " of a loop is not supported");
   return memory.undefined("'loop' has no attribute '" + name + "'");
+}
+
+size_t found_in(std::string_view text, std::string_view wanted, size_t from, Memory& memory) {
+  if (wanted.empty() || from > text.size()) return from > text.size() ? text.npos : from;
+  for (size_t at = from; at + wanted.size() <= text.size(); ++at) {
+    const size_t first = text.find(wanted[0], at);
+    memory.spend((std::min(first, text.size()) - at) / kBytesAtOnce + wanted.size() / kBytesAtOnce + 1);
+    if (first == text.npos || first + wanted.size() > text.size()) break;
+    if (text.compare(first, wanted.size(), wanted) == 0) return first;
+    at = first;
+  }
+  return text.npos;
+}
+
+size_t found_before(std::string_view text, std::string_view wanted, size_t end, Memory& memory) {
+  if (wanted.size() > end) return text.npos;
+  for (size_t at = end - wanted.size() + 1; at-- > 0;) {
+    memory.spend(kStepPrice);
+    if (!wanted.empty() && text[at] != wanted[0]) continue;
+    memory.spend(wanted.size() / kBytesAtOnce);
+    if (text.compare(at, wanted.size(), wanted) == 0) return at;
+  }
+  return text.npos;
 }
 
 std::string stripped(const std::string& text, const std::string* characters, Ends ends, Memory& memory) {
@@ -452,7 +510,7 @@ std::string replaced(const std::string& text, const std::string& old, const std:
     return out.append(text, at, text.npos);
   }
   for (; most != 0; --most) {
-    const size_t found = text.find(old, at);
+    const size_t found = found_in(text, old, at, memory);
     if (found == text.npos) break;
     memory.spend(1 + with.size());
     out.append(text, at, found - at);
@@ -462,15 +520,9 @@ std::string replaced(const std::string& text, const std::string& old, const std:
   return out.append(text, at, text.npos);
 }
 
-std::string cased(const std::string& text, std::string_view how) {
-  check_ascii(text, how);
-  std::string out = text;
-  bool first = true;
-  for (char& c : out) {
-    c = how == "upper" || (how != "lower" && first) ? upper(c) : lower(c);
-    first = how == "title" && !is_letter(c);
-  }
-  return out;
+std::string cased(const std::string& text, std::string (*how)(std::string_view), Memory& memory) {
+  memory.spend(kCasePrice * text.size());
+  return how(text);
 }
 
 std::string joined(const std::string& between, const std::vector<Value>& items, Memory& memory) {

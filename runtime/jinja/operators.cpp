@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <unordered_set>
 
 #include "runtime/core/error.h"
 #include "runtime/jinja/methods.h"
@@ -50,33 +51,58 @@ int64_t power(int64_t base, int64_t exponent) {
   return value;
 }
 
+/// Not a number: comparisons with it are Python's own in lists and sorts.
+Value checked(double value) {
+  if (std::isnan(value)) fail("the result is not a number");
+  return Value::of(value);
+}
+
+double divided(int64_t a, int64_t b) {
+  constexpr int64_t kExact = int64_t{1} << 53;
+  if (std::max(a, b) > kExact || std::min(a, b) < -kExact) fail("integers of more than 53 bits cannot be divided");
+  return static_cast<double>(a) / static_cast<double>(b);
+}
+
+/// Python's % and // of floats.
+double remainder_of(double a, double b) {
+  const double rest = std::fmod(a, b);
+  if (rest == 0) return std::copysign(0.0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+double floor_divided(double a, double b) {
+  const double quotient = (a - remainder_of(a, b)) / b;
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  const double below = std::floor(quotient);
+  return quotient - below > 0.5 ? below + 1 : below;
+}
+
 Value of_integers(std::string_view sign, int64_t a, int64_t b) {
   if (sign == "+") return Value::of(whole(add, a, b));
   if (sign == "-") return Value::of(whole(subtract, a, b));
   if (sign == "*") return Value::of(whole(multiply, a, b));
   if (sign == "**" && b >= 0) return Value::of(power(a, b));
+  if (sign == "**" && a == 0) fail("0 cannot be raised to a negative power");
   if (sign == "**") return Value::of(std::pow(static_cast<double>(a), static_cast<double>(b)));
   if (b == 0) fail("division by zero");
-  if (sign == "/") return Value::of(static_cast<double>(a) / static_cast<double>(b));
+  if (sign == "/") return Value::of(divided(a, b));
   if (b == -1) return Value::of(sign == "%" ? int64_t{0} : whole(subtract, 0, a));
   const int64_t rest = a % b, floor_rest = rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
   return Value::of(sign == "%" ? floor_rest : (a - floor_rest) / b);
 }
 
 Value of_floats(std::string_view sign, double a, double b) {
-  if (sign == "+") return Value::of(a + b);
-  if (sign == "-") return Value::of(a - b);
-  if (sign == "*") return Value::of(a * b);
+  if (sign == "+") return checked(a + b);
+  if (sign == "-") return checked(a - b);
+  if (sign == "*") return checked(a * b);
   if (sign == "**") {
     const double value = std::pow(a, b);
     if (std::isinf(value) && std::isfinite(a) && std::isfinite(b)) fail("the result of ** is too large");
-    return Value::of(value);
+    return checked(value);
   }
   if (b == 0) fail("division by zero");
-  if (sign == "/") return Value::of(a / b);
-  double rest = std::fmod(a, b);
-  if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
-  return Value::of(sign == "%" ? rest : std::floor((a - rest) / b + 0.5));
+  if (sign == "/") return checked(a / b);
+  return checked(sign == "%" ? remainder_of(a, b) : floor_divided(a, b));
 }
 
 Value repeated(const Value& value, int64_t times, Memory& memory) {
@@ -96,6 +122,64 @@ Value repeated(const Value& value, int64_t times, Memory& memory) {
   return memory.list(std::move(items), value.list().tuple);
 }
 
+/// A text beside Markup, as Markup.
+std::string escaped(const Value& value, Memory& memory) {
+  if (value.is(Type::kMarkup)) return value.text();
+  std::string out;
+  for (const char c : value.text()) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  memory.spend(out.size());
+  return out;
+}
+
+/// Whether Python's type has an attribute of that name, and templates cannot have it here.
+bool is_unsupported(const Value& value, std::string_view name) {
+  static const std::unordered_set<std::string_view> of_numbers = {
+      "as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator", "from_bytes", "fromhex", "hex", "imag",
+      "is_integer",       "numerator", "real",       "to_bytes"};
+  static const std::unordered_set<std::string_view> of_functions = {
+      "name", "arguments", "catch_kwargs", "catch_varargs", "caller", "explicit_caller", "fromkeys"};
+  static const std::unordered_set<std::string_view> of_sequences = {"close", "count", "index", "isdisjoint", "mapping",
+                                                                    "send",  "start", "step",  "stop",       "throw"};
+  switch (value.type()) {
+    case Type::kBool:
+    case Type::kInt:
+    case Type::kFloat:
+      return of_numbers.count(name) > 0;
+    case Type::kFunction:
+      return of_functions.count(name) > 0;
+    case Type::kRange:
+    case Type::kView:
+    case Type::kIterator:
+      return of_sequences.count(name) > 0 || name.substr(0, 3) == "gi_";
+    default:
+      return value.is(Type::kMarkup);
+  }
+}
+
+[[noreturn]] void fail_attribute(const Value& value, const std::string& name) {
+  fail("the attribute ", name, " of a ", type_name(value), " is not supported");
+}
+
 bool is_sequence(const Value& value) { return value.is(Type::kText) || value.is(Type::kList); }
 
 bool contains(const Value& container, const Value& value, Memory& memory) {
@@ -104,13 +188,24 @@ bool contains(const Value& container, const Value& value, Memory& memory) {
       return false;
     case Type::kText:
       if (!value.is(Type::kText)) fail("'in <string>' requires a str as left operand, not ", type_name(value));
-      memory.spend(container.text().size() + value.text().size());
-      return container.text().find(value.text()) != std::string::npos;
+      return found_in(container.text(), value.text(), 0, memory) != std::string::npos;
     case Type::kList:
+    case Type::kRange:
+    case Type::kView:
       return std::any_of(container.list().items.begin(), container.list().items.end(),
                          [&](const Value& one) { return equal(one, value, memory); });
     case Type::kDict:
       return container.dict().find(value, memory) != nullptr;
+    case Type::kIterator: {
+      Iterator& iterator = container.iterator();
+      if (iterator.busy) fail("a generator that a loop walks over cannot be used meanwhile");
+      while (iterator.next < iterator.items.size()) {
+        if (equal(iterator.items[iterator.next++], value, memory)) return true;
+      }
+      return false;
+    }
+    case Type::kMarkup:
+      fail("'in' a ", type_name(container), " is not supported");
     default:
       fail("argument of type '", type_name(container), "' is not iterable");
   }
@@ -119,7 +214,11 @@ bool contains(const Value& container, const Value& value, Memory& memory) {
 }  // namespace
 
 Value attribute(const Value& value, const std::string& name, Memory& memory) {
-  memory.spend(name.size());
+  memory.spend(kCallPrice + static_cast<int64_t>(name.size()));
+  const std::string_view word = name;
+  if (word.size() > 3 && word.substr(0, 2) == "__" && word.substr(word.size() - 2) == "__") {
+    fail("attributes such as ", name, " are not supported");  // Jinja forbids those that there are
+  }
   switch (value.type()) {
     case Type::kUndefined:
       fail_undefined(value);
@@ -132,6 +231,10 @@ Value attribute(const Value& value, const std::string& name, Memory& memory) {
     default:
       break;
   }
+  if (is_unsupported(value, name)) fail_attribute(value, name);
+  if (is_changing_method(value, name)) {
+    return memory.undefined(name + "() of a " + type_name(value) + ", which templates cannot change,");
+  }
   if (is_method(value, name)) return memory.function({name, value});
   if (value.is(Type::kDict)) {
     if (const Value* found = value.dict().find(name)) return *found;
@@ -141,14 +244,15 @@ Value attribute(const Value& value, const std::string& name, Memory& memory) {
 
 Value item(const Value& value, const Value& key, Memory& memory) {
   if (value.is(Type::kUndefined)) fail_undefined(value);
+  if (value.is(Type::kMarkup)) fail("an item of a Markup is not supported");
   if (value.is(Type::kDict)) {
     if (const Value* found = value.dict().find(key, memory)) return *found;
   }
-  if (is_sequence(value) && key.is_integer()) {
+  if ((is_sequence(value) || value.is(Type::kRange)) && key.is_integer()) {
     const int64_t count = length(value), index = key.integer() < 0 ? key.integer() + count : key.integer();
     if (value.is(Type::kText)) memory.spend(value.text().size());
     if (index >= 0 && index < count) {
-      if (value.is(Type::kList)) return value.list().items[static_cast<size_t>(index)];
+      if (!value.is(Type::kText)) return value.list().items[static_cast<size_t>(index)];
       const size_t begin = character_place(value.text(), index);
       size_t end = begin;
       character_at(value.text(), begin, end);
@@ -156,12 +260,12 @@ Value item(const Value& value, const Value& key, Memory& memory) {
     }
   }
   if (key.is(Type::kText)) return attribute(value, key.text(), memory);
-  return missing(value, to_text(key, memory), memory);
+  return missing(value, "of that key", memory);
 }
 
 Value slice(const Value& value, const Value& start, const Value& stop, const Value& step, Memory& memory) {
   if (value.is(Type::kUndefined)) fail_undefined(value);
-  if (!is_sequence(value)) return missing(value, "slice", memory);
+  if (!is_sequence(value)) fail("a slice of a ", type_name(value), " is not supported");
   const auto bound = [&](const Value& given) -> std::optional<int64_t> {
     if (given.is(Type::kNone)) return std::nullopt;
     if (!given.is_integer()) fail("slice indices must be integers or none, not ", type_name(given));
@@ -207,6 +311,9 @@ Value binary(std::string_view sign, const Value& left, const Value& right, Memor
   if (sign == "+" && left.is(Type::kText) && right.is(Type::kText)) {
     memory.spend(left.text().size() + right.text().size());
     return memory.text(left.text() + right.text());
+  }
+  if (sign == "+" && left.is_text() && right.is_text()) {  // one of them is Markup
+    return memory.markup(escaped(left, memory) + escaped(right, memory));
   }
   if (sign == "+" && left.is(Type::kList) && right.is(Type::kList) && left.list().tuple == right.list().tuple) {
     memory.spend(kItemPrice * (length(left) + length(right)));

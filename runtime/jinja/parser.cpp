@@ -7,6 +7,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/jinja/lexer.h"
+#include "runtime/jinja/variables.h"
 
 namespace mft::jinja {
 namespace {
@@ -106,11 +107,13 @@ class Parser {
   }
 
   ExpressionPtr name(const std::string& word) {
+    if (word == "self") fail_here("self is not supported");
     auto made = make(ExpressionKind::kName, {}, word);
     made->name = number_of(word);
-    if (!macros_.empty()) {
-      macros_.back()->takes_caller |= word == "caller";
-      macros_.back()->takes_rest |= word == "varargs" || word == "kwargs";
+    for (Macro* macro : macros_) {  // macros within a macro count for it too
+      macro->takes_caller |= word == "caller";
+      macro->takes_varargs |= word == "varargs";
+      macro->takes_kwargs |= word == "kwargs";
     }
     return made;
   }
@@ -374,6 +377,10 @@ class Parser {
       if (current().type == TokenType::kName && ahead().type == TokenType::kSign && ahead().text == "=") {
         const std::string key = take().text;
         ++at_;
+        const auto& named = arguments.named;
+        if (std::any_of(named.begin(), named.end(), [&](const auto& one) { return one.first == key; })) {
+          fail_here("the argument ", key, " is given twice");
+        }
         arguments.named.emplace_back(key, expression());
         deepen(made, arguments.named.back().second);
       } else {
@@ -490,7 +497,12 @@ class Parser {
     }
     if (word == "generation") {
       auto made = begin(StatementKind::kGeneration);
-      made->body = block("endgeneration");
+      made->macro = std::make_unique<Macro>();  // Transformers makes it the body of a call
+      made->macro->name = "caller";
+      read_macro_body(*made->macro, "endgeneration");
+      if (made->macro->takes_caller || made->macro->takes_varargs || made->macro->takes_kwargs) {
+        fail_here("caller, varargs and kwargs are not supported in a generation block");
+      }
       return made;
     }
     if (word == "break" || word == "continue") {
@@ -514,9 +526,15 @@ class Parser {
     }
   }
 
+  static bool is_loop(const Expression& target) {
+    return target.word == "loop" ||
+           std::any_of(target.parts.begin(), target.parts.end(), [](const auto& part) { return is_loop(*part); });
+  }
+
   std::unique_ptr<Statement> for_statement() {
     auto made = begin(StatementKind::kFor);
     made->target = target("in");
+    if (is_loop(*made->target)) fail_here("loop cannot be what a loop assigns to");
     if (!skip_name("in")) fail_unexpected();
     made->value = tuple(false, false, "recursive");
     if (skip_name("if")) made->test = expression();
@@ -529,36 +547,51 @@ class Parser {
     return made;
   }
 
-  /// Names with commas between, or a namespace's attribute.
-  ExpressionPtr target(std::string_view end_name) {
+  /// Names with commas between; those of namespaces' attributes where `with_namespace`.
+  ExpressionPtr target(std::string_view end_name, bool with_namespace = false) {
+    const Level level(*this);
     std::vector<ExpressionPtr> names;
     bool is_tuple = false;
     for (;;) {
-      const bool in_brackets = skip_sign("(");
-      if (in_brackets) {
-        names.push_back(target(""));
-        expect_sign(")");
-      } else {
-        const std::string word = expect_name();
-        if (skip_sign(".")) {
-          const int number = number_of(word);
-          names.push_back(make(ExpressionKind::kNamespace, {}, expect_name()));
-          names.back()->name = number;
-        } else {
-          names.push_back(make(ExpressionKind::kName, {}, word));
-          names.back()->name = number_of(word);
-        }
-      }
+      names.push_back(one_target(with_namespace));
       if (!skip_sign(",")) break;
       is_tuple = true;
-      if ((!end_name.empty() && is_name(end_name)) || is_sign("=") || is_sign(")")) break;
+      if (at_tuple_end(end_name)) break;
     }
     return is_tuple ? make(ExpressionKind::kTuple, std::move(names)) : std::move(names[0]);
   }
 
+  ExpressionPtr one_target(bool with_namespace) {
+    if (skip_sign("(")) {
+      ExpressionPtr inner = target("", with_namespace);
+      expect_sign(")");
+      return inner;
+    }
+    if (with_namespace && ahead().type == TokenType::kSign && ahead().text == ".") {
+      const int number = number_of(expect_name());
+      ++at_;
+      ExpressionPtr made = make(ExpressionKind::kNamespace, {}, expect_name());
+      made->name = number;
+      return made;
+    }
+    ExpressionPtr made = make(ExpressionKind::kName, {}, expect_assignable());
+    made->name = number_of(made->word);
+    return made;
+  }
+
+  /// A name that is assigned to.
+  std::string expect_assignable() {
+    if (is_any_name({"true", "false", "none", "True", "False", "None"})) fail_unexpected();
+    // Whether a macro has what these stand for depends on whether it reads them before.
+    if (!macros_.empty() && is_any_name({"caller", "varargs", "kwargs"})) {
+      fail_here(current().text, " is not supported as a name in a macro");
+    }
+    return expect_name();
+  }
+
   std::unique_ptr<Statement> set_statement() {
     auto made = begin(StatementKind::kSet);
-    made->target = target("");
+    made->target = target("", true);
     if (skip_sign("=")) {
       made->value = tuple(false);
       return made;
@@ -580,7 +613,11 @@ class Parser {
     while (!is_sign(")")) {
       if (!macro.parameters.empty()) expect_sign(",");
       if (is_sign(")")) break;
-      macro.parameter_names.push_back(expect_name());
+      if (is_any_name({"caller", "varargs", "kwargs"})) fail_here(current().text, " is not supported as a parameter");
+      macro.parameter_names.push_back(expect_assignable());
+      if (std::count(macro.parameter_names.begin(), macro.parameter_names.end(), macro.parameter_names.back()) > 1) {
+        fail_here("a macro with two parameters of one name");
+      }
       macro.parameters.push_back(number_of(macro.parameter_names.back()));
       if (skip_sign("=")) {
         macro.defaults.push_back(expression());
@@ -602,7 +639,7 @@ class Parser {
   std::unique_ptr<Statement> macro_statement() {
     auto made = begin(StatementKind::kMacro);
     made->macro = std::make_unique<Macro>();
-    made->macro->name = expect_name();
+    made->macro->name = expect_assignable();
     made->target = make(ExpressionKind::kName, {}, made->macro->name);
     made->target->name = number_of(made->macro->name);
     read_parameters(*made->macro);
@@ -645,7 +682,9 @@ class Parser {
 
 Syntax parse(std::string_view source) {
   if (source.size() > 4 * kMostCharacters) fail(source.size(), " bytes, more than ", 4 * kMostCharacters);
-  return Parser(tokenize(source)).parse();
+  Syntax syntax = Parser(tokenize(source)).parse();
+  find_unset(syntax);
+  return syntax;
 }
 
 }  // namespace mft::jinja

@@ -65,7 +65,8 @@ struct Macro {
   std::vector<std::string> parameter_names;
   std::vector<ExpressionPtr> defaults;  // of the last parameters
   Body body;
-  bool takes_caller = false, takes_rest = false;  // whether the body reads `caller`, or `varargs` or `kwargs`
+  std::vector<int> unset;                                                  // as in Statement
+  bool takes_caller = false, takes_varargs = false, takes_kwargs = false;  // whether the body reads these variables
 };
 
 enum class StatementKind {
@@ -79,7 +80,7 @@ enum class StatementKind {
   kCall,        // `value`, a call, with `macro` as caller
   kFilter,      // the text of `body` through the filters of `value`
   kWith,        // `targets` = `values`: `body`
-  kGeneration,  // `body`, which is the assistant's
+  kGeneration,  // the body of `macro`, which is the assistant's
   kBreak,
   kContinue,
 };
@@ -97,12 +98,16 @@ struct Statement {
   std::vector<ExpressionPtr> targets, values;
   std::vector<Branch> branches;
   Body body, otherwise;
+  // Variables that are undefined when the body begins, whatever the template was given: it assigns them before it reads
+  // them.
+  std::vector<int> unset, otherwise_unset;
   std::unique_ptr<Macro> macro;
 };
 
 /// A template as it was parsed.
 struct Syntax {
   Body body;
+  std::vector<int> unset;          // as in Statement
   std::vector<std::string> names;  // of variables, by number
 };
 

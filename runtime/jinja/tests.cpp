@@ -38,19 +38,37 @@ bool is_callable(const Value& value, CallArguments& arguments, Memory&) {
   return value.is(Type::kFunction) || value.is(Type::kLoop) || value.is(Type::kUndefined);
 }
 
+bool is_string(const Value& value, CallArguments& arguments, Memory&) {
+  arguments.match({});
+  return value.is_text();
+}
+
 /// Text, lists, dicts; and undefined values, which Jinja counts as empty ones.
 bool is_sequence(const Value& value, CallArguments& arguments, Memory&) {
   arguments.match({});
-  return value.is(Type::kText) || value.is(Type::kList) || value.is(Type::kDict) || value.is(Type::kUndefined);
+  return value.is_text() || value.is(Type::kList) || value.is(Type::kRange) || value.is(Type::kDict) ||
+         value.is(Type::kUndefined);
 }
 
 bool is_iterable(const Value& value, CallArguments& arguments, Memory& memory) {
-  return is_sequence(value, arguments, memory) || value.is(Type::kLoop);
+  return is_sequence(value, arguments, memory) || value.is(Type::kLoop) || value.is(Type::kView) ||
+         value.is(Type::kIterator);
 }
 
-bool is_same(const Value& value, CallArguments& arguments, Memory&) {
+/// Python's `is`. Which equal numbers, texts and tuples are one object is up to Python.
+bool is_same(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({"other"}, 1);
-  return value.same(arguments.at(0));
+  const Value& other = arguments.at(0);
+  if (value.type() != other.type() || value.is(Type::kNone) || value.is(Type::kBool)) return value.same(other);
+  const bool unclear = value.is_number() || value.is_text() || value.is(Type::kFunction) ||
+                       value.is(Type::kUndefined) ||
+                       (value.is(Type::kList) && value.list().tuple && other.list().tuple);
+  if (unclear && value.is(Type::kInt) && value.same(other) && value.integer() >= -5 && value.integer() <= 256)
+    return true;
+  if (unclear && (value.is(Type::kFunction) || value.is(Type::kUndefined) || equal(value, other, memory))) {
+    fail("whether two values of the type ", type_name(value), " are the same is not supported");
+  }
+  return value.same(other);
 }
 
 template <int wanted>
@@ -73,7 +91,7 @@ bool has_case(const Value& value, CallArguments& arguments, Memory& memory) {
 
 template <const char* const& sign>
 bool compares(const Value& value, CallArguments& arguments, Memory& memory) {
-  arguments.match({"other"}, 1);
+  arguments.match_positional(1, 1);
   return compare(sign, value, arguments.at(0), memory);
 }
 
@@ -121,7 +139,7 @@ bool apply_test(const std::string& name, const Value& value, CallArguments& argu
       {"odd", has_parity<1>},
       {"sameas", is_same},
       {"sequence", is_sequence},
-      {"string", is_type<Type::kText>},
+      {"string", is_string},
       {"true", is_bool<true>},
       {"undefined", is_type<Type::kUndefined>},
       {"upper", has_case<true>},

@@ -15,6 +15,18 @@ void check_depth(int depth) {
   if (depth > kMostDepth) fail("lists within lists, deeper than ", kMostDepth);
 }
 
+/// Below 0, 0 or above 0, as the first of two numbers is less than the other, equal, or greater.
+int order_of(const Value& one, const Value& other) {
+  constexpr double kExact = 9007199254740992;  // above it not all integers are doubles
+  for (const Value* value : {&one, &other}) {
+    if (std::isnan(value->number())) fail("nan cannot be compared");
+    if (value->is_integer() && std::abs(value->number()) > kExact) {
+      fail("integers of more than 53 bits cannot be compared with floats");
+    }
+  }
+  return one.number() < other.number() ? -1 : one.number() == other.number() ? 0 : 1;
+}
+
 bool equal_at(const Value& one, const Value& other, Memory& memory, int depth);
 
 bool equal_lists(const List& one, const List& other, Memory& memory, int depth) {
@@ -38,20 +50,28 @@ bool equal_at(const Value& one, const Value& other, Memory& memory, int depth) {
   check_depth(depth);
   memory.spend(kStepPrice);
   if (one.is_integer() && other.is_integer()) return one.integer() == other.integer();
-  if (one.is_number() && other.is_number()) return one.number() == other.number();
+  if (one.is_number() && other.is_number()) return order_of(one, other) == 0;
+  if (one.is_text() && other.is_text()) {
+    if (one.text().size() != other.text().size()) return false;
+    memory.spend(one.text().size());
+    return one.text() == other.text();
+  }
   if (one.type() != other.type()) return false;
   switch (one.type()) {
     case Type::kUndefined:
     case Type::kNone:
       return true;
-    case Type::kText:
-      if (one.text().size() != other.text().size()) return false;
-      memory.spend(one.text().size());
-      return one.text() == other.text();
     case Type::kList:
+    case Type::kRange:
       return equal_lists(one.list(), other.list(), memory, depth);
     case Type::kDict:
       return equal_dicts(one.dict(), other.dict(), memory, depth);
+    case Type::kView:
+      fail("views of dicts cannot be compared");
+    case Type::kFunction:
+      // Python makes methods anew each time, and compares what they are of.
+      if (one.function().macro == nullptr) fail("functions cannot be compared");
+      return one.same(other);
     default:
       return one.same(other);
   }
@@ -61,7 +81,7 @@ bool less_at(const Value& one, const Value& other, Memory& memory, int depth) {
   check_depth(depth);
   memory.spend(kStepPrice);
   if (one.is_integer() && other.is_integer()) return one.integer() < other.integer();
-  if (one.is_number() && other.is_number()) return one.number() < other.number();
+  if (one.is_number() && other.is_number()) return order_of(one, other) < 0;
   if (one.is(Type::kText) && other.is(Type::kText)) {
     memory.spend(std::min(one.text().size(), other.text().size()));
     return one.text() < other.text();  // UTF-8 sorts as the characters do
@@ -168,13 +188,39 @@ void write(const Value& value, std::string& out, Memory& memory, bool quote, int
     case Type::kDict:
       write_dict(value.dict(), out, memory, depth);
       break;
+    case Type::kMarkup:
+      out += quote ? "Markup(" + quoted(value.text()) + ")" : value.text();
+      break;
+    case Type::kView:
+      out += value.list().view;
+      out += '(';
+      write_list(value.list(), out, memory, depth);
+      out += ')';
+      break;
     case Type::kNamespace:
-      out += "<Namespace>";
+      out += "<Namespace ";
+      write_dict(value.dict(), out, memory, depth);
+      out += '>';
       break;
     default:
-      fail("a ", type_name(value), " has no text");
+      fail("a ", type_name(value), " has no text here");
   }
   memory.spend(kStepPrice + static_cast<int64_t>(out.size() - before));
+}
+
+}  // namespace
+
+namespace {
+
+/// Throws Error for what Python cannot hash.
+void check_key(const Value& key, Memory& memory, int depth) {
+  check_depth(depth);
+  memory.spend(kStepPrice);
+  if (key.is(Type::kList) && key.list().tuple) {
+    for (const Value& one : key.list().items) check_key(one, memory, depth + 1);
+  } else if (!key.is(Type::kNone) && !key.is(Type::kUndefined) && !key.is_number() && !key.is(Type::kText)) {
+    fail("a ", type_name(key), " cannot be the key of a dict");
+  }
 }
 
 }  // namespace
@@ -204,10 +250,7 @@ const Value* Dict::find(const Value& key, Memory& memory) const {
     memory.spend(key.text().size());
     return find(key.text());
   }
-  if (!key.is(Type::kNone) && !key.is(Type::kUndefined) && !key.is_number() &&
-      !(key.is(Type::kList) && key.list().tuple)) {
-    fail("a ", type_name(key), " cannot be the key of a dict");
-  }
+  check_key(key, memory, 0);
   if (by_text_.size() == items_.size()) return nullptr;
   for (const auto& [other, value] : items_) {
     if (equal(key, other, memory)) return &value;
@@ -225,15 +268,6 @@ void Dict::set(const Value& key, const Value& value, Memory& memory) {
   items_.emplace_back(key, value);
 }
 
-void Dict::erase(std::string_view key) {
-  const auto found = by_text_.find(key);
-  if (found == by_text_.end()) return;
-  const size_t at = found->second;
-  by_text_.erase(found);
-  items_.erase(items_.begin() + static_cast<std::ptrdiff_t>(at));
-  for (auto& [text, index] : by_text_) index -= index > at ? 1 : 0;
-}
-
 const char* type_name(const Value& value) {
   switch (value.type()) {
     case Type::kUndefined:
@@ -248,6 +282,14 @@ const char* type_name(const Value& value) {
       return "float";
     case Type::kText:
       return "str";
+    case Type::kMarkup:
+      return "Markup";
+    case Type::kRange:
+      return "range";
+    case Type::kView:
+      return value.list().view;
+    case Type::kIterator:
+      return "generator";
     case Type::kList:
       return value.list().tuple ? "tuple" : "list";
     case Type::kDict:
@@ -273,8 +315,11 @@ bool is_true(const Value& value) {
     case Type::kFloat:
       return value.number() != 0;
     case Type::kText:
+    case Type::kMarkup:
       return !value.text().empty();
     case Type::kList:
+    case Type::kRange:
+    case Type::kView:
       return !value.list().items.empty();
     case Type::kDict:
       return value.dict().size() > 0;
@@ -295,13 +340,18 @@ int64_t length(const Value& value) {
     case Type::kUndefined:
       return 0;
     case Type::kText:
+    case Type::kMarkup:
       return count_characters(value.text());
     case Type::kList:
+    case Type::kRange:
+    case Type::kView:
       return static_cast<int64_t>(value.list().items.size());
     case Type::kDict:
       return static_cast<int64_t>(value.dict().size());
     case Type::kLoop:
-      return static_cast<int64_t>(value.loop().items->size());
+      while (value.loop().fetch && value.loop().fetch()) {
+      }
+      return static_cast<int64_t>(value.loop().items.size());
     default:
       fail("object of type '", type_name(value), "' has no len()");
   }
@@ -340,8 +390,18 @@ std::vector<Value> items_of(const Value& value, Memory& memory) {
     case Type::kUndefined:
       break;
     case Type::kList:
+    case Type::kRange:
+    case Type::kView:
       memory.spend(kItemPrice * static_cast<int64_t>(value.list().items.size()));
       return value.list().items;
+    case Type::kIterator: {
+      Iterator& iterator = value.iterator();
+      if (iterator.busy) fail("a generator that a loop walks over cannot be used meanwhile");
+      memory.spend(kItemPrice * static_cast<int64_t>(iterator.items.size() - iterator.next));
+      items.assign(iterator.items.begin() + static_cast<std::ptrdiff_t>(iterator.next), iterator.items.end());
+      iterator.next = iterator.items.size();
+      break;
+    }
     case Type::kDict:
       memory.spend(kItemPrice * static_cast<int64_t>(value.dict().size()));
       for (const auto& [key, _] : value.dict().items()) items.push_back(key);

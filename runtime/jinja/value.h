@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -11,6 +12,7 @@ namespace mft::jinja {
 
 class Memory;
 struct List;
+struct Iterator;
 class Dict;
 struct Function;
 struct LoopState;
@@ -23,7 +25,11 @@ enum class Type : uint8_t {
   kInt,
   kFloat,
   kText,
-  kList,
+  kMarkup,    // text that the filter `safe` gave, beside which + escapes other text
+  kList,      // or a tuple
+  kRange,     // what range() gives
+  kView,      // keys(), values() or items() of a dict
+  kIterator,  // what map, select, reverse and so on give: it can be walked over once
   kDict,
   kNamespace,
   kFunction,
@@ -61,6 +67,22 @@ class Value {
     made.list_ = list;
     return made;
   }
+  static Value markup(const std::string* text) {
+    Value made(Type::kMarkup);
+    made.text_ = text;
+    return made;
+  }
+  /// A kRange or a kView.
+  static Value of(Type type, const List* items) {
+    Value made(type);
+    made.list_ = items;
+    return made;
+  }
+  static Value of(Iterator* iterator) {
+    Value made(Type::kIterator);
+    made.iterator_ = iterator;
+    return made;
+  }
   static Value of(Dict* dict) {
     Value made(Type::kDict);
     made.dict_ = dict;
@@ -93,11 +115,13 @@ class Value {
   /// An int or a bool, which Python counts as one.
   bool is_integer() const { return type_ == Type::kInt || type_ == Type::kBool; }
   bool is_number() const { return is_integer() || type_ == Type::kFloat; }
+  bool is_text() const { return type_ == Type::kText || type_ == Type::kMarkup; }
 
   int64_t integer() const { return integer_; }
   double number() const { return type_ == Type::kFloat ? real_ : static_cast<double>(integer_); }
   const std::string& text() const { return *text_; }
-  const List& list() const { return *list_; }
+  const List& list() const { return *list_; }  // of a range and a view too
+  Iterator& iterator() const { return *iterator_; }
   const Dict& dict() const { return *dict_; }
   Dict& names() const { return *dict_; }  // of a namespace
   const Function& function() const { return *function_; }
@@ -116,6 +140,7 @@ class Value {
     double real_;
     const std::string* text_;
     const List* list_;
+    Iterator* iterator_;
     Dict* dict_;
     const Function* function_;
     LoopState* loop_;
@@ -125,6 +150,13 @@ class Value {
 struct List {
   std::vector<Value> items;
   bool tuple = false;
+  const char* view = nullptr;  // of a view: "dict_keys" and so on
+};
+
+struct Iterator {
+  std::vector<Value> items;
+  size_t next = 0;    // the first item that nothing took yet
+  bool busy = false;  // whether a loop walks over it, or did and left it before its end
 };
 
 /// Keys in the order in which they came.
@@ -134,7 +166,6 @@ class Dict {
   const Value* find(std::string_view key) const;
   const Value* find(const Value& key, Memory& memory) const;
   void set(const Value& key, const Value& value, Memory& memory);
-  void erase(std::string_view key);
   const std::vector<std::pair<Value, Value>>& items() const { return items_; }
   size_t size() const { return items_.size(); }
 
@@ -147,6 +178,7 @@ class Dict {
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<int, Value>> values;
+  bool over = false;  // whether what it belongs to has run
 };
 
 /// A macro with the scope that it was defined in, or a built-in one by name, which may be a method of `self`.
@@ -159,9 +191,12 @@ struct Function {
 
 /// The variable `loop` of a for.
 struct LoopState {
-  const std::vector<Value>* items = nullptr;
+  std::vector<Value> items;     // as far as they are known
+  std::function<bool()> fetch;  // adds the next item, if there is one; of loops with a condition
   size_t index = 0;
   Value changed;  // the arguments of the last call of loop.changed
+
+  bool has_next() { return index + 1 < items.size() || (fetch && fetch()); }
 };
 
 /// The name of the type in Python, for errors.

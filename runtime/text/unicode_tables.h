@@ -35,4 +35,30 @@ struct ClassRun {
 extern const ClassRun kClassRuns[];  // by character
 extern const size_t kClassRunCount;
 
+/// `count` characters from `first` on, each `stride` behind the last, become those `delta` behind them.
+struct CaseRun {
+  char32_t first;
+  uint16_t count;
+  uint8_t stride;
+  int32_t delta;
+};
+extern const CaseRun kUpperRuns[], kLowerRuns[];  // by character
+extern const size_t kUpperRunCount, kLowerRunCount;
+extern const CaseRun kTitleRuns[];  // where title case is not upper case
+extern const size_t kTitleRunCount;
+
+/// What becomes several characters, 0 behind the last.
+struct CaseExpansion {
+  char32_t character;
+  char16_t upper[3], title[3];
+};
+extern const CaseExpansion kExpansions[];  // by character
+extern const size_t kExpansionCount;
+
+// Where a property is not what the categories tell (letter_case.cpp), in order.
+extern const CharacterRange kLowerExceptions[], kUpperExceptions[], kIgnorableExceptions[], kDigitExceptions[],
+    kNumeralExceptions[];
+extern const size_t kLowerExceptionCount, kUpperExceptionCount, kIgnorableExceptionCount, kDigitExceptionCount,
+    kNumeralExceptionCount;
+
 }  // namespace mft
