@@ -222,10 +222,7 @@ bool read_float(const std::string& given, double& number) {
   }
   if (words || !digits.valid || text.empty()) return false;
   if (given.find('_') != given.npos) fail("underscores in a float are not supported");
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (read.ptr != text.data() + text.size()) return false;
-  if (read.ec == std::errc::result_out_of_range) fail("the number ", given, " is too large or too small");
-  return read.ec == std::errc();
+  return read_real(text, number);
 }
 
 Value to_int(const Value& value, CallArguments& arguments, Memory&) {

@@ -7,6 +7,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/jinja/lexer.h"
+#include "runtime/jinja/value.h"
 #include "runtime/jinja/variables.h"
 
 namespace mft::jinja {
@@ -284,8 +285,7 @@ class Parser {
 
   double real(const std::string& text) const {
     double value = 0;
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (read.ec != std::errc()) fail_here("a number that is too large");
+    if (!read_real(text, value)) fail_here("no number: ", text);
     return value;
   }
 

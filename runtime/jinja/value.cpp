@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
+#include <locale>
+#include <sstream>
 
 #include "runtime/core/error.h"
 #include "runtime/jinja/memory.h"
@@ -355,6 +358,16 @@ int64_t length(const Value& value) {
     default:
       fail("object of type '", type_name(value), "' has no len()");
   }
+}
+
+bool read_real(const std::string& text, double& number) {
+  std::istringstream stream(text);
+  stream.imbue(std::locale::classic());
+  stream >> number;
+  if (stream.fail() && std::abs(number) == std::numeric_limits<double>::max()) {
+    fail("the number ", text, " is too large");
+  }
+  return !stream.fail() && stream.peek() == std::char_traits<char>::eof();
 }
 
 std::string float_text(double value) {

@@ -210,6 +210,9 @@ bool less(const Value& one, const Value& other, Memory& memory);
 int64_t length(const Value& value);
 /// Python's str(): what {{ }} prints.
 std::string to_text(const Value& value, Memory& memory);
+/// The number that a decimal text is, all of it; false where it is none. Throws Error where it is too large. Whatever
+/// the process's locale is, and without std::from_chars, which Android's C++ library has for integers alone.
+bool read_real(const std::string& text, double& number);
 /// Python's repr of a float: the shortest text that reads as the same number.
 std::string float_text(double value);
 /// Characters of UTF-8 text.
