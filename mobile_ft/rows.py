@@ -140,11 +140,10 @@ def _text_file(file: Path) -> FileRow:
 
 
 def _split_key(data: Mapping[str, Any], split: Split) -> str:
-    names = ["train"] if split == "train" else ["validation", "valid", "test"]
-    for name in names:
+    for name in _NAMES[split]:
         if name in data:
             return name
-    wanted = " or ".join(f'"{name}"' for name in names)
+    wanted = " or ".join(f'"{name}"' for name in _NAMES[split])
     found = ", ".join(f'"{key}"' for key in data) or "nothing"
     raise UserError(f"data: found {found} in this mapping of splits; it should have {wanted}")
 

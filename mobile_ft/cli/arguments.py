@@ -50,10 +50,10 @@ def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> N
     for option in options:
         name = f"--{option.name.replace('_', '-')}"
         if option.type == "flag":
-            parser.add_argument(name, action="store_const", const="true", help=option.help)
             if option.default == "true":
-                no = f"--no-{name.removeprefix('--')}"
-                parser.add_argument(no, dest=option.name, action="store_const", const="false", help=argparse.SUPPRESS)
+                parser.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=option.help)
+            else:
+                parser.add_argument(name, action="store_const", const="true", help=option.help)
             continue
         parser.add_argument(
             name,

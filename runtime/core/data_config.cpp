@@ -17,7 +17,7 @@ const std::vector<Option<C>>& data_options() {
   static const std::vector<Option<C>> options = {
       data_option(
           "mask_prompt", [](C& c) -> auto& { return c.mask_prompt; },
-          "compute the loss on answers only; false: on prompts too"),
+          "compute the loss on answers only, not on prompts"),
       data_option(
           "assistant_turns", [](C& c) -> auto& { return c.assistant_turns; },
           "answers of a chat that are learned: all, or the last one"),

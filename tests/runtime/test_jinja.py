@@ -26,6 +26,7 @@ from tests.chat_templates import (
 )
 from tests.harmful_templates import CHAT, HARMFUL
 
+
 def outcome(render: Callable[[], str]) -> str | None:
     try:
         return render()

@@ -71,8 +71,11 @@ def test_variables_of_the_template(dated: Path, bundle: Path, data: Path, tmp_pa
     arguments: dict[str, Any] = {"steps": 1, "seq_len": 64, "progress": False}
     with pytest.raises(UserError, match="has no variable thinking"):
         train(bundle, data, tmp_path / "out", chat_template_kwargs='{"thinking": true}', **arguments)
-    unmasked = evaluate(dated, data, seq_len=64, progress=False, mask_prompt=False)
-    assert unmasked.tokens > evaluate(dated, data, seq_len=64, progress=False).tokens
+    report = tmp_path / "eval.json"
+    masked = evaluate(dated, data, seq_len=64, progress=False)
+    for options, more in (([], False), (["--mask-prompt"], False), (["--no-mask-prompt"], True)):
+        assert cli("eval", dated, "--data", data, "--seq-len", 64, "--json", report, *options).code == 0
+        assert (json.loads(report.read_text())["tokens"] > masked.tokens) is more
 
 
 def test_a_template_of_ones_own(tiny_bundle: Callable[..., Path], tmp_path: Path) -> None:
