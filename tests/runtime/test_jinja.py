@@ -17,6 +17,7 @@ from mobile_ft.runtime._core import render_template
 from tests.chat_templates import PUBLISHED, TOKENS, TOOL, all_of_trl, published, random_chat, with_transformers
 from tests.harmful_templates import CHAT, HARMFUL
 
+
 def outcome(render: Callable[[], str]) -> str | None:
     try:
         return render()
