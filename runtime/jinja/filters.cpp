@@ -214,13 +214,11 @@ Digits digits_of(const std::string& given) {
 bool read_float(const std::string& given, double& number) {
   const Digits digits = digits_of(given);
   const std::string& text = digits.text;
-  const bool words =
-      std::any_of(text.begin(), text.end(), [](char c) { return (c | 0x20) > 'a' && (c | 0x20) != 'e'; });
-  if (words && text.size() <= 9) {  // inf, nan and what looks like them
-    const char first = static_cast<char>(text[text[0] == '-' ? 1 : 0] | 0x20);
-    if (first == 'i' || first == 'n') fail("the number ", given, " is not supported");
-  }
-  if (words || !digits.valid || text.empty()) return false;
+  std::string word = text.substr(text.substr(0, 1) == "-" ? 1 : 0);
+  for (char& c : word) c = static_cast<char>(c | 0x20);
+  if (word == "inf" || word == "infinity" || word == "nan") fail("the number ", given, " is not supported");
+  const auto is_other = [](char c) { return c >= 'a' && c <= 'z' && c != 'e'; };
+  if (!digits.valid || text.empty() || std::any_of(word.begin(), word.end(), is_other)) return false;
   if (given.find('_') != given.npos) fail("underscores in a float are not supported");
   return read_real(text, number);
 }
@@ -269,6 +267,7 @@ Value to_float(const Value& value, CallArguments& arguments, Memory&) {
 
 Value absolute(const Value& value, CallArguments& arguments, Memory&) {
   arguments.match({});
+  if (value.is(Type::kFloat)) return Value::of(std::abs(value.number()));
   const Value negative = signed_value("-", value);
   return negative.number() > value.number() ? negative : signed_value("+", value);
 }

@@ -71,7 +71,9 @@ double remainder_of(double a, double b) {
 }
 
 double floor_divided(double a, double b) {
-  const double quotient = (a - remainder_of(a, b)) / b;
+  const double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
   if (quotient == 0) return std::copysign(0.0, a / b);
   const double below = std::floor(quotient);
   return quotient - below > 0.5 ? below + 1 : below;

@@ -23,7 +23,7 @@ int order_of(const Value& one, const Value& other) {
   constexpr double kExact = 9007199254740992;  // above it not all integers are doubles
   for (const Value* value : {&one, &other}) {
     if (std::isnan(value->number())) fail("nan cannot be compared");
-    if (value->is_integer() && std::abs(value->number()) > kExact) {
+    if (value->is_integer() && std::abs(value->number()) >= kExact) {
       fail("integers of more than 53 bits cannot be compared with floats");
     }
   }
