@@ -111,7 +111,7 @@ def _files_named(folder: Path, name: str) -> list[Path]:
 
 
 def _path_rows(path: Path, split: Split) -> Iterator[Row]:
-    if (path.is_dir() and _is_saved_dataset(path)) or (not path.exists() and _is_hub_name(str(path))):
+    if (path.is_dir() and _is_saved_dataset(path)) or (not path.exists() and is_hub_name(str(path))):
         splits = _datasets(str(path))
         key = _split_key(splits, split)
         yield from _memory_rows(splits[key], f' of "{key}"')
@@ -165,15 +165,15 @@ def _is_saved_dataset(folder: Path) -> bool:
     return any((folder / name).is_file() for name in _SAVED_DATASET)
 
 
-def _is_hub_name(name: str) -> bool:
-    """OWNER/NAME, as the hub calls data sets."""
+def is_hub_name(name: str) -> bool:
+    """Whether this may be a data set's name on the hub, OWNER/NAME."""
     parts = name.split("/")
     return len(parts) == 2 and all(parts) and Path(name).suffix not in (*READERS, ".txt") and "\\" not in name
 
 
 def _dataset_splits(data: str | os.PathLike[str]) -> list[str]:
     path = Path(data)
-    return list(_datasets(str(path))) if path.exists() or _is_hub_name(str(path)) else []
+    return list(_datasets(str(path))) if path.exists() or is_hub_name(str(path)) else []
 
 
 def _datasets(name: str) -> Mapping[str, RowsInMemory]:

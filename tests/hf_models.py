@@ -4,6 +4,7 @@ Linears are quantized to 4 bits and the embedding to 8, and the values of that g
 both hold the same numbers.
 """
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ FAMILIES: dict[str, PreTrainedConfig] = {
 def random_model(config: PreTrainedConfig) -> Any:
     """A Transformers model whose biases and norms say something too."""
     torch.manual_seed(0)
+    config = copy.deepcopy(config)  # a test may change its model's, and others share this one
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():

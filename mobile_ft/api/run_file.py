@@ -12,6 +12,7 @@ from mobile_ft.api.native import Event
 from mobile_ft.api.options import check_text, did_you_mean, value_of
 from mobile_ft.errors import UserError
 from mobile_ft.path_text import path_text, text_path
+from mobile_ft.rows import is_hub_name
 from mobile_ft.runtime import train_options
 
 RUN_FILE = "run.yaml"
@@ -81,4 +82,5 @@ def write_run_file(
 
 def _absolute(path: str | os.PathLike[str]) -> str:
     """A path as any folder has it; the name of a data set on the hub, which is no path, as it is."""
-    return path_text(os.path.abspath(path) if os.path.exists(path) else path)
+    is_name = not os.path.exists(path) and is_hub_name(os.fspath(path))
+    return path_text(path if is_name else os.path.abspath(path))

@@ -105,7 +105,7 @@ def train(
                 write_run_file(folder, event, given, paths)
 
         display = stack.enter_context(ProgressDisplay("step", progress))
-        for line in [forms_in_words(stats), *why]:
+        for line in [*why, forms_in_words(stats)]:
             display.print(line)
         watcher = RunWatcher(display, [save_configuration, *listeners, *callbacks])
         run = _run_here if in_process else _run_in_child

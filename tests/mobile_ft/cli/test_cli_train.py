@@ -223,7 +223,7 @@ def test_killed_child_is_told(cli, bundle, data, tmp_path, fake_mft_run):
     fake_mft_run("kill -9 $$")
     command = ["train", bundle, "--data", data, "--seq-len", 64, "--out", out]
     killed = "mobile-ft: error: the training process was killed (signal 9); "
-    assert cli(*command) == (1, "", f"{killed}nothing was saved yet\n")
+    assert cli(*command) == (1, "data: 1 rows of prompt and completion\n", f"{killed}nothing was saved yet\n")
     (out / "checkpoint.safetensors").write_text("")
     assert cli(*command, "--resume").err == f"{killed}what was saved last is in {out}, go on with --resume\n"
 
