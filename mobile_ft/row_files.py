@@ -9,7 +9,7 @@ from typing import Any
 
 from mobile_ft.errors import UserError
 
-JsonRow = tuple[str, str]  # where it is, for errors, and one JSON object
+PlacedJson = tuple[str, str]  # where it is, for errors, and one JSON object
 
 _MOST_CELL = 1 << 26  # characters of a cell of CSV
 _BLOCK = 1 << 20  # bytes
@@ -31,7 +31,7 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def json_rows(file: Path) -> Iterator[JsonRow]:
+def json_rows(file: Path) -> Iterator[PlacedJson]:
     """JSON lines, or one JSON array, whatever the file is called; lines are counted from 1, and so are items."""
     first = True
     with file.open("rb") as lines:
@@ -46,7 +46,7 @@ def json_rows(file: Path) -> Iterator[JsonRow]:
                 yield where, text
 
 
-def csv_rows(file: Path) -> Iterator[JsonRow]:
+def csv_rows(file: Path) -> Iterator[PlacedJson]:
     """Rows of a CSV file, whose first line names the columns. Cells stay texts, but for "weight"."""
     csv.field_size_limit(_MOST_CELL)
     with file.open(encoding="utf-8-sig", newline="") as lines:
@@ -63,7 +63,7 @@ def csv_rows(file: Path) -> Iterator[JsonRow]:
             raise UserError(f"{file}: not UTF-8 ({error}); save the file as UTF-8") from error
 
 
-def parquet_rows(file: Path) -> Iterator[JsonRow]:
+def parquet_rows(file: Path) -> Iterator[PlacedJson]:
     """Rows of a Parquet file. Raises UserError where pyarrow, an extra, is not installed."""
     try:
         from pyarrow import ArrowException, parquet
@@ -82,7 +82,7 @@ def parquet_rows(file: Path) -> Iterator[JsonRow]:
 
 
 # What reads a file, by the end of its name. Text files are no rows of JSON.
-READERS: dict[str, Callable[[Path], Iterator[JsonRow]]] = {
+READERS: dict[str, Callable[[Path], Iterator[PlacedJson]]] = {
     ".jsonl": json_rows,
     ".json": json_rows,
     ".csv": csv_rows,
@@ -119,7 +119,7 @@ def decoded(data: bytes, where: str) -> str:
         raise UserError(f"{where}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from error
 
 
-def _array_rows(file: Path) -> Iterator[JsonRow]:
+def _array_rows(file: Path) -> Iterator[PlacedJson]:
     """The items of a JSON array, one after another: all of them at once would take many times the file's memory."""
     text = decoded(file.read_bytes(), str(file)).strip()
     decoder, at, number = json.JSONDecoder(), 1, 0

@@ -91,11 +91,10 @@ void register_text(nb::module_ m) {
           nb::arg("date") = "", "`tokens` has the texts of bos_token and so on, `kwargs` variables as JSON.")
       .def(
           "prompt",
-          [](const ChatTemplate& chat_template, const std::string& chat, const std::string& kwargs) {
-            const mft::Chat asked = parse_chat(chat);
-            return kwargs.empty() ? chat_template.prompt(asked) : chat_template.with({kwargs, ""}).prompt(asked);
+          [](const ChatTemplate& chat_template, const std::string& chat) {
+            return chat_template.prompt(parse_chat(chat));
           },
-          nb::arg("chat"), nb::arg("kwargs") = "",
+          nb::arg("chat"),
           "A chat, as JSON of its messages, tools and chat_template_kwargs, with the beginning of the next answer.")
       .def(
           "answers",

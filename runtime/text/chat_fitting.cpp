@@ -16,7 +16,6 @@ using jinja::Memory;
 using jinja::Type;
 using jinja::Value;
 
-constexpr const char* kMark = "\xee\x80\x80";  // U+E000, which no chat holds
 constexpr const char* kReasoningKeys[] = {"reasoning_content", "reasoning", "thinking"};
 constexpr const char* kAdvice =
     "; export the model with --chat-template FILE, a template that does, or take it out of the row";

@@ -15,7 +15,6 @@ using jinja::Type;
 using jinja::Value;
 
 constexpr const char* kRefuses = "the model's chat template refuses these messages: ";
-constexpr const char* kMark = "\xee\x80\x80";  // U+E000, which no chat holds
 
 std::tm date_of(const std::string& text) {
   std::tm date{};
@@ -100,7 +99,9 @@ void Chat::add(std::string role, std::string content) {
 ChatTemplate::ChatTemplate(std::string_view source, const std::map<std::string, std::string>& tokens,
                            const TemplateSettings& settings)
     : template_(std::make_shared<const jinja::Template>(source)) {
-  for (const auto& [name, text] : tokens) variables_.emplace_back(name, memory_->text(text));
+  const auto memory = std::make_shared<jinja::Memory>();
+  for (const auto& [name, text] : tokens) variables_.emplace_back(name, memory->text(text));
+  memories_.push_back(memory);
   // Templates ask `is none`, which a variable that is not defined is not.
   for (const char* name : {"tools", "documents"}) variables_.emplace_back(name, Value::none());
   *this = with(settings);
@@ -111,12 +112,14 @@ ChatTemplate ChatTemplate::with(const TemplateSettings& settings) const {
   other.date_ = date_of(settings.date);
   if (settings.variables.empty()) return other;
   try {
-    const Value given = jinja::read_json(settings.variables, *memory_);
+    const auto memory = std::make_shared<jinja::Memory>();
+    const Value given = jinja::read_json(settings.variables, *memory);
     if (!given.is(Type::kDict)) fail("must be a JSON object");
     for (const auto& [name, value] : given.dict().items()) {
       check_variable(name.text());
       other.variables_.emplace_back(name.text(), value);
     }
+    other.memories_.push_back(memory);
   } catch (const Error& error) {
     fail("chat_template_kwargs ", settings.variables, ": ", error.what());
   }

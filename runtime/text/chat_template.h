@@ -28,6 +28,9 @@ struct Chat {
   void add(std::string role, std::string content);
 };
 
+/// U+E000, which no chat holds: what a text's place in a rendering is found by.
+constexpr const char* kMark = "\xee\x80\x80";
+
 /// What a run sets for a chat template.
 struct TemplateSettings {
   std::string variables;  // chat_template_kwargs: a JSON object; empty: none
@@ -82,8 +85,8 @@ class ChatTemplate {
   Answer answer_by_prefixes(const Chat& chat, const std::string& text, size_t message) const;
 
   std::shared_ptr<const jinja::Template> template_;
-  std::shared_ptr<jinja::Memory> memory_ = std::make_shared<jinja::Memory>();  // of `variables_`
-  Variables variables_;                                                        // those of every rendering
+  Variables variables_;                                         // those of every rendering
+  std::vector<std::shared_ptr<const jinja::Memory>> memories_;  // own the values of `variables_`
   std::tm date_{};
 };
 
