@@ -26,17 +26,6 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _lowered_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    from tests.lowering_cache import LoweringCache
-
-    folder = tmp_path_factory.getbasetemp()
-    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mobile_ft.export.bundle.lower", LoweringCache(folder / "programs"))
-        yield
-
-
 @pytest.fixture
 def chatml() -> str:
     return (

@@ -2,12 +2,17 @@
 
 import dataclasses
 import itertools
+from functools import cache
+from io import BytesIO
 
 import pytest
+import torch
+from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, ExecutorchProgramManager, to_edge
+from executorch.exir.passes import MemoryPlanningPass
 
 from mobile_ft.config import ModelConfig
 from mobile_ft.export.lower import lower
-from mobile_ft.export.trace import end_methods, unit_methods
+from mobile_ft.export.trace import Method, end_methods, unit_methods
 from mobile_ft.families import SLIDING
 from mobile_ft.shapes import linear_shapes
 from mobile_ft.units import Linear, UnitSpec
@@ -22,6 +27,7 @@ def unit_spec(config: ModelConfig, unit_type: str, activation: str = "exact") ->
     return UnitSpec(unit_type, unit_type, linears, 4, 2.0, config, activation, config.layer_type(0))
 
 
+@cache
 def lowered(config: ModelConfig) -> dict[str, list[str]]:
     """Operators each method calls, with repetition."""
     methods = end_methods(config, "q8_0", "q8_0", 64)
@@ -47,6 +53,27 @@ def test_methods(operators: dict[str, list[str]]) -> None:
     unit = ("forward", "forward_save", "backward", "backward_recompute")
     units = {f"{kind}_{method}" for kind in ("attn", "mlp") for method in unit}
     assert set(operators) == units | {"attn_decode", "embed", "head", "head_loss", "logits"}
+
+
+def file_of(program: ExecutorchProgramManager) -> bytes:
+    file = BytesIO()
+    program.write_to_file(file)
+    return file.getvalue()
+
+
+def test_the_program_is_what_to_edge_makes() -> None:
+    methods = unit_methods(unit_spec(GEMMA, "mlp"), 64).methods | end_methods(GEMMA, "q8_0", "q8_0", 64)
+    programs = {name: method.program for name, method in methods.items()}
+    edge = to_edge(programs, compile_config=EdgeCompileConfig(_check_ir_validity=False))
+    planning = MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False)
+    expected = file_of(edge.to_executorch(ExecutorchBackendConfig(memory_planning_pass=planning)))
+    assert file_of(lower(methods)) == expected
+
+
+def test_ops_that_need_decomposition_are_refused() -> None:
+    program = torch.export.export(torch.nn.SiLU(), (torch.zeros(2),))
+    with pytest.raises(ValueError, match="method f: aten.silu.default is no op of mobile_ft"):
+        lower({"f": Method(program, 2)})
 
 
 @pytest.mark.parametrize("config", [LLAMA, QWEN, GEMMA], ids=lambda config: config.model_type)

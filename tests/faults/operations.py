@@ -32,9 +32,9 @@ import mobile_ft.export.bundle as bundles
 import mobile_ft.federated.history as history
 from mobile_ft.bundle import read_bundle
 from mobile_ft.errors import UserError
+from mobile_ft.export.trace import Method
 from mobile_ft.lora import LoraConfig
 from mobile_ft.runtime import Dataset, RuntimeFailure
-from tests.lowering_cache import LoweringCache
 from tests.small_bundle import CONFIG, TalkingModel
 from tests.targets import ALL_LINEAR
 
@@ -123,10 +123,23 @@ def _forked(request: dict[str, Any]) -> dict[str, Any]:
         return {"code": code, "out": out.read(), "error": error.read()}
 
 
+def _once(lower: Callable[[dict[str, Method]], Any]) -> Callable[[dict[str, Method]], Any]:
+    """`lower` with a memory for the very same methods."""
+    programs: dict[tuple[Method, ...], Any] = {}
+
+    def lowered(methods: dict[str, Method]) -> Any:
+        key = tuple(methods.values())
+        if key not in programs:
+            programs[key] = lower(methods)
+        return programs[key]
+
+    return lowered
+
+
 def main() -> None:
     # All runs export the same graphs, and to trace them takes a thousand times as long as to write a bundle.
     with tempfile.TemporaryDirectory() as folder:
-        bundles.lower = LoweringCache(Path(folder) / "programs")  # type: ignore[assignment]
+        bundles.lower = _once(bundles.lower)
         bundles.unit_methods = functools.cache(bundles.unit_methods)  # type: ignore[assignment]
         bundles.end_methods = functools.cache(bundles.end_methods)  # type: ignore[assignment]
         logging.getLogger("flwr").setLevel(logging.ERROR)  # an error is all that is told
