@@ -17,7 +17,12 @@ def seeds() -> list[bytes]:
 
 def run(data: bytes, folder: Path) -> None:
     (folder / "model.gguf").write_bytes(data)
-    model = GgufModel(folder / "model.gguf")
+    export(folder / "model.gguf", folder)
+
+
+def export(path: Path, folder: Path) -> None:
+    """All that `mobile-ft export` reads of the file at `path`."""
+    model = GgufModel(path)
     config = model.config
     model.inv_freq(False)
     model.packed("model.embed_tokens.weight", config.hidden_size, config.vocab_size)

@@ -1,4 +1,4 @@
-"""A GGUF file of some kilobytes: one layer of zeros, of any type, and a tokenizer."""
+"""GGUF files of some kilobytes: one layer of zeros, of any type, and a tokenizer."""
 
 import struct
 from typing import Any
@@ -40,6 +40,17 @@ def small_gguf(tokenizer: str, kind: GGMLQuantizationType = GGMLQuantizationType
     """`tokenizer` is gpt2, with merges, or llama or t5, with scores. Matrices are of type `kind`; of a type of large
     blocks there is an embedding alone."""
     width = max(32, GGML_QUANT_SIZES[kind][0])
+    return _file(_fields(tokenizer, width), _tensors(kind, width))
+
+
+def small_parts(tokenizer: str) -> tuple[bytes, bytes]:
+    """The same in two parts, as gguf-split writes them."""
+    tensors = list(_tensors(GGMLQuantizationType.Q4_0, 32).items())
+    fields = [{"split.no": number, "split.count": 2, "split.tensors.count": len(tensors)} for number in range(2)]
+    return _file(_fields(tokenizer, 32) | fields[0], dict(tensors[:5])), _file(fields[1], dict(tensors[5:]))
+
+
+def _fields(tokenizer: str, width: int) -> dict[str, Any]:
     fields: dict[str, Any] = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": 64}
     fields |= {"llama.embedding_length": width, "llama.feed_forward_length": width}
     fields |= {"llama.attention.head_count": 2, "llama.attention.head_count_kv": 2}
@@ -52,6 +63,10 @@ def small_gguf(tokenizer: str, kind: GGMLQuantizationType = GGMLQuantizationType
         fields |= {"tokenizer.ggml.scores": [-1.0] * _VOCABULARY, "tokenizer.ggml.unknown_token_id": 4}
     if tokenizer == "t5":
         fields |= {"tokenizer.ggml.precompiled_charsmap": _CHARSMAP, "tokenizer.ggml.remove_extra_whitespaces": 1}
+    return fields
+
+
+def _tensors(kind: GGMLQuantizationType, width: int) -> dict[str, Any]:
     f32 = GGMLQuantizationType.F32
     tensors: dict[str, Any] = {"token_embd": (kind, width, _VOCABULARY), "rope_freqs": (f32, width // 4)}
     tensors["output_norm"] = (f32, width)
@@ -59,6 +74,10 @@ def small_gguf(tokenizer: str, kind: GGMLQuantizationType = GGMLQuantizationType
         linears = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
         tensors |= {f"blk.0.{name}": (kind, width, width) for name in linears}
         tensors |= {f"blk.0.{name}": (f32, width) for name in ("attn_norm", "ffn_norm")}
+    return tensors
+
+
+def _file(fields: dict[str, Any], tensors: dict[str, Any]) -> bytes:
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(fields))
     head += b"".join(_text(key) + _value(value) for key, value in fields.items())
     data = b""
