@@ -9,6 +9,7 @@
 #include "runtime/core/error.h"
 #include "runtime/jinja/methods.h"
 #include "runtime/jinja/operators.h"
+#include "runtime/jinja/texts.h"
 #include "runtime/text/letter_case.h"
 #include "runtime/text/unicode.h"
 
