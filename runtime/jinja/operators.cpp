@@ -7,6 +7,7 @@
 
 #include "runtime/core/error.h"
 #include "runtime/jinja/methods.h"
+#include "runtime/jinja/texts.h"
 #include "runtime/text/unicode.h"
 
 namespace mft::jinja {

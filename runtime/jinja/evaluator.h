@@ -1,0 +1,96 @@
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/core/error.h"
+#include "runtime/jinja/arguments.h"
+#include "runtime/jinja/memory.h"
+#include "runtime/jinja/syntax.h"
+#include "runtime/jinja/value.h"
+
+namespace mft::jinja {
+
+/// Runs expressions, and keeps variables for them; what runs statements builds on it.
+class Evaluator {
+ public:
+  Evaluator(const Syntax& syntax, const std::tm& now, Memory& memory) : syntax_(syntax), now_(now), memory_(memory) {}
+  Evaluator(const Evaluator&) = delete;
+  Evaluator& operator=(const Evaluator&) = delete;
+
+ protected:
+  ~Evaluator() = default;
+
+  // Of statements and expressions that run within each other. Threads of Android's have 512 KB of stack; macros that
+  // call themselves for the default of a parameter take most of it, 330 KB without optimization.
+  static constexpr int kMostLevels = 200;
+
+  /// Counts what runs within each other as long as it lives.
+  class Level {
+   public:
+    explicit Level(Evaluator& evaluator) : evaluator_(evaluator) {
+      if (++evaluator_.level_ > kMostLevels) fail("it nests deeper than ", kMostLevels, " levels");
+      evaluator_.memory_.spend(kStepPrice);
+    }
+    ~Level() { --evaluator_.level_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    Evaluator& evaluator_;
+  };
+
+  /// The variables of a body, as long as it runs.
+  class Frame {
+   public:
+    Frame(Evaluator& evaluator, Scope* parent, const std::vector<int>& unset)
+        : scope_(evaluator.memory_.scope(parent)) {
+      for (const int name : unset) evaluator.define(scope_, name, evaluator.undefined(name));
+    }
+    ~Frame() { scope_->over = true; }
+    Frame(const Frame&) = delete;
+    Frame& operator=(const Frame&) = delete;
+
+    Scope* scope() const { return scope_; }
+
+   private:
+    Scope* scope_;
+  };
+
+  // Variables.
+
+  Value undefined(int name) { return memory_.undefined("'" + syntax_.names[static_cast<size_t>(name)] + "'"); }
+  static void set(Scope* scope, int name, const Value& value);
+  void define(Scope* scope, int name, const Value& value);
+  const Value* find(const Scope* scope, int name);
+
+  // Expressions.
+
+  Value evaluate(const Expression& expression, Scope* scope);
+  /// The filters of an expression on a value; those of a filter block have no innermost operand.
+  Value filtered(const Expression& expression, Value value, Scope* scope);
+  Value call(const Expression& expression, Scope* scope, const Value* caller);
+  /// What the body of a macro puts out.
+  virtual std::string text_of(const Macro& macro, Scope* scope) = 0;
+
+  const Syntax& syntax_;
+  const std::tm& now_;
+  Memory& memory_;
+  int level_ = 0;
+
+ private:
+  static Value constant(const Constant& value);
+  std::vector<Value> all(const std::vector<ExpressionPtr>& expressions, Scope* scope);
+  Value dict(const Expression& expression, Scope* scope);
+  Value of_two(const Expression& expression, Scope* scope);
+  Value comparison(const Expression& expression, Scope* scope);
+  CallArguments arguments_of(const Expression& expression, const std::string& function, Scope* scope);
+  static bool is_of_block(const Expression& filter);
+  Value call_macro(const Function& function, const CallArguments& arguments, const Value* caller);
+  /// Gives a macro's parameters, and what it reads besides, their values.
+  void bind(const Macro& macro, const CallArguments& arguments, const Value* caller, Scope* scope);
+};
+
+}  // namespace mft::jinja
