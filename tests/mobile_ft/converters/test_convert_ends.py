@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from tests.quantized_checkpoints import llama
 from tests.small_tokenizer import small_tokenizer
 
 PROMPTS = ("ab", "b ab a")
+LAMPS = ("The lamp", "Ships passed")
 MOST = 20
 EOS, PAD = 6, 5  # of the tokenizer, and one that no prompt holds
 OWN = {"temperature": 0.6, "top_k": 20, "do_sample": False}
@@ -50,10 +52,9 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     prompts = [tokenizer.encode(prompt) for prompt in PROMPTS]
     model.generation_config = GenerationConfig()
     texts = [greedy(model, prompt, eos_token_id=None, pad_token_id=PAD) for prompt in prompts]
-    places = [next(i for i in range(2, MOST) if text[i] not in text[:i]) for text in texts]
-    ends = [text[place] for text, place in zip(texts, places, strict=True)]
-    answers = [text[: place + 1] for text, place in zip(texts, places, strict=True)]
-    assert ends[0] not in answers[1] and ends[1] not in answers[0] and EOS not in sum(answers, [])
+    ends, lengths = _ends_within(texts)
+    answers = [text[: length + 1] for text, length in zip(texts, lengths, strict=True)]
+    assert EOS not in sum(answers, [])
     generation = OWN | {"eos_token_id": [EOS, *ends], "pad_token_id": PAD}
     (folder / "model" / "generation_config.json").write_text(json.dumps(generation))
     options: dict[str, Any] = {"lora_rank": 4, "lora_alpha": 6, "use_rslora": True, "lora_targets": "q_proj,down_proj"}
@@ -165,6 +166,26 @@ def test_llama_cpp_knows_them(tuned_of: Any, converted: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_llama_cpp_stops_at_either(tuned_of: Any, converted: Any, tmp_path: Path) -> None:
+    llama_cpp = pytest.importorskip("llama_cpp")
+    tuned = tuned_of("llama3")
+    tokenizer = Tokenizer(tuned.bundle)
+    prompts = [tokenizer.encode(prompt, add_special=True) for prompt in LAMPS]
+    merged = AutoModelForCausalLM.from_pretrained(converted(tuned, "hf"), dtype=torch.float32)
+    merged.generation_config = GenerationConfig()
+    texts = [greedy(merged, prompt, eos_token_id=None, pad_token_id=PAD) for prompt in prompts]
+    ends, lengths = _ends_within(texts)
+    tuned, _ = _with_ends(tuned, tmp_path, ends)
+    ours = load(tuned.bundle, adapter=tuned.adapter)
+    answers = [ours.generate(prompt, temp=0, max_tokens=MOST) for prompt in LAMPS]
+    assert [(answer.tokens, answer.stopped) for answer in answers] == [(length, "stop") for length in lengths]
+    gguf = llama_cpp.Llama(str(converted(tuned, "gguf")), n_ctx=64, n_threads=1, verbose=False)
+    for prompt, length in zip(prompts, lengths, strict=True):
+        found = gguf.create_completion(prompt, temperature=0, max_tokens=MOST)
+        assert (found["choices"][0]["finish_reason"], found["usage"]["completion_tokens"]) == ("stop", length)
+
+
+@pytest.mark.slow
 def test_mlx_lm_knows_them(tuned_of: Any, converted: Any, tmp_path: Path) -> None:
     pytest.importorskip("mlx.core")
     from mlx_lm import load as load_mlx
@@ -174,10 +195,18 @@ def test_mlx_lm_knows_them(tuned_of: Any, converted: Any, tmp_path: Path) -> Non
     assert set(tokenizer.eos_token_ids) == set(expected)
 
 
-def _with_ends(tuned: Any, folder: Path) -> tuple[Any, list[int]]:
+def _ends_within(texts: list[list[int]]) -> tuple[list[int], list[int]]:
+    """A token of each text that ends it and no other, and how many stand before it."""
+    lengths = [next(i for i in range(2, MOST) if text[i] not in text[:i]) for text in texts]
+    ends = [text[length] for text, length in zip(texts, lengths, strict=True)]
+    assert ends[0] not in texts[1][: lengths[1]] and ends[1] not in texts[0][: lengths[0]]
+    return ends, lengths
+
+
+def _with_ends(tuned: Any, folder: Path, more: Sequence[int] = (40, 41)) -> tuple[Any, list[int]]:
     """The same with two tokens more that end."""
     bundle = shutil.copytree(tuned.bundle, folder / "bundle")
-    ends = [Tokenizer(bundle).eos_id, 40, 41]
+    ends = [Tokenizer(bundle).eos_id, *more]
     file, index = bundle / "generation_config.json", bundle / "bundle.json"
     file.write_text(json.dumps({"eos_token_id": ends[1:], "bos_token_id": 3}))
     description = json.loads(index.read_text())
