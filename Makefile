@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CPP = $(shell git ls-files '*.h' '*.cpp' '*.c' ':!third_party')
-PY := mobile_ft export tools tests runtime fuzz android_demo examples
+PY := mobile_ft export tools benchmarks tests runtime fuzz android_demo examples
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -151,8 +151,8 @@ format: setup
 
 bench: setup
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[bench]'
-	$(BIN)/python tools/bench_kernels.py
-	$(BIN)/python tools/bench_step.py
+	$(BIN)/python benchmarks/bench_kernels.py
+	$(BIN)/python benchmarks/bench_step.py
 
 clean:
 	rm -rf $(VENV) build demo-out

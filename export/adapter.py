@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from mobile_ft.config import ModelConfig
 from mobile_ft.errors import MobileFtWarning, UserError
-from mobile_ft.export.safetensors_files import file_tensors
-from mobile_ft.export.tensors import FLOATS, Tensors, numbers
-from mobile_ft.formats import F32
-from mobile_ft.json_text import read_json_object
-from mobile_ft.json_values import Values, json_object, positive_int, positive_number
-from mobile_ft.lora import CONFIG_FILE, MOST_RANK, WEIGHTS_FILE, LoraConfig, adapter_key
-from mobile_ft.shapes import linear_names, linear_shapes, unit_types
+from mobile_ft.export.quantizer.tensors import FLOATS, Tensors, numbers
+from mobile_ft.export.source.safetensors_files import file_tensors
+from mobile_ft.files.json_text import read_json_object
+from mobile_ft.files.json_values import Values, json_object, positive_int, positive_number
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.formats import F32
+from mobile_ft.model.lora import CONFIG_FILE, MOST_RANK, WEIGHTS_FILE, LoraConfig, adapter_key
+from mobile_ft.model.shapes import linear_names, linear_shapes, unit_types
 
 _WANTED = f"an adapter is a folder with {CONFIG_FILE}, and {WEIGHTS_FILE} of PEFT or adapters.safetensors of mlx-lm"
 # Of a model with vision, what no text goes through.

@@ -5,28 +5,29 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
-from mobile_ft.bundle import FORMAT, INDEX_FILE, VERSION, WEIGHTS_FILE, checksum, read_bundle
-from mobile_ft.device_text import write_device_text
+from mobile_ft.bundle.description import FORMAT, INDEX_FILE, VERSION, WEIGHTS_FILE, checksum, read_bundle
+from mobile_ft.bundle.signature import signature_file
+from mobile_ft.data.device_text import write_device_text
+from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
-from mobile_ft.export.added_tokens import check_added_tokens
-from mobile_ft.export.lower import lower
-from mobile_ft.export.source import ModelSource
-from mobile_ft.export.trace import UnitMethods, end_methods, unit_methods
+from mobile_ft.export.program.lower import lower
+from mobile_ft.export.program.trace import UnitMethods, end_methods, unit_methods
+from mobile_ft.export.source.added_tokens import check_added_tokens
+from mobile_ft.export.source.source import ModelSource, WeightFormats
 from mobile_ft.export.weights_file import LazyTensor, write_weights
-from mobile_ft.families import FULL, NO_ROPE, SLIDING
-from mobile_ft.folder import new_folder
-from mobile_ft.formats import F32, packed_shape
-from mobile_ft.json_text import read_json_object
-from mobile_ft.lora import LoraConfig, adapter_key, init_adapter, within_decoder, write_adapter
-from mobile_ft.shapes import forward_flops, head_flops, linear_shapes, unit_types
-from mobile_ft.signature import signature_file
-from mobile_ft.tokenizer import Tokenizer
-from mobile_ft.units import Linear, UnitSpec
+from mobile_ft.files.folder import new_folder
+from mobile_ft.files.json_text import read_json_object
+from mobile_ft.model.families import FULL, NO_ROPE, SLIDING
+from mobile_ft.model.formats import F32, packed_shape
+from mobile_ft.model.lora import LoraConfig, adapter_key, init_adapter, within_decoder, write_adapter
+from mobile_ft.model.shapes import forward_flops, head_flops, linear_shapes, unit_types
+from mobile_ft.model.units import Linear, UnitSpec
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -35,7 +36,7 @@ _EMBEDDING = "model.embed_tokens.weight"
 _ATTENTION = {FULL: "", SLIDING: "_sliding", NO_ROPE: "_no_rope"}  # in the name of a kind
 
 
-def unit_specs(source: ModelSource, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:
+def unit_specs(source: WeightFormats, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:
     """(layer, spec) of every unit in execution order. Units of one type and the same formats share a kind."""
     c = source.config
     kinds: dict[tuple, str] = {}
@@ -106,7 +107,7 @@ def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight
 
     for rotary, spec in {spec.inv_freq: spec for _, spec in specs if spec.inv_freq}.items():
         sliding = spec.layer_type == SLIDING
-        yield LazyTensor(rotary, "float32", (c.head_dim // 2,), lambda sliding=sliding: source.inv_freq(sliding))
+        yield LazyTensor(rotary, "float32", (c.head_dim // 2,), partial(source.inv_freq, sliding))
     yield packed(_EMBEDDING, c.hidden_size, c.vocab_size)
     for layer, spec in specs:
         prefix = f"model.layers.{layer}."
@@ -178,10 +179,10 @@ def write_bundle(
 ) -> dict[str, Any]:
     """Exports `source` to the folder `target` and returns the content of its bundle.json.
 
-    `activation` is one of ACTIVATIONS, of mobile_ft.bundle: how units store activations. `adapter` has tensors to start
-    from under PEFT's names; what it lacks starts as PEFT initialises it, with B zero. A `hollow` bundle holds no
-    weights: it can be planned for and no more. `on_tensor` is called with how many tensors of how many are written; the
-    program comes after them. `key` signs the bundle.
+    `activation` is one of mobile_ft.bundle.description.ACTIVATIONS: how units store activations. `adapter` has tensors
+    to start from under PEFT's names; what it lacks starts as PEFT initialises it, with B zero. A `hollow` bundle holds
+    no weights: it can be planned for and no more. `on_tensor` is called with how many tensors of how many are
+    written; the program comes after them. `key` signs the bundle.
     """
     c, base = source.config, source.base
     specs = unit_specs(source, lora, activation)

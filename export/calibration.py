@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mobile_ft import units
+from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
-from mobile_ft.export.hf_checkpoint import HfCheckpoint
-from mobile_ft.export.source import ModelSource
-from mobile_ft.formats import F32, PANEL_ROWS, unpack
-from mobile_ft.shapes import linear_shapes, unit_types, vector_shapes
-from mobile_ft.tokenizer import Tokenizer
-from mobile_ft.units import Linear, UnitSpec
+from mobile_ft.export.source.hf_checkpoint import HfCheckpoint
+from mobile_ft.export.source.source import ModelSource
+from mobile_ft.model import units
+from mobile_ft.model.formats import F32, PANEL_ROWS, unpack
+from mobile_ft.model.shapes import linear_shapes, unit_types, vector_shapes
+from mobile_ft.model.units import Linear, UnitSpec
 
 _ROWS, _ROW = 8, 512  # tokens that are read, at most
 _CHARACTERS = 16  # that a token may take

@@ -24,7 +24,7 @@ from executorch.extension.flat_tensor.serialize.serialize import (
     _serialize_to_flatbuffer,
 )
 
-from mobile_ft.bundle import Weights
+from mobile_ft.bundle.description import Weights
 
 PAGE = 4096
 _SCALAR_TYPES = {"float32": ScalarType.FLOAT, "uint8": ScalarType.BYTE}

@@ -73,7 +73,7 @@ def smollm2_fields(smollm2_gguf: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def smollm2_bundle(smollm2_fields: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from mobile_ft.export.gguf_tokenizer import write_tokenizer
+    from mobile_ft.export.source.gguf_tokenizer import write_tokenizer
 
     folder = tmp_path_factory.mktemp("smollm2")
     write_tokenizer(smollm2_fields, folder)
@@ -84,8 +84,8 @@ def smollm2_bundle(smollm2_fields: dict[str, Any], tmp_path_factory: pytest.Temp
 def smollm2(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The training bundle of SmolLM2-135M-Instruct, exported once for all tests."""
     from mobile_ft.export.bundle import write_bundle
-    from mobile_ft.export.gguf_model import GgufModel
-    from mobile_ft.lora import LoraConfig
+    from mobile_ft.export.source.gguf_model import GgufModel
+    from mobile_ft.model.lora import LoraConfig
     from tests.targets import ALL_LINEAR
 
     folder = tmp_path_factory.mktemp("export") / "smollm2"
@@ -105,7 +105,7 @@ def token_file() -> Callable[..., Path]:
     """Writes a token file of random rows, packed; the same seed gives the same file."""
     import numpy as np
 
-    from mobile_ft.packing import EncodedRow, pack, write_token_file
+    from mobile_ft.data.packing import EncodedRow, pack, write_token_file
 
     def write(path: Path, vocab_size: int, seq_len: int, rows: int, seed: int = 0) -> Path:
         rng = np.random.default_rng(seed)

@@ -24,10 +24,10 @@ from transformers import (
     SmolLM3Config,
 )
 
-from mobile_ft.export.gguf_blocks import take_apart
-from mobile_ft.export.source import ModelSource
-from mobile_ft.formats import F32, PackedWeight, pack, unpack
-from mobile_ft.hf_config import read_hf_config
+from mobile_ft.export.source.gguf_blocks import take_apart
+from mobile_ft.export.source.source import ModelSource
+from mobile_ft.model.formats import F32, PackedWeight, pack, unpack
+from mobile_ft.model.hf_config import read_hf_config
 
 _SHAPE = {
     "hidden_size": 64,

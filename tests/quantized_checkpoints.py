@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import save_file
 from transformers import LlamaConfig
 
-from mobile_ft.export.hf_folder import HfFolder
-from mobile_ft.formats import unpack
+from mobile_ft.export.source.hf_folder import HfFolder
+from mobile_ft.model.formats import unpack
 from tests.hf_models import random_model
 
 _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)

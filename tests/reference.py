@@ -1,15 +1,15 @@
-"""The decoder of `mobile_ft.units` in PyTorch, in float64: logits without an export."""
+"""The decoder of `mobile_ft.model.units` in PyTorch, in float64: logits without an export."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mobile_ft import units
 from mobile_ft.export.bundle import unit_specs
-from mobile_ft.export.source import ModelSource
-from mobile_ft.families import SLIDING
-from mobile_ft.formats import packed_shape
-from mobile_ft.lora import LoraConfig
+from mobile_ft.export.source.source import ModelSource
+from mobile_ft.model import units
+from mobile_ft.model.families import SLIDING
+from mobile_ft.model.formats import packed_shape
+from mobile_ft.model.lora import LoraConfig
 
 
 def reference_logits(source: ModelSource, tokens: Tensor) -> Tensor:

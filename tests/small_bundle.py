@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.random_init import RandomModel
-from mobile_ft.lora import LoraConfig
+from mobile_ft.export.source.random_init import RandomModel
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.lora import LoraConfig
 from tests.targets import ALL_LINEAR
 
 # 4 layers, grouped heads, a vocabulary that does not fill its last panel.

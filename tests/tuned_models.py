@@ -14,10 +14,10 @@ import torch
 from safetensors.numpy import load_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from mobile_ft.bundle import checksum
+from mobile_ft.bundle.description import checksum
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.lora import BaseModel, LoraConfig, write_adapter
-from mobile_ft.shapes import linear_names
+from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter
+from mobile_ft.model.shapes import linear_names
 from tests.hf_models import FAMILIES, HfModel, random_model
 
 VOCABULARY = 512

@@ -141,7 +141,7 @@ def march(isa: str) -> str:
 def compile_kernel(compiler: str, command: list[str], kernel: Kernel) -> Path:
     out = ROOT / "build" / "analysis" / f"{kernel.source}_{kernel.isa}_{compiler}.o"
     out.parent.mkdir(parents=True, exist_ok=True)
-    source = str(ROOT / "runtime" / "kernels" / f"{kernel.source}.cpp")
+    source = str(next((ROOT / "runtime" / "kernels").glob(f"*/{kernel.source}.cpp")))
     flags = [*FLAGS, march(kernel.isa), f"-DMFT_ISA={kernel.isa}"]
     done = run([*command, *flags, "-c", source, "-o", str(out)])
     if done.returncode:

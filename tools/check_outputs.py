@@ -18,9 +18,9 @@ import torch
 
 import mobile_ft
 from mobile_ft.api.results import megabytes
-from mobile_ft.export.gguf_model import builtin_model
+from mobile_ft.data.tokenizer import Tokenizer
+from mobile_ft.export.source.gguf_model import builtin_model
 from mobile_ft.runtime import Model
-from mobile_ft.tokenizer import Tokenizer
 
 WINDOWS, LENGTH = 4, 128  # of test.txt, for the loss
 PROMPTS = ("The capital of France is", "def add(a, b):\n    return", "Once upon a time, there was a little")

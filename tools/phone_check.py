@@ -26,7 +26,7 @@ from mobile_ft.api.device_pack import OUT, RUN_SCRIPT, pack_for_device
 from mobile_ft.api.export import export_bundle
 from mobile_ft.api.files import check_output_path, write_text
 from mobile_ft.api.native import Event, run_command, run_native
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle.description import read_bundle
 from mobile_ft.errors import UserError, one_line
 
 FOLDER = "/data/local/tmp/mobile-ft-check"

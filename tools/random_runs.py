@@ -22,7 +22,7 @@ from rich.table import Table
 
 import mobile_ft
 from mobile_ft.api.files import write_json
-from mobile_ft.formats import parse_format
+from mobile_ft.model.formats import parse_format
 
 Options = dict[str, Any]
 Row = dict[str, Any]

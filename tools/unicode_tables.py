@@ -1,4 +1,4 @@
-"""Writes runtime/text/unicode_tables.cpp: `python tools/unicode_tables.py`.
+"""Writes runtime/unicode/unicode_tables.cpp: `python tools/unicode_tables.py`.
 
 The runtime's tokenizer has to be equal to the `tokenizers` library, whose tables are of several versions of Unicode:
 so it is asked. Categories are what its regular expressions match. Combining classes and canonical decompositions are
@@ -15,11 +15,11 @@ from pathlib import Path
 import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
-NAMES = (  # as in runtime/text/unicode.cpp
+NAMES = (  # as in runtime/unicode/unicode.cpp
     *("Cc", "Cf", "Cn", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu", "Mc", "Me", "Mn", "Nd", "Nl", "No"),
     *("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs"),
 )
-OUT = Path(__file__).parents[1] / "runtime" / "text" / "unicode_tables.cpp"
+OUT = Path(__file__).parents[1] / "runtime" / "unicode" / "unicode_tables.cpp"
 LAST = 0x110000
 SURROGATES = range(0xD800, 0xE000)
 
@@ -136,7 +136,7 @@ def table(kind: str, name: str, count: str, rows: list[str]) -> str:
 
 def main() -> None:
     text = f"// Written by tools/unicode_tables.py from tokenizers {tokenizers.__version__}.\n"
-    text += '#include "runtime/text/unicode_tables.h"\n\n#include <iterator>\n\nnamespace mft {\n\n'
+    text += '#include "runtime/unicode/unicode_tables.h"\n\n#include <iterator>\n\nnamespace mft {\n\n'
     text += table("uint32_t", "kCategoryRuns", "kCategoryRunCount", [f"0x{run:x}" for run in category_runs()])
     text += "\n" + table("CharacterRange", "kNumeric", "kNumericCount", list(numeric()))
     text += "\n" + table("DecompositionRow", "kDecompositions", "kDecompositionCount", list(decompositions()))

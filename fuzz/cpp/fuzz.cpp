@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "runtime/core/error.h"
-#include "runtime/core/evaluate.h"
-#include "runtime/core/file.h"
-#include "runtime/core/generator.h"
-#include "runtime/core/named_data.h"
-#include "runtime/core/sha256.h"
-#include "runtime/core/trainer.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/sha256.h"
+#include "runtime/bundle/named_data.h"
+#include "runtime/generate/generator.h"
+#include "runtime/train/evaluate.h"
+#include "runtime/train/trainer.h"
 
 using namespace mft;
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "fuzz/cpp/fuzz.h"
-#include "runtime/core/model.h"
+#include "runtime/model/model.h"
 
 static const mft_fuzz::TestBundle& bundle() {
   static const mft_fuzz::TestBundle copy;

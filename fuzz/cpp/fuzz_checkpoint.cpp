@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "fuzz/cpp/fuzz.h"
-#include "runtime/core/run.h"
+#include "runtime/train/run.h"
 
 static std::string out() { return mft_fuzz::scratch_folder() + "/out"; }
 

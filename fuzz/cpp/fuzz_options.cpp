@@ -3,8 +3,8 @@
 #include <sstream>
 
 #include "fuzz/cpp/fuzz.h"
-#include "runtime/core/generate_config.h"
-#include "runtime/core/plan.h"
+#include "runtime/config/generate_config.h"
+#include "runtime/plan/plan.h"
 
 std::vector<std::string> seeds() {
   std::string train, generate;

@@ -1,7 +1,7 @@
 /// Rows of training data in a .jsonl file: read, added to, made a token file, which must then be a good one.
 
 #include "fuzz/cpp/fuzz.h"
-#include "runtime/core/token_file.h"
+#include "runtime/bundle/token_file.h"
 #include "runtime/data/dataset.h"
 
 namespace {

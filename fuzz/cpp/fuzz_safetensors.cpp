@@ -1,8 +1,8 @@
 /// Any safetensors file: every tensor that it names lies within it.
 
 #include "fuzz/cpp/fuzz.h"
-#include "runtime/core/adapter.h"
-#include "runtime/core/safetensors.h"
+#include "runtime/base/safetensors.h"
+#include "runtime/bundle/adapter.h"
 
 std::vector<std::string> seeds() { return {mft_fuzz::read_file(mft_fuzz::tokens_path())}; }
 

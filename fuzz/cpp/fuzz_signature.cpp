@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fuzz/cpp/fuzz.h"
-#include "runtime/core/signature.h"
+#include "runtime/bundle/signature.h"
 
 std::vector<std::string> seeds() {
   // RFC 8032, 7.1, test 1: of an empty text.

@@ -1,7 +1,7 @@
 /// A tokenizer.json, and a text of every kind that it encodes and decodes.
 
 #include "fuzz/cpp/fuzz.h"
-#include "runtime/text/tokenizer.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 namespace {
 

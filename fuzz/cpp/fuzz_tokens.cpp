@@ -1,8 +1,8 @@
 /// A token file, trained on and evaluated.
 
 #include "fuzz/cpp/fuzz.h"
-#include "runtime/core/evaluate.h"
-#include "runtime/core/trainer.h"
+#include "runtime/train/evaluate.h"
+#include "runtime/train/trainer.h"
 
 std::vector<std::string> seeds() { return {mft_fuzz::read_file(mft_fuzz::tokens_path())}; }
 

@@ -8,7 +8,7 @@ from safetensors.numpy import save
 
 from fuzz.python.fuzz_bundle_json import description
 from mobile_ft.api.convert import convert
-from mobile_ft.lora import BaseModel, LoraConfig, peft_config
+from mobile_ft.model.lora import BaseModel, LoraConfig, peft_config
 
 _TENSORS = save({"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight": np.zeros((2, 32), np.float32)})
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from mobile_ft.api.files import write_json
 from mobile_ft.api.info import info
-from mobile_ft.bundle import FORMAT, VERSION
-from mobile_ft.config import ModelConfig
-from mobile_ft.lora import WEIGHTS_FILE as ADAPTER
+from mobile_ft.bundle.description import FORMAT, VERSION
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.lora import WEIGHTS_FILE as ADAPTER
 
 MODEL = ModelConfig("tiny", 32, 32, 1, 2, 1, 16, 8, 1e-5, 1e4, 64, True)
 NO_TENSORS = (2).to_bytes(8, "little") + b"{}"  # a safetensors file

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fuzz.python.fuzz_text import tokenizer
-from mobile_ft.data import prepare
+from mobile_ft.data.prepare import prepare
 
 
 def seeds() -> list[bytes]:

@@ -7,9 +7,9 @@ import numpy as np
 from safetensors.numpy import save
 
 from fuzz.python.safetensors_parts import put_together, take_apart
-from mobile_ft.config import ModelConfig
 from mobile_ft.export.adapter import read_adapter
-from mobile_ft.lora import BaseModel, LoraConfig, peft_config
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.lora import BaseModel, LoraConfig, peft_config
 
 _MODEL = ModelConfig(
     name="tiny",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from fuzz.python.fuzz_bundle_json import NO_TENSORS, NO_TENSORS_SUM, description
 from mobile_ft.api.info import info
-from mobile_ft.flat_tensor import tensor_places
-from mobile_ft.lora import WEIGHTS_FILE as ADAPTER
+from mobile_ft.bundle.flat_tensor import tensor_places
+from mobile_ft.model.lora import WEIGHTS_FILE as ADAPTER
 from tests.small_index import index
 
 

@@ -3,10 +3,10 @@
 import math
 from pathlib import Path
 
-from mobile_ft.export.gguf_blocks import PACKED_FORMATS
-from mobile_ft.export.gguf_model import GgufModel
-from mobile_ft.shapes import linear_shapes, unit_types, vector_shapes
-from mobile_ft.tokenizer import Tokenizer
+from mobile_ft.data.tokenizer import Tokenizer
+from mobile_ft.export.source.gguf_blocks import PACKED_FORMATS
+from mobile_ft.export.source.gguf_model import GgufModel
+from mobile_ft.model.shapes import linear_shapes, unit_types, vector_shapes
 from tests.export.small_gguf import small_gguf
 
 

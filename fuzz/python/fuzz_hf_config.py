@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from mobile_ft.export.rotary import inv_freq
-from mobile_ft.families import SLIDING
-from mobile_ft.hf_config import known_config, known_models, read_hf_config
-from mobile_ft.shapes import base_parameters, linear_names
+from mobile_ft.export.source.rotary import inv_freq
+from mobile_ft.model.families import SLIDING
+from mobile_ft.model.hf_config import known_config, known_models, read_hf_config
+from mobile_ft.model.shapes import base_parameters, linear_names
 
 
 def seeds() -> list[bytes]:

@@ -8,7 +8,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from fuzz.python.fuzz_hf_config import seeds as configs
-from mobile_ft.export.hf_folder import HfFolder
+from mobile_ft.export.source.hf_folder import HfFolder
 
 _SHAPE = {"hidden_size": 32, "intermediate_size": 32, "vocab_size": 16, "num_hidden_layers": 1, "head_dim": 16}
 _SHAPE |= {"num_attention_heads": 2, "num_key_value_heads": 2}

@@ -7,7 +7,7 @@ from typing import Any
 from pyarrow import Table, parquet
 
 from fuzz.python.fuzz_text import tokenizer
-from mobile_ft.data import prepare
+from mobile_ft.data.prepare import prepare
 
 _CHAT = [{"role": "user", "content": "a b"}, {"role": "assistant", "content": "ab"}]
 

@@ -10,7 +10,7 @@ from safetensors.numpy import save
 from fuzz.python import fuzz_hf_folder
 from fuzz.python.fuzz_hf_folder import LINEAR
 from fuzz.python.safetensors_parts import put_together, take_apart
-from mobile_ft.formats import CODEBOOKS
+from mobile_ft.model.formats import CODEBOOKS
 
 _CONFIG = {"model_type": "llama", "hidden_size": 32, "intermediate_size": 32, "vocab_size": 16, "num_hidden_layers": 1}
 _CONFIG |= {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "tie_word_embeddings": True}

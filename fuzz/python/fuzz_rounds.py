@@ -11,13 +11,13 @@ from flwr.serverapp.strategy import FedAdam
 from safetensors.numpy import save
 
 from fuzz.python.safetensors_parts import put_together, take_apart
-from mobile_ft.bundle import Bundle, read_bundle
+from mobile_ft.bundle.description import Bundle, read_bundle
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.random_init import RandomModel
+from mobile_ft.export.source.random_init import RandomModel
 from mobile_ft.federated.history import ROUNDS_FILE, STATE_FILE, History
 from mobile_ft.federated.round import METRICS, frozen_digest, own_adapter, read_sent, trained_tensors
 from mobile_ft.federated.strategy import WEIGHT
-from mobile_ft.lora import LoraConfig, write_adapter
+from mobile_ft.model.lora import LoraConfig, write_adapter
 from tests.small_bundle import CONFIG
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from fuzz.python.fuzz_text import tokenizer
-from mobile_ft.data import prepare
+from mobile_ft.data.prepare import prepare
 
 _CHAT = [{"role": "user", "content": "a b"}, {"role": "assistant", "content": "ab"}]
 _ROWS = [

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from mobile_ft import signature
+from mobile_ft.bundle import signature
 from mobile_ft.errors import UserError
 
 # RFC 8032, 7.1, test 1: of an empty text.

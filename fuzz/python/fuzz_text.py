@@ -4,8 +4,8 @@ import json
 from functools import cache
 from pathlib import Path
 
-from mobile_ft.data import prepare
-from mobile_ft.tokenizer import Tokenizer
+from mobile_ft.data.prepare import prepare
+from mobile_ft.data.tokenizer import Tokenizer
 from tests.small_tokenizer import small_tokenizer
 
 _TEMPLATE = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{{ eos_token }}{% endfor %}"

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from mobile_ft.tokenizer import TextStream, Tokenizer
+from mobile_ft.data.tokenizer import TextStream, Tokenizer
 from tests.small_tokenizer import small_tokenizer
 
 _CONFIG = {"bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": "{{ messages[0].content }}"}

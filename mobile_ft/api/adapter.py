@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, deserialize
 
-from mobile_ft.bundle import Bundle
+from mobile_ft.bundle.description import Bundle
 from mobile_ft.errors import UserError
-from mobile_ft.json_text import read_json_object
-from mobile_ft.lora import ANOTHER_BUNDLE, CONFIG_FILE, WEIGHTS_FILE, within_decoder
+from mobile_ft.files.json_text import read_json_object
+from mobile_ft.model.lora import ANOTHER_BUNDLE, CONFIG_FILE, WEIGHTS_FILE, within_decoder
 
 Tensors = dict[str, npt.NDArray[np.float32]]
 

@@ -9,8 +9,8 @@ from mobile_ft.api.native import Event
 from mobile_ft.api.options import option_texts, step_options
 from mobile_ft.api.plan import Change, native_plans
 from mobile_ft.api.results import seconds, whole_megabytes
-from mobile_ft.bundle import Bundle
-from mobile_ft.data import DataStats
+from mobile_ft.bundle.description import Bundle
+from mobile_ft.data.prepare import DataStats
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import TrainConfig, train_options
 
@@ -29,7 +29,7 @@ class Evidence:
     learned: tuple[tuple[int, float], ...]
 
 
-# As `tools/quality.py report` tells; the test of that tool compares.
+# As `benchmarks/quality.py report` tells; the test of that tool compares.
 EVIDENCE = {
     "full": Evidence({"schedule": "full"}, 1e-3, ((100, 1.0), (226, 1.105))),
     "freeze 1/2": Evidence({"schedule": "freeze", "ratio": 0.5}, 1e-3, ((100, 0.928), (328, 1.088))),

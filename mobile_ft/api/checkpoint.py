@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from mobile_ft.api.hub import find_model
 from mobile_ft.errors import UserError
-from mobile_ft.formats import FORMATS
-from mobile_ft.hf_config import base_model, known_config, known_models, read_hf_config
-from mobile_ft.hub_cache import cached_repository
+from mobile_ft.model.formats import FORMATS
+from mobile_ft.model.hf_config import base_model, known_config, known_models, read_hf_config
+from mobile_ft.model.hub_cache import cached_repository
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from mobile_ft.export.hf_checkpoint import HfCheckpoint
-    from mobile_ft.export.source import ModelSource
+    from mobile_ft.export.source.hf_checkpoint import HfCheckpoint
+    from mobile_ft.export.source.source import ModelSource
 
 WEIGHT_FORMATS = tuple(FORMATS)
 # Of the formats of 4 to 5 bits the one of the best perplexity (docs/benchmarks.md).
@@ -63,7 +63,7 @@ def open_checkpoint(
     a Transformers model in memory with its tokenizer; with `random_init` those of `seed` for a config.json or a known
     model. `progress` shows downloads. Raises UserError."""
     if not isinstance(model, str | os.PathLike):
-        from mobile_ft.export.hf_model import HfModel
+        from mobile_ft.export.source.hf_model import HfModel
 
         return _quantized(lambda *to: HfModel(model, tokenizer, *to), type(model).__name__, quantization)
     if tokenizer is not None:
@@ -80,12 +80,12 @@ def open_checkpoint(
     if path.suffix == ".json":
         if not random_init:
             raise UserError(f"{name}: holds no weights; give a Hugging Face folder or a .gguf file, or --random-init")
-        from mobile_ft.export.random_init import RandomModel
+        from mobile_ft.export.source.random_init import RandomModel
 
         return RandomModel(read_hf_config(path), seed, base_model(path))
     if random_init:
         raise UserError(f"{name}: --random-init takes a config.json or one of {', '.join(known_models())}")
-    from mobile_ft.export.gguf_model import GgufModel, builtin_model
+    from mobile_ft.export.source.gguf_model import GgufModel, builtin_model
 
     builtin = builtin_model(name)
     if builtin is None and path.suffix != ".gguf":
@@ -98,7 +98,7 @@ def open_checkpoint(
 
 
 def _hf_folder(path: Path, linear_format: str, embedding_format: str) -> "HfCheckpoint":
-    from mobile_ft.export.hf_folder import HfFolder
+    from mobile_ft.export.source.hf_folder import HfFolder
 
     source, repository = HfFolder(path, linear_format, embedding_format), cached_repository(path)
     if repository is not None:

@@ -12,10 +12,10 @@ from mobile_ft.api.adapter import read_matching_tensors
 from mobile_ft.api.files import writing
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import ConvertResult
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle.description import read_bundle
 from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.errors import UserError
-from mobile_ft.folder import replace_file, replace_folder
+from mobile_ft.files.folder import replace_file, replace_folder
 
 Target = Literal["peft", "gguf-lora", "mlx", "hf", "gguf", "onnx", "onnx-training", "executorch"]
 TARGETS: tuple[Target, ...] = get_args(Target)

@@ -15,14 +15,14 @@ from mobile_ft.api.files import check_output_path, write_text
 from mobile_ft.api.hub import find_model
 from mobile_ft.api.options import option_texts
 from mobile_ft.api.scratch import scratch_folder
-from mobile_ft.bundle import INDEX_FILE, read_bundle, read_tokenizer
-from mobile_ft.data import EncodedRows, Loss, LossMask, Tokens, encode_rows
+from mobile_ft.bundle.description import INDEX_FILE, read_bundle, read_tokenizer
+from mobile_ft.data.packing import NO_LOSS, pack
+from mobile_ft.data.prepare import EncodedRows, Loss, LossMask, Tokens, encode_rows
+from mobile_ft.data.row_view import RowView, runs_of
+from mobile_ft.data.rows import DataSource, Split, has_split, read_rows
+from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
-from mobile_ft.packing import NO_LOSS, pack
-from mobile_ft.row_view import RowView, runs_of
-from mobile_ft.rows import DataSource, Split, has_split, read_rows
 from mobile_ft.runtime import RowText, data_options
-from mobile_ft.tokenizer import Tokenizer
 
 _SEQ_LEN = 256
 _BINS = 20  # of the histogram

@@ -3,7 +3,7 @@
 from html import escape
 
 from mobile_ft.api.data import DataReport, SplitReport, histogram
-from mobile_ft.row_view import RowView, Run
+from mobile_ft.data.row_view import RowView, Run
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 62em; padding: 0 1em; color: #222; }

@@ -2,9 +2,9 @@
 
 from mobile_ft.api.adapter import read_tensors
 from mobile_ft.api.results import BundleInfo
-from mobile_ft.bundle import WEIGHTS_FILE, Bundle
-from mobile_ft.lora import WEIGHTS_FILE as ADAPTER_FILE
-from mobile_ft.shapes import base_parameters
+from mobile_ft.bundle.description import WEIGHTS_FILE, Bundle
+from mobile_ft.model.lora import WEIGHTS_FILE as ADAPTER_FILE
+from mobile_ft.model.shapes import base_parameters
 
 
 def describe(bundle: Bundle) -> BundleInfo:

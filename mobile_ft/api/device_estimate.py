@@ -16,7 +16,7 @@ from typing import Any
 from mobile_ft.api.options import did_you_mean
 from mobile_ft.errors import UserError
 
-_FILE = Path(__file__).parents[1] / "devices.json"
+_FILE = Path(__file__).with_name("devices.json")
 # Multiply-adds of bytes for each of float32, by what a core has for them.
 _BYTES = {"dotprod": 4, "i8mm": 8}
 # Shares of the peak of float32 multiply-adds that kernels reach, as measured on x86 (Zen 4); those of GEMM by llvm-mca
@@ -41,7 +41,7 @@ class DeviceEstimate:
     threads: int
     compute: str  # "int8" or "float32"
     arithmetic: str  # such as int8-i8mm
-    rates: tuple[int, ...]  # as `mft-run plan --rates` takes them
+    throughput: tuple[int, ...]  # as `mft-run plan --throughput` takes them
     watts: float  # at the highest clocks
     sustained_w: float | None  # None: as long as it likes
     battery_wh: float | None
@@ -85,14 +85,14 @@ def estimate_device(name: str, options: Mapping[str, str]) -> DeviceEstimate:
     linear = _GEMM * peak
     if compute == "int8":
         linear = peak / (1 / (_GEMM * _BYTES.get(isa, 1)) + _BESIDE_INT8)
-    rates = linear, _ATTENTION * peak, _DECODED * peak, _ELEMENTS * peak, device["read_gb_s"] * 1e9
+    throughput = linear, _ATTENTION * peak, _DECODED * peak, _ELEMENTS * peak, device["read_gb_s"] * 1e9
     return DeviceEstimate(
         name,
         device["chip"],
         threads,
         compute,
         f"{compute}-{isa}",
-        tuple(round(rate) for rate in rates),
+        tuple(round(rate) for rate in throughput),
         sum(core["w"] for core in used) + _REST_W,
         device["sustained_w"],
         device["battery_wh"],

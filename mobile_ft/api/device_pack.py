@@ -12,13 +12,13 @@ from mobile_ft.api.files import writing
 from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
 from mobile_ft.api.tokens import check_lengths, data_settings, prepare_tokens
 from mobile_ft.api.train import CHECKPOINT
-from mobile_ft.bundle import Bundle, read_bundle
-from mobile_ft.data import Loss
+from mobile_ft.bundle.description import Bundle, read_bundle
+from mobile_ft.data.prepare import Loss
+from mobile_ft.data.rows import DataSource, Split, split_file
 from mobile_ft.errors import UserError
-from mobile_ft.folder import new_folder
-from mobile_ft.json_text import read_json_object
-from mobile_ft.path_text import path_text
-from mobile_ft.rows import DataSource, Split, split_file
+from mobile_ft.files.folder import new_folder
+from mobile_ft.files.json_text import read_json_object
+from mobile_ft.files.path_text import path_text
 from mobile_ft.runtime import Dataset, TrainConfig, mft_run_path, train_options
 
 MANIFEST = "manifest.json"  # SHA-256 of each file, by its path in the folder

@@ -12,8 +12,8 @@ from mobile_ft.api.results import TrainResult
 from mobile_ft.api.train import CHECKPOINT
 from mobile_ft.api.watcher import RunWatcher
 from mobile_ft.errors import UserError
-from mobile_ft.folder import new_folder
-from mobile_ft.lora import CONFIG_FILE
+from mobile_ft.files.folder import new_folder
+from mobile_ft.model.lora import CONFIG_FILE
 
 
 def run_on_device(pack: str | os.PathLike[str], device: Device, *, progress: bool = True) -> TrainResult:

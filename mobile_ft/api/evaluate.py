@@ -10,9 +10,9 @@ from mobile_ft.api.options import option_texts
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import EvalResult
 from mobile_ft.api.tokens import check_lengths, prepare_tokens
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle.description import read_bundle
+from mobile_ft.data.rows import DataSource
 from mobile_ft.errors import UserError
-from mobile_ft.rows import DataSource
 from mobile_ft.runtime import data_options
 
 _SEQ_LEN = 256

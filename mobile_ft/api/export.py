@@ -15,20 +15,20 @@ from mobile_ft.api.hub import find_model, find_model_to_plan
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import BundleInfo
 from mobile_ft.api.scratch import scratch_folder
-from mobile_ft.bundle import Bundle, read_bundle
-from mobile_ft.config import ModelConfig
+from mobile_ft.bundle.description import Bundle, read_bundle
+from mobile_ft.bundle.signature import read_private_key
+from mobile_ft.data.row_files import read_text
 from mobile_ft.errors import MobileFtWarning, UserError
-from mobile_ft.formats import F32
-from mobile_ft.hf_config import known_config
-from mobile_ft.lora import MOST_RANK, LoraConfig, parse_targets
-from mobile_ft.row_files import read_text
-from mobile_ft.signature import read_private_key
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.formats import F32
+from mobile_ft.model.hf_config import known_config
+from mobile_ft.model.lora import MOST_RANK, LoraConfig, parse_targets
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from mobile_ft.export.source import ModelSource
+    from mobile_ft.export.source.source import ModelSource
 
 LORA_RANK, LORA_ALPHA, LORA_TARGETS = 16, 32.0, "all-linear"
 _LORA = (LORA_RANK, LORA_ALPHA, LORA_TARGETS, False)

@@ -9,7 +9,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from mobile_ft.errors import UserError
-from mobile_ft.folder import replace_file
+from mobile_ft.files.folder import replace_file
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 from mobile_ft.api.model import LoadedModel, Stop, Tools, load
 from mobile_ft.api.results import GenerateResult
-from mobile_ft.tokenizer import Message
+from mobile_ft.data.tokenizer import Message
 
 
 def generate(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mobile_ft.errors import UserError
-from mobile_ft.json_text import read_json_object
+from mobile_ft.files.json_text import read_json_object
 
 # owner/name, of a GGUF file owner/name/file.gguf; @revision may follow.
 _NAME = re.compile(

@@ -11,15 +11,15 @@ from mobile_ft.api.export import hollow_bundle, most_seq_len, open_quietly
 from mobile_ft.api.hub import find_model
 from mobile_ft.api.plan import native_plans
 from mobile_ft.api.results import BundleInfo, CheckpointInfo
-from mobile_ft.bundle import INDEX_FILE, check_files, read_bundle
+from mobile_ft.bundle.description import INDEX_FILE, check_files, read_bundle
 from mobile_ft.errors import UserError
-from mobile_ft.formats import FORMATS, PANEL_ROWS
-from mobile_ft.hf_config import known_config
-from mobile_ft.shapes import base_parameters, linear_shapes, unit_types
+from mobile_ft.model.formats import FORMATS, PANEL_ROWS
+from mobile_ft.model.hf_config import known_config
+from mobile_ft.model.shapes import base_parameters, linear_shapes, unit_types
 
 if TYPE_CHECKING:
-    from mobile_ft.config import ModelConfig
-    from mobile_ft.export.source import ModelSource
+    from mobile_ft.export.source.source import ModelSource
+    from mobile_ft.model.config import ModelConfig
 
 _LENGTHS = (256, 512, 1024, 2048)  # tokens
 
@@ -68,7 +68,7 @@ def _describe_checkpoint(given: Path, path: Path) -> CheckpointInfo:
 
 def _weights(source: "ModelSource") -> list[dict[str, Any]]:
     """For each type of weights: what it is kept as, how many, bits a weight, and the error, of a part of the first."""
-    from mobile_ft.export.source import CheckpointSource
+    from mobile_ft.export.source.source import CheckpointSource
 
     if not isinstance(source, CheckpointSource):
         return []

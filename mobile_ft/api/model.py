@@ -12,11 +12,11 @@ from typing import Any
 from mobile_ft.api.options import option_texts, runtime_errors
 from mobile_ft.api.results import GenerateResult
 from mobile_ft.api.stopping import StopStrings
-from mobile_ft.bundle import Bundle, read_bundle, read_tokenizer
+from mobile_ft.bundle.description import Bundle, read_bundle, read_tokenizer
+from mobile_ft.data.tokenizer import Message, TextStream, Tokenizer
 from mobile_ft.errors import UserError
-from mobile_ft.path_text import path_text
+from mobile_ft.files.path_text import path_text
 from mobile_ft.runtime import GenerateConfig, Generator, Model, generate_options
-from mobile_ft.tokenizer import Message, TextStream, Tokenizer
 
 Stop = str | int | Sequence[str | int]
 Tools = Sequence[Mapping[str, Any]]  # of a chat, as JSON schemas of functions

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from mobile_ft.api.trust import native_trust
 from mobile_ft.errors import UserError
-from mobile_ft.path_text import argument_bytes
+from mobile_ft.files.path_text import argument_bytes
 from mobile_ft.runtime import mft_run_path
 
 Event = dict[str, Any]

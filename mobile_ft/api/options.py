@@ -1,25 +1,12 @@
 """Options of training and generation. The runtime lists them and checks their values; here only names are checked."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from mobile_ft.errors import UserError
-from mobile_ft.runtime import RuntimeFailure, TrainConfig, train_options
-
-
-class Option(Protocol):
-    """One option, as the runtime describes it; values are text."""
-
-    name: str
-    type: str  # "integer", "number", "text", "choice", "size", "integers" or "flag"
-    default: str
-    choices: Sequence[str]
-    metavar: str
-    help: str
-    group: str  # "step": decides over a step's memory and time; "run": the rest
-
+from mobile_ft.runtime import Option, RuntimeFailure, TrainConfig, train_options
 
 _CLOSE = 0.53  # "temperature" is close to "temp", and "step" to "steps" alone
 

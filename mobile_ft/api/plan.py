@@ -12,7 +12,7 @@ from mobile_ft.api.native import Event, run_native
 from mobile_ft.api.options import native_arguments, option_texts, step_options, train_settings
 from mobile_ft.api.results import PlanResult
 from mobile_ft.api.tokens import check_lengths
-from mobile_ft.bundle import Bundle
+from mobile_ft.bundle.description import Bundle
 
 Change = dict[str, Any]
 
@@ -42,7 +42,7 @@ def plan(bundle: str | os.PathLike[str], *, device: str | None = None, **options
     with bundle_to_plan(Path(bundle), seq_len * batch_size) as found:
         check_lengths(found, seq_len, batch_size)
         changes = _changes(settings)
-        event, *saved = native_plans(found, given, changes, there.rates if there else ())
+        event, *saved = native_plans(found, given, changes, there.throughput if there else ())
     savings = [
         {"options": change} | {name: row[name] for name in _SAVED} for change, row in zip(changes, saved, strict=True)
     ]
@@ -53,13 +53,13 @@ def plan(bundle: str | os.PathLike[str], *, device: str | None = None, **options
 
 
 def native_plans(
-    bundle: Bundle, given: Mapping[str, str], changes: Sequence[Change] = (), rates: Sequence[int] = ()
+    bundle: Bundle, given: Mapping[str, str], changes: Sequence[Change] = (), throughput: Sequence[int] = ()
 ) -> list[Event]:
-    """The plan event of mft-run for what is given, and for each change to it; on this machine or one of these rates."""
+    """The plan event of mft-run for `given`, then one per change to it, on this machine or one of this throughput."""
     events: list[Event] = []
     arguments = ["plan", str(bundle.folder), *native_arguments(given)]
-    if rates:
-        arguments += ["--rates", ",".join(map(str, rates))]
+    if throughput:
+        arguments += ["--throughput", ",".join(map(str, throughput))]
     for change in changes:
         arguments += ["--variant", ",".join(f"{name.replace('_', '-')}={value}" for name, value in change.items())]
     run_native(arguments, events.append)

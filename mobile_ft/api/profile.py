@@ -17,9 +17,9 @@ from mobile_ft.api.plan import native_plans
 from mobile_ft.api.results import ProfileResult, mix_in_words
 from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.api.tokens import check_lengths
-from mobile_ft.bundle import WEIGHTS_FILE, Bundle
+from mobile_ft.bundle.description import WEIGHTS_FILE, Bundle
+from mobile_ft.data.packing import EncodedRow, pack, write_token_file
 from mobile_ft.errors import MobileFtWarning, UserError
-from mobile_ft.packing import EncodedRow, pack, write_token_file
 from mobile_ft.profile.limit import Limit, memory_limit
 from mobile_ft.profile.perfetto import perfetto_trace
 from mobile_ft.profile.recording import Recording, Step, read_buffers, read_calls

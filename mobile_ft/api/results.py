@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mobile_ft.families import CONV, NO_ROPE, SLIDING
+from mobile_ft.model.families import CONV, NO_ROPE, SLIDING
 
 
 class Result:
@@ -115,7 +115,7 @@ class PlanResult(Result):
     stored: dict[str, int]  # units of each group that store their activations
     units: dict[str, int]  # at most, of each group
     checkpoints: int  # units whose input is kept in memory
-    spilled: int  # or in a file
+    offloaded: int  # or in a file
     resident_units: int  # whose weights stay mapped
     arithmetic: str  # such as int8-avx512vnni
     step_seconds: float  # that a step takes on this machine, as far as a short measurement tells, or on `device`
@@ -182,7 +182,7 @@ class ProfileResult(Result):
     stored: dict[str, int]
     units: dict[str, int]
     checkpoints: int
-    spilled: int
+    offloaded: int
     resident_units: int
     mix: str  # the last five in words
     options: dict[str, Any]  # those of a step, with their values
@@ -254,7 +254,7 @@ class BundleInfo(Result):
     model: dict[str, Any]
     parameters: int
     formats: list[str]
-    conversions: list[dict[str, Any]]  # source, format, weights, error of Conversion, of mobile_ft.bundle
+    conversions: list[dict[str, Any]]  # source, format, weights, error of Conversion, of mobile_ft.bundle.description
     max_seq_len: int
     lora: dict[str, Any]
     files: dict[str, int]  # sizes in bytes
@@ -353,8 +353,8 @@ def mix_in_words(plan: dict[str, Any]) -> str:
         parts.append(f"activations of {counts} units stored")
     if plan["checkpoints"]:
         parts.append(f"inputs of {_units(plan['checkpoints'])} kept in memory")
-    if plan["spilled"]:
-        parts.append(f"inputs of {_units(plan['spilled'])} spilled to a file")
+    if plan["offloaded"]:
+        parts.append(f"inputs of {_units(plan['offloaded'])} offloaded to a file")
     if plan["resident_units"]:
         parts.append(f"weights of {_units(plan['resident_units'])} stay mapped")
     return ", ".join(parts)

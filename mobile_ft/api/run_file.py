@@ -10,9 +10,9 @@ import yaml
 from mobile_ft.api.files import write_text
 from mobile_ft.api.native import Event
 from mobile_ft.api.options import check_text, did_you_mean, value_of
+from mobile_ft.data.rows import is_hub_name
 from mobile_ft.errors import UserError
-from mobile_ft.path_text import path_text, text_path
-from mobile_ft.rows import is_hub_name
+from mobile_ft.files.path_text import path_text, text_path
 from mobile_ft.runtime import train_options
 
 RUN_FILE = "run.yaml"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mobile_ft.api.files import writing
-from mobile_ft.bundle import Bundle, read_tokenizer
-from mobile_ft.data import DataStats, Loss, prepare
+from mobile_ft.bundle.description import Bundle, read_tokenizer
+from mobile_ft.data.prepare import DataStats, Loss, prepare
+from mobile_ft.data.rows import DataSource, Split
 from mobile_ft.errors import MobileFtWarning, UserError
-from mobile_ft.rows import DataSource, Split
 from mobile_ft.runtime import data_options
 
 

@@ -18,11 +18,11 @@ from mobile_ft.api.run_file import RUN_FILE, read_run_file, write_run_file
 from mobile_ft.api.schedule_report import schedule_report as write_schedule_report
 from mobile_ft.api.tokens import check_lengths, data_path, forms_in_words, prepare_tokens
 from mobile_ft.api.watcher import EventCallback, RunWatcher
-from mobile_ft.bundle import Bundle, read_bundle, read_tokenizer
-from mobile_ft.data import Loss
+from mobile_ft.bundle.description import Bundle, read_bundle, read_tokenizer
+from mobile_ft.data.prepare import Loss
+from mobile_ft.data.rows import DataSource, has_split
 from mobile_ft.errors import UserError
-from mobile_ft.path_text import path_text
-from mobile_ft.rows import DataSource, has_split
+from mobile_ft.files.path_text import path_text
 from mobile_ft.runtime import TrainConfig, run_training, train_options
 
 _TOKENS = "tokens.safetensors"

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from mobile_ft.api.options import runtime_errors
+from mobile_ft.bundle.signature import trust_key
 from mobile_ft.runtime import trust_key as trust_natively
-from mobile_ft.signature import trust_key
 
 _file: Path | None = None
 

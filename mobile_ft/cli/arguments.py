@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from mobile_ft.api.options import Option
-from mobile_ft.hf_config import known_models
+from mobile_ft.model.hf_config import known_models
+from mobile_ft.runtime import Option
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 

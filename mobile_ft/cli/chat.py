@@ -6,9 +6,9 @@ from contextlib import suppress
 
 from mobile_ft.api.model import LoadedModel, load
 from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, add_options, given_options
+from mobile_ft.data.tokenizer import Message
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import generate_options
-from mobile_ft.tokenizer import Message
 
 with suppress(ImportError):  # gives input() a history and line editing
     import readline  # noqa: F401

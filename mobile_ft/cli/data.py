@@ -10,7 +10,7 @@ from mobile_ft.api.data import histogram, inspect_data
 from mobile_ft.api.files import check_output_path, write_json
 from mobile_ft.cli.arguments import Subparsers, add_json, add_options, add_trust, given_options
 from mobile_ft.cli.output import check_json_path, print_table, warn
-from mobile_ft.row_view import RowView
+from mobile_ft.data.row_view import RowView
 from mobile_ft.runtime import data_options
 
 _WIDTH = 40  # of the longest bar

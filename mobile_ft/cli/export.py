@@ -6,10 +6,10 @@ from pathlib import Path
 
 from mobile_ft.api.checkpoint import DEFAULT_EMBEDDING_FORMAT, DEFAULT_FORMAT, WEIGHT_FORMATS
 from mobile_ft.api.export import LORA_ALPHA, LORA_RANK, LORA_TARGETS, export_bundle
-from mobile_ft.bundle import ACTIVATIONS
+from mobile_ft.bundle.description import ACTIVATIONS
 from mobile_ft.cli.arguments import Subparsers
 from mobile_ft.cli.output import print_table
-from mobile_ft.hf_config import known_models
+from mobile_ft.model.hf_config import known_models
 
 
 def add_parser(commands: Subparsers) -> None:

@@ -11,7 +11,7 @@ from torch.export import Dim, export
 from mobile_ft.converters import tokenizer_files
 from mobile_ft.converters.executorch_decoder import Decoder
 from mobile_ft.converters.fine_tuned import FineTuned
-from mobile_ft.tokenizer import Tokenizer
+from mobile_ft.data.tokenizer import Tokenizer
 
 PROGRAM_FILE = "model.pte"
 FILES = (PROGRAM_FILE, *tokenizer_files.FILES)

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
-from mobile_ft.families import NO_ROPE, SLIDING
-from mobile_ft.shapes import TAPS, unit_types
+from mobile_ft.model.families import NO_ROPE, SLIDING
+from mobile_ft.model.shapes import TAPS, unit_types
 
 _LOWEST = torch.finfo(torch.float32).min
 

@@ -9,14 +9,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from mobile_ft.bundle import INDEX_FILE, WEIGHTS_FILE, Bundle, check_files
-from mobile_ft.config import ModelConfig
+from mobile_ft.bundle.description import INDEX_FILE, WEIGHTS_FILE, Bundle, check_files
+from mobile_ft.bundle.flat_tensor import tensor_places
 from mobile_ft.errors import MobileFtWarning, UserError
-from mobile_ft.flat_tensor import tensor_places
-from mobile_ft.formats import F32, FORMATS, PANEL_ROWS, U8, packed_shape, unpack
-from mobile_ft.lora import adapter_key
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.formats import F32, FORMATS, PANEL_ROWS, U8, packed_shape, unpack
+from mobile_ft.model.lora import adapter_key
+from mobile_ft.model.shapes import TAPS, linear_shapes, unit_types, vector_shapes
 from mobile_ft.runtime import quantize
-from mobile_ft.shapes import TAPS, linear_shapes, unit_types, vector_shapes
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 

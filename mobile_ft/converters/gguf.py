@@ -8,15 +8,15 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, RopeScalingType
 from gguf.quants import quant_shape_to_byte_shape
 
-from mobile_ft.config import ModelConfig
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
 from mobile_ft.converters.gguf_data import written
 from mobile_ft.converters.gguf_names import GgufNames, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
 from mobile_ft.errors import UserError
-from mobile_ft.export.rotary import inv_freq
-from mobile_ft.families import CONV, SLIDING
-from mobile_ft.formats import F32, gguf_blocks
+from mobile_ft.export.source.rotary import inv_freq
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.families import CONV, SLIDING
+from mobile_ft.model.formats import F32, gguf_blocks
 
 FILES = None
 

@@ -3,10 +3,10 @@
 import numpy.typing as npt
 from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
 
-from mobile_ft.config import ModelConfig
 from mobile_ft.errors import UserError
-from mobile_ft.export.gguf_families import ARCHITECTURES
-from mobile_ft.families import NO_ROPE, SLIDING
+from mobile_ft.export.source.gguf_families import ARCHITECTURES
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.families import NO_ROPE, SLIDING
 
 # {Hugging Face's model_type: GGUF's architecture}
 _NAMES = {"mistral": "llama"} | {architecture.model_type: name for name, architecture in ARCHITECTURES.items()}

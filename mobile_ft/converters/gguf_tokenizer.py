@@ -8,10 +8,10 @@ from typing import Any
 import tokenizers
 from gguf import GGUFWriter, TokenType
 
-from mobile_ft.bundle import Bundle, read_tokenizer
+from mobile_ft.bundle.description import Bundle, read_tokenizer
 from mobile_ft.converters.gguf_names import utf8
 from mobile_ft.errors import MobileFtWarning, UserError
-from mobile_ft.json_text import read_json_object
+from mobile_ft.files.json_text import read_json_object
 
 # What llama.cpp calls the ways to cut a text into words; here the steps of the pre-tokenizer that does the same.
 _LLAMA3 = (

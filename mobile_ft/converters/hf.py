@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mobile_ft.config import ModelConfig
 from mobile_ft.converters import hf_nf4, tokenizer_files
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
 from mobile_ft.converters.safetensors_file import TensorInfo, write_safetensors
 from mobile_ft.errors import UserError
-from mobile_ft.export.rotary import inv_freq
-from mobile_ft.families import FULL, NO_ROPE, SLIDING
+from mobile_ft.export.source.rotary import inv_freq
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.families import FULL, NO_ROPE, SLIDING
 
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 FILES = ("config.json", _WHOLE, _INDEX, "model-?????-of-?????.safetensors", *tokenizer_files.FILES)

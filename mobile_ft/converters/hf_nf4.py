@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mobile_ft.converters.fine_tuned import FineTuned, check_range
 from mobile_ft.converters.safetensors_file import TensorInfo
 from mobile_ft.errors import UserError
-from mobile_ft.formats import CODEBOOKS, F32, U8, unpack_codes
+from mobile_ft.model.formats import CODEBOOKS, F32, U8, unpack_codes
 
 FORMAT = "nf4_g64"
 _BLOCK = 64

@@ -7,7 +7,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from mobile_ft.converters.fine_tuned import FineTuned
-from mobile_ft.lora import DECODER, INSIDE
+from mobile_ft.model.lora import DECODER, INSIDE
 
 WEIGHTS_FILE, CONFIG_FILE = "adapters.safetensors", "adapter_config.json"
 FILES = (WEIGHTS_FILE, CONFIG_FILE)

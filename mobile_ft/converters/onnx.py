@@ -11,8 +11,8 @@ from mobile_ft.converters import tokenizer_files
 from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
 from mobile_ft.converters.onnx_graph import DATA_FILE, GRAPH_FILE, OnnxGraph
 from mobile_ft.converters.onnx_matrix import add_matrix, product, rows_of
-from mobile_ft.families import CONV, FULL, SLIDING
-from mobile_ft.shapes import TAPS
+from mobile_ft.model.families import CONV, FULL, SLIDING
+from mobile_ft.model.shapes import TAPS
 
 FILES = (GRAPH_FILE, DATA_FILE, *tokenizer_files.FILES)
 

@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from mobile_ft.converters.fine_tuned import FineTuned, check_range
 from mobile_ft.converters.onnx_graph import OnnxGraph
-from mobile_ft.formats import CODEBOOKS, F32, FORMATS, U8, Format, unpack, unpack_codes
+from mobile_ft.model.formats import CODEBOOKS, F32, FORMATS, U8, Format, unpack, unpack_codes
 
 _BITS = {"q4_0": 4, "q4_1": 4, "q8_0": 8, "iq4_nl": 8, "nf4": 4, "fp4": 4}
 _BNB4 = {"fp4": 0, "nf4": 1}  # quant_type

@@ -1,4 +1,4 @@
-"""The runtime's ops in ONNX's standard ones, by the formulas of `mobile_ft.ops`.
+"""The runtime's ops in ONNX's standard ones, by the formulas of `mobile_ft.model.ops`.
 
 Each function takes the graph, the node of the traced graph and its arguments: names of values, matrices, numbers; it
 gives the names of the op's outputs. Activations are float32 [tokens, width].

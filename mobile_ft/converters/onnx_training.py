@@ -13,15 +13,15 @@ from safetensors.numpy import save_file
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from mobile_ft import units
 from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
 from mobile_ft.converters.onnx_graph import OnnxGraph
 from mobile_ft.converters.onnx_matrix import matrix_arrays, matrix_input
 from mobile_ft.converters.onnx_ops import OPS
 from mobile_ft.export.bundle import unit_specs
-from mobile_ft.export.trace import EXAMPLE_TOKENS, packed_example, trace_unit
-from mobile_ft.lora import CONFIG_FILE, WEIGHTS_FILE, adapter_key, write_adapter
-from mobile_ft.units import UnitSpec
+from mobile_ft.export.program.trace import EXAMPLE_TOKENS, packed_example, trace_unit
+from mobile_ft.model import units
+from mobile_ft.model.lora import CONFIG_FILE, WEIGHTS_FILE, adapter_key, write_adapter
+from mobile_ft.model.units import UnitSpec
 
 INDEX_FILE = "training.json"
 FILES = (INDEX_FILE, "*.onnx", "*.safetensors", CONFIG_FILE)

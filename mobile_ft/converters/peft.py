@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mobile_ft.converters.fine_tuned import FineTuned
-from mobile_ft.lora import CONFIG_FILE, WEIGHTS_FILE, write_adapter
+from mobile_ft.model.lora import CONFIG_FILE, WEIGHTS_FILE, write_adapter
 
 FILES = (WEIGHTS_FILE, CONFIG_FILE)
 

@@ -5,8 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from mobile_ft.bundle import Bundle, read_tokenizer
-from mobile_ft.tokenizer import GENERATION_FILE, TOKENIZER_FILES, Tokenizer, read_generation_config
+from mobile_ft.bundle.description import Bundle, read_tokenizer
+from mobile_ft.data.tokenizer import GENERATION_FILE, TOKENIZER_FILES, Tokenizer, read_generation_config
 
 FILES = (*TOKENIZER_FILES, GENERATION_FILE)
 

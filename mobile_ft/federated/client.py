@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from flwr.supercore import log
 
 from mobile_ft.api.evaluate import evaluate
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle.description import read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.federated.messages import ARRAYS, METRICS, file_record, read_round
 from mobile_ft.federated.round import train_round, whole_adapter, write_peft

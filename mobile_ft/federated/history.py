@@ -20,13 +20,13 @@ from safetensors.numpy import save_file
 
 from mobile_ft.api.adapter import Tensors, read_matching_tensors
 from mobile_ft.api.files import writing
-from mobile_ft.bundle import Bundle
+from mobile_ft.bundle.description import Bundle
 from mobile_ft.errors import UserError
 from mobile_ft.federated.checks import Update
 from mobile_ft.federated.round import frozen_digest, own_adapter, trained_tensors
-from mobile_ft.folder import new_folder
-from mobile_ft.json_text import parse_json
-from mobile_ft.lora import write_adapter
+from mobile_ft.files.folder import new_folder
+from mobile_ft.files.json_text import parse_json
+from mobile_ft.model.lora import write_adapter
 
 ROUNDS_FILE, STATE_FILE = "rounds.jsonl", "strategy.safetensors"
 _WANTED = "a federated run leaves it beside its adapter"

@@ -24,13 +24,13 @@ from mobile_ft.api.files import write_text, writing
 from mobile_ft.api.native import Event, KilledError
 from mobile_ft.api.options import train_settings
 from mobile_ft.api.train import CHECKPOINT, train
-from mobile_ft.bundle import Bundle, read_bundle
+from mobile_ft.bundle.description import Bundle, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.federated.settings import Settings
 from mobile_ft.federated.wire import Wire, decode, encode
-from mobile_ft.folder import make_folder, new_folder, replace_file
-from mobile_ft.json_text import parse_json
-from mobile_ft.lora import WEIGHTS_FILE, write_adapter
+from mobile_ft.files.folder import make_folder, new_folder, replace_file
+from mobile_ft.files.json_text import parse_json
+from mobile_ft.model.lora import WEIGHTS_FILE, write_adapter
 
 _SENT, _TRAINING, _START, _KEY = "sent.safetensors", "training", "start", "round"
 _RESIDUAL, _REPLY = "residual.", "reply"

@@ -30,7 +30,7 @@ from flwr.serverapp.exception import PrivacyBudgetExhausted
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, FedTrimmedAvg
 from flwr.supercore import log
 
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle.description import read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.federated.checks import LARGEST_RATIO
 from mobile_ft.federated.fedsvd import FedSvd

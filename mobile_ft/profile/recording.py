@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mobile_ft.errors import UserError
-from mobile_ft.json_text import parse_json
+from mobile_ft.files.json_text import parse_json
 from mobile_ft.profile.sampler import Buffer, Sample
 
 # Components of the plan that are pages of weights.ptd, which nothing tells apart.

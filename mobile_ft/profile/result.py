@@ -6,7 +6,7 @@ from typing import Any
 from mobile_ft.profile.limit import Limit
 from mobile_ft.profile.recording import Recording
 
-_COUNTS = ("stored", "units", "checkpoints", "spilled", "resident_units")
+_COUNTS = ("stored", "units", "checkpoints", "offloaded", "resident_units")
 
 
 def result_fields(recording: Recording, limit: Limit, budget_mb: float | None, survived: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, pad, silu
 
-from mobile_ft.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
+from mobile_ft.model.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
 
 _PER_BYTE = 4
 

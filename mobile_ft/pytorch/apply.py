@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from mobile_ft.errors import UserError
-from mobile_ft.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
+from mobile_ft.model.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
 from mobile_ft.pytorch.activations import approximate
-from mobile_ft.pytorch.again import AgainFromZ
 from mobile_ft.pytorch.norms import ms_layer_norm, ms_rms_norm
+from mobile_ft.pytorch.recompute_norms import RecomputeNorms
 from mobile_ft.pytorch.replaced import replace_forward
 from mobile_ft.pytorch.schedule import Scheduled
 from mobile_ft.pytorch.selection import Schedule
@@ -70,7 +70,7 @@ def apply(
         applied.undo()
         raise UserError(f"norm memory_sharing: {type(model).__name__} holds no RMSNorm and no LayerNorm")
     if applied.norms:
-        applied._undo.append(replace_forward(model, partial(_within, AgainFromZ)))
+        applied._undo.append(replace_forward(model, partial(_within, RecomputeNorms)))
     if schedule is not None:
         try:
             applied.scheduled = Scheduled(model, schedule)

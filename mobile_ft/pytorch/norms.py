@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mobile_ft.pytorch.again import remember, times
+from mobile_ft.pytorch.recompute_norms import remember, times
 
 
 class _MSNorm(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""Which layers, or units, a schedule trains at a step: as the runtime's `core/schedule_*.cpp`, flag by flag."""
+"""Which layers, or units, a schedule trains at a step: as the runtime's `schedule/schedule_*.cpp`, flag by flag."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -9,18 +9,18 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/error.h"
+#include "runtime/base/process_memory.h"
+#include "runtime/bundle/signature.h"
 #include "runtime/c_api/mobile_ft.h"
-#include "runtime/core/error.h"
-#include "runtime/core/evaluate.h"
-#include "runtime/core/generator.h"
-#include "runtime/core/model.h"
-#include "runtime/core/process_memory.h"
-#include "runtime/core/run.h"
-#include "runtime/core/signature.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/row.h"
+#include "runtime/generate/generator.h"
+#include "runtime/model/model.h"
 #include "runtime/text/bundle_text.h"
 #include "runtime/text/text_stream.h"
+#include "runtime/train/evaluate.h"
+#include "runtime/train/run.h"
 
 /// What was set; the configuration is made of it where it is used, so that options that exclude each other are seen.
 struct mft_options {
@@ -324,7 +324,7 @@ mft_status mft_bundle_plan(const mft_bundle* bundle, const mft_options* options,
     require_options(options, true);
     if (on_event == nullptr) throw BadArgument("on_event: must not be NULL");
     mft::TrainConfig config = mft::make_train_config(options->given);
-    config.spill_folder = ".";  // as training may spill to its folder
+    config.offload_folder = ".";  // as training may offload to its folder
     on_event(mft::text_of(mft::describe(mft::plan_training(bundle->model, config), config)).c_str(), user_data);
   });
 }

@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/option.h"
+#include "runtime/base/option.h"
 
 namespace mft {
 
 /// Command line of one subcommand: one positional argument, the bundle, the command's own words, and options of a
-/// table of the core (core/option.h) with dashes in their names. Throws Error naming what is wrong.
+/// table of the core (base/option.h) with dashes in their names. Throws Error naming what is wrong.
 class Arguments {
  public:
   enum class Word { kValue, kFlag, kRepeated };

@@ -12,16 +12,16 @@
 #include <map>
 #include <optional>
 
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/process_memory.h"
+#include "runtime/bundle/signature.h"
 #include "runtime/cli/arguments.h"
-#include "runtime/core/error.h"
-#include "runtime/core/evaluate.h"
-#include "runtime/core/file.h"
-#include "runtime/core/generator.h"
-#include "runtime/core/process_memory.h"
-#include "runtime/core/run.h"
-#include "runtime/core/signature.h"
 #include "runtime/data/dataset.h"
+#include "runtime/generate/generator.h"
 #include "runtime/text/bundle_text.h"
+#include "runtime/train/evaluate.h"
+#include "runtime/train/run.h"
 
 namespace mft {
 namespace {
@@ -32,7 +32,7 @@ constexpr const char* kUsage =
     "usage: mft-run tokens BUNDLE --data ROWS --out TOKENS [--seq-len N] [--seed N] [--loss sft|dpo]\n"
     "                      [--mask-prompt true|false] [--assistant-turns all|last] [--chat-template-kwargs JSON] ...\n"
     "       mft-run train BUNDLE --data TOKENS --out DIR [--valid TOKENS] [--adapter DIR] [--resume] [options]\n"
-    "       mft-run plan BUNDLE [options of train] [--variant NAME=VALUE,NAME=VALUE ...] [--rates N,N,N,N,N]\n"
+    "       mft-run plan BUNDLE [options of train] [--variant NAME=VALUE,NAME=VALUE ...] [--throughput N,N,N,N,N]\n"
     "       mft-run eval BUNDLE --data TOKENS [--adapter DIR]\n"
     "       mft-run generate BUNDLE --prompt TEXT [--adapter DIR] [options]\n"
     "       mft-run generate BUNDLE --prompt-tokens 1,2,3 [--stop-tokens 0] [--adapter DIR] [options]\n"
@@ -148,15 +148,15 @@ int train(const std::vector<std::string>& argv) {
 constexpr uint64_t kStartSpread = uint64_t{1} << 18;
 
 /// The plan of `config`, the smallest budget that works, and the longest sequence within its own; for this machine, or
-/// for one of other rates.
-Event planned(const Model& model, const TrainConfig& config, const std::optional<Rates>& others) {
-  const Rates rates = others ? *others : measured_rates(config, model.bundle());
+/// for another machine.
+Event planned(const Model& model, const TrainConfig& config, const std::optional<Throughput>& others) {
+  const Throughput throughput = others ? *others : measured_throughput(config, model.bundle());
   const ProcessMemory now = process_memory();
-  Event event = describe(plan_training(model, config, now, rates), config);
+  Event event = describe(plan_training(model, config, now, throughput), config);
   TrainConfig smallest = config;
   smallest.budget = 1;
-  event["smallest_budget_mb"] = megabytes(plan_training(model, smallest, now, rates).total() + kStartSpread);
-  event["longest_seq_len"] = longest_sequence(model, config, rates);
+  event["smallest_budget_mb"] = megabytes(plan_training(model, smallest, now, throughput).total() + kStartSpread);
+  event["longest_seq_len"] = longest_sequence(model, config, throughput);
   return event;
 }
 
@@ -164,17 +164,18 @@ int plan(const std::vector<std::string>& argv) {
   const Arguments arguments(argv,
                             {{"out", Word::kValue},
                              {"variant", Word::kRepeated},
-                             {"rates", Word::kValue},
+                             {"throughput", Word::kValue},
                              {"trust", Word::kValue},
                              {"parent", Word::kValue}},
                             train_options());
   end_with_parent(arguments);
   TrainConfig config = make_train_config(arguments.options());
-  config.spill_folder = arguments.text("out").empty() ? "." : arguments.text("out");
-  std::optional<Rates> rates;
-  if (!arguments.text("rates").empty()) read_word("rates", arguments.text("rates"), rates.emplace());
+  config.offload_folder = arguments.text("out").empty() ? "." : arguments.text("out");
+  std::optional<Throughput> throughput;
+  if (!arguments.text("throughput").empty())
+    read_word("throughput", arguments.text("throughput"), throughput.emplace());
   const Model model(trusted_bundle(arguments));
-  emit(planned(model, config, rates));
+  emit(planned(model, config, throughput));
   for (const std::string& variant : arguments.all("variant")) {
     TrainConfig changed = config;
     for (size_t begin = 0; begin < variant.size();) {
@@ -185,7 +186,7 @@ int plan(const std::vector<std::string>& argv) {
       set_option(train_options(), changed, underscored(change.substr(0, equals)), change.substr(equals + 1));
       begin = end + 1;
     }
-    Event event = planned(model, changed, rates);
+    Event event = planned(model, changed, throughput);
     event["variant"] = variant;
     emit(event);
   }

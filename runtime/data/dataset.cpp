@@ -6,9 +6,9 @@
 #include <numeric>
 #include <optional>
 
-#include "runtime/core/error.h"
-#include "runtime/core/file.h"
-#include "runtime/core/safetensors.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/safetensors.h"
 #include "runtime/data/encode_row.h"
 #include "runtime/data/line_file.h"
 #include "runtime/data/packing.h"

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/core/train_config.h"
+#include "runtime/config/train_config.h"
 #include "runtime/text/bundle_text.h"
 
 namespace mft {

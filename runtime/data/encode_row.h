@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/core/train_config.h"
+#include "runtime/config/train_config.h"
 #include "runtime/data/row_text.h"
 #include "runtime/text/bundle_text.h"
 

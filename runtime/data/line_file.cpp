@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "runtime/core/error.h"
-#include "runtime/core/file.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
 
 namespace mft {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/data/row_values.h"
 #include "runtime/jinja/json.h"
 

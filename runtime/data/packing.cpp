@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <deque>
 
-#include "runtime/core/error.h"
-#include "runtime/core/random.h"
+#include "runtime/base/error.h"
+#include "runtime/base/random.h"
 
 namespace mft {
 namespace {

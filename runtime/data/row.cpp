@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/data/messages.h"
 #include "runtime/data/row_values.h"
 #include "runtime/jinja/json.h"

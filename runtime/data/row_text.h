@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/core/data_config.h"
+#include "runtime/config/data_config.h"
 #include "runtime/data/row.h"
 #include "runtime/text/chat_template.h"
 

@@ -1,6 +1,6 @@
 #include "runtime/data/row_values.h"
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/filters.h"
 
 namespace mft {

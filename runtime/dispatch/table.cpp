@@ -1,7 +1,7 @@
 // Compiled for each instruction set, as the kernels are.
 
 #include "runtime/dispatch/kernels.h"
-#include "runtime/kernels/int8_vec.h"
+#include "runtime/kernels/linear/int8_vec.h"
 
 #define MFT_TEXT2(x) #x
 #define MFT_TEXT(x) MFT_TEXT2(x)

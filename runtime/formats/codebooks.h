@@ -4,7 +4,7 @@
 
 namespace mft {
 
-// The 16 values of bitsandbytes' codebooks, and of GGUF's; mobile_ft/formats.py has the same tables.
+// The 16 values of bitsandbytes' codebooks, and of GGUF's; mobile_ft/model/formats.py has the same tables.
 inline constexpr float kNF4[16] = {-1.0f,
                                    -0.6961928009986877f,
                                    -0.5250730514526367f,

@@ -14,7 +14,7 @@ enum class Code { kQ4_0, kQ4_1, kQ8_0, kQ8_1, kNF4, kFP4, kIQ4NL, kF16 };
 
 constexpr int kPanelRows = 16;
 
-// All there is to know of a code but its arithmetic; mobile_ft/formats.py has the same table.
+// All there is to know of a code but its arithmetic; mobile_ft/model/formats.py has the same table.
 struct CodeTraits {
   Code code;
   std::string_view name;

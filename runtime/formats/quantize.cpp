@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "runtime/formats/codebooks.h"
-#include "runtime/kernels/vec.h"
 #include "runtime/platform/threads.h"
+#include "runtime/platform/vec.h"
 
 namespace mft {
 using namespace MFT_ISA;

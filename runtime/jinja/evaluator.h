@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/arguments.h"
 #include "runtime/jinja/memory.h"
 #include "runtime/jinja/syntax.h"

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/filter_tables.h"
 #include "runtime/jinja/methods.h"
 #include "runtime/jinja/operators.h"
 #include "runtime/jinja/texts.h"
-#include "runtime/text/letter_case.h"
-#include "runtime/text/unicode.h"
+#include "runtime/unicode/letter_case.h"
+#include "runtime/unicode/unicode.h"
 
 namespace mft::jinja {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 
 namespace mft::jinja {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/evaluator.h"
 #include "runtime/jinja/functions.h"
 #include "runtime/jinja/parser.h"

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/filters.h"
-#include "runtime/text/unicode.h"
+#include "runtime/unicode/unicode.h"
 
 namespace mft::jinja {
 namespace {

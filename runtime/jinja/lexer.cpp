@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/core/error.h"
-#include "runtime/text/unicode.h"
+#include "runtime/base/error.h"
+#include "runtime/unicode/unicode.h"
 
 namespace mft::jinja {
 namespace {

@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <charconv>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/filter_tables.h"
 #include "runtime/jinja/filters.h"
 #include "runtime/jinja/methods.h"
 #include "runtime/jinja/operators.h"
 #include "runtime/jinja/texts.h"
-#include "runtime/text/letter_case.h"
+#include "runtime/unicode/letter_case.h"
 
 namespace mft::jinja {
 namespace {

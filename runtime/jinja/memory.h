@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/value.h"
 
 namespace mft::jinja {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/text_methods.h"
 
 namespace mft::jinja {

@@ -2,7 +2,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/filter_tables.h"
 #include "runtime/jinja/operators.h"
 

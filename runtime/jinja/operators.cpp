@@ -5,10 +5,10 @@
 #include <optional>
 #include <unordered_set>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/methods.h"
 #include "runtime/jinja/texts.h"
-#include "runtime/text/unicode.h"
+#include "runtime/unicode/unicode.h"
 
 namespace mft::jinja {
 namespace {

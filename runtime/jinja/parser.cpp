@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/expression_parser.h"
 #include "runtime/jinja/lexer.h"
 #include "runtime/jinja/variables.h"

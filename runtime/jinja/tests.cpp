@@ -1,7 +1,7 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/filters.h"
 #include "runtime/jinja/methods.h"
 #include "runtime/jinja/operators.h"

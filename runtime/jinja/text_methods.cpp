@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/texts.h"
-#include "runtime/text/letter_case.h"
-#include "runtime/text/unicode.h"
+#include "runtime/unicode/letter_case.h"
+#include "runtime/unicode/unicode.h"
 
 namespace mft::jinja {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "runtime/jinja/memory.h"
 #include "runtime/jinja/value.h"
-#include "runtime/text/unicode.h"
+#include "runtime/unicode/unicode.h"
 
 namespace mft::jinja {
 

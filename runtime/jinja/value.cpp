@@ -7,9 +7,9 @@
 #include <locale>
 #include <sstream>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/memory.h"
-#include "runtime/text/unicode.h"
+#include "runtime/unicode/unicode.h"
 
 namespace mft::jinja {
 namespace {

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/jinja/parser.h"
 
 namespace mft::jinja {

@@ -6,7 +6,7 @@
 #include <initializer_list>
 
 #include "runtime/formats/format.h"
-#include "runtime/kernels/linear.h"
+#include "runtime/kernels/linear/linear.h"
 #include "runtime/ops/output_room.h"
 #include "runtime/platform/scratch.h"
 

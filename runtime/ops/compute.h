@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/kernels/linear.h"
+#include "runtime/kernels/linear/linear.h"
 
 namespace mft {
 

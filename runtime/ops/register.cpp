@@ -1,4 +1,4 @@
-/// Registers the kernels as ExecuTorch ops; argument orders are those of the schemas in mobile_ft/ops.
+/// Registers the kernels as ExecuTorch ops; argument orders are those of the schemas in mobile_ft/model/ops.
 
 #include <executorch/runtime/kernel/operator_registry.h>
 
@@ -11,7 +11,7 @@
 #include "runtime/ops/arguments.h"
 #include "runtime/ops/compute.h"
 #include "runtime/ops/counters.h"
-#include "runtime/ops/signature.h"
+#include "runtime/ops/op_schema.h"
 
 namespace mft {
 namespace {
@@ -291,7 +291,7 @@ void add_bias_op(const Arguments& a) {
 
 struct Op {
   const char* name;
-  OpSignature signature;
+  OpSchema signature;
   void (*kernel)(const Arguments&);
 };
 
@@ -355,7 +355,7 @@ const auto registered = register_all(std::make_index_sequence<kCount>());
 
 }  // namespace
 
-const OpSignature* find_op(std::string_view name) {
+const OpSchema* find_op(std::string_view name) {
   const auto found = std::find_if(std::begin(kOps), std::end(kOps), [&](const Op& op) { return name == op.name; });
   return found == std::end(kOps) ? nullptr : &found->signature;
 }

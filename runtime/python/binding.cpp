@@ -13,15 +13,15 @@
 #include <mutex>
 #include <optional>
 
-#include "runtime/core/error.h"
-#include "runtime/core/evaluate.h"
-#include "runtime/core/generator.h"
-#include "runtime/core/model.h"
-#include "runtime/core/process_memory.h"
-#include "runtime/core/run.h"
-#include "runtime/core/signature.h"
+#include "runtime/base/error.h"
+#include "runtime/base/process_memory.h"
+#include "runtime/bundle/signature.h"
 #include "runtime/dispatch/kernels.h"
 #include "runtime/formats/quantize.h"
+#include "runtime/generate/generator.h"
+#include "runtime/model/model.h"
+#include "runtime/train/evaluate.h"
+#include "runtime/train/run.h"
 #ifdef MFT_PYTHON_KERNELS
 #include "runtime/python/kernels.h"
 #endif
@@ -297,10 +297,15 @@ NB_MODULE(_core, m) {
       .def_prop_ro("sequences", &TokenFile::sequences);
 
   nb::class_<TrainConfig>(m, "TrainConfig", "Options of a run by name: those of train_options().")
-      .def("__init__", [](TrainConfig* self,
-                          const nb::kwargs& given) { new (self) TrainConfig(make_train_config(option_texts(given))); })
+      .def(
+          "__init__",
+          [](TrainConfig* self, const nb::kwargs& given) {
+            new (self) TrainConfig(make_train_config(option_texts(given)));
+          },
+          nb::sig("def __init__(self, **options: object) -> None"))
       .def("options", &options_of, "{name: text} of all options.")
-      .def_rw("spill_folder", &TrainConfig::spill_folder, "Where a Trainer may spill checkpoints to; '': nowhere.")
+      .def_rw("offload_folder", &TrainConfig::offload_folder,
+              "Where a Trainer may offload checkpoints to; '': nowhere.")
       .def(
           "select",
           [](const TrainConfig& c, int64_t step, int64_t count, const std::vector<double>& drop_rates) {
@@ -320,10 +325,13 @@ NB_MODULE(_core, m) {
         "dropbp's rates of units of these sensitivities and operations.");
 
   nb::class_<DataConfig>(m, "DataConfig", "How rows become tokens, by name: the options of data_options().")
-      .def("__init__", [](DataConfig* self, const nb::kwargs& given) {
-        new (self) DataConfig();
-        for (const auto& [name, text] : option_texts(given)) set_option(data_options(), *self, name, text);
-      });
+      .def(
+          "__init__",
+          [](DataConfig* self, const nb::kwargs& given) {
+            new (self) DataConfig();
+            for (const auto& [name, text] : option_texts(given)) set_option(data_options(), *self, name, text);
+          },
+          nb::sig("def __init__(self, **options: object) -> None"));
 
   register_text(m);
 
@@ -334,7 +342,8 @@ NB_MODULE(_core, m) {
             new (self) GenerateConfig(make_generate_config(option_texts(given)));
             self->stop_tokens = stop_tokens;
           },
-          "stop_tokens"_a = std::vector<int64_t>{}, "given"_a);
+          "stop_tokens"_a = std::vector<int64_t>{}, "given"_a,
+          nb::sig("def __init__(self, stop_tokens: Sequence[int] = ..., **options: object) -> None"));
 
   nb::class_<Generator>(m, "Generator", "Generates from a prepared Model; holds what it computed, so a chat goes on.")
       .def(nb::init<Model&>(), "model"_a, nb::keep_alive<1, 2>())

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/core/error.h"
+#include "runtime/base/error.h"
 #include "runtime/dispatch/kernels.h"
 #include "runtime/formats/format.h"
 #include "runtime/platform/scratch.h"

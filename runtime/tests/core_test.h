@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/error.h"
-#include "runtime/core/safetensors.h"
+#include "runtime/base/error.h"
+#include "runtime/base/safetensors.h"
 #include "runtime/tests/check.h"
 
 namespace mft_test {

@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "runtime/core/file.h"
+#include "runtime/base/file.h"
 #include "runtime/tests/core_test.h"
 
 using namespace mft;

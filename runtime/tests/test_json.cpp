@@ -1,6 +1,6 @@
 // JSON of strangers: limits of depth and size, whole numbers, and errors that stay one line.
 
-#include "runtime/core/json.h"
+#include "runtime/base/json.h"
 #include "runtime/tests/core_test.h"
 
 using namespace mft;

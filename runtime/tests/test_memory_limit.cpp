@@ -1,6 +1,6 @@
 // Control groups as systems show them in /proc: which files hold the limit, and what they say.
 
-#include "runtime/core/memory_limit.h"
+#include "runtime/base/memory_limit.h"
 #include "runtime/tests/core_test.h"
 
 using namespace mft;

@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/core/named_data.h"
-#include "runtime/core/sha256.h"
+#include "runtime/base/sha256.h"
+#include "runtime/bundle/named_data.h"
 #include "runtime/tests/core_test.h"
 
 using namespace mft;

@@ -1,8 +1,8 @@
 // Options: what their texts mean, that every mistake names option and value, and mft-run's command line.
 
 #include "runtime/cli/arguments.h"
-#include "runtime/core/generate_config.h"
-#include "runtime/core/train_config.h"
+#include "runtime/config/generate_config.h"
+#include "runtime/config/train_config.h"
 #include "runtime/tests/core_test.h"
 
 using namespace mft;

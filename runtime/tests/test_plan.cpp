@@ -1,23 +1,23 @@
-// The planner against brute force, on a real bundle from the environment variable MFT_TEST_BUNDLE: the mix it chooses
-// is the fastest that fits, and more budget is never slower.
+// The planner against brute force, on a real bundle from the environment variable MFT_TEST_BUNDLE: the policy it
+// chooses is the fastest that fits, and more budget is never slower.
 
 #include <cmath>
 #include <set>
 
-#include "runtime/core/plan.h"
-#include "runtime/core/run.h"
+#include "runtime/plan/plan.h"
 #include "runtime/tests/core_test.h"
+#include "runtime/train/run.h"
 
 using namespace mft;
 using namespace mft_test;
 
 namespace {
 
-TrainConfig config_of(const ScheduleRule& rule, const std::string& spill_folder) {
+TrainConfig config_of(const ScheduleRule& rule, const std::string& offload_folder) {
   TrainConfig config;
   config.seq_len = 64;
   config.schedule.rule = &rule;
-  config.spill_folder = spill_folder;
+  config.offload_folder = offload_folder;
   return config;
 }
 
@@ -30,14 +30,14 @@ ProcessMemory process() {
 }
 
 /// Of a machine that reads so many bytes of weights a second.
-Rates rates(double read) { return {150e9, 100e9, 5e9, 1e9, read}; }
+Throughput throughput(double read) { return {150e9, 100e9, 5e9, 1e9, read}; }
 constexpr double kFast = 1e12, kSlow = 1e8;
 
 Plan plan_of(const Model& model, const TrainConfig& config, double read) {
-  return plan_training(model, config, process(), rates(read));
+  return plan_training(model, config, process(), throughput(read));
 }
 
-/// The time of the fastest of all mixes that fit `config.budget`, 0 where none does.
+/// The time of the fastest of all policies that fit `config.budget`, 0 where none does.
 double fastest(const Model& model, TrainConfig config, const Plan& like, double read) {
   double time = 0;
   for (config.mlp_tokens = 64; config.mlp_tokens >= 32; config.mlp_tokens /= 2) {
@@ -55,9 +55,9 @@ double fastest(const Model& model, TrainConfig config, const Plan& like, double 
   return time;
 }
 
-void test_optimal(const Model& model, const std::string& spill_folder, double read) {
+void test_optimal(const Model& model, const std::string& offload_folder, double read) {
   for (const ScheduleRule* rule : schedule_rules()) {
-    TrainConfig config = config_of(*rule, spill_folder);
+    TrainConfig config = config_of(*rule, offload_folder);
     config.budget = 1;
     const uint64_t smallest = plan_of(model, config, read).total();
     config.backward = Backward::kStore;
@@ -111,7 +111,8 @@ void test_reading(const Model& model) {
 /// What this machine does is measured once.
 void test_rates(const Model& model) {
   const TrainConfig config = config_of(kFull, "");
-  const Rates first = measured_rates(config, model.bundle()), second = measured_rates(config, model.bundle());
+  const Throughput first = measured_throughput(config, model.bundle()),
+                   second = measured_throughput(config, model.bundle());
   for (const double rate : {first.linear, first.attention, first.decoded, first.elements, first.read}) {
     CHECK(rate > 1e5 && rate < 1e15);
   }
@@ -119,10 +120,10 @@ void test_rates(const Model& model) {
   CHECK(plan_training(model, config).seconds > 0);
 }
 
-/// Rates of another machine scale the time; nothing else does as a text.
+/// Throughput of another machine scale the time; nothing else does as a text.
 void test_given_rates(const Model& model) {
   const TrainConfig config = config_of(kFull, "");
-  Rates slow, fast;
+  Throughput slow, fast;
   read_value("1000000000,500000000,20000000,10000000,100000000", slow);
   read_value("4000000000,2000000000,80000000,40000000,400000000", fast);
   CHECK(fast.linear == 4e9 && fast.attention == 2e9 && fast.decoded == 8e7 && fast.elements == 4e7 && fast.read == 4e8);

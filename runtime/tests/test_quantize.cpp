@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "runtime/core/random.h"
+#include "runtime/base/random.h"
 #include "runtime/dispatch/kernels.h"
 #include "runtime/formats/codebooks.h"
 #include "runtime/formats/quantize.h"

@@ -4,10 +4,10 @@
 #include <limits>
 #include <thread>
 
-#include "runtime/core/evaluate.h"
-#include "runtime/core/random.h"
-#include "runtime/core/run.h"
+#include "runtime/base/random.h"
 #include "runtime/tests/core_test.h"
+#include "runtime/train/evaluate.h"
+#include "runtime/train/run.h"
 
 using namespace mft;
 using namespace mft_test;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <map>
 
-#include "runtime/core/sampling.h"
+#include "runtime/generate/sampling.h"
 #include "runtime/tests/core_test.h"
 
 using namespace mft;

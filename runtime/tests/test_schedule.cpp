@@ -4,8 +4,8 @@
 #include <limits>
 #include <set>
 
-#include "runtime/core/random.h"
-#include "runtime/core/schedule.h"
+#include "runtime/base/random.h"
+#include "runtime/schedule/schedule.h"
 #include "runtime/tests/core_test.h"
 
 using namespace mft;
@@ -217,7 +217,7 @@ void test_dropbp() {
   for (size_t i = 0; i < 60; ++i) CHECK(i == 7 || i == 8 || selected[i] == (i >= 30));
 }
 
-/// Rates against the definition, tried here in another way: at every raise all rates are compared anew.
+/// Throughput against the definition, tried here in another way: at every raise all rates are compared anew.
 void test_drop_rates() {
   const std::vector<double> rates = allocate_drop_rates({1, 10, 1, 100}, {1, 1, 2, 2}, 0.5);
   // 0.9 of the first and third are 2.7 of 6 operations; the second, ten times as sensitive, makes up 0.3.

@@ -1,7 +1,7 @@
 // SHA-256 against the vectors of FIPS 180-4, in one piece and in many.
 
-#include "runtime/core/file.h"
-#include "runtime/core/sha256.h"
+#include "runtime/base/file.h"
+#include "runtime/base/sha256.h"
 #include "runtime/tests/core_test.h"
 
 using namespace mft;

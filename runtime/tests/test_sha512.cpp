@@ -1,7 +1,7 @@
 // SHA-512 against the vectors of FIPS 180-4, in one piece and in two, and at the lengths where padding takes a block
 // more.
 
-#include "runtime/core/sha512.h"
+#include "runtime/base/sha512.h"
 #include "runtime/tests/core_test.h"
 
 using namespace mft;

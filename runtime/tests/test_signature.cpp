@@ -1,6 +1,6 @@
 // Ed25519 signatures of files against the vectors of RFC 8032, and all that is none of the trusted key's.
 
-#include "runtime/core/signature.h"
+#include "runtime/bundle/signature.h"
 #include "runtime/tests/core_test.h"
 
 using namespace mft;

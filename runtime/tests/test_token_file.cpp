@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "runtime/core/token_file.h"
+#include "runtime/bundle/token_file.h"
 #include "runtime/tests/core_test.h"
 
 using namespace mft;

@@ -21,7 +21,7 @@ void test_schedules(const Fixture& fixture) {
     config.schedule.period = 3;
     config.lr_scheduler = LrScheduler::kConstant;
     Run run(fixture, tokens, config);
-    const Choices choices(run.model.bundle(), config.schedule);
+    const Selectable choices(run.model.bundle(), config.schedule);
     const int64_t units = static_cast<int64_t>(run.model.bundle().units.size());
     int64_t expected_runs = 0;
     for (int64_t s = 0; s < config.steps; ++s) {
@@ -83,7 +83,7 @@ void test_prefix_cache(const Fixture& fixture) {
   TrainConfig config = config_of(kFreeze);
   config.steps = 12;
   config.schedule.ratio = 0.3;
-  config.spill_folder = fixture.folder.path();
+  config.offload_folder = fixture.folder.path();
   std::map<std::string, int64_t> calls[2];
   std::vector<double> losses[2];
   std::vector<float> parameters[2];
@@ -122,7 +122,7 @@ void test_prefix_cache(const Fixture& fixture) {
   expected.steps(10);
   for (int s = 0; s < 2; ++s) CHECK_NEAR(run.trainer.step(other).loss, expected.trainer.step(other).loss, 1e-5);
   config.cache_prefix = true;
-  config.spill_folder.clear();
+  config.offload_folder.clear();
   CHECK_ERROR(Run(fixture, tokens, config), "cache_prefix: needs a folder to write to");
   config.schedule.rule = &kFull;
   CHECK_ERROR(Run(fixture, tokens, config), "cache_prefix: needs schedule freeze, not full");
@@ -132,7 +132,7 @@ void test_prefix_cache(const Fixture& fixture) {
 void test_sensitivities(const Fixture& fixture) {
   TrainConfig config = config_of(kDropBP);
   config.schedule.ratio = 1;
-  config.spill_folder = fixture.folder.path();
+  config.offload_folder = fixture.folder.path();
   Run run(fixture, fixture.tokens(1), config);
   const size_t units = run.model.bundle().units.size();
   Batch batch;
@@ -169,7 +169,7 @@ void test_sensitivities(const Fixture& fixture) {
   std::fill(without.targets.begin(), without.targets.end(), -100);
   without.target_count = 0;
   CHECK_ERROR(run.trainer.measure_sensitivities(without), "no targets to measure sensitivities on");
-  config.spill_folder.clear();
+  config.offload_folder.clear();
   CHECK_ERROR(Run(fixture, fixture.tokens(1), config), "schedule dropbp: needs a folder to write to");
 }
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/core/random.h"
-#include "runtime/core/trainer.h"
+#include "runtime/base/random.h"
 #include "runtime/tests/core_test.h"
+#include "runtime/train/trainer.h"
 
 namespace mft_test {
 
@@ -74,7 +74,7 @@ inline TrainConfig config_of(const ScheduleRule& rule, Selection selection = Sel
 
 inline std::vector<TrainConfig> every_schedule(const Fixture& fixture) {
   TrainConfig dropbp = config_of(kDropBP);
-  dropbp.spill_folder = fixture.folder.path();
+  dropbp.offload_folder = fixture.folder.path();
   return {dropbp,
           config_of(kFull),
           config_of(kLcsb, Selection::kContiguous),

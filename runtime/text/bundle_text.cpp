@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "runtime/core/error.h"
-#include "runtime/core/file.h"
-#include "runtime/core/json.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
 
 namespace mft {
 namespace {

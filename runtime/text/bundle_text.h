@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/core/bundle.h"
+#include "runtime/bundle/bundle.h"
 #include "runtime/text/chat_template.h"
-#include "runtime/text/tokenizer.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 namespace mft {
 

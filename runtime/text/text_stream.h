@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/text/tokenizer.h"
+#include "runtime/tokenizer/tokenizer.h"
 
 namespace mft {
 

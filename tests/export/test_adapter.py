@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mobile_ft.api.export import export_bundle
-from mobile_ft.config import ModelConfig
 from mobile_ft.errors import UserError
 from mobile_ft.export.adapter import read_adapter
-from mobile_ft.hf_config import read_hf_config
-from mobile_ft.lora import LoraConfig
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.hf_config import read_hf_config
+from mobile_ft.model.lora import LoraConfig
 from tests.hf_models import FAMILIES, random_model
 from tests.peft_adapters import random_adapter
 from tests.quantized_checkpoints import llama

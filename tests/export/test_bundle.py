@@ -13,9 +13,9 @@ from executorch.exir._serialize._program import deserialize_pte_binary
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.random_init import RandomModel
-from mobile_ft.families import FULL, SLIDING
-from mobile_ft.lora import LoraConfig
+from mobile_ft.export.source.random_init import RandomModel
+from mobile_ft.model.families import FULL, SLIDING
+from mobile_ft.model.lora import LoraConfig
 from tests.small_bundle import CONFIG
 from tests.targets import ALL_LINEAR
 

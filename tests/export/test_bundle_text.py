@@ -11,8 +11,8 @@ from tokenizers import AddedToken, Tokenizer
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.hf_folder import HfFolder
-from mobile_ft.lora import LoraConfig
+from mobile_ft.export.source.hf_folder import HfFolder
+from mobile_ft.model.lora import LoraConfig
 from tests.hf_models import FAMILIES, random_model
 from tests.targets import ALL_LINEAR
 

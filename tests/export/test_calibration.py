@@ -11,8 +11,8 @@ import torch
 from mobile_ft.api.checkpoint import Quantization, open_checkpoint
 from mobile_ft.errors import UserError
 from mobile_ft.export.calibration import column_importance
-from mobile_ft.export.hf_folder import HfFolder
-from mobile_ft.formats import unpack
+from mobile_ft.export.source.hf_folder import HfFolder
+from mobile_ft.model.formats import unpack
 from tests.hf_models import FAMILIES, random_model
 
 TOKENS = np.random.default_rng(0).integers(0, 250, 60).astype(np.int32)

@@ -11,11 +11,11 @@ from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
 from executorch.exir.tensor_layout import TensorLayout
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorConfig, FlatTensorSerializer
 
-from mobile_ft.config import ModelConfig
-from mobile_ft.export.random_init import RandomModel
+from mobile_ft.bundle.flat_tensor import tensor_places
+from mobile_ft.export.source.random_init import RandomModel
 from mobile_ft.export.weights_file import _SCALAR_TYPES, PAGE, LazyTensor, write_weights
-from mobile_ft.flat_tensor import tensor_places
-from mobile_ft.formats import unpack
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.formats import unpack
 
 TENSORS = {
     "inv_freq": np.arange(8, dtype=np.float32),

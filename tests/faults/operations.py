@@ -30,10 +30,10 @@ import mobile_ft.converters.hf
 import mobile_ft.converters.peft
 import mobile_ft.export.bundle as bundles
 import mobile_ft.federated.history as history
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle.description import read_bundle
 from mobile_ft.errors import UserError
-from mobile_ft.export.trace import Method
-from mobile_ft.lora import LoraConfig
+from mobile_ft.export.program.trace import Method
+from mobile_ft.model.lora import LoraConfig
 from mobile_ft.runtime import Dataset, RuntimeFailure
 from tests.small_bundle import CONFIG, TalkingModel
 from tests.targets import ALL_LINEAR

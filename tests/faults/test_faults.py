@@ -50,7 +50,7 @@ def setting(
 
 def lasting(state: State) -> State:
     """Without what a process leaves that ends in the middle, and the next one takes for nothing."""
-    return {path: data for path, data in state.items() if not path.endswith(".partial") and "/spill-" not in path}
+    return {path: data for path, data in state.items() if not path.endswith(".partial") and "/offload-" not in path}
 
 
 def training(setting: Setting, name: str, run: Callable[..., Outcome]) -> Operation:
@@ -95,8 +95,8 @@ def save(setting: Setting, name: str = "train", *options: str) -> Operation:
     return training(setting, name, run)
 
 
-def spill(setting: Setting) -> Operation:
-    return save(setting, "train, spilling", "--schedule", "dropbp")
+def offload(setting: Setting) -> Operation:
+    return save(setting, "train, offloading", "--schedule", "dropbp")
 
 
 def cached_prefix(setting: Setting) -> Operation:
@@ -217,7 +217,7 @@ def add_rows(setting: Setting, before: int = 0) -> Operation:
 
 OPERATIONS: dict[str, Callable[[Setting], Operation]] = {
     "save": save,
-    "spill": spill,
+    "offload": offload,
     "prefix": cached_prefix,
     "run-files": run_files,
     "export": export,

@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import mobile_ft
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle.description import read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.federated import round as rounds
 from mobile_ft.federated.round import Round, frozen_digest, own_adapter, train_round, trained_tensors

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mobile_ft.bundle import checksum
+from mobile_ft.bundle.description import checksum
 from mobile_ft.cli.main import main
 
 CONFIG = {

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, silu
 
-from mobile_ft.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
+from mobile_ft.model.ops.glu_2bit import REGELU2, RESILU2, ReluCombination
 from mobile_ft.pytorch import ReGELU2, ReSiLU2, SavedTensors, ms_layer_norm, ms_rms_norm
 from mobile_ft.pytorch.activations import pack_2bit, unpack_2bit
-from mobile_ft.pytorch.again import AgainFromZ, _nodes, _sources
+from mobile_ft.pytorch.recompute_norms import RecomputeNorms, _nodes, _sources
 
 ACTIVATIONS = [
     (ReSiLU2(), silu, RESILU2),
@@ -81,7 +81,7 @@ def test_a_norm_keeps_its_output_alone(norm: object) -> None:
 def test_z_goes_with_y() -> None:
     """Unless something keeps y."""
     x, weight = torch.randn(4, 8, requires_grad=True), torch.randn(8)
-    with AgainFromZ():
+    with RecomputeNorms():
         y = ms_rms_norm(x, 1e-5, weight)
         assert len(_sources) == len(_nodes) == 1
         del y
@@ -105,7 +105,7 @@ def test_linears_keep_z_for_y(autocast: bool) -> None:
         x.grad = None
         for linear in linears:
             linear.requires_grad_()
-        norms = AgainFromZ() if again else nullcontext()
+        norms = RecomputeNorms() if again else nullcontext()
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast), SavedTensors() as saved, norms:
             y = ms_rms_norm(x, 1e-5, weight) if again else rms(x) * weight
             outs = [torch.nn.functional.linear(y, linear) for linear in linears]

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 # torch's worker threads spin between calls and would take the cores from the runtime's own.
 torch.set_num_threads(1)
 
-from mobile_ft.lora import BaseModel, LoraConfig, write_adapter  # noqa: E402
+from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter  # noqa: E402
 from tests.targets import ALL_LINEAR  # noqa: E402
 
 TEXT = (
@@ -32,7 +32,7 @@ TEXT = (
 
 @pytest.fixture(scope="session")
 def text_tokens(smollm2: Path) -> np.ndarray:
-    from mobile_ft.tokenizer import Tokenizer
+    from mobile_ft.data.tokenizer import Tokenizer
 
     tokens = np.array(Tokenizer(smollm2).encode(TEXT * 2)[:257], np.int64)
     assert len(tokens) == 257

@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from mobile_ft.api.device_pack import pack_for_device
-from mobile_ft.packing import EncodedRow, pack, write_token_file
+from mobile_ft.data.packing import EncodedRow, pack, write_token_file
 from tests.runtime.conftest import gradients, relative_error, summed_loss
 from tests.runtime.native import command, events
 from tests.small_bundle import TalkingModel, write_small_bundle

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobile_ft.export import trace
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.random_init import RandomModel
-from mobile_ft.lora import LoraConfig
+from mobile_ft.export.program import trace
+from mobile_ft.export.source.random_init import RandomModel
+from mobile_ft.model.lora import LoraConfig
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 from tests.runtime.conftest import relative_error
 from tests.small_bundle import CONFIG

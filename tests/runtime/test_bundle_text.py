@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mobile_ft.data import encode_rows
-from mobile_ft.device_text import write_device_text
+from mobile_ft.data.device_text import write_device_text
+from mobile_ft.data.packing import NO_LOSS
+from mobile_ft.data.prepare import encode_rows
+from mobile_ft.data.rows import read_rows
+from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
-from mobile_ft.packing import NO_LOSS
-from mobile_ft.rows import read_rows
 from mobile_ft.runtime import RuntimeFailure
 from mobile_ft.runtime._core import BundleText
-from mobile_ft.tokenizer import Tokenizer
 from tests.chat_templates import published, random_chat
 from tests.runtime.test_tokenizer import SENTENCES, TOKENIZERS
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from mobile_ft.data import DataStats, Loss, prepare
+from mobile_ft.data.prepare import DataStats, Loss, prepare
+from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
-from mobile_ft.export.random_init import RandomModel
+from mobile_ft.export.source.random_init import RandomModel
 from mobile_ft.runtime import Dataset, RuntimeFailure, TrainConfig
-from mobile_ft.tokenizer import Tokenizer
 from tests.chat_templates import published
 from tests.runtime.native import events, failure
 from tests.runtime.test_bundle_text import folder_of

@@ -12,9 +12,9 @@ import torch
 from safetensors.numpy import load_file
 
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.lora import BaseModel, LoraConfig, write_adapter
+from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter
+from mobile_ft.model.shapes import linear_names
 from mobile_ft.runtime import GenerateConfig, Generator, Model, TrainConfig, Trainer
-from mobile_ft.shapes import linear_names
 from tests.hf_models import FAMILIES, HfModel, random_model
 from tests.runtime.conftest import gradients, relative_error, summed_loss
 from tests.runtime.native import events

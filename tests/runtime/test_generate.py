@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mobile_ft.tokenizer import Tokenizer
+from mobile_ft.data.tokenizer import Tokenizer
 from tests.runtime.native import events, failure
 
 

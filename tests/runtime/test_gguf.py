@@ -9,10 +9,10 @@ from gguf import GGMLQuantizationType, GGUFWriter, dequantize
 from transformers import AutoModelForCausalLM
 
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.gguf_model import GgufModel
-from mobile_ft.lora import LoraConfig
+from mobile_ft.export.source.gguf_model import GgufModel
+from mobile_ft.model.lora import LoraConfig
 from mobile_ft.runtime import Model
-from tests.export.test_gguf_blocks import random_rows
+from tests.export.source.test_gguf_blocks import random_rows
 from tests.runtime.conftest import relative_error
 
 Q = GGMLQuantizationType

@@ -135,7 +135,7 @@ def test_dropbp_gradients(
 ) -> None:
     """Attention and MLP branches are dropped one by one: those are detached, all others get the gradient past them."""
     config = TrainConfig(seq_len=256, schedule="dropbp", ratio=0.5, seed=3)
-    config.spill_folder = str(tmp_path)
+    config.offload_folder = str(tmp_path)
     dropbp = Trainer(Model(str(smollm2)), config, str(adapter))
     tokens = text_tokens[:65]
     units = config.select(0, 2 * LAYERS)

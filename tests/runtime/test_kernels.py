@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from mobile_ft import ops
-from mobile_ft.formats import FORMATS
+from mobile_ft.model import ops
+from mobile_ft.model.formats import FORMATS
 from mobile_ft.runtime import RuntimeFailure
 from mobile_ft.runtime._core import kernels
-from tests.mobile_ft.test_formats import random_weight
+from tests.mobile_ft.model.test_formats import random_weight
 from tests.runtime.conftest import relative_error
 
 ROWS, COLS, RANK, SCALE = 250, 384, 3, 2.0  # ROWS leaves the last panel unfilled, COLS is more than one run of k

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.runtime import Model
-from mobile_ft.tokenizer import Tokenizer
 from tests.runtime.conftest import TEXT
 
 TEXTS = [

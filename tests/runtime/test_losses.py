@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.lora import BaseModel, LoraConfig, write_adapter
+from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 from tests.hf_models import FAMILIES, HfModel, random_model
 from tests.runtime.conftest import gradients, relative_error

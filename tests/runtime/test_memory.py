@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from mobile_ft.config import ModelConfig
+from mobile_ft.data.packing import EncodedRow, pack, write_token_file
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.random_init import RandomModel
-from mobile_ft.lora import LoraConfig
-from mobile_ft.packing import EncodedRow, pack, write_token_file
+from mobile_ft.export.source.random_init import RandomModel
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.lora import LoraConfig
 from tests.runtime.native import events, failure, files
 from tests.targets import ALL_LINEAR
 
@@ -127,18 +127,18 @@ def test_a_proximal_term_keeps_what_is_trained_once_more(
     assert moved[1] < 0.5 * moved[0]
 
 
-def test_checkpoints_spill_where_memory_ends(smollm2: Path, tmp_path: Path) -> None:
+def test_checkpoints_offload_where_memory_ends(smollm2: Path, tmp_path: Path) -> None:
     """The smallest budget keeps no checkpoint in memory, and the losses are the same to the last bit."""
     data = full_sequence(tmp_path / "tokens.safetensors", 256)
     run = ["train", smollm2, "--data", data, "--seq-len", 256, "--steps", 2]
     needed = int(failure(*run, "--budget", "1MB", "--out", tmp_path / "none").split("needs ")[1].split("MB")[0])
-    spilling = events(*run, "--budget", f"{needed}MB", "--out", tmp_path / "spilling")
-    plain = events(*run, "--mlp-tokens", spilling[0]["mlp_tokens"], "--out", tmp_path / "plain")
-    assert (plain[0]["spilled"], plain[0]["checkpoints"]) == (0, 60)
-    assert spilling[0]["spilled"] > 50
-    assert spilling[-1]["losses"] == plain[-1]["losses"]
-    assert spilling[-1]["peak_rss_mb"] <= needed
-    assert not [path for path in (tmp_path / "spilling").iterdir() if "spill" in path.name]
+    offloading = events(*run, "--budget", f"{needed}MB", "--out", tmp_path / "offloading")
+    plain = events(*run, "--mlp-tokens", offloading[0]["mlp_tokens"], "--out", tmp_path / "plain")
+    assert (plain[0]["offloaded"], plain[0]["checkpoints"]) == (0, 60)
+    assert offloading[0]["offloaded"] > 50
+    assert offloading[-1]["losses"] == plain[-1]["losses"]
+    assert offloading[-1]["peak_rss_mb"] <= needed
+    assert not [path for path in (tmp_path / "offloading").iterdir() if "offload" in path.name]
 
 
 def test_budget_too_small(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:

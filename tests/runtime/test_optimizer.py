@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from mobile_ft.packing import EncodedRow, pack, write_token_file
+from mobile_ft.data.packing import EncodedRow, pack, write_token_file
 from mobile_ft.runtime import Model, TokenFile, TrainConfig, Trainer
 from tests.runtime.conftest import gradients, relative_error
 

@@ -17,10 +17,10 @@ from safetensors.torch import load_file, save_file
 from mobile_ft.api.adapter import read_matching_tensors
 from mobile_ft.api.convert import convert
 from mobile_ft.api.export import export_bundle
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle.description import read_bundle
+from mobile_ft.data.packing import EncodedRow, pack, write_token_file
 from mobile_ft.errors import MobileFtWarning
-from mobile_ft.lora import BaseModel
-from mobile_ft.packing import EncodedRow, pack, write_token_file
+from mobile_ft.model.lora import BaseModel
 from mobile_ft.runtime import Model
 from tests.hf_models import gemma3_with_vision
 from tests.peft_adapters import random_adapter
@@ -249,7 +249,7 @@ def test_bundles_that_do_not_name_their_base_model(
     exported: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As they were before: keys are those of a text model, whatever the checkpoint is."""
-    monkeypatch.setattr("mobile_ft.export.hf_checkpoint.base_model", lambda path: BaseModel("config"))
+    monkeypatch.setattr("mobile_ft.export.source.hf_checkpoint.base_model", lambda path: BaseModel("config"))
     bundle = tmp_path / "bundle"
     export_bundle(exported.folder, bundle, **LORA, **F16)
     index = bundle / "bundle.json"

@@ -11,14 +11,14 @@ import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedTokenizerFast
 
 from mobile_ft.api.export import export_bundle
+from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.hf_folder import HfFolder
-from mobile_ft.export.hf_model import HfModel
-from mobile_ft.formats import unpack
-from mobile_ft.lora import LoraConfig
+from mobile_ft.export.source.hf_folder import HfFolder
+from mobile_ft.export.source.hf_model import HfModel
+from mobile_ft.model.formats import unpack
+from mobile_ft.model.lora import LoraConfig
 from mobile_ft.runtime import Model
-from mobile_ft.tokenizer import Tokenizer
 from tests.quantized_checkpoints import llama, write_awq, write_gptq, write_mlx
 from tests.small_tokenizer import write_small_tokenizer
 from tests.targets import ALL_LINEAR

@@ -14,10 +14,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.random_init import RandomModel
-from mobile_ft.lora import LoraConfig
+from mobile_ft.export.source.random_init import RandomModel
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.lora import LoraConfig
 from mobile_ft.runtime import TrainConfig, run_training
 from tests.runtime.native import command, events, failure
 from tests.targets import ALL_LINEAR

@@ -1,4 +1,4 @@
-"""A whole small model of every weight format: the runtime against mobile_ft.units in PyTorch, in float64."""
+"""A whole small model of every weight format: the runtime against mobile_ft.model.units in PyTorch, in float64."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,16 +8,16 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from mobile_ft import units
-from mobile_ft.config import ModelConfig
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.random_init import RandomModel
-from mobile_ft.formats import FORMATS, PackedWeight
-from mobile_ft.lora import BaseModel, LoraConfig, write_adapter
+from mobile_ft.export.source.random_init import RandomModel
+from mobile_ft.model import units
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.formats import FORMATS, PackedWeight
+from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter
+from mobile_ft.model.shapes import linear_shapes, unit_types
+from mobile_ft.model.units import Linear, UnitSpec
 from mobile_ft.runtime import Model, TrainConfig, Trainer
-from mobile_ft.shapes import linear_shapes, unit_types
-from mobile_ft.units import Linear, UnitSpec
-from tests.mobile_ft.test_formats import random_weight
+from tests.mobile_ft.model.test_formats import random_weight
 from tests.runtime.conftest import relative_error
 from tests.targets import ALL_LINEAR
 

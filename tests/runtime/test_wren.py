@@ -11,10 +11,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
 
-from mobile_ft import families
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.export.hf_folder import HfFolder
-from mobile_ft.lora import BaseModel, LoraConfig, adapter_key, parse_targets, write_adapter
+from mobile_ft.export.source.hf_folder import HfFolder
+from mobile_ft.model import families
+from mobile_ft.model.lora import BaseModel, LoraConfig, adapter_key, parse_targets, write_adapter
 from mobile_ft.runtime import GenerateConfig, Generator, Model, TrainConfig, Trainer
 from tests.runtime.conftest import relative_error
 from tests.small_tokenizer import write_small_tokenizer

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "runtime/core/random.h"
-#include "runtime/kernels/adamw8bit.h"
+#include "runtime/base/random.h"
+#include "runtime/kernels/storage/adamw8bit.h"
 #include "runtime/tests/check.h"
 
 namespace mft::MFT_ISA {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "runtime/kernels/attention.h"
+#include "runtime/kernels/attention/attention.h"
 #include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <vector>
 
-#include "runtime/core/random.h"
-#include "runtime/kernels/half.h"
+#include "runtime/base/random.h"
+#include "runtime/kernels/storage/half.h"
 #include "runtime/tests/check.h"
 
 namespace mft::MFT_ISA {

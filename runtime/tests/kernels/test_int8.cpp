@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/kernels/int8_gemm.h"
-#include "runtime/kernels/int8_panel.h"
-#include "runtime/kernels/int8_vec.h"
-#include "runtime/kernels/linear.h"
+#include "runtime/kernels/linear/int8_gemm.h"
+#include "runtime/kernels/linear/int8_panel.h"
+#include "runtime/kernels/linear/int8_vec.h"
+#include "runtime/kernels/linear/linear.h"
 #include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;

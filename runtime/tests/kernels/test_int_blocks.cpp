@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "runtime/core/random.h"
-#include "runtime/kernels/int4_blocks.h"
-#include "runtime/kernels/int8_blocks.h"
+#include "runtime/base/random.h"
+#include "runtime/kernels/storage/int4_blocks.h"
+#include "runtime/kernels/storage/int8_blocks.h"
 #include "runtime/tests/check.h"
 
 namespace mft::MFT_ISA {

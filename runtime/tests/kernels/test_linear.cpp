@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "runtime/kernels/decode.h"
-#include "runtime/kernels/gemm.h"
-#include "runtime/kernels/linear.h"
+#include "runtime/kernels/linear/decode.h"
+#include "runtime/kernels/linear/gemm.h"
+#include "runtime/kernels/linear/linear.h"
 #include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;

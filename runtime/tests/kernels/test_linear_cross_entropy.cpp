@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "runtime/kernels/int8_vec.h"
-#include "runtime/kernels/linear_cross_entropy.h"
+#include "runtime/kernels/linear/int8_vec.h"
+#include "runtime/kernels/linear/linear_cross_entropy.h"
 #include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;

@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <limits>
 
-#include "runtime/kernels/adamw.h"
-#include "runtime/kernels/add_bias.h"
-#include "runtime/kernels/embedding.h"
-#include "runtime/kernels/glu.h"
-#include "runtime/kernels/glu_2bit.h"
-#include "runtime/kernels/ms_rms_norm.h"
-#include "runtime/kernels/rms_norm.h"
-#include "runtime/kernels/rope.h"
-#include "runtime/kernels/short_conv.h"
-#include "runtime/kernels/vec.h"
+#include "runtime/kernels/attention/rope.h"
+#include "runtime/kernels/attention/short_conv.h"
+#include "runtime/kernels/elementwise/add_bias.h"
+#include "runtime/kernels/elementwise/glu.h"
+#include "runtime/kernels/elementwise/glu_2bit.h"
+#include "runtime/kernels/elementwise/ms_rms_norm.h"
+#include "runtime/kernels/elementwise/rms_norm.h"
+#include "runtime/kernels/linear/embedding.h"
+#include "runtime/kernels/storage/adamw.h"
+#include "runtime/platform/vec.h"
 #include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;

@@ -1,6 +1,6 @@
 // The gated short convolution against float64: rows packed into one sequence, and generation piece by piece.
 
-#include "runtime/kernels/short_conv.h"
+#include "runtime/kernels/attention/short_conv.h"
 #include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;

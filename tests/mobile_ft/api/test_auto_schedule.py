@@ -9,8 +9,8 @@ from mobile_ft.api import auto_schedule
 from mobile_ft.api.auto_schedule import EVIDENCE, Evidence, choose, learned
 from mobile_ft.api.options import option_texts
 from mobile_ft.api.run_file import read_run_file
-from mobile_ft.bundle import read_bundle
-from mobile_ft.data import DataStats
+from mobile_ft.bundle.description import read_bundle
+from mobile_ft.data.prepare import DataStats
 from mobile_ft.runtime import train_options
 
 ROWS = [{"prompt": f"{i}+{i}?", "completion": f"{2 * i}, sir"} for i in range(40)]

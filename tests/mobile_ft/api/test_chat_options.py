@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from mobile_ft import UserError, evaluate, export_bundle, load, train
-from mobile_ft.bundle import checksum
-from mobile_ft.tokenizer import Tokenizer
+from mobile_ft.bundle.description import checksum
+from mobile_ft.data.tokenizer import Tokenizer
 from tests.chat_templates import HERMES, TOOL
 from tests.hf_models import FAMILIES, random_model
 

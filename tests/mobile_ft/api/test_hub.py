@@ -13,8 +13,8 @@ from mobile_ft import export_bundle
 from mobile_ft.api.checkpoint import open_checkpoint
 from mobile_ft.api.hub import find_model, find_model_to_plan
 from mobile_ft.errors import UserError
-from mobile_ft.export.safetensors_files import model_tensors
-from mobile_ft.hub_cache import cached_repository
+from mobile_ft.export.source.safetensors_files import model_tensors
+from mobile_ft.model.hub_cache import cached_repository
 from tests.local_hub import COMMIT, Hub, serve
 
 constants = pytest.importorskip("huggingface_hub.constants")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from mobile_ft.api.run_file import read_run_file
-from mobile_ft.path_text import path_text, text_path
+from mobile_ft.files.path_text import path_text, text_path
 
 NAME = "Grüße 🙂 'zwei' \"q\""
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0"}
@@ -81,5 +81,7 @@ def test_the_command_leaves_ascii(folder: Path) -> None:
 def test_texts_of_paths() -> None:
     for path in ("a", NAME, "\udcff"):
         assert path_text(path) == path == text_path(path)
-    script = "from mobile_ft.path_text import *; a = sys.argv[1]; b = path_text(a); print(ascii([a, b, text_path(b)]))"
+    script = (
+        "from mobile_ft.files.path_text import *; a = sys.argv[1]; b = path_text(a); print(ascii([a, b, text_path(b)]))"
+    )
     assert eval(run(script, "ü")) == ["\udcc3\udcbc", "ü", "\udcc3\udcbc"]  # noqa: S307

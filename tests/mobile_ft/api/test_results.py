@@ -43,8 +43,8 @@ def test_notebooks_show_a_table_in_which_nothing_is_markup():
 
 
 def test_mix_names_every_group():
-    plan = {"checkpoints": 0, "spilled": 2, "resident_units": 0, "stored": {"attn": 0, "attn_sliding": 1, "mlp": 3}}
+    plan = {"checkpoints": 0, "offloaded": 2, "resident_units": 0, "stored": {"attn": 0, "attn_sliding": 1, "mlp": 3}}
     assert mix_in_words(plan) == (
-        "activations of 0 attention and 1 attn_sliding and 3 MLP units stored, inputs of 2 units spilled to a file"
+        "activations of 0 attention and 1 attn_sliding and 3 MLP units stored, inputs of 2 units offloaded to a file"
     )
-    assert mix_in_words(plan | {"stored": {"attn": 0}, "spilled": 0}) == ""
+    assert mix_in_words(plan | {"stored": {"attn": 0}, "offloaded": 0}) == ""

@@ -19,13 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from mobile_ft import signature
 from mobile_ft.api.describe import describe
-from mobile_ft.bundle import read_bundle, read_tokenizer
+from mobile_ft.bundle import signature
+from mobile_ft.bundle.description import read_bundle, read_tokenizer
+from mobile_ft.bundle.signature import read_private_key, trust_key
 from mobile_ft.errors import UserError
 from mobile_ft.export.bundle import write_bundle
-from mobile_ft.lora import LoraConfig
-from mobile_ft.signature import read_private_key, trust_key
+from mobile_ft.model.lora import LoraConfig
 from tests.runtime.native import events, failure
 from tests.small_bundle import CONFIG, TalkingModel
 from tests.targets import ALL_LINEAR

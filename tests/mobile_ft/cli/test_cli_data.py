@@ -51,8 +51,8 @@ def test_rows_as_text_with_what_is_learned(cli: Cli, bundle: Path, folder: Path,
 
 
 def test_counts_are_those_of_a_run(bundle: Path, folder: Path) -> None:
-    from mobile_ft.bundle import read_bundle, read_tokenizer
-    from mobile_ft.data import prepare
+    from mobile_ft.bundle.description import read_bundle, read_tokenizer
+    from mobile_ft.data.prepare import prepare
 
     report = inspect_data(bundle, folder, seq_len=64).splits["train"]
     tokenizer = read_tokenizer(read_bundle(bundle))

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from mobile_ft.config import ModelConfig
-from mobile_ft.shapes import base_parameters
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.shapes import base_parameters
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 

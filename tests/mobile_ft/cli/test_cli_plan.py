@@ -5,7 +5,7 @@ import pytest
 
 NATIVE_FIELDS = {
     *("planned_mb", "planned_anon_mb", "budget_mb", "components_mb", "anonymous", "stored", "units"),
-    *("checkpoints", "spilled", "resident_units", "arithmetic", "step_seconds", "read_seconds", "relative_time"),
+    *("checkpoints", "offloaded", "resident_units", "arithmetic", "step_seconds", "read_seconds", "relative_time"),
     *("smallest_budget_mb", "longest_seq_len", "max_seq_len", "options"),
 }
 
@@ -51,7 +51,7 @@ def test_auto_recomputes_without_a_budget(plan):
 def test_savings_are_planned_with_their_options(cli, bare_bundle, tmp_path, fake_mft_run):
     """With plans made up: a small model's savings would drown in what code takes from process to process."""
     plan = {"event": "plan", "planned_mb": 90, "planned_anon_mb": 80, "budget_mb": None, "components_mb": {"lora": 90}}
-    plan |= dict.fromkeys(("checkpoints", "spilled", "resident_units"), 0) | {
+    plan |= dict.fromkeys(("checkpoints", "offloaded", "resident_units"), 0) | {
         "stored": {"attn": 0},
         "units": {"attn": 2},
     }

@@ -12,10 +12,10 @@ from peft import PeftModel
 from safetensors.numpy import load_file, save_file
 
 from mobile_ft.api.adapter import read_matching_tensors
-from mobile_ft.bundle import checksum, read_bundle
+from mobile_ft.bundle.description import checksum, read_bundle
 from mobile_ft.export.adapter import read_adapter
-from mobile_ft.lora import within_decoder
-from mobile_ft.shapes import linear_names
+from mobile_ft.model.lora import within_decoder
+from mobile_ft.model.shapes import linear_names
 from tests.tuned_models import TOKENS, Tuned, with_rslora
 
 INSIDE = "base_model.model.model.language_model"

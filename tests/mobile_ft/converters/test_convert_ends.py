@@ -14,11 +14,11 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from mobile_ft import MobileFtWarning, convert, load
 from mobile_ft.api.adapter import read_matching_tensors
 from mobile_ft.api.export import export_bundle
-from mobile_ft.bundle import checksum, read_bundle
+from mobile_ft.bundle.description import checksum, read_bundle
 from mobile_ft.converters.executorch import _metadata
 from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.converters.gguf_tokenizer import _add_ends
-from mobile_ft.tokenizer import Tokenizer
+from mobile_ft.data.tokenizer import Tokenizer
 from tests.quantized_checkpoints import llama
 from tests.small_tokenizer import small_tokenizer
 

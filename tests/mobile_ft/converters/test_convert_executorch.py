@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mobile_ft.api.adapter import read_matching_tensors
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle.description import read_bundle
 from mobile_ft.converters.executorch_decoder import Decoder
 from mobile_ft.converters.fine_tuned import FineTuned
 from tests.tuned_models import TOKENS

@@ -8,8 +8,8 @@ from gguf import GGUFReader
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from mobile_ft import MobileFtWarning, UserError, convert
-from mobile_ft.bundle import read_bundle
-from mobile_ft.export.gguf_model import GgufModel
+from mobile_ft.bundle.description import read_bundle
+from mobile_ft.export.source.gguf_model import GgufModel
 from mobile_ft.runtime import quantize
 from tests.tuned_models import TEXT, TOKENS, byte_level, merged_weights, sentencepiece, with_tokenizer
 

@@ -15,12 +15,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from mobile_ft import UserError
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle.description import read_bundle
 from mobile_ft.converters import hf
 from mobile_ft.converters.fine_tuned import FineTuned
-from mobile_ft.export.hf_folder import HfFolder
-from mobile_ft.formats import unpack
-from mobile_ft.hf_config import read_hf_config
+from mobile_ft.export.source.hf_folder import HfFolder
+from mobile_ft.model.formats import unpack
+from mobile_ft.model.hf_config import read_hf_config
 from mobile_ft.runtime import Model, quantize
 from tests.tuned_models import TEXT, TOKENS, logits_of, make_tuned, merged_weights
 

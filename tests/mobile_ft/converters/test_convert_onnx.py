@@ -14,7 +14,7 @@ from mobile_ft import UserError, convert
 from mobile_ft.api import convert as api
 from mobile_ft.converters.onnx_graph import DATA_FILE, OnnxGraph
 from mobile_ft.converters.onnx_matrix import add_matrix, product, rows_of
-from mobile_ft.formats import FORMATS, unpack
+from mobile_ft.model.formats import FORMATS, unpack
 from mobile_ft.runtime import Model, quantize
 from tests.tuned_models import TOKENS, logits_of, with_rslora
 

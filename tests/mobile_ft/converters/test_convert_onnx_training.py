@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from mobile_ft import convert
-from mobile_ft.bundle import read_bundle
+from mobile_ft.bundle.description import read_bundle
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 
 onnxruntime = pytest.importorskip("onnxruntime")

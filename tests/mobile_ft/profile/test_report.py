@@ -31,7 +31,7 @@ for (const id of ["timeline", "units"]) {
 def report(samples: int = 50, budget_mb: float | None = 9.0) -> str:
     """Of a run of two steps over two units, with memory that rises."""
     plan = {
-        **{"planned_mb": 8.0, "planned_anon_mb": 6.0, "anonymous": ["heap", "lora"], "checkpoints": 1, "spilled": 0},
+        **{"planned_mb": 8.0, "planned_anon_mb": 6.0, "anonymous": ["heap", "lora"], "checkpoints": 1, "offloaded": 0},
         **{"components_mb": {"code": 1.0, "weights_window": 1.0, "heap": 2.0, "lora": 4.0, "resident_weights": 0.0}},
         **{"resident_units": 0},
         **{"stored": {"attn": 1}, "units": {"attn": 1}},

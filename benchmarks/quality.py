@@ -1,0 +1,238 @@
+"""What each way to train learns a step and a minute: `python benchmarks/quality.py PHASE --data DIR`.
+
+DIR holds gsm8k/ and wikitext2/. SmolLM2-135M, LoRA rank 16 on all linear layers, 256 tokens a step, loss on held-out
+rows in float32. Phases, in order:
+
+    tune        learning rates of every schedule, judged by rows of gsm8k's train split that no other phase sees
+    seconds     seconds a step of every side, in turn, on all cores: the only phase that is timed, run it alone
+    tune-longer the same of what is recommended, at as many steps as take equal time
+    steps       equal steps
+    time        equal time: schedules against full backward in int8, what is recommended against that in float32
+    operations  equal operations, of schedules
+    long        600 steps on gsm8k, and how many of its questions are answered right
+    controls    runs that must miss the bar
+    stability   learning rates at which full backward may diverge
+    report      docs/quality.md's tables and its picture, from what there is
+
+Results go into a JSON file, run by run; runs that are in it are not run again, so any phase may be interrupted.
+"""
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import warnings
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "tools"))  # where the demo and its data are
+
+import quality_report
+from dialogues import write_data
+from quality_runs import (
+    ADVISED,
+    BUDGETS,
+    LONG_STEPS,
+    SCHEDULES,
+    SIDES,
+    TIMED,
+    Results,
+    Run,
+    Side,
+    Storage,
+    runs_of,
+    timing,
+)
+from rich.progress import Progress
+
+import mobile_ft
+
+SEQ_LEN, WARMUP_STEPS = 256, 5
+ROWS = 1500  # of gsm8k, to tune on; 600 steps take more, so other phases have twice as many
+TUNING_ROWS, HELD_OUT_ROWS, HELD_OUT_CHARACTERS = 100, 50, 50_000
+QUESTIONS, ANSWER_TOKENS = 100, 160
+PHASES = ("tune", "seconds", "tune-longer", "steps", "time", "operations", "long", "controls", "stability", "report")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("phase", choices=PHASES)
+    parser.add_argument("--data", type=Path, help="folder with gsm8k/ and wikitext2/")
+    parser.add_argument("--results", type=Path, default=Path("docs/quality.json"))
+    parser.add_argument("--only", default="", help="what has this text in its name, such as gsm8k/full/0.001/100/1")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at once, one thread each (default: 2)")
+    parser.add_argument("--rounds", type=int, default=2, help="how often each side is timed (default: 2)")
+    args = parser.parse_args()
+    results = Results(args.results)
+    if args.phase == "report":
+        quality_report.report(results, args.results.with_suffix(".svg"))
+        return
+    if args.data is None:
+        parser.error("--data is needed to run")
+    warnings.simplefilter("ignore", mobile_ft.MobileFtWarning)  # rows that are too long, the same in every run
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_all(args.data, folder)
+        if args.phase in ("time", "tune-longer") and not results.timed(*SCHEDULES, *ADVISED):
+            parser.error(f"{args.phase}: run seconds first")
+        if args.phase == "seconds":
+            measure_seconds(folder, results, args.only, args.rounds)
+            return
+        runs = [run for run in runs_of(args.phase, results) if args.only in run.name]
+        learn(folder, runs, results, args.jobs)
+
+
+def write_all(source: Path, folder: Path) -> None:
+    """Every data set's train.jsonl and valid.jsonl; "tuning" holds out rows of gsm8k's train split."""
+    train, test = ((source / "gsm8k" / f"{split}.jsonl").read_text().splitlines() for split in ("train", "test"))
+    text = {split: (source / "wikitext2" / f"{split}.txt").read_text() for split in ("valid", "test")}
+    splits = {
+        "gsm8k": (train[: 2 * ROWS], test[:HELD_OUT_ROWS]),
+        "shuffled": (shuffled(train[: 2 * ROWS]), test[:HELD_OUT_ROWS]),
+        "tuning": (train[:ROWS], train[-TUNING_ROWS:]),
+        "wikitext2": (
+            [json.dumps({"text": text["valid"]})],
+            [json.dumps({"text": text["test"][:HELD_OUT_CHARACTERS]})],
+        ),
+    }
+    for name, (rows, held_out) in splits.items():
+        (folder / name).mkdir()
+        (folder / name / "train.jsonl").write_text("\n".join(rows) + "\n")
+        (folder / name / "valid.jsonl").write_text("\n".join(held_out) + "\n")
+    write_data(folder / "dialogues")
+    (folder / "questions.jsonl").write_text("\n".join(test[:QUESTIONS]) + "\n")
+
+
+def shuffled(rows: list[str]) -> list[str]:
+    """The words of all answers dealt out anew, so that neither question nor context tells the next one."""
+    found = [json.loads(row) for row in rows]
+    words = [word for row in found for word in row["answer"].split(" ")]
+    random.Random(0).shuffle(words)
+    left = iter(words)
+    for row in found:
+        row["answer"] = " ".join(next(left) for _ in row["answer"].split(" "))
+    return [json.dumps(row) for row in found]
+
+
+def bundle(folder: Path, storage: Storage) -> Path:
+    path = folder / f"{storage}.bundle"
+    if not path.exists():
+        mobile_ft.export_bundle("smollm2-135m", path, max_seq_len=SEQ_LEN, activation=storage, progress=False)
+    return path
+
+
+def learn(folder: Path, runs: list[Run], results: Results, jobs: int) -> None:
+    """Runs what is not known yet, several at once, and saves each result as it comes."""
+    unknown = list(dict.fromkeys(run for run in runs if run.name not in results.losses))
+    for run in unknown:
+        bundle(folder, SIDES[run.side].storage)
+    with Progress() as progress, ThreadPoolExecutor(jobs) as pool:
+        task = progress.add_task("runs", total=len(unknown))
+        futures = {pool.submit(outcome, folder, run): run for run in unknown}
+        try:
+            for future in as_completed(futures):
+                run = futures[future]
+                results.losses[run.name], right = future.result()
+                if right is not None:
+                    results.right[run.name] = [right, QUESTIONS]
+                results.save()
+                progress.console.print(f"{run.name}: {results.losses[run.name]:.4f}")
+                progress.advance(task)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # those in progress end first
+            raise
+
+
+def outcome(folder: Path, run: Run) -> tuple[float, int | None]:
+    """Held-out loss after the last step, in float32, infinite where the run diverged; right answers of long runs."""
+    side = SIDES[run.side]
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        try:
+            result = mobile_ft.train(
+                bundle(folder, side.storage),
+                folder / (side.data or run.data),
+                out,
+                progress=False,
+                seq_len=SEQ_LEN,
+                steps=run.steps,
+                lr=run.lr,
+                warmup_steps=WARMUP_STEPS,
+                seed=run.seed,
+                threads=1,
+                eval_every=run.steps,
+                save_every=run.steps,
+                **{"backward": "store"} | side.options,  # to the bit what recomputing gives where storage is exact
+            )
+        except mobile_ft.UserError as error:
+            if "not finite" in str(error):
+                return float("inf"), None
+            raise
+        right = None
+        if run.steps == LONG_STEPS:
+            right = right_answers(folder, result.adapter)
+        return result.evals[-1][1], right
+
+
+def right_answers(folder: Path, adapter: Path | None) -> int:
+    """How many of gsm8k's questions get the number behind #### that the data set has."""
+    model = mobile_ft.load(bundle(folder, "exact"), adapter)
+    right = 0
+    for line in (folder / "questions.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        answer = model.generate(row["question"], max_tokens=ANSWER_TOKENS).text
+        right += number_in(answer) is not None and number_in(answer) == number_in(row["answer"])
+    return right
+
+
+def number_in(answer: str) -> str | None:
+    _, mark, number = answer.partition("####")
+    words = number.replace(",", "").replace("$", "").split()
+    return words[0].rstrip(".") if mark and words else None
+
+
+def measure_seconds(folder: Path, results: Results, only: str, rounds: int, steps: int = 16) -> None:
+    """The mean step of a run of each side and budget in turn, and how long dropbp measures sensitivities."""
+    timed = [(name, budget) for name, budget in TIMED if only in timing(name, budget)]
+    for name, _ in timed:
+        bundle(folder, SIDES[name].storage)
+    with Progress() as progress:
+        task = progress.add_task("runs", total=rounds * len(timed))
+        for done in range(rounds):
+            for name, budget in timed:
+                progress.advance(task)
+                if len(results.seconds.get(timing(name, budget), [])) > done:
+                    continue
+                step, measuring = timed_run(folder, SIDES[name], budget, steps)
+                results.seconds.setdefault(timing(name, budget), []).append(step)
+                if measuring is not None:
+                    results.measuring.setdefault(timing(name, budget), []).append(measuring)
+                progress.console.print(f"{timing(name, budget)}: {step:.3f} s")
+                results.save()
+
+
+def timed_run(folder: Path, side: Side, budget: int, steps: int) -> tuple[float, float | None]:
+    events: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        mobile_ft.train(
+            bundle(folder, side.storage),
+            folder / "gsm8k",
+            out,
+            progress=False,
+            seq_len=SEQ_LEN,
+            steps=steps,
+            budget=f"{budget}MB",
+            callbacks=[events.append],
+            **BUDGETS[budget] | side.options,
+        )
+    seconds = [event["seconds"] for event in events if event["event"] == "step"]
+    # The first step verifies weights. All others count: those of `freeze` get cheaper, the first like the second.
+    step = mean([seconds[1], *seconds[1:]])
+    measured = any(event["event"] == "sensitivities" for event in events)
+    return step, seconds[0] - step if measured else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The ExecuTorch program: units traced, split and lowered."""

@@ -1,0 +1,74 @@
+"""Splits a traced forward and backward where the gradient enters: what crosses the cut is what storing means."""
+
+import operator
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+
+from mobile_ft.model import ops  # noqa: F401 (registers torch.ops.mobile_ft)
+
+# They cost little, so the backward computes them again where their inputs are saved anyway.
+_CHEAP = {
+    torch.ops.mobile_ft.affine.default,
+    torch.ops.mobile_ft.swiglu.default,
+    torch.ops.mobile_ft.geglu.default,
+    torch.ops.mobile_ft.rms_norm.default,
+    torch.ops.mobile_ft.rope.default,
+}
+
+
+@dataclass(frozen=True)
+class Split:
+    forward_save: fx.GraphModule  # inputs -> y, saved tensors
+    backward: fx.GraphModule  # dy, inputs, saved tensors -> gradients
+    saved: list[fx.Node]  # what the first hands to the second
+    reads_x: bool  # whether the backward needs the unit's input besides
+
+
+def split_at_gradient(joint: fx.GraphModule) -> Split:
+    """Cuts (dy, x, other inputs...) -> (y, gradients...) in two. A node belongs to the backward if it depends on dy."""
+    nodes = list(joint.graph.nodes)
+    placeholders = [n for n in nodes if n.op == "placeholder"]
+    output = next(n for n in nodes if n.op == "output")
+    y, *gradients = output.args[0]
+    after = {placeholders[0]}
+    for node in nodes:
+        if any(source in after for source in node.all_input_nodes):
+            after.add(node)
+    after.remove(output)
+    needed = {source for node in after for source in node.all_input_nodes}
+    saved: list[fx.Node] = []
+    again: set[fx.Node] = set()
+    for node in nodes:
+        op = node.args[0] if node.target is operator.getitem else node
+        if op.target in _CHEAP and set(node.all_input_nodes) <= again.union(saved, placeholders):
+            again.add(node)
+        elif node in needed - after and node.op != "placeholder":
+            saved.append(node)
+
+    first, second = fx.Graph(), fx.Graph()
+    first_copy: dict[fx.Node, fx.Node] = {}
+    second_copy: dict[fx.Node, fx.Node] = {}
+    for node in nodes:
+        if node not in after and node is not output:
+            first_copy[node] = first.node_copy(node, first_copy.__getitem__)
+    first.output(tuple(first_copy[node] for node in (y, *saved)))
+
+    for node in placeholders:
+        second_copy[node] = second.node_copy(node)
+    for node in saved:
+        second_copy[node] = second.placeholder(f"saved_{node.name}")
+    for node in nodes:
+        if node.op != "placeholder" and node in after | again:
+            second_copy[node] = second.node_copy(node, second_copy.__getitem__)
+    second.output(tuple(second_copy[node] for node in gradients))
+
+    for graph in (first, second):
+        graph.eliminate_dead_code()
+    return Split(
+        fx.GraphModule(joint, first),
+        fx.GraphModule(joint, second),
+        saved,
+        bool(second_copy[placeholders[1]].users),
+    )

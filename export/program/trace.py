@@ -1,0 +1,224 @@
+"""Traces the methods of the program: forwards as they are, backwards by autograd over the unit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import Dim, ExportedProgram
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.traceback import preserve_node_meta
+
+from mobile_ft.export.program.split import split_at_gradient
+from mobile_ft.model import units
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.formats import packed_shape
+from mobile_ft.model.units import UnitSpec
+
+EXAMPLE_TOKENS = 7
+
+# What works token by token takes at most this many at once, and the runtime calls it as often as need be, so that its
+# memory stops growing with the sequence. The head's kernel goes over the vocabulary once for as many rows. An MLP may
+# be called with fewer, which takes less memory, and time to decode its weights more often: the plan decides.
+HEAD_TOKENS = 256
+MLP_TOKENS = 256
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of the program."""
+
+    program: ExportedProgram
+    tokens: int  # the most it takes
+
+
+class _Function(nn.Module):
+    def __init__(self, function: Callable[..., Any]):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def _export(function: Callable[..., Any], inputs: list[Tensor], token_dims: list[int | None], most: int) -> Method:
+    """Exports `function` for up to `most` tokens; `token_dims` says which dimension of each input counts them, None
+    where none does.
+    """
+    tokens = Dim("tokens", min=2, max=most)
+    shapes = tuple(None if dim is None else {dim: tokens} for dim in token_dims)
+    return Method(torch.export.export(_Function(function), tuple(inputs), dynamic_shapes=(shapes,), strict=False), most)
+
+
+def packed_example(in_features: int, out_features: int, fmt: str) -> Tensor:
+    return torch.empty(packed_shape(fmt, out_features, in_features), dtype=torch.uint8)
+
+
+def _unit_inputs(spec: UnitSpec) -> tuple[list[Tensor], list[Tensor]]:
+    weights = [torch.empty(shape) for shape in spec.vectors.values()]
+    lora = []
+    for linear in spec.linears:
+        weights.append(packed_example(linear.in_features, linear.out_features, linear.format))
+        if linear.lora:
+            lora.append(torch.empty(spec.lora_rank, linear.in_features))
+            lora.append(torch.empty(linear.out_features, spec.lora_rank))
+    return weights, lora
+
+
+def _clean_up(module: fx.GraphModule) -> None:
+    """Leaves custom ops only: autograd's detach means nothing once traced, and it sums gradients with aten's add."""
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
+        node.replace_all_uses_with(node.args[0])
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor):
+        node.target = torch.ops.mobile_ft.add.default
+    module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+@dataclass(frozen=True)
+class UnitMethods:
+    """The methods of one kind of unit, and what `<kind>_forward_save` hands to `<kind>_backward`."""
+
+    methods: dict[str, Method]
+    tokens: int  # the most they take
+    saved: list[dict[str, Any]]  # shape, -1 for the token count; dtype; the dtype it is stored in
+    reads_x: bool  # whether `<kind>_backward` needs the unit's input besides
+
+
+def _saved_entry(node: fx.Node, tokens: str, spec: UnitSpec) -> dict[str, Any]:
+    tensor = node.meta["val"]
+    shape = [-1 if str(n) == tokens else int(n) for n in tensor.shape]
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    # One number a row or head always stays exact.
+    wide = dtype == "float32" and shape[0] == -1 and len(shape) == 2 and shape[1] > spec.config.num_attention_heads
+    return {"shape": shape, "dtype": dtype, "stored": _stored(node, spec) if wide else dtype}
+
+
+def _stored(node: fx.Node, spec: UnitSpec) -> str:
+    """What an activation is stored as. int8 is too coarse for two kinds of them: queries and keys, whose products the
+    exponential takes, and the product and factor of a 2-bit gate, which are divided."""
+    if spec.activation == "exact":
+        return "float32"
+    marks = node.meta.get("custom", {})
+    if units.EXPONENT in marks or spec.activation == "approx2bit":
+        return "float16"
+    return "int4" if units.FACTOR in marks and spec.activation == "int4" else "int8"
+
+
+@dataclass(frozen=True)
+class UnitTrace:
+    """A unit as functions of its inputs: activations, positions and inv_freq where it has them, weights, lora."""
+
+    forward: Callable[..., Tensor]  # inputs -> y
+    joint: fx.GraphModule  # dy, inputs -> y, dx, the gradients of lora; by autograd
+    inputs: list[Tensor]  # examples
+    dims: list[int | None]  # which dimension of each counts the tokens
+    between: int  # how many there are between x and the weights
+
+
+def trace_unit(spec: UnitSpec) -> UnitTrace:
+    """Traces a unit once for all of its kind."""
+    c = spec.config
+    weights, lora = _unit_inputs(spec)
+    n = len(weights)
+    x = torch.empty(EXAMPLE_TOKENS, c.hidden_size)
+    positions = [torch.zeros(EXAMPLE_TOKENS, dtype=torch.int64)] if spec.takes_positions else []
+    inv_freq = [torch.empty(c.head_dim // 2)] if spec.inv_freq else []
+    e = len(positions + inv_freq)
+    inputs = [x, *positions, *inv_freq, *weights, *lora]
+    dims: list[int | None] = [0, *[0] * len(positions), *[None] * len(inv_freq + weights + lora)]
+    # Attention without rotary frequencies takes None for them.
+    absent = [None] if spec.type == "attn" and not inv_freq else []
+    functions: dict[str, Callable[..., Any]] = {"attn": units.attn, "conv": units.conv, "mlp": units.mlp}
+    function = functions[spec.type]
+
+    def forward(x: Tensor, *rest: Tensor) -> Tensor:
+        return function(spec, x, *rest[:e], *absent, list(rest[e : e + n]), list(rest[e + n :]))
+
+    def joint(dy: Tensor, x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        """Forward, and its gradients to x and lora by autograd."""
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            adapters = [t.detach().requires_grad_() for t in rest[e + n :]]
+            y = forward(x, *rest[: e + n], *adapters)
+            return y, *torch.autograd.grad(y, [x, *adapters], dy)
+
+    with preserve_node_meta():  # the marks that the graph's nodes were given
+        traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
+    _clean_up(traced)
+    return UnitTrace(forward, traced, inputs, dims, e)
+
+
+def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
+    """`<kind>_forward`, `_backward_recompute`, `_forward_save`, `_backward` and, unless it is an MLP, `_decode`.
+
+    Inputs are those of UnitTrace; backwards take dy before them, `_backward` the saved tensors behind.
+    """
+    trace = trace_unit(spec)
+    inputs, dims, traced = trace.inputs, trace.dims, trace.joint
+    most = max_seq_len if spec.takes_positions else min(max_seq_len, MLP_TOKENS)
+    x = inputs[0]
+    split = split_at_gradient(traced)
+    tokens = str(next(iter(traced.graph.nodes)).meta["val"].shape[0])  # its symbol; other sizes may be 7 as well
+    saved = [_saved_entry(node, tokens, spec) for node in split.saved]
+    saved_examples = [
+        torch.empty([EXAMPLE_TOKENS if n < 0 else n for n in entry["shape"]], dtype=node.meta["val"].dtype)
+        for entry, node in zip(saved, split.saved, strict=True)
+    ]
+    saved_dims = [entry["shape"].index(-1) for entry in saved]
+
+    def recompute(dy: Tensor, *rest: Tensor) -> Any:
+        _, *between = split.forward_save(*[dy, *rest][-len(inputs) :])
+        return split.backward(dy, *rest, *between)
+
+    methods = {
+        f"{spec.kind}_forward": _export(trace.forward, inputs, dims, most),
+        f"{spec.kind}_forward_save": _export(split.forward_save, inputs, dims, most),
+        f"{spec.kind}_backward": _export(
+            split.backward, [x.clone(), *inputs, *saved_examples], [0, *dims, *saved_dims], most
+        ),
+        f"{spec.kind}_backward_recompute": _export(recompute, [x.clone(), *inputs], [0, *dims], most),
+    }
+    if spec.takes_positions:
+        methods[f"{spec.kind}_decode"] = _decode_method(spec, trace, max_seq_len)
+    return UnitMethods(methods, most, saved, split.reads_x)
+
+
+def _decode_method(spec: UnitSpec, trace: UnitTrace, max_seq_len: int) -> Method:
+    """Takes caches or the state behind the positions."""
+    x, positions, *rest = trace.inputs
+    n, rotary = len(spec.weights), trace.between - 1
+    absent = [None] if spec.type == "attn" and not rotary else []
+    decode: Callable[..., Any] = units.attn_decode if spec.type == "attn" else units.conv_decode
+    cache = torch.empty(max_seq_len, spec.cache_width)
+    held = [cache, cache.clone()] if spec.type == "attn" else [torch.empty(spec.state_shape)]
+    first = 2 + len(held) + rotary  # of the weights
+    return _export(
+        lambda *i: decode(spec, *i[:first], *absent, list(i[first : first + n]), list(i[first + n :])),
+        [x, positions, *held, *rest],
+        [0, 0, *[None] * len(held + rest)],
+        max_seq_len,
+    )
+
+
+def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len: int) -> dict[str, Method]:
+    """`embed`, `head`, `head_loss` and `logits`; all but `embed` take at most HEAD_TOKENS tokens."""
+    c = config
+    tokens = torch.zeros(EXAMPLE_TOKENS, dtype=torch.int64)
+    x, norm = torch.empty(EXAMPLE_TOKENS, c.hidden_size), torch.empty(c.hidden_size)
+    table = packed_example(c.hidden_size, c.vocab_size, embed_fmt)
+    weight = packed_example(c.hidden_size, c.vocab_size, head_fmt)
+
+    def export(function: Callable[..., Any], fmt: str, inputs: list[Tensor], dynamic: int) -> Method:
+        """The first `dynamic` inputs begin with the token count."""
+        dims = [0 if i < dynamic else None for i in range(len(inputs))]
+        most = max_seq_len if function is units.embed else min(max_seq_len, HEAD_TOKENS)
+        return _export(lambda *i: function(c, fmt, *i), inputs, dims, most)
+
+    return {
+        "embed": export(units.embed, embed_fmt, [tokens, table], 1),
+        "head": export(units.head, head_fmt, [x, tokens, norm, weight], 2),
+        "head_loss": export(units.head_loss, head_fmt, [x, tokens, norm, weight], 2),
+        "logits": export(units.logits, head_fmt, [x, norm, weight], 1),
+    }

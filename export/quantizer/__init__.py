@@ -1,0 +1,1 @@
+"""How checkpoints of other quantizers store their weights, unpacked."""

@@ -1,0 +1,45 @@
+"""MLX's quantized weights as mlx-lm writes them: w = scale * code + bias in groups of columns, of embeddings too.
+
+Codes lie in words of 32 bits, the lowest first. config.json has "quantization", with what single modules have in place
+of the rest under their names.
+"""
+
+from functools import partial
+from typing import Any
+
+from mobile_ft.export.quantizer.quantized import Codes, QuantizedWeight, Reader, Settings, setting, unpack_words
+from mobile_ft.export.quantizer.tensors import FLOATS, Tensors, numbers, words
+
+_KINDS = {4: "q4_1", 8: "q8_1"}
+_SUFFIXES = {32: "", 64: "_g64", 128: "_g128"}
+
+
+def mlx_reader(source: str, settings: Settings) -> Reader:
+    """Raises UserError, here or for a module, where a format has no like here."""
+    _format(source, settings)
+    return partial(_open, source, settings)
+
+
+def _format(source: str, settings: Settings) -> tuple[str, int, int]:
+    """Name of the format, its bits and its group."""
+    setting(source, settings, "mode", ("affine",), "affine")
+    bits = setting(source, settings, "bits", tuple(_KINDS))
+    group = setting(source, settings, "group_size", tuple(_SUFFIXES))
+    return _KINDS[bits] + _SUFFIXES[group], bits, group
+
+
+def _open(source: str, settings: Settings, tensors: Tensors, name: str) -> QuantizedWeight | None:
+    module = name.removesuffix(".weight")
+    if f"{module}.scales" not in tensors.names:
+        return None
+    own = settings.get(module)
+    fmt, bits, group = _format(source, own if isinstance(own, dict) else settings)
+    rows, wide = tensors.matrix_shape(name)
+    cols = wide * 32 // bits
+    codes = tensors.get(name, ("U32",), [rows, wide])
+    parts = [tensors.get(f"{module}.{part}", FLOATS, [rows, cols // group]) for part in ("scales", "biases")]
+    return QuantizedWeight(fmt, rows, cols, partial(_read, codes, parts, bits))
+
+
+def _read(codes: Any, parts: list[Any], bits: int, start: int, stop: int) -> Codes:
+    return unpack_words(words(codes[start:stop]), bits), [numbers(part[start:stop]) for part in parts]

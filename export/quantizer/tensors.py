@@ -1,0 +1,66 @@
+"""A checkpoint's tensors by name: where they come from is that class's matter, which of them fit is one."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mobile_ft.errors import UserError
+from mobile_ft.model.formats import F32
+
+FLOATS = ("F32", "F16", "BF16")
+
+
+class Tensors(ABC):
+    """Tensors that are read slice by slice, so that none need be in memory whole."""
+
+    names: Collection[str]
+
+    @abstractmethod
+    def where(self, name: str) -> str:
+        """The file or model that holds, or should hold, the tensor."""
+
+    @abstractmethod
+    def _open(self, name: str) -> Any:
+        """A tensor of `names` with get_dtype(), get_shape() and slices as safetensors has them: of torch's type."""
+
+    def shape(self, name: str) -> list[int]:
+        """Raises UserError where there is no such tensor."""
+        return list(self._existing(name).get_shape())
+
+    def matrix_shape(self, name: str) -> tuple[int, int]:
+        """Raises UserError where there is no such tensor, or it is no matrix."""
+        shape = self.shape(name)
+        if len(shape) != 2:
+            raise UserError(f"{self.where(name)}: tensor {name} is {shape}; it should have 2 dimensions")
+        return shape[0], shape[1]
+
+    def get(self, name: str, dtypes: tuple[str, ...], shape: list[int]) -> Any:
+        """A tensor to be sliced. Raises UserError where it is not of that shape and one of those dtypes."""
+        tensor = self._existing(name)
+        if tensor.get_dtype() not in dtypes or list(tensor.get_shape()) != shape:
+            wanted = dtypes[0] if len(dtypes) == 1 else f"one of {', '.join(dtypes)},"
+            raise UserError(
+                f"{self.where(name)}: tensor {name} is {tensor.get_dtype()} {tensor.get_shape()}; it should be "
+                f"{wanted} {shape}"
+            )
+        return tensor
+
+    def _existing(self, name: str) -> Any:
+        if name not in self.names:
+            raise UserError(f"{self.where(name)}: tensor {name} is missing")
+        return self._open(name)
+
+
+def numbers(tensor: Any) -> F32:
+    """float32 of a torch tensor of any of FLOATS."""
+    values: F32 = tensor.float().cpu().numpy()
+    return values
+
+
+def words(tensor: Any) -> npt.NDArray[np.uint32]:
+    """The bits of a torch tensor of 32-bit integers."""
+    values: npt.NDArray[np.uint32] = np.ascontiguousarray(tensor.cpu().numpy()).view(np.uint32)
+    return values

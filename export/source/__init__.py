@@ -1,0 +1,1 @@
+"""Where a checkpoint's tensors, tokenizer and configuration come from."""

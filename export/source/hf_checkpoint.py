@@ -1,0 +1,131 @@
+"""A checkpoint under Hugging Face's names, in floats, which it quantizes, or quantized, which it takes over."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from mobile_ft.errors import UserError
+from mobile_ft.export.quantizer.awq import awq_reader
+from mobile_ft.export.quantizer.bitsandbytes import bitsandbytes_reader
+from mobile_ft.export.quantizer.gptq import gptq_reader
+from mobile_ft.export.quantizer.mlx import mlx_reader
+from mobile_ft.export.quantizer.quantized import QuantizedWeight, Reader, decode_rows
+from mobile_ft.export.quantizer.tensors import FLOATS, Tensors, numbers
+from mobile_ft.export.source.source import CheckpointSource, Rows
+from mobile_ft.files.json_text import read_json_object
+from mobile_ft.model.formats import F32, FORMATS, pack
+from mobile_ft.model.hf_config import base_model, read_hf_config
+from mobile_ft.model.lora import BaseModel
+from mobile_ft.runtime import quantize
+
+_METHODS = {"bitsandbytes": bitsandbytes_reader, "gptq": gptq_reader, "awq": awq_reader, "mlx": mlx_reader}
+_OLD_GPTQ = "quantize_config.json"  # of AutoGPTQ, before config.json had its place for it
+_EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
+
+
+class HfCheckpoint(CheckpointSource):
+    """Of plain floats linears become `linear_format`, embedding and head `embedding_format`.
+
+    What config.json says to be quantized keeps its codes and scales. Raises UserError naming the file.
+    """
+
+    def __init__(self, config: Path, tensors: Tensors, linear_format: str, embedding_format: str):
+        self.config, self._base = read_hf_config(config), base_model(config)
+        self.method, self._reader = _quantization(config)
+        self._tensors = tensors
+        self._linear_format, self._embedding_format = linear_format, embedding_format
+        self.importance: dict[str, F32] = {}  # of a linear's columns, where it is known
+        self._formats: dict[str, str] = {}  # of the weights asked for so far
+        # The text model of one with vision has its names behind a prefix.
+        found = [name.removesuffix(_EMBEDDING) for name in tensors.names if name.endswith(_EMBEDDING)]
+        if len(found) != 1:
+            raise UserError(f"{config.parent}: {len(found)} tensors are called {_EMBEDDING}; a decoder has one")
+        self._prefix = found[0]
+
+    @property
+    def base(self) -> BaseModel:
+        return self._base
+
+    def _name_model(self, name: str) -> None:
+        """By what `from_pretrained` takes, where config.json is not in the model's folder."""
+        self.config, self._base = replace(self.config, name=name.rpartition("/")[2]), replace(self._base, name=name)
+
+    def format_of(self, name: str) -> str:
+        if name not in self._formats:
+            quantized = self._quantized(name)
+            plain = self._embedding_format if name.endswith((_EMBEDDING, _HEAD)) else self._linear_format
+            self._formats[name] = plain if quantized is None else quantized.format
+        return self._formats[name]
+
+    def rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
+        fmt, quantized = self.format_of(name), self._quantized(name)
+        if quantized is None:
+            tensor = self._tensors.get(self._name(name), FLOATS, [out_features, in_features])
+            importance = self.importance.get(name)
+            return tensor.get_dtype(), lambda start, stop: _quantize(numbers(tensor[start:stop]), fmt, importance)
+        if (quantized.rows, quantized.cols) != (out_features, in_features):
+            raise UserError(
+                f"{self.where(name)} is of [{quantized.rows}, {quantized.cols}]; it should be of "
+                f"[{out_features}, {in_features}] as config.json says"
+            )
+        return str(self.method), partial(_take_over, quantized)
+
+    def vector(self, name: str, size: int) -> F32:
+        full = self._name(name)
+        shape = self._tensors.shape(full)
+        # A convolution's taps are the same numbers with a dimension of 1 here or there.
+        tensor = self._tensors.get(full, FLOATS, shape if math.prod(shape) == size else [size])
+        values = numbers(tensor[:]).reshape(-1)
+        if not np.isfinite(values).all():
+            raise UserError(f"{self.where(name)} holds numbers that are not finite")
+        return values
+
+    def where(self, name: str) -> str:
+        full = self._name(name)
+        return f"{self._tensors.where(full)}: tensor {full}"
+
+    def _name(self, name: str) -> str:
+        if name.startswith("model."):
+            return self._prefix + name.removeprefix("model.")
+        beside = self._prefix.removesuffix("model.") + name
+        module = beside.removesuffix("weight")
+        return beside if any(known.startswith(module) for known in self._tensors.names) else name
+
+    def _quantized(self, name: str) -> QuantizedWeight | None:
+        return None if self._reader is None else self._reader(self._tensors, self._name(name))
+
+
+def _quantize(weights: F32, fmt: str, importance: F32 | None) -> Rows:
+    return weights, quantize(weights, fmt, importance)
+
+
+def _take_over(weight: QuantizedWeight, start: int, stop: int) -> Rows:
+    """Raises ValueError where a scale is not finite, or too large for the format."""
+    dtype = FORMATS[weight.format].scale_dtype
+    with np.errstate(over="ignore", invalid="ignore"):
+        codes, parts = weight.read(start, stop)
+        header = np.stack(parts, axis=-1).astype(dtype)
+    if not np.isfinite(header).all():
+        raise ValueError(f"holds scales that are not finite, or too large for {weight.format}")
+    return decode_rows(weight.format, codes, parts), pack(weight.format, codes, header.view(np.uint8)).data
+
+
+def _quantization(config: Path) -> tuple[str | None, Reader | None]:
+    """The method that config.json names, and what reads its weights; None where weights are plain."""
+    values = read_json_object(config, "give a Hugging Face config.json")
+    key = "quantization" if "quantization" in values else "quantization_config"  # MLX writes both
+    settings, old = values.get(key), config.parent / _OLD_GPTQ
+    if settings is None and old.is_file():
+        return "gptq", gptq_reader(str(old), read_json_object(old, "give one that AutoGPTQ wrote"))
+    if settings is None:
+        return None, None
+    if not isinstance(settings, dict):
+        raise UserError(f"{config}: {key} is {settings!r}; it should be an object")
+    method = "mlx" if key == "quantization" else settings.get("quant_method")
+    if not isinstance(method, str) or method not in _METHODS:
+        raise UserError(f"{config}: quant_method is {method!r}; supported: {', '.join(_METHODS)}")
+    return method, _METHODS[method](str(config), settings)

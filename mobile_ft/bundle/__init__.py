@@ -1,0 +1,1 @@
+"""The training bundle: its description, the layout of its weights, its signature."""

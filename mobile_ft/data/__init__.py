@@ -1,0 +1,1 @@
+"""Training data: where rows are, what becomes of them as tokens."""

@@ -1,0 +1,190 @@
+"""Where training data is: a folder, a file, rows in memory or a data set of the hub become rows as JSON text.
+
+What the rows mean is the runtime's to read (runtime/data), the same on a desktop and on a device.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from mobile_ft.data.row_files import READERS, json_text, read_text, without_nulls
+from mobile_ft.errors import UserError
+
+Split = Literal["train", "valid"]
+
+
+class RowsInMemory(Protocol):
+    """Rows as dicts: a list of them, say, or a `datasets.Dataset`."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]: ...
+
+
+# A path or a data set's name, rows, or rows by split, as a `datasets.DatasetDict` has them.
+DataSource = str | os.PathLike[str] | RowsInMemory | Mapping[str, RowsInMemory]
+
+_WANTED_PATH = "data is a folder with train.jsonl, or a .jsonl, .json, .csv, .parquet or .txt file"
+
+_NAMES = {"train": ["train"], "valid": ["valid", "validation", "test"]}  # of splits, the best first
+_SAVED_DATASET = ("dataset_dict.json", "dataset_info.json")  # what `datasets` leaves in a folder
+
+
+@dataclass(frozen=True)
+class JsonRow:
+    """A row as one JSON object, in any of the forms of docs/data.md."""
+
+    where: str  # "file:line" or "row 3", for error messages
+    json: str
+
+
+@dataclass(frozen=True)
+class FileRow:
+    """A file of plain text, which `read_text` reads and which just stops; the loss is everywhere."""
+
+    where: str
+    file: Path
+
+
+Row = JsonRow | FileRow
+
+
+def read_rows(data: DataSource, split: Split) -> Iterator[Row]:
+    """The rows of one split of `data`, at least one.
+
+    A folder has `train` and `valid` (or `validation` or `test`) with the end of a file's name, in one file or in
+    several such as `train-00000-of-00002.parquet`; a mapping has such keys. One file, or plain rows, are read whatever
+    the split. Rows are counted from 1. Raises UserError naming the file, line or row that is missing or malformed.
+    """
+    if isinstance(data, str | os.PathLike):
+        yield from _path_rows(Path(data), split)
+    elif isinstance(data, Mapping):
+        key = _split_key(data, split)
+        yield from _memory_rows(data[key], f' of "{key}"')
+    else:
+        yield from _memory_rows(data, "")
+
+
+def has_split(data: DataSource, split: Split) -> bool:
+    """Whether `data` has this split for a run of training; neither data for testing nor rows alone are "valid" ones."""
+    names = [name for name in _NAMES[split] if name != "test"]
+    if isinstance(data, str | os.PathLike):
+        folder = Path(data)
+        if folder.is_dir() and not _is_saved_dataset(folder):
+            return any(_files_named(folder, name) for name in names)
+        if not folder.exists() or folder.is_dir():
+            return any(name in names for name in _dataset_splits(data))
+    elif isinstance(data, Mapping):
+        return any(name in data for name in names)
+    return split == "train"
+
+
+def split_file(path: Path, split: Split) -> Path:
+    """The file that a split is read from: that of a folder, or `path` itself. Raises UserError where there is none."""
+    files = split_files(path, split)
+    if len(files) > 1:
+        raise UserError(f"{path}: {split} is in {len(files)} files; give one")
+    return files[0]
+
+
+def split_files(path: Path, split: Split) -> list[Path]:
+    """The files that a split is read from. Raises UserError where there is none."""
+    if path.is_dir():
+        for name in _NAMES[split]:
+            if files := _files_named(path, name):
+                return files
+        wanted = " or ".join(f"{name}.jsonl" for name in _NAMES[split])
+        raise UserError(f"{path}: no {wanted} in this folder, nor such a .json, .csv, .parquet or .txt file")
+    if not path.is_file():
+        raise UserError(f"{path}: not found; {_WANTED_PATH}")
+    return [path]
+
+
+def _files_named(folder: Path, name: str) -> list[Path]:
+    """NAME.jsonl and so on, or the numbered files of one that is in parts. Raises UserError where two would do."""
+    whole = [folder / f"{name}{end}" for end in (*READERS, ".txt") if (folder / f"{name}{end}").is_file()]
+    if len(whole) > 1:
+        raise UserError(f"{whole[0]} and {whole[1].name} beside it: which is meant? give one of them")
+    return whole or sorted(folder.glob(f"{name}-?????-of-?????.*"))
+
+
+def _path_rows(path: Path, split: Split) -> Iterator[Row]:
+    if (path.is_dir() and _is_saved_dataset(path)) or (not path.exists() and is_hub_name(str(path))):
+        splits = _datasets(str(path))
+        key = _split_key(splits, split)
+        yield from _memory_rows(splits[key], f' of "{key}"')
+        return
+    for file in split_files(path, split):
+        if file.suffix == ".txt":
+            yield _text_file(file)
+            continue
+        if file.suffix not in READERS:
+            raise UserError(f"{file}: unknown kind of file; {_WANTED_PATH}")
+        empty = True
+        for where, text in READERS[file.suffix](file):
+            empty = False
+            yield JsonRow(where, text)
+        if empty:
+            raise UserError(f"{file}: empty; it should hold rows, such as one JSON object a line")
+
+
+def _text_file(file: Path) -> FileRow:
+    empty = True
+    for piece in read_text(file):  # to the end, to find what is wrong with it now
+        empty = empty and not piece.strip()
+    if empty:
+        raise UserError(f"{file}: empty; it should hold the text to train on")
+    return FileRow(str(file), file)
+
+
+def _split_key(data: Mapping[str, Any], split: Split) -> str:
+    for name in _NAMES[split]:
+        if name in data:
+            return name
+    wanted = " or ".join(f'"{name}"' for name in _NAMES[split])
+    found = ", ".join(f'"{key}"' for key in data) or "nothing"
+    raise UserError(f"data: found {found} in this mapping of splits; it should have {wanted}")
+
+
+def _memory_rows(data: RowsInMemory, of_split: str) -> Iterator[JsonRow]:
+    if isinstance(data, bytes | Mapping) or not hasattr(data, "__len__") or not hasattr(data, "__iter__"):
+        raise UserError(
+            f"data{of_split}: rows are wanted, a list of dicts or a dataset; this is a {type(data).__name__}"
+        )
+    if not len(data):
+        raise UserError(f"data{of_split}: no rows; each should be a dict")
+    is_table = hasattr(data, "column_names")
+    for number, row in enumerate(data, start=1):
+        where = f"row {number}{of_split}"
+        yield JsonRow(where, json_text(without_nulls(row) if is_table else row, where))
+
+
+def _is_saved_dataset(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in _SAVED_DATASET)
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether this may be a data set's name on the hub, OWNER/NAME."""
+    parts = name.split("/")
+    return len(parts) == 2 and all(parts) and Path(name).suffix not in (*READERS, ".txt") and "\\" not in name
+
+
+def _dataset_splits(data: str | os.PathLike[str]) -> list[str]:
+    path = Path(data)
+    return list(_datasets(str(path))) if path.exists() or is_hub_name(str(path)) else []
+
+
+def _datasets(name: str) -> Mapping[str, RowsInMemory]:
+    """A folder that `datasets` saved, or a data set of the hub, by split."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise UserError(f"{name}: no such file; data sets of the hub need `pip install datasets`") from error
+    try:
+        found = datasets.load_from_disk(name) if Path(name).is_dir() else datasets.load_dataset(name)
+    except Exception as error:  # of the network, of the hub, of the files
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{name}: no such file, nor a data set that can be loaded ({reason})") from error
+    return found if isinstance(found, Mapping) else {"train": found}

@@ -1,0 +1,111 @@
+"""LoRA adapters in PEFT's file format: `adapter_model.safetensors` and `adapter_config.json`."""
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import save_file
+
+from mobile_ft.errors import UserError
+from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.shapes import linear_names
+
+WEIGHTS_FILE = "adapter_model.safetensors"
+CONFIG_FILE = "adapter_config.json"
+MOST_RANK = 256
+# Where Transformers' classes hold the decoder: those of text models, and those of models with vision.
+DECODER, INSIDE = "model", "model.language_model"
+_PREFIXES = (INSIDE, "language_model.model", DECODER)  # the second before Transformers 4.52
+_PEFT = "base_model.model."
+ANOTHER_BUNDLE = "`mobile-ft export MODEL --adapter DIR` makes a bundle for this adapter"
+
+
+@dataclass(frozen=True)
+class LoraConfig:
+    """y = x W^T + scale * (x A^T) B^T on the linears named by `targets` (arXiv 2106.09685).
+
+    The scale is alpha / rank, or alpha / sqrt(rank) with rsLoRA (arXiv 2312.03732).
+    """
+
+    rank: int
+    alpha: float
+    targets: tuple[str, ...]
+    use_rslora: bool = False
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / (math.sqrt(self.rank) if self.use_rslora else self.rank)
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """The checkpoint that an adapter belongs to, as its files name it."""
+
+    name: str  # a folder, a file, or a name on the Hub
+    modules: str = DECODER  # or INSIDE
+
+
+def parse_targets(value: str, config: ModelConfig) -> tuple[str, ...]:
+    """`all-linear`, or a comma-separated list of the model's linears. Raises UserError on an unknown name."""
+    known = linear_names(config)
+    if value == "all-linear":
+        return known
+    names = [name.strip() for name in value.split(",")]
+    for name in names:
+        if name not in known:
+            raise UserError(f"--lora-targets: {name!r} is not one of all-linear, {', '.join(known)}")
+    return tuple(name for name in known if name in names)
+
+
+def adapter_key(layer: int, name: str, modules: str = DECODER) -> str:
+    """PEFT's tensor name, for a name such as `self_attn.q_proj.lora_A.weight`."""
+    return f"{_PEFT}{modules}.layers.{layer}.{name}"
+
+
+def within_decoder(key: str) -> str:
+    """PEFT's tensor name from `layers` on, whichever class holds the decoder; the name itself if it is of none."""
+    return next((key.removeprefix(p) for p in (f"{_PEFT}{x}." for x in _PREFIXES) if key.startswith(p)), key)
+
+
+def init_adapter(shapes: Iterable[tuple[str, int, int]], rank: int, seed: int) -> dict[str, npt.NDArray[np.float32]]:
+    """PEFT's initialisation for (module key, in, out): A uniform in +-1/sqrt(in) (Kaiming, a = sqrt 5), B zero."""
+    rng = np.random.default_rng(seed)
+    tensors = {}
+    for key, in_features, out_features in shapes:
+        bound = in_features**-0.5
+        a = rng.uniform(-bound, bound, (rank, in_features))
+        tensors[f"{key}.lora_A.weight"] = a.astype(np.float32)
+        tensors[f"{key}.lora_B.weight"] = np.zeros((out_features, rank), np.float32)
+    return tensors
+
+
+def peft_config(lora: LoraConfig, base: BaseModel) -> dict[str, Any]:
+    """The content of `adapter_config.json`."""
+    targets: list[str] | str = list(lora.targets)
+    if base.modules != DECODER:  # a regular expression, because the model has linears of these names elsewhere too
+        targets = rf"{re.escape(base.modules)}\..*\.({'|'.join(map(re.escape, lora.targets))})"
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base.name,
+        "r": lora.rank,
+        "lora_alpha": lora.alpha,
+        "use_rslora": lora.use_rslora,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+        "target_modules": targets,
+    }
+
+
+def write_adapter(folder: Path, lora: LoraConfig, base: BaseModel, tensors: dict[str, npt.NDArray[np.float32]]) -> None:
+    """Writes both files of an adapter into `folder`."""
+    save_file(tensors, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    (folder / CONFIG_FILE).write_text(json.dumps(peft_config(lora, base), indent=2) + "\n")

@@ -1,0 +1,51 @@
+"""The custom ops (namespace `mobile_ft`): schema, PyTorch reference, shapes and autograd formula of each.
+
+Every tensor is float32 unless said otherwise; tokens, targets and positions are int64; packed weights and 2-bit codes
+are uint8.
+"""
+
+from mobile_ft.model.ops.add import add
+from mobile_ft.model.ops.add_bias import add_bias
+from mobile_ft.model.ops.affine import affine
+from mobile_ft.model.ops.attention import attention, attention_backward, attention_decode
+from mobile_ft.model.ops.geglu import geglu, geglu_backward
+from mobile_ft.model.ops.glu_2bit import geglu_2bit, geglu_2bit_backward, swiglu_2bit, swiglu_2bit_backward
+from mobile_ft.model.ops.linear_cross_entropy import linear_cross_entropy, linear_cross_entropy_loss
+from mobile_ft.model.ops.ms_rms_norm import ms_rms_norm, ms_rms_norm_backward
+from mobile_ft.model.ops.packed_embedding import packed_embedding
+from mobile_ft.model.ops.packed_linear import packed_linear, packed_linear_backward, packed_linear_lora_backward
+from mobile_ft.model.ops.rms_norm import rms_norm, rms_norm_backward
+from mobile_ft.model.ops.rope import rope
+from mobile_ft.model.ops.short_conv import short_conv, short_conv_backward, short_conv_decode
+from mobile_ft.model.ops.swiglu import swiglu, swiglu_backward
+
+__all__ = [
+    "add",
+    "add_bias",
+    "affine",
+    "attention",
+    "attention_backward",
+    "attention_decode",
+    "geglu",
+    "geglu_2bit",
+    "geglu_2bit_backward",
+    "geglu_backward",
+    "linear_cross_entropy",
+    "linear_cross_entropy_loss",
+    "ms_rms_norm",
+    "ms_rms_norm_backward",
+    "packed_embedding",
+    "packed_linear",
+    "packed_linear_backward",
+    "packed_linear_lora_backward",
+    "rms_norm",
+    "rms_norm_backward",
+    "rope",
+    "short_conv",
+    "short_conv_backward",
+    "short_conv_decode",
+    "swiglu",
+    "swiglu_2bit",
+    "swiglu_2bit_backward",
+    "swiglu_backward",
+]

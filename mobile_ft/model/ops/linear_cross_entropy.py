@@ -1,0 +1,49 @@
+"""`linear_cross_entropy`: cross-entropy of every row of x W^T against its target, and the gradient to x, in one pass.
+
+dx = sum_v p_v w_v - w_target is attention of x over the vocabulary, so the kernel needs one sweep over the packed
+head with an online softmax and never holds the logits. A row of dx is the gradient of that row's loss, so weights of
+tokens may be applied outside. Targets of -100 count for nothing: their losses and rows of dx are 0.
+"""
+
+import torch
+from torch import Tensor
+
+from mobile_ft.model.ops.define import define_op
+from mobile_ft.model.ops.packed_linear import dense
+
+
+def _reference(x: Tensor, weight: Tensor, fmt: str, rows: int, targets: Tensor) -> tuple[Tensor, Tensor]:
+    w = dense(weight, fmt, rows).to(x.dtype)
+    logits = x @ w.T
+    losses = torch.nn.functional.cross_entropy(logits, targets, ignore_index=-100, reduction="none")
+    valid = targets != -100
+    p = logits.softmax(-1)
+    p[valid, targets[valid]] -= 1
+    return losses, torch.where(valid[:, None], p @ w, 0.0)
+
+
+def _fake(x: Tensor, weight: Tensor, fmt: str, rows: int, targets: Tensor) -> tuple[Tensor, Tensor]:
+    return x.new_empty((x.shape[0],)), torch.empty_like(x)
+
+
+linear_cross_entropy = define_op(
+    "linear_cross_entropy(Tensor x, Tensor weight, str format, int rows, Tensor targets) -> (Tensor, Tensor)",
+    _reference,
+    _fake,
+)
+
+
+def _loss_reference(x: Tensor, weight: Tensor, fmt: str, rows: int, targets: Tensor) -> Tensor:
+    return _reference(x, weight, fmt, rows, targets)[0]
+
+
+def _loss_fake(x: Tensor, weight: Tensor, fmt: str, rows: int, targets: Tensor) -> Tensor:
+    return x.new_empty((x.shape[0],))
+
+
+# Evaluation: the same without the gradient, at half the work.
+linear_cross_entropy_loss = define_op(
+    "linear_cross_entropy_loss(Tensor x, Tensor weight, str format, int rows, Tensor targets) -> Tensor",
+    _loss_reference,
+    _loss_fake,
+)

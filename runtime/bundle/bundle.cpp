@@ -1,0 +1,247 @@
+#include "runtime/bundle/bundle.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
+#include "runtime/base/sha256.h"
+#include "runtime/bundle/signature.h"
+#include "runtime/kernels/storage/int4_blocks.h"
+#include "runtime/kernels/storage/int8_blocks.h"
+
+namespace mft {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kVersion = 6;
+constexpr double kMostFlops = 1e18;
+// Far above any model, and low enough that no product of sizes overflows.
+constexpr int64_t kMostWidth = 1 << 20;
+constexpr int64_t kMostVocabulary = 1 << 24;
+constexpr int64_t kMostBytes = int64_t{1} << 44;
+
+int64_t width(const Json& object, const char* key) { return integer(object, key, 1, kMostWidth); }
+int64_t tokens(const Json& object) { return integer(object, "tokens", 1, kMostTokens); }
+
+/// A number of operations, which time is estimated from.
+double operations(const Json& value) {
+  const double number = value.get<double>();
+  if (!(number >= 0 && number <= kMostFlops)) fail("flops are ", number);
+  return number;
+}
+
+Flops flops(const Json& pair) {
+  if (pair.size() != 2) fail("flops should be two numbers");
+  return {operations(pair.at(0)), operations(pair.at(1))};
+}
+
+std::vector<SavedTensor> saved_tensors(const Json& entries) {
+  std::vector<SavedTensor> saved;
+  for (const Json& entry : entries) {
+    const Json& shape = entry.at("shape");
+    const std::string dtype = entry.at("dtype"), stored = entry.at("stored");
+    SavedTensor tensor;
+    tensor.token_dim = shape.size();
+    if (stored == "float16" && dtype == "float32") {
+      tensor.stored = Stored::kHalf;
+    } else if (stored == "int8" && dtype == "float32") {
+      tensor.stored = Stored::kInt8Blocks;
+    } else if (stored == "int4" && dtype == "float32") {
+      tensor.stored = Stored::kInt4Blocks;
+    } else if (stored != dtype) {
+      fail("saved tensor of type ", dtype, " as ", stored);
+    }
+    if (dtype == "uint8") {
+      tensor.item_bytes = 1;
+    } else if (dtype != "float32") {
+      fail("saved tensor of type ", dtype);
+    }
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (shape[d] == -1) {
+        tensor.token_dim = d;
+        continue;
+      }
+      const int64_t n = shape[d].is_number_integer() ? shape[d].get<int64_t>() : 0;
+      if (n <= 0 || n > kMostWidth * 16 / tensor.values) fail("saved tensor with dimension ", shape[d]);
+      tensor.values *= n;
+    }
+    if (tensor.token_dim == shape.size()) fail("saved tensor without tokens");
+    saved.push_back(tensor);
+  }
+  return saved;
+}
+
+UnitKind unit_kind(const std::string& name, const Json& entry, int64_t max_seq_len) {
+  UnitKind kind;
+  kind.name = name;
+  kind.tokens = tokens(entry);
+  kind.takes_positions = entry.at("takes_positions");
+  kind.cache_width = integer(entry, "cache_width", 0, kMostWidth);
+  kind.state_size = integer(entry, "state_size", 0, kMostWidth * 16);
+  kind.flops = flops(entry.at("flops"));
+  kind.recompute_flops = flops(entry.at("recompute_flops"));
+  kind.saved = saved_tensors(entry.at("saved"));
+  kind.backward_reads_x = entry.at("reads_x");
+  // Tokens that see each other cannot be split over calls.
+  if (kind.cache_width > 0 && kind.state_size > 0) fail(name, " has both caches and a state");
+  if ((kind.takes_positions || kind.decodes()) && kind.tokens < max_seq_len) fail(name, " takes too few tokens");
+  return kind;
+}
+
+/// The length of a file or of a part of one.
+uint64_t bytes(const Json& object, const char* key) {
+  return static_cast<uint64_t>(integer(object, key, 0, kMostBytes));
+}
+
+FileChecksum file_checksum(const Json& entry) { return {bytes(entry, "size"), entry.at("sha256")}; }
+
+/// A file of the folder itself: no path that leads out of it.
+void check_plain(const std::string& name) {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
+      name.find('\0') != std::string::npos) {
+    fail("\"", name, "\" is not the name of a file in the bundle");
+  }
+}
+
+void parse_model(const Json& json, Bundle& bundle) {
+  const Json& model = json.at("model");
+  bundle.model_name = model.at("name");
+  bundle.hidden_size = width(model, "hidden_size");
+  bundle.intermediate_size = width(model, "intermediate_size");
+  bundle.num_layers = width(model, "num_hidden_layers");
+  bundle.num_heads = width(model, "num_attention_heads");
+  bundle.num_kv_heads = width(model, "num_key_value_heads");
+  bundle.head_dim = width(model, "head_dim");
+  bundle.vocab_size = integer(model, "vocab_size", 1, kMostVocabulary);
+  bundle.max_seq_len = integer(json, "max_seq_len", 1, kMostTokens);
+  bundle.head_tokens = tokens(json.at("head"));
+  bundle.head_flops = operations(json.at("head").at("flops"));
+  const Json& lora = json.at("lora");
+  bundle.lora_rank = width(lora, "rank");
+  bundle.lora_alpha = lora.at("alpha");
+  if (!(bundle.lora_alpha > 0) || !std::isfinite(bundle.lora_alpha)) fail("lora alpha is ", bundle.lora_alpha);
+  bundle.lora_rslora = lora.at("use_rslora");
+  lora.at("targets").get_to(bundle.lora_targets);
+  json.at("embed").at("weights").get_to(bundle.embed_weights);
+  json.at("head").at("weights").get_to(bundle.head_weights);
+  if (bundle.embed_weights.size() != 1 || bundle.head_weights.size() != 2) {
+    fail("embed takes one weight and head two");
+  }
+}
+
+void parse_units(const Json& json, Bundle& bundle) {
+  std::map<std::string, size_t> kinds;
+  for (const auto& [name, entry] : json.at("kinds").items()) {
+    kinds[name] = bundle.kinds.size();
+    bundle.kinds.push_back(unit_kind(name, entry, bundle.max_seq_len));
+  }
+  for (const Json& entry : json.at("units")) {
+    UnitInfo unit;
+    unit.name = entry.at("name");
+    const auto kind = kinds.find(entry.at("kind").get<std::string>());
+    if (kind == kinds.end()) fail("unit ", unit.name, " is of unknown kind ", entry.at("kind"));
+    unit.kind = kind->second;
+    unit.layer = integer(entry, "layer", 0, kMostWidth);
+    entry.at("weights").get_to(unit.weights);
+    entry.at("lora").get_to(unit.lora);
+    const int64_t before = bundle.units.empty() ? 0 : bundle.units.back().layer;
+    if (unit.layer < before || unit.layer > before + 1 || unit.layer >= bundle.num_layers) {
+      fail("unit ", unit.name, " of layer ", unit.layer, " is out of order");
+    }
+    bundle.units.push_back(std::move(unit));
+  }
+  if (bundle.units.empty() || bundle.units.back().layer + 1 != bundle.num_layers || bundle.units.front().layer != 0) {
+    fail("the units do not make ", bundle.num_layers, " layers");
+  }
+}
+
+void parse_checksums(const Json& json, Bundle& bundle) {
+  for (const auto& [name, entry] : json.at("checksums").items()) {
+    check_plain(name);
+    bundle.files[name] = file_checksum(entry);
+  }
+  for (const char* name : {"program.pte", "adapter_model.safetensors", "adapter_config.json"}) {
+    if (bundle.files.count(name) == 0) fail("no checksum for ", name);
+  }
+  const Json& weights = json.at("weights");
+  bundle.weights.size = bytes(weights, "size");
+  bundle.weights.index = {bytes(weights, "index_size"), weights.at("index_sha256")};
+  weights.at("sha256").get_to(bundle.weights.sha256);
+  Sha256 id;
+  const std::string text = weights.dump();
+  id.update(text.data(), text.size());
+  bundle.weights_id = id.hex();
+}
+
+void check_size(const std::string& path, uint64_t expected) {
+  const uint64_t found = file_size(path);
+  if (found != expected) {
+    fail(path, ": ", found, " bytes where bundle.json says ", expected,
+         "; it is truncated or was replaced, export the bundle again");
+  }
+}
+
+}  // namespace
+
+size_t SavedTensor::stored_bytes(int64_t tokens) const {
+  const auto size = [&]() -> size_t {
+    switch (stored) {
+      case Stored::kHalf:
+        return bytes(tokens) / 2;
+      case Stored::kInt8Blocks:
+        return static_cast<size_t>(int8_blocks(values * tokens)) * sizeof(Int8Block);
+      case Stored::kInt4Blocks:
+        return static_cast<size_t>(int4_blocks(values * tokens)) * sizeof(Int4Block);
+      case Stored::kAsIs:
+        break;
+    }
+    return bytes(tokens);
+  };
+  return (size() + 63) / 64 * 64;
+}
+
+Bundle::Bundle(const std::string& path) : folder(path) {
+  const std::string index = file("bundle.json");
+  if (!file_exists(index)) fail(index, ": no such file; ", path, " is not a bundle made by `mobile-ft export`");
+  const std::string text = read_text(index, kMostJsonBytes);
+  check_signature(index, text);  // before anything of it is believed, and all else by its checksums
+  const Json json = parse_json<Json>(text, index + ": not a valid bundle description");
+  try {
+    if (json.at("format") != "mobile-ft-bundle") fail("format is ", json.at("format"));
+    if (json.at("version") != kVersion) {
+      fail("version ", json.at("version"), ", this runtime reads version ", kVersion);
+    }
+    parse_model(json, *this);
+    parse_units(json, *this);
+    parse_checksums(json, *this);
+  } catch (const Json::exception& error) {
+    fail(index, ": not a valid bundle description (", error.what(), ")");
+  } catch (const Error& error) {
+    fail(index, ": not a valid bundle description (", error.what(), ")");
+  }
+  for (const auto& [name, checksum] : files) check_size(file(name), checksum.size);
+  check_size(file("weights.ptd"), weights.size);
+}
+
+std::string Bundle::verified(const std::string& name) const {
+  const std::string path = file(name);
+  const auto found = files.find(name);
+  if (found == files.end()) fail(path, ": not part of the bundle, so its model reads no text");
+  const FileChecksum& expected = found->second;
+  check_size(path, expected.size);
+  if (sha256_of_file(path, expected.size) != expected.sha256) {
+    fail(path, ": checksum differs from bundle.json; it is damaged or was edited, export the bundle again");
+  }
+  return path;
+}
+
+bool Bundle::rounds_what_it_stores() const {
+  return std::any_of(kinds.begin(), kinds.end(), [](const UnitKind& kind) {
+    return std::any_of(kind.saved.begin(), kind.saved.end(), [](const SavedTensor& t) { return t.converted(); });
+  });
+}
+
+}  // namespace mft

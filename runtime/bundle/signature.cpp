@@ -1,0 +1,93 @@
+#include "runtime/bundle/signature.h"
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/sha512.h"
+#include "third_party/monocypher/monocypher.h"
+
+namespace mft {
+namespace {
+
+using Key = std::array<uint8_t, 32>;
+
+constexpr size_t kSignatureSize = 64;
+// An Ed25519 key in DER (RFC 8410) is these 12 bytes and its own 32, so in base64 this and 44 letters.
+constexpr const char* kBegin = "MCowBQYDK2VwAyEA";
+constexpr size_t kLetters = 44;
+
+std::mutex mutex;
+std::optional<Key> trusted;
+
+/// The base64 between PEM's two lines, without line ends. Empty where there are no such lines.
+std::string body_of(const std::string& pem) {
+  const std::string head = "-----BEGIN PUBLIC KEY-----";
+  const size_t begin = pem.find(head);
+  if (begin == std::string::npos) return "";
+  const size_t end = pem.find("-----END PUBLIC KEY-----", begin);
+  if (end == std::string::npos) return "";
+  std::string body;
+  for (size_t i = begin + head.size(); i < end; ++i) {
+    if (pem[i] != '\n' && pem[i] != '\r') body += pem[i];
+  }
+  return body;
+}
+
+std::optional<Key> key_of(const std::string& base64) {
+  static const std::string letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  if (base64.size() != kLetters || base64.back() != '=') return std::nullopt;
+  Key key;
+  uint32_t bits = 0, count = 0;
+  size_t size = 0;
+  for (size_t i = 0; i + 1 < base64.size(); ++i) {
+    const size_t value = letters.find(base64[i]);
+    if (value == std::string::npos) return std::nullopt;
+    bits = bits << 6 | static_cast<uint32_t>(value);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    key[size++] = static_cast<uint8_t>(bits >> count);
+  }
+  return key;
+}
+
+bool made_by(const Key& key, const std::string& signature, const std::string& text) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(signature.data());
+  const auto hash = sha512({{bytes, 32}, {key.data(), key.size()}, {text.data(), text.size()}});
+  std::array<uint8_t, 32> reduced;
+  crypto_eddsa_reduce(reduced.data(), hash.data());
+  return crypto_eddsa_check_equation(bytes, key.data(), reduced.data()) == 0;
+}
+
+}  // namespace
+
+void trust_key(const std::string& pem) {
+  const std::string body = body_of(pem), begin = kBegin;
+  const auto key = body.rfind(begin, 0) == 0 ? key_of(body.substr(begin.size())) : std::nullopt;
+  if (!key) fail("not an Ed25519 public key in PEM, as `openssl pkey -in KEY -pubout` writes it");
+  const std::lock_guard<std::mutex> lock(mutex);
+  trusted = key;
+}
+
+void check_signature(const std::string& path, const std::string& text) {
+  std::optional<Key> key;
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    key = trusted;
+  }
+  if (!key) return;
+  const std::string file = path + ".sig";
+  if (!file_exists(file))
+    fail(file, ": no such file; the bundle is not signed, and only those of a trusted key are used");
+  const uint64_t size = file_size(file);
+  if (size != kSignatureSize) fail(file, ": ", size, " bytes; an Ed25519 signature has ", kSignatureSize);
+  if (!made_by(*key, read_text(file, kSignatureSize), text)) {
+    fail(path, ": not as the trusted key signed it: signed with another key, or changed since");
+  }
+}
+
+}  // namespace mft

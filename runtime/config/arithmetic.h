@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "runtime/config/train_config.h"
+#include "runtime/dispatch/kernels.h"
+
+namespace mft {
+
+/// What linear layers compute with on this machine.
+inline Compute compute_of(const TrainConfig& config) {
+  if (config.compute == ComputeChoice::kAuto) return kernels().dot_products ? Compute::kInt8 : Compute::kFloat32;
+  return config.compute == ComputeChoice::kInt8 ? Compute::kInt8 : Compute::kFloat32;
+}
+
+/// That, and the instruction set. A run that is resumed or repeated with another one differs in the last bits.
+inline std::string arithmetic(const TrainConfig& config) {
+  return std::string(name_of(compute_of(config))) + "-" + kernels().isa;
+}
+
+}  // namespace mft

@@ -1,0 +1,69 @@
+#include "runtime/config/generate_config.h"
+
+namespace mft {
+namespace {
+
+using C = GenerateConfig;
+
+template <typename Field>
+Option<C> run_option(const char* name, Field field, const char* help) {
+  return option<C>(name, field, OptionGroup::kRun, true, help);
+}
+
+std::vector<Option<C>> make_options() {
+  return {
+      run_option(
+          "max_tokens", [](C& c) -> auto& { return c.max_tokens; }, "longest answer"),
+      run_option(
+          "temp", [](C& c) -> auto& { return c.temp; }, "sampling temperature; 0: the likeliest token"),
+      run_option(
+          "top_k", [](C& c) -> auto& { return c.top_k; }, "sample from so many of the likeliest; 0: all"),
+      run_option(
+          "top_p", [](C& c) -> auto& { return c.top_p; }, "sample from the likeliest that make up this share"),
+      run_option(
+          "min_p", [](C& c) -> auto& { return c.min_p; },
+          "sample from those at least this share as likely as the likeliest"),
+      run_option(
+          "repetition_penalty", [](C& c) -> auto& { return c.repetition_penalty; },
+          "above 1: tokens that came lately become less likely"),
+      run_option(
+          "repetition_context_size", [](C& c) -> auto& { return c.repetition_context_size; },
+          "tokens that count as lately"),
+      run_option(
+          "seed", [](C& c) -> auto& { return c.seed; }, "of sampling"),
+      run_option(
+          "chat_template_kwargs", [](C& c) -> auto& { return c.chat_template_kwargs; },
+          "variables of the chat template as JSON, such as {\"enable_thinking\": false}"),
+  };
+}
+
+}  // namespace
+
+const std::vector<Option<C>>& generate_options() {
+  static const std::vector<Option<C>> options = make_options();
+  return options;
+}
+
+C make_generate_config(const std::map<std::string, std::string>& given) {
+  C config;
+  for (const auto& [name, text] : given) set_option(generate_options(), config, name, text);
+  check(config);
+  return config;
+}
+
+void check(const C& c) {
+  const auto not_negative = [](const char* name, auto value) {
+    if (!(value >= 0)) fail(name, " ", value, ": must not be negative");
+  };
+  if (c.max_tokens < 1) fail("max_tokens ", c.max_tokens, ": must be at least 1");
+  not_negative("temp", c.temp);
+  not_negative("top_k", c.top_k);
+  not_negative("repetition_context_size", c.repetition_context_size);
+  not_negative("seed", c.seed);
+  if (!(c.top_p > 0 && c.top_p <= 1)) fail("top_p ", c.top_p, ": must be above 0 and at most 1");
+  if (!(c.min_p >= 0 && c.min_p <= 1)) fail("min_p ", c.min_p, ": must be 0 to 1");
+  if (!(static_cast<float>(c.repetition_penalty) > 0))
+    fail("repetition_penalty ", c.repetition_penalty, ": must be above 0");
+}
+
+}  // namespace mft

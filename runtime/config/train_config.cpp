@@ -1,0 +1,211 @@
+#include "runtime/config/train_config.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/base/error.h"
+#include "runtime/config/arithmetic.h"
+#include "runtime/platform/threads.h"
+
+namespace mft {
+namespace {
+
+using C = TrainConfig;
+
+constexpr int64_t kMostSteps = 1000000000;
+
+/// `--schedule` reads the table of rules.
+Option<C> schedule_option() {
+  Option<C> option{"schedule", OptionType::kChoice, {}, "", "layers that a step trains", OptionGroup::kStep, true, {},
+                   {}};
+  for (const ScheduleRule* rule : schedule_rules()) option.choices.push_back(rule->name);
+  option.set = [](C& c, const std::string& text) {
+    std::string all;
+    for (const ScheduleRule* rule : schedule_rules()) {
+      if (text == rule->name) {
+        c.schedule.rule = rule;
+        return;
+      }
+      all += (all.empty() ? "" : ", ") + std::string(rule->name);
+    }
+    fail("must be one of ", all);
+  };
+  option.get = [](const C& c) { return std::string(c.schedule.rule->name); };
+  return option;
+}
+
+/// The seed of the data's order is that of a random selection too.
+Option<C> seed_option() {
+  Option<C> made = option<C>(
+      "seed", [](C& c) -> auto& { return c.seed; }, OptionGroup::kRun, true,
+      "of the data's order and of random selections");
+  made.set = [](C& c, const std::string& text) {
+    read_value(text, c.seed);
+    c.schedule.seed = static_cast<uint64_t>(c.seed);
+  };
+  return made;
+}
+
+/// An option of the data as one of the run.
+Option<C> option_of_run(const Option<DataConfig>& of_data) {
+  Option<C> made{of_data.name,           of_data.type, of_data.choices,
+                 of_data.metavar,        of_data.help, of_data.group,
+                 of_data.decides_result, {},           {}};
+  made.set = [&of_data](C& c, const std::string& text) { of_data.set(c.data, text); };
+  made.get = [&of_data](const C& c) { return of_data.get(c.data); };
+  return made;
+}
+
+std::vector<Option<C>> make_options() {
+  constexpr OptionGroup kStep = OptionGroup::kStep, kRun = OptionGroup::kRun;
+#define MFT_OPTION(name, member, group, decides, help) \
+  option<C>(name, [](C& c) -> auto& { return c.member; }, group, decides, help)
+  std::vector<Option<C>> options = {
+      MFT_OPTION("seq_len", seq_len, kStep, true, "tokens a sequence"),
+      MFT_OPTION("batch_size", batch_size, kStep, true, "sequences computed at once"),
+      MFT_OPTION("grad_accum", grad_accum, kStep, true, "batches a step"),
+      schedule_option(),
+      MFT_OPTION(
+          "ratio", schedule.ratio, kStep, true,
+          "share of the layers that a step selects, or of attention and MLP units of dropbp; of freeze, on average "
+          "over the run"),
+      MFT_OPTION("selection", schedule.selection, kStep, true, "how lcsb chooses layers"),
+      MFT_OPTION("suffix_depths", schedule.suffix_depths, kStep, true,
+                 "of suffix: top layers, step by step; unset: around the ratio"),
+      MFT_OPTION("period", schedule.period, kStep, true, "of lisa: steps until other layers are drawn"),
+      MFT_OPTION(
+          "backward", backward, kStep, false,
+          "recompute activations, store them, or auto: the fastest mix within the budget, recompute without one"),
+      MFT_OPTION("lora_train", lora_train, kStep, true, "b: LoRA's A stays as it is, without gradient and moments"),
+      MFT_OPTION(
+          "proximal_mu", proximal_mu, kStep, true,
+          "FedProx: adds mu / 2 times the squared distance from where the adapter started to the loss; 0: nothing"),
+      MFT_OPTION("optimizer", optimizer, kStep, true, "adamw8bit: moments in 8 bits, a quarter of the memory"),
+      MFT_OPTION("max_grad_norm", max_grad_norm, kStep, true,
+                 "clipping; 0: none, which also saves the memory of all gradients at once"),
+      MFT_OPTION("loss", loss, kStep, true, "sft: cross-entropy; dpo: of chosen and rejected answers"),
+      MFT_OPTION("eval_every", eval_every, kStep, false, "steps between validations; 0: none"),
+      MFT_OPTION("budget", budget, kStep, false, "most memory, such as 512MB, 1GiB or bytes; unset: no limit"),
+      MFT_OPTION("stored_units", stored_units, kStep, false,
+                 "units of each group that store activations, as a run resolved it; unset: by backward"),
+      MFT_OPTION("mlp_tokens", mlp_tokens, kStep, false,
+                 "tokens that an MLP computes at once, as a run resolved it; 0: as many as the budget allows"),
+      MFT_OPTION(
+          "compute", compute, kStep, true,
+          "what linear layers multiply weights in; auto: int8 where the CPU has dot products of bytes, else float32"),
+      MFT_OPTION("threads", threads, kStep, false, "threads that compute; 0: one a core, of a phone one a big core"),
+      MFT_OPTION("steps", steps, kRun, true, "optimizer steps"),
+      MFT_OPTION("epochs", epochs, kRun, false, "passes over the data, in place of steps; may be a fraction"),
+      MFT_OPTION("lr", lr, kRun, true, "highest learning rate"),
+      MFT_OPTION("lr_scheduler", lr_scheduler, kRun, true, "decay of the learning rate to 0, or none"),
+      MFT_OPTION("warmup_steps", warmup_steps, kRun, true, "steps in which the learning rate rises"),
+      MFT_OPTION("warmup_ratio", warmup_ratio, kRun, false, "the same as a share of all steps"),
+      MFT_OPTION("weight_decay", weight_decay, kRun, true, "AdamW's"),
+      MFT_OPTION("unselected", unselected, kRun, true,
+                 "of lcsb and suffix: other layers go on by AdamW's momentum, or are skipped"),
+      MFT_OPTION(
+          "cache_prefix", cache_prefix, kRun, true,
+          "of freeze: keep what frozen layers put out on disk, 4 bytes x hidden size a token of the data, so that "
+          "later epochs need not compute them again"),
+      MFT_OPTION("beta", beta, kRun, true, "of dpo: how far the model may move from the base model"),
+      MFT_OPTION("save_every", save_every, kRun, false, "steps between saves"),
+      MFT_OPTION("patience", patience, kRun, false,
+                 "validations without improvement until the run ends early; 0: never"),
+      seed_option(),
+      MFT_OPTION("arithmetic", arithmetic, kRun, false,
+                 "what computed the run that is repeated; refused where this machine computes otherwise"),
+  };
+#undef MFT_OPTION
+  for (const Option<DataConfig>& of_data : data_options()) options.push_back(option_of_run(of_data));
+  return options;
+}
+
+/// Whether each value is in its range, whatever bundle and data are.
+void check_values(const C& c) {
+  const auto positive = [](const char* name, int64_t value) {
+    if (value < 1) fail(name, " ", value, ": must be at least 1");
+  };
+  const auto not_negative = [](const char* name, auto value, const char* more = "") {
+    if (!(value >= 0)) fail(name, " ", value, ": must not be negative", more);
+  };
+  positive("steps", c.steps);
+  if (c.steps > kMostSteps) fail("steps ", c.steps, ": must be at most ", kMostSteps);
+  positive("seq_len", c.seq_len);
+  positive("batch_size", c.batch_size);
+  positive("grad_accum", c.grad_accum);
+  positive("save_every", c.save_every);
+  not_negative("eval_every", c.eval_every);
+  not_negative("patience", c.patience);
+  not_negative("epochs", c.epochs);
+  not_negative("warmup_steps", c.warmup_steps);
+  not_negative("weight_decay", c.weight_decay);
+  not_negative("max_grad_norm", c.max_grad_norm, "; 0 is no clipping");
+  not_negative("seed", c.seed);
+  not_negative("mlp_tokens", c.mlp_tokens);
+  if (c.threads < 0 || c.threads > kMostThreads) fail("threads ", c.threads, ": must be 0 to ", kMostThreads);
+  if (!(c.warmup_ratio >= 0 && c.warmup_ratio < 1)) {
+    fail("warmup_ratio ", c.warmup_ratio, ": must be at least 0 and below 1");
+  }
+  if (c.warmup_ratio > 0 && c.warmup_steps > 0) fail("warmup_ratio ", c.warmup_ratio, ": give it or warmup_steps");
+  if (!(c.lr > 0) || !std::isfinite(c.lr)) fail("lr ", c.lr, ": must be above 0");
+  if (!(c.proximal_mu >= 0) || !std::isfinite(c.proximal_mu)) {
+    fail("proximal_mu ", c.proximal_mu, ": must not be negative; 0 is no proximal term");
+  }
+  if (!(c.beta > 0) || !std::isfinite(c.beta)) fail("beta ", c.beta, ": must be above 0");
+  if (c.patience > 0 && c.eval_every == 0)
+    fail("patience ", c.patience, ": needs eval_every, the steps between validations");
+  if (c.cache_prefix && c.schedule.rule != &kFreeze)
+    fail("cache_prefix: needs schedule freeze, not ", c.schedule.rule->name);
+  if (!c.arithmetic.empty() && c.arithmetic != arithmetic(c)) {
+    fail("arithmetic ", c.arithmetic, ": this machine computes with ", arithmetic(c),
+         ", which would give other last bits; leave the option out to go without them");
+  }
+}
+
+}  // namespace
+
+const std::vector<Option<C>>& train_options() {
+  static const std::vector<Option<C>> options = make_options();
+  return options;
+}
+
+C make_train_config(const std::map<std::string, std::string>& given) {
+  C config;
+  for (const auto& [name, text] : given) set_option(train_options(), config, name, text);
+  if (config.epochs != 0 && given.count("steps")) fail("epochs ", config.epochs, ": give steps or epochs, not both");
+  return config;
+}
+
+std::map<std::string, std::string> options_of(const C& config) {
+  std::map<std::string, std::string> texts;
+  for (const Option<C>& option : train_options()) texts[option.name] = option.get(config);
+  if (config.epochs > 0) texts.erase("steps");
+  return texts;
+}
+
+void resolve(C& c, int64_t sequences) {
+  check_values(c);
+  if (c.epochs > 0) {
+    const double steps = std::ceil(c.epochs * static_cast<double>(sequences) /
+                                   (static_cast<double>(c.batch_size) * static_cast<double>(c.grad_accum)));
+    if (!(steps <= kMostSteps)) fail("epochs ", c.epochs, ": makes ", steps, " steps; must be at most ", kMostSteps);
+    c.steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
+    c.epochs = 0;
+  }
+  if (c.warmup_ratio > 0) {
+    c.warmup_steps = static_cast<int64_t>(std::ceil(c.warmup_ratio * static_cast<double>(c.steps)));
+    c.warmup_ratio = 0;
+  }
+  c.schedule.steps = c.steps;
+  c.compute = compute_of(c) == Compute::kInt8 ? ComputeChoice::kInt8 : ComputeChoice::kFloat32;
+}
+
+void check(const C& c, int64_t max_seq_len) {
+  check_values(c);
+  if (c.seq_len > max_seq_len || c.batch_size > max_seq_len / c.seq_len) {
+    fail("batch_size ", c.batch_size, " x seq_len ", c.seq_len, " tokens; the bundle's maximum is ", max_seq_len,
+         " (export with a larger --max-seq-len)");
+  }
+}
+
+}  // namespace mft

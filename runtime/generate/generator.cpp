@@ -1,0 +1,79 @@
+#include "runtime/generate/generator.h"
+
+#include <algorithm>
+
+#include "runtime/base/error.h"
+#include "runtime/generate/sampling.h"
+
+namespace mft {
+
+int64_t Generator::prepared_tokens(const Bundle& bundle) { return std::min(kPromptTokens, bundle.max_seq_len); }
+
+Generator::Generator(Model& model) : model_(model) {
+  const Bundle& b = model.bundle();
+  size_t cache = 0;
+  for (size_t u = 0; u < b.units.size(); ++u) {
+    offsets_.push_back(cache);
+    cache += static_cast<size_t>(b.kind_of(u).memory_size(b.max_seq_len));
+  }
+  first_ = Buffer(cache * sizeof(float));  // pages are touched as tokens come
+  second_ = Buffer(cache * sizeof(float));
+  activations_ = Buffer(2 * model_.activation_bytes(prepared_tokens(b)));
+  logits_.resize(static_cast<size_t>(b.vocab_size));
+}
+
+/// Runs tokens behind those held, at most a piece of them; leaves the logits after the last if `last`.
+void Generator::feed(const int64_t* tokens, int64_t count, bool last) {
+  const Bundle& b = model_.bundle();
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < count; ++i) positions.push_back(static_cast<int64_t>(held_.size()) + i);
+  float* x = activations_.floats();
+  float* y = x + count * b.hidden_size;
+  model_.embed(tokens, count, x);
+  for (size_t u = 0; u < b.units.size(); ++u) {
+    model_.decode(u, x, positions.data(), count, first_.floats() + offsets_[u], second_.floats() + offsets_[u], y);
+    std::swap(x, y);
+  }
+  held_.insert(held_.end(), tokens, tokens + count);
+  if (last) model_.logits(x + (count - 1) * b.hidden_size, 1, logits_.data());
+}
+
+std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, const GenerateConfig& config,
+                                         const std::function<bool(int64_t)>& on_token) {
+  const Bundle& b = model_.bundle();
+  const int64_t length = static_cast<int64_t>(prompt.size());
+  check(config);
+  if (length == 0) fail("the prompt is empty");
+  if (length >= b.max_seq_len) {
+    fail("the prompt has ", length, " tokens; the bundle's maximum is ", b.max_seq_len,
+         " with the answer (export with a larger --max-seq-len)");
+  }
+  for (const int64_t token : prompt) {
+    if (token < 0 || token >= b.vocab_size) fail("prompt: token ", token, " is not in the vocabulary");
+  }
+  // At least the last token of the prompt is fed, for its logits.
+  auto same = std::mismatch(prompt.begin(), prompt.end() - 1, held_.begin(), held_.end()).first - prompt.begin();
+  const bool states =
+      std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& kind) { return kind.state_size > 0; });
+  if (states && static_cast<size_t>(same) < held_.size()) same = 0;  // a state does not go back
+  held_.resize(static_cast<size_t>(same));
+  for (int64_t i = same; i < length;) {
+    const int64_t count = std::min(prepared_tokens(b), length - i);
+    feed(prompt.data() + i, count, i + count == length);
+    i += count;
+  }
+  Random random(static_cast<uint64_t>(config.seed), 0);
+  std::vector<int64_t> recent = prompt, answer;
+  const int64_t most = std::min(config.max_tokens, b.max_seq_len - length);
+  while (static_cast<int64_t>(answer.size()) < most) {
+    const int64_t token = sample(logits_, recent, config, random);
+    if (std::count(config.stop_tokens.begin(), config.stop_tokens.end(), token) > 0) break;
+    answer.push_back(token);
+    recent.push_back(token);
+    if (!on_token(token) || static_cast<int64_t>(answer.size()) == most) break;
+    feed(&token, 1, true);
+  }
+  return answer;
+}
+
+}  // namespace mft

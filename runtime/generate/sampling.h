@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/base/random.h"
+#include "runtime/config/generate_config.h"
+
+namespace mft {
+
+/// Draws the next token from `logits` [n], which are changed. `recent` are the tokens before it, the latest last. In
+/// the order of Hugging Face's processors: repetition penalty, temperature, top-k, top-p, min-p.
+int64_t sample(std::vector<float>& logits, const std::vector<int64_t>& recent, const GenerateConfig& config,
+               Random& random);
+
+}  // namespace mft

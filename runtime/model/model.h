@@ -1,0 +1,142 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/buffer.h"
+#include "runtime/bundle/adapter.h"
+#include "runtime/bundle/bundle.h"
+#include "runtime/bundle/program.h"
+#include "runtime/bundle/weight_store.h"
+#include "runtime/kernels/linear/linear.h"
+
+namespace mft {
+
+/// Hears of every method call: the unit ("layers.3.mlp", "embed" or "head"), the method, and when it began and ended
+/// (seconds of the steady clock).
+using Observer = std::function<void(const std::string& unit, const std::string& method, double begin, double end)>;
+
+/// A bundle ready to run, unit by unit. Activations are float32 [tokens, hidden_size] and belong to the caller. One
+/// unit's weights are mapped at a time, while the next one's are read ahead from disk. What works token by token runs
+/// in several calls where need be.
+class Model {
+ public:
+  /// Verifies the program; weights are verified as they are first mapped.
+  explicit Model(const std::string& bundle_folder);
+
+  /// Loads LoRA parameters, the bundle's initial ones where `folder` is empty, and makes room for calls of up to
+  /// `tokens` tokens.
+  /// Threads split work into `threads` parts from now on, 0: one a big core, and linear layers compute with `compute`.
+  /// An MLP takes `mlp_tokens` at once, 0: as many as it can. Throws Error while a trainer has the model.
+  void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads = 0,
+               Compute compute = Compute::kFloat32, int64_t mlp_tokens = 0);
+  /// Off: the model as it was exported computes, until it is on again. On after `prepare`.
+  void use_adapter(bool on) { adapter_on_ = on; }
+  /// float32 at any time, int8 only where `prepare` made room for it.
+  void use_compute(Compute compute) { compute_ = compute; }
+  /// Of what `backward` gives gradients; of both after `prepare`.
+  void train_lora(LoraTrain train) { lora_train_ = train; }
+
+  void embed(const int64_t* tokens, int64_t t, float* x);
+  void forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y);
+  /// Like `forward`, and leaves in `saved` [saved_bytes(unit, t)] what `backward` needs beside x, if it needs x.
+  void forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved);
+  /// dy -> dx, and the gradients of what is trained of the unit's LoRA in the layout's order, added to what is there if
+  /// `add`, or lost where `gradients` is null. Recomputes the forward from `x` where `saved` is null. `spare` [as many]
+  /// is needed to add or lose them, and for more tokens than a call takes. `next` is the unit that runs next, whose
+  /// weights are read ahead; none if there is no such unit.
+  void backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
+                const std::byte* saved, float* dx, float* gradients, bool add, float* spare, size_t next);
+  /// Generation: like `forward` after positions[0] tokens. `first` and `second` hold the keys and values of those
+  /// [max_seq_len, cache_width of the unit's kind], and get the new ones; or `first` the state, and `second` has room
+  /// for the next. Units that remember nothing just run forward.
+  void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* first, float* second, float* y);
+  /// The loss of each token [t], 0 without a target, and the gradient of their sum to x. `next` as of `backward`.
+  void head(const float* x, const int64_t* targets, int64_t t, float* losses, float* dx, size_t next);
+  void head_loss(const float* x, const int64_t* targets, int64_t t, float* losses);
+  /// Logits [t, vocab_size].
+  void logits(const float* x, int64_t t, float* out);
+
+  const Bundle& bundle() const { return bundle_; }
+  const AdapterLayout& layout() const { return layout_; }
+  const Program& program() const { return program_; }
+  float* parameters() const { return parameters_.floats(); }
+  const Buffer& parameter_buffer() const { return parameters_; }
+  const Buffer& no_adapter_buffer() const { return no_adapter_; }
+  void observe(Observer observer) { observer_ = std::move(observer); }
+  /// Keeps the weights of the first `units` units mapped from now on, those of the head too where there is one more.
+  void keep_resident(size_t units);
+  /// While it lives, the model is one trainer's alone. Throws Error where another trainer works on it.
+  class Claim {
+   public:
+    explicit Claim(Model& model);
+    ~Claim() { model_.claimed_ = false; }
+    /// `Model::prepare`, which is the trainer's alone meanwhile.
+    void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
+                 int64_t mlp_tokens) {
+      model_.make_ready(adapter_folder, tokens, threads, compute, mlp_tokens);
+    }
+    Claim(const Claim&) = delete;
+    Claim& operator=(const Claim&) = delete;
+
+   private:
+    Model& model_;
+  };
+
+  bool claimed() const { return claimed_; }
+  /// Into how many parts threads split work.
+  int64_t threads() const { return threads_; }
+
+  /// Bytes of x.
+  size_t activation_bytes(int64_t t) const { return static_cast<size_t>(t * bundle_.hidden_size) * sizeof(float); }
+  /// Bytes of what `forward_save` leaves where an MLP takes `mlp_tokens` at once.
+  size_t saved_bytes(const UnitKind& kind, int64_t tokens, int64_t mlp_tokens) const;
+  /// Bytes of kernel scratch that calls of up to `tokens` tokens need, `staging` bytes at its end included: kernels of
+  /// units leave them alone, the head's, which run when nothing is staged, do not.
+  size_t scratch_bytes(int64_t tokens, Compute compute, size_t staging) const;
+  /// Bytes in which `forward_save` and `backward` convert between float32 and what is kept.
+  size_t staging_bytes(int64_t tokens, int64_t mlp_tokens) const;
+  /// Bytes of what stands in for the adapter while it is off.
+  size_t no_adapter_bytes() const;
+  /// Bytes that a unit's weights make resident, and the head's for the unit after the last.
+  size_t weight_bytes(size_t unit) const;
+
+ private:
+  void make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
+                  int64_t mlp_tokens);
+  const MappedWeights& weights_of(size_t unit, size_t next);
+  void run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
+           const std::vector<Output>& outputs);
+  void head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* losses, float* dx,
+                 size_t next);
+  std::vector<Input> unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
+                                 const MappedWeights& weights) const;
+  size_t unit_scratch_bytes(int64_t tokens, Compute compute) const;
+  size_t head_scratch_bytes(int64_t tokens, Compute compute) const;
+  void push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeights& weights) const;
+
+  Bundle bundle_;
+  Program program_;
+  WeightStore weights_;
+  AdapterLayout layout_;
+  std::vector<MappedWeights> resident_;
+  MappedWeights current_;
+  MappedWeights next_;
+  size_t next_unit_ = SIZE_MAX;
+  Buffer parameters_;
+  Buffer no_adapter_;             // zeros
+  std::byte* staging_ = nullptr;  // the end of the kernel scratch
+  size_t staging_bytes_ = 0;
+  mutable std::vector<size_t> weight_bytes_;  // of each unit and the head, once asked for
+  int64_t threads_ = 0;
+  int64_t mlp_tokens_ = 0;
+  Compute compute_ = Compute::kFloat32;
+  LoraTrain lora_train_ = LoraTrain::kBoth;
+  bool adapter_on_ = true;
+  bool claimed_ = false;
+  Observer observer_;
+};
+
+}  // namespace mft

@@ -1,0 +1,17 @@
+#include "runtime/schedule/schedule.h"
+
+namespace mft {
+namespace {
+
+/// round(ratio x layers) layers, drawn anew every `period` steps (LISA, arXiv 2403.17919).
+std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t layers) {
+  return drawn_layers(schedule, step / schedule.period, layers);
+}
+
+}  // namespace
+
+const ScheduleRule kLisa = {"lisa", select,
+                            [](const Schedule& schedule, int64_t layers) { return share_of(schedule.ratio, layers); },
+                            Rest::kPassedThrough};
+
+}  // namespace mft

@@ -1,0 +1,23 @@
+// What is offloaded comes back, and errors name the folder.
+
+#include "runtime/tests/core_test.h"
+#include "runtime/train/offload_file.h"
+
+using namespace mft;
+using namespace mft_test;
+
+int main() {
+  const TempFolder folder;
+  OffloadFile file;
+  file = OffloadFile(folder.path(), 100);
+  file.write(90, "offloaded ab", 10);
+  char back[10];
+  file.read(90, back, 10);
+  CHECK(std::string(back, 10) == "offloaded ab");
+  CHECK(std::filesystem::is_empty(folder.path()));
+  CHECK_ERROR(file.read(95, back, 10), folder.path() + ": the offload file cannot be read (it is short)");
+  CHECK_ERROR(file.write(uint64_t{1} << 63, back, 10), folder.path() + ": the offload file cannot be written (");
+  CHECK_ERROR(OffloadFile(folder / "none", 1), "none: no offload file can be made there (No such file");
+  CHECK_ERROR(OffloadFile(folder.path(), uint64_t{1} << 62), folder.path() + ": 4611686018427 MB for offloaded");
+  return finish();
+}

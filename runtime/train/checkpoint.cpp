@@ -1,0 +1,176 @@
+/// Saving and resuming a run: `checkpoint.safetensors` with parameters, AdamW state, losses, validations and
+/// sensitivities.
+
+#include <cmath>
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/base/json.h"
+#include "runtime/base/safetensors.h"
+#include "runtime/config/arithmetic.h"
+#include "runtime/platform/threads.h"
+#include "runtime/train/trainer.h"
+
+namespace mft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFile = "/checkpoint.safetensors";
+
+/// One of the JSON texts in the file's metadata. Throws Error where it is missing or no JSON.
+Json metadata(const SafeTensors& file, const char* key) {
+  const auto text = file.metadata().find(key);
+  if (text == file.metadata().end()) fail(file.path(), ": not a checkpoint of this program");
+  return parse_json<Json>(text->second, file.path() + ": not a checkpoint of this program");
+}
+
+/// What must be the same for a run to go on as if it had never stopped: option names and texts, bundle and data.
+Json fingerprint(const TrainConfig& config, const Bundle& bundle, const TokenFile& data) {
+  Json run = {{"weights", bundle.weights_id},
+              {"program", bundle.files.at("program.pte").sha256},
+              {"lora_rank", bundle.lora_rank},
+              {"lora_alpha", bundle.lora_alpha},
+              {"lora_rslora", bundle.lora_rslora},
+              {"lora_targets", bundle.lora_targets},
+              {"data", data.sha256()}};
+  for (const Option<TrainConfig>& option : train_options()) {
+    if (option.decides_result) run[option.name] = option.get(config);
+  }
+  return run;
+}
+
+/// What checkpoints have of it.
+Json to_json(const Resolved& resolved) {
+  return {{"stored_units", resolved.stored_units},
+          {"mlp_tokens", resolved.mlp_tokens},
+          {"threads", resolved.threads},
+          {"arithmetic", resolved.arithmetic}};
+}
+
+}  // namespace
+
+Resolved Trainer::resolved() const {
+  Resolved resolved;
+  if (model_.bundle().rounds_what_it_stores()) resolved.stored_units = plan_.stored;
+  resolved.mlp_tokens = plan_.mlp_tokens;
+  resolved.threads = model_.threads();
+  resolved.compute = config_.compute;
+  resolved.arithmetic = arithmetic(config_);
+  return resolved;
+}
+
+Resolved Trainer::read_resolved(const std::string& folder) {
+  const SafeTensors file(folder + kFile);
+  const Json json = metadata(file, "resolved");
+  try {
+    ComputeChoice compute;
+    read_value(metadata(file, "run").at("compute").get<std::string>(), compute);
+    return {json.at("stored_units").get<std::vector<int64_t>>(), integer(json, "mlp_tokens", 1, kMostTokens),
+            integer(json, "threads", 1, kMostThreads), compute, json.at("arithmetic")};
+  } catch (const std::exception& error) {
+    fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
+  }
+}
+
+void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) const {
+  const int64_t size = static_cast<int64_t>(model_.layout().size);
+  const int64_t units = static_cast<int64_t>(unit_steps_.size());
+  std::vector<NamedTensor> tensors = {{"losses", "F64", {steps_done()}, losses_.data()},
+                                      {"unit_steps", "I64", {units}, unit_steps_.data()},
+                                      {"adapter", "F32", {size}, model_.parameters()},
+                                      {"moments", "U8", {static_cast<int64_t>(moments_.bytes())}, optimizer_.bytes()}};
+  if (start_.size() > 0) {
+    tensors.push_back({"start", "F32", {static_cast<int64_t>(start_.size() / sizeof(float))}, start_.floats()});
+  }
+  if (!sensitivities_.empty()) tensors.push_back({"sensitivities", "F64", {units}, sensitivities_.data()});
+  write_safetensors(folder + kFile, tensors,
+                    {{"run", fingerprint(config_, model_.bundle(), data).dump()},
+                     {"resolved", to_json(resolved()).dump()},
+                     {"seen", Json{{"targets", targets_seen_}}.dump()},
+                     {"evaluations", Json{{"data", validated_on}, {"losses", evaluations}}.dump()}});
+}
+
+void Trainer::resume(const std::string& folder, const TokenFile& data) {
+  const SafeTensors file(folder + kFile);
+  const Json evaluated = metadata(file, "evaluations");
+  Json run = fingerprint({}, model_.bundle(), data);  // options that are newer than the checkpoint had their defaults
+  run.update(metadata(file, "run"));
+  Evaluations earlier;
+  std::string earlier_data;
+  int64_t targets_seen = 0;
+  try {
+    run.update(metadata(file, "resolved"));
+    begun_with_ = run.at("arithmetic");
+    Json current = fingerprint(config_, model_.bundle(), data);
+    current.update(to_json(resolved()));
+    current.erase("arithmetic");  // another machine goes on within rounding
+    for (const auto& [key, value] : current.items()) {
+      if (run.at(key) != value) {
+        const auto shown = [](const Json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); };
+        fail(file.path(), ": the run was started with ", key, " ", shown(run.at(key)), ", not ", shown(value),
+             "; --resume needs the same bundle, data and options. To train further with others, start a new run from "
+             "this adapter: --adapter ",
+             folder, " and another --out");
+      }
+    }
+    targets_seen = integer(metadata(file, "seen"), "targets", 0, int64_t{1} << 60);
+    earlier = evaluated.at("losses").get<Evaluations>();
+    earlier_data = evaluated.at("data");
+  } catch (const Json::exception& error) {
+    fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
+  }
+  const auto& losses = file.get("losses", "F64");
+  const auto& steps = file.get("unit_steps", "I64");
+  const size_t size = model_.layout().size, bytes = size * sizeof(float);
+  const size_t count = losses.bytes / sizeof(double);
+  // All of it is checked before any of it is taken over.
+  const auto& parameters = file.get("adapter", "F32");
+  const auto& moments = file.get("moments", "U8");
+  if (parameters.bytes != bytes) fail(file.path(), ": tensor adapter does not fit the bundle's adapter");
+  if (moments.bytes != moments_.bytes()) fail(file.path(), ": tensor moments does not fit the bundle's adapter");
+  if (steps.bytes != unit_steps_.size() * sizeof(int64_t)) fail(file.path(), ": made for another number of units");
+  if (count > static_cast<size_t>(config_.steps)) fail(file.path(), ": more losses than steps");
+  std::vector<int64_t> unit_steps(unit_steps_.size());
+  std::memcpy(unit_steps.data(), steps.data, steps.bytes);
+  for (const int64_t n : unit_steps) {
+    if (n < 0 || n > static_cast<int64_t>(count)) fail(file.path(), ": a unit with ", n, " of ", count, " steps");
+  }
+  if (!all_finite(parameters.data, size)) {
+    fail(file.path(), ": tensor adapter holds numbers that are not finite");
+  }
+  if (!moments_.all_finite(moments.data)) {
+    fail(file.path(), ": tensor moments holds numbers that are not finite");
+  }
+  std::vector<double> sensitivities;
+  const int64_t measured = config_.schedule.measuring_step();
+  if (measured >= 0 && static_cast<int64_t>(count) > measured) {
+    const auto& saved = file.get("sensitivities", "F64");
+    if (saved.bytes != unit_steps_.size() * sizeof(double)) fail(file.path(), ": sensitivities of other units");
+    sensitivities.resize(unit_steps_.size());
+    std::memcpy(sensitivities.data(), saved.data, saved.bytes);
+    for (const double s : sensitivities) {
+      if (!(s >= 0 && std::isfinite(s))) fail(file.path(), ": a sensitivity is ", s);
+    }
+  }
+  if (start_.size() > 0) {
+    const auto& start = file.get("start", "F32");
+    if (start.bytes != start_.size()) fail(file.path(), ": tensor start does not fit the bundle's adapter");
+    if (!all_finite(start.data, start.bytes / sizeof(float))) {
+      fail(file.path(), ": tensor start holds numbers that are not finite");
+    }
+    std::memcpy(start_.bytes(), start.data, start.bytes);
+  }
+  std::memcpy(model_.parameters(), parameters.data, bytes);
+  std::memcpy(optimizer_.bytes(), moments.data, moments_.bytes());
+  unit_steps_ = std::move(unit_steps);
+  use_sensitivities(std::move(sensitivities));
+  prefix_.reset();
+  losses_.resize(count);
+  if (count > 0) std::memcpy(losses_.data(), losses.data, losses.bytes);
+  targets_seen_ = targets_seen;
+  evaluations = std::move(earlier);
+  validated_on = std::move(earlier_data);
+}
+
+}  // namespace mft

@@ -1,0 +1,59 @@
+#include "runtime/train/evaluate.h"
+
+#include <cmath>
+#include <utility>
+
+#include "runtime/base/buffer.h"
+#include "runtime/base/error.h"
+
+namespace mft {
+
+void token_losses(Model& model, const Batch& batch, float* x, float* y, std::vector<float>& losses) {
+  const int64_t t = batch.size();
+  losses.resize(static_cast<size_t>(t));
+  model.embed(batch.tokens.data(), t, x);
+  for (size_t unit = 0; unit < model.bundle().units.size(); ++unit) {
+    model.forward(unit, x, batch.positions.data(), t, y);
+    std::swap(x, y);
+  }
+  model.head_loss(x, batch.targets.data(), t, losses.data());
+}
+
+LossSum evaluate(Model& model, const TokenFile& data, double beta, float* x, float* y,
+                 const std::function<void(int64_t, int64_t)>& progress) {
+  const int64_t hidden = model.bundle().hidden_size;
+  LossSum sum;
+  Batch batch;
+  std::vector<float> losses, reference;
+  for (int64_t s = 0; s < data.sequences(); ++s) {
+    batch.clear();
+    data.append(s, batch);
+    batch.weights.clear();
+    if (data.pairs()) {
+      model.use_adapter(false);
+      token_losses(model, batch, x, y, reference);
+      model.use_adapter(true);
+    }
+    token_losses(model, batch, x, y, losses);
+    sum += data.pairs() ? dpo(batch, losses, reference, beta, nullptr, hidden)
+                        : cross_entropy(batch, losses, nullptr, hidden);
+    data.drop();  // or the whole file would be resident at the end
+    if (progress) progress(s + 1, data.sequences());
+  }
+  return sum;
+}
+
+LossSum evaluate_file(Model& model, const std::string& adapter, const std::string& path,
+                      const std::function<void(int64_t, int64_t)>& progress) {
+  const TokenFile data(path, model.bundle().vocab_size);
+  if (data.pairs()) fail(path, ": holds preference pairs; evaluation takes texts");
+  model.prepare(adapter, data.longest());
+  const size_t activation = static_cast<size_t>(data.longest() * model.bundle().hidden_size);
+  const Buffer buffer(2 * activation * sizeof(float));
+  const LossSum sum = evaluate(model, data, 0, buffer.floats(), buffer.floats() + activation, progress);
+  if (sum.count == 0) fail(path, ": no targets to evaluate");
+  if (!std::isfinite(sum.loss)) fail(path, ": the loss is not finite");
+  return sum;
+}
+
+}  // namespace mft

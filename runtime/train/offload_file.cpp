@@ -1,0 +1,67 @@
+#include "runtime/train/offload_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+
+namespace mft {
+
+OffloadFile::OffloadFile(const std::string& folder, uint64_t bytes) : folder_(folder) {
+  const std::string path = folder + "/offload-XXXXXX";
+  std::vector<char> name;
+  fd_ = uninterrupted([&] {
+    name.assign(path.c_str(), path.c_str() + path.size() + 1);
+    return mkostemp(name.data(), O_CLOEXEC);
+  });
+  if (fd_ < 0) fail(folder, ": no offload file can be made there (", std::strerror(errno), ")");
+  unlink(name.data());
+  int error = EINTR;
+  while (error == EINTR) error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
+  if (error != 0) {
+    close(fd_);
+    fail(folder, ": ", bytes / 1000000, " MB for offloaded checkpoints cannot be had (", std::strerror(error), ")");
+  }
+}
+
+OffloadFile::~OffloadFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+OffloadFile& OffloadFile::operator=(OffloadFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(folder_, other.folder_);
+  return *this;
+}
+
+void OffloadFile::write(uint64_t offset, const void* data, size_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = uninterrupted([&] { return pwrite(fd_, from, bytes, static_cast<off_t>(offset)); });
+    if (n <= 0) fail(folder_, ": the offload file cannot be written (", std::strerror(errno), ")");
+    from += n;
+    offset += static_cast<uint64_t>(n);
+    bytes -= static_cast<size_t>(n);
+  }
+}
+
+void OffloadFile::read(uint64_t offset, void* data, size_t bytes) const {
+  char* to = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = uninterrupted([&] { return pread(fd_, to, bytes, static_cast<off_t>(offset)); });
+    if (n <= 0)
+      fail(folder_, ": the offload file cannot be read (", n == 0 ? "it is short" : std::strerror(errno), ")");
+    to += n;
+    offset += static_cast<uint64_t>(n);
+    bytes -= static_cast<size_t>(n);
+  }
+}
+
+}  // namespace mft

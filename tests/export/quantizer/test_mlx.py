@@ -1,0 +1,135 @@
+"""MLX folders: every weight as MLX reads it, and what is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from mobile_ft.errors import UserError
+from mobile_ft.export.source.hf_folder import HfFolder
+from tests.hf_models import FAMILIES, random_model
+from tests.quantized_checkpoints import decoded, write_mlx
+
+UP = "model.layers.0.mlp.up_proj"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("group", [32, 64, 128])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_every_weight_to_the_bit(tmp_path: Path, bits: int, group: int, dtype: torch.dtype) -> None:
+    """Where float16 holds scales and biases; the embedding has groups of its own."""
+    model = write_mlx(tmp_path, bits, group, dtype, lambda x: x.half().to(dtype))
+    source = HfFolder(tmp_path, "f16", "f16")
+    assert source.format_of(f"{UP}.weight") == f"q{bits}_1{'' if group == 32 else f'_g{group}'}"
+    assert source.format_of("model.embed_tokens.weight") == f"q{bits}_1"
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2:
+            assert np.array_equal(decoded(source, name, parameter), parameter.detach().float().numpy())
+    assert all((c.source, c.error) == ("mlx", 0) for c in source.conversions.to_list())
+
+
+@pytest.mark.parametrize(("dtype", "change"), [(torch.float32, 1.0), (torch.bfloat16, 1e-6)])
+def test_what_float16_does_not_hold_is_rounded(tmp_path: Path, dtype: torch.dtype, change: float) -> None:
+    """To the nearest: half a unit in the last place, of each scale as often as the code says, and of the bias."""
+    model = write_mlx(tmp_path, 4, 64, dtype, lambda x: x * change)
+    weight = model.model.layers[0].mlp.up_proj.weight.detach()
+    source = HfFolder(tmp_path, "f16", "f16")
+    found = decoded(source, f"{UP}.weight", weight)
+    tensors = load_file(tmp_path / "model.safetensors")
+    scales, biases = (tensors[f"{UP}.{name}"].double().numpy() for name in ("scales", "biases"))
+    half_unit = [np.abs(x.astype(np.float16).astype(np.float64) - x) for x in (scales, biases)]
+    for error, x in zip(half_unit, (scales, biases), strict=True):
+        assert np.all(error <= np.spacing(np.abs(x).astype(np.float16)).astype(np.float64))
+    bound = np.repeat(15 * half_unit[0] + half_unit[1], 64, axis=1)
+    error = np.abs(found - weight.numpy())
+    assert error.max() > 0 and np.all(error <= bound * (1 + 1e-6) + 1e-12)
+    (conversion,) = source.conversions.to_list()
+    relative = np.sqrt(np.mean(error**2) / np.mean(weight.numpy() ** 2))
+    assert np.isclose(conversion.error, relative, rtol=1e-3)
+
+
+def test_plain_modules_stay_plain(tmp_path: Path) -> None:
+    """mlx-lm leaves those that a predicate or its settings except."""
+    model = write_mlx(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    for part in ("scales", "biases"):
+        del tensors[f"{UP}.{part}"]
+    plain = model.model.layers[0].mlp.up_proj.weight.detach().half()
+    save_file(tensors | {f"{UP}.weight": plain}, tmp_path / "model.safetensors")
+    source = HfFolder(tmp_path, "f16", "q8_0")
+    assert source.format_of(f"{UP}.weight") == "f16"
+    assert np.array_equal(decoded(source, f"{UP}.weight", plain), plain.float().numpy())
+
+
+def test_taps_of_a_convolution(tmp_path: Path) -> None:
+    """mlx-lm has LFM2's [channels, taps, 1] where Transformers has [channels, 1, taps]."""
+    random_model(FAMILIES["lfm2"]).save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    name, taps = next((name, x) for name, x in tensors.items() if name.endswith("conv.conv.weight"))
+    for layout in (taps, taps.transpose(1, 2).contiguous()):
+        save_file(tensors | {name: layout}, tmp_path / "model.safetensors")
+        found = HfFolder(tmp_path, "f16", "f16").vector(name, taps.numel())
+        assert np.array_equal(found.reshape(len(taps), -1), taps[:, 0].numpy())
+
+
+def _tensor(part: str, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        changed = change(tensors.pop(f"{UP}.{part}"))
+        save_file(tensors | ({} if changed is None else {f"{UP}.{part}": changed}), folder / "model.safetensors")
+
+    return write
+
+
+def _config(quantization: Any) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"quantization": quantization}))
+
+    return write
+
+
+HARM: dict[str, tuple[Callable[[Path], None], str]] = {
+    "3 bits": (_config({"group_size": 64, "bits": 3}), "bits of the quantization is 3; supported: 4, 8"),
+    "of a module": (
+        _config({"group_size": 64, "bits": 4, UP: {"group_size": 64, "bits": 6}}),
+        "bits of the quantization is 6; supported: 4, 8",
+    ),
+    "group": (_config({"group_size": 16, "bits": 4}), "group_size of the quantization is 16; supported: 32, 64, 128"),
+    "mode": (
+        _config({"group_size": 32, "bits": 4, "mode": "mxfp4"}),
+        "mode of the quantization is 'mxfp4'; supported: 'affine'",
+    ),
+    "no object": (_config([4]), "quantization is [4]; it should be an object"),
+    "no bits": (_config({"group_size": 64}), "bits of the quantization is None; supported: 4, 8"),
+    "other group": (
+        _config({"group_size": 32, "bits": 4}),
+        f"tensor {UP}.scales is BF16 [256, 2]; it should be one of F32, F16, BF16, [256, 4]",
+    ),
+    "other bits": (_config({"group_size": 64, "bits": 8}), f"{UP}.scales is BF16 [256, 2]; it should be one of"),
+    "no biases": (_tensor("biases", lambda x: None), f"tensor {UP}.biases is missing"),
+    "few rows": (_tensor("scales", lambda x: x[:-1].clone()), "scales is BF16 [255, 2]; it should be one of"),
+    "signed": (_tensor("weight", lambda x: x.view(torch.int32)), "weight is I32 [256, 16]; it should be U32 [256, 16]"),
+    "a vector": (_tensor("weight", lambda x: x.reshape(-1)), "weight is [4096]; it should have 2 dimensions"),
+    "half a layer": (
+        lambda f: [_tensor(part, lambda x: x[:128].clone())(f) for part in ("weight", "scales", "biases")],
+        "is of [128, 128]; it should be of [256, 128] as config.json says",
+    ),
+    "not finite": (_tensor("scales", lambda x: x * torch.nan), "holds scales that are not finite"),
+    "too large": (_tensor("biases", lambda x: x * 1e6), "holds scales that are not finite, or too large for q4_1_g64"),
+}
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_refused(tmp_path: Path, harm: str) -> None:
+    change, message = HARM[harm]
+    write_mlx(tmp_path)
+    change(tmp_path)
+    with pytest.raises(UserError) as error:
+        HfFolder(tmp_path, "q4_1", "q8_0").packed(f"{UP}.weight", 128, 256)
+    assert message in str(error.value)

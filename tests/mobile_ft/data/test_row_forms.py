@@ -1,0 +1,295 @@
+"""Every form of row that people have: what its text is, what of it is learned, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mobile_ft.runtime import ChatTemplate, DataConfig, RowReader, RowText, RuntimeFailure, data_options
+from tests.chat_templates import TOKENS, TOOL
+
+# A template that shows roles and contents, and nothing else.
+PLAIN = (
+    "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+)
+
+
+def read(row: Any, template: str | None = PLAIN, **config: str) -> RowText:
+    chat_template = None if template is None else ChatTemplate(template, TOKENS, date="2026-11-25")
+    return RowReader(chat_template, DataConfig(**config)).read(row if isinstance(row, str) else json.dumps(row))
+
+
+def marked(row: Any, template: str | None = PLAIN, **config: str) -> list[str]:
+    """The text of each side, with what is learned in brackets."""
+    sides = []
+    for text, spans, _ in read(row, template, **config).sides:
+        for begin, end in reversed(spans):
+            text = f"{text[:begin]}[{text[begin:end]}]{text[end:]}"
+        sides.append(text)
+    return sides
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content} | more
+
+
+ASKED = "user:Capital of Peru?;assistant:"
+QUESTION = user("Capital of Peru?")
+LIMA = "user:Capital of Peru?;assistant:[Lima;]"
+
+
+@pytest.mark.parametrize(
+    ("row", "form", "text"),
+    [
+        ({"messages": [QUESTION, assistant("Lima")], "id": 1}, "chat messages", LIMA),
+        ({"messages": [QUESTION | {"name": None}, assistant("Lima", tool_calls=None)]}, "chat messages", LIMA),
+        (
+            {"messages": [assistant("Hello"), QUESTION, assistant("Lima")]},
+            "chat messages",
+            "assistant:[Hello;]" + LIMA,
+        ),
+        (
+            {"messages": [QUESTION, assistant("Cusco", weight=0), user("Sure?"), assistant("Lima", weight=1)]},
+            "chat messages",
+            ASKED + "Cusco;user:Sure?;assistant:[Lima;]",
+        ),
+        (
+            {"messages": [QUESTION, assistant("Cusco", train=False), user("Sure?"), assistant("Lima", train=True)]},
+            "chat messages",
+            ASKED + "Cusco;user:Sure?;assistant:[Lima;]",
+        ),
+        (
+            {
+                "messages": [user([{"type": "text", "text": "Capital "}, {"type": "text", "text": "of Peru?"}])]
+                + [assistant([{"type": "text", "text": "Lima"}])]
+            },
+            "chat messages",
+            LIMA,
+        ),
+        (
+            {"conversations": [{"from": "human", "value": "Capital of Peru?"}, {"from": "gpt", "value": "Lima"}]},
+            "ShareGPT conversations",
+            LIMA,
+        ),
+        (
+            {"conversations": [QUESTION, assistant("Lima")], "system": "Be brief."},
+            "ShareGPT conversations",
+            "system:Be brief.;" + LIMA,
+        ),
+        (
+            {"messages": [{"role": "system", "content": "s"}, QUESTION, assistant("Lima")], "system": "s"},
+            "chat messages",
+            "system:s;" + LIMA,
+        ),
+        (
+            {"instruction": "Capital of", "input": "Peru?", "output": "Lima"},
+            "Alpaca instructions",
+            LIMA.replace(" Peru", "\nPeru"),
+        ),
+        ({"instruction": "Capital of Peru?", "input": "", "output": "Lima"}, "Alpaca instructions", LIMA),
+        ({"instruction": "Capital of Peru?", "context": None, "response": "Lima"}, "Alpaca instructions", LIMA),
+        (
+            {"instruction": "Capital of Peru?", "output": "Lima", "history": [["a", "b"]], "system": "s"},
+            "Alpaca instructions",
+            "system:s;user:a;assistant:[b;]" + LIMA,
+        ),
+        ({"prompt": "Capital of Peru?", "completion": "Lima"}, "prompt and completion", LIMA),
+        ({"prompt": "Capital of Peru?", "response": "Lima"}, "prompt and response", LIMA),
+        ({"question": "Capital of Peru?", "answer": "Lima"}, "question and answer", LIMA),
+        ({"prompt": [QUESTION], "completion": [assistant("Lima")]}, "prompt and completion", LIMA),
+        (
+            {"prompt": [user("a"), assistant("b"), QUESTION], "completion": [assistant("Lima")]},
+            "prompt and completion",
+            "user:a;assistant:b;" + LIMA,
+        ),
+        ({"text": "a\u2028b", "source": "extra"}, "text", "[a\u2028b]"),
+    ],
+)
+def test_forms(row: dict[str, Any], form: str, text: str) -> None:
+    found = read(row)
+    assert (found.form, found.plain, found.weight) == (form, "text" in row, 1)
+    assert marked(row) == [text]
+
+
+def test_pairs_without_a_chat_template() -> None:
+    for row in ({"prompt": "a ", "completion": "b"}, {"instruction": "a ", "output": "b"}):
+        assert marked(row, None) == ["a [b]"]
+    with pytest.raises(RuntimeFailure, match="the model has no chat template; use prompt and completion, or text"):
+        read({"messages": [user("a"), assistant("b")]}, None)
+    with pytest.raises(RuntimeFailure, match='"tools": the model has no chat template'):
+        read({"prompt": "a", "completion": "b", "tools": [TOOL]}, None)
+
+
+def test_columns_with_names_of_their_own() -> None:
+    row = {
+        "prompt": "no",
+        "completion": "no",
+        "q": "Capital of Peru?",
+        "a": "Lima",
+        "chat": [QUESTION, assistant("Lima")],
+    }
+    assert marked(row, prompt_key="q", completion_key="a") == [LIMA]
+    assert marked(row, messages_key="chat") == [LIMA]
+    with pytest.raises(RuntimeFailure, match='"x" is missing, which the data is said to have'):
+        read(row, messages_key="x")
+    with pytest.raises(RuntimeFailure, match='"completion" is missing'):
+        read({"q": "a"}, prompt_key="q")
+
+
+CHAT = [user("a"), assistant("b"), user("c")]
+BEFORE = "user:a;assistant:b;user:c;assistant:"
+
+
+@pytest.mark.parametrize(
+    ("row", "prompt", "form"),
+    [
+        ({"prompt": "p", "chosen": "c", "rejected": "r", "messages": None}, "user:p;assistant:", "preferences"),
+        ({"prompt": CHAT, "chosen": [assistant("c")], "rejected": [assistant("r")]}, BEFORE, "preferences"),
+        # The prompt is what both start with; its text may be there once more.
+        (
+            {"prompt": "c", "chosen": [*CHAT, assistant("c")], "rejected": [*CHAT, assistant("r")]},
+            BEFORE,
+            "preferences",
+        ),
+        (
+            {"prompt": "p", "chosen": [assistant("c")], "rejected": [assistant("r")]},
+            "user:p;assistant:",
+            "preferences",
+        ),
+        (
+            {
+                "input": {"messages": CHAT},
+                "preferred_output": [assistant("c")],
+                "non_preferred_output": [assistant("r")],
+            },
+            BEFORE,
+            "OpenAI preferences",
+        ),
+    ],
+)
+def test_preferences(row: dict[str, Any], prompt: str, form: str) -> None:
+    assert marked(row | {"weight": 2}) == [f"{prompt}[c;]", f"{prompt}[r;]"]
+    assert (read(row | {"weight": 2}).weight, read(row).form) == (2, form)
+
+
+def test_preferences_as_texts_with_what_they_begin_with_as_prompt() -> None:
+    row = {"chosen": "Q: Capital of Peru? A: Lima", "rejected": "Q: Capital of Peru? A: Cusco"}
+    assert marked(row, None) == ["Q: Capital of Peru? A:[ Lima]", "Q: Capital of Peru? A:[ Cusco]"]
+    assert marked({"chosen": "é: ü", "rejected": "é: ö"}, None) == ["é:[ ü]", "é:[ ö]"]
+
+
+def test_weights() -> None:
+    for weight, expected in ((2, 2), (0.5, 0.5), (0, 0), (None, 1)):
+        assert read({"text": "t", "weight": weight}).weight == expected
+
+
+def test_of_a_key_that_is_there_twice_the_last_counts_as_in_python() -> None:
+    assert marked('{"text": "a", "text": "b"}') == ["[b]"]
+
+
+TURNS = '"messages": [{"role": "user", "content": "a"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "a"', "not JSON; a row is one JSON object on one line \\(parse error"),
+        ("[" * 100_000, "not JSON; .*nested deeper than 64 levels"),
+        ('{"text": "a\\ud83d"}', "not JSON; .*surrogate"),
+        ("[1]", 'an object with "messages", '),
+        ('{"txt": "a", "id": 1}', 'found "txt", "id"; a row needs "messages", '),
+        ("{}", "found nothing; a row needs"),
+        ('{"prompt": "a"}', 'found "prompt"; a row needs'),
+        ('{"prompt": "a", "answer": "b"}', 'found "prompt", "answer"; a row needs'),
+        ('{"text": 3}', '"text" should be a string, this is 3'),
+        ('{"text": null, "id": 1}', 'found "id"; a row needs "messages"'),
+        ('{"text": "a", "weight": true}', '"weight" should be a finite number of at least 0, this is true'),
+        ('{"text": "a", "weight": "2"}', '"weight" should be a finite number of at least 0, this is "2"'),
+        ('{"text": "a", "weight": -0.5}', '"weight" should be a finite number of at least 0, this is -0.5'),
+        ('{"text": "a", "weight": NaN}', "not JSON"),
+        ('{"text": "a", "weight": 1e39}', r'"weight" should be a finite number of at least 0, this is 1e\+39'),
+        ('{"text": "a", "tools": [1]}', '"tools" has no place beside "text"'),
+        ('{"prompt": "a", "completion": ["b"]}', r'"completion" should be a string, this is \["b"\]'),
+        ('{"question": {"q": 1}, "answer": "b"}', r'"question" should be a string, this is \{"q": 1\}'),
+        ('{"messages": []}', '"messages" should be a non-empty list'),
+        ('{"messages": {"role": "user"}}', '"messages" should be a non-empty list'),
+        ('{"messages": ["hi"]}', 'message 1 should be an object with "role" and "content"'),
+        ("{" + TURNS + ', {"role": "assistant"}]}', 'message 2 should be an object with "role" and "content"'),
+        ("{" + TURNS + ', {"role": "assistant", "content": null}]}', "message 2 should be an object with"),
+        ("{" + TURNS + ', {"role": "assistant", "content": 3}]}', 'message 2: "content" should be a string or a list'),
+        ("{" + TURNS + ', {"role": "assistant", "content": "b", "weight": 0.5}]}', 'message 2: "weight" should be 0'),
+        ("{" + TURNS + ', {"role": "assistant", "content": "b", "train": 1}]}', 'message 2: "train" should be true'),
+        ("{" + TURNS + "]}", 'nothing to learn; a message with the role "assistant"'),
+        (
+            '{"prompt": "a", "completion": "b", "label": true}',
+            '"label" says whether an answer is good, which no --loss',
+        ),
+        (
+            '{"system": "s", "messages": [{"role": "system", "content": "t"}, {"role": "assistant", "content": "a"}]}',
+            '"system" and the system message of "messages" differ; keep one',
+        ),
+        ("{" + TURNS + '], "images": ["x"]}', '"images" is not supported, and would be lost'),
+        ("{" + TURNS + '], "tools": "x"}', '"tools" is text that is no JSON'),
+        ("{" + TURNS + '], "tools": {"a": 1}}', '"tools" should be a list'),
+        (
+            '{"conversations": [{"from": "alien", "value": "a"}]}',
+            'message 1 of "conversations": the role "alien" is not',
+        ),
+        ('{"conversations": [{"from": "human"}]}', 'message 1 of "conversations" should be an object with "from" and'),
+        (
+            '{"conversations": [{"from": "function_call", "value": "x"}]}',
+            "message 1 of .*: a function call should be JSON",
+        ),
+        ('{"chosen": "c", "rejected": "r"}', '"chosen" and "rejected" begin with nothing in common; they need a'),
+        ('{"chosen": "c", "rejected": "c"}', '"chosen" and "rejected" are the same'),
+        ('{"prompt": "p", "chosen": 1, "rejected": "r"}', '"chosen" should be a string, this is 1'),
+        ('{"prompt": "p", "chosen": ' + TURNS[12:] + '], "rejected": "r"}', '"rejected" should be a non-empty list'),
+        ('{"text": "a", "n": 123456789012345678901234567890}', "not JSON; .*an integer of more than 63 bits"),
+    ],
+)
+def test_rows_that_cannot_be_used(line: str, message: str) -> None:
+    with pytest.raises(RuntimeFailure, match=f"^{message}") as error:
+        read(line)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            {"prompt": CHAT, "chosen": [assistant("c")], "rejected": [*CHAT, assistant("r")]},
+            '"rejected" starts with the role "user"; "assistant" should follow what is in "prompt"',
+        ),
+        (
+            {"chosen": [*CHAT, assistant("c")], "rejected": [*CHAT, assistant("c")]},
+            '"chosen" and "rejected" are the same',
+        ),
+        (
+            {"chosen": [*CHAT, assistant("c")], "rejected": CHAT},
+            'nothing to learn; a message with the role "assistant" is needed after message 3',
+        ),
+        ({"chosen": [user("a"), {}], "rejected": CHAT}, 'message 2 of "chosen" should be an object with "role"'),
+        ({"preferred_output": CHAT, "non_preferred_output": CHAT}, '"preferred_output" needs an "input"'),
+    ],
+)
+def test_preferences_that_cannot_be_used(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(RuntimeFailure, match=f"^{message}"):
+        read(row)
+
+
+def test_options_of_data() -> None:
+    assert [option.name for option in data_options()][:2] == ["mask_prompt", "assistant_turns"]
+    with pytest.raises(RuntimeFailure, match="assistant_turns first: must be one of all, last"):
+        DataConfig(assistant_turns="first")
+
+
+def test_documentation_names_every_form() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
+    for key in ("messages", "conversations", "instruction", "completion", "response", "preferred_output", "text"):
+        assert f'"{key}"' in page

@@ -1,0 +1,273 @@
+"""Where training data is: folders, files and rows in memory become rows as JSON."""
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mobile_ft.data.row_files import read_text
+from mobile_ft.data.rows import DataSource, FileRow, JsonRow, has_split, read_rows
+from mobile_ft.errors import UserError
+
+
+def values(data: DataSource, split: Any = "train") -> list[Any]:
+    rows = list(read_rows(data, split))
+    assert all(isinstance(row, JsonRow) for row in rows)
+    return [json.loads(row.json) for row in rows if isinstance(row, JsonRow)]
+
+
+ROWS = [{"text": "é\u2028"}, {"prompt": "p", "completion": "c", "weight": 0.5}, {"messages": [{"role": "user"}]}]
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    text = "\n\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS)  # blank lines between
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode())  # a byte order mark, and no newline at the end
+    assert [row.where for row in read_rows(file, "train")] == [f"{file}:1", f"{file}:3", f"{file}:5"]
+    assert values(file) == ROWS
+
+
+@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_array_whatever_its_file_is_called(name: str, indent: int | None, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text("\n " + json.dumps(ROWS, indent=indent) + "\n")
+    assert values(file) == ROWS
+    assert [row.where for row in read_rows(file, "train")] == [f"{file}: row {n}" for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1, ", ": row 2: not JSON"),
+        ("[1 2]", ": row 1: not JSON (a comma or the end"),
+        ("[1] 2", ": not JSON (text behind the end"),
+        ("[", ": row 1: not JSON"),
+        ("[]", ": empty; it should hold rows"),
+        ("[" * 100_000, ": row 1: not JSON"),
+    ],
+)
+def test_arrays_that_are_none(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    file.write_text(text)
+    with pytest.raises(UserError, match=re.escape(f"{file}{message}")):
+        list(read_rows(file, "train"))
+
+
+def test_csv(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    with file.open("w", newline="", encoding="utf-8-sig") as lines:
+        writer = csv.writer(lines)
+        writer.writerows([["prompt", "completion", "weight"], ["a, b", 'c\n"d"', "2"], ["é", "", ""]])
+    assert values(file) == [
+        {"prompt": "a, b", "completion": 'c\n"d"', "weight": 2.0},
+        {"prompt": "é", "completion": ""},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1\n", ":2: as many cells are wanted as there are columns, 2"),
+        ("a,b\n1,2,3\n", ":2: as many cells are wanted"),
+        ('a,b\n1,"2', ":1: not CSV"),
+        ("a,weight\n1,x\n", ":2: \"weight\" should be a number, this is 'x'"),
+        ("a,b\n", ": empty; it should hold rows"),
+    ],
+)
+def test_csv_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(text)
+    with pytest.raises(UserError, match=re.escape(f"{file}{message}")):
+        list(read_rows(file, "train"))
+
+
+def test_parquet_leaves_out_what_the_table_filled(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = [
+        {"messages": [{"role": "assistant", "tool_calls": [{"arguments": {"a": 1}}]}]},
+        {"messages": [{"role": "assistant", "tool_calls": [{"arguments": {"b": "x"}}]}]},
+    ]
+    for name in ("train-00000-of-00002.parquet", "train-00001-of-00002.parquet"):
+        parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / name)
+    assert values(tmp_path) == rows * 2
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UserError, match="bad.parquet: not Parquet that can be read"):
+        list(read_rows(tmp_path / "bad.parquet", "train"))
+
+
+def test_folder_that_datasets_saved(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    train = datasets.Dataset.from_list([{"text": "a", "other": None}, {"text": "b", "other": {"x": 1}}])
+    train.save_to_disk(tmp_path / "one")
+    assert values(tmp_path / "one") == values(train) == [{"text": "a"}, {"text": "b", "other": {"x": 1}}]
+    datasets.DatasetDict({"train": train, "validation": train.select([1])}).save_to_disk(tmp_path / "both")
+    assert values(tmp_path / "both", "valid") == [{"text": "b", "other": {"x": 1}}]
+    assert has_split(tmp_path / "both", "valid") and not has_split(tmp_path / "one", "valid")
+
+
+def test_data_sets_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    asked = []
+
+    def load(name: str) -> Any:
+        asked.append(name)
+        if name == "owner/none":
+            raise ConnectionError("no\nnetwork")
+        return {"train": [{"text": "a"}], "test": [{"text": "b"}]}
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.chdir(tmp_path)
+    assert values("owner/name") == [{"text": "a"}] and values(Path("owner/name"), "valid") == [{"text": "b"}]
+    assert not has_split("owner/name", "valid") and set(asked) == {"owner/name"}
+    with pytest.raises(UserError, match=r"^owner/none: no such file, nor a data set that can be loaded \(no network\)"):
+        values("owner/none")
+    with pytest.raises(UserError, match="^data/train.jsonl: not found"):
+        values("data/train.jsonl")
+
+
+def test_text_file(tmp_path: Path) -> None:
+    file = tmp_path / "book.txt"
+    file.write_bytes(b"\xef\xbb\xbf" + "Émile\r\n\n end".encode())
+    assert list(read_rows(file, "valid")) == [FileRow(str(file), file)]
+    assert "".join(read_text(file)) == "Émile\r\n\n end"
+
+
+def test_text_file_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a piece ends within a character; a bad byte is counted from the start of the file."""
+    monkeypatch.setattr("mobile_ft.data.row_files._BLOCK", 5)
+    file = tmp_path / "book.txt"
+    text = "é日本🙂\r\n" * 10
+    for mark in (b"", b"\xef\xbb\xbf"):
+        file.write_bytes(mark + text.encode())
+        assert "".join(read_text(file)) == text
+        for place in (0, 4, 13, 130):
+            good = (text * 2).encode()[:place].decode(errors="ignore").encode()
+            for bad in (b"\xff", b"\xf0\x9f"):
+                file.write_bytes(mark + good + bad)
+                with pytest.raises(UserError, match=re.escape(f"{file}: byte {len(mark + good) + 1} is not UTF-8")):
+                    list(read_rows(file, "train"))
+
+
+def test_splits_of_a_folder(tmp_path: Path) -> None:
+    def text_of(split: Any) -> Any:
+        (row,) = values(tmp_path, split)
+        return row["text"]
+
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path}: no train.jsonl in")):
+        list(read_rows(tmp_path, "train"))
+    (tmp_path / "train.jsonl").write_text('{"text": "train"}')
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path}: no valid.jsonl or validation.jsonl or test.jsonl in")):
+        list(read_rows(tmp_path, "valid"))
+    for name, content in [
+        ("test.csv", "text\ntest\n"),
+        ("validation.json", '[{"text": "validation"}]'),
+        ("valid.jsonl", '{"text": "valid"}'),
+    ]:
+        (tmp_path / name).write_text(content)
+        assert text_of("valid") == name.split(".")[0]
+    assert text_of("train") == "train"
+    (tmp_path / "train.json").write_text("[]")
+    with pytest.raises(UserError, match="train.jsonl and train.json beside it: which is meant"):
+        list(read_rows(tmp_path, "train"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b"", ": empty; it should hold rows, such as one JSON object a line"),
+        ("a.jsonl", b"\n \n", ": empty"),
+        ("a.txt", b" \n", ": empty; it should hold the text to train on"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', ":2: byte 11 is not UTF-8; save the file as UTF-8"),
+        ("a.txt", b"abc\xff", ": byte 4 is not UTF-8"),
+        ("a.xml", b"a,b", ": unknown kind of file; data is a folder with train.jsonl, or a .jsonl"),
+        ("a.jsonl", None, ": not found; data is a folder with train.jsonl, or a .jsonl"),
+    ],
+)
+def test_files_that_cannot_be_used(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(UserError) as error:
+        list(read_rows(file, "train"))
+    assert str(error.value).startswith(f"{file}{message}")
+
+
+class Dataset:
+    """What `datasets.Dataset` offers of what is used: a length and an iterator that yields dicts."""
+
+    column_names = ("messages", "text")
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        columns = dict.fromkeys(key for row in self._rows for key in row)
+        return ({key: row.get(key) for key in columns} for row in self._rows)
+
+
+def test_rows_from_memory() -> None:
+    rows = [{"text": "t"}, {"messages": [{"role": "user", "tool_calls": None}], "weight": np.float32(0.25)}]
+    for data in (rows, tuple(rows)):
+        assert values(data) == values(data, "valid") == rows
+    assert values(Dataset(rows)) == [{"text": "t"}, {"messages": [{"role": "user"}], "weight": 0.25}]
+    assert [row.where for row in read_rows(rows, "train")] == ["row 1", "row 2"]
+    for bad in (object(), float("nan"), b"x"):
+        with pytest.raises(UserError, match="^row 1: a value that JSON cannot hold"):
+            list(read_rows([{"text": bad}], "train"))
+
+
+def test_splits_in_memory() -> None:
+    rows = {name: Dataset([{"text": name}]) for name in ("test", "validation", "train")}
+    assert list(read_rows(rows, "train")) == [JsonRow('row 1 of "train"', '{"text": "train"}')]
+    assert values(rows, "valid") == [{"text": "validation"}]
+    del rows["validation"]
+    assert values(rows, "valid") == [{"text": "test"}]
+    del rows["train"]
+    with pytest.raises(UserError, match='^data: found "test" in this mapping of splits; it should have "train"$'):
+        list(read_rows(rows, "train"))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "data: no rows; each should be a dict"),
+        ({"train": []}, 'data of "train": no rows'),
+        (iter([{"text": "a"}]), "data: rows are wanted, .* this is a list_iterator"),
+        (b"train.jsonl", "data: rows are wanted, .* this is a bytes"),
+        ({"train": {"text": ["a"]}}, 'data of "train": rows are wanted, .* this is a dict'),
+        (3, "data: rows are wanted, .* this is a int"),
+        ({"text": "a"}, 'data: found "text" in this mapping of splits; it should have "train"'),
+    ],
+)
+def test_data_that_is_none(data: Any, message: str) -> None:
+    with pytest.raises(UserError, match=f"^{message}"):
+        list(read_rows(data, "train"))
+
+
+def test_has_split(tmp_path: Path) -> None:
+    rows = [{"text": "t"}]
+    only_training: list[DataSource] = [
+        tmp_path,
+        str(tmp_path / "train.jsonl"),
+        rows,
+        {"train": rows, "test": rows},
+    ]
+    (tmp_path / "train.jsonl").write_text('{"text": "t"}')
+    (tmp_path / "test.jsonl").write_text('{"text": "t"}')  # for `eval`, and not to choose the best adapter by
+    for data in only_training:
+        assert (has_split(data, "train"), has_split(data, "valid")) == (True, False)
+    (tmp_path / "valid.csv").write_text("text\nt\n")
+    with_validation: list[DataSource] = [tmp_path, {"train": rows, "validation": rows}, {"train": rows, "valid": rows}]
+    for data in with_validation:
+        assert has_split(data, "valid")
