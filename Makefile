@@ -138,9 +138,15 @@ fuzz: setup
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[fuzz]'
 	$(BIN)/python fuzz/run.py $(if $(RUNS),--runs $(RUNS),--minutes $(MINUTES))
 
+# Mypy reads a tree in which export/ and runtime/ lie where they are imported from.
+TYPES := build/types/mobile_ft
 lint: setup
 	$(BIN)/ruff check $(PY)
 	$(BIN)/ruff format --check $(PY)
+	rm -rf build/types && mkdir -p $(TYPES)/runtime
+	ln -s $(CURDIR)/mobile_ft/* $(CURDIR)/export $(TYPES)
+	stub=$$($(BIN)/python -c "from mobile_ft.runtime import mft_run_path; print(mft_run_path().with_name('_core.pyi'))") && \
+	  ln -s $(CURDIR)/runtime/__init__.py $$stub $(TYPES)/runtime
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
