@@ -11,7 +11,7 @@ from mobile_ft import MobileFtWarning, UserError, convert
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.export.source.gguf_model import GgufModel
 from mobile_ft.runtime import quantize
-from tests.tuned_models import TEXT, TOKENS, byte_level, merged_weights, sentencepiece, with_tokenizer
+from tests.tuned_models import CHAT_TEMPLATE, TEXT, TOKENS, byte_level, merged_weights, sentencepiece, with_tokenizer
 
 
 @pytest.fixture(scope="module", params=[byte_level, sentencepiece], ids=lambda make: make.__name__)
@@ -108,4 +108,4 @@ def test_llama_cpp_has_the_same_tokens(worded, converted):
         encoded = tokenizer.encode(text, add_special_tokens=False).ids
         assert model.tokenize(text.encode(), add_bos=False, special=True) == encoded
     assert model.token_bos() == tokenizer.token_to_id("<s>") and model.token_eos() == tokenizer.token_to_id("</s>")
-    assert model.metadata["tokenizer.chat_template"] == "{{ bos_token }}"
+    assert model.metadata["tokenizer.chat_template"] == CHAT_TEMPLATE

@@ -22,7 +22,7 @@ from mobile_ft.export.source.hf_folder import HfFolder
 from mobile_ft.model.formats import unpack
 from mobile_ft.model.hf_config import read_hf_config
 from mobile_ft.runtime import Model, quantize
-from tests.tuned_models import TEXT, TOKENS, logits_of, make_tuned, merged_weights
+from tests.tuned_models import CHAT_TEMPLATE, TEXT, TOKENS, logits_of, make_tuned, merged_weights
 
 
 def test_transformers_and_the_runtime_agree(tuned, converted):
@@ -71,7 +71,7 @@ def test_our_own_export_reads_it_back(tuned, converted):
 def test_tokenizer_comes_along(tuned, converted):
     tokenizer = AutoTokenizer.from_pretrained(converted(tuned, "hf"))
     assert tokenizer.decode(tokenizer(TEXT)["input_ids"], skip_special_tokens=True) == TEXT
-    assert tokenizer.chat_template == "{{ bos_token }}"
+    assert tokenizer.chat_template == CHAT_TEMPLATE
 
 
 def test_large_models_are_split(tuned, converted, monkeypatch):
