@@ -139,7 +139,7 @@ def schedules_alone(results: Results) -> None:
         row.append(compared(results, "gsm8k", (side, FULL), (round(STEPS / operations(side)), STEPS)))
         rows.append(row)
     head = ["schedule", "step time", "operations per step"]
-    head += [f"{data}, equal {cost}" for cost in ("steps", "time") for data in DATA]
+    head += [f"{data}, equal {same}" for same in ("steps", "time") for data in DATA]
     table("Schedules alone: int8, exact storage, against full", [*head, "gsm8k, equal operations"], rows)
 
 
