@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gather_runtime import gather
@@ -20,7 +21,7 @@ from mobile_ft.runtime import mft_run_path
 from tests.small_bundle import TalkingModel, write_small_bundle
 
 ROWS = [{"prompt": f"hello {i}", "completion": f"hi {i}"} for i in range(30)]
-OPTIONS = {"seq_len": 32, "steps": 6, "save_every": 2, "lr": 1e-3, "threads": 1}
+OPTIONS: dict[str, Any] = {"seq_len": 32, "steps": 6, "save_every": 2, "lr": 1e-3, "threads": 1}
 
 # Commands that stand for a phone and a host: both "devices" are a folder of this machine.
 ADB = """#!/bin/sh
