@@ -78,7 +78,7 @@ def make(family: str) -> tuple[nn.Module, Inputs]:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
-                parameter += 0.2 * torch.randn_like(parameter)
+                parameter.add_(0.2 * torch.randn_like(parameter))
             elif "embed" not in name:
-                parameter *= 3  # so that activations see more than the middle of their range
+                parameter.mul_(3)  # so that activations see more than the middle of their range
     return model.train(), inputs

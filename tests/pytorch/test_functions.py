@@ -100,7 +100,7 @@ def test_linears_keep_z_for_y(autocast: bool) -> None:
     """Three linears and one norm: z once, in the type that linears compute in, and r."""
     x = torch.randn(2, 10, 64, requires_grad=True)
     weight, linears = torch.rand(64) + 0.5, [torch.randn(16, 64) for _ in range(3)]
-    grads = []
+    grads: list[Tensor] = []
     for again in (False, True):
         x.grad = None
         for linear in linears:

@@ -197,7 +197,7 @@ def test_dropbp_keeps_a_unit_that_trains() -> None:
     from peft import LoraConfig, get_peft_model
 
     model, inputs = make("llama")
-    wrapped: Any = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))  # type: ignore[arg-type]
+    wrapped: Any = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
     with Scheduled(wrapped, Schedule("dropbp", ratio=0.17, steps=10000)) as scheduled:
         for number in range(40):
             assert any(scheduled.begin(number)[::2])
