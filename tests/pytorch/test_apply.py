@@ -68,7 +68,7 @@ def test_gradient_checkpointing() -> None:
     model, inputs = make("llama")
     _, _, gradients = step(model, inputs)
     apply(model, activation="exact")
-    model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+    model.gradient_checkpointing_enable({"use_reentrant": False})
     assert error(step(model, inputs)[2], gradients) < 2e-4
 
 
@@ -136,7 +136,7 @@ def test_trainer(tmp_path: Path, checkpointing: bool) -> None:
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
 
     model, inputs = make("llama")
-    model.save_pretrained(tmp_path / "model")  # type: ignore[operator]
+    model.save_pretrained(tmp_path / "model")
     quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
     rows = [{name: tensor[i % 2] for name, tensor in inputs.items()} for i in range(12)]
     losses = {}

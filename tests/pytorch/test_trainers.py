@@ -36,7 +36,7 @@ SCHEDULES = [
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small LLaMA's folder."""
     folder = tmp_path_factory.mktemp("model")
-    make("llama")[0].save_pretrained(folder)  # type: ignore[operator]
+    make("llama")[0].save_pretrained(folder)
     return folder
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,8 +62,8 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
     with ExitStack() as stack:
 
-        def start(models: dict[str, dict[str, bytes]], **more: object) -> Hub:
-            hub = stack.enter_context(serve(Hub(models, **more)))  # type: ignore[arg-type]
+        def start(models: dict[str, dict[str, bytes]], **more: Any) -> Hub:
+            hub = stack.enter_context(serve(Hub(models, **more)))
             for name, value in {
                 "ENDPOINT": hub.endpoint,
                 "HUGGINGFACE_CO_URL_TEMPLATE": hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}",
