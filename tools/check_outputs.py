@@ -83,7 +83,8 @@ def in_transformers(model: Any) -> Logits:
 def in_llama_cpp(path: Path, lora: Path | None = None) -> Logits:
     from llama_cpp import Llama
 
-    model = Llama(str(path), lora_path=lora and str(lora), logits_all=True, n_ctx=2 * LENGTH, verbose=False)
+    adapter = None if lora is None else str(lora)
+    model = Llama(str(path), lora_path=adapter, logits_all=True, n_ctx=2 * LENGTH, verbose=False)
 
     def run(tokens: list[int]) -> np.ndarray:
         model.reset()
