@@ -1,6 +1,7 @@
 """The Python of README.md and docs/python.md runs as it stands, with a tiny model in the place of SmolLM2."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,15 @@ def python_blocks(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(("page", "blocks"), [("README.md", 1), ("docs/python.md", 11)])
-def test_examples_run(page, blocks, model_config, add_tokenizer, tmp_path, monkeypatch, capsys):
+def test_examples_run(
+    page: str,
+    blocks: int,
+    model_config: Path,
+    add_tokenizer: Callable[[Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
