@@ -55,6 +55,7 @@ def export_bundle(
     seed: int = 0,
     sign: str | os.PathLike[str] | None = None,
     progress: bool = True,
+    cache: bool = True,
 ) -> BundleInfo:
     """Writes a training bundle of `model` to the folder `out`.
 
@@ -65,14 +66,16 @@ def export_bundle(
     its embedding and head, by default q8_0; `calibration` is a text file whose beginning says which columns of the
     linears matter, and weighs their errors. Of a .gguf file, and of a model that bitsandbytes, MLX, GPTQ or AWQ
     quantized, each weight keeps its own format.
-    `lora_targets` are names with commas between, or "all-linear". LoRA's scale is alpha / rank; with `use_rslora` it is
-    alpha / sqrt(rank). `adapter` is the folder of one to start from, of PEFT or mlx-lm, which brings all these; linears
-    of its targets that it does not adapt start with B zero. `chat_template` is a file with a Jinja template that takes
-    the place of the model's own. `max_seq_len` is the most tokens at once, by default 512,
-    or less if the model's limit is. `activation` is what a layer stores for its backward: README.md has a table. `seed`
-    is that of the adapter and of random weights. `sign` is a file with an Ed25519 private key in PEM, which signs the
-    bundle for those who `trust` its public half. `progress` shows how many tensors are written. Raises UserError where
-    the model or adapter is not supported or `out` holds anything but a bundle.
+    `lora_targets` are names with commas between, or "all-linear". LoRA's scale is alpha / rank; with `use_rslora` it
+    is alpha / sqrt(rank). `adapter` is the folder of one to start from, of PEFT or mlx-lm, which brings all these;
+    linears of its targets that it does not adapt start with B zero. `chat_template` is a file with a Jinja template
+    that takes the place of the model's own. `max_seq_len` is the most tokens at once, by default 512, or less if the
+    model's limit is. `activation` is what a layer stores for its backward: docs/concepts/memory_plan.md has a table.
+    `seed` is that of the adapter and of random weights. `sign` is a file with an Ed25519 private key in PEM, which
+    signs the bundle for those who `trust` its public half. `progress` shows how many tensors are written. With
+    `cache`, the training program of an architecture is kept in the user's cache folder, so that later exports of it
+    do not import torch. Raises UserError where the model or adapter is not supported or `out` holds anything but a
+    bundle.
     """
     if not 1 <= lora_rank <= MOST_RANK:
         raise UserError(f"--lora-rank {lora_rank}: must be 1 to {MOST_RANK}")
@@ -103,7 +106,7 @@ def export_bundle(
                     display.start(total)
                 display.update(done, "now the program, which takes a while" if done == total else "")
 
-            _write(source, lora, length, seed, target, activation, start, on_tensor=on_tensor, key=key)
+            _write(source, lora, length, seed, target, activation, start, on_tensor=on_tensor, key=key, cache=cache)
     return describe(read_bundle(target))
 
 
@@ -176,10 +179,11 @@ def _write(
     hollow: bool = False,
     on_tensor: Callable[[int, int], None] = lambda done, total: None,
     key: "Ed25519PrivateKey | None" = None,
+    cache: bool = True,
 ) -> None:
     from mobile_ft.export.bundle import write_bundle
 
-    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter, hollow, on_tensor, key)
+    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter, hollow, on_tensor, key, cache)
 
 
 def _read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[str, F32]]:
