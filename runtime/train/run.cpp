@@ -342,6 +342,7 @@ Event describe(const Plan& plan, const TrainConfig& config) {
     if (is_anonymous(component)) anonymous.push_back(name_of(component));
   }
   return {{"event", "plan"},
+          {"version", kEventsVersion},
           {"planned_mb", megabytes(plan.total())},
           {"planned_anon_mb", megabytes(plan.anonymous())},
           {"budget_mb", budget_of(config)},

@@ -12,6 +12,8 @@ namespace mft {
 
 /// What happens in a run, one JSON object each (docs/events.md): plan, step, eval, saved, stopped, done.
 using Event = nlohmann::ordered_json;
+/// Of the events' keys and meanings, in "plan". 1, which said no version, had "spilled" for "offloaded".
+constexpr int kEventsVersion = 2;
 using EventSink = std::function<void(const Event&)>;
 
 /// Asks a run to end after the step in progress, saved. May be called from any thread and from a signal handler.
