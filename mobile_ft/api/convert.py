@@ -34,9 +34,9 @@ def convert(
 ) -> ConvertResult:
     """Writes the bundle's model with the adapter in the folder `adapter`, as `train` leaves it, to `out`.
 
-    `to` says for whom: docs/convert.md has what each target is, whether `out` becomes a file or a folder, and which
-    models it supports. `quant` is of the merged weights in `gguf` and `hf`, by default f16. What was at `out` stays
-    until all is written.
+    `to` says for whom: docs/reference/convert.md has what each target is, whether `out` becomes a file or a folder, and
+    which models it supports. `quant` is of the merged weights in `gguf` and `hf`, by default f16. What was at `out`
+    stays until all is written.
 
     Raises UserError where the adapter is not one of this bundle, the target does not support the model, or `out` holds
     anything that would not be replaced.

@@ -68,9 +68,9 @@ def export_bundle(
     `lora_targets` are names with commas between, or "all-linear". LoRA's scale is alpha / rank; with `use_rslora` it is
     alpha / sqrt(rank). `adapter` is the folder of one to start from, of PEFT or mlx-lm, which brings all these; linears
     of its targets that it does not adapt start with B zero. `chat_template` is a file with a Jinja template that takes
-    the place of the model's own. `max_seq_len` is the most tokens at once, by default 512,
-    or less if the model's limit is. `activation` is what a layer stores for its backward: README.md has a table. `seed`
-    is that of the adapter and of random weights. `sign` is a file with an Ed25519 private key in PEM, which signs the
+    the place of the model's own. `max_seq_len` is the most tokens at once, by default 512, or less if the model's limit
+    is. `activation` is what a layer stores for its backward: docs/concepts/memory_plan.md has a table. `seed` is that
+    of the adapter and of random weights. `sign` is a file with an Ed25519 private key in PEM, which signs the
     bundle for those who `trust` its public half. `progress` shows how many tensors are written. Raises UserError where
     the model or adapter is not supported or `out` holds anything but a bundle.
     """

@@ -51,9 +51,9 @@ def train(
     `data` and `valid` are each a path, a list of rows or a `datasets.Dataset`; without `valid`, validation takes the
     split of `data`. `adapter` is where to start from, by default the bundle's own, untrained. `resume` goes on from the
     checkpoint in `out`. The run is a child process, whose memory is that of the plan; or this one, if `in_process`.
-    `callbacks` are called with every event (docs/events.md); what one raises ends the run, saved. `report_to` names
-    "jsonl", "tensorboard", "trackio" or "wandb". `schedule_report` is an HTML file that shows what was trained when.
-    `auto_schedule` is how many minutes the steps may take: it chooses schedule, learning rate and number of steps
+    `callbacks` are called with every event (docs/reference/events.md); what one raises ends the run, saved. `report_to`
+    names "jsonl", "tensorboard", "trackio" or "wandb". `schedule_report` is an HTML file that shows what was trained
+    when. `auto_schedule` is how many minutes the steps may take: it chooses schedule, learning rate and number of steps
     within the `budget`, shows why, and leaves it in the result's details.
     `options` are those of `mobile-ft train --help`, with underscores.
 

@@ -14,7 +14,7 @@ def add_parser(commands: Subparsers) -> None:
     add_bundle(parser)
     option = parser.add_argument
     option("--adapter", metavar="DIR", type=Path, required=True, help="folder that `mobile-ft train` wrote")
-    option("--to", choices=TARGETS, required=True, help="docs/convert.md says what each is")
+    option("--to", choices=TARGETS, required=True, help="docs/reference/convert.md says what each is")
     option("--quant", choices=get_args(Quant), help="of --to gguf, and nf4 of --to hf (default: f16)")
     option("-o", "--output", metavar="OUT", type=Path, required=True, help="file or folder to write")
     parser.set_defaults(run=run)

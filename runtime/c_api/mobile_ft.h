@@ -2,8 +2,9 @@
 #define MOBILE_FT_H
 
 /*
- * C API of the mobile-ft runtime: fine-tune, evaluate and generate from a training bundle (docs/bundle_format.md), for
- * JNI and other languages. What it does is what `mobile-ft` and `mft-run` do: one description of a run serves all.
+ * C API of the mobile-ft runtime: fine-tune, evaluate and generate from a training bundle
+ * (docs/reference/bundle_format.md), for JNI and other languages. What it does is what `mobile-ft` and `mft-run` do:
+ * one description of a run serves all.
  *
  *   mft_options* options = mft_train_options_new();
  *   mft_options_set(options, "steps", "200");
@@ -76,9 +77,9 @@ MFT_API const char* mft_options_get(mft_options* options, const char* name);
 /* ---- Events ---- */
 
 /*
- * Hears what happens, in the thread that called: `event` is a JSON object (docs/events.md) whose "event" names its
- * kind: "plan", "step", "eval", "saved", "stopped", "done". It is gone when the callback returns. Return nonzero to
- * end a run after the step in progress, saved. Must not throw.
+ * Hears what happens, in the thread that called: `event` is a JSON object (docs/reference/events.md) whose "event"
+ * names its kind: "plan", "step", "eval", "saved", "stopped", "done". It is gone when the callback returns. Return
+ * nonzero to end a run after the step in progress, saved. Must not throw.
  */
 typedef int (*mft_event_callback)(const char* event, void* user_data);
 

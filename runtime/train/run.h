@@ -10,7 +10,7 @@
 
 namespace mft {
 
-/// What happens in a run, one JSON object each (docs/events.md): plan, step, eval, saved, stopped, done.
+/// What happens in a run, one JSON object each (docs/reference/events.md): plan, step, eval, saved, stopped, done.
 using Event = nlohmann::ordered_json;
 using EventSink = std::function<void(const Event&)>;
 

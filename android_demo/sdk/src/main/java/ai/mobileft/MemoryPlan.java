@@ -43,7 +43,7 @@ public final class MemoryPlan {
     return Json.number(values.get("step_seconds"));
   }
 
-  /** All of it, as a "plan" event of docs/events.md. */
+  /** All of it, as a "plan" event of docs/reference/events.md. */
   public String getJson() {
     return json;
   }

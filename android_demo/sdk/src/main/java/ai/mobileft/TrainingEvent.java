@@ -2,7 +2,7 @@ package ai.mobileft;
 
 import java.util.Map;
 
-/** What happened in a training; docs/events.md lists the kinds, and what {@link #getJson()} has of each. */
+/** What happened in a training; docs/reference/events.md lists the kinds, and what {@link #getJson()} has of each. */
 public final class TrainingEvent {
   private final String json;
   private final Map<?, ?> values;
