@@ -1,0 +1,43 @@
+"""MkDocs hooks: pages are filled from the code, and links are the ones that also work in the repository."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import c_api
+import command_line
+import java
+import links
+import results
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[2]
+GENERATED = {
+    "commands": command_line.commands,
+    "step options": lambda: command_line.training_options("step"),
+    "run options": lambda: command_line.training_options("run"),
+    "data options": command_line.data_options,
+    "generation options": command_line.generation_options,
+    "C API": c_api.reference,
+    "Java SDK": java.reference,
+    "result fields": results.reference,
+}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds the pages of the repository that are not in docs/."""
+    for path, uri in links.OUTSIDE.items():
+        files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    def fill(match: re.Match[str]) -> str:
+        return re.sub(r"docs/([\w/-]+\.md)", link, GENERATED[match[1]]())
+
+    def link(match: re.Match[str]) -> str:
+        """Comments name pages by their paths."""
+        return f"[{Path(match[1]).stem}]({links.relative(match[1], page.file.src_uri)})"
+
+    filled = re.sub(r"^<!-- generated: (.*) -->$", fill, markdown, flags=re.MULTILINE)
+    return links.for_site(filled, page.file.src_uri)
