@@ -5,6 +5,7 @@ from pathlib import Path
 
 HEADER = Path(__file__).parents[2] / "runtime/c_api/mobile_ft.h"
 
+_WIDTH = 92
 _SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$", re.MULTILINE)
 
 
@@ -27,9 +28,26 @@ def _items(body: str) -> list[str]:
         elif part.strip():
             code = part.strip().replace("MFT_API ", "")
             names = ", ".join(f"`{name}`" for name in _declared(code))
-            lines += [f"### {names}", "", *([_prose(comment), ""] if comment else []), "```c", code, "```", ""]
+            lines += [f"### {names}", "", *([_prose(comment), ""] if comment else []), "```c", _narrow(code), "```", ""]
             comment = ""
     return lines
+
+
+def _narrow(code: str) -> str:
+    """Declarations that fit beside the navigation: parameters one a line, and comments above what they are about."""
+    lines = []
+    for line in re.sub(r",\n {10,}", ", ", code).splitlines():
+        member = re.fullmatch(r"( +)(\S.*?) +(/\*.*\*/)", line)
+        function = re.fullmatch(r"(\S.*\()(.*)\);", line)
+        if len(line) <= _WIDTH:
+            lines.append(line)
+        elif member:
+            lines += [member[1] + member[3], member[1] + member[2]]
+        elif function:
+            lines += [function[1], ",\n".join(f"    {parameter}" for parameter in function[2].split(", ")) + ");"]
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _declared(code: str) -> list[str]:

@@ -2,11 +2,15 @@
 
 import argparse
 import re
+import textwrap
 from collections.abc import Iterable
+from typing import Any
 
 from mobile_ft.cli.main import _parser
 from mobile_ft.runtime import Option, generate_options, train_options
 from mobile_ft.runtime import data_options as of_data
+
+_USAGE: Any = {"subsequent_indent": "    ", "break_long_words": False, "break_on_hyphens": False}
 
 
 def commands() -> str:
@@ -48,7 +52,7 @@ def _section(name: str, parser: argparse.ArgumentParser) -> str:
     shared = set().union(*taken.values())
     own = [action for action in parser._actions if not {*action.option_strings} & {"--help", *shared}]
     lines = [f"## {name}", "", _sentence(str(parser.description)), ""]
-    lines += ["```sh", _usage(name, parser, own, bool(taken)), "```", ""]
+    lines += ["```text", _usage(name, parser, own, bool(taken)), "```", ""]
     lines += ["| argument | meaning | default |", "|---|---|---|", *(_row(action) for action in own), ""]
     links = [f"[{group} options](options.md#{group}-options)" for group in taken]
     if links:
@@ -86,7 +90,7 @@ def _usage(name: str, parser: argparse.ArgumentParser, actions: Iterable[argpars
             words.append(_with_value(action))
         elif action.option_strings:
             optional = True
-    return " ".join(words) + (" [options]" if optional else "")
+    return textwrap.fill(" ".join(words) + (" [options]" if optional else ""), 90, **_USAGE)
 
 
 def _with_value(action: argparse.Action) -> str:
