@@ -67,7 +67,8 @@ def dialogues() -> Examples:
     package = importlib.util.find_spec("chatterbot_corpus")
     assert package is not None and package.submodule_search_locations
     files = sorted((Path(package.submodule_search_locations[0]) / "data" / "english").glob("*.yml"))
-    texts, labels = [], []
+    texts: list[str] = []
+    labels: list[int] = []
     for label, file in enumerate(files):
         found = {
             str(text)
@@ -87,17 +88,18 @@ def dialogues() -> Examples:
     return {"input_ids": tokens, "attention_mask": (tokens != 1).long()}, torch.tensor(labels)
 
 
-def vit(classes: int) -> nn.Module:
+def sized(classes: int) -> dict[str, Any]:
     size = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4}
-    return tf.ViTForImageClassification(
-        tf.ViTConfig(**size, image_size=8, patch_size=2, num_channels=1, num_labels=classes)
-    )
+    return size | {"num_labels": classes}
+
+
+def vit(classes: int) -> nn.Module:
+    return tf.ViTForImageClassification(tf.ViTConfig(**sized(classes), image_size=8, patch_size=2, num_channels=1))
 
 
 def roberta(classes: int) -> nn.Module:
-    size = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4}
     return tf.RobertaForSequenceClassification(
-        tf.RobertaConfig(**size, vocab_size=WORDS, max_position_embeddings=LENGTH + 4, num_labels=classes)
+        tf.RobertaConfig(**sized(classes), vocab_size=WORDS, max_position_embeddings=LENGTH + 4)
     )
 
 

@@ -69,7 +69,8 @@ def prepare_rows(bundle: Path, source: Path) -> None:
         for name, file in write_rows(source, Path(folder)).items():
             command = [sys.executable, "-c", _PREPARE, str(bundle), str(file)]
             child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            seconds = float(child.stdout.read())  # type: ignore[union-attr]
+            assert child.stdout is not None
+            seconds = float(child.stdout.read())
             usage = os.wait4(child.pid, 0)[2]
             table[name] = f"{seconds:.1f} s of CPU, peak RSS {usage.ru_maxrss * 1024 / MEGABYTE:.0f} MB"
     print_table(f"tokens of {source}", table)

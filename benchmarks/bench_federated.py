@@ -108,7 +108,7 @@ def alone(folder: Path, rows: Path, config: dict[str, Any]) -> dict[str, Any]:
     out = folder / "alone"
     shutil.rmtree(out, ignore_errors=True)
     training = TRAINING | config | {"threads": 2}
-    options = {name.replace("-", "_"): value for name, value in training.items()}
+    options: dict[str, Any] = {name.replace("-", "_"): value for name, value in training.items()}
     mobile_ft.train(folder / "smollm2.bundle", rows, out, **options)
     return {"loss": held_out(folder, out)}
 

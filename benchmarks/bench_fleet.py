@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 from flwr.app import Message
 from rich.console import Console
@@ -100,11 +101,8 @@ def measure(folder: Path, devices: int, strategy: str, jobs: int) -> list[str]:
         peak = max(peak, anonymous_mb())
         return result
 
-    LoraStrategy.aggregate_train = timed  # type: ignore[method-assign]
-    try:
+    with patch.object(LoraStrategy, "aggregate_train", timed):
         records = fleet.run()
-    finally:
-        LoraStrategy.aggregate_train = aggregate  # type: ignore[method-assign]
     last = records[-1]
     update = sum(x.nbytes for x in read_tensors(folder / "bundle" / "adapter_model.safetensors").values())
     return [

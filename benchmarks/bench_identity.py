@@ -167,8 +167,9 @@ def prepared(data: Path, folder: Path) -> tuple[list[Batch], Path]:
 def batches(path: Path) -> list[Batch]:
     found = load_file(path)
     ends = found["offsets"].tolist()
-    columns = [found[name].long()[None] for name in ("tokens", "targets", "positions")]
-    return [tuple(column[:, begin:end] for column in columns) for begin, end in pairwise(ends)]
+    tokens, targets, positions = (found[name].long()[None] for name in ("tokens", "targets", "positions"))
+    places = [slice(begin, end) for begin, end in pairwise(ends)]
+    return [(tokens[:, place], targets[:, place], positions[:, place]) for place in places]
 
 
 def loss_of(model: Any, batch: Batch) -> Tensor:

@@ -58,7 +58,7 @@ def main() -> None:
     time_sides = partial(in_turn, 3 if args.quick else args.rounds, min if args.best else median)
     some = slice(2 if args.quick else None)
     weights = [(k, n, fmt) for k, n in SHAPES[some] for fmt in args.formats if k % parse_format(fmt).group == 0]
-    heads = [(model, t) for model in HEADS for t in (256, 1024, 2048)[some]]
+    heads = [(model, t) for model in HEADS for t in [256, 1024, 2048][some]]
     vocabularies = [(v, k, fmt) for v, k in VOCABULARIES[: 1 if args.quick else 2] for fmt in ("q4_1", "q8_0")]
     results: dict[str, Any] = {
         "threads": threads,
@@ -252,7 +252,7 @@ def attention_row(time_sides: TimeSides, peak: float, model: str, tokens: int) -
     positions = np.arange(tokens)
     # [1, heads, T, dim] views, as Transformers has them.
     leaves = [x.clone().requires_grad_() for x in (q, k, v)]
-    views = [x.view(1, tokens, -1, dim).transpose(1, 2) for x in leaves]
+    query, key, value = (x.view(1, tokens, -1, dim).transpose(1, 2) for x in leaves)
     grad = do.view(1, tokens, heads, dim).transpose(1, 2)
 
     def ours() -> object:
@@ -260,12 +260,12 @@ def attention_row(time_sides: TimeSides, peak: float, model: str, tokens: int) -
         return kernels.attention_backward(do.numpy(), *arrays, o, lse, positions, heads, kv_heads)
 
     def torch_gqa() -> object:
-        o = scaled_dot_product_attention(*views, is_causal=True, enable_gqa=True)
+        o = scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
         return torch.autograd.grad(o, leaves, grad)
 
     def torch_expanded() -> object:
-        keys, values = (x.repeat_interleave(heads // kv_heads, 1) for x in views[1:])
-        o = scaled_dot_product_attention(views[0], keys, values, is_causal=True)
+        keys, values = (x.repeat_interleave(heads // kv_heads, 1) for x in (key, value))
+        o = scaled_dot_product_attention(query, keys, values, is_causal=True)
         return torch.autograd.grad(o, leaves, grad)
 
     t = time_sides(ours=ours, gqa=torch_gqa, expanded=torch_expanded)

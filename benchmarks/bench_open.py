@@ -3,7 +3,6 @@
 import argparse
 import os
 import statistics
-import sys
 import time
 from pathlib import Path
 
@@ -53,4 +52,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from mobile_ft.pytorch import SavedTensors, apply
 
 Inputs = dict[str, Tensor]
-NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-LLAMA = {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12}
+NO_DROPOUT: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+LLAMA: dict[str, Any] = {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12}
+LLAMA["num_attention_heads"] = 12
 TOKENS = {"input_ids": torch.randint(5, 30000, (4, 128))}
 IMAGES = {"pixel_values": torch.randn(4, 3, 224, 224)}
 MODELS: dict[str, tuple[Callable[[], nn.Module], Inputs]] = {

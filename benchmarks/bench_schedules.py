@@ -19,7 +19,8 @@ from torch import nn
 
 from mobile_ft.pytorch import SavedTensors, Schedule, Scheduled
 
-CONFIG = {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12}
+CONFIG: dict[str, Any] = {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12}
+CONFIG["num_attention_heads"] = 12
 VOCABULARY, BATCH, TOKENS = 8192, 4, 128
 SCHEDULES = {
     "full": Schedule(),

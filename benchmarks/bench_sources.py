@@ -19,6 +19,7 @@ from rich.table import Table
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 import mobile_ft
+from mobile_ft.api.convert import Quant
 
 SEQ_LEN = 256
 CHARACTERS = 60_000  # of VALID
@@ -40,9 +41,10 @@ def sources(folder: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (nf4 / name).write_bytes((hf / name).read_bytes())
     yield "bitsandbytes, NF4 in double quantization", nf4, {}
-    for quant in ("q8_0", "q4_0"):
+    quants: tuple[Quant, ...] = ("q8_0", "q4_0")
+    for quant in quants:
         path = folder / f"{quant}.gguf"
-        mobile_ft.convert(folder / "f16", folder / "f16", path, to="gguf", quant=quant, progress=False)  # type: ignore[arg-type]
+        mobile_ft.convert(folder / "f16", folder / "f16", path, to="gguf", quant=quant, progress=False)
         yield f"GGUF, {quant}", path, {}
 
 

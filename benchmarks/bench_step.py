@@ -120,13 +120,14 @@ def run(command: list[str], warm_up: int = WARM_UP) -> Result:
     Its anonymous memory is sampled from the first step on.
     """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stderr is not None
+    stdout, stderr = process.stdout, process.stderr
+    assert stdout is not None and stderr is not None
     errors: list[str] = []
-    drain = threading.Thread(target=lambda: errors.append(process.stderr.read()))
+    drain = threading.Thread(target=lambda: errors.append(stderr.read()))
     drain.start()
     memory = AnonymousMemory(process.pid)
     seconds, losses, done = [], [], {}
-    for line in process.stdout:
+    for line in stdout:
         event = json.loads(line)
         if event["event"] == "step":
             memory.start()
@@ -204,7 +205,7 @@ def peer(arguments: list[str]) -> None:
     torch.set_num_threads(args.threads)
     if args.save:
         gguf = gguf_path()
-        model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+        model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
         # Transformers takes it for quantized still, and would not save it.
         del model.config.quantization_config
         model.hf_quantizer = None

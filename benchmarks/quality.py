@@ -149,6 +149,8 @@ def learn(folder: Path, runs: list[Run], results: Results, jobs: int) -> None:
 def outcome(folder: Path, run: Run) -> tuple[float, int | None]:
     """Held-out loss after the last step, in float32, infinite where the run diverged; right answers of long runs."""
     side = SIDES[run.side]
+    # To the bit what recomputing gives where storage is exact.
+    options: dict[str, Any] = {"backward": "store"} | side.options
     with tempfile.TemporaryDirectory(dir=folder) as out:
         try:
             result = mobile_ft.train(
@@ -164,7 +166,7 @@ def outcome(folder: Path, run: Run) -> tuple[float, int | None]:
                 threads=1,
                 eval_every=run.steps,
                 save_every=run.steps,
-                **{"backward": "store"} | side.options,  # to the bit what recomputing gives where storage is exact
+                **options,
             )
         except mobile_ft.UserError as error:
             if "not finite" in str(error):

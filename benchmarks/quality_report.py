@@ -91,7 +91,7 @@ def tuning(results: Results) -> None:
 
     table(
         "Learning rates",
-        ["schedule", *(f"{lr:g}" for lr in LEARNING_RATES), "best of full's"],
+        ["schedule", *(f"{lr:g}" for lr in LEARNING_RATES), "best, vs. full"],
         [
             [side, *(cell(side, loss) for loss in losses[side].values()), change(best[side], best[FULL])]
             for side in sorted(SCHEDULES, key=lambda side: best[side] or 0)
@@ -108,7 +108,11 @@ def bar(results: Results) -> None:
         whole = len(known) == len(DATA) or not all(known)
         verdict = ("pass" if all(known) else "miss") if known and whole else "not run"
         rows.append([side, cost(results, side, REFERENCE), *cells, verdict])
-    table(f"Equal steps ({STEPS}), of {REFERENCE}", ["side", "step's cost", *DATA, "within 1 %"], rows)
+    table(
+        f"Equal steps ({STEPS}), against {REFERENCE}",
+        ["configuration", "relative step time", *DATA, "within 1 %"],
+        rows,
+    )
 
 
 def headline_time(results: Results) -> None:
@@ -119,7 +123,7 @@ def headline_time(results: Results) -> None:
         steps = results.steps_in_time(side, REFERENCE)
         cells = [compared(results, data, (side, REFERENCE), (steps, STEPS)) for data in DATA]
         rows.append([side, str(steps), *cells])
-    table(f"Equal time, that of {STEPS} steps of {REFERENCE}", ["side", "steps", *DATA], rows)
+    table(f"Equal time, that of {STEPS} steps of {REFERENCE}", ["configuration", "steps", *DATA], rows)
 
 
 def schedules_alone(results: Results) -> None:
@@ -134,8 +138,9 @@ def schedules_alone(results: Results) -> None:
             row += [""] * len(DATA)
         row.append(compared(results, "gsm8k", (side, FULL), (round(STEPS / operations(side)), STEPS)))
         rows.append(row)
-    head = ["schedule", "time", "operations", *(f"{d}, steps" for d in DATA), *(f"{d}, time" for d in DATA)]
-    table("Schedules alone: int8, exact storage, of full's", [*head, "gsm8k, operations"], rows)
+    head = ["schedule", "step time", "operations per step"]
+    head += [f"{data}, equal {same}" for same in ("steps", "time") for data in DATA]
+    table("Schedules alone: int8, exact storage, against full", [*head, "gsm8k, equal operations"], rows)
 
 
 def variants(results: Results) -> None:
@@ -147,7 +152,7 @@ def variants(results: Results) -> None:
             seed_1 = [results.mean_loss("gsm8k", s, STEPS, (1,)) for s in (side, reference)]
             loss = "" if seed_1[0] is None else f"{seed_1[0]:.4f}"
             rows.append([side, cost(results, side, REFERENCE), loss, change(*seed_1)])
-    head = ["side", "step's cost", "gsm8k", "of float32's, exact storage"]
+    head = ["configuration", "relative step time", "gsm8k", "vs. float32, exact storage"]
     table("Compute and storage, seed 1", head, sorted(rows, key=lambda row: row[0].split(",")[0]))
 
 
@@ -161,7 +166,8 @@ def auto_schedule(results: Results) -> None:
             known = {steps: results.learned(schedule, steps) for steps in both}
             cells = [f"{n} steps: {learned:.3f}" if learned is not None else "" for n, learned in known.items()]
         rows.append([schedule, f"{results.best_lr(schedule):g}", *cells])
-    table("Learned, of what 100 steps of full learn", ["schedule", "lr", "equal steps", "equal time"], rows)
+    head = ["schedule", "learning rate", "equal steps", "equal time"]
+    table("Loss reduction, relative to that of 100 steps of full", head, rows)
 
 
 def long_runs(results: Results) -> None:
@@ -174,7 +180,8 @@ def long_runs(results: Results) -> None:
         right = results.right.get(results.run("gsm8k", side, LONG_STEPS, 1).name)
         short = compared(results, "gsm8k", (side, FULL), (STEPS, STEPS))
         rows.append([side, short, f"{loss:.4f} ({change(loss, full)})", interval(*right) if right else ""])
-    table("Longer", ["schedule", f"{STEPS} steps", f"{LONG_STEPS} steps", "right answers, 95 %"], rows)
+    head = ["schedule", f"{STEPS} steps", f"{LONG_STEPS} steps", "correct answers, 95 % interval"]
+    table("Longer runs", head, rows)
 
 
 def interval(right: int, of: int) -> str:

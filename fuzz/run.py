@@ -106,6 +106,7 @@ def _fuzz(name: str, limit: list[str]) -> Outcome:
     environment = {**os.environ, **memory, "MFT_TEST_BUNDLE": str(BUILD / "bundle"), "ASAN_OPTIONS": "detect_leaks=0"}
     environment["PYTHONHASHSEED"] = "0"  # with -seed: the same inputs every time
     megabytes = _MEGABYTES
+    command: list[str | Path]
     if folder == "cpp":
         command = [BUILD / "fuzz" / "cpp" / f"fuzz_{form}"]
         subprocess.run([*command, f"-seeds={kept}"], env=environment, check=True)

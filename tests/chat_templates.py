@@ -70,7 +70,9 @@ def of_llama_cpp() -> dict[str, str]:
                 for member in files:
                     name = Path(member.name)
                     if name.suffix == ".jinja" and name.parent.name == "templates":
-                        made.joinpath(name.name).write_bytes(files.extractfile(member).read())  # type: ignore[union-attr]
+                        file = files.extractfile(member)
+                        assert file is not None
+                        made.joinpath(name.name).write_bytes(file.read())
             made.rename(folder)
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.jinja"))}
 
@@ -123,8 +125,8 @@ def random_chat(rng: random.Random, tools: bool = True, thoughts: bool = True, s
         messages.append({"role": "user", "content": text() + "?"})
         if with_tools and rng.random() < 0.7:
             arguments = {"city": text(), "n": rng.choice([1, 2.5, None, True, [1, "x"], {"k": "v"}])}
-            call = {"id": f"call{rng.randint(0, 99999):05}", "type": "function"}
-            call["function"] = {"name": "get_weather", "arguments": arguments}  # type: ignore[assignment]
+            call: dict[str, Any] = {"id": f"call{rng.randint(0, 99999):05}", "type": "function"}
+            call["function"] = {"name": "get_weather", "arguments": arguments}
             messages.append({"role": "assistant", "content": rng.choice(["", text()]), "tool_calls": [call]})
             if thoughts and rng.random() < 0.3:
                 messages[-1]["reasoning_content"] = text() + "."
@@ -149,15 +151,10 @@ def marked_by_transformers(source: str, chat: dict[str, Any]) -> tuple[str, list
     """Text, and the characters [begin, end) between {% generation %} and {% endgeneration %}."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    texts, marks = render_jinja_template(
-        [chat["messages"]],
-        chat_template=source,
-        tools=chat.get("tools"),
-        documents=None,
-        return_assistant_tokens_mask=True,
-        **TOKENS,
-    )
-    return texts[0], [tuple(mark) for mark in marks[0]]
+    values: dict[str, Any] = {"documents": None, "return_assistant_tokens_mask": True, **TOKENS}
+    rendered: Any = render_jinja_template([chat["messages"]], chat_template=source, tools=chat.get("tools"), **values)
+    texts, marks = rendered
+    return texts[0], [(begin, end) for begin, end in marks[0]]
 
 
 def to_json(chat: dict[str, Any]) -> str:

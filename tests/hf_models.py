@@ -29,7 +29,7 @@ from mobile_ft.export.source.source import ModelSource
 from mobile_ft.model.formats import F32, PackedWeight, pack, unpack
 from mobile_ft.model.hf_config import read_hf_config
 
-_SHAPE = {
+_SHAPE: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 96,
     "num_attention_heads": 4,
@@ -80,9 +80,8 @@ FAMILIES: dict[str, PreTrainedConfig] = {
         head_dim=32,
         query_pre_attn_scalar=32,
         sliding_window=9,
-        sliding_window_pattern=2,
         rope_parameters=_GEMMA_ROPE,
-        **_SHAPE,
+        **_SHAPE | {"sliding_window_pattern": 2},
     ),
 }
 

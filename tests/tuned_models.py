@@ -21,6 +21,7 @@ from mobile_ft.model.shapes import linear_names
 from tests.hf_models import FAMILIES, HfModel, random_model
 
 VOCABULARY = 512
+CHAT_TEMPLATE = "{{ bos_token }}{{ messages[0].content }}"
 TOKENS = np.random.default_rng(0).integers(0, 300, 41)
 TEXT = "The lighthouse keeper's lamp burned for 1987 nights;  nobody asked why.\n\nShips passed. Größe 3.5, éa!"
 
@@ -47,7 +48,7 @@ def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
         "bos_token": "<s>",
         "eos_token": "</s>",
         "add_bos_token": True,
-        "chat_template": "{{ bos_token }}",
+        "chat_template": CHAT_TEMPLATE,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 

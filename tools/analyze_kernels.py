@@ -75,7 +75,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--llvm-mca", metavar="PATH", help="default: the newest of the PATH")
     parser.add_argument("--cores", nargs="+", default=CORES, metavar="CORE")
-    parser.add_argument("--markdown", action="store_true", help="print the tables as docs/kernel_analysis.md has them")
+    parser.add_argument("--markdown", action="store_true", help="print the tables of docs/kernel_analysis.md")
     args = parser.parse_args()
     mca = args.llvm_mca or newest("llvm-mca")
     compilers = {"gcc": ["aarch64-linux-gnu-g++"], "clang": [newest("clang++"), "--target=aarch64-linux-gnu"]}
@@ -97,7 +97,7 @@ def main() -> None:
         for kernel in KERNELS
         for core, model in models.items()
     )
-    show(f"On the cores, {pairs}", [row for row in rows if row is not None])
+    show(f"Speed on each core, {pairs}", [row for row in rows if row is not None])
 
 
 def newest(name: str) -> str:
@@ -194,13 +194,13 @@ def loop_row(kernel: Kernel, loops: list[Loop]) -> dict[str, str]:
     each = list(zip(loops, counts, strict=True))
     return {
         "kernel": kernel.name,
-        "adds by": kernel.adds[0],
-        "multiply-adds of each": str(kernel.lanes),
-        "adds": pair(str(count) for count in counts),
-        "sums": pair(str(loop.sums(kernel.adds)) for loop in loops),
+        "accumulating instruction": kernel.adds[0],
+        "multiply-adds per accumulation": str(kernel.lanes),
+        "accumulations": pair(str(count) for count in counts),
+        "accumulators": pair(str(loop.sums(kernel.adds)) for loop in loops),
         "instructions": pair(str(len(loop.body)) for loop in loops),
-        "instructions an add": pair(f"{len(loop.body) / count:.2f}" for loop, count in each),
-        "loads an add": pair(f"{loop.loads / count:.2f}" for loop, count in each),
+        "instructions per accumulation": pair(f"{len(loop.body) / count:.2f}" for loop, count in each),
+        "loads per accumulation": pair(f"{loop.loads / count:.2f}" for loop, count in each),
         "stores": pair(str(loop.stores) for loop in loops),
         "spills": pair(str(loop.spills) for loop in loops),
     }
@@ -218,7 +218,7 @@ def core_row(mca: str, core: str, model: str, kernel: Kernel, loops: list[Loop])
         "core": core,
         "model": "own" if model == core else f"of {model}",
         "cycles": pair(f"{x:.1f}" for x in needed),
-        "multiply-adds a cycle": pair(f"{x:.1f}" for x in done),
+        "multiply-adds per cycle": pair(f"{x:.1f}" for x in done),
         "peak": f"{most:.1f}",
         "% of peak": pair(f"{100 * x / most:.0f}" for x in done),
     }

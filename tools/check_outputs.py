@@ -10,6 +10,7 @@ import importlib.util
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from mobile_ft.runtime import Model
 WINDOWS, LENGTH = 4, 128  # of test.txt, for the loss
 PROMPTS = ("The capital of France is", "def add(a, b):\n    return", "Once upon a time, there was a little")
 ANSWER = 12  # tokens
-TRAINING = {"seq_len": 128, "steps": 40, "lr": 1e-3}
+TRAINING: dict[str, Any] = {"seq_len": 128, "steps": 40, "lr": 1e-3}
 
 Logits = Callable[[list[int]], np.ndarray]  # of every token: [tokens, vocab]
 
@@ -82,7 +83,8 @@ def in_transformers(model: Any) -> Logits:
 def in_llama_cpp(path: Path, lora: Path | None = None) -> Logits:
     from llama_cpp import Llama
 
-    model = Llama(str(path), lora_path=lora and str(lora), logits_all=True, n_ctx=2 * LENGTH, verbose=False)
+    adapter = None if lora is None else str(lora)
+    model = Llama(str(path), lora_path=adapter, logits_all=True, n_ctx=2 * LENGTH, verbose=False)
 
     def run(tokens: list[int]) -> np.ndarray:
         model.reset()
@@ -169,7 +171,7 @@ def outputs(bundle: Path, adapter: Path, work: Path) -> Iterator[tuple[str, Path
         yield "`gguf-lora`, on `gguf` of the base", lora, lambda: in_llama_cpp(float_base, lora), None
         for quant in ("f16", "q8_0", "iq4_nl", "q4_1", "q4_0"):
             path = written(f"{quant}.gguf", "gguf", quant=quant)
-            yield f"`gguf --quant {quant}`, in llama.cpp", path, lambda path=path: in_llama_cpp(path), None
+            yield f"`gguf --quant {quant}`, in llama.cpp", path, partial(in_llama_cpp, path), None
     if installed("mlx"):
         base = written("base-hf", "hf", adapter=bundle)
         mlx = written("mlx", "mlx")

@@ -34,7 +34,9 @@ def gather(mft_run: Path, out: Path, folders: list[Path]) -> None:
     (out / "bin").mkdir(parents=True)
     (out / "lib").mkdir()
     shutil.copy(mft_run, out / "bin" / "mft-run")
-    loader = Path(re.search(r"interpreter: (\S+?)\]", _readelf("-l", mft_run))[1]).name
+    interpreter = re.search(r"interpreter: (\S+?)\]", _readelf("-l", mft_run))
+    assert interpreter, f"{mft_run}: names no interpreter"
+    loader = Path(interpreter[1]).name
     left, found = [loader, *_needed(mft_run)], set()
     while left:
         name = left.pop()

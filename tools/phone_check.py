@@ -266,7 +266,7 @@ def check_memory(phone: Phone, section: Section) -> None:
     ):
         section.require(measured <= planned, f"{what} memory came to {measured:.1f} MB, planned were {planned:.1f}")
     section.require(resident <= BUDGET_MB, f"resident memory came to {resident:.1f} MB, the budget is {BUDGET_MB}")
-    rows = [
+    rows: list[list[object]] = [
         ["resident (VmHWM)", f"{resident:.1f}", f"{plan['planned_mb']:.1f}", BUDGET_MB],
         ["anonymous", f"{anonymous:.1f}", f"{plan['planned_anon_mb']:.1f}", ""],
     ]
@@ -365,8 +365,8 @@ def check_heat(phone: Phone, section: Section) -> None:
 def heat_lines(seconds: Sequence[Sequence[float]], readings: Sequence[Heat]) -> list[str]:
     rows = [["before", "", "", *columns(readings[0])]]
     for i, minute in enumerate(seconds, 1):
-        last = columns(readings[i]) if i < len(readings) else [""] * 5
-        rows.append([str(i), str(len(minute)), f"{median(minute):.3f}" if minute else "", *last])
+        after = columns(readings[i]) if i < len(readings) else [""] * 5
+        rows.append([str(i), str(len(minute)), f"{median(minute):.3f}" if minute else "", *after])
     header = ["minute", "steps", "seconds a step", "throttling", "skin °C", "CPU °C", "battery °C", "battery %"]
     lines = table(header, rows)
     every = [time for minute in seconds for time in minute]

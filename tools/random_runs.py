@@ -145,7 +145,9 @@ def bundle_of(folder: Path, number: int) -> Path:
 def run(number: int, bundle: Path) -> Row:
     """Planned, and then trained within its budget."""
     draw = random.Random(f"run {number}")
-    options = draw_options(draw, mobile_ft.info(bundle).max_seq_len)
+    found = mobile_ft.info(bundle)
+    assert isinstance(found, mobile_ft.BundleInfo)
+    options = draw_options(draw, found.max_seq_len)
     row: Row = {"bundle": int(bundle.name), "options": options}
     try:
         least = mobile_ft.plan(bundle, **options).smallest_budget_mb

@@ -31,9 +31,9 @@ _MLX = {"fine_tune_type": "lora", "num_layers": 1, "lora_parameters": {"rank": 2
 
 def seeds() -> list[bytes]:
     a, b = np.ones((2, 32), np.float32), np.ones((32, 2), np.float16)
-    peft = {f"base_model.model.{_LINEAR}_A.weight": a, f"base_model.model.{_LINEAR}_B.weight": b}
+    peft: dict[str, np.ndarray] = {f"base_model.model.{_LINEAR}_A.weight": a, f"base_model.model.{_LINEAR}_B.weight": b}
     config = peft_config(LoraConfig(2, 4.0, ("q_proj",)), BaseModel("tiny")) | {"use_dora": False, "rank_pattern": {}}
-    mlx = {f"{_LINEAR}_a": a.T.copy(), f"{_LINEAR}_b": b.T.copy()}
+    mlx: dict[str, np.ndarray] = {f"{_LINEAR}_a": a.T.copy(), f"{_LINEAR}_b": b.T.copy()}
     return [json.dumps(values).encode() + b"\0" + take_apart(save(x)) for values, x in ((config, peft), (_MLX, mlx))]
 
 

@@ -23,7 +23,8 @@ def _small(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def seeds() -> list[bytes]:
-    tensors = {"model.embed_tokens.weight": np.ones((16, 32), np.float16), "model.norm.weight": np.ones(32, np.float32)}
+    tensors: dict[str, np.ndarray] = {"model.embed_tokens.weight": np.ones((16, 32), np.float16)}
+    tensors["model.norm.weight"] = np.ones(32, np.float32)
     index = json.dumps({"weight_map": {name: "model.safetensors" for name in [*tensors, LINEAR]}}).encode()
     weights = save(tensors | {LINEAR: np.ones((32, 32), np.float32)})
     shapes = [json.dumps(_small(json.loads(config))).encode() for config in configs() if b"text_config" not in config]

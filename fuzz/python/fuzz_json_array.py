@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fuzz.python import fuzz_rows
 from fuzz.python.fuzz_text import tokenizer
-from mobile_ft.data.prepare import prepare
+from mobile_ft.data.prepare import Loss, prepare
 
 
 def seeds() -> list[bytes]:
@@ -17,5 +17,5 @@ def seeds() -> list[bytes]:
 
 def run(data: bytes, folder: Path) -> None:
     (folder / "train.json").write_bytes(data)
-    loss = "dpo" if b"chosen" in data else "sft"
-    prepare(folder / "train.json", "train", tokenizer(folder), 16, 0, folder / "tokens.safetensors", loss)  # type: ignore[arg-type]
+    loss: Loss = "dpo" if b"chosen" in data else "sft"
+    prepare(folder / "train.json", "train", tokenizer(folder), 16, 0, folder / "tokens.safetensors", loss)

@@ -20,13 +20,19 @@ _MODULE = LINEAR.removesuffix(".weight")
 
 def seeds() -> list[bytes]:
     ones = np.ones((1, 32), np.float16)
-    plain = {f"{_EMBEDDING}.weight": np.ones((16, 32), np.float16)}
+    plain: dict[str, np.ndarray] = {f"{_EMBEDDING}.weight": np.ones((16, 32), np.float16)}
     bitsandbytes = {"quant_method": "bitsandbytes", "load_in_4bit": True}
     gptq = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False}
     awq = {"quant_method": "awq", "bits": 4, "group_size": -1, "version": "gemm"}
     mlx = {"group_size": 32, "bits": 4, _MODULE: {"group_size": 32, "bits": 8}}
-    packed = {f"{_MODULE}.scales": ones, f"{_MODULE}.qzeros": np.full((1, 4), 0x77777777, np.int32)}
-    of_gptq = {f"{_MODULE}.qweight": np.ones((4, 32), np.int32), f"{_MODULE}.g_idx": np.zeros(32, np.int32)}
+    packed: dict[str, np.ndarray] = {
+        f"{_MODULE}.scales": ones,
+        f"{_MODULE}.qzeros": np.full((1, 4), 0x77777777, np.int32),
+    }
+    of_gptq: dict[str, np.ndarray] = {
+        f"{_MODULE}.qweight": np.ones((4, 32), np.int32),
+        f"{_MODULE}.g_idx": np.zeros(32, np.int32),
+    }
     return [
         _seed(plain | _bitsandbytes(False), quantization_config=bitsandbytes),
         _seed(plain | _bitsandbytes(True), quantization_config=bitsandbytes),
@@ -48,7 +54,7 @@ def _seed(tensors: dict[str, np.ndarray], **settings: Any) -> bytes:
 
 def _bitsandbytes(double: bool) -> dict[str, np.ndarray]:
     state: dict[str, Any] = {"quant_type": "nf4", "blocksize": 64, "dtype": "float32", "shape": [32, 32]}
-    tensors = {"": np.ones((512, 1), np.uint8), ".quant_map": CODEBOOKS["nf4"]}
+    tensors: dict[str, np.ndarray] = {"": np.ones((512, 1), np.uint8), ".quant_map": CODEBOOKS["nf4"]}
     if double:
         state |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.5}
         tensors |= {".absmax": np.ones(16, np.uint8), ".nested_absmax": np.ones(1, np.float32)}
@@ -60,5 +66,7 @@ def _bitsandbytes(double: bool) -> dict[str, np.ndarray]:
 
 
 def _mlx(module: str, rows: int, bits: int) -> dict[str, np.ndarray]:
-    tensors = {f"{module}.{part}": np.ones((rows, 1), np.float16) for part in ("scales", "biases")}
+    tensors: dict[str, np.ndarray] = {
+        f"{module}.{part}": np.ones((rows, 1), np.float16) for part in ("scales", "biases")
+    }
     return tensors | {f"{module}.weight": np.ones((rows, bits), np.uint32)}

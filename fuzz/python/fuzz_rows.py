@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from fuzz.python.fuzz_text import tokenizer
-from mobile_ft.data.prepare import prepare
+from mobile_ft.data.prepare import Loss, prepare
 
 _CHAT = [{"role": "user", "content": "a b"}, {"role": "assistant", "content": "ab"}]
 _ROWS = [
@@ -23,5 +23,5 @@ def seeds() -> list[bytes]:
 
 def run(data: bytes, folder: Path) -> None:
     (folder / "train.jsonl").write_bytes(data)
-    loss = "dpo" if b"chosen" in data else "sft"
-    prepare(folder, "train", tokenizer(folder), 16, 0, folder / "tokens.safetensors", loss)  # type: ignore[arg-type]
+    loss: Loss = "dpo" if b"chosen" in data else "sft"
+    prepare(folder, "train", tokenizer(folder), 16, 0, folder / "tokens.safetensors", loss)

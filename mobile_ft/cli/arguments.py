@@ -12,7 +12,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_bundle(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder made by `mobile-ft export`")
+    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="bundle folder, written by `mobile-ft export`")
     add_trust(parser)
 
 
@@ -21,7 +21,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
         "--trust",
         metavar="KEY",
         type=Path,
-        help="use the bundle only if this Ed25519 public key in PEM signed it, with `mobile-ft export --sign`",
+        help="Ed25519 public key (PEM); bundles that `mobile-ft export --sign` did not sign with it are rejected",
     )
 
 
@@ -30,9 +30,8 @@ def add_bundle_or_config(parser: argparse.ArgumentParser) -> None:
         "bundle",
         metavar="BUNDLE|config.json",
         type=Path,
-        help=f"a bundle, or a config.json, one of {', '.join(known_models())}, or OWNER/NAME on the Hugging Face hub, "
-        "which is exported with random weights first; of a model of billions of parameters that takes minutes and its "
-        "size on disk",
+        help=f"a bundle; or a config.json, one of {', '.join(known_models())}, or OWNER/NAME on the Hugging Face hub, "
+        "exported with random weights first (billions of parameters take minutes, and their size on disk)",
     )
     add_trust(parser)
 
@@ -42,7 +41,7 @@ def add_adapter(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the results there too")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write results to FILE as JSON")
 
 
 def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
@@ -59,8 +58,14 @@ def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> N
             name,
             metavar=None if option.choices else option.metavar,
             choices=option.choices or None,
-            help=option.help.replace("%", "%%") + (f" (default: {option.default})" if option.default else ""),
+            help=_help(option),
         )
+
+
+def _help(option: Option) -> str:
+    if not option.help:  # a run resolves it; run.yaml and programs give it
+        return argparse.SUPPRESS
+    return option.help.replace("%", "%%") + (f" (default: {option.default})" if option.default else "")
 
 
 def given_options(args: argparse.Namespace, options: Iterable[Option]) -> dict[str, Any]:

@@ -19,9 +19,11 @@ _HELP = "/reset forgets the conversation, /system TEXT sets the system prompt, /
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("chat", help="talk with the model", description=f"{_HELP}. Ctrl-C ends an answer.")
     add_bundle(parser)
-    add_adapter(parser, "none, the model as it was exported")
+    add_adapter(parser, "none, the exported model")
     parser.add_argument("--system", metavar="TEXT", help="system prompt")
-    parser.add_argument("--stop", metavar="TEXT", action="append", default=[], help="text that ends an answer")
+    parser.add_argument(
+        "--stop", metavar="TEXT", action="append", default=[], help="stop at this text; may be repeated"
+    )
     add_options(parser, generate_options())
     parser.set_defaults(run=run)
 

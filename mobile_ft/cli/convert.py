@@ -10,12 +10,20 @@ from mobile_ft.cli.arguments import Subparsers, add_bundle
 
 
 def add_parser(commands: Subparsers) -> None:
-    parser = commands.add_parser("convert", help="write an adapter, or the model with it, for other programs")
+    parser = commands.add_parser(
+        "convert", help="write the adapter, or the merged model, in the format of another program"
+    )
     add_bundle(parser)
     option = parser.add_argument
-    option("--adapter", metavar="DIR", type=Path, required=True, help="folder that `mobile-ft train` wrote")
-    option("--to", choices=TARGETS, required=True, help="docs/reference/convert.md says what each is")
-    option("--quant", choices=get_args(Quant), help="of --to gguf, and nf4 of --to hf (default: f16)")
+    option("--adapter", metavar="DIR", type=Path, required=True, help="adapter folder, written by `mobile-ft train`")
+    option(
+        "--to",
+        choices=TARGETS,
+        required=True,
+        help="output: an adapter (peft, gguf-lora, mlx), the merged model (hf, gguf, executorch), or both (onnx, "
+        "onnx-training)",
+    )
+    option("--quant", choices=get_args(Quant), help="weight format of --to gguf, or nf4 for --to hf (default: f16)")
     option("-o", "--output", metavar="OUT", type=Path, required=True, help="file or folder to write")
     parser.set_defaults(run=run)
 

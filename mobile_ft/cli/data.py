@@ -19,21 +19,19 @@ _WIDTH = 40  # of the longest bar
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "data",
-        help="show what training would learn of data",
-        description="Shows rows as text with the learned tokens marked, their lengths, and rows that are cut, dropped, "
-        "bad or repeated.",
+        help="show the training data as the model will see it",
+        description="Prints rows as text with the trained tokens marked, a length histogram, and the rows that are "
+        "truncated, dropped, malformed or duplicated.",
     )
     option = parser.add_argument
     option("model", metavar="BUNDLE|MODEL", help="a bundle, or a model as `mobile-ft export` takes it")
     add_trust(parser)
     option("--data", metavar="DIR|FILE|NAME", required=True, help="training data, as for `mobile-ft train`")
     option("--valid", metavar="DIR|FILE|NAME", help="validation data (default: the split of --data)")
-    option(
-        "--seq-len", metavar="N", type=int, help="tokens a sequence (default: 256, or less if the bundle's limit is)"
-    )
+    option("--seq-len", metavar="N", type=int, help="tokens per sequence (default: 256, or the bundle's limit)")
     option("--loss", choices=("sft", "dpo"), default="sft", help="sft, or dpo for preferences (default: sft)")
-    option("--rows", metavar="N", type=int, default=3, help="rows to show of each split (default: 3)")
-    option("--report", metavar="FILE", type=Path, help="write an HTML page")
+    option("--rows", metavar="N", type=int, default=3, help="rows to show per split (default: 3)")
+    option("--report", metavar="FILE", type=Path, help="also write an HTML report to FILE")
     add_options(parser, data_options())
     add_json(parser)
     parser.set_defaults(run=run)

@@ -19,30 +19,30 @@ def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("device", help="train on a phone or another machine")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     _add_pack(actions)
-    run = actions.add_parser("run", help="put a packed folder there and train, or go on")
+    run = actions.add_parser("run", help="copy a packed folder to the device and train there, or resume")
     run.add_argument("pack", metavar="PACK", type=Path, help="folder made by `mobile-ft device pack`")
     _add_device(run)
     add_json(run)
     run.set_defaults(run=_run)
-    pull = actions.add_parser("pull", help="fetch the adapter")
+    pull = actions.add_parser("pull", help="copy the adapter from the device")
     _add_device(pull)
     pull.add_argument("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write")
     pull.set_defaults(run=_pull)
 
 
 def _add_pack(actions: Subparsers) -> None:
-    parser = actions.add_parser("pack", help="write a folder that trains on a device with nothing else")
+    parser = actions.add_parser("pack", help="write a self-contained folder for training on a device")
     add_bundle(parser)
     option = parser.add_argument
-    option("--data", metavar="DIR|FILE", type=Path, required=True, help="as for train")
-    option("--valid", metavar="FILE", type=Path, help="for --eval-every")
+    option("--data", metavar="DIR|FILE", type=Path, required=True, help="training data, as for `mobile-ft train`")
+    option("--valid", metavar="FILE", type=Path, help="validation data, for --eval-every")
     add_adapter(parser, "the bundle's own, untrained")
-    option("--raw-data", action="store_true", help="the device makes the rows tokens itself; .jsonl only")
+    option("--raw-data", action="store_true", help="pack the rows as they are; the device tokenizes them (.jsonl only)")
     option(
         "--runtime",
         metavar="DIR",
         type=Path,
-        help="of the device, by tools/gather_runtime.py (default: for aarch64, as `make aarch64` builds it)",
+        help="runtime for the device, from tools/gather_runtime.py (default: aarch64, built by `make aarch64`)",
     )
     option("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write")
     add_options(parser, train_options())
@@ -51,10 +51,12 @@ def _add_pack(actions: Subparsers) -> None:
 
 def _add_device(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--adb", metavar="SERIAL", nargs="?", const="", help="a phone; the only one without SERIAL")
-    which.add_argument("--ssh", metavar="HOST", help="as ssh knows it")
+    which.add_argument(
+        "--adb", metavar="SERIAL", nargs="?", const="", help="device connected by adb; SERIAL if there are several"
+    )
+    which.add_argument("--ssh", metavar="HOST", help="device reachable by ssh")
     folders = ", ".join(f"{folder} with --{kind}" for kind, folder in _FOLDERS.items())
-    parser.add_argument("--folder", metavar="DIR", help=f"on the device (default: {folders})")
+    parser.add_argument("--folder", metavar="DIR", help=f"folder on the device (default: {folders})")
 
 
 def _pack(args: argparse.Namespace) -> None:

@@ -13,13 +13,11 @@ from mobile_ft.runtime import data_options
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("eval", help="loss and perplexity on held-out data")
     add_bundle(parser)
-    add_adapter(parser, "none, the model as it was exported")
+    add_adapter(parser, "none, the exported model")
     option = parser.add_argument
-    data_help = "folder with valid.jsonl, .jsonl or .txt file"
+    data_help = "data to evaluate on: a folder with valid.jsonl, a file, or a data set on the Hugging Face hub"
     option("--data", metavar="DIR|FILE", type=Path, required=True, help=data_help)
-    option(
-        "--seq-len", metavar="N", type=int, help="tokens a sequence (default: 256, or less if the bundle's limit is)"
-    )
+    option("--seq-len", metavar="N", type=int, help="tokens per sequence (default: 256, or the bundle's limit)")
     add_options(parser, data_options())
     add_json(parser)
     parser.set_defaults(run=run)

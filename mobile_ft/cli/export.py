@@ -13,69 +13,81 @@ from mobile_ft.model.hf_config import known_models
 
 
 def add_parser(commands: Subparsers) -> None:
-    parser = commands.add_parser("export", help="make a training bundle from a model")
+    parser = commands.add_parser("export", help="write a training bundle from a pretrained model")
     option = parser.add_argument
     option(
         "model",
         metavar="MODEL",
-        help="smollm2-135m, a .gguf file, a Hugging Face folder, a model on the Hugging Face hub, which is downloaded "
-        "(OWNER/NAME, OWNER/NAME/FILE.gguf, either with @REVISION), or with --random-init a config.json or one of "
+        help="a .gguf file, a Hugging Face folder, smollm2-135m, or a model on the Hugging Face hub: OWNER/NAME or "
+        "OWNER/NAME/FILE.gguf, optionally with @REVISION; with --random-init, a config.json or one of "
         f"{', '.join(known_models())}",
     )
     option("-o", "--output", metavar="BUNDLE", type=Path, required=True, help="folder to write")
-    option("--lora-rank", metavar="N", type=int, default=LORA_RANK, help="1 to 256 (default: 16)")
-    option("--lora-alpha", metavar="A", type=float, default=LORA_ALPHA, help="scale is A / rank (default: 32)")
-    option("--use-rslora", action="store_true", help="scale is A / sqrt(rank)")
+    option("--lora-rank", metavar="N", type=int, default=LORA_RANK, help="LoRA rank, 1 to 256 (default: 16)")
+    option(
+        "--lora-alpha",
+        metavar="A",
+        type=float,
+        default=LORA_ALPHA,
+        help="LoRA alpha; the adapter is scaled by A / rank (default: 32)",
+    )
+    option("--use-rslora", action="store_true", help="rank-stabilized LoRA: scale the adapter by A / sqrt(rank)")
     option(
         "--lora-targets",
         metavar="NAMES",
         default=LORA_TARGETS,
-        help="q_proj,v_proj, say (default: all-linear)",
+        help="linear layers that get LoRA, such as q_proj,v_proj (default: all-linear)",
     )
     option(
         "--max-seq-len",
         metavar="N",
         type=int,
-        help="most tokens at once (default: 512, or the model's limit)",
+        help="maximum tokens per batch (default: 512, or the model's limit)",
     )
     option(
         "--activation",
         choices=ACTIVATIONS,
         default="exact",
-        help="what a layer stores for its backward: int8; int4: gates and what they multiply in 4 bits, the rest in 8; "
-        "or approx2bit: 2-bit gates and float16 (default: exact)",
+        help="precision of stored activations: exact (float32); int8; int4: MLP gates in 4 bits, the rest in 8; or "
+        "approx2bit: 2-bit gates, the rest in float16 (default: exact)",
     )
     option(
         "--quant",
         metavar="FORMAT",
-        help=f"of the float linears of a Hugging Face folder: {', '.join(WEIGHT_FORMATS)} (default: {DEFAULT_FORMAT})",
+        help=f"format of linear layers that the checkpoint has in float: {', '.join(WEIGHT_FORMATS)} "
+        f"(default: {DEFAULT_FORMAT})",
     )
     option(
         "--quant-embedding",
         metavar="FORMAT",
-        help=f"of its embedding and head (default: {DEFAULT_EMBEDDING_FORMAT})",
+        help=f"format of its embedding and output head (default: {DEFAULT_EMBEDDING_FORMAT})",
     )
     option(
         "--calibration",
         metavar="FILE",
         type=Path,
-        help="text whose beginning says which columns matter most to --quant",
+        help="calibration text for --quant; the first part is used",
     )
     option(
         "--adapter",
         metavar="DIR",
         type=Path,
-        help="start from this one, of PEFT or mlx-lm, which brings its rank, alpha and targets",
+        help="start from this PEFT or mlx-lm adapter, with its rank, alpha and targets",
     )
     option(
         "--chat-template",
         metavar="FILE",
         type=Path,
-        help="Jinja template to use instead of the model's own, for instance one that renders tools",
+        help="Jinja chat template that replaces the model's own",
     )
-    option("--random-init", action="store_true", help="random weights, for work on memory and speed")
-    option("--seed", metavar="N", type=int, default=0, help="of the adapter and of random weights")
-    option("--sign", metavar="KEY", type=Path, help="sign it with this Ed25519 private key in PEM, for --trust")
+    option("--random-init", action="store_true", help="use random weights, to measure memory and speed")
+    option("--seed", metavar="N", type=int, default=0, help="random seed of the adapter and of --random-init")
+    option(
+        "--sign",
+        metavar="KEY",
+        type=Path,
+        help="sign the bundle with this Ed25519 private key (PEM); users verify it with --trust",
+    )
     parser.set_defaults(run=run)
 
 

@@ -10,12 +10,14 @@ from mobile_ft.runtime import generate_options
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("generate", help="answer one prompt")
     add_bundle(parser)
-    add_adapter(parser, "none, the model as it was exported")
+    add_adapter(parser, "none, the exported model")
     option = parser.add_argument
-    option("--no-adapter", action="store_true", help="answer without the adapter, to compare")
-    option("--prompt", metavar="TEXT", required=True, help="put into the model's chat template if any")
-    option("--system", metavar="TEXT", help="system prompt, of models with a chat template")
-    option("--stop", metavar="TEXT", action="append", default=[], help="text that ends the answer; may be repeated")
+    option("--no-adapter", action="store_true", help="do not apply the adapter")
+    option(
+        "--prompt", metavar="TEXT", required=True, help="prompt; formatted with the model's chat template if it has one"
+    )
+    option("--system", metavar="TEXT", help="system prompt; needs a chat template")
+    option("--stop", metavar="TEXT", action="append", default=[], help="stop at this text; may be repeated")
     add_options(parser, generate_options())
     parser.set_defaults(run=run)
 

@@ -12,15 +12,16 @@ from mobile_ft.runtime import instruction_set, instruction_sets
 
 
 def add_parser(commands: Subparsers) -> None:
-    parser = commands.add_parser("info", help="show what is in a bundle, or in a model")
+    parser = commands.add_parser("info", help="describe a bundle or a model")
     parser.add_argument(
         "model",
         metavar="BUNDLE|MODEL",
         type=Path,
-        help="a bundle, or what `mobile-ft export` takes: what would be kept or rounded, and the memory of training it",
+        help="a bundle, or a model as `mobile-ft export` takes it; for a model, also how its "
+        "weights would be stored and the memory of training",
     )
     add_trust(parser)
-    parser.add_argument("--verify", action="store_true", help="check every file of a bundle against its checksum")
+    parser.add_argument("--verify", action="store_true", help="verify the checksum of every file in the bundle")
     add_json(parser)
     parser.set_defaults(run=run)
 

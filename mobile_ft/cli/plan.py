@@ -16,12 +16,12 @@ from mobile_ft.errors import UserError
 
 
 def add_parser(commands: Subparsers) -> None:
-    parser = commands.add_parser("plan", help="the memory that training will take, and what would save some")
+    parser = commands.add_parser("plan", help="plan the peak memory and step time of a training run")
     add_bundle_or_config(parser)
     parser.add_argument(
         "--device",
         metavar="NAME",
-        help=f"estimate the time on another device from its hardware: {', '.join(known_devices())}",
+        help=f"estimate the step time on this device: {', '.join(known_devices())}",
     )
     add_options(parser, step_options())
     add_json(parser)

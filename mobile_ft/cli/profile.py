@@ -18,15 +18,17 @@ from mobile_ft.errors import UserError
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "profile",
-        help="run a few steps under a hard limit, and hold measured memory against the plan",
-        description="Trains a few steps on random tokens in a process that the kernel holds to --budget: by a memory "
-        "cgroup where one can be made, else by RLIMIT_DATA. Without --budget memory is only watched.",
+        help="run a few steps under a memory limit and compare measured memory with the plan",
+        description="Trains a few steps on random tokens. The kernel limits the process to --budget, by a "
+        "memory cgroup if possible, else by RLIMIT_DATA. Without --budget, memory is only measured.",
     )
     add_bundle_or_config(parser)
     parser.add_argument("--steps", metavar="N", type=int, default=3, help="optimizer steps (default: 3)")
     add_options(parser, step_options())
-    parser.add_argument("--report", metavar="FILE", type=Path, help="write a timeline and table there, as HTML")
-    parser.add_argument("--trace-out", metavar="FILE", type=Path, help="write a trace for ui.perfetto.dev there")
+    parser.add_argument(
+        "--report", metavar="FILE", type=Path, help="write an HTML report with a memory timeline to FILE"
+    )
+    parser.add_argument("--trace-out", metavar="FILE", type=Path, help="write a trace for ui.perfetto.dev to FILE")
     add_json(parser)
     parser.set_defaults(run=run)
 

@@ -21,29 +21,48 @@ _INSTEAD = {"steps": "epochs", "epochs": "steps", "warmup_steps": "warmup_ratio"
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("train", help="fine-tune a LoRA adapter")
     option = parser.add_argument
-    option("bundle", metavar="BUNDLE", nargs="?", type=Path, help="folder made by `mobile-ft export`")
+    option("bundle", metavar="BUNDLE", nargs="?", type=Path, help="bundle folder, written by `mobile-ft export`")
     add_trust(parser)
-    option("--data", metavar="DIR|FILE", type=Path, help="folder with train.jsonl, .jsonl or .txt file")
-    option("--valid", metavar="FILE", type=Path, help="for --eval-every (default: valid.jsonl in the folder of --data)")
-    option("--out", metavar="DIR", type=Path, help=f"for adapter and checkpoint (default: {_OUT})")
-    option("--resume", action="store_true", help="go on from the checkpoint in --out")
+    option(
+        "--data",
+        metavar="DIR|FILE",
+        type=Path,
+        help="training data: a folder with train.jsonl, a file, or a data set on the Hugging Face hub",
+    )
+    option(
+        "--valid",
+        metavar="FILE",
+        type=Path,
+        help="validation data for --eval-every (default: valid.jsonl in the --data folder)",
+    )
+    option("--out", metavar="DIR", type=Path, help=f"output folder for the adapter and checkpoints (default: {_OUT})")
+    option("--resume", action="store_true", help="resume from the checkpoint in --out")
     add_adapter(parser, "the bundle's own, untrained")
     option(
         "--config",
         metavar="run.yaml",
         type=Path,
-        help="take options from there, by their names with underscores, such as an earlier run left in its --out; what "
-        "is given on the command line wins",
+        help="read options from a YAML file, with underscores in their names; every run writes one "
+        "to --out; options on the command line take precedence",
     )
     option(
-        "--report-to", metavar="NAME", action="append", default=[], help=f"one of {', '.join(NAMES)}; may be repeated"
+        "--report-to",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help=f"log metrics to {', '.join(NAMES)}; may be repeated",
     )
-    option("--schedule-report", metavar="FILE", type=Path, help="write what was trained when there, as HTML")
+    option(
+        "--schedule-report",
+        metavar="FILE",
+        type=Path,
+        help="write an HTML report of which layers were trained at each step to FILE",
+    )
     option(
         "--auto-schedule",
         metavar="MINUTES",
         type=float,
-        help="choose schedule, learning rate and number of steps: what learned most in so many minutes within --budget",
+        help="choose schedule, learning rate and number of steps for a run of MINUTES within --budget",
     )
     add_options(parser, train_options())
     add_json(parser)

@@ -27,7 +27,7 @@ struct Option {
   OptionType type;
   std::vector<std::string> choices;  // of a choice
   std::string metavar;
-  std::string help;
+  std::string help;  // empty: --help does not list it
   OptionGroup group;
   bool decides_result;  // a resumed run must have the same
   std::function<void(C&, const std::string&)> set;

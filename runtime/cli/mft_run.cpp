@@ -257,6 +257,7 @@ template <typename C>
 void print_options(const char* title, const std::vector<Option<C>>& options) {
   std::printf("%s\n", title);
   for (const Option<C>& option : options) {
+    if (option.help.empty()) continue;
     std::string name = option.name, values = option.metavar;
     std::replace(name.begin(), name.end(), '_', '-');
     for (const std::string& choice : option.choices) values += (values.empty() ? "" : "|") + choice;

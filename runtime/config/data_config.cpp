@@ -20,16 +20,16 @@ const std::vector<Option<C>>& data_options() {
           "compute the loss on answers only, not on prompts"),
       data_option(
           "assistant_turns", [](C& c) -> auto& { return c.assistant_turns; },
-          "answers of a chat that are learned: all, or the last one"),
+          "which assistant turns of a chat are trained on"),
       data_option(
           "chat_template_kwargs", [](C& c) -> auto& { return c.chat_template_kwargs; },
-          "variables of the chat template as JSON, such as {\"enable_thinking\": false}"),
+          "chat template variables as JSON, such as {\"enable_thinking\": false}"),
       data_option(
           "chat_template_date", [](C& c) -> auto& { return c.chat_template_date; },
-          "date for templates that show one, as YYYY-MM-DD; unset: today"),
+          "date for chat templates that show one, YYYY-MM-DD; unset: today"),
       data_option(
           "on_bad_row", [](C& c) -> auto& { return c.on_bad_row; },
-          "stop at a row that cannot be used, or skip it and report it"),
+          "on a malformed row: stop with an error, or skip and report it"),
       data_option(
           "messages_key", [](C& c) -> auto& { return c.messages_key; }, "column with the messages of a chat"),
       data_option(

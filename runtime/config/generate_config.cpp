@@ -13,27 +13,28 @@ Option<C> run_option(const char* name, Field field, const char* help) {
 std::vector<Option<C>> make_options() {
   return {
       run_option(
-          "max_tokens", [](C& c) -> auto& { return c.max_tokens; }, "longest answer"),
+          "max_tokens", [](C& c) -> auto& { return c.max_tokens; }, "maximum length of the answer, in tokens"),
       run_option(
-          "temp", [](C& c) -> auto& { return c.temp; }, "sampling temperature; 0: the likeliest token"),
+          "temp", [](C& c) -> auto& { return c.temp; }, "sampling temperature; 0: greedy"),
       run_option(
-          "top_k", [](C& c) -> auto& { return c.top_k; }, "sample from so many of the likeliest; 0: all"),
+          "top_k", [](C& c) -> auto& { return c.top_k; }, "sample from the k most likely tokens; 0: all"),
       run_option(
-          "top_p", [](C& c) -> auto& { return c.top_p; }, "sample from the likeliest that make up this share"),
+          "top_p", [](C& c) -> auto& { return c.top_p; },
+          "sample from the most likely tokens whose probabilities sum to p"),
       run_option(
           "min_p", [](C& c) -> auto& { return c.min_p; },
-          "sample from those at least this share as likely as the likeliest"),
+          "drop tokens less likely than this share of the most likely one"),
       run_option(
           "repetition_penalty", [](C& c) -> auto& { return c.repetition_penalty; },
-          "above 1: tokens that came lately become less likely"),
+          "penalty for recently generated tokens; 1: none"),
       run_option(
           "repetition_context_size", [](C& c) -> auto& { return c.repetition_context_size; },
-          "tokens that count as lately"),
+          "number of recent tokens that --repetition-penalty looks at"),
       run_option(
-          "seed", [](C& c) -> auto& { return c.seed; }, "of sampling"),
+          "seed", [](C& c) -> auto& { return c.seed; }, "random seed for sampling"),
       run_option(
           "chat_template_kwargs", [](C& c) -> auto& { return c.chat_template_kwargs; },
-          "variables of the chat template as JSON, such as {\"enable_thinking\": false}"),
+          "chat template variables as JSON, such as {\"enable_thinking\": false}"),
   };
 }
 

@@ -16,8 +16,8 @@ constexpr int64_t kMostSteps = 1000000000;
 
 /// `--schedule` reads the table of rules.
 Option<C> schedule_option() {
-  Option<C> option{"schedule", OptionType::kChoice, {}, "", "layers that a step trains", OptionGroup::kStep, true, {},
-                   {}};
+  Option<C> option{
+      "schedule", OptionType::kChoice, {}, "", "which layers each step trains", OptionGroup::kStep, true, {}, {}};
   for (const ScheduleRule* rule : schedule_rules()) option.choices.push_back(rule->name);
   option.set = [](C& c, const std::string& text) {
     std::string all;
@@ -38,7 +38,7 @@ Option<C> schedule_option() {
 Option<C> seed_option() {
   Option<C> made = option<C>(
       "seed", [](C& c) -> auto& { return c.seed; }, OptionGroup::kRun, true,
-      "of the data's order and of random selections");
+      "random seed for data order and layer selection");
   made.set = [](C& c, const std::string& text) {
     read_value(text, c.seed);
     c.schedule.seed = static_cast<uint64_t>(c.seed);
@@ -61,59 +61,59 @@ std::vector<Option<C>> make_options() {
 #define MFT_OPTION(name, member, group, decides, help) \
   option<C>(name, [](C& c) -> auto& { return c.member; }, group, decides, help)
   std::vector<Option<C>> options = {
-      MFT_OPTION("seq_len", seq_len, kStep, true, "tokens a sequence"),
-      MFT_OPTION("batch_size", batch_size, kStep, true, "sequences computed at once"),
-      MFT_OPTION("grad_accum", grad_accum, kStep, true, "batches a step"),
+      MFT_OPTION("seq_len", seq_len, kStep, true, "tokens per sequence"),
+      MFT_OPTION("batch_size", batch_size, kStep, true, "sequences per batch"),
+      MFT_OPTION("grad_accum", grad_accum, kStep, true, "batches per optimizer step (gradient accumulation)"),
       schedule_option(),
-      MFT_OPTION(
-          "ratio", schedule.ratio, kStep, true,
-          "share of the layers that a step selects, or of attention and MLP units of dropbp; of freeze, on average "
-          "over the run"),
-      MFT_OPTION("selection", schedule.selection, kStep, true, "how lcsb chooses layers"),
+      MFT_OPTION("ratio", schedule.ratio, kStep, true,
+                 "share of layers trained per step (dropbp: of attention and MLP units; freeze: average over the run)"),
+      MFT_OPTION("selection", schedule.selection, kStep, true, "how layers are selected (lcsb only)"),
       MFT_OPTION("suffix_depths", schedule.suffix_depths, kStep, true,
-                 "of suffix: top layers, step by step; unset: around the ratio"),
-      MFT_OPTION("period", schedule.period, kStep, true, "of lisa: steps until other layers are drawn"),
+                 "number of top layers per step, cycled (suffix only); unset: around --ratio"),
+      MFT_OPTION("period", schedule.period, kStep, true, "steps between layer selections (lisa only)"),
       MFT_OPTION(
           "backward", backward, kStep, false,
-          "recompute activations, store them, or auto: the fastest mix within the budget, recompute without one"),
-      MFT_OPTION("lora_train", lora_train, kStep, true, "b: LoRA's A stays as it is, without gradient and moments"),
-      MFT_OPTION(
-          "proximal_mu", proximal_mu, kStep, true,
-          "FedProx: adds mu / 2 times the squared distance from where the adapter started to the loss; 0: nothing"),
-      MFT_OPTION("optimizer", optimizer, kStep, true, "adamw8bit: moments in 8 bits, a quarter of the memory"),
+          "activation checkpointing: recompute activations, store them, or auto: the fastest combination that fits the "
+          "budget, recompute without a budget"),
+      MFT_OPTION("lora_train", lora_train, kStep, true,
+                 "LoRA matrices to train: both, or b: A is frozen and takes no gradient and optimizer memory"),
+      MFT_OPTION("proximal_mu", proximal_mu, kStep, true,
+                 "FedProx: weight mu of the loss term mu / 2 * |adapter - initial adapter|^2; 0: off"),
+      MFT_OPTION("optimizer", optimizer, kStep, true,
+                 "adamw8bit stores AdamW's moments in 8 bits, a quarter of the memory"),
       MFT_OPTION("max_grad_norm", max_grad_norm, kStep, true,
-                 "clipping; 0: none, which also saves the memory of all gradients at once"),
-      MFT_OPTION("loss", loss, kStep, true, "sft: cross-entropy; dpo: of chosen and rejected answers"),
-      MFT_OPTION("eval_every", eval_every, kStep, false, "steps between validations; 0: none"),
-      MFT_OPTION("budget", budget, kStep, false, "most memory, such as 512MB, 1GiB or bytes; unset: no limit"),
-      MFT_OPTION("stored_units", stored_units, kStep, false,
-                 "units of each group that store activations, as a run resolved it; unset: by backward"),
-      MFT_OPTION("mlp_tokens", mlp_tokens, kStep, false,
-                 "tokens that an MLP computes at once, as a run resolved it; 0: as many as the budget allows"),
-      MFT_OPTION(
-          "compute", compute, kStep, true,
-          "what linear layers multiply weights in; auto: int8 where the CPU has dot products of bytes, else float32"),
-      MFT_OPTION("threads", threads, kStep, false, "threads that compute; 0: one a core, of a phone one a big core"),
+                 "gradient clipping norm; 0: no clipping, and only one unit's gradients are in memory"),
+      MFT_OPTION("loss", loss, kStep, true,
+                 "sft: cross-entropy; dpo: Direct Preference Optimization on chosen and rejected answers"),
+      MFT_OPTION("eval_every", eval_every, kStep, false, "steps between validations; 0: no validation"),
+      MFT_OPTION("budget", budget, kStep, false,
+                 "memory limit, such as 512MB, 1GiB or a number of bytes; unset: no limit"),
+      // Resolved by a run and recorded in run.yaml: the units per group that store activations, the tokens per MLP
+      // call (0: as many as the budget allows), and the arithmetic, which must be the same when a run is repeated.
+      MFT_OPTION("stored_units", stored_units, kStep, false, ""),
+      MFT_OPTION("mlp_tokens", mlp_tokens, kStep, false, ""),
+      MFT_OPTION("compute", compute, kStep, true,
+                 "arithmetic of linear layers; auto: int8 if the CPU has int8 dot products, else float32"),
+      MFT_OPTION("threads", threads, kStep, false, "number of threads; 0: one per core (on phones: per big core)"),
       MFT_OPTION("steps", steps, kRun, true, "optimizer steps"),
-      MFT_OPTION("epochs", epochs, kRun, false, "passes over the data, in place of steps; may be a fraction"),
-      MFT_OPTION("lr", lr, kRun, true, "highest learning rate"),
-      MFT_OPTION("lr_scheduler", lr_scheduler, kRun, true, "decay of the learning rate to 0, or none"),
-      MFT_OPTION("warmup_steps", warmup_steps, kRun, true, "steps in which the learning rate rises"),
-      MFT_OPTION("warmup_ratio", warmup_ratio, kRun, false, "the same as a share of all steps"),
-      MFT_OPTION("weight_decay", weight_decay, kRun, true, "AdamW's"),
+      MFT_OPTION("epochs", epochs, kRun, false, "passes over the data, instead of --steps; may be a fraction"),
+      MFT_OPTION("lr", lr, kRun, true, "peak learning rate"),
+      MFT_OPTION("lr_scheduler", lr_scheduler, kRun, true, "learning rate decay to 0 after warm-up, or constant"),
+      MFT_OPTION("warmup_steps", warmup_steps, kRun, true, "learning rate warm-up steps"),
+      MFT_OPTION("warmup_ratio", warmup_ratio, kRun, false,
+                 "warm-up as a share of all steps, instead of --warmup-steps"),
+      MFT_OPTION("weight_decay", weight_decay, kRun, true, "AdamW weight decay"),
       MFT_OPTION("unselected", unselected, kRun, true,
-                 "of lcsb and suffix: other layers go on by AdamW's momentum, or are skipped"),
-      MFT_OPTION(
-          "cache_prefix", cache_prefix, kRun, true,
-          "of freeze: keep what frozen layers put out on disk, 4 bytes x hidden size a token of the data, so that "
-          "later epochs need not compute them again"),
-      MFT_OPTION("beta", beta, kRun, true, "of dpo: how far the model may move from the base model"),
-      MFT_OPTION("save_every", save_every, kRun, false, "steps between saves"),
+                 "how unselected layers are updated: by momentum, or not at all (lcsb and suffix only)"),
+      MFT_OPTION("cache_prefix", cache_prefix, kRun, true,
+                 "cache the output of frozen layers on disk, so that later epochs skip them (freeze only); takes "
+                 "4 bytes * hidden size per token of the data"),
+      MFT_OPTION("beta", beta, kRun, true, "strength of the penalty for moving away from the base model (dpo only)"),
+      MFT_OPTION("save_every", save_every, kRun, false, "steps between checkpoints"),
       MFT_OPTION("patience", patience, kRun, false,
-                 "validations without improvement until the run ends early; 0: never"),
+                 "early stopping: validations without improvement before the run ends; 0: off"),
       seed_option(),
-      MFT_OPTION("arithmetic", arithmetic, kRun, false,
-                 "what computed the run that is repeated; refused where this machine computes otherwise"),
+      MFT_OPTION("arithmetic", arithmetic, kRun, false, ""),
   };
 #undef MFT_OPTION
   for (const Option<DataConfig>& of_data : data_options()) options.push_back(option_of_run(of_data));

@@ -191,7 +191,7 @@ class Callback {
   std::exception_ptr raised_;
 };
 
-nb::object run_training(const std::string& bundle, const TrainConfig& config, const RunPaths& paths,
+nb::dict run_training(const std::string& bundle, const TrainConfig& config, const RunPaths& paths,
                         const nb::object& on_event) {
   Callback callback;
   StopRequest stop;

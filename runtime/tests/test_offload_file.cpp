@@ -10,10 +10,10 @@ int main() {
   const TempFolder folder;
   OffloadFile file;
   file = OffloadFile(folder.path(), 100);
-  file.write(90, "offloaded ab", 10);
+  file.write(90, "written ab", 10);
   char back[10];
   file.read(90, back, 10);
-  CHECK(std::string(back, 10) == "offloaded ab");
+  CHECK(std::string(back, 10) == "written ab");
   CHECK(std::filesystem::is_empty(folder.path()));
   CHECK_ERROR(file.read(95, back, 10), folder.path() + ": the offload file cannot be read (it is short)");
   CHECK_ERROR(file.write(uint64_t{1} << 63, back, 10), folder.path() + ": the offload file cannot be written (");

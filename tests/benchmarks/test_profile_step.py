@@ -17,7 +17,7 @@ def test_profile_of_a_run(small_bundle: Path, token_file: Callable[..., Path], t
     for schedule, ok in (("full", True), ("lcsb", False)):
         report = tmp_path / f"{schedule}.json"
         report.write_text(json.dumps(events(*run, "--schedule", schedule, "--out", tmp_path / schedule)[-1]))
-        command = [sys.executable, TOOL, report, "--bundle", small_bundle]
+        command: list[str | Path] = [sys.executable, TOOL, report, "--bundle", small_bundle]
         result = subprocess.run(command, capture_output=True, text=True)
         assert (result.returncode == 0) is ok
         assert ("packed_linear_lora" in result.stdout) is ok

@@ -34,7 +34,7 @@ def config(tmp_path: Path) -> ModelConfig:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_peft(config: ModelConfig, tmp_path: Path, dtype: torch.dtype) -> None:
     model = random_adapter(llama().to(dtype), r=4, lora_alpha=6, use_rslora=True, target_modules=["v_proj", "q_proj"])
-    model.save_pretrained(tmp_path / "adapter")
+    model.save_pretrained(str(tmp_path / "adapter"))
     lora, tensors = read_adapter(tmp_path / "adapter", config)
     assert lora == LoraConfig(4, 6.0, ("q_proj", "v_proj"), use_rslora=True)
     expected = {name: x.float().numpy() for name, x in peft.get_peft_model_state_dict(model).items()}
@@ -44,7 +44,7 @@ def test_peft(config: ModelConfig, tmp_path: Path, dtype: torch.dtype) -> None:
 
 
 def test_a_text_model_within_another(config: ModelConfig, tmp_path: Path) -> None:
-    random_adapter(llama(), target_modules=["q_proj"]).save_pretrained(tmp_path / "adapter")
+    random_adapter(llama(), target_modules=["q_proj"]).save_pretrained(str(tmp_path / "adapter"))
     _, expected = read_adapter(tmp_path / "adapter", config)
     path = tmp_path / "adapter" / "adapter_model.safetensors"
     for inside in ("model.language_model.layers", "language_model.model.layers"):
@@ -85,7 +85,7 @@ def test_of_a_short_convolution(tmp_path: Path) -> None:
     """LFM2's out_proj is of attention in one layer, of a convolution in another."""
     FAMILIES["lfm2"].to_json_file(tmp_path / "config.json")
     random_adapter(random_model(FAMILIES["lfm2"]), target_modules=["out_proj", "w1"]).save_pretrained(
-        tmp_path / "adapter"
+        str(tmp_path / "adapter")
     )
     lora, tensors = read_adapter(tmp_path / "adapter", read_hf_config(tmp_path / "config.json"))
     assert set(lora.targets) == {"out_proj", "w1"}
@@ -125,7 +125,7 @@ def _link(folder: Path) -> None:
 
 
 A = f"{KEY}.0.self_attn.q_proj.lora_A.weight"
-PEFT_HARM: dict[str, tuple[Callable[[Path], None], str]] = {
+PEFT_HARM: dict[str, tuple[Callable[[Path], object], str]] = {
     "DoRA": (_config(use_dora=True), "use_dora is True, which is not supported"),
     "ranks": (_config(rank_pattern={"q_proj": 2}), "rank_pattern is {'q_proj': 2}, which is not supported"),
     "whole modules": (_config(modules_to_save=["lm_head"]), "modules_to_save is ['lm_head'], which is not supported"),
@@ -162,7 +162,7 @@ PEFT_HARM: dict[str, tuple[Callable[[Path], None], str]] = {
 @pytest.mark.parametrize("harm", PEFT_HARM)
 def test_refused(config: ModelConfig, tmp_path: Path, harm: str) -> None:
     change, message = PEFT_HARM[harm]
-    random_adapter(llama(), r=4, target_modules=["q_proj"]).save_pretrained(tmp_path / "adapter")
+    random_adapter(llama(), r=4, target_modules=["q_proj"]).save_pretrained(str(tmp_path / "adapter"))
     change(tmp_path / "adapter")
     with pytest.raises(UserError) as error:
         read_adapter(tmp_path / "adapter", config)

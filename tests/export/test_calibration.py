@@ -11,6 +11,7 @@ import torch
 from mobile_ft.api.checkpoint import Quantization, open_checkpoint
 from mobile_ft.errors import UserError
 from mobile_ft.export.calibration import column_importance
+from mobile_ft.export.source.hf_checkpoint import HfCheckpoint
 from mobile_ft.export.source.hf_folder import HfFolder
 from mobile_ft.model.formats import unpack
 from tests.hf_models import FAMILIES, random_model
@@ -66,6 +67,7 @@ def test_errors_are_weighed(tmp_path: Path, tiny_bundle: Any) -> None:
     (tmp_path / "text").write_text(TEXT)
     plain = open_checkpoint(tmp_path / "model", quantization=Quantization("q4_0"))
     weighed = open_checkpoint(tmp_path / "model", quantization=Quantization("q4_0", None, tmp_path / "text"))
+    assert isinstance(weighed, HfCheckpoint)
     name = "model.layers.1.mlp.down_proj.weight"
     expected, columns = model.get_parameter(name).detach().numpy(), weighed.importance[name]
 

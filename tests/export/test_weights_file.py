@@ -17,7 +17,7 @@ from mobile_ft.export.weights_file import _SCALAR_TYPES, PAGE, LazyTensor, write
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import unpack
 
-TENSORS = {
+TENSORS: dict[str, np.ndarray] = {
     "inv_freq": np.arange(8, dtype=np.float32),
     "table": np.arange(5 * PAGE, dtype=np.uint8).reshape(5, 2, -1),
     "norm": np.ones(1024, np.float32),  # exactly a page

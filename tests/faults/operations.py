@@ -30,6 +30,7 @@ import mobile_ft.converters.hf
 import mobile_ft.converters.peft
 import mobile_ft.export.bundle as bundles
 import mobile_ft.federated.history as history
+from mobile_ft.api.convert import Target
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.export.program.trace import Method
@@ -52,8 +53,8 @@ def export(out: str, seed: int) -> None:
     bundles.write_bundle(Model(CONFIG, seed), LoraConfig(4, 8.0, ALL_LINEAR), 64, seed, Path(out))
 
 
-def convert(bundle: str, adapter: str, out: str, to: str) -> None:
-    mobile_ft.convert(bundle, adapter, out, to=to, progress=False)  # type: ignore[arg-type]
+def convert(bundle: str, adapter: str, out: str, to: Target) -> None:
+    mobile_ft.convert(bundle, adapter, out, to=to, progress=False)
 
 
 def train(bundle: str, rows: list[Any], out: str, resume: bool, options: dict[str, Any]) -> None:
@@ -79,7 +80,8 @@ def add_rows(bundle: str, path: str, rows: list[str]) -> None:
 
 def end_round(bundle: str, out: str, number: int) -> None:
     """What a federated server saves of a round, unless it is there already."""
-    history.time = SimpleNamespace(monotonic=lambda: 0.0)  # rounds tell how long they took
+    module: Any = history
+    module.time = SimpleNamespace(monotonic=lambda: 0.0)  # rounds tell how long they took
     found = history.History(Path(out), read_bundle(Path(bundle)), "both")
     if found.rounds < number:
         found.adapter = {name: x + np.float32(number) for name, x in found.adapter.items()}
@@ -139,9 +141,10 @@ def _once(lower: Callable[[dict[str, Method]], Any]) -> Callable[[dict[str, Meth
 def main() -> None:
     # All runs export the same graphs, and to trace them takes a thousand times as long as to write a bundle.
     with tempfile.TemporaryDirectory() as folder:
-        bundles.lower = _once(bundles.lower)
-        bundles.unit_methods = functools.cache(bundles.unit_methods)  # type: ignore[assignment]
-        bundles.end_methods = functools.cache(bundles.end_methods)  # type: ignore[assignment]
+        module: Any = bundles
+        module.lower = _once(module.lower)
+        module.unit_methods = functools.cache(module.unit_methods)
+        module.end_methods = functools.cache(module.end_methods)
         logging.getLogger("flwr").setLevel(logging.ERROR)  # an error is all that is told
         warm = False
         for line in sys.stdin:

@@ -14,7 +14,19 @@ from pathlib import Path
 from typing import Union
 
 _RECORD = struct.Struct("<iiiiQIIQ")
-_NAMES = ("open", "write", "truncate", "allocate", "rename", "unlink", "mkdir", "rmdir", "sync", "close", "dup")
+_NAMES: tuple[str, ...] = (
+    "open",
+    "write",
+    "truncate",
+    "allocate",
+    "rename",
+    "unlink",
+    "mkdir",
+    "rmdir",
+    "sync",
+    "close",
+    "dup",
+)
 _NAMES += ("told", "unknown")  # what was written to stdout, and what no replay can tell
 _BLOCK = 4096
 _EXCHANGE = 2  # of renameat2

@@ -116,7 +116,12 @@ def run_files(setting: Setting) -> Operation:
 
 
 def replacing(
-    setting: Setting, name: str, target: str, old: State, run: Callable[[int, str], Outcome], verify: Callable[[], None]
+    setting: Setting,
+    name: str,
+    target: str,
+    old: State,
+    run: Callable[[int, str], Outcome],
+    verify: Callable[[], object],
 ) -> Operation:
     """What puts the file or folder `target` in the place of `old`."""
 
@@ -148,7 +153,7 @@ def export(setting: Setting, over: bool = False) -> Operation:
 
     old = setting.whole({}, lambda call, kind: run(call, kind, 0))[1] if over else {}
     name = "export over a bundle" if over else "export"
-    return replacing(setting, name, "bundle", old, run, lambda: info(out, verify=True) and None)
+    return replacing(setting, name, "bundle", old, run, lambda: info(out, verify=True))
 
 
 def convert(setting: Setting, to: str, old: State) -> Operation:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.app.user_config import UserConfig
+from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from mobile_ft.federated import client_app
@@ -44,13 +45,15 @@ class Fleet:
 
     def _reply(self, message: Message) -> Message | None:
         node = message.metadata.dst_node_id
-        number = message.content["config"]["server-round"] if "config" in message.content else 0
+        config = message.content.config_records.get("config")
+        number = 0 if config is None else cast(int, config["server-round"])
         self.asked.append((number, message.metadata.message_type, node))
-        reply: Message | None = self._act(message, node)
+        given = self._act(message, node)
+        reply: Message | None
         if message.metadata.message_type == "train":
-            reply = self.tamper(number, node, reply)
+            reply = self.tamper(number, node, given)
         else:
-            reply = self.tamper_losses(number, node, reply)
+            reply = self.tamper_losses(number, node, given)
         if reply is not None:
             gone = reply.has_error() and reply.error.code == UNAVAILABLE
             reply.metadata.__dict__["_src_node_id"] = SUPERLINK if gone else node
@@ -74,7 +77,7 @@ class Fleet:
     def run(self, **more: Any) -> list[dict[str, Any]]:
         """The rounds of the config; their records."""
         config = self.config | {name.replace("_", "-"): value for name, value in more.items()}
-        run_rounds(self, config)  # type: ignore[arg-type]
+        run_rounds(cast(Grid, self), config)
         return read_records(Path(config["out"]))
 
 

@@ -57,13 +57,10 @@ def test_the_update_is_that_of_train(
     asked = Round(3, encode(begun, "float32"), lora_train, proximal_mu, "float32", lr_factor, frozen)
     reply = train_round(settings, asked)
     rounds.write_peft(tmp_path / "start", read_bundle(bundle), load_file(bundle / WEIGHTS) | begun)
+    options: dict[str, Any] = {**settings.options, "seed": 8, "lora_train": lora_train, "proximal_mu": proximal_mu}
+    options["lr"] = 0.01 * lr_factor
     result = mobile_ft.train(
-        bundle,
-        settings.data,
-        tmp_path / "alone",
-        adapter=tmp_path / "start",
-        progress=False,
-        **settings.options | {"seed": 8, "lora_train": lora_train, "proximal_mu": proximal_mu, "lr": 0.01 * lr_factor},
+        bundle, settings.data, tmp_path / "alone", adapter=tmp_path / "start", progress=False, **options
     )
     change = decode(reply.change, shapes(begun))
     trained = load_file(tmp_path / "alone" / WEIGHTS)
@@ -95,7 +92,7 @@ def kill(times: int, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The training process dies after its first step, then after its second and so on; what was asked each time: to
     resume?"""
     asked: list[bool] = []
-    real = rounds.train
+    real = mobile_ft.train
 
     def train(*args: Any, callbacks: Any, resume: bool, **options: Any) -> Any:
         asked.append(resume)
@@ -164,7 +161,9 @@ def test_the_same_question_gets_the_same_answer(settings: Settings, wanted: Roun
 
 def test_what_rounding_left_out_is_sent_later(settings: Settings, wanted: Round, bundle: Path, tmp_path: Path) -> None:
     """The sum of what int8 sends is the sum of the changes, but for the last rounding."""
-    of, exact, sent = shapes(start(bundle)), {}, {}
+    of = shapes(start(bundle))
+    exact: dict[str, Any] = {}
+    sent: dict[str, Any] = {}
     for number in range(1, 6):
         asked = Round(number, encode(start(bundle, seed=number), "float32"), "both", 0.0, "int8")
         plain = train_round(replace(settings, folder=tmp_path / "plain"), replace(asked, wire="float32"))

@@ -3,12 +3,13 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.app.user_config import UserConfig
+from flwr.serverapp import Grid
 from safetensors import safe_open
 from safetensors.numpy import load, load_file, save, save_file
 
@@ -45,7 +46,9 @@ def replies_of(fleet: Fleet) -> list[tuple[dict[str, np.ndarray], float]]:
     seen: list[tuple[dict[str, np.ndarray], float]] = []
 
     def watch(number: int, node: int, reply: Message) -> Message:
-        seen.append((load(file_of(reply.content["arrays"])), float(reply.content["metrics"]["targets"])))
+        targets = reply.content.metric_records["metrics"]["targets"]
+        assert isinstance(targets, int | float)
+        seen.append((load(file_of(reply.content.array_records["arrays"])), float(targets)))
         return reply
 
     fleet.tamper = watch
@@ -95,12 +98,12 @@ def test_svd_is_nearer_to_the_mean_product(fleet: Fleet, bundle: Path) -> None:
 
 
 def with_arrays(reply: Message, change: Any) -> Message:
-    reply.content["arrays"] = file_record(save(change(load(file_of(reply.content["arrays"])))))
+    reply.content["arrays"] = file_record(save(change(load(file_of(reply.content.array_records["arrays"])))))
     return reply
 
 
 def with_metric(reply: Message, **values: float) -> Message:
-    reply.content["metrics"] = MetricRecord({**reply.content["metrics"], **values})
+    reply.content["metrics"] = MetricRecord({**reply.content.metric_records["metrics"], **values})
     return reply
 
 
@@ -377,7 +380,7 @@ def test_settings_of_a_device_that_do_not_go(config: dict[str, Any], change: dic
 def test_a_device_without_settings(fleet: Fleet) -> None:
     """It says that it cannot, and the rounds go on without it."""
     config, fleet.config = fleet.config, {k: v for k, v in fleet.config.items() if k != "data"}
-    run_rounds(fleet, config | {"rounds": 1})  # type: ignore[arg-type]
+    run_rounds(cast(Grid, fleet), config | {"rounds": 1})
     assert len(read_records(Path(config["out"]))[0]["refused"]) == 3
 
 

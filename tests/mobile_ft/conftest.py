@@ -30,6 +30,9 @@ class Result(NamedTuple):
     err: str
 
 
+Cli = Callable[..., Result]
+
+
 @pytest.fixture(scope="session")
 def model_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Hugging Face config.json."""
@@ -81,7 +84,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cli(capfd: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
     """Runs `mobile-ft` with these arguments."""
 
     def run(*arguments: object) -> Result:

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 import transformers as tf
-from torch import nn
 
 Inputs = dict[str, torch.Tensor]
 
@@ -43,7 +42,7 @@ def training_arguments(out: Path, steps: int) -> dict[str, Any]:
 
 
 # Family -> how to make the model, its inputs, how many activations and norms it holds.
-MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Inputs], int, int]] = {
+MODELS: dict[str, tuple[Callable[[], tf.PreTrainedModel], Callable[[], Inputs], int, int]] = {
     "llama": (lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**DECODER)), _tokens, 3, 7),
     "qwen2": (lambda: tf.Qwen2ForCausalLM(tf.Qwen2Config(**DECODER)), _tokens, 3, 7),
     "qwen3": (lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**DECODER, head_dim=16)), _tokens, 3, 13),
@@ -71,14 +70,14 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], Inputs], int, int]
 }
 
 
-def make(family: str) -> tuple[nn.Module, Inputs]:
+def make(family: str) -> tuple[tf.PreTrainedModel, Inputs]:
     """Training mode, no dropout; norm weights are not all 1, so that forgetting one shows."""
     torch.manual_seed(0)
     model, inputs = MODELS[family][0](), MODELS[family][1]()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
-                parameter += 0.2 * torch.randn_like(parameter)
+                parameter.add_(0.2 * torch.randn_like(parameter))
             elif "embed" not in name:
-                parameter *= 3  # so that activations see more than the middle of their range
+                parameter.mul_(3)  # so that activations see more than the middle of their range
     return model.train(), inputs

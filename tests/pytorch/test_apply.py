@@ -68,7 +68,7 @@ def test_gradient_checkpointing() -> None:
     model, inputs = make("llama")
     _, _, gradients = step(model, inputs)
     apply(model, activation="exact")
-    model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+    model.gradient_checkpointing_enable({"use_reentrant": False})
     assert error(step(model, inputs)[2], gradients) < 2e-4
 
 
@@ -84,7 +84,7 @@ def test_with_peft(first: str) -> None:
         if first == "apply" and norm == "memory_sharing":
             apply(model, activation="exact")
         torch.manual_seed(2)
-        wrapped: Any = get_peft_model(model, lora)  # type: ignore[arg-type]
+        wrapped: Any = get_peft_model(model, lora)
         if first == "peft" and norm == "memory_sharing":
             apply(wrapped, activation="exact")
         results[norm] = step(wrapped, inputs)
@@ -99,7 +99,7 @@ def test_a_weight_that_changes_before_the_backward() -> None:
     loss = model(**inputs).loss
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter += 0.1
+            parameter.add_(0.1)
     with pytest.raises(RuntimeError, match=r"changed between forward and backward|modified by an inplace operation"):
         loss.backward()
 
@@ -136,7 +136,7 @@ def test_trainer(tmp_path: Path, checkpointing: bool) -> None:
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
 
     model, inputs = make("llama")
-    model.save_pretrained(tmp_path / "model")  # type: ignore[operator]
+    model.save_pretrained(tmp_path / "model")
     quantization = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4")
     rows = [{name: tensor[i % 2] for name, tensor in inputs.items()} for i in range(12)]
     losses = {}
@@ -147,7 +147,7 @@ def test_trainer(tmp_path: Path, checkpointing: bool) -> None:
         if norm == "memory_sharing":
             assert apply(wrapped, activation="exact").norms == 7
         arguments = TrainingArguments(**training_arguments(tmp_path / norm, 6), gradient_checkpointing=checkpointing)
-        trainer = Trainer(wrapped, arguments, train_dataset=rows)  # type: ignore[arg-type]
+        trainer = Trainer(wrapped, arguments, train_dataset=rows)
         trainer.train()
         losses[norm] = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert losses["memory_sharing"] == pytest.approx(losses["exact"], rel=1e-3)

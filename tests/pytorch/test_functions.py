@@ -1,6 +1,8 @@
 """The functions by themselves, against their formulas."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
@@ -21,11 +23,13 @@ ACTIVATIONS = [
 
 @pytest.mark.parametrize("ours, exact, h", ACTIVATIONS)
 @pytest.mark.parametrize("shape", [(7,), (2, 3, 33), (0, 4)])
-def test_activations(ours: torch.nn.Module, exact: object, h: ReluCombination, shape: tuple[int, ...]) -> None:
+def test_activations(
+    ours: torch.nn.Module, exact: Callable[[Tensor], Tensor], h: ReluCombination, shape: tuple[int, ...]
+) -> None:
     x = (8 * torch.rand(shape, dtype=torch.float64) - 4).requires_grad_()
     dy = torch.randn_like(x)
     y = ours(x)
-    assert torch.equal(y, exact(x))  # type: ignore[operator]
+    assert torch.equal(y, exact(x))
     y.backward(dy)
     slope = sum(a * (x.detach() > c) for a, c in zip(h.a, h.c, strict=True))
     assert x.grad is not None and torch.allclose(x.grad, dy * slope, atol=1e-12)
@@ -55,25 +59,25 @@ def layer(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("ours, exact", [(ms_rms_norm, rms), (ms_layer_norm, layer)])
-def test_norms(ours: object, exact: object) -> None:
+def test_norms(ours: Callable[..., Tensor], exact: Callable[[Tensor], Tensor]) -> None:
     a = torch.randn(3, 5, 24, dtype=torch.float64, requires_grad=True)
     b = a.detach().clone().requires_grad_()
     dz = torch.randn_like(a)
-    z, expected = ours(a, 1e-5), exact(b)  # type: ignore[operator]
+    z, expected = ours(a, 1e-5), exact(b)
     assert torch.allclose(z, expected, atol=1e-12)
     z.backward(dz)
     expected.backward(dz)
     assert a.grad is not None and b.grad is not None and torch.allclose(a.grad, b.grad, atol=1e-12)
     w, bias = torch.rand(24, dtype=torch.float64, requires_grad=True), torch.rand(24, dtype=torch.float64)
     factors = (w,) if ours is ms_rms_norm else (w, bias.requires_grad_())
-    torch.autograd.gradcheck(lambda x, *f: ours(x, 1e-5, *f), (a, *factors))  # type: ignore[operator]
+    torch.autograd.gradcheck(lambda x, *f: ours(x, 1e-5, *f), (a, *factors))
 
 
 @pytest.mark.parametrize("norm", [ms_rms_norm, ms_layer_norm])
-def test_a_norm_keeps_its_output_alone(norm: object) -> None:
+def test_a_norm_keeps_its_output_alone(norm: Callable[..., Tensor]) -> None:
     x = torch.randn(10, 64, requires_grad=True)
     with SavedTensors() as saved:
-        z = norm(x, 1e-5)  # type: ignore[operator]
+        z = norm(x, 1e-5)
         z @ torch.randn(64, 8, requires_grad=True)
     assert saved.bytes == (10 * 64 + 10 + 64 * 8) * 4  # z once, and the other factor
 
@@ -100,7 +104,7 @@ def test_linears_keep_z_for_y(autocast: bool) -> None:
     """Three linears and one norm: z once, in the type that linears compute in, and r."""
     x = torch.randn(2, 10, 64, requires_grad=True)
     weight, linears = torch.rand(64) + 0.5, [torch.randn(16, 64) for _ in range(3)]
-    grads = []
+    grads: list[Tensor] = []
     for again in (False, True):
         x.grad = None
         for linear in linears:
@@ -109,7 +113,8 @@ def test_linears_keep_z_for_y(autocast: bool) -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast), SavedTensors() as saved, norms:
             y = ms_rms_norm(x, 1e-5, weight) if again else rms(x) * weight
             outs = [torch.nn.functional.linear(y, linear) for linear in linears]
-        sum(out.float().square().sum() for out in outs).backward()  # type: ignore[union-attr]
+        loss: Any = sum(out.float().square().sum() for out in outs)
+        loss.backward()
         assert x.grad is not None
         grads.append(torch.cat([x.grad.flatten(), *(linear.grad.flatten() for linear in linears)]))
         for linear in linears:

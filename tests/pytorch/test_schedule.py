@@ -1,6 +1,6 @@
 """Schedules on Hugging Face models: what is trained, that its gradients are right, and that nothing else changed."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -58,10 +58,10 @@ def test_dropped_branches(family: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["lcsb", "dropbp"])
-def test_gradients_against_a_model_with_detached_branches(name: str) -> None:
+def test_gradients_against_a_model_with_detached_branches(name: Literal["lcsb", "dropbp"]) -> None:
     """LLaMA's residual stream written out once more, each branch detached by hand where it was dropped."""
     model, inputs = make("llama")
-    schedule = Schedule(name, ratio=0.5, seed=4, steps=1000)  # type: ignore[arg-type]
+    schedule = Schedule(name, ratio=0.5, seed=4, steps=1000)
     with Scheduled(model, schedule) as scheduled:
         selected = scheduled.begin(2)
         ours = step(model, inputs)[2]
@@ -69,6 +69,7 @@ def test_gradients_against_a_model_with_detached_branches(name: str) -> None:
     assert 0 < sum(flags) < len(flags)
     model.zero_grad()
     core: Any = model.model
+    head: Any = model.lm_head
     x = core.embed_tokens(inputs["input_ids"])
     rotary = core.rotary_emb(x, torch.arange(x.shape[1])[None])
     for i, layer in enumerate(core.layers):
@@ -77,7 +78,7 @@ def test_gradients_against_a_model_with_detached_branches(name: str) -> None:
         x = x + (branch if flags[2 * i] else branch.detach())
         branch = layer.mlp(layer.post_attention_layernorm(x))
         x = x + (branch if flags[2 * i + 1] else branch.detach())
-    logits = model.lm_head(core.norm(x))  # type: ignore[operator]
+    logits = head(core.norm(x))
     labels = inputs["labels"]
     nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()).backward()
     expected = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
@@ -197,7 +198,7 @@ def test_dropbp_keeps_a_unit_that_trains() -> None:
     from peft import LoraConfig, get_peft_model
 
     model, inputs = make("llama")
-    wrapped: Any = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))  # type: ignore[arg-type]
+    wrapped: Any = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj", "v_proj"]))
     with Scheduled(wrapped, Schedule("dropbp", ratio=0.17, steps=10000)) as scheduled:
         for number in range(40):
             assert any(scheduled.begin(number)[::2])
@@ -207,7 +208,7 @@ def test_dropbp_keeps_a_unit_that_trains() -> None:
 @pytest.mark.parametrize("name", ["suffix", "freeze"])
 def test_reentrant_checkpointing_is_refused(name: Any) -> None:
     model, inputs = make("llama")
-    model.gradient_checkpointing_enable({"use_reentrant": True})  # type: ignore[operator]
+    model.gradient_checkpointing_enable({"use_reentrant": True})
     with Scheduled(model, Schedule(name)) as scheduled, pytest.raises(UserError, match="use_reentrant=False"):
         scheduled.begin(0)
 
@@ -216,7 +217,8 @@ def test_towers_and_unknown_layers() -> None:
     llama, vit = make("llama")[0], make("vit")[0]
     with pytest.raises(UserError, match="holds LlamaDecoderLayer, ViTLayer; give the part"):
         find_layers(nn.ModuleList([llama, vit]))
-    llama.model.layers.append(nn.Linear(2, 2))  # type: ignore[union-attr,operator]
+    core: Any = llama.model
+    core.layers.append(nn.Linear(2, 2))
     with pytest.raises(UserError, match="LlamaForCausalLM: 1 of 4 layers are of no known kind"):
         find_layers(llama)
 

@@ -36,7 +36,7 @@ SCHEDULES = [
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small LLaMA's folder."""
     folder = tmp_path_factory.mktemp("model")
-    make("llama")[0].save_pretrained(folder)  # type: ignore[operator]
+    make("llama")[0].save_pretrained(folder)
     return folder
 
 
@@ -90,7 +90,7 @@ def test_trainer(saved: Path, tmp_path: Path, schedule: Schedule, checkpointing:
     trainer = Trainer(
         model_of(saved),
         TrainingArguments(**(training_arguments(tmp_path, STEPS) | more)),
-        train_dataset=rows(),  # type: ignore[arg-type]
+        train_dataset=rows(),
         callbacks=[watch],
     )
     trainer.train()
@@ -129,7 +129,7 @@ def test_an_interrupted_run_leaves_nothing_for_the_next(saved: Path, tmp_path: P
     watch, interrupt = Watch(Schedule("lisa", ratio=0.3)), Interrupt()
     model = model_of(saved)
     arguments = TrainingArguments(**training_arguments(tmp_path, STEPS))
-    trainer = Trainer(model, arguments, train_dataset=rows(), callbacks=[watch, interrupt])  # type: ignore[arg-type]
+    trainer = Trainer(model, arguments, train_dataset=rows(), callbacks=[watch, interrupt])
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     trainer.remove_callback(interrupt)
@@ -150,7 +150,7 @@ def test_resumed_with_its_sensitivities(saved: Path, tmp_path: Path) -> None:
         trainer = Trainer(
             model_of(saved),
             TrainingArguments(**(training_arguments(tmp_path, STEPS) | more)),
-            train_dataset=rows(),  # type: ignore[arg-type]
+            train_dataset=rows(),
             callbacks=[watch],
         )
         trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-5") if resume else None)

@@ -104,7 +104,8 @@ def test_gradients_may_be_added_over_long_sequences(export: Export) -> None:
     bundle = export("exact", 12)
     rng = np.random.default_rng(0)
     trainer = Trainer(Model(str(bundle)), TrainConfig(seq_len=64, grad_accum=2))
-    batches = [[*rng.integers(0, CONFIG.vocab_size, (2, TOKENS)), np.arange(TOKENS)] for _ in range(2)]
+    rows = [rng.integers(0, CONFIG.vocab_size, (2, TOKENS)) for _ in range(2)]
+    batches = [(tokens, targets, np.arange(TOKENS)) for tokens, targets in rows]
     layers = [True] * CONFIG.num_hidden_layers
     each = []
     for batch in batches:

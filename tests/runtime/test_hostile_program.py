@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 from executorch.exir import schema
 from executorch.exir._serialize._program import PTEFile, deserialize_pte_binary, serialize_pte_binary
+from executorch.exir.schema import ExecutionPlan as Plan
 
 from tests.runtime.native import events, failure
-
-Plan = schema.ExecutionPlan
 
 
 @pytest.fixture

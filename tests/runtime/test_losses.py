@@ -94,8 +94,9 @@ def trl_step(model: Pair, folder: Path) -> tuple[float, dict[str, np.ndarray], d
         ),
         train_dataset=Dataset.from_list(rows),
         processing_class=PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>"),
-        peft_config=PeftConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM"),
+        peft_config=PeftConfig(r=RANK, lora_alpha=int(ALPHA), target_modules="all-linear", task_type="CAUSAL_LM"),
     )
+    assert trainer.model is not None
     peft = trainer.model.double().train()
     state = load_file(model.adapter / "adapter_model.safetensors")
     set_peft_model_state_dict(peft, {name: torch.from_numpy(x).double() for name, x in state.items()})
@@ -110,7 +111,9 @@ def test_dpo_equals_trl(model: Pair, tmp_path: Path) -> None:
     ids, mask = batch["input_ids"].numpy(), batch["attention_mask"].numpy().astype(bool)
     learned = batch["completion_mask"].numpy().astype(bool)
     pairs = len(ids) // 2
-    tokens, targets, positions = [], [], []
+    tokens: list[int] = []
+    targets: list[int] = []
+    positions: list[int] = []
     for i in range(pairs):
         for row in (i, i + pairs):  # chosen, then rejected
             places = mask[row].sum() - 1

@@ -79,7 +79,7 @@ def test_peft_in_ours(
         optimizer.zero_grad()
         (summed_loss(model, text_tokens[:64], text_tokens[1:65]) / 64).backward()
         optimizer.step()
-    model.save_pretrained(tmp_path / "peft")
+    model.save_pretrained(str(tmp_path / "peft"))
     ours = events("eval", smollm2, "--data", data, "--adapter", tmp_path / "peft")[-1]
     assert ours["loss"] == pytest.approx(peft_loss(model, text_tokens), abs=1e-3)
 
@@ -89,7 +89,7 @@ def test_a_bundle_starts_from_an_adapter(tmp_path: Path) -> None:
     folder, base = write_small_tokenizer(tmp_path / "model"), llama()
     base.save_pretrained(folder)
     model = random_adapter(base, layers_to_transform=[1], **PEFT)
-    model.save_pretrained(tmp_path / "adapter")
+    model.save_pretrained(str(tmp_path / "adapter"))
     tokens = np.random.default_rng(0).integers(0, 250, 41)
     with torch.no_grad():
         theirs = model.double()(torch.from_numpy(tokens)[None]).logits[0].numpy()
@@ -171,7 +171,7 @@ def test_peft_finds_the_base_model_and_every_linear(exported: Exported, tmp_path
 def test_a_bundle_of_a_peft_adapter_on_the_same_folder(exported: Exported, tmp_path: Path) -> None:
     """PEFT adapts the vision tower's q_proj too, which no text goes through."""
     model = random_adapter(deepcopy(exported.base), **PEFT)
-    model.save_pretrained(tmp_path / "adapter")
+    model.save_pretrained(str(tmp_path / "adapter"))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         export_bundle(exported.folder, tmp_path / "bundle", adapter=tmp_path / "adapter", **F16)

@@ -72,7 +72,7 @@ def test_an_exception_ends_the_run_saved(small_bundle: Path, data: Path, tmp_pat
     resumed: list[dict[str, Any]] = []
     run_training(str(small_bundle), config, str(data), out=str(tmp_path / "out"), resume=True, on_event=resumed.append)
     assert resumed[0]["steps_done"] == 3
-    whole = run_training(str(small_bundle), config, str(data), out=str(tmp_path / "whole"))
+    whole: Any = run_training(str(small_bundle), config, str(data), out=str(tmp_path / "whole"))
     assert resumed[-1]["losses"] == whole["losses"]
 
 

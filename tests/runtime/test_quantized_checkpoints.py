@@ -68,8 +68,9 @@ def test_a_model_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_tokenizer_goes_with_a_model_in_memory(tmp_path: Path) -> None:
+    tokenizer: Any = object()
     with pytest.raises(UserError, match="model: brings its own tokenizer; give one with a model in memory only"):
-        export_bundle(tmp_path / "model", tmp_path / "bundle", tokenizer=object())
+        export_bundle(tmp_path / "model", tmp_path / "bundle", tokenizer=tokenizer)
 
 
 def test_what_is_quantized_keeps_its_format(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,8 +114,7 @@ def test_a_lossy_bundle_resumes_to_the_same_bits(
     # What a run that stored all tells of itself makes the same run.
     everything = events(*run, "--backward", "store", "--out", tmp_path / "everything")
     told = everything[0]["options"] | everything[0]["resolved"]
-    config = TrainConfig(**told)
-    again = run_training(str(bundle), config, str(data), out=str(tmp_path / "again"))
+    again: Any = run_training(str(bundle), TrainConfig(**told), str(data), out=str(tmp_path / "again"))
     assert again["losses"] == everything[-1]["losses"]
 
     # How much of the process's own a budget leaves room for differs from run to run, so the mix is given.

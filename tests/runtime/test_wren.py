@@ -109,6 +109,7 @@ def test_wren(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gradients = trainer.gradients()
     assert gradients.keys() == adapter.keys()
     for name, theirs in adapter.items():
+        assert theirs.grad is not None
         assert relative_error(gradients[name], theirs.grad.numpy()) < 1e-4, name
 
     model = Model(str(tmp_path / "bundle"))

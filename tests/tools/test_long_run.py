@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tools.long_run import EVERY, LongRun, long_run
+from long_run import EVERY, LongRun, long_run
 
 STEP = 20  # bytes of memory: 12 in vectors that grow by doubling
 VALIDATION = 400  # in memory and in the checkpoint

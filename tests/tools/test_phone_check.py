@@ -10,10 +10,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from gather_runtime import gather
 
 from mobile_ft.runtime import mft_run_path
 from tests.small_bundle import TalkingModel, write_small_bundle
-from tools.gather_runtime import gather
 
 # FAKE/edit2 changes what the second run prints. FAKE/breaks says what is in the command of a run that fails,
 # FAKE/unplug of one that is cut off after three lines, and then adb is gone.

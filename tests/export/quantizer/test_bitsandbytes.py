@@ -50,7 +50,8 @@ def folder(tmp_path: Path) -> Path:
 
 def dequantized(linear: bitsandbytes.nn.Linear4bit) -> np.ndarray:
     """By bitsandbytes for any device: the kernel for AVX-512 begins a block with every row, which no other does."""
-    state, data = linear.weight.quant_state, linear.weight.data
+    packed: Any = linear.weight
+    state, data = packed.quant_state, packed.data
     absmax = state.absmax
     if state.nested:
         absmax = bitsandbytes.functional.dequantize_blockwise(absmax, state.state2) + state.offset
@@ -81,7 +82,8 @@ def test_every_weight_to_the_bit(tmp_path: Path, kind: str, double: bool, in_mem
     linears = {n: x for n, x in model.named_modules() if isinstance(x, bitsandbytes.nn.Linear4bit)}
     assert len(linears) == 6 * 2
     for name, linear in linears.items():
-        assert np.array_equal(weight(source, f"{name}.weight", *linear.weight.quant_state.shape), dequantized(linear))
+        packed: Any = linear.weight
+        assert np.array_equal(weight(source, f"{name}.weight", *packed.quant_state.shape), dequantized(linear))
     assert {(c.source, c.format, c.error) for c in source.conversions.to_list()} == {
         ("bitsandbytes", f"{kind}_g64", 0.0),
         ("bitsandbytes", kind, 0.0),

@@ -154,7 +154,8 @@ _OF_ONE = ("gptq", "awq")  # what a harm begins with that the other cannot have
 )
 def test_refused(tmp_path: Path, harm: str, method: str) -> None:
     change, message = HARM[harm]
-    {"gptq": write_gptq, "awq": write_awq}[method](tmp_path)
+    writers: dict[str, Callable[[Path], object]] = {"gptq": write_gptq, "awq": write_awq}
+    writers[method](tmp_path)
     change(tmp_path)
     with pytest.raises(UserError) as error:
         HfFolder(tmp_path, "q4_1", "q8_0").packed(f"{UP}.weight", 128, 256)

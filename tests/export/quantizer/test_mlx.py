@@ -94,7 +94,7 @@ def _config(quantization: Any) -> Callable[[Path], None]:
     return write
 
 
-HARM: dict[str, tuple[Callable[[Path], None], str]] = {
+HARM: dict[str, tuple[Callable[[Path], object], str]] = {
     "3 bits": (_config({"group_size": 64, "bits": 3}), "bits of the quantization is 3; supported: 4, 8"),
     "of a module": (
         _config({"group_size": 64, "bits": 4, UP: {"group_size": 64, "bits": 6}}),

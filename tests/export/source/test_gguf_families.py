@@ -26,7 +26,7 @@ ARCHITECTURES = {
     "gemma3": "gemma3",
     "lfm2": "lfm2",
 }
-SPECIAL = {  # beside what all say
+SPECIAL: dict[str, dict[str, Any]] = {  # beside what all say
     "gemma3": {"attention.sliding_window": 9, "attention.sliding_window_pattern": 2, "rope.freq_base_swa": 1e4},
     "lfm2": {"attention.head_count_kv": [0, 2, 0], "shortconv.l_cache": 3},
 }

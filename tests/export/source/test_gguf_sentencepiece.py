@@ -113,7 +113,8 @@ def trained_fields() -> tuple[HfTokenizer, dict[str, Any]]:
     special = ["<unk>", "<s>", "</s>"]
     trainer = trainers.UnigramTrainer(vocab_size=400, special_tokens=special, unk_token="<unk>", show_progress=False)
     tokenizer.train_from_iterator(LINES, trainer)
-    vocabulary = sorted(tokenizer.get_vocab(), key=tokenizer.token_to_id)
+    ids = tokenizer.get_vocab()
+    vocabulary = sorted(ids, key=ids.__getitem__)
     scores = dict(map(tuple, json.loads(tokenizer.to_str())["model"]["vocab"]))
     return tokenizer, {
         "tokenizer.ggml.model": "t5",

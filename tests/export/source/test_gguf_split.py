@@ -9,6 +9,7 @@ from gguf import GGUFReader, GGUFValueType, GGUFWriter, quantize
 
 from mobile_ft.api.checkpoint import open_checkpoint
 from mobile_ft.errors import UserError
+from mobile_ft.export.source.gguf_file import read_gguf
 from mobile_ft.export.source.gguf_model import GgufModel
 from mobile_ft.model.shapes import linear_shapes, unit_types, vector_shapes
 from tests.export.small_gguf import small_gguf
@@ -125,9 +126,7 @@ def test_parts_that_are_none(whole: Path) -> None:
 def test_metadata_that_is_wrong(
     whole: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: object, message: str
 ) -> None:
-    from mobile_ft.export.source import gguf_split
-
-    parts, read = write_parts(whole), gguf_split.read_gguf
+    parts, read = write_parts(whole), read_gguf
 
     def changed(path: Path) -> Any:
         file = read(path)
@@ -141,9 +140,7 @@ def test_metadata_that_is_wrong(
 
 
 def test_tensors_twice(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mobile_ft.export.source import gguf_split
-
-    parts, read = write_parts(whole), gguf_split.read_gguf
+    parts, read = write_parts(whole), read_gguf
 
     def changed(path: Path) -> Any:
         file = read(path)

@@ -250,7 +250,7 @@ def test_same_ids_as_a_tokenizer_that_splits_by_the_models_expression(pre: str, 
     theirs.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
     lines = (Path(__file__).parents[3] / "docs/architecture.md").read_text().splitlines(keepends=True)
     letters = pre_tokenizers.ByteLevel.alphabet()
-    options = {"initial_alphabet": letters, "special_tokens": ["<e>"], "show_progress": False}
+    options: dict[str, Any] = {"initial_alphabet": letters, "special_tokens": ["<e>"], "show_progress": False}
     theirs.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=1000, **options))
     model = json.loads(theirs.to_str())["model"]
     fields = {

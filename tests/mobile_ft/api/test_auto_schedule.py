@@ -1,17 +1,21 @@
 """`train --auto-schedule`: what it chooses, why, and when it refuses."""
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mobile_ft
 from mobile_ft.api import auto_schedule
-from mobile_ft.api.auto_schedule import EVIDENCE, Evidence, choose, learned
+from mobile_ft.api.auto_schedule import EVIDENCE, Choice, Evidence, choose, learned
 from mobile_ft.api.options import option_texts
 from mobile_ft.api.run_file import read_run_file
-from mobile_ft.bundle.description import read_bundle
+from mobile_ft.bundle.description import Bundle, read_bundle
 from mobile_ft.data.prepare import DataStats
 from mobile_ft.runtime import train_options
+from tests.mobile_ft.conftest import Cli
 
 ROWS = [{"prompt": f"{i}+{i}?", "completion": f"{2 * i}, sir"} for i in range(40)]
 ANSWERS = DataStats(rows=5000, sequences=5000, tokens=320_000, target_tokens=100_000, truncated=0, dropped=0)
@@ -27,11 +31,11 @@ SMALLEST = {"full": 90.0, "freeze": 90.0, "suffix": 50.0}  # MB
 
 
 @pytest.fixture
-def chosen(bundle, monkeypatch):
+def chosen(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Choice]:
     """What is chosen for so many minutes, by made-up evidence and plans; AdamW in 8 bits takes 20 MB less."""
 
-    def plans(_bundle, given, changes):
-        found = [{}]
+    def plans(_bundle: Bundle, given: dict[str, str], changes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = [{}]
         for change in changes:
             smallest = SMALLEST[change["schedule"]] - 20 * ("adamw8bit" in (given | change).values())
             found.append(
@@ -49,13 +53,13 @@ def chosen(bundle, monkeypatch):
     monkeypatch.setattr(auto_schedule, "native_plans", plans)
     monkeypatch.setattr(auto_schedule, "_SLOWER", 1.0)
 
-    def run(minutes, data=ANSWERS, **options):
+    def run(minutes: float, data: DataStats = ANSWERS, **options: Any) -> Choice:
         return choose(read_bundle(bundle), option_texts(train_options(), {"budget": "200MB"} | options), minutes, data)
 
     return run
 
 
-def test_learned(monkeypatch):
+def test_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto_schedule, "EVIDENCE", CURVES)
     assert learned({"full": 100, "suffix 1/2": 800}) == {"full": 1.0, "suffix 1/2": 1.0}
     curve = [learned({"full": n})["full"] for n in (0, 1, 10, 99, 100, 150, 199, 200)]
@@ -65,7 +69,7 @@ def test_learned(monkeypatch):
     assert beyond["full"] == 1.2 and 0.75 < beyond["freeze"] < 0.8 and 0.85 < beyond["suffix 1/2"] < 0.9
 
 
-def test_what_learns_most_in_the_time(chosen):
+def test_what_learns_most_in_the_time(chosen: Callable[..., Choice]) -> None:
     short, long = chosen(20 / 60), chosen(200 / 60)
     assert short.options["schedule"] == "suffix" and short.options["lr"] == 4e-3 and short.options["steps"] >= 80
     assert long.options["schedule"] == "full" and long.options["steps"] == 200 and long.options["lr"] == 1e-3
@@ -73,12 +77,12 @@ def test_what_learns_most_in_the_time(chosen):
     assert [line.split("  ")[1] for line in long.why[1:4]] == list(CURVES)
 
 
-def test_the_mean_step_lies_between_the_longest_of_others():
+def test_the_mean_step_lies_between_the_longest_of_others() -> None:
     plans = [(0.4, 1.0), (0.6, 2.0), (1.0, 3.0)]
     assert [auto_schedule._between(plans, x) for x in (0.2, 0.4, 0.5, 0.9, 1.0)] == [1.0, 1.0, 1.5, 2.75, 3.0]
 
 
-def test_the_budget_decides_too(chosen):
+def test_the_budget_decides_too(chosen: Callable[..., Choice]) -> None:
     """8-bit moments only where nothing fits otherwise."""
     assert chosen(200 / 60, budget="89MB").options["schedule"] == "suffix"
     assert "optimizer" not in chosen(200 / 60, budget="60MB").options
@@ -88,21 +92,23 @@ def test_the_budget_decides_too(chosen):
         chosen(1, budget="40MB", optimizer="adamw")
 
 
-def test_no_more_than_some_epochs(chosen):
+def test_no_more_than_some_epochs(chosen: Callable[..., Choice]) -> None:
     for options, steps in (({}, 10_000), ({"grad_accum": 8}, 1250), ({"batch_size": 5}, 2000)):
         choice = chosen(1e300, **options)
         assert choice.options["steps"] == steps
         assert any("no more than 2 epochs" in line for line in choice.why)
 
 
-def test_text_is_trained_at_half_the_rate(chosen):
+def test_text_is_trained_at_half_the_rate(chosen: Callable[..., Choice]) -> None:
     answers, text = chosen(1e6), chosen(1e6, TEXT)
     assert text.options == answers.options | {"lr": answers.options["lr"] / 2}
 
 
-def test_the_choice_is_a_run_of_plain_options(cli, bundle, tmp_path, capfd):
+def test_the_choice_is_a_run_of_plain_options(
+    cli: Cli, bundle: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
-    options = {"seq_len": 64, "auto_schedule": 0.5, "budget": "100MB"}
+    options: dict[str, Any] = {"seq_len": 64, "auto_schedule": 0.5, "budget": "100MB"}
     result = mobile_ft.train(bundle, ROWS, out, **options)
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].startswith("auto-schedule: what learns most in 0.5 min and 100 MB")
@@ -138,7 +144,7 @@ def test_the_choice_is_a_run_of_plain_options(cli, bundle, tmp_path, capfd):
         ({"budget": "1MB"}, "budget 1MB is too small for every schedule"),
     ],
 )
-def test_refused(bundle, tmp_path, options, message):
+def test_refused(bundle: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
     rows = [{"prompt": "a", "chosen": "b", "rejected": "c"}] if options.get("loss") == "dpo" else ROWS
     with pytest.raises(mobile_ft.UserError, match=message):
-        mobile_ft.train(bundle, rows, tmp_path / "out", seq_len=64, **{"auto_schedule": 1.0} | options)
+        mobile_ft.train(bundle, rows, tmp_path / "out", seq_len=64, **({"auto_schedule": 1.0} | options))

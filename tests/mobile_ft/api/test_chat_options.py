@@ -14,6 +14,7 @@ from mobile_ft.bundle.description import checksum
 from mobile_ft.data.tokenizer import Tokenizer
 from tests.chat_templates import HERMES, TOOL
 from tests.hf_models import FAMILIES, random_model
+from tests.mobile_ft.conftest import Cli
 
 # Shows a date, and a thought where one is wanted.
 TEMPLATE = (
@@ -35,7 +36,7 @@ def dated(bare_bundle: Path, tiny_bundle: Callable[..., Path], tmp_path: Path) -
     return path
 
 
-def test_a_date_is_recorded_and_repeated(dated: Path, data: Path, tmp_path: Path, cli: Any) -> None:
+def test_a_date_is_recorded_and_repeated(dated: Path, data: Path, tmp_path: Path, cli: Cli) -> None:
     options: dict[str, Any] = {"steps": 1, "seq_len": 64, "progress": False}
     first = train(dated, data, tmp_path / "first", chat_template_date="2020-02-29", **options)
     assert yaml.safe_load((first.adapter / "run.yaml").read_text())["chat_template_date"] == "2020-02-29"
@@ -57,7 +58,7 @@ def test_no_date_where_none_is_shown(bundle: Path, data: Path, tmp_path: Path) -
     assert "chat_template_date" not in yaml.safe_load((run.adapter / "run.yaml").read_text())
 
 
-def test_variables_of_the_template(dated: Path, bundle: Path, data: Path, tmp_path: Path, cli: Any) -> None:
+def test_variables_of_the_template(dated: Path, bundle: Path, data: Path, tmp_path: Path, cli: Cli) -> None:
     model = load(dated)
     plain = model.generate("Hi", max_tokens=1).prompt_tokens
     assert model.generate("Hi", max_tokens=1, chat_template_kwargs={"thinking": True}).prompt_tokens == plain + 3

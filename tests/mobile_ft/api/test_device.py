@@ -6,8 +6,10 @@ import shutil
 import subprocess
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
+from gather_runtime import gather
 
 from mobile_ft.api.device_link import Device
 from mobile_ft.api.device_pack import pack_for_device
@@ -17,10 +19,9 @@ from mobile_ft.cli.main import main
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import mft_run_path
 from tests.small_bundle import TalkingModel, write_small_bundle
-from tools.gather_runtime import gather
 
 ROWS = [{"prompt": f"hello {i}", "completion": f"hi {i}"} for i in range(30)]
-OPTIONS = {"seq_len": 32, "steps": 6, "save_every": 2, "lr": 1e-3, "threads": 1}
+OPTIONS: dict[str, Any] = {"seq_len": 32, "steps": 6, "save_every": 2, "lr": 1e-3, "threads": 1}
 
 # Commands that stand for a phone and a host: both "devices" are a folder of this machine.
 ADB = """#!/bin/sh

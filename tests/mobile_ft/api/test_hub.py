@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from mobile_ft.errors import UserError
 from mobile_ft.export.source.safetensors_files import model_tensors
 from mobile_ft.model.hub_cache import cached_repository
 from tests.local_hub import COMMIT, Hub, serve
+from tests.mobile_ft.conftest import Cli
 
 constants = pytest.importorskip("huggingface_hub.constants")
 
@@ -60,8 +62,8 @@ def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
     with ExitStack() as stack:
 
-        def start(models: dict[str, dict[str, bytes]], **more: object) -> Hub:
-            hub = stack.enter_context(serve(Hub(models, **more)))  # type: ignore[arg-type]
+        def start(models: dict[str, dict[str, bytes]], **more: Any) -> Hub:
+            hub = stack.enter_context(serve(Hub(models, **more)))
             for name, value in {
                 "ENDPOINT": hub.endpoint,
                 "HUGGINGFACE_CO_URL_TEMPLATE": hub.endpoint + "/{repo_id}/resolve/{revision}/{filename}",
@@ -236,7 +238,13 @@ def test_a_checkpoint_has_its_name(serving: Callable[..., Hub]) -> None:
 
 
 @pytest.mark.slow
-def test_commands_take_a_name(serving, tiny_bundle, cli, monkeypatch, tmp_path):
+def test_commands_take_a_name(
+    serving: Callable[..., Hub],
+    tiny_bundle: Callable[..., Path],
+    cli: Cli,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
     """`plan` and `info` here; `export` in a process of its own, told of the hub as users do."""
     model = {path.name: path.read_bytes() for path in tiny_bundle("tokenizer").iterdir()}
     model |= files("config.json") | {"model.safetensors": weights()}
@@ -249,7 +257,7 @@ def test_commands_take_a_name(serving, tiny_bundle, cli, monkeypatch, tmp_path):
     hub.requests.clear()
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     environment |= {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home")}
-    command = ["export", "tiny/llama", "-o", tmp_path / "out.bundle", "--lora-rank", "4"]
+    command: list[str | Path] = ["export", "tiny/llama", "-o", tmp_path / "out.bundle", "--lora-rank", "4"]
     result = subprocess.run(
         [sys.executable, "-m", "mobile_ft.cli.main", *command], capture_output=True, text=True, env=environment
     )
@@ -262,7 +270,7 @@ def test_commands_take_a_name(serving, tiny_bundle, cli, monkeypatch, tmp_path):
     assert (tmp_path / "home" / "hub" / "models--tiny--llama").is_dir()
 
 
-def test_refused_by_commands(serving, cli, tmp_path):
+def test_refused_by_commands(serving: Callable[..., Hub], cli: Cli, tmp_path: Path) -> None:
     serving({})
     for command in (["export", "tiny/llama", "-o", tmp_path / "out"], ["info", "tiny/llama"], ["plan", "tiny/llama"]):
         result = cli(*command)

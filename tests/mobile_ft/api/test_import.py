@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,11 +16,11 @@ def loaded_by(script: str, *arguments: object) -> set[str]:
     return set(result.stdout.splitlines()[-1].split())
 
 
-def test_importing_costs_nothing():
+def test_importing_costs_nothing() -> None:
     assert not {"numpy", "rich", "safetensors", "torch"} & loaded_by("import mobile_ft; mobile_ft.__version__")
 
 
-def test_training_and_using_an_adapter_never_load_torch(bundle, data, tmp_path):
+def test_training_and_using_an_adapter_never_load_torch(bundle: Path, data: Path, tmp_path: Path) -> None:
     script = """
 import sys, mobile_ft
 bundle, data, out = sys.argv[1:]
@@ -37,11 +38,11 @@ mobile_ft.info(bundle, verify=True)
 
 
 @pytest.mark.parametrize("name", mobile_ft.__all__)
-def test_every_name_is_there(name):
+def test_every_name_is_there(name: str) -> None:
     assert getattr(mobile_ft, name).__doc__
     assert name in dir(mobile_ft)
 
 
-def test_other_names_are_not():
+def test_other_names_are_not() -> None:
     with pytest.raises(AttributeError, match="module 'mobile_ft' has no attribute 'tran'"):
         mobile_ft.tran  # noqa: B018

@@ -1,4 +1,6 @@
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,14 +10,14 @@ ANSWER = "4, sir"
 
 
 @pytest.fixture
-def model(bundle, data, tmp_path):
+def model(bundle: Path, data: Path, tmp_path: Path) -> mobile_ft.LoadedModel:
     """With an adapter that knows the one dialogue of `data` by heart."""
     out = tmp_path / "adapter"
     mobile_ft.train(bundle, data, out, progress=False, steps=200, seq_len=64, lr=2e-2)
     return mobile_ft.load(bundle, adapter=out)
 
 
-def test_answers_and_what_ends_them(model):
+def test_answers_and_what_ends_them(model: mobile_ft.LoadedModel) -> None:
     result = model.generate("2+2?")
     assert (result.text, result.stopped, result.tokens) == (ANSWER, "stop", len(ANSWER))
     assert result.prompt_tokens == len(
@@ -31,7 +33,7 @@ def test_answers_and_what_ends_them(model):
     assert model.generate("2+2?", stop=model.tokenizer.encode(",")).text == "4"
 
 
-def test_stream_gives_the_same_piece_by_piece(model):
+def test_stream_gives_the_same_piece_by_piece(model: mobile_ft.LoadedModel) -> None:
     assert list(model.stream("2+2?")) == list(ANSWER)
     assert "".join(model.stream("2+2?", stop=["sir"])) == "4, "
     before = threading.active_count()
@@ -44,7 +46,7 @@ def test_stream_gives_the_same_piece_by_piece(model):
         list(model.stream("2+2?", temp=-1))
 
 
-def test_with_and_without_the_adapter(model, bundle):
+def test_with_and_without_the_adapter(model: mobile_ft.LoadedModel, bundle: Path) -> None:
     bare = mobile_ft.generate(bundle, "2+2?", max_tokens=10).text
     assert bare != ANSWER
     model.use_adapter(False)
@@ -56,7 +58,7 @@ def test_with_and_without_the_adapter(model, bundle):
         mobile_ft.generate(model, "2+2?", adapter="x")
 
 
-def test_chat_and_system_prompt(model):
+def test_chat_and_system_prompt(model: mobile_ft.LoadedModel) -> None:
     user = {"role": "user", "content": "2+2?"}
     assert mobile_ft.chat(model, [user]).text == ANSWER
     told = model.chat([{"role": "system", "content": "Be"}, user], max_tokens=5)
@@ -69,7 +71,7 @@ def test_chat_and_system_prompt(model):
     assert model.chat(more, max_tokens=4).text == going_on
 
 
-def test_sampling_repeats_with_its_seed(model):
+def test_sampling_repeats_with_its_seed(model: mobile_ft.LoadedModel) -> None:
     texts = [model.generate("Hi", temp=2, seed=seed, max_tokens=12).text for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
 
@@ -84,12 +86,12 @@ def test_sampling_repeats_with_its_seed(model):
         ({"prompt": "x", "top_p": 0}, "top_p 0: must be"),
     ],
 )
-def test_bad_values(bundle, given, message):
+def test_bad_values(bundle: Path, given: dict[str, Any], message: str) -> None:
     with pytest.raises(mobile_ft.UserError, match=message):
         mobile_ft.load(bundle).generate(**given)
 
 
-def test_bundles_without_tokenizer_and_adapters_that_do_not_fit(bare_bundle, bundle):
+def test_bundles_without_tokenizer_and_adapters_that_do_not_fit(bare_bundle: Path, bundle: Path) -> None:
     with pytest.raises(mobile_ft.UserError, match="no tokenizer"):
         mobile_ft.load(bare_bundle)
     with pytest.raises(mobile_ft.UserError, match="nowhere/adapter_config.json"):

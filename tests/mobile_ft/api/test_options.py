@@ -1,5 +1,7 @@
 import argparse
+from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -9,7 +11,15 @@ from mobile_ft.errors import UserError
 from mobile_ft.runtime import generate_options, train_options
 
 
-def option(name, type="text", default="", choices=(), metavar="X", help="what it does", group="run"):
+def option(
+    name: str,
+    type: str = "text",
+    default: str = "",
+    choices: Sequence[str] = (),
+    metavar: str = "X",
+    help: str = "what it does",
+    group: str = "run",
+) -> Any:
     values = {"name": name, "type": type, "default": default, "choices": list(choices), "metavar": metavar}
     return SimpleNamespace(**values, help=help, group=group)
 
@@ -21,26 +31,26 @@ OPTIONS = [
 ]
 
 
-def test_values_become_text():
+def test_values_become_text() -> None:
     given = {"seq_len": 64, "schedule": None, "suffix_depths": [1, 2]}
     assert option_texts(OPTIONS, given) == {"seq_len": "64", "suffix_depths": "1,2"}
 
 
 @pytest.mark.parametrize("value", ["\ud800", "a\0", ["1", "\udcff"]])
-def test_texts_that_the_runtime_cannot_be_told(value):
+def test_texts_that_the_runtime_cannot_be_told(value: str | list[str]) -> None:
     """Which are bad casts, or no arguments of a process."""
     with pytest.raises(UserError, match=r"^suffix_depths: '.*': not a text in UTF-8$"):
         option_texts(OPTIONS, {"suffix_depths": value})
 
 
-def test_unknown_name_lists_what_is_close():
+def test_unknown_name_lists_what_is_close() -> None:
     with pytest.raises(UserError, match=r"^seqlen: no such option; did you mean seq_len"):
         option_texts(OPTIONS, {"seqlen": 64})
     with pytest.raises(UserError, match="^zzz: no such option; known are seq_len, schedule, suffix_depths$"):
         option_texts(OPTIONS, {"zzz": 1})
 
 
-def test_command_line_is_built_from_the_options(capsys):
+def test_command_line_is_built_from_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser(prog="tool")
     add_options(parser, OPTIONS)
     assert given_options(parser.parse_args([]), OPTIONS) == {}
@@ -55,7 +65,7 @@ def test_command_line_is_built_from_the_options(capsys):
     assert "--suffix-depths N,N what it does" in help
 
 
-def test_the_runtimes_own_options_are_complete():
+def test_the_runtimes_own_options_are_complete() -> None:
     settings = train_settings({"lr": "1e-3", "suffix_depths": "1,2"})
     assert (settings["lr"], settings["suffix_depths"], settings["seq_len"]) == ("0.001", "1,2", "256")
     for known in (train_options(), generate_options()):

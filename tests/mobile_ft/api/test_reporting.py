@@ -1,7 +1,9 @@
 import json
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ EVENTS = [
 ]
 
 
-def report(names, out, resume=False):
+def report(names: str | list[str], out: Path, resume: bool = False) -> None:
     with ExitStack() as stack:
         reporters = [stack.enter_context(reporter) for reporter in open_reporters(names, out, resume)]
         for event in EVENTS:
@@ -26,7 +28,7 @@ def report(names, out, resume=False):
                 reporter(event)
 
 
-def test_jsonl_holds_every_event(tmp_path):
+def test_jsonl_holds_every_event(tmp_path: Path) -> None:
     out = tmp_path / "out"
     report("jsonl", out)
     assert [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()] == EVENTS
@@ -36,7 +38,7 @@ def test_jsonl_holds_every_event(tmp_path):
     assert len((out / "log.jsonl").read_text().splitlines()) == len(EVENTS)
 
 
-def test_tensorboard_file_holds_the_figures(tmp_path):
+def test_tensorboard_file_holds_the_figures(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX")
     from tensorboardX.proto.event_pb2 import Event
 
@@ -56,8 +58,8 @@ def test_tensorboard_file_holds_the_figures(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["trackio", "wandb"])
-def test_trackers_get_configuration_and_figures(name, tmp_path, monkeypatch):
-    calls = []
+def test_trackers_get_configuration_and_figures(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, Any]] = []
     fake = SimpleNamespace(
         init=lambda **given: calls.append(("init", given)),
         log=lambda values, step: calls.append((step, values)),
@@ -71,7 +73,7 @@ def test_trackers_get_configuration_and_figures(name, tmp_path, monkeypatch):
     assert calls[-1] == ("finish", None)
 
 
-def test_what_is_not_installed_is_said_first(tmp_path, monkeypatch):
+def test_what_is_not_installed_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UserError, match="^--report-to wandb: needs wandb; pip install wandb$"):
         open_reporters(["jsonl", "wandb"], tmp_path, False)

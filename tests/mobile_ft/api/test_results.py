@@ -1,11 +1,12 @@
 import json
 from pathlib import Path
+from typing import Any
 
 from mobile_ft.api.results import EvalResult, GenerateResult, TrainResult, mix_in_words
 
 
-def train_result(**changes):
-    values = {
+def train_result(**changes: Any) -> TrainResult:
+    values: dict[str, Any] = {
         **{"adapter": Path("out"), "steps": 2, "losses": [3.0, 2.0], "stopped": None, "evals": [[2, 2.5]]},
         **{"best_step": 2, "best_loss": 2.5, "tokens": 100, "tokens_per_second": 50.0, "step_seconds_median": 1.0},
         **{"budget_mb": None, "planned_mb": 90.0, "planned_anon_mb": 80.0, "peak_rss_mb": 85.0, "peak_anon_mb": 70.0},
@@ -15,7 +16,7 @@ def train_result(**changes):
     return TrainResult(**(values | changes))
 
 
-def test_json_holds_the_fields_and_what_else_the_runtime_tells():
+def test_json_holds_the_fields_and_what_else_the_runtime_tells() -> None:
     values = json.loads(json.dumps(train_result().to_json()))
     assert (values["loss_first"], values["loss_last"], values["adapter"]) == (3.0, 2.0, "out")
     assert values["backward_runs"] == [1]
@@ -23,7 +24,7 @@ def test_json_holds_the_fields_and_what_else_the_runtime_tells():
     assert "loss_first" not in train_result(losses=[]).to_json()
 
 
-def test_results_are_readable():
+def test_results_are_readable() -> None:
     text = repr(train_result(stopped="patience"))
     assert text.splitlines()[0] == "2 steps of full at 64 tokens, ended early"
     assert "  loss, first and last step  3.0000 -> 2.0000" in text.splitlines()
@@ -35,14 +36,14 @@ def test_results_are_readable():
     assert "nan -> nan" in repr(train_result(losses=[None]))
 
 
-def test_notebooks_show_a_table_in_which_nothing_is_markup():
+def test_notebooks_show_a_table_in_which_nothing_is_markup() -> None:
     page = GenerateResult("<b>1</b>", "stop", 3, 4, 2.0)._repr_html_()
     assert page.startswith("<table><caption>&lt;b&gt;1&lt;/b&gt;</caption><tr><th>tokens</th><td>4, 2.0 a second</td>")
     assert str(GenerateResult("text", "stop", 3, 4, 2.0)) == "text"
     assert EvalResult(1.0, 2.718, 5).to_json() == {"loss": 1.0, "ppl": 2.718, "tokens": 5}
 
 
-def test_mix_names_every_group():
+def test_mix_names_every_group() -> None:
     plan = {"checkpoints": 0, "offloaded": 2, "resident_units": 0, "stored": {"attn": 0, "attn_sliding": 1, "mlp": 3}}
     assert mix_in_words(plan) == (
         "activations of 0 attention and 1 attn_sliding and 3 MLP units stored, inputs of 2 units offloaded to a file"

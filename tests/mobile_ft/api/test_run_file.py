@@ -1,3 +1,7 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from mobile_ft.api.run_file import read_run_file, write_run_file
@@ -8,8 +12,8 @@ RESOLVED = {"stored_units": "1,2", "mlp_tokens": "128", "threads": "2", "arithme
 
 
 @pytest.fixture
-def config(tmp_path):
-    def write(text):
+def config(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
         path = tmp_path / "run.yaml"
         path.write_text(text)
         return path
@@ -17,7 +21,7 @@ def config(tmp_path):
     return write
 
 
-def written(folder, **given):
+def written(folder: Path, **given: object) -> dict[str, Any]:
     """What is read of the file that a run with these options writes."""
     texts = {name: str(value) for name, value in given.items()}
     options = TrainConfig(**texts).options() | ({"steps": "7", "epochs": "0"} if "epochs" in given else {})
@@ -27,7 +31,7 @@ def written(folder, **given):
     return read_run_file(folder / "run.yaml")
 
 
-def test_every_option_is_written(tmp_path, monkeypatch):
+def test_every_option_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     values = written(tmp_path, lr=3e-4, budget=300_000_000)
     assert values["bundle"] == str(tmp_path / "some.bundle")
@@ -40,17 +44,17 @@ def test_every_option_is_written(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("lr", [1e-5, 1 / 3, 2e-4, 5e-324, 123456.789])
-def test_numbers_read_back_to_the_last_bit(tmp_path, lr):
+def test_numbers_read_back_to_the_last_bit(tmp_path: Path, lr: float) -> None:
     assert float(TrainConfig(lr=str(written(tmp_path, lr=lr)["lr"])).options()["lr"]) == lr
 
 
-def test_epochs_stay_epochs(tmp_path):
+def test_epochs_stay_epochs(tmp_path: Path) -> None:
     values = written(tmp_path, epochs=1.5)
     assert values["epochs"] == 1.5
     assert "steps" not in values
 
 
-def test_text_lists_and_null(config):
+def test_text_lists_and_null(config: Callable[[str], Path]) -> None:
     values = read_run_file(config("lr: 2e-4\nbudget: 300MB\nsuffix_depths: [1, 2]\nsteps:\ndata: rows.jsonl\n"))
     assert values == {"lr": "2e-4", "budget": "300MB", "suffix_depths": [1, 2], "data": "rows.jsonl"}
 
@@ -78,7 +82,7 @@ def test_text_lists_and_null(config):
         ('out: "\\ud800"\n', "out: '\\ud800': not a text in UTF-8"),
     ],
 )
-def test_bad_files_are_named(config, text, message):
+def test_bad_files_are_named(config: Callable[[str], Path], text: str, message: str) -> None:
     path = config(text)
     with pytest.raises(UserError) as error:
         read_run_file(path)
@@ -86,6 +90,6 @@ def test_bad_files_are_named(config, text, message):
     assert "\n" not in str(error.value)
 
 
-def test_missing_file(tmp_path):
+def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="run.yaml: No such file"):
         read_run_file(tmp_path / "run.yaml")

@@ -3,7 +3,7 @@ import pytest
 from mobile_ft.api.stopping import StopStrings
 
 
-def shown(strings, pieces):
+def shown(strings: list[str], pieces: list[str]) -> tuple[list[str], bool]:
     """What is shown piece by piece, and at the end; whether a stop string was found."""
     cutter = StopStrings(strings)
     parts = [cutter.add(piece) for piece in pieces]
@@ -22,12 +22,12 @@ def shown(strings, pieces):
         (["", "."], ["One.", "Two"], ["One", "", ""], True),
     ],
 )
-def test_text_is_cut_at_the_first_stop(strings, pieces, parts, found):
+def test_text_is_cut_at_the_first_stop(strings: list[str], pieces: list[str], parts: list[str], found: bool) -> None:
     assert shown(strings, pieces) == (parts, found)
 
 
 @pytest.mark.parametrize("size", range(1, 8))
-def test_pieces_do_not_matter(size):
+def test_pieces_do_not_matter(size: int) -> None:
     text = "abcabcabd and more"
     parts, found = shown(["abd"], [text[i : i + size] for i in range(0, len(text), size)])
     assert ("".join(parts), found) == ("abcabc", True)

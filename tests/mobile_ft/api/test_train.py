@@ -2,29 +2,35 @@ import json
 import os
 import signal
 import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
 
 import mobile_ft
 from mobile_ft.api.run_file import read_run_file
+from tests.mobile_ft.conftest import Cli
 
 ROWS = [{"prompt": "2+2?", "completion": "4, sir"}, {"prompt": "Who?", "completion": "Me"}]
-OPTIONS = {"seq_len": 64, "steps": 6, "lr": 1e-2}
+OPTIONS: dict[str, Any] = {"seq_len": 64, "steps": 6, "lr": 1e-2}
+
+Train = Callable[..., mobile_ft.TrainResult]
 
 
 @pytest.fixture
-def train(bundle, tmp_path):
+def train(bundle: Path, tmp_path: Path) -> Train:
     """Trains on ROWS; the result."""
 
-    def run(out="out", data=ROWS, **options):
+    def run(out: str = "out", data: Any = ROWS, **options: Any) -> mobile_ft.TrainResult:
         return mobile_ft.train(bundle, data, tmp_path / out, progress=False, **(OPTIONS | options))
 
     return run
 
 
-def test_rows_in_memory(train, tmp_path, capfd):
-    events = []
+def test_rows_in_memory(train: Train, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    events: list[dict[str, Any]] = []
     result = train(callbacks=[events.append])
     assert capfd.readouterr() == ("", "")
     assert (result.steps, result.stopped, result.evals, result.best_adapter) == (6, None, [], None)
@@ -39,8 +45,8 @@ def test_rows_in_memory(train, tmp_path, capfd):
     assert settings["threads"] >= 1
 
 
-def test_the_same_in_this_process(train, tmp_path):
-    events = []
+def test_the_same_in_this_process(train: Train, tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
     here, child = train("here", in_process=True, callbacks=[events.append]), train("child")
     assert here.losses == child.losses
     assert [event["event"] for event in events] == ["plan", *["step"] * 6, "saved", "done"]
@@ -56,7 +62,9 @@ def test_the_same_in_this_process(train, tmp_path):
         {"eval_every": 2, "batch_size": 2, "seq_len": 32, "max_grad_norm": 0.1},
     ],
 )
-def test_run_file_repeats_a_run_bit_for_bit(cli, bundle, data, tmp_path, options):
+def test_run_file_repeats_a_run_bit_for_bit(
+    cli: Cli, bundle: Path, data: Path, tmp_path: Path, options: dict[str, Any]
+) -> None:
     (data / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS * 2))
     given = {name: value for name, value in OPTIONS.items() if not (name == "steps" and "epochs" in options)} | options
     first = mobile_ft.train(bundle, data, tmp_path / "first", progress=False, **given)
@@ -73,7 +81,7 @@ def test_run_file_repeats_a_run_bit_for_bit(cli, bundle, data, tmp_path, options
     assert ("epochs" in settings[0]) == ("epochs" in options) != ("steps" in settings[0])
 
 
-def test_early_stopping_keeps_the_best_adapter(train, bundle, tmp_path):
+def test_early_stopping_keeps_the_best_adapter(train: Train, bundle: Path, tmp_path: Path) -> None:
     """One answer learned by heart makes another less likely."""
     valid = [{"prompt": "2+2?", "completion": "It is four."}]
     rows = [{"prompt": "2+2?", "completion": "4, sir"}]
@@ -92,10 +100,10 @@ def test_early_stopping_keeps_the_best_adapter(train, bundle, tmp_path):
 
 
 @pytest.mark.parametrize("in_process", [False, True])
-def test_ctrl_c_returns_what_is_saved_and_resume_goes_on(train, tmp_path, in_process):
+def test_ctrl_c_returns_what_is_saved_and_resume_goes_on(train: Train, tmp_path: Path, in_process: bool) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def interrupt(event):
+    def interrupt(event: dict[str, Any]) -> None:
         if event["event"] == "step" and event["step"] == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -112,10 +120,10 @@ def test_ctrl_c_returns_what_is_saved_and_resume_goes_on(train, tmp_path, in_pro
 
 
 @pytest.mark.parametrize("in_process", [False, True])
-def test_callback_that_raises_ends_the_run_saved(train, tmp_path, in_process):
-    seen = []
+def test_callback_that_raises_ends_the_run_saved(train: Train, tmp_path: Path, in_process: bool) -> None:
+    seen: list[str] = []
 
-    def fail(event):
+    def fail(event: dict[str, Any]) -> None:
         seen.append(event["event"])
         if event["event"] == "step":
             raise RuntimeError("enough")
@@ -126,15 +134,15 @@ def test_callback_that_raises_ends_the_run_saved(train, tmp_path, in_process):
     assert (tmp_path / "out" / "checkpoint.safetensors").is_file()
 
 
-def test_validation_takes_the_datas_own_split(bundle, data, tmp_path):
+def test_validation_takes_the_datas_own_split(bundle: Path, data: Path, tmp_path: Path) -> None:
     result = mobile_ft.train(bundle, data, tmp_path / "out", progress=False, eval_every=3, **OPTIONS)
     assert [step for step, _ in result.evals] == [3, 6]
     assert read_run_file(tmp_path / "out" / "run.yaml")["data"] == str(data)
 
 
-def test_preferences(train):
+def test_preferences(train: Train) -> None:
     rows = [{"prompt": "2+2?", "chosen": "4, sir", "rejected": "5"}] * 2
-    events = []
+    events: list[dict[str, Any]] = []
     result = train(data=rows, loss="dpo", beta=0.5, steps=20, callbacks=[events.append])
     steps = [event for event in events if event["event"] == "step"]
     assert result.losses[0] == pytest.approx(0.6931, abs=1e-3)  # log 2: nothing is preferred yet
@@ -142,7 +150,7 @@ def test_preferences(train):
     assert steps[-1]["reward_accuracy"] == 1 and steps[-1]["reward_margin"] > 0
 
 
-def test_dataset_of_the_datasets_library(train):
+def test_dataset_of_the_datasets_library(train: Train) -> None:
     datasets = pytest.importorskip("datasets")
     rows = datasets.Dataset.from_list(ROWS)
     splits = datasets.DatasetDict({"train": rows, "validation": rows})
@@ -153,14 +161,14 @@ def test_dataset_of_the_datasets_library(train):
     assert len(result.evals) == 2
 
 
-def test_reports_and_callbacks_together(train, tmp_path):
-    events = []
+def test_reports_and_callbacks_together(train: Train, tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
     train(callbacks=[events.append], report_to="jsonl")
     lines = (tmp_path / "out" / "log.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == events
 
 
-def test_cache_prefix(train, cli, bundle, data, tmp_path):
+def test_cache_prefix(train: Train, cli: Cli, bundle: Path, data: Path, tmp_path: Path) -> None:
     """A flag, in Python, on the command line and in run.yaml."""
     plain = train("plain", schedule="freeze", ratio=0.3, steps=12)
     cached = train("cached", schedule="freeze", ratio=0.3, steps=12, cache_prefix=True)
@@ -180,8 +188,8 @@ def test_cache_prefix(train, cli, bundle, data, tmp_path):
 
 
 @pytest.mark.parametrize("schedule", ["dropbp", "suffix"])
-def test_schedule_report(train, tmp_path, schedule):
-    events = []
+def test_schedule_report(train: Train, tmp_path: Path, schedule: str) -> None:
+    events: list[dict[str, Any]] = []
     report = tmp_path / "report.html"
     train(schedule=schedule, steps=10, callbacks=[events.append], schedule_report=report)
     page = report.read_text()
@@ -218,20 +226,20 @@ def test_schedule_report(train, tmp_path, schedule):
         ({"in_process": True, "adapter": "nowhere"}, "nowhere/adapter_config.json"),
     ],
 )
-def test_bad_values(train, tmp_path, options, message):
+def test_bad_values(train: Train, tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(mobile_ft.UserError, match=message) as error:
         train(**options)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "out" / "checkpoint.safetensors").exists()
 
 
-def test_an_earlier_run_is_not_written_over(train):
+def test_an_earlier_run_is_not_written_over(train: Train) -> None:
     train()
     with pytest.raises(mobile_ft.UserError, match="holds the checkpoint of an earlier run"):
         train()
 
 
-def test_cut_rows_are_warned_of(train):
+def test_cut_rows_are_warned_of(train: Train) -> None:
     rows = [{"prompt": "a", "completion": "b" * 100}]
     with pytest.warns(
         mobile_ft.MobileFtWarning, match="train data: 1 of 1 rows lost their end at --seq-len 64"

@@ -174,8 +174,17 @@ def test_weights_are_held_against_it(bundle: Path, keys: Path) -> None:
 def test_openssl_finds_it_good(bundle: Path, keys: Path) -> None:
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl")
-    files = ["-in", bundle / "bundle.json", "-sigfile", bundle / "bundle.json.sig"]
-    command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", keys / "own.pub", "-rawin", *files]
+    files: list[str | Path] = ["-in", bundle / "bundle.json", "-sigfile", bundle / "bundle.json.sig"]
+    command: list[str | Path] = [
+        "openssl",
+        "pkeyutl",
+        "-verify",
+        "-pubin",
+        "-inkey",
+        keys / "own.pub",
+        "-rawin",
+        *files,
+    ]
     assert subprocess.run(command, capture_output=True).returncode == 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mobile_ft.api.info import describe
+from mobile_ft.api.describe import describe
 from mobile_ft.bundle.description import check_files, read_bundle
 from mobile_ft.bundle.flat_tensor import tensor_places
 from mobile_ft.errors import UserError

@@ -1,4 +1,5 @@
 import _thread
+import argparse
 import io
 import os
 import pty
@@ -7,17 +8,22 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from mobile_ft.cli import chat
+from tests.mobile_ft.conftest import Cli
 
 MAIN = [sys.executable, "-m", "mobile_ft.cli.main"]
 
+Talk = Callable[..., tuple[list[str], str]]
+
 
 @pytest.fixture
-def adapter(cli, bundle, data, tmp_path):
+def adapter(cli: Cli, bundle: Path, data: Path, tmp_path: Path) -> Path:
     """Trained until the one dialogue of `data` is known by heart."""
     out = tmp_path / "adapter"
     options = ["--steps", 200, "--seq-len", 64, "--lr", "2e-2"]
@@ -26,11 +32,11 @@ def adapter(cli, bundle, data, tmp_path):
 
 
 @pytest.fixture
-def talk(bundle, adapter):
+def talk(bundle: Path, adapter: Path) -> Talk:
     """What `mobile-ft chat` prints when these lines come in, without the prompts; its errors."""
 
-    def run(*lines, options=()):
-        command = [*MAIN, "chat", bundle, "--adapter", adapter, "--max-tokens", "6", *options]
+    def run(*lines: str, options: Sequence[str] = ()) -> tuple[list[str], str]:
+        command: list[str | Path] = [*MAIN, "chat", bundle, "--adapter", adapter, "--max-tokens", "6", *options]
         result = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, timeout=60)
         assert result.returncode == 0
         return result.stdout.replace("> ", "").splitlines(), result.stderr
@@ -38,7 +44,7 @@ def talk(bundle, adapter):
     return run
 
 
-def test_answers_and_commands(talk):
+def test_answers_and_commands(talk: Talk) -> None:
     lines, errors = talk("2+2?", "/adapter off", "/reset", "2+2?", "/adapter on", "/reset", "2+2?", "/exit", "2+2?")
     assert errors == ""
     assert lines[:2] == ["4, sir", "adapter off"]
@@ -46,19 +52,19 @@ def test_answers_and_commands(talk):
     assert "4, sir" not in lines[2:-1]
 
 
-def test_end_of_input_leaves(talk):
+def test_end_of_input_leaves(talk: Talk) -> None:
     assert talk() == ([""], "")
     assert talk("/help me")[0][0].startswith("/reset forgets")
 
 
-def test_the_conversation_goes_along(talk):
+def test_the_conversation_goes_along(talk: Talk) -> None:
     """Until it is too long for the bundle's 64 tokens, which is said without ending the chat."""
     lines, errors = talk("2+2?", "2+2?", "2+2?", "/reset", "2+2?")
     assert lines[0] == "4, sir" and lines[-2] == "4, sir"
     assert errors.startswith("mobile-ft: error: --prompt: ") and errors.count("\n") == 1
 
 
-def test_system_prompt_is_part_of_it(talk):
+def test_system_prompt_is_part_of_it(talk: Talk) -> None:
     """Which is seen where it leaves no room for a question."""
     long = "B" * 40
     too_long = "mobile-ft: error: --prompt: "
@@ -73,10 +79,10 @@ class SlowModel:
 
     tokenizer = SimpleNamespace(has_chat_template=True)
 
-    def __init__(self):
-        self.asked = []
+    def __init__(self) -> None:
+        self.asked: list[list[dict[str, str]]] = []
 
-    def stream(self, messages, stop):
+    def stream(self, messages: list[dict[str, str]], stop: object) -> Iterator[str]:
         self.asked.append(messages)
         yield "Well, "
         if len(self.asked) == 1:
@@ -85,7 +91,7 @@ class SlowModel:
         yield "yes"
 
 
-def test_ctrl_c_ends_the_answer_alone(cli, monkeypatch):
+def test_ctrl_c_ends_the_answer_alone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     model = SlowModel()
     monkeypatch.setattr("mobile_ft.cli.chat.load", lambda bundle, adapter: model)
@@ -96,7 +102,7 @@ def test_ctrl_c_ends_the_answer_alone(cli, monkeypatch):
     assert [message["content"] for message in model.asked[1]] == ["One?", "Well, ", "Two?"]
 
 
-def test_keys_on_a_terminal(bundle):
+def test_keys_on_a_terminal(bundle: Path) -> None:
     """Ctrl-C at any moment leaves the prompt, Ctrl-D leaves the chat."""
     leader, follower = pty.openpty()
     command = [*MAIN, "chat", str(bundle), "--max-tokens", "60", "--temp", "2"]
@@ -133,17 +139,17 @@ def test_keys_on_a_terminal(bundle):
     os.close(leader)
 
 
-def test_ctrl_c_as_an_answer_ends(monkeypatch):
+def test_ctrl_c_as_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python notices it where the loop begins anew: there it must not end the chat."""
 
     class Interrupts:
         __pos__ = staticmethod(_thread.interrupt_main)  # no call in byte code, after which it would be noticed
 
     class Conversation:
-        def __init__(self, model, system):
+        def __init__(self, model: object, system: str | None) -> None:
             self.answered = 0
 
-        def answer(self, text, args):
+        def answer(self, text: str, args: argparse.Namespace) -> None:
             self.answered += 1
             _ = +pending
 
@@ -151,7 +157,7 @@ def test_ctrl_c_as_an_answer_ends(monkeypatch):
     monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
     monkeypatch.setattr(chat, "_Conversation", Conversation)
     monkeypatch.setattr(chat, "load", lambda *_: SimpleNamespace(tokenizer=SimpleNamespace(has_chat_template=True)))
-    chat.run(SimpleNamespace(bundle="bundle", adapter=None, system=None))
+    chat.run(argparse.Namespace(bundle="bundle", adapter=None, system=None))
     assert next(lines, None) is None
 
 

@@ -2,16 +2,13 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mobile_ft import inspect_data
 from mobile_ft.api.data import histogram
-from tests.mobile_ft.conftest import Result
-
-Cli = Callable[..., Result]
+from tests.mobile_ft.conftest import Cli
 
 
 @pytest.fixture

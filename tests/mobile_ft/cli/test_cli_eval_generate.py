@@ -1,11 +1,15 @@
 import json
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.mobile_ft.conftest import Cli
+
 
 @pytest.fixture
-def adapter(cli, bundle, data, tmp_path):
+def adapter(cli: Cli, bundle: Path, data: Path, tmp_path: Path) -> Path:
     """Trained until the one dialogue of `data` is known by heart."""
     out = tmp_path / "adapter"
     options = ["--steps", 200, "--seq-len", 64, "--lr", "2e-2"]
@@ -13,7 +17,7 @@ def adapter(cli, bundle, data, tmp_path):
     return out
 
 
-def test_eval_reports_loss(cli, bundle, data, tmp_path):
+def test_eval_reports_loss(cli: Cli, bundle: Path, data: Path, tmp_path: Path) -> None:
     report = tmp_path / "eval.json"
     result = cli("eval", bundle, "--data", data, "--json", report)
     assert (result.code, result.err) == (0, "")
@@ -26,7 +30,7 @@ def test_eval_reports_loss(cli, bundle, data, tmp_path):
     assert f"loss {values['loss']:.4f}" in result.out.splitlines()[-1]
 
 
-def test_adapter_is_used(cli, bundle, data, adapter, tmp_path):
+def test_adapter_is_used(cli: Cli, bundle: Path, data: Path, adapter: Path, tmp_path: Path) -> None:
     report = tmp_path / "eval.json"
     assert cli("eval", bundle, "--data", data, "--adapter", adapter, "--json", report).code == 0
     # The frozen random head gives no token more than a few times the probability of another.
@@ -35,7 +39,7 @@ def test_adapter_is_used(cli, bundle, data, adapter, tmp_path):
     assert cli("generate", bundle, "--adapter", adapter, "--prompt", "2+2?", "--max-tokens", 2).out == "4,\n"
 
 
-def test_generate_options_reach_the_answer(cli, bundle, adapter):
+def test_generate_options_reach_the_answer(cli: Cli, bundle: Path, adapter: Path) -> None:
     command = ["generate", bundle, "--adapter", adapter, "--prompt", "2+2?"]
     assert cli(*command, "--stop", "sir").out == "4, \n"
     assert cli(*command, "--stop", "x", "--stop", ",").out == "4\n"
@@ -49,7 +53,7 @@ def test_generate_options_reach_the_answer(cli, bundle, adapter):
     assert "--prompt: " in cli(*command, "--system", "B" * 40).err  # there is no room for it
 
 
-def test_generate_repeats_itself_with_the_same_seed(cli, bundle):
+def test_generate_repeats_itself_with_the_same_seed(cli: Cli, bundle: Path) -> None:
     command = ["generate", bundle, "--prompt", "Hi", "--max-tokens", 20, "--temp", 1, "--seed"]
     first, same, other = cli(*command, 1), cli(*command, 1), cli(*command, 2)
     assert (first.code, first.err) == (0, "")
@@ -65,7 +69,7 @@ def test_generate_repeats_itself_with_the_same_seed(cli, bundle):
         (["--prompt", "x", "--adapter", "nowhere"], "nowhere/adapter_config.json: "),
     ],
 )
-def test_generate_refuses(cli, bundle, options, message):
+def test_generate_refuses(cli: Cli, bundle: Path, options: list[object], message: str) -> None:
     result = cli("generate", bundle, *options)
     assert result.code == 1
     assert message in result.err
@@ -73,7 +77,7 @@ def test_generate_refuses(cli, bundle, options, message):
     assert result.err.count("\n") == 1
 
 
-def test_eval_refuses(cli, bundle, data):
+def test_eval_refuses(cli: Cli, bundle: Path, data: Path) -> None:
     result = cli("eval", bundle, "--data", data, "--seq-len", 65)
     assert result.code == 1
     assert "--seq-len 65 is more than the 64 tokens" in result.err
@@ -83,7 +87,7 @@ def test_eval_refuses(cli, bundle, data):
     assert "no valid.jsonl" in result.err
 
 
-def test_loss_that_is_not_finite(cli, bundle, data, fake_mft_run):
+def test_loss_that_is_not_finite(cli: Cli, bundle: Path, data: Path, fake_mft_run: Callable[[str], None]) -> None:
     fake_mft_run("""echo '{"event": "done", "loss": null, "ppl": null, "tokens": 3}'""")
     result = cli("eval", bundle, "--data", data)
     assert result.code == 1

@@ -1,18 +1,20 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from mobile_ft.api.checkpoint import open_checkpoint
 from mobile_ft.errors import UserError
 from tests.export.small_gguf import small_gguf
+from tests.mobile_ft.conftest import Cli
 
 
-def test_export_prints_what_it_wrote_and_no_noise(model_config, tmp_path):
+def test_export_prints_what_it_wrote_and_no_noise(model_config: Path, tmp_path: Path) -> None:
     """In its own process, as torch makes its noise while it is imported."""
     out = tmp_path / "out.bundle"
-    command = [
+    command: list[str | Path] = [
         "export",
         model_config.parent,
         "--random-init",
@@ -53,7 +55,7 @@ def test_export_prints_what_it_wrote_and_no_noise(model_config, tmp_path):
         ),
     ],
 )
-def test_bad_values(cli, model_config, tmp_path, options, message):
+def test_bad_values(cli: Cli, model_config: Path, tmp_path: Path, options: list[object], message: str) -> None:
     result = cli("export", model_config, "-o", tmp_path / "out", *options)
     assert result.code == 1
     assert message in result.err
@@ -80,14 +82,14 @@ def test_bad_values(cli, model_config, tmp_path, options, message):
         ("smollm2-135m", ["--random-init"], "smollm2-135m: --random-init takes a config.json or one of gemma-3-1b"),
     ],
 )
-def test_bad_models(cli, tmp_path, model, options, message):
+def test_bad_models(cli: Cli, tmp_path: Path, model: str, options: list[str], message: str) -> None:
     result = cli("export", model, "-o", tmp_path / "out", *options)
     assert result.code == 1
     assert result.err.startswith(f"mobile-ft: error: {message}")
     assert result.err.count("\n") == 1
 
 
-def test_known_models_need_no_file():
+def test_known_models_need_no_file() -> None:
     source = open_checkpoint("gemma-3-4b", random_init=True)
     assert (source.config.name, source.config.hidden_size) == ("gemma-3-4b", 2560)
 
@@ -102,14 +104,14 @@ def test_known_models_need_no_file():
         (["--lora-alpha", "inf"], 1, "--lora-alpha inf: must be above 0"),
     ],
 )
-def test_usage_errors(cli, model_config, tmp_path, option, code, message):
+def test_usage_errors(cli: Cli, model_config: Path, tmp_path: Path, option: list[str], code: int, message: str) -> None:
     result = cli("export", model_config, "--random-init", "-o", tmp_path / "out", *option)
     assert result.code == code
     assert message in result.err
 
 
-def test_what_is_assumed_of_a_gguf_is_said(cli, tmp_path, monkeypatch):
-    def stop(*arguments):
+def test_what_is_assumed_of_a_gguf_is_said(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*arguments: object) -> None:
         raise UserError("stopped here")
 
     monkeypatch.setattr("mobile_ft.export.bundle.write_weights", stop)

@@ -1,5 +1,7 @@
 import json
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,12 +9,13 @@ from safetensors.numpy import load_file, save_file
 
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.shapes import base_parameters
+from tests.mobile_ft.conftest import Cli
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
 @pytest.fixture
-def adapter(bundle, tmp_path):
+def adapter(bundle: Path, tmp_path: Path) -> Path:
     """An adapter of the bundle's shape with values of its own, among files that train leaves."""
     folder = tmp_path / "adapter"
     folder.mkdir()
@@ -24,7 +27,7 @@ def adapter(bundle, tmp_path):
     return folder
 
 
-def test_info(cli, bundle, tmp_path):
+def test_info(cli: Cli, bundle: Path, tmp_path: Path) -> None:
     report = tmp_path / "info.json"
     result = cli("info", bundle, "--json", report)
     assert (result.code, result.err) == (0, "")
@@ -47,7 +50,7 @@ def test_info(cli, bundle, tmp_path):
     }
 
 
-def test_info_on_a_model(cli, tmp_path):
+def test_info_on_a_model(cli: Cli, tmp_path: Path) -> None:
     """What the bundle would be like is what it is like."""
     report = tmp_path / "info.json"
     result = cli("info", "smollm2-135m", "--json", report)
@@ -67,7 +70,7 @@ def test_info_on_a_model(cli, tmp_path):
     )  # the process itself is in it
 
 
-def test_info_rounds(cli, tmp_path):
+def test_info_rounds(cli: Cli, tmp_path: Path) -> None:
     from tests.hf_models import FAMILIES, random_model
 
     random_model(FAMILIES["qwen3"]).save_pretrained(tmp_path / "model")
@@ -80,7 +83,7 @@ def test_info_rounds(cli, tmp_path):
     assert [plan["seq_len"] for plan in found["memory"]] == [256, 512]
 
 
-def test_info_on_what_is_not_supported(cli, tmp_path):
+def test_info_on_what_is_not_supported(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     result = cli("info", tmp_path)
     assert result.code == 1 and "model_type is 'mamba'; supported: 'llama'" in result.err
@@ -88,18 +91,18 @@ def test_info_on_what_is_not_supported(cli, tmp_path):
     assert "--verify checks the files of a bundle; this is none" in result.err
 
 
-def test_parameter_count_of_smollm2():
+def test_parameter_count_of_smollm2() -> None:
     smollm2 = ModelConfig("SmolLM2-135M", 576, 1536, 30, 9, 3, 64, 49152, 1e-5, 1e5, 8192, True)
     assert base_parameters(smollm2) == 134_515_008  # as published
 
 
-def damage_middle(path):
+def damage_middle(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
 
 
-def set_hidden_size(path):
+def set_hidden_size(path: Path) -> None:
     description = json.loads(path.read_text())
     description["model"]["hidden_size"] = "wide"
     path.write_text(json.dumps(description))
@@ -127,7 +130,7 @@ def set_hidden_size(path):
         ),
     ],
 )
-def test_damaged_bundles(cli, bundle, file, harm, message):
+def test_damaged_bundles(cli: Cli, bundle: Path, file: str, harm: Callable[[Path], object], message: str) -> None:
     harm(bundle / file)
     result = cli("info", bundle, "--verify")
     assert result.code == 1
@@ -135,24 +138,26 @@ def test_damaged_bundles(cli, bundle, file, harm, message):
     assert result.err.count("\n") == 1
 
 
-def test_without_verify_large_files_are_not_read(cli, bundle):
+def test_without_verify_large_files_are_not_read(cli: Cli, bundle: Path) -> None:
     damage_middle(bundle / "weights.ptd")
     assert cli("info", bundle).code == 0
 
 
-def test_verify_says_so(cli, bundle):
+def test_verify_says_so(cli: Cli, bundle: Path) -> None:
     result = cli("info", bundle, "--verify")
     assert (result.code, result.err) == (0, "")
     assert result.out.endswith("every file is as it was written\n")
 
 
-def test_other_version(cli, bundle):
+def test_other_version(cli: Cli, bundle: Path) -> None:
     index = bundle / "bundle.json"
     index.write_text(json.dumps(json.loads(index.read_text()) | {"version": 1}))
     assert "version 1, this program reads 6" in cli("info", bundle).err
 
 
-def test_convert_writes_only_the_adapter(cli, bundle, adapter, tmp_path, model_config):
+def test_convert_writes_only_the_adapter(
+    cli: Cli, bundle: Path, adapter: Path, tmp_path: Path, model_config: Path
+) -> None:
     out = tmp_path / "peft"
     for _ in range(2):  # the second time over the first
         assert cli("convert", bundle, "--adapter", adapter, "--to", "peft", "-o", out).code == 0
@@ -165,7 +170,7 @@ def test_convert_writes_only_the_adapter(cli, bundle, adapter, tmp_path, model_c
     assert config["base_model_name_or_path"] == str(model_config.parent)
 
 
-def test_converted_adapter_loads_with_peft(cli, bundle, adapter, tmp_path):
+def test_converted_adapter_loads_with_peft(cli: Cli, bundle: Path, adapter: Path, tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     out = tmp_path / "peft"
     assert cli("convert", bundle, "--adapter", adapter, "--to", "peft", "-o", out).code == 0
@@ -173,16 +178,16 @@ def test_converted_adapter_loads_with_peft(cli, bundle, adapter, tmp_path):
     assert peft.utils.load_peft_weights(str(out)).keys() == load_file(adapter / WEIGHTS).keys()
 
 
-def edit_config(**changes):
-    def edit(folder):
+def edit_config(**changes: object) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
         path = folder / CONFIG
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
     return edit
 
 
-def edit_tensors(change):
-    def edit(folder):
+def edit_tensors(change: Callable[[dict[str, np.ndarray]], object]) -> Callable[[Path], None]:
+    def edit(folder: Path) -> None:
         tensors = load_file(folder / WEIGHTS)
         change(tensors)
         save_file(tensors, folder / WEIGHTS)
@@ -215,7 +220,9 @@ KEY = "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"
         (edit_tensors(lambda t: t.update({KEY: t[KEY] * np.nan})), f"tensor {KEY} holds numbers that are not finite"),
     ],
 )
-def test_convert_refuses_adapters_that_do_not_fit(cli, bundle, adapter, tmp_path, harm, message):
+def test_convert_refuses_adapters_that_do_not_fit(
+    cli: Cli, bundle: Path, adapter: Path, tmp_path: Path, harm: Callable[[Path], object], message: str
+) -> None:
     harm(adapter)
     result = cli("convert", bundle, "--adapter", adapter, "--to", "peft", "-o", tmp_path / "peft")
     assert result.code == 1
@@ -224,14 +231,14 @@ def test_convert_refuses_adapters_that_do_not_fit(cli, bundle, adapter, tmp_path
     assert not (tmp_path / "peft").exists()
 
 
-def test_convert_keeps_folders_that_hold_more(cli, bundle, adapter):
+def test_convert_keeps_folders_that_hold_more(cli: Cli, bundle: Path, adapter: Path) -> None:
     result = cli("convert", bundle, "--adapter", adapter, "--to", "peft", "-o", adapter)
     assert result.code == 1
     assert "holds checkpoint.safetensors, which would be lost" in result.err
     assert (adapter / "checkpoint.safetensors").exists()
 
 
-def test_unknown_target_format(cli, bundle, adapter, tmp_path):
+def test_unknown_target_format(cli: Cli, bundle: Path, adapter: Path, tmp_path: Path) -> None:
     result = cli("convert", bundle, "--adapter", adapter, "--to", "tensorrt", "-o", tmp_path / "peft")
     assert result.code == 2
     assert "peft" in result.err.splitlines()[-1]

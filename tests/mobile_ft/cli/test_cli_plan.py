@@ -1,7 +1,12 @@
 import json
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.mobile_ft.conftest import Cli, Result
 
 NATIVE_FIELDS = {
     *("planned_mb", "planned_anon_mb", "budget_mb", "components_mb", "anonymous", "stored", "units"),
@@ -9,12 +14,14 @@ NATIVE_FIELDS = {
     *("smallest_budget_mb", "longest_seq_len", "max_seq_len", "options"),
 }
 
+Run = Callable[..., tuple[Result, dict[str, Any]]]
+
 
 @pytest.fixture
-def plan(cli, bare_bundle, tmp_path):
+def plan(cli: Cli, bare_bundle: Path, tmp_path: Path) -> Run:
     """Runs `mobile-ft plan`: the result, and what --json holds."""
 
-    def run(*options):
+    def run(*options: object) -> tuple[Result, dict[str, Any]]:
         report = tmp_path / "plan.json"
         result = cli("plan", bare_bundle, "--seq-len", 64, *options, "--json", report)
         return result, json.loads(report.read_text())
@@ -22,7 +29,7 @@ def plan(cli, bare_bundle, tmp_path):
     return run
 
 
-def test_plan_adds_up(plan):
+def test_plan_adds_up(plan: Run) -> None:
     result, values = plan("--budget", "1GB")
     assert (result.code, result.err) == (0, "")
     assert set(values) == NATIVE_FIELDS | {"savings", "device"}
@@ -35,20 +42,22 @@ def test_plan_adds_up(plan):
         assert text in result.out
 
 
-def test_auto_stores_what_the_budget_has_room_for(plan):
+def test_auto_stores_what_the_budget_has_room_for(plan: Run) -> None:
     result, values = plan("--budget", "1GB")
     assert (values["stored"], values["relative_time"]) == ({"attn": 2, "mlp": 2}, 1.0)
     assert "activations of 2 attention and 2 MLP units stored" in result.out
 
 
-def test_auto_recomputes_without_a_budget(plan):
+def test_auto_recomputes_without_a_budget(plan: Run) -> None:
     result, values = plan()
     assert (values["stored"], values["checkpoints"]) == ({"attn": 0, "mlp": 0}, 4)
     assert values["relative_time"] > 1
     assert "longest sequence" not in result.out  # there is no budget to be within
 
 
-def test_savings_are_planned_with_their_options(cli, bare_bundle, tmp_path, fake_mft_run):
+def test_savings_are_planned_with_their_options(
+    cli: Cli, bare_bundle: Path, tmp_path: Path, fake_mft_run: Callable[[str], None]
+) -> None:
     """With plans made up: a small model's savings would drown in what code takes from process to process."""
     plan = {"event": "plan", "planned_mb": 90, "planned_anon_mb": 80, "budget_mb": None, "components_mb": {"lora": 90}}
     plan |= dict.fromkeys(("checkpoints", "offloaded", "resident_units"), 0) | {
@@ -78,20 +87,20 @@ def test_savings_are_planned_with_their_options(cli, bare_bundle, tmp_path, fake
     ]
 
 
-def test_nothing_left_to_save(plan):
+def test_nothing_left_to_save(plan: Run) -> None:
     options = ("--optimizer", "adamw8bit", "--max-grad-norm", 0, "--schedule", "lcsb")
     result, values = plan(*options)
     assert values["savings"] == []
     assert "What would save memory" not in result.out
 
 
-def test_savings_are_those_that_would_work(plan):
+def test_savings_are_those_that_would_work(plan: Run) -> None:
     """Gradients that are added up over batches have to be there all at once."""
     _, values = plan("--grad-accum", 2, "--schedule", "suffix")
     assert [row["options"] for row in values["savings"]] == [{"optimizer": "adamw8bit"}]
 
 
-def test_too_small_a_budget_is_refused_with_the_smallest_that_works(plan):
+def test_too_small_a_budget_is_refused_with_the_smallest_that_works(plan: Run) -> None:
     result, values = plan("--budget", "1MB")
     smallest = math.ceil(values["smallest_budget_mb"]) + 1
     assert result.code == 1
@@ -103,14 +112,14 @@ def test_too_small_a_budget_is_refused_with_the_smallest_that_works(plan):
     assert (result.code, result.err) == (0, "")
 
 
-def test_config_alone_is_enough(cli, model_config, tmp_path):
+def test_config_alone_is_enough(cli: Cli, model_config: Path, tmp_path: Path) -> None:
     report = tmp_path / "plan.json"
     result = cli("plan", model_config, "--seq-len", 32, "--json", report)
     assert (result.code, result.err) == (0, "")
     assert json.loads(report.read_text())["longest_seq_len"] == 128
 
 
-def test_a_model_in_its_own_format(cli, tmp_path):
+def test_a_model_in_its_own_format(cli: Cli, tmp_path: Path) -> None:
     """A bundle of it need not be made, nor are its weights read."""
     report = tmp_path / "plan.json"
     result = cli("plan", "smollm2-135m", "--seq-len", 64, "--json", report)
@@ -126,20 +135,20 @@ def test_a_model_in_its_own_format(cli, tmp_path):
         (["--seq-len", 64, "--json", "nowhere/p.json"], "--json nowhere/p.json: the folder nowhere does not exist"),
     ],
 )
-def test_bad_values_are_one_line(cli, bare_bundle, options, message):
+def test_bad_values_are_one_line(cli: Cli, bare_bundle: Path, options: list[object], message: str) -> None:
     result = cli("plan", bare_bundle, *options)
     assert result.code == 1
     assert result.err.startswith(f"mobile-ft: error: {message}")
     assert result.err.count("\n") == 1
 
 
-def test_config_of_a_model_with_a_shorter_limit(cli, model_config):
+def test_config_of_a_model_with_a_shorter_limit(cli: Cli, model_config: Path) -> None:
     result = cli("plan", model_config, "--seq-len", 100, "--batch-size", 2)
     assert result.code == 1
     assert f"--seq-len x --batch-size is 200 tokens; {model_config} takes at most 128" in result.err
 
 
-def test_another_device_is_estimated(plan):
+def test_another_device_is_estimated(plan: Run) -> None:
     """Its threads and arithmetic count for memory and time, and what it reads when weights do not fit."""
     result, values = plan("--device", "pixel-8")
     assert (result.code, result.err) == (0, "")
@@ -154,7 +163,7 @@ def test_another_device_is_estimated(plan):
     assert plan()[1]["device"] is None
 
 
-def test_an_unknown_device_is_an_error(cli, bare_bundle):
+def test_an_unknown_device_is_an_error(cli: Cli, bare_bundle: Path) -> None:
     result = cli("plan", bare_bundle, "--seq-len", 64, "--device", "pixel-88")
     assert (result.code, result.out) == (1, "")
     assert "--device pixel-88: not known; did you mean pixel-8" in result.err

@@ -1,10 +1,13 @@
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mobile_ft.profile.limit import CgroupLimit, memory_limit
+from tests.mobile_ft.conftest import Cli, Result
 
 PROFILE_FIELDS = {
     *("planned_mb", "measured_mb", "planned_total_mb", "planned_anon_mb", "peak_rss_mb", "peak_anon_mb", "budget_mb"),
@@ -14,12 +17,14 @@ PROFILE_FIELDS = {
 FILLED = ("lora", "gradients", "optimizer", "checkpoints")
 PAGE_MB = 4096 / 1e6
 
+Run = Callable[..., tuple[Result, dict[str, Any]]]
+
 
 @pytest.fixture
-def profile(cli, small_bundle, tmp_path):
+def profile(cli: Cli, small_bundle: Path, tmp_path: Path) -> Run:
     """Runs `mobile-ft profile` on the small bundle: the result, and what --json holds."""
 
-    def run(*options):
+    def run(*options: object) -> tuple[Result, dict[str, Any]]:
         report = tmp_path / "profile.json"
         result = cli("profile", small_bundle, "--seq-len", 64, "--steps", 10, *options, "--json", report)
         return result, json.loads(report.read_text())
@@ -28,7 +33,7 @@ def profile(cli, small_bundle, tmp_path):
 
 
 @pytest.fixture
-def no_cgroup(monkeypatch):
+def no_cgroup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mobile_ft.profile.limit.cgroup_parents", lambda mounts, own: [])
 
 
@@ -40,7 +45,7 @@ def has_cgroup() -> bool:
 needs_cgroup = pytest.mark.skipif(not has_cgroup(), reason="no memory cgroup can be made here")
 
 
-def test_measured_memory_is_within_the_plan(profile):
+def test_measured_memory_is_within_the_plan(profile: Run) -> None:
     result, values = profile("--backward", "recompute")
     assert (result.code, result.err) == (0, "")
     assert set(values) >= PROFILE_FIELDS
@@ -59,12 +64,12 @@ def test_measured_memory_is_within_the_plan(profile):
     assert "nothing, memory was only watched" in result.out
 
 
-def test_components_make_up_the_kernels_total(profile, small_bundle, tmp_path):
+def test_components_make_up_the_kernels_total(profile: Run, small_bundle: Path, tmp_path: Path) -> None:
     """At every moment, and not by construction: pages are counted in another file than totals are."""
     trace = tmp_path / "trace.json"
     _, values = profile("--backward", "recompute", "--trace-out", trace)
     events = json.loads(trace.read_text())["traceEvents"]
-    series = {}
+    series: dict[str, list[float]] = {}
     for event in events:
         if event["ph"] == "C":
             series.setdefault(event["name"], []).append(event["args"]["MB"])
@@ -76,7 +81,7 @@ def test_components_make_up_the_kernels_total(profile, small_bundle, tmp_path):
 
 
 @needs_cgroup
-def test_a_budget_that_fits_is_survived_in_a_cgroup(profile):
+def test_a_budget_that_fits_is_survived_in_a_cgroup(profile: Run) -> None:
     result, values = profile("--budget", "30MB")
     assert (result.code, result.err) == (0, "")
     assert values["enforced_by"] in ("cgroup-v1", "cgroup-v2")
@@ -85,7 +90,7 @@ def test_a_budget_that_fits_is_survived_in_a_cgroup(profile):
 
 
 @needs_cgroup
-def test_a_cgroup_that_is_too_small_ends_the_run(profile, tmp_path):
+def test_a_cgroup_that_is_too_small_ends_the_run(profile: Run, tmp_path: Path) -> None:
     report, trace = tmp_path / "report.html", tmp_path / "trace.json"
     result, values = profile("--budget", "1MB", "--report", report, "--trace-out", trace)
     assert result.code == 1
@@ -99,7 +104,7 @@ def test_a_cgroup_that_is_too_small_ends_the_run(profile, tmp_path):
 
 
 @pytest.mark.usefixtures("no_cgroup")
-def test_without_a_cgroup_there_is_rlimit_data(profile):
+def test_without_a_cgroup_there_is_rlimit_data(profile: Run) -> None:
     result, values = profile("--budget", "1MB")
     assert (result.code, values["enforced_by"], values["survived"]) == (1, "rlimit-data", False)
     assert "the limit of 1 MB ended the training process in step 1; by plan it needs " in result.err
@@ -107,20 +112,22 @@ def test_without_a_cgroup_there_is_rlimit_data(profile):
     assert (result.code, values["enforced_by"], values["survived"]) == (0, "rlimit-data", True)
 
 
-def test_other_errors_are_not_the_limits(cli, small_bundle):
+def test_other_errors_are_not_the_limits(cli: Cli, small_bundle: Path) -> None:
     result = cli("profile", small_bundle, "--seq-len", 64, "--budget", "100MB", "--max-grad-norm", -1)
     assert result.code == 1
     assert "max_grad_norm -1: must not be negative" in result.err
     assert "ended the training process" not in result.err
 
 
-def test_report_needs_nothing_else(profile, tmp_path):
+def test_report_needs_nothing_else(profile: Run, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     _, values = profile("--budget", "30MB", "--report", report)
     text = report.read_text()
     assert "http" not in text
     assert not re.search(r"<(link|img|iframe)|src=|@import|url\(", text)
-    data = json.loads(re.search(r'<script id="data"[^>]*>(.*?)</script>', text, re.DOTALL)[1])
+    script = re.search(r'<script id="data"[^>]*>(.*?)</script>', text, re.DOTALL)
+    assert script
+    data = json.loads(script[1])
     assert data["result"] == values
     assert len(data["times"]) == values["samples"]
     assert all(len(sizes) == len(data["times"]) for sizes in data["series"].values())
@@ -131,7 +138,7 @@ def test_report_needs_nothing_else(profile, tmp_path):
     assert len(data["calls"]) == 10 * (1 + 8 + 1 + 8)
 
 
-def test_trace_is_what_perfetto_opens(profile, tmp_path):
+def test_trace_is_what_perfetto_opens(profile: Run, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     profile("--trace-out", trace)
     events = json.loads(trace.read_text())["traceEvents"]
@@ -149,13 +156,13 @@ def test_trace_is_what_perfetto_opens(profile, tmp_path):
     assert counters >= {"lora", "optimizer", "heap", "code"}
 
 
-def test_folders_are_checked_first(cli, tmp_path):
+def test_folders_are_checked_first(cli: Cli, tmp_path: Path) -> None:
     for option in ("--report", "--trace-out", "--json"):
         result = cli("profile", tmp_path / "missing", option, "nowhere/x")
         assert result.err == f"mobile-ft: error: {option} nowhere/x: the folder nowhere does not exist\n"
 
 
-def test_nothing_is_left_behind(profile, tmp_path, monkeypatch):
+def test_nothing_is_left_behind(profile: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
@@ -168,7 +175,7 @@ def test_nothing_is_left_behind(profile, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [["--eval-every", 2], ["--loss", "dpo"]])
-def test_validation_and_preferences_are_within_the_plan(profile, options):
+def test_validation_and_preferences_are_within_the_plan(profile: Run, options: list[object]) -> None:
     result, values = profile("--backward", "recompute", *options)
     assert (result.code, result.err, values["steps"]) == (0, "", 10)
     assert values["peak_rss_mb"] <= values["planned_total_mb"]

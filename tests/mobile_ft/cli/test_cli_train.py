@@ -5,9 +5,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.mobile_ft.conftest import Cli
 
 TRAIN_FIELDS = {
     *("steps", "tokens", "losses", "loss_first", "loss_last", "step_seconds_median", "tokens_per_second"),
@@ -15,7 +18,7 @@ TRAIN_FIELDS = {
 }
 
 
-def test_train_learns_and_reports(cli, bundle, data, tmp_path):
+def test_train_learns_and_reports(cli: Cli, bundle: Path, data: Path, tmp_path: Path) -> None:
     out, report = tmp_path / "out", tmp_path / "report.json"
     options = ["--steps", 12, "--seq-len", 64, "--lr", "2e-2", "--budget", "200MB", "--schedule", "lcsb"]
     result = cli("train", bundle, "--data", data, "--out", out, "--json", report, *options)
@@ -40,7 +43,7 @@ def test_train_learns_and_reports(cli, bundle, data, tmp_path):
         assert (out / name).is_file()
 
 
-def test_resume_prepares_the_same_data_and_goes_on(cli, bundle, data, tmp_path):
+def test_resume_prepares_the_same_data_and_goes_on(cli: Cli, bundle: Path, data: Path, tmp_path: Path) -> None:
     command = ["train", bundle, "--data", data, "--steps", 3, "--seq-len", 64, "--out", tmp_path / "out"]
     assert cli(*command).code == 0
     again = cli(*command)
@@ -55,7 +58,9 @@ def test_resume_prepares_the_same_data_and_goes_on(cli, bundle, data, tmp_path):
     assert "--resume needs the same bundle, data and options" in other.err
 
 
-def test_every_option_reaches_mft_run(cli, bundle, data, tmp_path, fake_mft_run):
+def test_every_option_reaches_mft_run(
+    cli: Cli, bundle: Path, data: Path, tmp_path: Path, fake_mft_run: Callable[[str], None]
+) -> None:
     fake_mft_run(f'printf "%s " "$@" > {tmp_path}/arguments; echo "mft-run: error: enough" >&2; exit 1')
     numbers = "--steps 7 --seq-len 32 --batch-size 2 --grad-accum 3 --warmup-steps 4 --save-every 5 --seed 6"
     rates = "--lr 0.01 --weight-decay 0.1 --max-grad-norm 0.5 --ratio 0.25"
@@ -74,7 +79,9 @@ def test_every_option_reaches_mft_run(cli, bundle, data, tmp_path, fake_mft_run)
     assert passed[-1] == "--resume"
 
 
-def test_config_and_command_line_make_one_configuration(cli, bundle, data, tmp_path, fake_mft_run):
+def test_config_and_command_line_make_one_configuration(
+    cli: Cli, bundle: Path, data: Path, tmp_path: Path, fake_mft_run: Callable[[str], None]
+) -> None:
     fake_mft_run(f'printf "%s " "$@" > {tmp_path}/arguments; echo "mft-run: error: enough" >&2; exit 1')
     config = tmp_path / "mine.yaml"
     config.write_text(f"bundle: {bundle}\ndata: {data}\nseq_len: 32\nepochs: 2\nlr: 1e-3\nwarmup_ratio: 0.1\n")
@@ -88,7 +95,7 @@ def test_config_and_command_line_make_one_configuration(cli, bundle, data, tmp_p
     }
 
 
-def test_config_that_is_wrong_is_named(cli, tmp_path):
+def test_config_that_is_wrong_is_named(cli: Cli, tmp_path: Path) -> None:
     config = tmp_path / "mine.yaml"
     config.write_text("batchsize: 2\n")
     result = cli("train", "--config", config)
@@ -96,7 +103,7 @@ def test_config_that_is_wrong_is_named(cli, tmp_path):
     assert result == (1, "", f"mobile-ft: error: {message}\n")
 
 
-def test_bundle_and_data_are_required_somewhere(cli, tmp_path):
+def test_bundle_and_data_are_required_somewhere(cli: Cli, tmp_path: Path) -> None:
     config = tmp_path / "mine.yaml"
     config.write_text("seq_len: 64\n")
     for command, missing in ((["train"], "BUNDLE, --data"), (["train", "x", "--config", config], "--data")):
@@ -105,7 +112,7 @@ def test_bundle_and_data_are_required_somewhere(cli, tmp_path):
         assert result.err.endswith(f"error: the following arguments are required: {missing}\n")
 
 
-def test_validation_is_shown_and_reported(cli, bundle, data, tmp_path):
+def test_validation_is_shown_and_reported(cli: Cli, bundle: Path, data: Path, tmp_path: Path) -> None:
     report, out = tmp_path / "report.json", tmp_path / "out"
     options = ["--steps", 6, "--seq-len", 64, "--eval-every", 3, "--report-to", "jsonl", "--json", report]
     result = cli("train", bundle, "--data", data, "--out", out, *options)
@@ -144,7 +151,15 @@ def test_validation_is_shown_and_reported(cli, bundle, data, tmp_path):
         (["--seq-len", 64, "--suffix-depths", "9", "--schedule", "suffix"], "suffix depth 9: must be 1 to 2"),
     ],
 )
-def test_bad_values_are_one_line(cli, bundle, data, tmp_path, monkeypatch, options, message):
+def test_bad_values_are_one_line(
+    cli: Cli,
+    bundle: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[object],
+    message: str,
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = cli("train", bundle, "--data", data, *options)
     assert result.code == 1
@@ -162,14 +177,16 @@ def test_bad_values_are_one_line(cli, bundle, data, tmp_path, monkeypatch, optio
         (["--lr-scheduler", "square"], ["cosine", "linear", "constant"]),
     ],
 )
-def test_usage_errors_name_what_is_allowed(cli, bundle, data, option, allowed):
+def test_usage_errors_name_what_is_allowed(
+    cli: Cli, bundle: Path, data: Path, option: list[str], allowed: list[str]
+) -> None:
     result = cli("train", bundle, "--data", data, *option)
     assert result.code == 2
     for word in allowed:
         assert word in result.err.splitlines()[-1]
 
 
-def test_too_long_is_refused_before_the_data_is_read(cli, bundle, tmp_path):
+def test_too_long_is_refused_before_the_data_is_read(cli: Cli, bundle: Path, tmp_path: Path) -> None:
     result = cli("train", bundle, "--data", tmp_path / "missing", "--seq-len", 65)
     assert "--seq-len 65" in result.err
 
@@ -182,7 +199,9 @@ def test_too_long_is_refused_before_the_data_is_read(cli, bundle, tmp_path):
         ('{"text": "fine"}\n\n{"body": "x"}\n', 'train.jsonl:3: found "body"'),
     ],
 )
-def test_bad_data_names_file_and_line(cli, bundle, data, tmp_path, content, message):
+def test_bad_data_names_file_and_line(
+    cli: Cli, bundle: Path, data: Path, tmp_path: Path, content: str, message: str
+) -> None:
     (data / "train.jsonl").write_text(content)
     result = cli("train", bundle, "--data", data, "--seq-len", 64, "--out", tmp_path / "out")
     assert result.code == 1
@@ -190,7 +209,7 @@ def test_bad_data_names_file_and_line(cli, bundle, data, tmp_path, content, mess
     assert result.err.count("\n") == 1
 
 
-def test_missing_inputs(cli, bare_bundle, bundle, data, tmp_path):
+def test_missing_inputs(cli: Cli, bare_bundle: Path, bundle: Path, data: Path, tmp_path: Path) -> None:
     result = cli("train", tmp_path / "nothing", "--data", data)
     assert result.code == 1
     assert f"{tmp_path / 'nothing'}/bundle.json: no such file" in result.err
@@ -206,7 +225,7 @@ def test_missing_inputs(cli, bare_bundle, bundle, data, tmp_path):
     assert result.err.startswith(f"mobile-ft: error: {tmp_path / 'file'}")
 
 
-def test_rows_cut_or_left_out_are_told(cli, bundle, data, tmp_path):
+def test_rows_cut_or_left_out_are_told(cli: Cli, bundle: Path, data: Path, tmp_path: Path) -> None:
     long = json.dumps({"prompt": "a", "completion": "b" * 100})
     silent = json.dumps({"prompt": "a" * 100, "completion": "b"})
     (data / "train.jsonl").write_text(f"{long}\n{silent}\n")
@@ -218,7 +237,9 @@ def test_rows_cut_or_left_out_are_told(cli, bundle, data, tmp_path):
     ]
 
 
-def test_killed_child_is_told(cli, bundle, data, tmp_path, fake_mft_run):
+def test_killed_child_is_told(
+    cli: Cli, bundle: Path, data: Path, tmp_path: Path, fake_mft_run: Callable[[str], None]
+) -> None:
     out = tmp_path / "out"
     fake_mft_run("kill -9 $$")
     command = ["train", bundle, "--data", data, "--seq-len", 64, "--out", out]
@@ -228,7 +249,9 @@ def test_killed_child_is_told(cli, bundle, data, tmp_path, fake_mft_run):
     assert cli(*command, "--resume").err == f"{killed}what was saved last is in {out}, go on with --resume\n"
 
 
-def test_child_that_fails_without_a_message(cli, bundle, data, tmp_path, fake_mft_run):
+def test_child_that_fails_without_a_message(
+    cli: Cli, bundle: Path, data: Path, tmp_path: Path, fake_mft_run: Callable[[str], None]
+) -> None:
     command = ["train", bundle, "--data", data, "--seq-len", 64, "--out", tmp_path / "out"]
     fake_mft_run("exit 3")
     assert cli(*command).err == "mobile-ft: error: mft-run failed without a message\n"
@@ -243,11 +266,22 @@ def ctrl_c() -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_saves_the_step_in_progress(bundle, data, tmp_path):
+def test_ctrl_c_saves_the_step_in_progress(bundle: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "mobile_ft.cli.main", "train", bundle, "--data", data, "--out", out]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "mobile_ft.cli.main",
+        "train",
+        bundle,
+        "--data",
+        data,
+        "--out",
+        out,
+    ]
     command += ["--seq-len", "64", "--steps", "1000000", "--save-every", "1000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
         for line in process.stdout:
             if "step" in line:
                 break
@@ -264,11 +298,13 @@ def test_ctrl_c_saves_the_step_in_progress(bundle, data, tmp_path):
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_twice_does_not_wait_for_a_long_step(cli, bundle, data, tmp_path, fake_mft_run):
+def test_ctrl_c_twice_does_not_wait_for_a_long_step(
+    cli: Cli, bundle: Path, data: Path, tmp_path: Path, fake_mft_run: Callable[[str], None]
+) -> None:
     pid_file = tmp_path / "pid"
     fake_mft_run(f"trap '' TERM; echo $$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 600")
 
-    def interrupt():
+    def interrupt() -> None:
         while not pid_file.exists():
             time.sleep(0.01)
         for _ in range(2):

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,12 +24,12 @@ INSIDE = "base_model.model.model.language_model"
 
 
 @pytest.fixture(scope="module")
-def rslora(tuned_of, tmp_path_factory) -> Tuned:
+def rslora(tuned_of: Callable[[str], Tuned], tmp_path_factory: pytest.TempPathFactory) -> Tuned:
     return with_rslora(tuned_of("llama3"), tmp_path_factory.mktemp("rslora"))
 
 
 @pytest.fixture(scope="module")
-def changes(rslora) -> dict[str, np.ndarray]:
+def changes(rslora: Tuned) -> dict[str, np.ndarray]:
     """{weight: what PEFT adds to it}"""
     model = PeftModel.from_pretrained(rslora.base, rslora.adapter)
     modules = {name: module for name, module in model.named_modules() if hasattr(module, "get_delta_weight")}
@@ -37,7 +39,7 @@ def changes(rslora) -> dict[str, np.ndarray]:
     return {name.removeprefix("base_model.model."): change for name, change in found.items()}
 
 
-def test_peft_names_its_base_model(rslora, converted):
+def test_peft_names_its_base_model(rslora: Tuned, converted: Callable[..., Path]) -> None:
     out = converted(rslora, "peft")
     config = json.loads((out / "adapter_config.json").read_text())
     bundle = read_bundle(rslora.bundle)
@@ -45,7 +47,7 @@ def test_peft_names_its_base_model(rslora, converted):
     assert config["target_modules"] == list(linear_names(bundle.model))
 
 
-def test_mlx(rslora, converted, changes):
+def test_mlx(rslora: Tuned, converted: Callable[..., Path], changes: dict[str, np.ndarray]) -> None:
     out = converted(rslora, "mlx")
     config, tensors = json.loads((out / "adapter_config.json").read_text()), load_file(out / "adapters.safetensors")
     assert (config["fine_tune_type"], config["num_layers"]) == ("lora", 2)
@@ -58,7 +60,7 @@ def test_mlx(rslora, converted, changes):
         np.testing.assert_allclose(settings["scale"] * (a @ b).T, expected, atol=1e-6)
 
 
-def test_gguf_lora(rslora, converted, changes):
+def test_gguf_lora(rslora: Tuned, converted: Callable[..., Path], changes: dict[str, np.ndarray]) -> None:
     """llama.cpp multiplies by alpha over the rank, and wants row 2 i + h of a head where ours is i + h half."""
     reader = GGUFReader(converted(rslora, "gguf-lora"))
     fields = {name: reader.fields[name].contents() for name in reader.fields}
@@ -85,7 +87,7 @@ def test_gguf_lora(rslora, converted, changes):
         np.testing.assert_allclose(fields["adapter.lora.alpha"] / a.shape[0] * (b @ a), expected, atol=1e-6)
 
 
-def test_a_model_with_vision(rslora, converted, tmp_path):
+def test_a_model_with_vision(rslora: Tuned, converted: Callable[..., Path], tmp_path: Path) -> None:
     """Transformers and mlx-lm hold its decoder elsewhere; the name of a folder is not that of a file."""
     bundle, adapter = (shutil.copytree(path, tmp_path / path.name) for path in (rslora.bundle, rslora.adapter))
     text = json.loads((bundle / "bundle.json").read_text().replace("base_model.model.model.", f"{INSIDE}."))
@@ -116,7 +118,7 @@ def test_a_model_with_vision(rslora, converted, tmp_path):
 
 
 @pytest.mark.slow
-def test_llama_cpp_with_a_gguf_lora(tuned_in_gguf, converted):
+def test_llama_cpp_with_a_gguf_lora(tuned_in_gguf: Tuned, converted: Callable[..., Path]) -> None:
     llama_cpp = pytest.importorskip("llama_cpp")
     tuned = tuned_in_gguf
     lora, base = converted(tuned, "gguf-lora"), converted(tuned, "gguf", tuned.bundle)
@@ -126,7 +128,7 @@ def test_llama_cpp_with_a_gguf_lora(tuned_in_gguf, converted):
 
 
 @pytest.mark.slow
-def test_mlx_lm_with_an_adapter(tuned, converted):
+def test_mlx_lm_with_an_adapter(tuned: Tuned, converted: Callable[..., Path]) -> None:
     pytest.importorskip("mlx.core")
     import mlx.core
     from mlx_lm import load

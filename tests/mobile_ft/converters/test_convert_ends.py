@@ -58,7 +58,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     generation = OWN | {"eos_token_id": [EOS, *ends], "pad_token_id": PAD}
     (folder / "model" / "generation_config.json").write_text(json.dumps(generation))
     options: dict[str, Any] = {"lora_rank": 4, "lora_alpha": 6, "use_rslora": True, "lora_targets": "q_proj,down_proj"}
-    exact = {"quant": "f16", "quant_embedding": "f16"}
+    exact: dict[str, Any] = {"quant": "f16", "quant_embedding": "f16"}
     export_bundle(folder / "model", folder / "bundle", max_seq_len=64, progress=False, **options, **exact)
     return Ended(folder / "bundle", prompts, answers, [EOS, *ends])
 

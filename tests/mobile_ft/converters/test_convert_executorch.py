@@ -1,5 +1,8 @@
 """The decoder that ExecuTorch gets, in PyTorch, and the program in stock ExecuTorch's runtime."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -8,12 +11,12 @@ from mobile_ft.api.adapter import read_matching_tensors
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.converters.executorch_decoder import Decoder
 from mobile_ft.converters.fine_tuned import FineTuned
-from tests.tuned_models import TOKENS
+from tests.tuned_models import TOKENS, Tuned
 
 LENGTH = len(TOKENS)
 
 
-def logits(run, chunk: int) -> np.ndarray:
+def logits(run: Callable[..., torch.Tensor], chunk: int) -> np.ndarray:
     """Of the last token of every chunk, one call after another: [chunks, vocab]."""
     found = []
     for start in range(0, LENGTH, chunk):
@@ -27,7 +30,7 @@ def last_tokens(chunk: int) -> list[int]:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, LENGTH])
-def test_decoder(tuned, chunk):
+def test_decoder(tuned: Tuned, chunk: int) -> None:
     """Whatever its caches begin with."""
     bundle = read_bundle(tuned.bundle)
     decoder = Decoder(FineTuned(bundle, read_matching_tensors(tuned.adapter, bundle)))
@@ -39,7 +42,7 @@ def test_decoder(tuned, chunk):
 
 
 @pytest.mark.slow
-def test_program(tuned, converted):
+def test_program(tuned: Tuned, converted: Callable[..., Path]) -> None:
     from executorch.runtime import Runtime
 
     program = Runtime.get().load_program(str(converted(tuned, "executorch") / "model.pte"))

@@ -1,6 +1,8 @@
 """The merged GGUF as our own export reads it and as llama.cpp runs it, tokens included."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,18 +13,29 @@ from mobile_ft import MobileFtWarning, UserError, convert
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.export.source.gguf_model import GgufModel
 from mobile_ft.runtime import quantize
-from tests.tuned_models import TEXT, TOKENS, byte_level, merged_weights, sentencepiece, with_tokenizer
+from tests.tuned_models import (
+    CHAT_TEMPLATE,
+    TEXT,
+    TOKENS,
+    Tuned,
+    byte_level,
+    merged_weights,
+    sentencepiece,
+    with_tokenizer,
+)
 
 
 @pytest.fixture(scope="module", params=[byte_level, sentencepiece], ids=lambda make: make.__name__)
-def worded(request, tuned_of, tmp_path_factory):
+def worded(
+    request: pytest.FixtureRequest, tuned_of: Callable[[str], Tuned], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Tuned, Tokenizer]:
     """A Llama with one of the tokenizers, and the tokenizer."""
     tokenizer = request.param()
     return with_tokenizer(tuned_of("llama3"), tokenizer, tmp_path_factory.mktemp("worded")), tokenizer
 
 
 @pytest.mark.parametrize("quant", ["f16", "q8_0", "q4_0", "q4_1", "iq4_nl"])
-def test_weights_are_those_of_peft(worded, converted, quant):
+def test_weights_are_those_of_peft(worded: tuple[Tuned, Tokenizer], converted: Callable[..., Path], quant: str) -> None:
     tuned, _ = worded
     model = GgufModel(converted(tuned, "gguf", quant=quant))
     for name, expected in merged_weights(tuned).items():
@@ -35,7 +48,9 @@ def test_weights_are_those_of_peft(worded, converted, quant):
         assert np.array_equal(found.data, quantize(expected, kind))  # with scales by error search
 
 
-def test_a_grid_that_swallows_the_adapter_is_warned_of(bundle, tmp_path, recwarn):
+def test_a_grid_that_swallows_the_adapter_is_warned_of(
+    bundle: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     """The bundle's linears are q4_0."""
     for quant in ("q4_0", "q8_0", "q4_1"):
         convert(bundle, bundle, tmp_path / f"{quant}.gguf", to="gguf", quant=quant, progress=False)
@@ -43,7 +58,9 @@ def test_a_grid_that_swallows_the_adapter_is_warned_of(bundle, tmp_path, recwarn
     assert len(warnings) == 1 and warnings[0].startswith("quant q4_0: the model's weights lie on that very grid")
 
 
-def test_configuration_and_tokens_come_back(worded, converted, tmp_path):
+def test_configuration_and_tokens_come_back(
+    worded: tuple[Tuned, Tokenizer], converted: Callable[..., Path], tmp_path: Path
+) -> None:
     tuned, tokenizer = worded
     model = GgufModel(converted(tuned, "gguf"))
     assert model.rope_factors is not None  # of Llama 3's scaling
@@ -57,14 +74,16 @@ def test_configuration_and_tokens_come_back(worded, converted, tmp_path):
     assert back.encode(text, add_special_tokens=False).ids == tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def test_our_own_export_reads_it_back(tuned_in_gguf, converted):
+def test_our_own_export_reads_it_back(tuned_in_gguf: Tuned, converted: Callable[..., Path]) -> None:
     """But for rotary factors, which GGUF has without what made them; its numbers are float32."""
     found, expected = GgufModel(converted(tuned_in_gguf, "gguf")).config, read_bundle(tuned_in_gguf.bundle).model
     expected = replace(expected, rms_norm_eps=float(np.float32(expected.rms_norm_eps)))
     assert replace(found, name="", rope_scaling=None) == replace(expected, name="", rope_scaling=None)
 
 
-def test_other_tokenizers_are_refused(tuned_of, tmp_path, converted):
+def test_other_tokenizers_are_refused(
+    tuned_of: Callable[[str], Tuned], tmp_path: Path, converted: Callable[..., Path]
+) -> None:
     word_level = Tokenizer(models.WordLevel({"a": 0, "<s>": 1, "</s>": 2}))
     tuned = with_tokenizer(tuned_of("llama3"), word_level, tmp_path)
     with pytest.raises(UserError, match="tokenizer.json: a WordLevel tokenizer; GGUF is written of BPE"):
@@ -72,7 +91,9 @@ def test_other_tokenizers_are_refused(tuned_of, tmp_path, converted):
     assert not (tmp_path / "gguf").exists()
 
 
-def test_unknown_pre_tokenizers_are_refused(tuned_of, tmp_path, converted):
+def test_unknown_pre_tokenizers_are_refused(
+    tuned_of: Callable[[str], Tuned], tmp_path: Path, converted: Callable[..., Path]
+) -> None:
     tokenizer = byte_level()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), tokenizer.pre_tokenizer])
     tuned = with_tokenizer(tuned_of("llama3"), tokenizer, tmp_path)
@@ -80,7 +101,7 @@ def test_unknown_pre_tokenizers_are_refused(tuned_of, tmp_path, converted):
         converted(tuned, "gguf")
 
 
-def test_a_smaller_vocabulary_is_padded(worded, converted):
+def test_a_smaller_vocabulary_is_padded(worded: tuple[Tuned, Tokenizer], converted: Callable[..., Path]) -> None:
     tuned, tokenizer = worded
     reader = GGUFReader(converted(tuned, "gguf"))
     count = tokenizer.get_vocab_size()
@@ -90,7 +111,7 @@ def test_a_smaller_vocabulary_is_padded(worded, converted):
 
 
 @pytest.mark.slow
-def test_llama_cpp_has_the_same_logits(tuned_in_gguf, converted):
+def test_llama_cpp_has_the_same_logits(tuned_in_gguf: Tuned, converted: Callable[..., Path]) -> None:
     """Its products round activations to float16."""
     llama_cpp = pytest.importorskip("llama_cpp")
     path = converted(tuned_in_gguf, "gguf")
@@ -100,7 +121,7 @@ def test_llama_cpp_has_the_same_logits(tuned_in_gguf, converted):
 
 
 @pytest.mark.slow
-def test_llama_cpp_has_the_same_tokens(worded, converted):
+def test_llama_cpp_has_the_same_tokens(worded: tuple[Tuned, Tokenizer], converted: Callable[..., Path]) -> None:
     llama_cpp = pytest.importorskip("llama_cpp")
     tuned, tokenizer = worded
     model = llama_cpp.Llama(str(converted(tuned, "gguf")), n_ctx=64, n_threads=1, verbose=False)
@@ -108,4 +129,4 @@ def test_llama_cpp_has_the_same_tokens(worded, converted):
         encoded = tokenizer.encode(text, add_special_tokens=False).ids
         assert model.tokenize(text.encode(), add_bos=False, special=True) == encoded
     assert model.token_bos() == tokenizer.token_to_id("<s>") and model.token_eos() == tokenizer.token_to_id("</s>")
-    assert model.metadata["tokenizer.chat_template"] == "{{ bos_token }}"
+    assert model.metadata["tokenizer.chat_template"] == CHAT_TEMPLATE

@@ -2,7 +2,10 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from copy import deepcopy
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +25,10 @@ from mobile_ft.export.source.hf_folder import HfFolder
 from mobile_ft.model.formats import unpack
 from mobile_ft.model.hf_config import read_hf_config
 from mobile_ft.runtime import Model, quantize
-from tests.tuned_models import TEXT, TOKENS, logits_of, make_tuned, merged_weights
+from tests.tuned_models import CHAT_TEMPLATE, TEXT, TOKENS, Tuned, logits_of, make_tuned, merged_weights
 
 
-def test_transformers_and_the_runtime_agree(tuned, converted):
+def test_transformers_and_the_runtime_agree(tuned: Tuned, converted: Callable[..., Path]) -> None:
     merged = AutoModelForCausalLM.from_pretrained(converted(tuned, "hf"), dtype=torch.float32)
     model = Model(str(tuned.bundle))
     model.prepare(str(tuned.adapter), 64)
@@ -36,7 +39,7 @@ def test_transformers_and_the_runtime_agree(tuned, converted):
 
 
 @pytest.mark.parametrize("family", ["lfm2", *(pytest.param(x, marks=pytest.mark.slow) for x in ("llama3", "qwen2"))])
-def test_nf4_is_what_bitsandbytes_loads(tmp_path, converted, family):
+def test_nf4_is_what_bitsandbytes_loads(tmp_path: Path, converted: Callable[..., Path], family: str) -> None:
     """What our quantizer made of PEFT's merged weights, from Transformers and in our own export."""
     tuned = make_tuned(family, tmp_path, intermediate_size=192)
     folder = converted(tuned, "hf", quant="nf4")
@@ -53,28 +56,29 @@ def test_nf4_is_what_bitsandbytes_loads(tmp_path, converted, family):
     for name, module in loaded.model.named_modules():
         if isinstance(module, torch.nn.Linear):
             assert isinstance(module, Linear4bit)
-            found = dequantize_4bit(module.weight.data, module.weight.quant_state)
+            packed_weight: Any = module.weight
+            found = dequantize_4bit(packed_weight.data, packed_weight.quant_state)
             torch.testing.assert_close(found, expected.model.get_submodule(name).weight.half(), rtol=1e-3, atol=1e-6)
     assert np.abs(logits_of(loaded) - logits_of(expected)).max() < 0.1  # its kernel rounds to bfloat16
 
 
-def test_nf4_needs_whole_blocks(tuned_of, converted):
+def test_nf4_needs_whole_blocks(tuned_of: Callable[[str], Tuned], converted: Callable[..., Path]) -> None:
     with pytest.raises(UserError, match=r"quant nf4: .*down_proj.weight has 96 columns; they must be a multiple of 64"):
         converted(tuned_of("llama3"), "hf", quant="nf4")
 
 
-def test_our_own_export_reads_it_back(tuned, converted):
+def test_our_own_export_reads_it_back(tuned: Tuned, converted: Callable[..., Path]) -> None:
     out = converted(tuned, "hf")
     assert read_hf_config(out / "config.json") == read_bundle(tuned.bundle).model
 
 
-def test_tokenizer_comes_along(tuned, converted):
+def test_tokenizer_comes_along(tuned: Tuned, converted: Callable[..., Path]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(converted(tuned, "hf"))
     assert tokenizer.decode(tokenizer(TEXT)["input_ids"], skip_special_tokens=True) == TEXT
-    assert tokenizer.chat_template == "{{ bos_token }}"
+    assert tokenizer.chat_template == CHAT_TEMPLATE
 
 
-def test_large_models_are_split(tuned, converted, monkeypatch):
+def test_large_models_are_split(tuned: Tuned, converted: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = converted(tuned, "hf")
     expected = AutoModelForCausalLM.from_pretrained(whole).state_dict()
     monkeypatch.setattr(hf, "_MOST_BYTES", 70_000)
@@ -93,7 +97,9 @@ def test_large_models_are_split(tuned, converted, monkeypatch):
     assert all(torch.equal(loaded[name], tensor) for name, tensor in expected.items())
 
 
-def test_rotary_factors_of_a_gguf_are_recognised(tuned_of, converted, monkeypatch):
+def test_rotary_factors_of_a_gguf_are_recognised(
+    tuned_of: Callable[[str], Tuned], converted: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Llama 3.1's, of which a bundle out of a GGUF has the frequencies alone."""
     scaling = {
         "rope_type": "llama3",
@@ -115,7 +121,9 @@ def test_rotary_factors_of_a_gguf_are_recognised(tuned_of, converted, monkeypatc
 @pytest.mark.parametrize(
     ("to", "quant"), [("hf", None), ("gguf", None), ("gguf-lora", None), ("gguf", "iq4_nl"), ("hf", "nf4")]
 )
-def test_numbers_too_large_for_the_target(tuned_of, converted, tmp_path, to, quant):
+def test_numbers_too_large_for_the_target(
+    tuned_of: Callable[[str], Tuned], converted: Callable[..., Path], tmp_path: Path, to: str, quant: str | None
+) -> None:
     """A merged weight above what float16 holds; float32 adapters hold it."""
     tuned = make_tuned("llama3", tmp_path, intermediate_size=192) if quant == "nf4" else tuned_of("llama3")
     adapter = shutil.copytree(tuned.adapter, tmp_path / "large")
@@ -133,7 +141,9 @@ def test_numbers_too_large_for_the_target(tuned_of, converted, tmp_path, to, qua
     assert not list(tmp_path.glob(".*"))  # nothing half-written
 
 
-def test_damaged_bundles_are_refused(tuned_of, converted, tmp_path):
+def test_damaged_bundles_are_refused(
+    tuned_of: Callable[[str], Tuned], converted: Callable[..., Path], tmp_path: Path
+) -> None:
     tuned = tuned_of("llama3")
     bundle = shutil.copytree(tuned.bundle, tmp_path / "bundle")
     with (bundle / "weights.ptd").open("r+b") as file:

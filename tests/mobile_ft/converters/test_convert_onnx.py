@@ -1,5 +1,6 @@
 """The ONNX model in onnxruntime: whole texts, token by token with a cache, padded batches; and each weight format."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from mobile_ft.converters.onnx_graph import DATA_FILE, OnnxGraph
 from mobile_ft.converters.onnx_matrix import add_matrix, product, rows_of
 from mobile_ft.model.formats import FORMATS, unpack
 from mobile_ft.runtime import Model, quantize
-from tests.tuned_models import TOKENS, logits_of, with_rslora
+from tests.tuned_models import TOKENS, Tuned, logits_of, with_rslora
 
 onnxruntime = pytest.importorskip("onnxruntime")
 LENGTH = len(TOKENS)
@@ -39,17 +40,17 @@ class Session:
 
 
 @pytest.fixture
-def session(tuned, converted) -> Session:
+def session(tuned: Tuned, converted: Callable[..., Path]) -> Session:
     return Session(converted(tuned, "onnx"))
 
 
-def test_whole_text(tuned, session):
+def test_whole_text(tuned: Tuned, session: Session) -> None:
     ids, ones = TOKENS[None], np.ones((1, LENGTH))
     logits, _ = session.run(ids, ones, np.arange(LENGTH)[None], session.no_past())
     assert np.abs(logits[0] - tuned.logits).max() < 1e-4
 
 
-def test_token_by_token(tuned, session):
+def test_token_by_token(tuned: Tuned, session: Session) -> None:
     past, found = session.no_past(), []
     for i in range(LENGTH):
         logits, past = session.run(TOKENS[None, i : i + 1], np.ones((1, i + 1)), np.array([[i]]), past)
@@ -57,7 +58,7 @@ def test_token_by_token(tuned, session):
     assert np.abs(np.array(found) - tuned.logits).max() < 1e-4
 
 
-def test_padding_on_the_left_changes_nothing(tuned, session):
+def test_padding_on_the_left_changes_nothing(tuned: Tuned, session: Session) -> None:
     """A second row begins seven tokens later."""
     ids = np.stack([TOKENS, np.concatenate([np.zeros(7, int), TOKENS[:-7]])])
     mask = np.ones((2, LENGTH))
@@ -68,7 +69,7 @@ def test_padding_on_the_left_changes_nothing(tuned, session):
     assert np.abs(logits[1, 7:] - tuned.logits[:-7]).max() < 1e-4
 
 
-def test_four_bits_are_those_of_the_bundle(small_bundle, tmp_path):
+def test_four_bits_are_those_of_the_bundle(small_bundle: Path, tmp_path: Path) -> None:
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     rng = np.random.default_rng(0)
@@ -90,7 +91,7 @@ def test_four_bits_are_those_of_the_bundle(small_bundle, tmp_path):
     assert sum(node.op_type == "MatMulNBits" for node in nodes) == 4 * 7 + 1  # with the head
 
 
-def test_another_adapter_as_inputs(tuned_of, converted):
+def test_another_adapter_as_inputs(tuned_of: Callable[[str], Tuned], converted: Callable[..., Path]) -> None:
     """The adapter's tensors under PEFT's names; where none are given, those it was converted with."""
     tuned = tuned_of("llama3")
     session = Session(converted(tuned, "onnx", adapter=tuned.bundle))
@@ -102,7 +103,7 @@ def test_another_adapter_as_inputs(tuned_of, converted):
     assert np.abs(logits[0] - tuned.logits).max() < 1e-4
 
 
-def test_scale_of_rslora(tuned_of, converted, tmp_path):
+def test_scale_of_rslora(tuned_of: Callable[[str], Tuned], converted: Callable[..., Path], tmp_path: Path) -> None:
     tuned = with_rslora(tuned_of("llama3"), tmp_path)
     expected = logits_of(PeftModel.from_pretrained(deepcopy(tuned.base).double(), tuned.adapter))
     session = Session(converted(tuned, "onnx"))
@@ -126,13 +127,13 @@ class _OneWeight:
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
-def test_every_format(fmt, tmp_path):
+def test_every_format(fmt: str, tmp_path: Path) -> None:
     """Products and rows; a group that is all one number is such a group afterwards too."""
     rng = np.random.default_rng(0)
     dense = rng.normal(0, 0.05, (40, 256)).astype(np.float32)
     dense[3, :128] = 0.25
     dense[7] = 0
-    model = _OneWeight(dense, fmt)
+    model: Any = _OneWeight(dense, fmt)
     x, ids = rng.normal(size=(5, 256)).astype(np.float32), np.array([3, 39, 7])
     with (tmp_path / DATA_FILE).open("wb") as data:
         graph = OnnxGraph(data)
@@ -152,7 +153,9 @@ def test_every_format(fmt, tmp_path):
     assert np.abs(found - expected).max() < 4 * tolerance * np.abs(expected).max()
 
 
-def test_without_the_package(tuned_of, converted, monkeypatch):
+def test_without_the_package(
+    tuned_of: Callable[[str], Tuned], converted: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(name: str) -> None:
         raise ModuleNotFoundError(name="onnx")
 

@@ -1,6 +1,7 @@
 """A training step through the ONNX graphs in onnxruntime against our own: loss and gradients, over packed rows."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 from mobile_ft import convert
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.runtime import Model, TrainConfig, Trainer
+from tests.tuned_models import Tuned
 
 onnxruntime = pytest.importorskip("onnxruntime")
 TOKENS = np.random.default_rng(0).integers(0, 250, 33)
@@ -40,7 +42,8 @@ def step(folder: Path, tokens: np.ndarray, targets: np.ndarray) -> tuple[float, 
         given.append({"x": x, "positions": POSITIONS} | own | load_file(folder / unit["weights"]))
         x = run(folder, f"{unit['kind']}_forward", given[-1])["y"]
     head = run(folder, "head", {"x": x, "targets": targets} | load_file(folder / "head.safetensors"))
-    dy, gradients = head["dx"], {}
+    dy = head["dx"]
+    gradients: dict[str, np.ndarray] = {}
     for unit, inputs in zip(reversed(index["units"]), reversed(given), strict=True):
         found = run(folder, f"{unit['kind']}_backward", inputs | {"dy": dy})
         dy = found["dx"]
@@ -63,11 +66,11 @@ def check(bundle: Path, adapter: Path, folder: Path) -> None:
         assert error < 1e-4, name
 
 
-def test_step(tuned, converted):
+def test_step(tuned: Tuned, converted: Callable[..., Path]) -> None:
     check(tuned.bundle, tuned.adapter, converted(tuned, "onnx-training"))
 
 
-def test_step_in_four_bits(small_bundle, tmp_path):
+def test_step_in_four_bits(small_bundle: Path, tmp_path: Path) -> None:
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     rng = np.random.default_rng(0)

@@ -2,22 +2,25 @@
 
 import json
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from mobile_ft import UserError, convert
-from mobile_ft.api.convert import TARGETS
+from mobile_ft.api.convert import TARGETS, Target
 from mobile_ft.converters import gguf_names, hf
+from tests.tuned_models import Tuned
 
 
 @pytest.fixture
-def tuned(tuned_of):
+def tuned(tuned_of: Callable[[str], Tuned]) -> Tuned:
     return tuned_of("llama3")
 
 
-def test_quantization_is_of_gguf(tuned, converted):
+def test_quantization_is_of_gguf(tuned: Tuned, converted: Callable[..., Path]) -> None:
     with pytest.raises(UserError, match="quant q4_0 to hf: must be one of .*q4_1, iq4_nl to gguf; f16, nf4 to hf"):
         converted(tuned, "hf", quant="q4_0")
     with pytest.raises(UserError, match="quant q2_k to gguf: must be one of"):
@@ -25,7 +28,9 @@ def test_quantization_is_of_gguf(tuned, converted):
 
 
 @pytest.mark.parametrize("to", ["gguf-lora", "gguf", "hf"])
-def test_unknown_families_are_named(tuned, converted, tmp_path, monkeypatch, to):
+def test_unknown_families_are_named(
+    tuned: Tuned, converted: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: Target
+) -> None:
     monkeypatch.setattr(gguf_names, "_NAMES", {})
     monkeypatch.setattr(hf, "_CLASSES", {})
     with pytest.raises(UserError, match="of model_type llama: supported are"):
@@ -34,13 +39,15 @@ def test_unknown_families_are_named(tuned, converted, tmp_path, monkeypatch, to)
 
 
 @pytest.mark.slow
-def test_what_gguf_has_no_words_for(tuned_of, converted):
+def test_what_gguf_has_no_words_for(tuned_of: Callable[[str], Tuned], converted: Callable[..., Path]) -> None:
     with pytest.raises(UserError, match="GGUF's llama has no words for layers with a sliding window"):
         converted(tuned_of("mistral"), "gguf")
 
 
 @pytest.mark.parametrize("to", TARGETS)
-def test_an_adapter_that_is_not_finite(tuned, converted, tmp_path, to):
+def test_an_adapter_that_is_not_finite(
+    tuned: Tuned, converted: Callable[..., Path], tmp_path: Path, to: Target
+) -> None:
     adapter = shutil.copytree(tuned.adapter, tmp_path / "adapter")
     tensors = load_file(adapter / "adapter_model.safetensors")
     name = sorted(tensors)[-1]
@@ -52,7 +59,9 @@ def test_an_adapter_that_is_not_finite(tuned, converted, tmp_path, to):
 
 
 @pytest.mark.parametrize("to", TARGETS)
-def test_other_things_are_not_replaced(tuned, converted, tmp_path, to):
+def test_other_things_are_not_replaced(
+    tuned: Tuned, converted: Callable[..., Path], tmp_path: Path, to: Target
+) -> None:
     """A folder of someone's notes."""
     out = tmp_path / to
     out.mkdir()
@@ -63,7 +72,9 @@ def test_other_things_are_not_replaced(tuned, converted, tmp_path, to):
 
 
 @pytest.mark.parametrize("to", ["gguf", "hf"])
-def test_a_failure_leaves_the_older_output(tuned, converted, tmp_path, to):
+def test_a_failure_leaves_the_older_output(
+    tuned: Tuned, converted: Callable[..., Path], tmp_path: Path, to: Target
+) -> None:
     out = converted(tuned, to)
     files = [out] if out.is_file() else sorted(out.iterdir())
     before = [file.read_bytes() for file in files]
@@ -81,7 +92,7 @@ def test_a_failure_leaves_the_older_output(tuned, converted, tmp_path, to):
     assert {file.name for file in tmp_path.iterdir()} == {to, "bundle"}
 
 
-def test_a_matrix_without_a_format(tuned, converted, tmp_path):
+def test_a_matrix_without_a_format(tuned: Tuned, converted: Callable[..., Path], tmp_path: Path) -> None:
     bundle = shutil.copytree(tuned.bundle, tmp_path / "bundle")
     description = json.loads((bundle / "bundle.json").read_text())
     del description["formats"]["model.layers.0.mlp.up_proj.weight"]
@@ -91,7 +102,7 @@ def test_a_matrix_without_a_format(tuned, converted, tmp_path):
         converted(tuned._replace(bundle=bundle), "hf")
 
 
-def test_adapters_of_names_that_the_model_lacks(tuned, converted, tmp_path):
+def test_adapters_of_names_that_the_model_lacks(tuned: Tuned, converted: Callable[..., Path], tmp_path: Path) -> None:
     """A bundle whose own adapter does not fit its model."""
     bundle = tmp_path / "bundle"
     bundle.mkdir()

@@ -363,7 +363,7 @@ def test_prepare_writes_nothing_for_bad_rows(chat: Tokenizer, tmp_path: Path) ->
 
 
 def test_prepare_weights(chat: Tokenizer, tmp_path: Path) -> None:
-    rows = [{"text": "t" * 9, "weight": 2.5}, {"text": "u" * 4}]
+    rows: list[dict[str, Any]] = [{"text": "t" * 9, "weight": 2.5}, {"text": "u" * 4}]
     out = tmp_path / "tokens.safetensors"
     prepare(rows, "train", chat, seq_len=32, seed=0, out=out)
     file = load_file(out)

@@ -213,7 +213,7 @@ def test_memory_of_a_long_text(separator: str, tiny_bundle: Callable[..., Path],
     sentence = ("Ten little words are" if separator else "Tenlittlewordsare") + separator
     data = tmp_path / "long.txt"
     data.write_text(sentence * (2_000_000 // len(sentence)))
-    command = [sys.executable, "-c", PEAK, tiny_bundle(), data, tmp_path / "tokens"]
+    command: list[str | Path] = [sys.executable, "-c", PEAK, tiny_bundle(), data, tmp_path / "tokens"]
     tokens, growth = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     assert int(tokens) > 1_900_000
     assert float(growth) < 150  # whole, the text takes more than twice that

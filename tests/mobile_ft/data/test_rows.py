@@ -217,7 +217,10 @@ class Dataset:
 
 
 def test_rows_from_memory() -> None:
-    rows = [{"text": "t"}, {"messages": [{"role": "user", "tool_calls": None}], "weight": np.float32(0.25)}]
+    rows: list[dict[str, Any]] = [
+        {"text": "t"},
+        {"messages": [{"role": "user", "tool_calls": None}], "weight": np.float32(0.25)},
+    ]
     for data in (rows, tuple(rows)):
         assert values(data) == values(data, "valid") == rows
     assert values(Dataset(rows)) == [{"text": "t"}, {"messages": [{"role": "user"}], "weight": 0.25}]

@@ -204,7 +204,9 @@ def test_how_wide_an_lfm2_is(read: Callable[..., Any]) -> None:
         {"block_ff_dim": None, "intermediate_size": 5000},
     ):
         config = read("lfm2-350m", **changes)
-        values = json.loads(known_config("lfm2-350m").read_text()) | changes  # type: ignore[union-attr]
+        path = known_config("lfm2-350m")
+        assert path is not None
+        values = json.loads(path.read_text()) | changes
         theirs = Lfm2Config(**{key: value for key, value in values.items() if value is not None})
         assert config.intermediate_size == modeling.Lfm2MLP(theirs).w1.out_features
         assert config.layer_type(2) == FULL and config.layer_type(0) == CONV

@@ -72,7 +72,7 @@ def test_all_that_transformers_writes(base: str, tmp_path: Path) -> None:
 
 
 _LINEAR = {"rope_type": "linear", "factor": 3.0}
-_LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 34}
+_LLAMA3: dict[str, Any] = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 34}
 _LLAMA3 |= {"rope_type": "llama3", "factor": 8.0}
 _THETA = {"rope_type": "default", "rope_theta": 100.0}
 # What all but Gemma and LFM2 have alike.
@@ -263,7 +263,7 @@ _ROPE_REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"rope_parameters": {"rope_theta": None}}, "rope_theta is None"),
     ({"rope_local_base_freq": 50.0}, "rope_local_base_freq is 50.0, which is not a known setting"),
 ]
-_WINDOWS_REFUSED = [
+_WINDOWS_REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"use_sliding_window": True}, "use_sliding_window is True"),
     ({"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}, "use_sliding_window is True"),
     ({"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 9}, "layer_types must "),

@@ -106,11 +106,12 @@ def test_glu_2bit(
 ) -> None:
     """The value of the activation, the gradient of its combination of ReLUs."""
     gate, up = random(*size, scale=5.0), random(*size)
-    h = sum(a * (gate - c).relu() for a, c in zip(combination.a, combination.c, strict=True))
+    relus = (a * (gate - c).relu() for a, c in zip(combination.a, combination.c, strict=True))
+    h = sum(relus, torch.tensor(0))
     y, codes = op(gate, up)
     check(y, (act(gate).detach() + h - h.detach()) * up, [gate, up])
 
-    expected = sum((gate > c).int() for c in combination.c).tolist()
+    expected = sum(((gate > c).int() for c in combination.c), torch.tensor(0)).tolist()
     assert {code for row in expected for code in row} == {0, 1, 2, 3}  # every interval has some
     assert codes.dtype == torch.uint8 and codes.shape == (size[0], (size[1] + 3) // 4)
     unpacked = [[byte >> shift & 3 for byte in row for shift in (0, 2, 4, 6)] for row in codes.tolist()]
@@ -146,7 +147,8 @@ def test_relu_combinations_are_fitted(
 
     def distance(a: list[float], c: list[float]) -> float:
         last = 1 - a[0] - a[1]
-        return float(sum(w * (x - t).relu() for w, t in zip([*a, last], c, strict=True)).sub(target).square().sum())
+        relus = (w * (x - t).relu() for w, t in zip([*a, last], c, strict=True))
+        return float(sum(relus, torch.tensor(0)).sub(target).square().sum())
 
     a, c = list(combination.a[:2]), list(combination.c)
     assert math.isclose(sum(combination.a), 1)

@@ -34,5 +34,5 @@ CONTAINER = "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro,nosuid master:9 - c
         (V1_CPU, "1:cpu,cpuacct:/", []),
     ],
 )
-def test_where_a_cgroup_might_be_made(mountinfo, own, expected):
+def test_where_a_cgroup_might_be_made(mountinfo: str, own: str, expected: list[tuple[str, str]]) -> None:
     assert cgroup_parents(mountinfo, own) == [(version, Path(path)) for version, path in expected]

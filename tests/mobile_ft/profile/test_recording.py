@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from mobile_ft.errors import UserError
-from mobile_ft.profile.recording import Buffer, Call, Recording, read_buffers, read_calls
-from mobile_ft.profile.sampler import Sample
+from mobile_ft.profile.recording import Call, Recording, read_buffers, read_calls
+from mobile_ft.profile.sampler import Buffer, Sample
 
 
 def test_a_component_that_nobody_watched_is_an_error_and_not_zero() -> None:
@@ -19,7 +19,7 @@ def test_a_component_that_nobody_watched_is_an_error_and_not_zero() -> None:
         "checkpoints": 0.0,
     }
     sample = Sample(
-        time=0.0, anon=5_000_000, file=2_000_000, weights=1_000_000, program=0, buffers=[3_000_000], limited=0
+        time=0.0, anon=5_000_000, file=2_000_000, weights=1_000_000, program=0, buffers=(3_000_000,), limited=0
     )
     recording = Recording({"components_mb": components}, [Buffer("arena", 0, 3_000_000)], [sample])
     assert recording.measured_mb() == {"code": 1.0, "weights": 1.0, "heap": 2.0, "arena": 3.0, "checkpoints": 0.0}

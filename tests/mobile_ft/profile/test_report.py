@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -50,8 +51,9 @@ def report(samples: int = 50, budget_mb: float | None = 9.0) -> str:
     return html_report(recording, result)
 
 
-def opened(page: str, tmp_path) -> tuple[str, list[str]]:
+def opened(page: str, tmp_path: Path) -> tuple[str, list[str]]:
     """The page's DOM once its scripts have run, and what went wrong on the console."""
+    assert BROWSER is not None
     file = tmp_path / "report.html"
     file.write_text(page.replace("</html>", PROBE), encoding="utf-8")
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
@@ -69,7 +71,7 @@ def canvases(dom: str) -> dict[str, dict[str, float]]:
 
 
 @needs_browser
-def test_charts_are_drawn(tmp_path):
+def test_charts_are_drawn(tmp_path: Path) -> None:
     dom, complaints = opened(report(), tmp_path)
     assert complaints == []
     drawn = canvases(dom)
@@ -81,14 +83,14 @@ def test_charts_are_drawn(tmp_path):
 
 
 @needs_browser
-def test_a_run_that_died_at_once_has_a_report_too(tmp_path):
+def test_a_run_that_died_at_once_has_a_report_too(tmp_path: Path) -> None:
     dom, complaints = opened(report(samples=0, budget_mb=None), tmp_path)
     assert complaints == []
     assert "0 steps of 2 x 64 tokens" in dom
 
 
 @needs_browser
-def test_script_errors_are_seen(tmp_path):
+def test_script_errors_are_seen(tmp_path: Path) -> None:
     """The other tests would pass without a word where nothing is heard of the console."""
     _, complaints = opened(report().replace("drawUnits();", "drawNothing();"), tmp_path)
     assert any("drawNothing is not defined" in line for line in complaints)

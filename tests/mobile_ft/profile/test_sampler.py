@@ -1,6 +1,8 @@
 import mmap
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,7 +29,7 @@ sys.stdin.readline()
 
 
 @pytest.fixture
-def child(tmp_path):
+def child(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     (tmp_path / "weights.ptd").write_bytes(b"x" * PAGES * mmap.PAGESIZE)
     command = [sys.executable, "-c", CHILD, str(tmp_path / "weights.ptd")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -35,7 +37,8 @@ def child(tmp_path):
         process.kill()
 
 
-def test_counts_pages_that_were_written(child, tmp_path):
+def test_counts_pages_that_were_written(child: subprocess.Popen[str], tmp_path: Path) -> None:
+    assert child.stdin and child.stdout
     address = int(child.stdout.readline())
     whole = Buffer("block", address, PAGES * mmap.PAGESIZE)
     half = Buffer("half", address, PAGES // 2 * mmap.PAGESIZE - 10)  # its last page counts whole
@@ -56,7 +59,8 @@ def test_counts_pages_that_were_written(child, tmp_path):
     assert second.anon - first.anon >= PAGES * mmap.PAGESIZE * 3 // 4
 
 
-def test_ends_with_the_process(child, tmp_path):
+def test_ends_with_the_process(child: subprocess.Popen[str], tmp_path: Path) -> None:
+    assert child.stdout
     child.stdout.readline()
     sampler = Sampler(child.pid, [], tmp_path, lambda: 0)
     assert sampler.sample()
