@@ -148,4 +148,5 @@ def _code(name: str) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    named = re.sub(r"(?<![\w`-])--[a-z][\w-]*", r"`\g<0>`", text)
+    return named.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -33,11 +33,19 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     def fill(match: re.Match[str]) -> str:
-        return re.sub(r"docs/([\w/-]+\.md)", link, GENERATED[match[1]]())
-
-    def link(match: re.Match[str]) -> str:
-        """Comments name pages by their paths."""
-        return f"[{Path(match[1]).stem}]({links.relative(match[1], page.file.src_uri)})"
+        return GENERATED[match[1]]()
 
     filled = re.sub(r"^<!-- generated: (.*) -->$", fill, markdown, flags=re.MULTILINE)
     return links.for_site(filled, page.file.src_uri)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Comments and docstrings name pages by their paths."""
+
+    def link(match: re.Match[str]) -> str:
+        file = files.get_file_from_path(match[1])
+        return f'<a href="{file.url_relative_to(page.file)}">{match[0]}</a>' if file else match[0]
+
+    if not page.file.src_uri.startswith("reference/"):
+        return html
+    return re.sub(r"(?<![\w/>])docs/([\w/-]+\.md)(?![\w<])", link, html)

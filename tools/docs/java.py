@@ -38,7 +38,7 @@ def _section(found: re.Match[str], body: str) -> str:
             continue
         members.append(f"| `{signature}` | {_doc(member['doc']).replace(chr(10), ' ').replace('|', chr(92) + '|')} |")
     if members:
-        lines += ["| member | meaning |", "|---|---|", *members, ""]
+        lines += ['<div class="members" markdown>', "", "| member | meaning |", "|---|---|", *members, "", "</div>", ""]
     return "\n".join(lines)
 
 
