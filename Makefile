@@ -7,7 +7,7 @@ PY := mobile_ft export tools benchmarks tests runtime fuzz android_demo examples
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup demo test test-slow test-cpp aarch64 test-aarch64 test-clang test-jvm sdk wheels fuzz lint format bench docs clean
+.PHONY: setup demo test test-slow sanitized test-cpp aarch64 test-aarch64 test-clang test-jvm sdk wheels fuzz lint format bench docs clean
 
 setup: $(VENV)/.installed
 
@@ -34,14 +34,21 @@ test-slow: setup
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[outputs]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests
 
-# The C++ tests, with the address and undefined-behaviour sanitizers.
-test-cpp: setup
-	$(BIN)/cmake -S . -B build/sanitized -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON -DMFT_SANITIZE=address,undefined \
+# The C++ tests and fuzzers, with the address and undefined-behaviour sanitizers: by a Clang that has libFuzzer if there
+# is one, else by the default compiler and without fuzzers.
+CLANG := $(shell for c in clang++ clang++-16; do \
+  ls $$($$c -print-resource-dir)/lib/linux/libclang_rt.fuzzer-*.a > /dev/null && command -v $$c && break; done 2> /dev/null)
+SANITIZED := build/$(if $(CLANG),fuzz,sanitized)
+sanitized: setup
+	$(BIN)/cmake -S . -B $(SANITIZED) -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON -DMFT_SANITIZE=address,undefined \
+	  $(if $(CLANG),-DCMAKE_C_COMPILER=$(subst clang++,clang,$(CLANG)) -DCMAKE_CXX_COMPILER=$(CLANG) -DMFT_FUZZ=ON) \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
-	$(BIN)/cmake --build build/sanitized
-	rm -rf build/sanitized/bundle
-	$(BIN)/python tests/small_bundle.py build/sanitized/bundle
-	MFT_TEST_BUNDLE=$(CURDIR)/build/sanitized/bundle $(BIN)/ctest --test-dir build/sanitized --output-on-failure
+	$(BIN)/cmake --build $(SANITIZED)
+	rm -rf $(SANITIZED)/bundle
+	$(BIN)/python tests/small_bundle.py $(SANITIZED)/bundle
+
+test-cpp: sanitized
+	MFT_TEST_BUNDLE=$(CURDIR)/$(SANITIZED)/bundle $(BIN)/ctest --test-dir $(SANITIZED) --output-on-failure
 
 # The runtime for ARM Linux and phones, with all it needs, where `mobile-ft device pack` finds it; built as with an NDK,
 # by a CMake that finds no Python. Installs the cross compiler from Debian where it is missing.
@@ -134,7 +141,8 @@ wheels: aarch64
 	for wheel in dist/*.whl; do tests/check_wheel.sh $$wheel $(NATIVE)/bundle $(NATIVE)/check || exit; done
 
 # All parsers against damaged files: for so many minutes in all, or RUNS=.. of the same files each. Needs Clang with libFuzzer.
-fuzz: setup
+fuzz: sanitized
+	test -n "$(CLANG)" || { echo "fuzz: needs Clang with libFuzzer; on Debian: apt install clang-16 libclang-rt-16-dev"; exit 1; }
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[fuzz]'
 	$(BIN)/python fuzz/run.py $(if $(RUNS),--runs $(RUNS),--minutes $(MINUTES))
 

@@ -1,4 +1,4 @@
-"""`make fuzz MINUTES=..`: builds the fuzzers, runs each for its share of the time, prints what they did.
+"""`make fuzz MINUTES=..`: runs each fuzzer for its share of the time, prints what they did.
 
 The C++ fuzzers (`cpp/fuzz_<format>.cpp`) run under libFuzzer with the address and undefined-behaviour sanitizers, the
 Python ones (`python/fuzz_<format>.py`) under Atheris, which is libFuzzer too. A finding is written to
@@ -8,7 +8,6 @@ Python ones (`python/fuzz_<format>.py`) under Atheris, which is libFuzzer too. A
 import argparse
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -59,8 +58,8 @@ def main() -> int:
         if args.runs
         else [f"-max_total_time={args.minutes * 60 * cores / len(fuzzers):.0f}"]
     )
-    if any(name.startswith("cpp/") for name in fuzzers):
-        _build()
+    if any(name.startswith("cpp/") for name in fuzzers) and not (BUILD / "fuzz" / "cpp").exists():
+        sys.exit("fuzz: the C++ fuzzers are not built; `make fuzz` builds them")
     console = Console()
     with ThreadPoolExecutor(cores) as pool:
         outcomes = []
@@ -71,28 +70,6 @@ def main() -> int:
             outcomes.append(outcome)
     console.print(_table(outcomes))
     return 1 if any(outcome.found for outcome in outcomes) else 0
-
-
-def _build() -> None:
-    compiler = next(
-        (path for name in ("clang++", *(f"clang++-{n}" for n in range(30, 13, -1))) if (path := shutil.which(name))),
-        None,
-    )
-    if compiler is None:
-        sys.exit("fuzz: needs Clang with libFuzzer; on Debian: apt install clang-16 libclang-rt-16-dev")
-    options = {
-        "CMAKE_C_COMPILER": compiler.replace("clang++", "clang"),
-        "CMAKE_CXX_COMPILER": compiler,
-        "MFT_FUZZ": "ON",
-        "MFT_PYTHON": "OFF",
-        "MFT_SANITIZE": "address,undefined",
-        "Python_EXECUTABLE": sys.executable,
-    }
-    defines = [f"-D{name}={value}" for name, value in options.items()]
-    subprocess.run(["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", *defines], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", BUILD], check=True)
-    if not (BUILD / "bundle").exists():
-        subprocess.run([sys.executable, ROOT / "tests" / "small_bundle.py", BUILD / "bundle"], check=True)
 
 
 def _fuzz(name: str, limit: list[str]) -> Outcome:

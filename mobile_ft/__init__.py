@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from mobile_ft.api.convert import convert
     from mobile_ft.api.data import DataReport, inspect_data
     from mobile_ft.api.device_link import Device
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from mobile_ft.api.train import train
     from mobile_ft.api.trust import trust
     from mobile_ft.errors import MobileFtWarning, UserError
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BundleInfo",
@@ -91,6 +90,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("mobile-ft")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'api.results')}"), name)

@@ -48,7 +48,7 @@ def main() -> None:
         "training": training,
     }
     (OUT / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-    draw(training, OUT / "training.png")
+    draw(report, OUT / "training.png")
     print_report(report)
 
 
@@ -78,26 +78,31 @@ def answer(bundle: Path, *options: object) -> str:
     return text.strip()
 
 
-def draw(training: dict[str, Any], path: Path) -> None:
+def draw(report: dict[str, Any], path: Path) -> None:
     """Loss and memory over the steps."""
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
+    training = report["training"]
     steps = np.arange(1, len(training["losses"]) + 1)
     window = 25
     smooth = np.convolve(training["losses"], np.ones(window) / window, mode="valid")
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    left.plot(steps, training["losses"], color="0.8", label="each step")
-    left.plot(steps[window - 1 :], smooth, color="C0", label=f"mean of {window} steps")
-    left.set(xlabel="step", ylabel="training loss", ylim=(0, None), title="Loss")
-    left.legend()
-    right.plot(steps, training["memory_mb"]["rss_mb"], label="resident, after the step")
-    right.plot(steps, training["memory_mb"]["anon_mb"], label="anonymous")
-    right.axhline(training["peak_rss_mb"], color="C0", linestyle=":", label="resident, peak within steps")
-    right.axhline(training["planned_mb"], color="C2", linestyle="--", label="planned")
+    left.plot(steps, training["losses"], color="0.85", label="training loss, each step")
+    left.plot(steps[window - 1 :], smooth, color="C0", linewidth=2, label=f"training loss, mean of {window} steps")
+    ends = [0, len(steps)], [report["loss_before"], report["loss_after"]]
+    left.plot(*ends, "o", color="C3", markersize=8, label="held-out loss, before and after")
+    for step, loss in zip(*ends, strict=True):
+        left.annotate(f"{loss:.2f}", (step, loss), (0, 8), textcoords="offset points", ha="center", color="C3")
+    left.set(xlabel="step", ylabel="loss", title="Loss")
+    left.legend(loc="upper right")
     right.axhline(training["budget_mb"], color="C3", linestyle="--", label="budget")
+    right.axhline(training["planned_mb"], color="C2", linestyle="--", label="planned peak")
+    right.axhline(training["peak_rss_mb"], color="C0", linestyle=":", label="measured peak RSS")
+    right.plot(steps, training["memory_mb"]["rss_mb"], color="C0", label="RSS after each step")
+    right.plot(steps, training["memory_mb"]["anon_mb"], color="C1", label="anonymous memory")
     right.set(xlabel="step", ylabel="MB", ylim=(0, None), title="Memory of the training process")
-    right.legend()
+    right.legend(loc="lower left")
     figure.savefig(path, dpi=120)
 
 

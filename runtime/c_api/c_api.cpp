@@ -218,6 +218,8 @@ bool step(mft_training* training) {
 
 }  // namespace
 
+const char* mft_version(void) { return MFT_VERSION; }
+
 const char* mft_last_error(void) { return last_error; }
 
 mft_options* mft_train_options_new(void) { return new_options(true); }

@@ -54,6 +54,9 @@ typedef enum mft_status {
   MFT_STOPPED = 3         /* training ended early, saved, and can be resumed: mft_last_error() says why */
 } mft_status;
 
+/* The library's version, such as "0.1.0". */
+MFT_API const char* mft_version(void);
+
 /* One line on this thread's latest failed call, empty where there was none. Valid until the thread's next failure. */
 MFT_API const char* mft_last_error(void);
 

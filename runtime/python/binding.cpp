@@ -192,7 +192,7 @@ class Callback {
 };
 
 nb::dict run_training(const std::string& bundle, const TrainConfig& config, const RunPaths& paths,
-                        const nb::object& on_event) {
+                      const nb::object& on_event) {
   Callback callback;
   StopRequest stop;
   Event done;
@@ -213,7 +213,7 @@ nb::dict run_training(const std::string& bundle, const TrainConfig& config, cons
     throw;
   }
   callback.rethrow();
-  return to_python(done);
+  return nb::cast<nb::dict>(to_python(done));
 }
 
 std::vector<int64_t> generate(Generator& generator, const std::vector<int64_t>& prompt, const GenerateConfig& config,

@@ -506,6 +506,7 @@ static void test_trust(const char* folder) {
 int main(void) {
   const char* bundle = getenv("MFT_TEST_BUNDLE");
   CHECK(strcmp(mft_last_error(), "") == 0);
+  CHECK(strlen(strchr(mft_version(), '.')) > 2);
   test_options();
   test_mistakes();
   test_memory();

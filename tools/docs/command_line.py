@@ -115,6 +115,8 @@ def _row(action: argparse.Action) -> str:
 def _table(options: Iterable[Option]) -> str:
     lines = ["| option | value | default | meaning |", "|---|---|---|---|"]
     for option in options:
+        if not option.help:  # what a run resolves, in run.yaml
+            continue
         flag = _flag(option)
         if option.type == "flag":
             value = "true or false"

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,11 @@ def loaded_by(script: str, *arguments: object) -> set[str]:
 
 def test_importing_costs_nothing() -> None:
     assert not {"numpy", "rich", "safetensors", "torch"} & loaded_by("import mobile_ft; mobile_ft.__version__")
+
+
+def test_the_version_is_the_package_s() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert mobile_ft.__version__ == project["project"]["version"]
 
 
 def test_training_and_using_an_adapter_never_load_torch(bundle: Path, data: Path, tmp_path: Path) -> None:
