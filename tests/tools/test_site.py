@@ -44,11 +44,12 @@ def test_options_are_in_one_table_each(site: Site) -> None:
     for option in train_options():
         if not option.help:  # not for users: a run resolves it
             continue
-        flag = f"--{option.name.replace('_', '-')}`"
-        assert sum(flag in table for table in tables) == 1, option.name
+        flag = f"| `--{option.name.replace('_', '-')}"
+        assert sum(f"{flag}`" in table or f"{flag} " in table for table in tables) == 1, option.name
     generation = module.generation_options() + module.data_options()
-    assert all(f"--{option.name.replace('_', '-')}`" in generation for option in generate_options())
-    assert "| `--seq-len` | N | 256 |" in tables[0]
+    assert all(f"| `--{option.name.replace('_', '-')} " in generation for option in generate_options())
+    assert re.search(r"^\| `--seq-len N` \| .* \| 256 \|$", tables[0], re.MULTILINE)
+    assert re.search(r"^\| `--schedule` \| .*<br>One of `full`, .* \| full \|$", tables[0], re.MULTILINE)
 
 
 def test_c_api(site: Site) -> None:

@@ -105,26 +105,27 @@ def _row(action: argparse.Action) -> str:
     else:
         value = "" if action.nargs == 0 else f" {action.metavar or ''}".rstrip()
         name = ", ".join(action.option_strings) + value
-    if action.choices:
-        text += f": {_codes(action.choices)}" if text else _codes(action.choices)
     if action.required and action.option_strings:
         default = "required"
-    return f"| {_code(name)} | {_cell(text)} | {_cell(default)} |"
+    return f"| {_code(name)} | {_cell(text)}{_one_of(action.choices)} | {_cell(default)} |"
 
 
 def _table(options: Iterable[Option]) -> str:
-    lines = ["| option | value | default | meaning |", "|---|---|---|---|"]
+    lines = ["| option | meaning | default |", "|---|---|---|"]
     for option in options:
         if not option.help:  # what a run resolves, in run.yaml
             continue
-        flag = _flag(option)
+        name = _flag(option)
         if option.type == "flag":
-            value = "true or false"
-            flag = f"{flag}, --no-{flag[2:]}" if option.default == "true" else flag
-        else:
-            value = _codes(option.choices) if option.choices else option.metavar
-        lines.append(f"| {_code(flag)} | {_cell(value)} | {_cell(option.default)} | {_cell(option.help)} |")
+            name = f"{name}, --no-{name[2:]}" if option.default == "true" else name
+        elif not option.choices:
+            name += f" {option.metavar}"
+        lines.append(f"| {_code(name)} | {_cell(option.help)}{_one_of(option.choices)} | {_cell(option.default)} |")
     return "\n".join(lines)
+
+
+def _one_of(choices: Iterable[str] | None) -> str:
+    return f"<br>One of {', '.join(f'`{name}`' for name in choices)}" if choices else ""
 
 
 def _flag(option: Option) -> str:
@@ -138,10 +139,6 @@ def _split_default(text: str) -> tuple[str, str]:
 
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
-
-
-def _codes(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def _code(name: str) -> str:

@@ -22,6 +22,9 @@ GENERATED = {
     "Java SDK": java.reference,
     "result fields": results.reference,
 }
+# Words that would break behind a hyphen.
+_HYPHENATED = re.compile(r"(?<!\S)(?=\S*-)\S{1,30}(?!\S)")
+_WORD = r'<span class="word">\g<0></span>'
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -40,12 +43,13 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Comments and docstrings name pages by their paths."""
+    """Keeps the words of code together; links the pages that comments and docstrings name by their paths."""
 
     def link(match: re.Match[str]) -> str:
         file = files.get_file_from_path(match[1])
         return f'<a href="{file.url_relative_to(page.file)}">{match[0]}</a>' if file else match[0]
 
+    html = re.sub(r"<code>([^<]*)</code>", lambda code: f"<code>{_HYPHENATED.sub(_WORD, code[1])}</code>", html)
     if not page.file.src_uri.startswith("reference/"):
         return html
     return re.sub(r"(?<![\w/>])docs/([\w/-]+\.md)(?![\w<])", link, html)
