@@ -53,7 +53,7 @@ def _section(name: str, parser: argparse.ArgumentParser) -> str:
     own = [action for action in parser._actions if not {*action.option_strings} & {"--help", *shared}]
     lines = [f"## {name}", "", _sentence(str(parser.description)), ""]
     lines += ["```text", _usage(name, parser, own, bool(taken)), "```", ""]
-    lines += ["| argument | meaning | default |", "|---|---|---|", *(_row(action) for action in own), ""]
+    lines += _narrow("| argument | meaning | default |", [_row(action) for action in own])
     links = [f"[{group} options](options.md#{group}-options)" for group in taken]
     if links:
         lines += [f"It also takes the {', '.join(links[:-1])}{' and ' if links[:-1] else ''}{links[-1]}.", ""]
@@ -111,7 +111,7 @@ def _row(action: argparse.Action) -> str:
 
 
 def _table(options: Iterable[Option]) -> str:
-    lines = ["| option | meaning | default |", "|---|---|---|"]
+    lines = []
     for option in options:
         if not option.help:  # what a run resolves, in run.yaml
             continue
@@ -121,7 +121,12 @@ def _table(options: Iterable[Option]) -> str:
         elif not option.choices:
             name += f" {option.metavar}"
         lines.append(f"| {_code(name)} | {_cell(option.help)}{_one_of(option.choices)} | {_cell(option.default)} |")
-    return "\n".join(lines)
+    return "\n".join(_narrow("| option | meaning | default |", lines))
+
+
+def _narrow(head: str, rows: list[str]) -> list[str]:
+    """A table whose second column stays wide enough to read on a phone."""
+    return ['<div class="options" markdown>', "", head, "|---|---|---|", *rows, "", "</div>", ""]
 
 
 def _one_of(choices: Iterable[str] | None) -> str:
