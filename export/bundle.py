@@ -16,8 +16,8 @@ from mobile_ft.bundle.signature import signature_file
 from mobile_ft.data.device_text import write_device_text
 from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
-from mobile_ft.export.program.lower import lower
-from mobile_ft.export.program.trace import UnitMethods, end_methods, unit_methods
+from mobile_ft.export.program.cache import build, cached_program
+from mobile_ft.export.program.program import KindMethods, program_spec
 from mobile_ft.export.source.added_tokens import check_added_tokens
 from mobile_ft.export.source.source import ModelSource, WeightFormats
 from mobile_ft.export.weights_file import LazyTensor, write_weights
@@ -27,7 +27,7 @@ from mobile_ft.model.families import FULL, NO_ROPE, SLIDING
 from mobile_ft.model.formats import F32, packed_shape
 from mobile_ft.model.lora import LoraConfig, adapter_key, init_adapter, within_decoder, write_adapter
 from mobile_ft.model.shapes import forward_flops, head_flops, linear_shapes, unit_types
-from mobile_ft.model.units import Linear, UnitSpec
+from mobile_ft.model.unit_spec import Linear, UnitSpec
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -72,17 +72,17 @@ def _layer_and_name(key: str) -> tuple[int, str]:
     return int(layer), name
 
 
-def _kind_entry(spec: UnitSpec, unit: UnitMethods) -> dict[str, Any]:
+def _kind_entry(spec: UnitSpec, methods: KindMethods) -> dict[str, Any]:
     """What the runtime knows of a kind of units: what it may call, what that costs and what it leaves to be stored."""
     return {
-        "tokens": unit.tokens,
+        "tokens": methods.tokens,
         "takes_positions": spec.takes_positions,
         "cache_width": spec.cache_width,
         "state_size": math.prod(spec.state_shape),
         "flops": forward_flops(spec.config, spec.type),
         "recompute_flops": forward_flops(spec.config, spec.type, again=True),
-        "saved": unit.saved,
-        "reads_x": unit.reads_x,
+        "saved": methods.saved,
+        "reads_x": methods.reads_x,
     }
 
 
@@ -176,13 +176,15 @@ def write_bundle(
     hollow: bool = False,
     on_tensor: Callable[[int, int], None] = lambda done, total: None,
     key: "Ed25519PrivateKey | None" = None,
+    cache: bool = True,
 ) -> dict[str, Any]:
     """Exports `source` to the folder `target` and returns the content of its bundle.json.
 
     `activation` is one of mobile_ft.bundle.description.ACTIVATIONS: how units store activations. `adapter` has tensors
     to start from under PEFT's names; what it lacks starts as PEFT initialises it, with B zero. A `hollow` bundle holds
     no weights: it can be planned for and no more. `on_tensor` is called with how many tensors of how many are
-    written; the program comes after them. `key` signs the bundle.
+    written; the program comes after them. `key` signs the bundle. With `cache` the program is taken from the user's
+    cache if an earlier export has left it there.
     """
     c, base = source.config, source.base
     specs = unit_specs(source, lora, activation)
@@ -192,15 +194,9 @@ def write_bundle(
         if not hollow:  # what can be wrong with it is said before the weights, which take longest, are written
             _write_text(source, folder)
         weights = write_weights(folder / WEIGHTS_FILE, _tensors(source, specs, head_weight), hollow, on_tensor)
-        methods = end_methods(c, embed_format, head_format, max_seq_len)
-        kinds = {}
-        for spec in {spec.kind: spec for _, spec in specs}.values():
-            unit = unit_methods(spec, max_seq_len)
-            methods |= unit.methods
-            kinds[spec.kind] = _kind_entry(spec, unit)
-        program = lower(methods)
-        with (folder / "program.pte").open("wb") as file:
-            program.write_to_file(file)
+        wanted = program_spec(c, (spec for _, spec in specs), embed_format, head_format, max_seq_len)
+        program = (cached_program if cache else build)(wanted)
+        (folder / "program.pte").write_bytes(program.data)
         shapes = [
             (adapter_key(layer, linear.name, base.modules), linear.in_features, linear.out_features)
             for layer, spec in specs
@@ -219,11 +215,11 @@ def write_bundle(
             "activation": activation,
             "formats": _formats(specs) | {_EMBEDDING: embed_format, head_weight: head_format},
             "conversions": [conversion.to_json() for conversion in source.conversions.to_list()],
-            "kinds": kinds,
+            "kinds": {spec.kind: _kind_entry(spec, program.kinds[spec.kind]) for spec in wanted.units},
             "embed": {"weights": [_EMBEDDING]},
             "head": {
                 "weights": [f"{c.family.final_norm}.weight", head_weight],
-                "tokens": methods["head"].tokens,
+                "tokens": program.head_tokens,
                 "flops": head_flops(c),
             },
             "units": [_unit_entry(layer, spec, base.modules) for layer, spec in specs],

@@ -22,7 +22,7 @@ from mobile_ft.export.source.source import ModelSource
 from mobile_ft.model import units
 from mobile_ft.model.formats import F32, PANEL_ROWS, unpack
 from mobile_ft.model.shapes import linear_shapes, unit_types, vector_shapes
-from mobile_ft.model.units import Linear, UnitSpec
+from mobile_ft.model.unit_spec import Linear, UnitSpec
 
 _ROWS, _ROW = 8, 512  # tokens that are read, at most
 _CHARACTERS = 16  # that a token may take

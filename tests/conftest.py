@@ -20,9 +20,14 @@ os.environ.setdefault("MFT_ISA", WITHOUT_DOT_PRODUCTS[-1])
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What the planner measures of this machine is not left to later runs."""
+    """What the planner measures of this machine is not left to later runs; programs are, since they take long to build
+    and their key holds the code that builds them."""
+    cache, programs = tmp_path_factory.mktemp("cache"), Path(__file__).parents[1] / "build" / "programs"
+    programs.mkdir(parents=True, exist_ok=True)
+    (cache / "mobile-ft").mkdir()
+    (cache / "mobile-ft" / "programs").symlink_to(programs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", str(cache))
         yield
 
 

@@ -14,7 +14,7 @@ from mobile_ft.export.program.split import split_at_gradient
 from mobile_ft.model import units
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import packed_shape
-from mobile_ft.model.units import UnitSpec
+from mobile_ft.model.unit_spec import UnitSpec
 
 EXAMPLE_TOKENS = 7
 

@@ -55,6 +55,7 @@ def export_bundle(
     seed: int = 0,
     sign: str | os.PathLike[str] | None = None,
     progress: bool = True,
+    cache: bool = True,
 ) -> BundleInfo:
     """Exports a model to a training bundle, a folder that `train` and the C++ runtime read.
 
@@ -81,6 +82,8 @@ def export_bundle(
         seed: Random seed of the adapter and of random weights.
         sign: File with an Ed25519 private key (PEM) that signs the bundle; see `trust`.
         progress: Show progress.
+        cache: Keep the training program of an architecture in the user's cache folder, so that later exports of it do
+            not import torch.
 
     Returns:
         The contents of the bundle.
@@ -117,7 +120,7 @@ def export_bundle(
                     display.start(total)
                 display.update(done, "now the program, which takes a while" if done == total else "")
 
-            _write(source, lora, length, seed, target, activation, start, on_tensor=on_tensor, key=key)
+            _write(source, lora, length, seed, target, activation, start, on_tensor=on_tensor, key=key, cache=cache)
     return describe(read_bundle(target))
 
 
@@ -190,10 +193,11 @@ def _write(
     hollow: bool = False,
     on_tensor: Callable[[int, int], None] = lambda done, total: None,
     key: "Ed25519PrivateKey | None" = None,
+    cache: bool = True,
 ) -> None:
     from mobile_ft.export.bundle import write_bundle
 
-    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter, hollow, on_tensor, key)
+    write_bundle(source, lora, max_seq_len, seed, out, activation, adapter, hollow, on_tensor, key, cache)
 
 
 def _read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[str, F32]]:

@@ -88,6 +88,7 @@ def add_parser(commands: Subparsers) -> None:
         type=Path,
         help="sign the bundle with this Ed25519 private key (PEM); users verify it with --trust",
     )
+    option("--no-cache", action="store_true", help="build the training program again, even if it is cached")
     parser.set_defaults(run=run)
 
 
@@ -110,6 +111,7 @@ def run(args: argparse.Namespace) -> None:
         random_init=args.random_init,
         seed=args.seed,
         sign=args.sign,
+        cache=not args.no_cache,
     )
     print_table(*made.summary())
     print(f"exported in {time.monotonic() - start:.1f} s")

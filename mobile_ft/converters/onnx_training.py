@@ -21,7 +21,7 @@ from mobile_ft.export.bundle import unit_specs
 from mobile_ft.export.program.trace import EXAMPLE_TOKENS, packed_example, trace_unit
 from mobile_ft.model import units
 from mobile_ft.model.lora import CONFIG_FILE, WEIGHTS_FILE, adapter_key, write_adapter
-from mobile_ft.model.units import UnitSpec
+from mobile_ft.model.unit_spec import UnitSpec
 
 INDEX_FILE = "training.json"
 FILES = (INDEX_FILE, "*.onnx", "*.safetensors", CONFIG_FILE)

@@ -77,7 +77,7 @@ def parquet_rows(file: Path) -> Iterator[PlacedJson]:
                     number += 1
                     where = f"{file}: row {number}"
                     yield where, json_text(without_nulls(row), where)
-    except (ArrowException, OSError) as error:
+    except (ArrowException, OSError, UnicodeDecodeError) as error:  # the last of a name
         raise UserError(f"{file}: not Parquet that can be read ({error})") from error
 
 

@@ -7,80 +7,14 @@ attention that has them, then `UnitSpec.weights`, then `UnitSpec.lora` (A and B 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from torch import Tensor
 from torch.fx.traceback import annotate
 
 from mobile_ft.model import ops
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import FULL, NO_ROPE, SLIDING
-from mobile_ft.model.shapes import TAPS, vector_shapes
-
-
-@dataclass(frozen=True)
-class Linear:
-    """One packed linear layer of a unit: y [T, out_features] = x [T, in_features] W^T."""
-
-    name: str  # Hugging Face's module name within the layer, such as `self_attn.q_proj`
-    in_features: int
-    out_features: int
-    format: str
-    lora: bool
-
-
-@dataclass(frozen=True)
-class UnitSpec:
-    """What all units of one kind share: enough to trace their methods once."""
-
-    kind: str  # prefix of the methods' names
-    type: str  # "attn", "conv" or "mlp"
-    linears: tuple[Linear, ...]
-    lora_rank: int
-    lora_scale: float
-    config: ModelConfig
-    activation: str = "exact"  # one of ACTIVATIONS
-    layer_type: str = FULL  # of attention
-
-    @property
-    def vectors(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of norms, biases and taps."""
-        return vector_shapes(self.config, self.type)
-
-    @property
-    def weights(self) -> list[str]:
-        return [*self.vectors, *(f"{linear.name}.weight" for linear in self.linears)]
-
-    @property
-    def lora(self) -> list[str]:
-        return [f"{x.name}.lora_{ab}.weight" for x in self.linears if x.lora for ab in "AB"]
-
-    @property
-    def takes_positions(self) -> bool:
-        """Whether tokens see each other."""
-        return self.type != "mlp"
-
-    @property
-    def inv_freq(self) -> str | None:
-        """Name of the rotary frequencies in `weights.ptd`, None without."""
-        if self.type != "attn" or self.layer_type == NO_ROPE:
-            return None
-        return "inv_freq_sliding" if self.layer_type == SLIDING else "inv_freq"
-
-    @property
-    def cache_width(self) -> int:
-        """Numbers a token in each of the two caches of attention; other units have none."""
-        return self.config.num_key_value_heads * self.config.head_dim if self.type == "attn" else 0
-
-    @property
-    def state_shape(self) -> tuple[int, int]:
-        """Of what a short convolution remembers of earlier tokens."""
-        return max(self.config.conv_L_cache - 1, 0) if self.type == "conv" else 0, self.config.hidden_size
-
-    @property
-    def window(self) -> int:
-        return self.config.sliding_window if self.layer_type == SLIDING else 0
-
+from mobile_ft.model.shapes import TAPS
+from mobile_ft.model.unit_spec import Linear, UnitSpec
 
 # A trace's nodes that bear this mark hold values whose products go into an exponential: too much for 8 bits.
 EXPONENT = "exponent"

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from executorch.exir._serialize._cord import Cord
 from executorch.exir._serialize.data_serializer import DataEntry, DataPayload
+from executorch.exir.scalar_type import ScalarType
 from executorch.exir.tensor_layout import TensorLayout
 from executorch.extension.flat_tensor.serialize.serialize import FlatTensorConfig, FlatTensorSerializer
 
 from mobile_ft.bundle.flat_tensor import tensor_places
 from mobile_ft.export.source.random_init import RandomModel
-from mobile_ft.export.weights_file import _SCALAR_TYPES, PAGE, LazyTensor, write_weights
+from mobile_ft.export.weights_file import PAGE, LazyTensor, write_weights
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import unpack
 
@@ -21,7 +22,10 @@ TENSORS: dict[str, np.ndarray] = {
     "inv_freq": np.arange(8, dtype=np.float32),
     "table": np.arange(5 * PAGE, dtype=np.uint8).reshape(5, 2, -1),
     "norm": np.ones(1024, np.float32),  # exactly a page
+    **{"n" * i: np.full((1,) * (i % 5) + (i,), i, np.uint8 if i % 3 else np.float32) for i in range(1, 20)},
 }
+
+SCALAR_TYPES = {"float32": ScalarType.FLOAT, "uint8": ScalarType.BYTE}
 
 
 def lazy(name: str, data: np.ndarray) -> LazyTensor:
@@ -31,7 +35,7 @@ def lazy(name: str, data: np.ndarray) -> LazyTensor:
 def test_the_file_is_what_executorch_writes(tmp_path: Path) -> None:
     weights = write_weights(tmp_path / "weights.ptd", [lazy(name, data) for name, data in TENSORS.items()])
     entries = {
-        name: DataEntry(i, PAGE, TensorLayout(_SCALAR_TYPES[x.dtype.name], list(x.shape), list(range(x.ndim))))
+        name: DataEntry(i, PAGE, TensorLayout(SCALAR_TYPES[x.dtype.name], list(x.shape), list(range(x.ndim))))
         for i, (name, x) in enumerate(TENSORS.items())
     }
     payload = DataPayload(buffers=[x.tobytes() for x in TENSORS.values()], named_data=entries)

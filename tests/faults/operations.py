@@ -33,7 +33,6 @@ import mobile_ft.federated.history as history
 from mobile_ft.api.convert import Target
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.errors import UserError
-from mobile_ft.export.program.trace import Method
 from mobile_ft.model.lora import LoraConfig
 from mobile_ft.runtime import Dataset, RuntimeFailure
 from tests.small_bundle import CONFIG, TalkingModel
@@ -125,26 +124,11 @@ def _forked(request: dict[str, Any]) -> dict[str, Any]:
         return {"code": code, "out": out.read(), "error": error.read()}
 
 
-def _once(lower: Callable[[dict[str, Method]], Any]) -> Callable[[dict[str, Method]], Any]:
-    """`lower` with a memory for the very same methods."""
-    programs: dict[tuple[Method, ...], Any] = {}
-
-    def lowered(methods: dict[str, Method]) -> Any:
-        key = tuple(methods.values())
-        if key not in programs:
-            programs[key] = lower(methods)
-        return programs[key]
-
-    return lowered
-
-
 def main() -> None:
-    # All runs export the same graphs, and to trace them takes a thousand times as long as to write a bundle.
+    # All runs export the same program, and to build it takes a thousand times as long as to write a bundle.
     with tempfile.TemporaryDirectory() as folder:
         module: Any = bundles
-        module.lower = _once(module.lower)
-        module.unit_methods = functools.cache(module.unit_methods)
-        module.end_methods = functools.cache(module.end_methods)
+        module.cached_program = functools.cache(module.cached_program)
         logging.getLogger("flwr").setLevel(logging.ERROR)  # an error is all that is told
         warm = False
         for line in sys.stdin:

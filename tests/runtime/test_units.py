@@ -15,7 +15,7 @@ from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import FORMATS, PackedWeight
 from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter
 from mobile_ft.model.shapes import linear_shapes, unit_types
-from mobile_ft.model.units import Linear, UnitSpec
+from mobile_ft.model.unit_spec import Linear, UnitSpec
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 from tests.mobile_ft.model.test_formats import random_weight
 from tests.runtime.conftest import relative_error

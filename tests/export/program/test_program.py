@@ -15,7 +15,7 @@ from mobile_ft.export.program.trace import Method, end_methods, unit_methods
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import SLIDING
 from mobile_ft.model.shapes import linear_shapes
-from mobile_ft.model.units import Linear, UnitSpec
+from mobile_ft.model.unit_spec import Linear, UnitSpec
 
 LLAMA = ModelConfig("tiny", 64, 96, 1, 4, 2, 16, 250, 1e-5, 1e4, 512, True)
 QWEN = dataclasses.replace(LLAMA, model_type="qwen2")
