@@ -9,6 +9,7 @@ DOCS = "docs/"
 
 # Pages and pictures of the repository outside docs/, and where the site has them.
 OUTSIDE = {
+    "CHANGELOG.md": "internals/changelog.md",
     "CONTRIBUTING.md": "internals/contributing.md",
     "android_demo/README.md": "android/demo_app.md",
     "android_demo/sdk/README.md": "android/java_sdk.md",
