@@ -24,6 +24,7 @@ GENERATED = {
 }
 # Words that would break behind a hyphen.
 _HYPHENATED = re.compile(r"(?<!\S)(?=\S*-)\S{1,30}(?!\S)")
+_CODE_IN_TABLE = re.compile(r"^ *\|.*`.*$", re.MULTILINE)
 _WORD = r'<span class="word">\g<0></span>'
 
 
@@ -39,7 +40,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return GENERATED[match[1]]()
 
     filled = re.sub(r"^<!-- generated: (.*) -->$", fill, markdown, flags=re.MULTILINE)
-    return links.for_site(filled, page.file.src_uri)
+    return links.for_site(_CODE_IN_TABLE.sub(_bars, filled), page.file.src_uri)
+
+
+def _bars(row: re.Match[str]) -> str:
+    r"""GitHub wants \| within code in tables, and MkDocs |."""
+    return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row[0])
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
