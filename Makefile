@@ -7,7 +7,7 @@ PY := mobile_ft export tools benchmarks tests runtime fuzz android_demo examples
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: setup demo test test-slow sanitized test-cpp aarch64 test-aarch64 test-clang test-jvm sdk wheels fuzz lint format bench clean
+.PHONY: setup demo test test-slow sanitized test-cpp aarch64 test-aarch64 test-clang test-jvm sdk wheels fuzz lint format bench docs clean
 
 setup: $(VENV)/.installed
 
@@ -167,6 +167,11 @@ bench: setup
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[bench]'
 	$(BIN)/python benchmarks/bench_kernels.py
 	$(BIN)/python benchmarks/bench_step.py
+
+# The documentation site, in build/site; broken links end it.
+docs: setup
+	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 
 clean:
 	rm -rf $(VENV) build demo-out

@@ -1,4 +1,4 @@
-"""Writes a training bundle (docs/bundle_format.md) from a model."""
+"""Writes a training bundle (docs/reference/bundle_format.md) from a model."""
 
 import json
 import math

@@ -1,7 +1,7 @@
 """mobile-ft: on-device fine-tuning of 4-bit LLMs with LoRA.
 
-The functions below are the whole library; docs/python.md shows them at work. Each is loaded when it is first used, so
-importing costs next to nothing, and only `export_bundle` ever loads torch.
+The functions below are the whole library; docs/how-to/python.md shows them at work. Each is loaded when it is first
+used, so importing costs next to nothing, and only `export_bundle` ever loads torch.
 """
 
 from importlib import import_module

@@ -5,14 +5,14 @@ _END = 300  # of them, those of its end: what would be right is said last
 
 
 class UserError(Exception):
-    """A mistake in the input. The message is one line naming the file, row or value and what would be right."""
+    """An input cannot be used. The message is one line that names the file, row or value, and what would be right."""
 
     def __init__(self, message: object) -> None:
         super().__init__(one_line(message))
 
 
 class MobileFtWarning(UserWarning):
-    """Something in the input that was put up with: a row that was cut, say. The message is one line."""
+    """An input was accepted with a change, such as a row that was cut. The message is one line."""
 
     def __init__(self, message: object) -> None:
         super().__init__(one_line(message))

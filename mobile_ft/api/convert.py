@@ -32,14 +32,19 @@ def convert(
     quant: Quant | None = None,
     progress: bool = True,
 ) -> ConvertResult:
-    """Writes the bundle's model with the adapter in the folder `adapter`, as `train` leaves it, to `out`.
+    """Writes an adapter, or the bundle's model with the adapter, for another program.
 
-    `to` says for whom: docs/convert.md has what each target is, whether `out` becomes a file or a folder, and which
-    models it supports. `quant` is of the merged weights in `gguf` and `hf`, by default f16. What was at `out` stays
-    until all is written.
+    Args:
+        bundle: The bundle that the adapter was trained with.
+        adapter: Folder of the adapter, as `train` leaves it.
+        out: File or folder to write, depending on the target. An older output is replaced once all is written.
+        to: Target program; see docs/reference/convert.md.
+        quant: Format of merged weights, for the targets gguf and hf. Default: f16.
+        progress: Show progress.
 
-    Raises UserError where the adapter is not one of this bundle, the target does not support the model, or `out` holds
-    anything that would not be replaced.
+    Raises:
+        UserError: The adapter does not fit the bundle, the target does not support the model, or `out` holds other
+            files.
     """
     if to not in TARGETS:
         raise UserError(f"to {to}: must be one of {', '.join(TARGETS)}")

@@ -102,12 +102,20 @@ def inspect_data(
     report: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> DataReport:
-    """What training on `data` would learn, with the tokenizer and chat template of `model`: a bundle, or anything that
-    `export_bundle` takes.
+    """Shows what training on `data` would learn, with the tokenizer and chat template of a model.
 
-    `valid` is other data to validate on; without it the split of `data`, if there is one. `seq_len` is 256 by default,
-    or less if the bundle's limit is. `rows` are shown of each split. `report` is an HTML file to write. `options` are
-    those of `train` that say how rows become tokens. Raises UserError where an input cannot be used.
+    Args:
+        model: A bundle, or a model that `export_bundle` takes.
+        data: Training data: a path, a list of rows or a `datasets.Dataset`.
+        valid: Validation data. Default: the validation split of `data`, if there is one.
+        seq_len: Tokens per sequence. Default: 256, or the bundle's limit if that is less.
+        loss: "sft", or "dpo" for preferences.
+        rows: Rows to show per split.
+        report: HTML file to write.
+        options: The data options of docs/reference/options.md. Rows that cannot be used are skipped by default.
+
+    Raises:
+        UserError: An input cannot be used.
     """
     from mobile_ft.api.data_page import data_page
 

@@ -3,7 +3,7 @@
 `devices.json` has each device's big cores, which training uses, at their highest clock with the power that one of them
 takes there (public measurements, which differ by half), what its storage reads in practice (half of what it is sold
 for, a memory card on a Raspberry Pi), its battery, and the power that its case gets rid of. `multiply_adds` are those
-of float32 that a core does in a cycle. docs/android.md has the formulas.
+of float32 that a core does in a cycle. docs/reference/devices.md has the formulas.
 """
 
 import json

@@ -14,7 +14,13 @@ from mobile_ft.errors import UserError
 
 @dataclass(frozen=True)
 class Device:
-    """A folder on a device. `name` is an adb serial number, "" for the only one, or what ssh calls the host."""
+    """A folder on a device.
+
+    Args:
+        kind: "adb" or "ssh".
+        name: An adb serial number ("" for the only device), or a host name of ssh.
+        folder: The folder.
+    """
 
     kind: Literal["adb", "ssh"]
     name: str

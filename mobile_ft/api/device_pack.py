@@ -48,13 +48,21 @@ def pack_for_device(
     runtime: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Path:
-    """Writes to the folder `out` all that a device needs to train: runtime, bundle, data and `run.sh`.
+    """Writes a folder with everything that a device needs to train: runtime, bundle, data and `run.sh`.
 
-    `data`, `valid`, `adapter` and `options` are those of `train`. Data becomes tokens here, or with `raw_data` on the
-    device, by its own tokenizer. `runtime` is a folder that tools/gather_runtime.py made, by default the one for
-    aarch64 that `make aarch64` leaves in this installation. What was at `out` stays until all is written.
+    Args:
+        bundle: The bundle.
+        data: Training data, as for `train`.
+        out: Folder to write. An older pack there is replaced once all is written.
+        valid: Validation data. Needs `eval_every`.
+        adapter: Folder of the adapter to start from.
+        raw_data: Pack the rows and let the device tokenize them. `data` must be a .jsonl file or a folder with
+            train.jsonl.
+        runtime: Runtime folder, written by tools/gather_runtime.py. Default: the one for aarch64, from `make aarch64`.
+        options: Options of `train`.
 
-    Raises UserError where an input cannot be used, or `out` holds anything that a pack does not.
+    Raises:
+        UserError: An input cannot be used, or `out` holds anything but a pack.
     """
     found, target = read_bundle(Path(bundle)), Path(out)
     native = _runtime(runtime)

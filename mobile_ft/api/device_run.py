@@ -17,13 +17,19 @@ from mobile_ft.model.lora import CONFIG_FILE
 
 
 def run_on_device(pack: str | os.PathLike[str], device: Device, *, progress: bool = True) -> TrainResult:
-    """Puts the folder `pack` on the device, where it is not there yet, and trains there, or goes on with it.
+    """Trains on a device. Copies the pack to the device if it is not there yet, and resumes if its run has a
+    checkpoint.
 
-    Where the device's folder holds a run of another pack, that stays and nothing is done: UserError.
+    Ctrl-C or a broken connection ends the run after the current step, with a checkpoint on the device; `stopped` of the
+    result is then "interrupted". A run of another pack in the device's folder is never changed.
 
-    Ctrl-C, or a broken connection, ends the run after the step in progress, saved on the device: then `stopped` of the
-    result is "interrupted", and running it again goes on. Raises UserError where the device cannot be reached, or the
-    run fails.
+    Args:
+        pack: Folder from `pack_for_device`.
+        device: The device and the folder on it.
+        progress: Show progress.
+
+    Raises:
+        UserError: The device cannot be reached, its folder holds the run of another pack, or the run fails.
     """
     folder = Path(pack)
     files = read_manifest(folder)
@@ -45,9 +51,14 @@ def run_on_device(pack: str | os.PathLike[str], device: Device, *, progress: boo
 
 
 def pull_from_device(device: Device, out: str | os.PathLike[str]) -> Path:
-    """Fetches the adapter, and the checkpoint of the run, to the folder `out`, which must not hold anything else.
+    """Copies adapter and checkpoint from a device to the folder `out`.
 
-    What was at `out` stays until all has come. Raises UserError.
+    Args:
+        device: The device and the folder on it.
+        out: Folder to write. It must not exist, or be an adapter; it is replaced once everything has arrived.
+
+    Raises:
+        UserError: The device cannot be reached or has no adapter, or `out` holds something else.
     """
     target = Path(out)
     if target.exists() and not _is_adapter(target):

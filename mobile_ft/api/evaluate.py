@@ -27,11 +27,19 @@ def evaluate(
     progress: bool = True,
     **options: Any,
 ) -> EvalResult:
-    """The loss of `data` (its validation split, where it has splits).
+    """Computes loss and perplexity, in float32.
 
-    `adapter` is a PEFT adapter's folder; without one the model is taken as it was exported. `seq_len` is the tokens a
-    sequence, by default 256, or less if the bundle's limit is. `options` say how rows become tokens, as those of
-    `train` do: `mask_prompt`, `chat_template_kwargs` and so on. Raises UserError where an input cannot be used.
+    Args:
+        bundle: The bundle.
+        data: Held-out data: a path, a list of rows or a `datasets.Dataset`. If it has splits, the validation split is
+            used.
+        adapter: Folder of a PEFT adapter. Default: the model as it was exported.
+        seq_len: Tokens per sequence. Default: 256, or the bundle's limit if that is less.
+        progress: Show progress.
+        options: The data options of docs/reference/options.md.
+
+    Raises:
+        UserError: An input cannot be used.
     """
     found = read_bundle(Path(bundle))
     length = min(_SEQ_LEN, found.max_seq_len) if seq_len is None else seq_len

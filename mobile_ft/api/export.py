@@ -57,25 +57,39 @@ def export_bundle(
     progress: bool = True,
     cache: bool = True,
 ) -> BundleInfo:
-    """Writes a training bundle of `model` to the folder `out`.
+    """Exports a model to a training bundle, a folder that `train` and the C++ runtime read.
 
-    `model` is a built-in model's name, a .gguf file, a Hugging Face folder, a model on the hub ("owner/name",
-    "owner/name/file.gguf", either with "@revision"), which is downloaded, or a Transformers model in memory, whose
-    `tokenizer` goes with it; with `random_init` a config.json or a known model's name. `quant` is the format that the
-    linears of a Hugging Face model in floats get (`WEIGHT_FORMATS`, by default iq4_nl), and `quant_embedding` that of
-    its embedding and head, by default q8_0; `calibration` is a text file whose beginning says which columns of the
-    linears matter, and weighs their errors. Of a .gguf file, and of a model that bitsandbytes, MLX, GPTQ or AWQ
-    quantized, each weight keeps its own format.
-    `lora_targets` are names with commas between, or "all-linear". LoRA's scale is alpha / rank; with `use_rslora` it
-    is alpha / sqrt(rank). `adapter` is the folder of one to start from, of PEFT or mlx-lm, which brings all these;
-    linears of its targets that it does not adapt start with B zero. `chat_template` is a file with a Jinja template
-    that takes the place of the model's own. `max_seq_len` is the most tokens at once, by default 512, or less if the
-    model's limit is. `activation` is what a layer stores for its backward: docs/concepts/memory_plan.md has a table.
-    `seed` is that of the adapter and of random weights. `sign` is a file with an Ed25519 private key in PEM, which
-    signs the bundle for those who `trust` its public half. `progress` shows how many tensors are written. With
-    `cache`, the training program of an architecture is kept in the user's cache folder, so that later exports of it
-    do not import torch. Raises UserError where the model or adapter is not supported or `out` holds anything but a
-    bundle.
+    Args:
+        model: A built-in model's name, a .gguf file, a Hugging Face folder, a model on the Hugging Face hub
+            ("owner/name" or "owner/name/file.gguf", either with "@revision"), or a Transformers model in memory. With
+            `random_init`, a config.json or a known model's name.
+        out: Folder to write. An older bundle there is replaced.
+        tokenizer: Tokenizer of a model in memory.
+        lora_rank: LoRA rank, 1 to 256.
+        lora_alpha: LoRA alpha. The scale is alpha / rank.
+        lora_targets: Linear layers with LoRA, separated by commas, or "all-linear".
+        use_rslora: Use the scale alpha / sqrt(rank).
+        max_seq_len: Most tokens of a sequence. Default: 512, or the model's limit if that is less.
+        activation: Storage format of activations for the backward; see docs/concepts/memory_plan.md.
+        quant: Weight format of linear layers that the checkpoint has in floats. Default: iq4_nl. Weights of a .gguf
+            file, or quantized by bitsandbytes, MLX, GPTQ or AWQ, keep their own format.
+        quant_embedding: Weight format of embedding and head. Default: q8_0.
+        calibration: Text file. Quantization errors are weighted by the activations of its first part.
+        adapter: Folder of a PEFT or mlx-lm adapter to start from. It brings its rank, alpha and targets. Linear layers
+            of its targets that it does not adapt start with B = 0.
+        chat_template: File with a Jinja template that replaces the model's own.
+        random_init: Use random weights, to measure memory and speed.
+        seed: Random seed of the adapter and of random weights.
+        sign: File with an Ed25519 private key (PEM) that signs the bundle; see `trust`.
+        progress: Show progress.
+        cache: Keep the training program of an architecture in the user's cache folder, so that later exports of it do
+            not import torch.
+
+    Returns:
+        The contents of the bundle.
+
+    Raises:
+        UserError: The model or the adapter is not supported, or `out` holds anything but a bundle.
     """
     if not 1 <= lora_rank <= MOST_RANK:
         raise UserError(f"--lora-rank {lora_rank}: must be 1 to {MOST_RANK}")

@@ -18,7 +18,7 @@ def generate(
     stop: Stop = (),
     **options: Any,
 ) -> GenerateResult:
-    """Answers one prompt; see LoadedModel. For several, `load` the bundle once, with its adapter."""
+    """Answers one prompt; see `LoadedModel.generate`. For several prompts, `load` the bundle once."""
     return _loaded(bundle, adapter).generate(prompt, system=system, stop=stop, **options)
 
 
@@ -31,7 +31,7 @@ def chat(
     stop: Stop = (),
     **options: Any,
 ) -> GenerateResult:
-    """Answers the last of `messages`, each {"role": ..., "content": ...}; `tools` are those that it may call."""
+    """Answers the last of `messages`; see `LoadedModel.chat`. For several answers, `load` the bundle once."""
     return _loaded(bundle, adapter).chat(messages, tools=tools, stop=stop, **options)
 
 

@@ -25,11 +25,15 @@ _LENGTHS = (256, 512, 1024, 2048)  # tokens
 
 
 def info(model: str | os.PathLike[str], *, verify: bool = False) -> BundleInfo | CheckpointInfo:
-    """Describes a bundle, or a model that `export_bundle` takes: what of it would be kept and what rounded, and the
-    memory of training it.
+    """Describes a bundle, or a model that `export_bundle` takes: which weights would be kept or rounded, and the memory
+    of training it.
 
-    `verify` reads all of a bundle's files and checks them; otherwise only small ones are looked into. Raises UserError
-    naming the file that is missing or damaged, or what is not supported of a model.
+    Args:
+        model: A bundle or a model.
+        verify: Check every file of the bundle against its checksum. Otherwise only small files are read.
+
+    Raises:
+        UserError: A file is missing or damaged, or the model is not supported.
     """
     path = find_model(model)
     named = str(path) in BUILTIN_MODELS or known_config(str(path)) is not None

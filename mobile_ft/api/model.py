@@ -23,9 +23,14 @@ Tools = Sequence[Mapping[str, Any]]  # of a chat, as JSON schemas of functions
 
 
 def load(bundle: str | os.PathLike[str], adapter: str | os.PathLike[str] | None = None) -> "LoadedModel":
-    """Opens a bundle in this process, with the PEFT adapter in the folder `adapter` if given.
+    """Opens a bundle in this process, to generate answers.
 
-    Raises UserError where either cannot be used.
+    Args:
+        bundle: The bundle.
+        adapter: Folder of a PEFT adapter. Default: the model as it was exported.
+
+    Raises:
+        UserError: The bundle or the adapter cannot be used.
     """
     found = read_bundle(Path(bundle))
     tokenizer = read_tokenizer(found)
@@ -36,10 +41,10 @@ def load(bundle: str | os.PathLike[str], adapter: str | os.PathLike[str] | None 
 
 
 class LoadedModel:
-    """What `load` gives. One answer at a time.
+    """A model in this process, from `load`. It generates one answer at a time.
 
-    Options of answers are those of `mobile-ft generate --help`, with underscores. `stop` is one or several strings,
-    which are cut from the text, or token ids; tokens that end a turn always stop.
+    `options` of its methods are the generation options of docs/reference/options.md. `stop` is one or several strings,
+    which are cut from the text, or token ids. Tokens that end a turn always stop the answer.
     """
 
     def __init__(self, bundle: Bundle, tokenizer: Tokenizer, model: Any) -> None:
@@ -52,19 +57,21 @@ class LoadedModel:
         return f"LoadedModel({self.bundle.model.name}, {self.bundle.folder})"
 
     def use_adapter(self, on: bool) -> None:
-        """Answers with the adapter, or as the model was exported."""
+        """Turns the adapter on or off."""
         self._model.use_adapter(on)
         self._generator = Generator(self._model)  # what the old one has read so far, it has read with other weights
 
     def generate(self, prompt: str, *, system: str | None = None, stop: Stop = (), **options: Any) -> GenerateResult:
-        """The answer to `prompt`, which is put into the model's chat template if it has one."""
+        """Answers `prompt`, which is put into the model's chat template if it has one."""
         return self._answer(self._prompt_tokens(prompt, system, options), stop, options, lambda text: False)
 
     def chat(
         self, messages: Sequence[Message], *, tools: Tools | None = None, stop: Stop = (), **options: Any
     ) -> GenerateResult:
-        """The answer to the last of `messages`, each {"role": ..., "content": ...}, with "tool_calls" and so on as the
-        model's chat template takes them. A chat goes on cheaply: only what is new since the last answer is computed."""
+        """Answers the last of `messages`, each {"role": ..., "content": ...}, with "tool_calls" and other keys as the
+        model's chat template takes them. `tools` are the functions that the model may call. Continuing a chat is cheap:
+        only tokens after the last answer are computed.
+        """
         return self._answer(self._chat_tokens(messages, tools, options), stop, options, lambda text: False)
 
     def stream(
@@ -76,7 +83,7 @@ class LoadedModel:
         stop: Stop = (),
         **options: Any,
     ) -> Pieces[str, None, None]:
-        """The answer to a prompt or to messages, piece by piece. Leaving the loop ends it."""
+        """Answers a prompt or messages piece by piece. Leaving the loop ends the answer."""
         if isinstance(prompt, str):
             tokens = self._prompt_tokens(prompt, system, options)
         else:

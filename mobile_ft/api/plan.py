@@ -26,12 +26,18 @@ _SAVED = ("planned_mb", "step_seconds", "smallest_budget_mb", "longest_seq_len")
 
 
 def plan(bundle: str | os.PathLike[str], *, device: str | None = None, **options: Any) -> PlanResult:
-    """What a step of `train` with these options will hold, and what would save memory.
+    """Plans the memory and the time of a training step, and finds options that would save memory.
 
-    `bundle` may be anything that `export_bundle` takes, a config.json or a known model's name. `device`, one of those
-    that `mobile-ft plan --help` lists, makes it a plan for that, with times estimated from its hardware. `options` are
-    those of `mobile-ft plan --help`, with underscores. A plan that is over the budget is returned too: see `fits`.
-    Raises UserError on a bad option.
+    Args:
+        bundle: A bundle, a model that `export_bundle` takes, a config.json or a known model's name.
+        device: Estimate the time on this device, one of those that `mobile-ft plan --help` lists.
+        options: The step options of docs/reference/options.md.
+
+    Returns:
+        The plan. Its `fits` is false if it exceeds the budget.
+
+    Raises:
+        UserError: An option is wrong.
     """
     given = option_texts(step_options(), options)
     there = None if device is None else estimate_device(device, given)

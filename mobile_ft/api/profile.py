@@ -38,12 +38,20 @@ def profile_run(
     trace_out: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> ProfileResult:
-    """Trains `steps` steps on random tokens in a child that the kernel holds to the budget, and watches its memory.
+    """Trains a few steps on random tokens under the budget as a hard limit, and compares measured with planned memory.
 
-    `bundle` may be a config.json or a known model's name, which is exported with random weights first. `report` is a
-    file for a timeline and table as HTML, `trace_out` one for ui.perfetto.dev. `options` are those of
-    `mobile-ft profile --help`, with underscores. A run that the limit ends is returned too: see `survived`. Raises
-    UserError on bad input.
+    Args:
+        bundle: A bundle, a config.json or a known model's name. The latter two are exported with random weights first.
+        steps: Number of steps.
+        report: HTML file to write, with a timeline and a table.
+        trace_out: Trace to write, for ui.perfetto.dev.
+        options: The step options of docs/reference/options.md.
+
+    Returns:
+        Planned and measured memory. Its `survived` is false if the limit ended the run.
+
+    Raises:
+        UserError: An input is wrong.
     """
     report_file, trace_file = (None if path is None else Path(path) for path in (report, trace_out))
     check_output_path("--report", report_file)

@@ -46,19 +46,29 @@ def train(
     auto_schedule: float | None = None,
     **options: Any,
 ) -> TrainResult:
-    """Trains on `data` and leaves adapter, checkpoint and run.yaml in the folder `out`.
+    """Trains a LoRA adapter. Writes the adapter, the checkpoint and run.yaml to the folder `out`.
 
-    `data` and `valid` are each a path, a list of rows or a `datasets.Dataset`; without `valid`, validation takes the
-    split of `data`. `adapter` is where to start from, by default the bundle's own, untrained. `resume` goes on from the
-    checkpoint in `out`. The run is a child process, whose memory is that of the plan; or this one, if `in_process`.
-    `callbacks` are called with every event (docs/events.md); what one raises ends the run, saved. `report_to` names
-    "jsonl", "tensorboard", "trackio" or "wandb". `schedule_report` is an HTML file that shows what was trained when.
-    `auto_schedule` is how many minutes the steps may take: it chooses schedule, learning rate and number of steps
-    within the `budget`, shows why, and leaves it in the result's details.
-    `options` are those of `mobile-ft train --help`, with underscores.
+    Ctrl-C ends the run after the current step, with a checkpoint; `stopped` of the result is then "interrupted".
 
-    Ctrl-C ends the run after the step in progress, saved: then `stopped` of the result is "interrupted".
-    Raises UserError where an input cannot be used, the budget is too small or the run fails.
+    Args:
+        bundle: The bundle to train from.
+        data: Training data: a path, a list of rows or a `datasets.Dataset`.
+        out: Output folder.
+        valid: Validation data. Default: the validation split of `data`.
+        adapter: Folder of the adapter to start from. Default: the bundle's own, untrained.
+        resume: Resume from the checkpoint in `out`.
+        in_process: Train in this process instead of a child process. The budget then counts this whole process.
+        progress: Show progress.
+        callbacks: Functions that are called with every event; see docs/reference/events.md. One that raises ends the
+            run, with a checkpoint.
+        report_to: Loggers: "jsonl", "tensorboard", "trackio" or "wandb".
+        schedule_report: HTML file to write, with the layers that were trained at each step.
+        auto_schedule: Time limit in minutes. Chooses the schedule, the learning rate and the number of steps within
+            `budget`, and puts the reasons into the result's details.
+        options: The step, run and data options of docs/reference/options.md.
+
+    Raises:
+        UserError: An input cannot be used, the budget is too small, or the run fails.
     """
     found, folder = read_bundle(Path(bundle)), Path(out)
     given = option_texts(train_options(), options)

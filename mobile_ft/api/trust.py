@@ -11,12 +11,15 @@ _file: Path | None = None
 
 
 def trust(key: str | os.PathLike[str]) -> None:
-    """From now on this process, and what it starts, uses bundles only where `export_bundle(sign=...)` signed them with
-    the private half of `key`, a file with an Ed25519 public key in PEM (`openssl pkey -in KEY -pubout`). A bundle that
-    was changed since, or that is not signed, is refused before anything else of it is read.
+    """Accepts only bundles that `export_bundle(sign=...)` signed with the private half of `key`, from now on, in this
+    process and its child processes. Other bundles are rejected before anything else in them is read. Another call
+    replaces the key; no call removes it.
 
-    Another call trusts another key in its place; none takes it back. Raises UserError naming the file where it is no
-    such key.
+    Args:
+        key: File with an Ed25519 public key (PEM), as `openssl pkey -in KEY -pubout` writes it.
+
+    Raises:
+        UserError: The file is no such key.
     """
     global _file
     file = Path(key).resolve()

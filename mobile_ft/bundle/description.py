@@ -1,4 +1,4 @@
-"""Reads a bundle's description (docs/bundle_format.md), without torch."""
+"""Reads a bundle's description (docs/reference/bundle_format.md), without torch."""
 
 import hashlib
 import stat

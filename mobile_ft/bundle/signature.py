@@ -1,4 +1,4 @@
-"""Signatures of bundles: Ed25519 (RFC 8032) over bundle.json, 64 bytes in a file beside it (docs/bundle_format.md)."""
+"""Signatures of bundles: Ed25519 over bundle.json, 64 bytes in a file beside it (docs/reference/bundle_format.md)."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -28,8 +28,8 @@ FILES = (INDEX_FILE, "*.onnx", "*.safetensors", CONFIG_FILE)
 
 
 def write(model: FineTuned, out: Path) -> None:
-    """Writes FILES into the folder `out`: docs/convert.md says what they hold. One unit's weights are in memory at a
-    time, and the embedding."""
+    """Writes FILES into the folder `out`: docs/reference/convert.md says what they hold. One unit's weights and the
+    embedding are in memory at a time."""
     c = model.config
     specs = unit_specs(model, model.bundle.lora, "exact")
     for spec in {spec.kind: spec for _, spec in specs}.values():

@@ -1,4 +1,4 @@
-"""text.json: what a device needs to know of a model's texts beside its tokenizer (docs/bundle_format.md)."""
+"""text.json: what a device needs to know of a model's texts beside its tokenizer (docs/reference/bundle_format.md)."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Packs encoded rows into sequences and writes them as a token file (docs/bundle_format.md)."""
+"""Packs encoded rows into sequences and writes them as a token file (docs/reference/bundle_format.md)."""
 
 import json
 import os

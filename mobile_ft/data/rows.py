@@ -34,7 +34,7 @@ _SAVED_DATASET = ("dataset_dict.json", "dataset_info.json")  # what `datasets` l
 
 @dataclass(frozen=True)
 class JsonRow:
-    """A row as one JSON object, in any of the forms of docs/data.md."""
+    """A row as one JSON object, in any of the forms of docs/reference/data.md."""
 
     where: str  # "file:line" or "row 3", for error messages
     json: str

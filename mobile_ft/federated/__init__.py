@@ -1,6 +1,7 @@
 """Federated fine-tuning on Flower: devices train LoRA on their own rows, and a server puts their changes together.
 
-`client_app()` and `server_app()` are what a Flower app's pyproject.toml names; docs/federated.md tells how to run them.
+`client_app()` and `server_app()` are what a Flower app's pyproject.toml names; docs/tutorials/fleet.md tells how to run
+them.
 """
 
 from mobile_ft.federated.client import client_app

@@ -1,7 +1,7 @@
 """What tells one model family from another: one entry a family, and no code that asks for a family's name.
 
-A family that combines what is here is one more entry (docs/adding_a_family.md); a trait that no family had yet is a
-field of `Family`, and the code that it changes (`shapes`, `units`).
+A family that combines what is here is one more entry (docs/internals/adding_a_family.md); a trait that no family had
+yet is a field of `Family`, and the code that it changes (`shapes`, `units`).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Packed weight formats: 16-row panels of one-group-wide blocks (docs/bundle_format.md).
+"""Packed weight formats: 16-row panels of one-group-wide blocks (docs/reference/bundle_format.md).
 
 A format's name is its kind of code, `q4_0`, `q4_1`, `q8_0`, `q8_1`, `nf4`, `fp4`, `iq4_nl` or `f16`, with `_g16`,
 `_g64` or `_g128` behind it where the group is not 32 columns.

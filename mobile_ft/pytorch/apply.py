@@ -22,7 +22,7 @@ _GELU = ("GELU", "GELUActivation", "NewGELUActivation", "FastGELUActivation", "G
 
 
 class Applied:
-    """What `apply` did to a model."""
+    """What `apply` changed in a model."""
 
     def __init__(self) -> None:
         self.activations = 0  # how many were replaced
@@ -31,7 +31,7 @@ class Applied:
         self._undo: list[Callable[[], None]] = []
 
     def undo(self) -> None:
-        """Makes the model what it was. Parameters were never touched."""
+        """Removes the changes."""
         while self._undo:
             self._undo.pop()()
 
@@ -43,13 +43,20 @@ def apply(
     norm: Literal["exact", "memory_sharing"] = "memory_sharing",
     schedule: Schedule | None = None,
 ) -> Applied:
-    """Makes autograd keep less for the backward of `model`; its parameters and their names stay as they are.
+    """Makes autograd keep less for the backward of `model`. Parameters and their names stay as they are. Works before
+    or after PEFT wraps the model.
 
-    `approx2bit` gives every SiLU and GELU the derivative of a step function, for which 2 bits an element are kept.
-    `memory_sharing` lets RMSNorms and LayerNorms keep their output without weight, which the linears behind them share.
-    Works before or after PEFT wraps the model. With a `schedule`, `applied.scheduled.begin(step)` goes before every
-    step; Transformers' Trainer has `mobile_ft.pytorch.callback.ScheduleCallback` for that. Raises UserError where there
-    is nothing to apply to.
+    Args:
+        model: A Hugging Face model.
+        activation: "approx2bit" keeps 2 bits per element of every SiLU and GELU, whose derivative becomes a step
+            function.
+        norm: "memory_sharing" lets RMSNorms and LayerNorms keep their output without weight, which the following linear
+            layers keep too.
+        schedule: Schedule to train by. Call `applied.scheduled.begin(step)` before every step; in Transformers'
+            Trainer, `mobile_ft.pytorch.callback.ScheduleCallback` does that.
+
+    Raises:
+        UserError: There is nothing to apply to.
     """
     applied = Applied()
     for module in model.modules():

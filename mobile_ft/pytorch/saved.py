@@ -11,9 +11,9 @@ _active: list["SavedTensors"] = []
 class SavedTensors:
     """Counts the bytes that the forward within it leaves for the backward, each storage once.
 
-    with SavedTensors(model) as saved:
-        loss = model(**batch).loss
-    print(saved.bytes)
+        with SavedTensors(model) as saved:
+            loss = model(**batch).loss
+        print(saved.bytes)
 
     Parameters and buffers of `model` do not count: they are there anyway.
     """

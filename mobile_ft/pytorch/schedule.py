@@ -67,8 +67,9 @@ class Scheduled:
         self.undo()
 
     def begin(self, step: int) -> list[bool]:
-        """From here to the next `begin` the model trains as the schedule has it at `step`, counted from 0; the flags of
-        its layers, of dropbp of its units. Not between a forward and its backward with gradient checkpointing."""
+        """Sets the layers, or for dropbp the units, that train from here to the next `begin`, and returns a flag for
+        each. `step` counts from 0. With gradient checkpointing, do not call it between a forward and its backward.
+        """
         measuring = self.schedule.measuring_step
         self._measures_next = measuring is not None and step >= measuring and self.drop_rates is None
         self._step = step
@@ -88,12 +89,12 @@ class Scheduled:
                 raise UserError(f"schedule {self.schedule.name}: needs gradient checkpointing with use_reentrant=False")
 
     def use_sensitivities(self, sensitivities: Sequence[float], flops: Sequence[float]) -> None:
-        """Sets drop rates, from what was measured or saved before: both [units]."""
+        """Sets drop rates, from sensitivities and operations per unit that were measured or saved before."""
         self.sensitivities, self.flops = list(sensitivities), list(flops)
         self.drop_rates = allocate_drop_rates(sensitivities, flops, 1 - self.schedule.ratio)
 
     def undo(self) -> None:
-        """Makes the model what it was."""
+        """Removes the schedule from the model."""
         while self._undo:
             self._undo.pop()()
         if self.schedule.name == "lisa":

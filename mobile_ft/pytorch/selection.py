@@ -14,7 +14,17 @@ _MOST_TENTHS = 9  # of a drop rate
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule and its options, as `mobile-ft train` has them."""
+    """A schedule and its options, those of `mobile-ft train`.
+
+    Args:
+        name: Which layers a step trains; see docs/concepts/schedules.md.
+        ratio: Share of layers trained per step (dropbp: of attention and MLP units; freeze: average over the run).
+        selection: How layers are selected (lcsb only).
+        suffix_depths: Number of top layers per step, cycled (suffix only). Empty: around `ratio`.
+        period: Steps between layer selections (lisa only).
+        steps: Steps of the run.
+        seed: Random seed.
+    """
 
     name: Literal["full", "lcsb", "suffix", "lisa", "freeze", "dropbp"] = "full"
     ratio: float = 0.5  # share of the layers that a step trains; of dropbp, of attention and MLP units

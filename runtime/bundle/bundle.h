@@ -79,7 +79,7 @@ struct WeightChecksums {
 };
 
 /// A training bundle: bundle.json parsed and checked, and the sizes of all files held against it. What is in them is
-/// verified when it is first used (docs/bundle_format.md).
+/// verified when it is first used (docs/reference/bundle_format.md).
 struct Bundle {
   /// Throws Error naming the file that is missing, truncated, of another version, or not signed by who is trusted
   /// (bundle/signature.h).

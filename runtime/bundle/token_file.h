@@ -26,7 +26,7 @@ struct Batch {
   void clear();
 };
 
-/// A token file (docs/bundle_format.md), checked on opening.
+/// A token file (docs/reference/bundle_format.md), checked on opening.
 class TokenFile {
  public:
   /// Throws Error naming the file where a tensor is missing or a value is out of range.

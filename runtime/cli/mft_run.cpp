@@ -37,7 +37,7 @@ constexpr const char* kUsage =
     "       mft-run generate BUNDLE --prompt TEXT [--adapter DIR] [options]\n"
     "       mft-run generate BUNDLE --prompt-tokens 1,2,3 [--stop-tokens 0] [--adapter DIR] [options]\n"
     "       mft-run options\n"
-    "ROWS is a .jsonl file as `mobile-ft train` takes it. TOKENS is a token file (docs/bundle_format.md).\n"
+    "ROWS is a .jsonl file as `mobile-ft train` takes it. TOKENS is a token file (docs/reference/bundle_format.md).\n"
     "With --trust KEY, a public Ed25519 key in PEM, only a bundle that is signed with it is used.\n";
 
 constexpr size_t kMostKeyBytes = 4096;

@@ -52,7 +52,7 @@ int64_t places_of(const RowGroup& group) {
   return places;
 }
 
-/// Writes a token file (docs/bundle_format.md), and says how large it is.
+/// Writes a token file (docs/reference/bundle_format.md), and says how large it is.
 DataStats write_packed(const std::string& path, const Encoded& encoded, const TrainConfig& config) {
   std::vector<int64_t> lengths;
   for (const RowGroup& group : encoded.groups) lengths.push_back(places_of(group));

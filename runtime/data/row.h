@@ -34,7 +34,7 @@ struct PreferenceRow {
   AnswerRow chosen, rejected;
 };
 
-/// A row of training data, in any of the forms of docs/data.md.
+/// A row of training data, in any of the forms of docs/reference/data.md.
 struct Row {
   std::variant<ChatRow, PairRow, TextRow, PreferenceRow> content;
   float weight = 1;  // of its loss, 0 or more

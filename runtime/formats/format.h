@@ -1,6 +1,6 @@
 #pragma once
 
-// Formats of packed weights (docs/bundle_format.md).
+// Formats of packed weights (docs/reference/bundle_format.md).
 
 #include <cstddef>
 #include <cstdint>

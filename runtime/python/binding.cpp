@@ -485,8 +485,8 @@ NB_MODULE(_core, m) {
                          importance ? importance->size() : weight.shape(1));
       },
       "weight"_a, "format"_a, "importance"_a = nb::none(),
-      "W [rows, cols] packed in a format (docs/bundle_format.md), with scales found by error search; `importance` "
-      "[cols], above 0, weighs the errors of columns.");
+      "W [rows, cols] packed in a format (docs/reference/bundle_format.md), with scales found by error search; "
+      "`importance` [cols], above 0, weighs the errors of columns.");
   m.def(
       "process_memory",
       [] {

@@ -72,7 +72,7 @@ std::string error_of(const Body& body) {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-/// The four tensors of a token file (docs/bundle_format.md), free to be made wrong.
+/// The four tensors of a token file (docs/reference/bundle_format.md), free to be made wrong.
 struct TokenTensors {
   std::vector<int32_t> tokens, targets, positions;
   std::vector<int64_t> offsets{0};

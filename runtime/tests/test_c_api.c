@@ -41,7 +41,7 @@ static int failures = 0;
     }                                                                         \
   } while (0)
 
-/* A token file of one sequence, 0 1 2 ... 7, every token predicting the next (docs/bundle_format.md). */
+/* A token file of one sequence, 0 1 2 ... 7, every token predicting the next (docs/reference/bundle_format.md). */
 static void write_tokens(const char* path) {
   char header[512];
   int32_t values[3][8];

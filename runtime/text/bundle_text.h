@@ -18,7 +18,7 @@ struct EncodedText {
 };
 
 /// How a bundle's model reads text: tokenizer.json, tokenizer_config.json with the chat template, and text.json
-/// (docs/bundle_format.md).
+/// (docs/reference/bundle_format.md).
 class BundleText {
  public:
   /// Throws Error naming the file where one is missing, or not what was exported.

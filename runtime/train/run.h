@@ -10,7 +10,7 @@
 
 namespace mft {
 
-/// What happens in a run, one JSON object each (docs/events.md): plan, step, eval, saved, stopped, done.
+/// What happens in a run, one JSON object each (docs/reference/events.md): plan, step, eval, saved, stopped, done.
 using Event = nlohmann::ordered_json;
 /// Of the events' keys and meanings, in "plan". 1, which said no version, had "spilled" for "offloaded".
 constexpr int kEventsVersion = 2;

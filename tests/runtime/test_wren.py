@@ -1,4 +1,4 @@
-"""The family of docs/adding_a_family.md, as that page adds it, against a model of its own in PyTorch."""
+"""The family of docs/internals/adding_a_family.md, as that page adds it, against a model of its own in PyTorch."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ from mobile_ft.runtime import GenerateConfig, Generator, Model, TrainConfig, Tra
 from tests.runtime.conftest import relative_error
 from tests.small_tokenizer import write_small_tokenizer
 
-PAGE = Path(__file__).parents[2] / "docs" / "adding_a_family.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "adding_a_family.md"
 TOKENS = np.random.default_rng(0).integers(0, 250, 33)
 HEADS, DIM, RANK, SCALE = 4, 16, 3, 2.0
 LINEARS = {

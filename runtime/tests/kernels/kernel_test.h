@@ -72,7 +72,7 @@ inline uint16_t random_half(double* value) {
   return static_cast<uint16_t>(exponent << 10 | mantissa);
 }
 
-// A random packed weight, written from the description in docs/bundle_format.md.
+// A random packed weight, written from the description in docs/reference/bundle_format.md.
 struct TestWeight {
   std::vector<uint8_t> bytes;
   Doubles dense;  // [rows, cols]

@@ -290,6 +290,6 @@ def test_options_of_data() -> None:
 
 
 def test_documentation_names_every_form() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "data.md").read_text(encoding="utf-8")
     for key in ("messages", "conversations", "instruction", "completion", "response", "preferred_output", "text"):
         assert f'"{key}"' in page

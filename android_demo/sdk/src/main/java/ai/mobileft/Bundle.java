@@ -2,7 +2,7 @@ package ai.mobileft;
 
 import java.io.File;
 
-/** A training bundle open to be asked about: what training takes, and how well an adapter does. */
+/** An open training bundle, to plan the memory of training and to evaluate adapters. */
 public final class Bundle implements AutoCloseable {
   private final Handle handle;
 
@@ -11,41 +11,41 @@ public final class Bundle implements AutoCloseable {
   }
 
   /**
-   * From now on this process uses bundles only where {@code mobile-ft export --sign} signed them with this key. For apps
-   * that download bundles: call it before anything else, with a key that is part of the app. Another call trusts another
-   * key in its place, none takes it back.
+   * From now on this process uses only bundles that {@code mobile-ft export --sign} signed with this key. Apps that
+   * download bundles should call it before anything else, with a key that is part of the app. Another call replaces the
+   * key; no call removes it.
    *
    * @param publicKey an Ed25519 public key in PEM, as text
-   * @throws MobileFtException where it is no such key
+   * @throws MobileFtException if it is no such key
    */
   public static void trust(String publicKey) {
     Native.trustKey(Utf8.bytes("publicKey", publicKey));
   }
 
   /**
-   * Reads what describes the bundle; weights are verified as they are first used.
+   * Reads the description of the bundle. Weights are verified when they are first used.
    *
-   * @throws MobileFtException where a file is missing or damaged
+   * @throws MobileFtException if a file is missing or damaged
    */
   public static Bundle open(File folder) {
     byte[] path = Utf8.path("folder", folder);
     return new Bundle(new Handle("Bundle", Turn.COMPUTING, () -> Native.openBundle(path), Native::closeBundle));
   }
 
-  /** Tokens are 0 .. this - 1. */
+  /** The size of the vocabulary: tokens are 0 .. this - 1. */
   public long getVocabSize() {
     return handle.call("getVocabSize", Native::vocabSize);
   }
 
-  /** Most tokens of a sequence, prompt and answer together. */
+  /** The most tokens of a sequence, prompt and answer together. */
   public long getMaxSeqLen() {
     return handle.call("getMaxSeqLen", Native::maxSeqLen);
   }
 
   /**
-   * The memory that training with these options will take.
+   * Plans the memory of training with these options.
    *
-   * @throws MobileFtException where an option is wrong for this bundle
+   * @throws MobileFtException if an option is wrong for this bundle
    */
   public MemoryPlan plan(TrainOptions options) {
     byte[][] utf8 = options.utf8();
@@ -53,11 +53,11 @@ public final class Bundle implements AutoCloseable {
   }
 
   /**
-   * The loss over all of a token file.
+   * Computes the loss over a token file.
    *
-   * @param adapterFolder null for the bundle's initial adapter. It is read at every call, so what a training has just
-   *     saved counts.
-   * @throws MobileFtException where a file is missing or damaged
+   * @param adapterFolder null for the bundle's initial adapter. It is read at every call, so a training's latest
+   *     adapter is used.
+   * @throws MobileFtException if a file is missing or damaged
    */
   public Evaluation evaluate(File adapterFolder, File tokenFile) {
     byte[] adapter = Utf8.pathOrNull("adapterFolder", adapterFolder);

@@ -1,6 +1,6 @@
 package ai.mobileft;
 
-/** What became of rows when they were written as tokens. */
+/** The result of tokenizing rows. */
 public final class DatasetStats {
   private final long[] values;
 
@@ -28,17 +28,17 @@ public final class DatasetStats {
     return values[3];
   }
 
-  /** Rows that lost their end, being too long. */
+  /** Rows that were too long and lost their end. */
   public long getTruncated() {
     return values[4];
   }
 
-  /** Rows left out, as nothing to learn remained. */
+  /** Rows left out, because nothing to learn remained. */
   public long getDropped() {
     return values[5];
   }
 
-  /** Rows left out, as they cannot be used; with the option "on_bad_row" set to "skip". */
+  /** Rows left out, because they cannot be used; with the option "on_bad_row" set to "skip". */
   public long getBad() {
     return values[6];
   }

@@ -1,6 +1,6 @@
 package ai.mobileft;
 
-/** How well an adapter foretells a token file. */
+/** The loss of an adapter over a token file. */
 public final class Evaluation {
   private final double loss;
   private final long targets;
@@ -10,12 +10,12 @@ public final class Evaluation {
     this.targets = (long) values[1];
   }
 
-  /** Mean over the targets; its exponential is the perplexity. */
+  /** The mean loss over the targets. Its exponential is the perplexity. */
   public double getLoss() {
     return loss;
   }
 
-  /** Tokens that count. */
+  /** The number of targets, the tokens that count in the loss. */
   public long getTargets() {
     return targets;
   }

@@ -8,10 +8,10 @@ import java.util.Objects;
 import java.util.function.Consumer;
 
 /**
- * Answers with the model of a bundle and an adapter, which is read at every call: what a training has just saved
- * counts.
+ * Answers with the model of a bundle and an adapter. The adapter is read at every call, so a training's latest adapter
+ * is used.
  *
- * <p>An exception that a listener throws ends the generation and goes on to the caller.
+ * <p>An exception that a listener throws ends the generation and reaches the caller.
  */
 public final class Generator implements AutoCloseable {
   private final Handle handle;
@@ -26,7 +26,7 @@ public final class Generator implements AutoCloseable {
    * Opens the bundle.
    *
    * @param adapterFolder null for the bundle's initial adapter
-   * @throws MobileFtException where a file is missing or damaged
+   * @throws MobileFtException if a file is missing or damaged
    */
   public static Generator open(File bundleFolder, File adapterFolder) {
     byte[] bundle = Utf8.path("bundleFolder", bundleFolder);
@@ -35,12 +35,12 @@ public final class Generator implements AutoCloseable {
   }
 
   /**
-   * Answers the last of the messages, to the end of the answer or the option "max_tokens".
+   * Answers the last of the messages, up to the end of the answer or the option "max_tokens".
    *
-   * @param listener gets the answer piece by piece, whole characters each; may be null
-   * @return all of the answer
-   * @throws MobileFtException where the model has no chat template or it refuses the messages, or a file is missing or
-   *     damaged
+   * @param listener receives the answer in pieces of whole characters; may be null
+   * @return the whole answer
+   * @throws MobileFtException if the model has no chat template, the template rejects the messages, or a file is
+   *     missing or damaged
    */
   public String chat(List<Message> messages, GenerateOptions options, TextListener listener) {
     byte[][] utf8 = Message.utf8(messages);
@@ -51,8 +51,8 @@ public final class Generator implements AutoCloseable {
   }
 
   /**
-   * The same for a chat with tools, as JSON: {@code {"messages": [...], "tools": [...]}}, as rows of training data have
-   * them. Messages may have "tool_calls", and content in parts of text.
+   * The same for a chat as JSON: {@code {"messages": [...], "tools": [...]}}, as in rows of training data. Messages may
+   * have "tool_calls", and content in parts of text.
    */
   public String chatJson(String json, GenerateOptions options, TextListener listener) {
     byte[] utf8 = Utf8.bytes("json", json);
@@ -78,8 +78,9 @@ public final class Generator implements AutoCloseable {
    * Continues a prompt of tokens.
    *
    * @param prompt a direct buffer in the native byte order, from its position to its limit, neither of which changes
-   * @throws IllegalArgumentException where the buffer is another one
-   * @throws MobileFtException where it is empty, too long or has what is no token; or a file is missing or damaged
+   * @throws IllegalArgumentException if the buffer is not such a buffer
+   * @throws MobileFtException if the prompt is empty, too long or holds an unknown token, or a file is missing or
+   *     damaged
    */
   public void generate(LongBuffer prompt, GenerateOptions options, TokenListener listener) {
     if (!prompt.isDirect()) throw new IllegalArgumentException("prompt: must be a direct buffer");

@@ -4,7 +4,7 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** The memory that training will take at its peak. */
+/** The planned peak memory of training. */
 public final class MemoryPlan {
   private final String json;
   private final Map<?, ?> values;
@@ -14,22 +14,22 @@ public final class MemoryPlan {
     this.values = Json.object(json);
   }
 
-  /** In bytes, with the weights that are mapped from files. */
+  /** All memory in bytes, including weights that are mapped from files. */
   public long getTotalBytes() {
     return Json.bytesOfMb(values.get("planned_mb"));
   }
 
-  /** In bytes, what the system can not drop. */
+  /** Anonymous memory in bytes, which the system cannot drop. */
   public long getAnonymousBytes() {
     return Json.bytesOfMb(values.get("planned_anon_mb"));
   }
 
-  /** The option "budget" in bytes; -1 where there is none. Training refuses a plan that exceeds it. */
+  /** The option "budget" in bytes, or -1 without one. Training rejects a plan that exceeds it. */
   public long getBudgetBytes() {
     return Json.bytesOfMb(values.get("budget_mb"));
   }
 
-  /** What the total consists of, in bytes, by name. */
+  /** The components of the total in bytes, by name. */
   public Map<String, Long> getComponentBytes() {
     Map<String, Long> bytes = new LinkedHashMap<>();
     for (Map.Entry<?, ?> component : ((Map<?, ?>) values.get("components_mb")).entrySet()) {
@@ -38,12 +38,12 @@ public final class MemoryPlan {
     return Collections.unmodifiableMap(bytes);
   }
 
-  /** What a step takes on this device, in seconds, as far as a short measurement tells. */
+  /** The estimated time of a step on this device in seconds, from a short measurement. */
   public double getStepSeconds() {
     return Json.number(values.get("step_seconds"));
   }
 
-  /** All of it, as a "plan" event of docs/events.md. */
+  /** The whole plan as JSON: a "plan" event of docs/reference/events.md. */
   public String getJson() {
     return json;
   }

@@ -3,12 +3,12 @@ package ai.mobileft;
 import java.util.List;
 import java.util.Objects;
 
-/** One message of a dialogue. Nothing of it is null. */
+/** One message of a chat. No part of it is null. */
 public final class Message {
   private final String role;
   private final String content;
 
-  /** {@code role} is "system", "user" or "assistant". */
+  /** A message of the role "system", "user" or "assistant". */
   public Message(String role, String content) {
     this.role = Objects.requireNonNull(role, "role");
     this.content = Objects.requireNonNull(content, "content");

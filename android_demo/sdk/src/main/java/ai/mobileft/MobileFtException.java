@@ -1,6 +1,6 @@
 package ai.mobileft;
 
-/** What the runtime refuses or fails at, in its one line: a file, an option's value, the memory. */
+/** A failure of the runtime, described in one line: a file, the value of an option, or the memory. */
 public class MobileFtException extends RuntimeException {
   private static final long serialVersionUID = 1;
 

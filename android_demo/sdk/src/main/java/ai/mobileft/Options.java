@@ -4,8 +4,8 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * Options by name and as text, just as the command line takes them, with underscores in the names; {@code mft-run
- * options} lists them. What is not set has its default. Not for several threads at once.
+ * Options by name, with their values as text, as in docs/reference/options.md; names have underscores. Options that are
+ * not set have their defaults. An object must not be used by several threads at once.
  */
 public abstract class Options {
   private final boolean train;
@@ -16,10 +16,10 @@ public abstract class Options {
   }
 
   /**
-   * Sets one, such as "lr" to "1e-3".
+   * Sets an option, such as "lr" to "1e-3".
    *
-   * @throws IllegalArgumentException where there is no such option
-   * @throws MobileFtException where the text is none of its values
+   * @throws IllegalArgumentException if the option does not exist
+   * @throws MobileFtException if the option cannot have this value
    */
   public final void set(String name, String value) {
     byte[] utf8Name = Utf8.bytes("name", name);
@@ -29,9 +29,9 @@ public abstract class Options {
   }
 
   /**
-   * Its value as text, never null.
+   * An option's value as text, never null.
    *
-   * @throws IllegalArgumentException where there is no such option
+   * @throws IllegalArgumentException if the option does not exist
    */
   public final String get(String name) {
     String value = given.get(name);

@@ -1,6 +1,6 @@
 package ai.mobileft;
 
-/** The memory of this process, Java's included. */
+/** The memory of this process, including Java's. */
 public final class ProcessMemory {
   private final long[] values;
 
@@ -8,7 +8,7 @@ public final class ProcessMemory {
     this.values = values;
   }
 
-  /** As it is now; zeros where the system does not tell. */
+  /** The current memory; zeros if the system does not provide the figures. */
   public static ProcessMemory now() {
     return new ProcessMemory(Native.processMemory());
   }
@@ -18,12 +18,12 @@ public final class ProcessMemory {
     return values[0];
   }
 
-  /** Resident anonymous bytes: what only this process holds. */
+  /** Resident anonymous bytes, which only this process holds. */
   public long getAnon() {
     return values[1];
   }
 
-  /** Highest resident bytes since the process started, or a training began. */
+  /** Highest resident bytes since the process or a training started. */
   public long getPeakRss() {
     return values[2];
   }

@@ -1,7 +1,7 @@
 package ai.mobileft;
 
-/** Gets a text piece by piece as it comes, in the thread that asked for it. */
+/** Receives a text in pieces, in the thread that asked for it. */
 public interface TextListener {
-  /** Whether to go on. */
+  /** Receives a piece. Returns whether to continue. */
   boolean onText(String piece);
 }

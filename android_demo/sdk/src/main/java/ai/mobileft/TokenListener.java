@@ -1,7 +1,7 @@
 package ai.mobileft;
 
-/** Gets tokens as they come, in the thread that asked for them. */
+/** Receives tokens, in the thread that asked for them. */
 public interface TokenListener {
-  /** Whether to go on. */
+  /** Receives a token. Returns whether to continue. */
   boolean onToken(long token);
 }

@@ -1,11 +1,11 @@
 package ai.mobileft;
 
 /**
- * One training. Makes all steps in {@link #run}, or one at a time in {@link #step}; after the last one, an early end or
- * an error it can only be closed.
+ * One training. {@link #run} makes all steps, {@link #step} one at a time. After the last step, an early end or an
+ * error it can only be closed.
  *
- * <p>An exception that a listener throws ends the training after the step in progress, saved, and goes on to the
- * caller; where saving failed, that is suppressed in it.
+ * <p>An exception that a listener throws ends the training after the current step, with a checkpoint, and reaches the
+ * caller. If writing the checkpoint fails, that exception is added as a suppressed one.
  */
 public final class Trainer implements AutoCloseable {
   private final Handle handle;
@@ -15,9 +15,9 @@ public final class Trainer implements AutoCloseable {
   }
 
   /**
-   * Opens the bundle; nothing else happens before the first step.
+   * Opens the bundle. Nothing else happens before the first step.
    *
-   * @throws MobileFtException where a file is missing or damaged, or options exclude each other
+   * @throws MobileFtException if a file is missing or damaged, or options exclude each other
    */
   public static Trainer open(TrainingFiles files, TrainOptions options) {
     byte[][] utf8 = options.utf8();
@@ -32,19 +32,20 @@ public final class Trainer implements AutoCloseable {
   }
 
   /**
-   * Makes all steps that are left, and saves.
+   * Makes all steps that are left, and writes the checkpoint.
    *
-   * @param listener hears of every event in this thread; may be null
-   * @throws TrainingStoppedException where training ended early, saved
-   * @throws MobileFtException where the budget is too small, or a file cannot be read or written
+   * @param listener receives every event in this thread; may be null
+   * @throws TrainingStoppedException if training ended early, with a checkpoint
+   * @throws MobileFtException if the budget is too small, or a file cannot be read or written
    */
   public void run(TrainingListener listener) {
     handle.run("run", training -> Native.runTraining(training, events(listener)));
   }
 
   /**
-   * Makes one step with what is due around it: the plan before the first, a save after the last. Otherwise as {@link
-   * #run}. Who wants no more steps calls {@link #cancel} and this once more, which saves.
+   * Makes one step, and what is due around it: the plan before the first step, a checkpoint after the last one.
+   * Otherwise as {@link #run}. To end early, call {@link #cancel} and then this method once more, which writes the
+   * checkpoint.
    *
    * @return whether another step is left
    */
@@ -53,9 +54,9 @@ public final class Trainer implements AutoCloseable {
   }
 
   /**
-   * Ends the training after the step in progress, saved; between steps, or before the first, the next {@link #step}
-   * saves what there is, if need be after a first step. Unlike all else this may be called at any time: from any thread,
-   * from within a listener, and after {@link #close}, where it does nothing.
+   * Ends the training after the current step, with a checkpoint. Between steps, or before the first one, the next
+   * {@link #step} writes the checkpoint, if necessary after a first step. This method may be called at any time: from
+   * any thread, from a listener, and after {@link #close}, when it does nothing.
    */
   public void cancel() {
     handle.ifOpen(Native::cancelTraining);

@@ -2,7 +2,7 @@ package ai.mobileft;
 
 import java.util.Map;
 
-/** What happened in a training; docs/events.md lists the kinds, and what {@link #getJson()} has of each. */
+/** An event of a training. docs/reference/events.md lists the kinds, and the fields in {@link #getJson()}. */
 public final class TrainingEvent {
   private final String json;
   private final Map<?, ?> values;
@@ -12,47 +12,47 @@ public final class TrainingEvent {
     this.values = Json.object(json);
   }
 
-  /** "plan", "step", "eval", "saved", "stopped", "done" or another one. */
+  /** The kind: "plan", "step", "eval", "saved", "stopped", "done" or another one. */
   public String getKind() {
     return (String) values.get("event");
   }
 
-  /** The step that this is about, from 1; -1 where it is about none. */
+  /** The step of the event, from 1, or -1. */
   public long getStep() {
     return Json.integer(values.get("step"));
   }
 
-  /** Of a step or a validation, the mean over its targets; NaN of others. */
+  /** The mean loss of a step or a validation; NaN for other events. */
   public double getLoss() {
     return Json.number(values.get("loss"));
   }
 
-  /** That a step or a validation took; NaN of others. */
+  /** The time of a step or a validation; NaN for other events. */
   public double getSeconds() {
     return Json.number(values.get("seconds"));
   }
 
-  /** Of a step, or of all when done; -1 of others. */
+  /** The tokens of a step, or of all steps when done; -1 for other events. */
   public long getTokens() {
     return Json.integer(values.get("tokens"));
   }
 
-  /** Of a step: resident memory in bytes after it, mapped files included; -1 of others. */
+  /** Resident memory in bytes after a step, including mapped files; -1 for other events. */
   public long getRssBytes() {
     return Json.bytesOfMb(values.get("rss_mb"));
   }
 
-  /** Of a step: resident anonymous memory in bytes after it; -1 of others. */
+  /** Resident anonymous memory in bytes after a step; -1 for other events. */
   public long getAnonBytes() {
     return Json.bytesOfMb(values.get("anon_mb"));
   }
 
-  /** Why training stopped early; null of other events. */
+  /** Why training stopped early; null for other events. */
   public String getReason() {
     return (String) values.get("reason");
   }
 
-  /** All of it. */
+  /** The whole event as JSON. */
   public String getJson() {
     return json;
   }

@@ -2,7 +2,7 @@ package ai.mobileft;
 
 import java.io.File;
 
-/** What a training reads and writes. Nothing may be null. */
+/** The files that a training reads and writes. No argument may be null. */
 public final class TrainingFiles {
   final byte[] bundle;
   final byte[] data;
@@ -13,8 +13,8 @@ public final class TrainingFiles {
 
   /**
    * @param bundleFolder the training bundle
-   * @param tokenFile what to learn, of {@link Dataset#writeTokens}
-   * @param outFolder for adapter and checkpoint, and best/ for the best adapter by validation loss
+   * @param tokenFile the training data, from {@link Dataset#writeTokens}
+   * @param outFolder the folder for adapter and checkpoint, and best/ with the best adapter by validation loss
    */
   public TrainingFiles(File bundleFolder, File tokenFile, File outFolder) {
     bundle = Utf8.path("bundleFolder", bundleFolder);
@@ -22,19 +22,19 @@ public final class TrainingFiles {
     out = Utf8.path("outFolder", outFolder);
   }
 
-  /** Validates on this token file, every so many steps as the option "eval_every" says. */
+  /** Validates on this token file, every "eval_every" steps. */
   public TrainingFiles valid(File tokenFile) {
     valid = Utf8.path("tokenFile", tokenFile);
     return this;
   }
 
-  /** Starts from the adapter in this folder, in place of the bundle's own. */
+  /** Starts from the adapter in this folder instead of the bundle's own. */
   public TrainingFiles adapter(File folder) {
     adapter = Utf8.path("folder", folder);
     return this;
   }
 
-  /** Goes on from the checkpoint in the out folder. */
+  /** Resumes from the checkpoint in the output folder. */
   public TrainingFiles resume() {
     resume = true;
     return this;

@@ -1,6 +1,6 @@
 package ai.mobileft;
 
-/** Hears what happens in a training, in the thread that trains. {@link Trainer#cancel()} ends it from here. */
+/** Receives the events of a training, in the thread that trains. {@link Trainer#cancel()} may be called from here. */
 public interface TrainingListener {
   void onEvent(TrainingEvent event);
 }

@@ -1,0 +1,63 @@
+"""Links between pages. Pages are written such that their links work in the repository; the site has other paths."""
+
+import posixpath
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCS = "docs/"
+
+# Pages and pictures of the repository outside docs/, and where the site has them.
+OUTSIDE = {
+    "CHANGELOG.md": "internals/changelog.md",
+    "CONTRIBUTING.md": "internals/contributing.md",
+    "android_demo/README.md": "android/demo_app.md",
+    "android_demo/sdk/README.md": "android/java_sdk.md",
+    "examples/federated/README.md": "examples/federated.md",
+    "examples/federated/rounds.svg": "examples/rounds.svg",
+}
+# Where pages went that others still link to by an earlier name.
+MOVED = {
+    "README.md": "docs/index.md",
+    "docs/adding_a_family.md": "docs/internals/adding_a_family.md",
+    "docs/android.md": "docs/how-to/android.md",
+    "docs/bundle_format.md": "docs/reference/bundle_format.md",
+    "docs/convert.md": "docs/reference/convert.md",
+    "docs/data.md": "docs/reference/data.md",
+    "docs/events.md": "docs/reference/events.md",
+    "docs/federated.md": "docs/reference/federated.md",
+    "docs/python.md": "docs/how-to/python.md",
+}
+
+_CODE_OR_LINK = re.compile(r"(?P<code>^```.*?^```|`[^`\n]*`)|\[(?P<text>[^\]]*)\]\((?P<to>[^)\s]+)\)", re.M | re.S)
+
+
+def for_site(markdown: str, uri: str) -> str:
+    """The page `uri` of the site with the links that it has there."""
+    inverse = {to: path for path, to in OUTSIDE.items()}
+    folder = posixpath.dirname(inverse.get(uri, DOCS + uri))
+
+    def replace(match: re.Match[str]) -> str:
+        to = match["to"]
+        if match["code"] or to.startswith("#") or re.match(r"[a-z]+:", to):
+            return match[0]
+        path, mark, anchor = to.partition("#")
+        target = posixpath.normpath(posixpath.join(folder, path))
+        if not (ROOT / target).exists() or target == "README.md":
+            target = MOVED.get(target, target)
+        if target.startswith(DOCS):
+            there = target.removeprefix(DOCS)
+        elif target in OUTSIDE:
+            there = OUTSIDE[target]
+        elif (ROOT / target).exists():
+            return f"`{target}`" if posixpath.basename(target) in match["text"] else f"{match['text']} (`{target}`)"
+        else:
+            return match[0]  # MkDocs names it
+        return f"[{match['text']}]({relative(there, uri)}{mark}{anchor})"
+
+    return _CODE_OR_LINK.sub(replace, markdown)
+
+
+def relative(there: str, uri: str) -> str:
+    """The page `there` of the site, as the page `uri` names it."""
+    return posixpath.relpath(there, posixpath.dirname(uri) or ".")
