@@ -16,19 +16,6 @@ OUTSIDE = {
     "examples/federated/README.md": "examples/federated.md",
     "examples/federated/rounds.svg": "examples/rounds.svg",
 }
-# Where pages went that others still link to by an earlier name.
-MOVED = {
-    "README.md": "docs/index.md",
-    "docs/adding_a_family.md": "docs/internals/adding_a_family.md",
-    "docs/android.md": "docs/how-to/android.md",
-    "docs/bundle_format.md": "docs/reference/bundle_format.md",
-    "docs/convert.md": "docs/reference/convert.md",
-    "docs/data.md": "docs/reference/data.md",
-    "docs/events.md": "docs/reference/events.md",
-    "docs/federated.md": "docs/reference/federated.md",
-    "docs/python.md": "docs/how-to/python.md",
-}
-
 _CODE_OR_LINK = re.compile(r"(?P<code>^```.*?^```|`[^`\n]*`)|\[(?P<text>[^\]]*)\]\((?P<to>[^)\s]+)\)", re.M | re.S)
 
 
@@ -43,8 +30,8 @@ def for_site(markdown: str, uri: str) -> str:
             return match[0]
         path, mark, anchor = to.partition("#")
         target = posixpath.normpath(posixpath.join(folder, path))
-        if not (ROOT / target).exists() or target == "README.md":
-            target = MOVED.get(target, target)
+        if target == "README.md":  # whose place the site's first page takes
+            target = "docs/index.md"
         if target.startswith(DOCS):
             there = target.removeprefix(DOCS)
         elif target in OUTSIDE:
