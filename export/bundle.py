@@ -149,7 +149,7 @@ def _write_text(source: ModelSource, folder: Path) -> None:
     source.write_tokenizer(folder)
     if not (folder / "tokenizer.json").is_file():
         if source.chat_template is not None:
-            raise UserError("--chat-template: the model has no tokenizer to go with it")
+            raise UserError("chat_template: the model has no tokenizer to go with it")
         return
     if source.chat_template is not None:
         config_file = folder / "tokenizer_config.json"

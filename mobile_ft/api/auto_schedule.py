@@ -70,7 +70,7 @@ def choose(bundle: Bundle, given: Mapping[str, str], minutes: float, data: DataS
     candidates = _candidates(bundle, given, minutes)
     if all(c.steps == 0 for c in candidates):
         least = min(c.step_seconds for c in candidates)
-        raise UserError(f"--auto-schedule {minutes:g}: no minutes for a single step, which takes {seconds(least)}")
+        raise UserError(f"auto_schedule {minutes:g}: the time limit is shorter than one step ({seconds(least)})")
     per_step = int(given.get("batch_size", 1)) * int(given.get("grad_accum", 1))
     most = max(1, _MOST_EPOCHS * data.sequences // per_step)
     reached = {c.name: min(most, c.steps) for c in candidates}
@@ -94,16 +94,16 @@ def choose(bundle: Bundle, given: Mapping[str, str], minutes: float, data: DataS
 def check_choosable(given: Mapping[str, str], minutes: float) -> None:
     """Raises UserError where there is nothing to choose, no budget to choose within, or no evidence to choose by."""
     if not (isinstance(minutes, int | float) and math.isfinite(minutes) and minutes > 0):
-        raise UserError(f"--auto-schedule {minutes}: how many minutes training may take, more than 0")
+        raise UserError(f"auto_schedule {minutes}: must be a number of minutes above 0")
     chosen = [name for name in (*CHOSEN, "stored_units") if name in given]
     chosen += ["cache_prefix"] if given.get("cache_prefix") == "true" else []
     if chosen:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in chosen)
-        raise UserError(f"--auto-schedule: chooses {names}; leave that out, or --auto-schedule")
+        names = ", ".join(chosen)
+        raise UserError(f"auto_schedule: chooses {names}; leave that out, or auto_schedule")
     if not given.get("budget"):
-        raise UserError("--auto-schedule: give --budget too, how much memory training may take")
+        raise UserError("auto_schedule: needs a budget")
     if given.get("loss", "sft") != "sft":
-        raise UserError(f"--auto-schedule: there is no evidence for --loss {given['loss']}, only for sft")
+        raise UserError(f"auto_schedule: there is no evidence for loss {given['loss']}, only for sft")
 
 
 def learned(steps: Mapping[str, int]) -> dict[str, float]:
@@ -145,7 +145,7 @@ def _candidates(bundle: Bundle, given: Mapping[str, str], minutes: float) -> lis
         least = min(least, *(plan["smallest_budget_mb"] for plan in plans))
     raise UserError(
         f"budget {given['budget']} is too small for every schedule that is tried: {whole_megabytes(least)} MB is "
-        "the least; raise --budget, or lower --seq-len or --batch-size"
+        "the least; raise budget, or lower seq_len or batch_size"
     )
 
 

@@ -38,17 +38,17 @@ class Quantization:
     calibration: Path | None = None
 
     def __post_init__(self) -> None:
-        for option, name in (("--quant", self.linear), ("--quant-embedding", self.embedding)):
+        for option, name in (("quant", self.linear), ("quant_embedding", self.embedding)):
             if name is not None and name not in WEIGHT_FORMATS:
                 raise UserError(f"{option} {name}: must be one of {', '.join(WEIGHT_FORMATS)}")
 
     def only_for_floats(self, embedding: bool) -> str | None:
         """An option that was given and means nothing to weights that are quantized, or with `embedding` all are."""
         if self.linear is not None:
-            return f"--quant {self.linear}"
+            return f"quant {self.linear}"
         if self.calibration is not None:
-            return f"--calibration {self.calibration}"
-        return f"--quant-embedding {self.embedding}" if embedding and self.embedding is not None else None
+            return f"calibration {self.calibration}"
+        return f"quant_embedding {self.embedding}" if embedding and self.embedding is not None else None
 
 
 def open_checkpoint(
@@ -79,12 +79,12 @@ def open_checkpoint(
         raise UserError(f"{option}: goes with a Hugging Face model; {name} has weights of its own formats")
     if path.suffix == ".json":
         if not random_init:
-            raise UserError(f"{name}: holds no weights; give a Hugging Face folder or a .gguf file, or --random-init")
+            raise UserError(f"{name}: holds no weights; give a Hugging Face folder or a .gguf file, or set random_init")
         from mobile_ft.export.source.random_init import RandomModel
 
         return RandomModel(read_hf_config(path), seed, base_model(path))
     if random_init:
-        raise UserError(f"{name}: --random-init takes a config.json or one of {', '.join(known_models())}")
+        raise UserError(f"{name}: random_init takes a config.json or one of {', '.join(known_models())}")
     from mobile_ft.export.source.gguf_model import GgufModel, builtin_model
 
     builtin = builtin_model(name)
@@ -92,7 +92,7 @@ def open_checkpoint(
         raise UserError(
             f"{name}: there is no such file or folder, and no built-in model of that name; give "
             f"{' or '.join(BUILTIN_MODELS)}, a .gguf file, a Hugging Face folder, a model on the hub as OWNER/NAME, or "
-            "a config.json with --random-init"
+            "a config.json with random_init"
         )
     return GgufModel(builtin or path)
 

@@ -120,7 +120,7 @@ def inspect_data(
     from mobile_ft.api.data_page import data_page
 
     given = {"on_bad_row": "skip"} | option_texts(data_options(), options)
-    check_output_path("--report", None if report is None else Path(report))
+    check_output_path("report", None if report is None else Path(report))
     with _tokenizer(model) as (tokenizer, most):
         length = min(_SEQ_LEN, most or _SEQ_LEN) if seq_len is None else seq_len
         sources: dict[Split, DataSource] = {"train": data}

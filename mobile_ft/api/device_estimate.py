@@ -72,7 +72,7 @@ def estimate_device(name: str, options: Mapping[str, str]) -> DeviceEstimate:
     what is faster there. Raises UserError on an unknown device."""
     table = _table()
     if name not in table["devices"]:
-        raise UserError(f"--device {name}: not known{did_you_mean(name, known_devices())}")
+        raise UserError(f"device {name}: not known{did_you_mean(name, known_devices())}")
     device = table["devices"][name]
     kinds = [table["cores"][group["core"]] | group for group in device["cores"] for _ in range(group["count"])]
     threads = min(int(options.get("threads", "0")) or len(kinds), len(kinds))

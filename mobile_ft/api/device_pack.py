@@ -151,7 +151,7 @@ def _put_data(found: Bundle, data: DataSource, split: Split, folder: Path, setti
             path_text(made), TrainConfig(**own)
         )
     if made.read_bytes() != (folder / tokens).read_bytes():
-        raise UserError(f"{source}: the device would make other tokens of it; leave out --raw-data")
+        raise UserError(f"{source}: the device would make other tokens of it; leave out raw_data")
     made.unlink()
     (folder / tokens).unlink()
     return _MAKE_TOKENS.format(file=tokens, rows=rows, options=shlex.join(native_arguments(own)))

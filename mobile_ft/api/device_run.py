@@ -36,7 +36,7 @@ def run_on_device(pack: str | os.PathLike[str], device: Device, *, progress: boo
     with ProgressDisplay("step", progress) as display:
         if device.output(f"cat {MANIFEST} 2>/dev/null") != (folder / MANIFEST).read_bytes():
             if device.output(f"ls {OUT}/{CHECKPOINT} 2>/dev/null"):
-                raise UserError(f"{device}: holds the run of another pack in {OUT}; give another --folder")
+                raise UserError(f"{device}: holds the run of another pack in {OUT}; give another folder")
             display.print(f"copying {folder} to {device}")
             device.output(f"rm -f {MANIFEST}")  # comes last: where it is, all is
             device.push(folder, sorted({name.split("/")[0] for name in files}))

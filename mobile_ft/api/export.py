@@ -92,13 +92,13 @@ def export_bundle(
         UserError: The model or the adapter is not supported, or `out` holds anything but a bundle.
     """
     if not 1 <= lora_rank <= MOST_RANK:
-        raise UserError(f"--lora-rank {lora_rank}: must be 1 to {MOST_RANK}")
+        raise UserError(f"lora_rank {lora_rank}: must be 1 to {MOST_RANK}")
     if not 0 < lora_alpha < float("inf"):
-        raise UserError(f"--lora-alpha {lora_alpha:g}: must be above 0")
+        raise UserError(f"lora_alpha {lora_alpha:g}: must be above 0")
     if adapter is not None and (lora_rank, lora_alpha, lora_targets, use_rslora) != _LORA:
-        raise UserError(f"--adapter {adapter}: brings its own rank, alpha and targets; leave those out")
+        raise UserError(f"adapter {adapter}: brings its own rank, alpha and targets; leave those out")
     if seed < 0:
-        raise UserError(f"--seed {seed}: must be at least 0")
+        raise UserError(f"seed {seed}: must be at least 0")
     target, key = Path(out), None if sign is None else read_private_key(Path(sign))
     quantization = Quantization(quant, quant_embedding, None if calibration is None else Path(calibration))
     with _quiet():
@@ -112,7 +112,7 @@ def export_bundle(
         most = most_seq_len(source.config)
         length = min(_SEQ_LEN, most) if max_seq_len is None else max_seq_len
         if not _LEAST_SEQ_LEN <= length <= most:
-            raise UserError(f"--max-seq-len {length}: this model takes {_LEAST_SEQ_LEN} to {most}")
+            raise UserError(f"max_seq_len {length}: this model takes {_LEAST_SEQ_LEN} to {most}")
         with ProgressDisplay("tensor", progress) as display:
 
             def on_tensor(done: int, total: int) -> None:
@@ -167,7 +167,7 @@ def open_quietly(path: Path) -> "ModelSource":
 def _temporary(path: Path, source: "ModelSource", tokens: int, hollow: bool) -> Iterator[Bundle]:
     most = most_seq_len(source.config)
     if tokens > most:
-        raise UserError(f"--seq-len x --batch-size is {tokens} tokens; {path} takes at most {most}")
+        raise UserError(f"seq_len x batch_size is {tokens} tokens; {path} takes at most {most}")
     lora = LoraConfig(LORA_RANK, LORA_ALPHA, parse_targets(LORA_TARGETS, source.config))
     with scratch_folder() as folder:
         _write(source, lora, max(tokens, min(_SEQ_LEN, most)), 0, folder / "bundle", "exact", hollow=hollow)

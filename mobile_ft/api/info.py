@@ -44,7 +44,7 @@ def info(model: str | os.PathLike[str], *, verify: bool = False) -> BundleInfo |
             check_files(found)
         return describe(found)
     if verify:
-        raise UserError(f"{model}: --verify checks the files of a bundle; this is none")
+        raise UserError(f"{model}: verify checks the files of a bundle; this is none")
     return _describe_checkpoint(Path(model), path)
 
 

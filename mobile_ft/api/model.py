@@ -152,9 +152,9 @@ class LoadedModel:
             before = [] if system is None else [{"role": "system", "content": system}]
             return self._chat_tokens([*before, {"role": "user", "content": prompt}], None, options)
         if system is not None:
-            raise UserError("--system: the model has no chat template to put it into")
+            raise UserError("system: the model has no chat template to put it into")
         if options.get("chat_template_kwargs"):
-            raise UserError("--chat-template-kwargs: the model has no chat template")
+            raise UserError("chat_template_kwargs: the model has no chat template")
         _check_text(prompt)
         return self._checked(self.tokenizer.encode(prompt, add_special=True))
 
@@ -169,9 +169,9 @@ class LoadedModel:
     def _checked(self, tokens: list[int]) -> list[int]:
         most = self.bundle.max_seq_len
         if not tokens:
-            raise UserError("--prompt: empty")
+            raise UserError("prompt: empty")
         if len(tokens) >= most:
-            raise UserError(f"--prompt: {len(tokens)} tokens; {self.bundle.folder} takes {most}, answer included")
+            raise UserError(f"prompt: {len(tokens)} tokens; {self.bundle.folder} takes {most}, answer included")
         return tokens
 
 
@@ -189,4 +189,4 @@ def _check_text(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise UserError("--prompt: not UTF-8 text") from error
+        raise UserError("prompt: not UTF-8 text") from error

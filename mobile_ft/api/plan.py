@@ -20,7 +20,7 @@ Change = dict[str, Any]
 _SAVINGS: list[Change] = [
     {"optimizer": "adamw8bit"},
     {"max_grad_norm": 0},
-    {"schedule": "lcsb", "ratio": 0.5},
+    {"schedule": "suffix", "ratio": 0.5},
 ]
 _SAVED = ("planned_mb", "step_seconds", "smallest_budget_mb", "longest_seq_len")
 

@@ -54,10 +54,10 @@ def profile_run(
         UserError: An input is wrong.
     """
     report_file, trace_file = (None if path is None else Path(path) for path in (report, trace_out))
-    check_output_path("--report", report_file)
-    check_output_path("--trace-out", trace_file)
+    check_output_path("report", report_file)
+    check_output_path("trace_out", trace_file)
     if steps < 1:
-        raise UserError(f"--steps {steps}: must be at least 1")
+        raise UserError(f"steps {steps}: must be at least 1")
     given = option_texts(step_options(), options)
     settings = train_settings(given)
     seq_len, batch_size = int(settings["seq_len"]), int(settings["batch_size"])
@@ -67,7 +67,7 @@ def profile_run(
         budget_mb = plan["budget_mb"]
         if budget_mb is not None and plan["planned_mb"] > budget_mb:
             warnings.warn(
-                f"--budget {given['budget']}: the plan needs {plan['planned_mb']:.0f} MB, `mobile-ft train` would "
+                f"budget {given['budget']}: the plan needs {plan['planned_mb']:.0f} MB, `mobile-ft train` would "
                 "refuse; running all the same",
                 MobileFtWarning,
                 stacklevel=2,

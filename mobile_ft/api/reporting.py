@@ -27,7 +27,7 @@ def open_reporters(names: str | Sequence[str], out: Path, resume: bool) -> list[
     reporters = []
     for name in [names] if isinstance(names, str) else names:
         if name not in _REPORTERS:
-            raise UserError(f"--report-to {name}: no such reporter{did_you_mean(name, _REPORTERS)}")
+            raise UserError(f"report_to {name}: no such reporter{did_you_mean(name, _REPORTERS)}")
         reporters.append(_REPORTERS[name](_import(name), out, resume))
     return reporters
 
@@ -110,4 +110,4 @@ def _import(name: str) -> Any:
     try:
         return importlib.import_module(_MODULES[name])
     except ImportError as error:
-        raise UserError(f"--report-to {name}: needs {_MODULES[name]}; pip install {_MODULES[name]}") from error
+        raise UserError(f"report_to {name}: needs {_MODULES[name]}; pip install {_MODULES[name]}") from error

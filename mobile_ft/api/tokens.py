@@ -16,10 +16,10 @@ from mobile_ft.runtime import data_options
 def check_lengths(bundle: Bundle, seq_len: int, batch_size: int = 1) -> None:
     """Raises UserError where the bundle's program was not made for so many tokens at once."""
     if seq_len * batch_size > bundle.max_seq_len:
-        asked = f"--seq-len {seq_len}" + (f" x --batch-size {batch_size}" if batch_size > 1 else "")
+        asked = f"seq_len {seq_len}" + (f" x batch_size {batch_size}" if batch_size > 1 else "")
         raise UserError(
             f"{asked} is more than the {bundle.max_seq_len} tokens that {bundle.folder} was exported for; "
-            "use less, or export it again with a larger --max-seq-len"
+            "use less, or export it again with a larger max_seq_len"
         )
 
 

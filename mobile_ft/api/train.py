@@ -81,7 +81,7 @@ def train(
     check_lengths(found, seq_len, int(settings["batch_size"]))
     if auto_schedule is not None:
         if resume:
-            raise UserError("--auto-schedule: a run goes on with what was chosen: --resume --config OUT/run.yaml")
+            raise UserError("auto_schedule: to resume such a run, give OUT/run.yaml as config instead")
         if in_process:
             raise UserError(
                 "auto_schedule: with in_process the budget holds what Python takes too, which is not planned"
@@ -89,10 +89,10 @@ def train(
         check_choosable(given, auto_schedule)
     held_out = _validation_data(data, valid, int(settings["eval_every"]))
     if (folder / CHECKPOINT).exists() and not resume:
-        raise UserError(f"{folder}: holds the checkpoint of an earlier run; give --resume to go on, or another --out")
+        raise UserError(f"{folder}: holds the checkpoint of an earlier run; resume it, or choose another out")
     reporters = open_reporters(report_to, folder, resume)
     if schedule_report is not None:
-        check_output_path("--schedule-report", Path(schedule_report))
+        check_output_path("schedule_report", Path(schedule_report))
         reporters.append(write_schedule_report(Path(schedule_report)))
     tokens = folder / _TOKENS  # the same file again where a run is resumed: the runtime compares
     stats = prepare_tokens(found, data, "train", seq_len, seed, tokens, loss, settings)
@@ -147,11 +147,11 @@ def _set_date(bundle: Bundle, folder: Path, resume: bool, given: dict[str, str])
 def _validation_data(data: DataSource, valid: DataSource | None, eval_every: int) -> DataSource | None:
     if eval_every == 0:
         if valid is not None:
-            raise UserError("--valid is given without --eval-every, after how many steps to validate")
+            raise UserError("valid: needs eval_every, the number of steps between validations")
         return None
     if valid is None and not has_split(data, "valid"):
         raise UserError(
-            f"--eval-every {eval_every}: needs --valid, or data with a split for it, such as a folder with valid.jsonl"
+            f"eval_every {eval_every}: needs valid, or data with a split for it, such as a folder with valid.jsonl"
         )
     return data if valid is None else valid
 

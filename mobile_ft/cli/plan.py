@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     if not result.fits:
         raise UserError(
             f"--budget {args.budget} is too small: the smallest that works is "
-            f"{whole_megabytes(result.smallest_budget_mb)} MB; raise it, or lower --seq-len, --batch-size or --ratio"
+            f"{whole_megabytes(result.smallest_budget_mb)} MB; raise it, or lower --seq-len or --batch-size"
         )
 
 

@@ -154,16 +154,16 @@ def _encode(
     """Adds what a row becomes to `encoded`."""
     if isinstance(row, FileRow):
         if loss == "dpo":
-            raise UserError(f"{row.where}: plain text; --loss dpo needs preferences")
+            raise UserError(f"{row.where}: plain text; loss dpo needs preferences")
         _keep_windows(_encode_text(row.where, read_text(row.file), tokenizer), seq_len, 1.0, encoded)
         encoded.forms["text file"] += 1
         return
     text = read_row_text(row, reader)
     preference = len(text.sides) == 2
     if preference and loss == "sft":
-        raise UserError(f'{row.where}: a preference, with "chosen" and "rejected"; --loss dpo learns from these')
+        raise UserError(f'{row.where}: a preference, with "chosen" and "rejected"; loss dpo learns from these')
     if not preference and loss == "dpo":
-        raise UserError(f'{row.where}: --loss dpo needs rows with "prompt", "chosen" and "rejected"; use --loss sft')
+        raise UserError(f'{row.where}: loss dpo needs rows with "prompt", "chosen" and "rejected"; use loss sft')
     if text.plain:
         tokens = _encode_text(row.where, [text.sides[0][0]], tokenizer, ends=True)
         sides = [(tokens, np.ones(len(tokens), np.bool_))]

@@ -144,9 +144,6 @@ int train(const std::vector<std::string>& argv) {
   return 0;
 }
 
-// By how much starts of one and the same program differ in how many pages of its files they find mapped: 0.17 MB of 80.
-constexpr uint64_t kStartSpread = uint64_t{1} << 18;
-
 /// The plan of `config`, the smallest budget that works, and the longest sequence within its own; for this machine, or
 /// for another machine.
 Event planned(const Model& model, const TrainConfig& config, const std::optional<Throughput>& others) {

@@ -117,7 +117,7 @@ void Dataset::add(const std::string& given) {
 }
 
 DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& config) const {
-  if (config.seed < 0) fail("--seed ", config.seed, ": must not be negative");  // nor is it for `mobile-ft train`
+  if (config.seed < 0) fail("seed ", config.seed, ": must not be negative");  // nor is it for `mobile-ft train`
   Encoded encoded;
   int64_t rows = 0, truncated = 0, dropped = 0;
   std::error_code none;

@@ -61,10 +61,10 @@ EncodedRows encode_row(const Row& row, const BundleText& text, const ChatTemplat
     fail("a preference, with \"chosen\" and \"rejected\"; --loss dpo learns from these");
   }
   if (!row.preference() && loss == Loss::kDpo) {
-    fail("--loss dpo needs rows with \"prompt\", \"chosen\" and \"rejected\"; use --loss sft");
+    fail("loss dpo needs rows with \"prompt\", \"chosen\" and \"rejected\"; use loss sft");
   }
   const auto places = static_cast<size_t>(loss == Loss::kDpo ? seq_len / 2 : seq_len);
-  if (places < 1) fail("--seq-len ", seq_len, ": too short for a row");
+  if (places < 1) fail("seq_len ", seq_len, ": too short for a row");
   const RowText rendered = row_text(row, chat_template, config);
   std::vector<EncodedText> sides;
   for (const LearnedText& side : rendered.sides) sides.push_back(encode(side, text));

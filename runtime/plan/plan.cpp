@@ -142,8 +142,8 @@ Plan plan_training(const Model& model, const TrainConfig& config, const ProcessM
 
 void check_budget(const Plan& plan, uint64_t budget) {
   if (budget == 0 || plan.total() <= budget) return;
-  fail("budget ", budget / kMegabyte, "MB is too small: this run needs ", plan.total() / kMegabyte + 1,
-       "MB; raise --budget, or lower --seq-len, --batch-size or --ratio");
+  fail("budget ", budget / kMegabyte, "MB is too small: this run needs ", (plan.total() + kStartSpread) / kMegabyte + 1,
+       "MB; raise it, or lower seq_len or batch_size");
 }
 
 int64_t longest_sequence(const Model& model, TrainConfig config, const Throughput& throughput) {

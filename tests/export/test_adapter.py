@@ -193,5 +193,5 @@ def test_mlx_refused(config: ModelConfig, tmp_path: Path, harm: str) -> None:
 
 
 def test_an_adapter_brings_its_own_settings(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--adapter here: brings its own rank, alpha and targets; leave those out"):
+    with pytest.raises(UserError, match="adapter here: brings its own rank, alpha and targets; leave those out"):
         export_bundle("qwen2.5-0.5b", tmp_path / "bundle", random_init=True, adapter="here", lora_rank=8)

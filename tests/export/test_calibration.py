@@ -92,9 +92,9 @@ def test_bad_texts(content: bytes, message: str, tmp_path: Path, tiny_bundle: An
 
 
 def test_only_for_models_in_floats() -> None:
-    with pytest.raises(UserError, match="--calibration x: goes with a Hugging Face model; smollm2-135m has weights"):
+    with pytest.raises(UserError, match="calibration x: goes with a Hugging Face model; smollm2-135m has weights"):
         open_checkpoint("smollm2-135m", quantization=Quantization(calibration=Path("x")))
-    with pytest.raises(UserError, match="--quant-embedding q4_0: goes with a Hugging Face model"):
+    with pytest.raises(UserError, match="quant_embedding q4_0: goes with a Hugging Face model"):
         open_checkpoint("smollm2-135m", quantization=Quantization(embedding="q4_0"))
-    with pytest.raises(UserError, match="--quant-embedding q5: must be one of f16"):
+    with pytest.raises(UserError, match="quant_embedding q5: must be one of f16"):
         Quantization(embedding="q5")

@@ -163,12 +163,12 @@ def test_rows_that_do_not_suit_the_others_the_model_or_the_loss(bundle: Path, tm
     dataset.add(json.dumps({"text": "a"}))
     with pytest.raises(RuntimeFailure, match="this row is a preference, and those before it are not"):
         dataset.add(json.dumps(preferences(1)[0]))
-    with pytest.raises(RuntimeFailure, match="rows.jsonl:1: --loss dpo needs rows with"):
+    with pytest.raises(RuntimeFailure, match="rows.jsonl:1: loss dpo needs rows with"):
         dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig(loss="dpo"))
     with pytest.raises(RuntimeFailure, match='message 2: "tool_calls" are not used by the model'):
         called = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
         dataset.add(json.dumps({"messages": [*chat(("user", "a")), called]}))
-    with pytest.raises(RuntimeFailure, match="--seed -1: must not be negative"):
+    with pytest.raises(RuntimeFailure, match="seed -1: must not be negative"):
         dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig(seed="-1"))
     write_rows([{"prompt": "long " * 50, "completion": "b"}], path)
     with pytest.raises(RuntimeFailure, match="nothing to learn within --seq-len 8"):

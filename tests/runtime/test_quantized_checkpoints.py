@@ -75,5 +75,5 @@ def test_a_tokenizer_goes_with_a_model_in_memory(tmp_path: Path) -> None:
 
 def test_what_is_quantized_keeps_its_format(tmp_path: Path) -> None:
     write_gptq(tmp_path / "model")
-    with pytest.raises(UserError, match="--quant q4_0: .*model has the formats that gptq quantized it to"):
+    with pytest.raises(UserError, match="quant q4_0: .*model has the formats that gptq quantized it to"):
         export_bundle(tmp_path / "model", tmp_path / "bundle", quant="q4_0")

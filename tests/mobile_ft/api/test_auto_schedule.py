@@ -118,7 +118,7 @@ def test_the_choice_is_a_run_of_plain_options(
     evidence = next(e for e in EVIDENCE.values() if all(settings[name] == e.options[name] for name in e.options))
     assert settings["lr"] == evidence.lr
     assert settings["steps"] == result.steps > 1
-    with pytest.raises(mobile_ft.UserError, match="--resume --config"):
+    with pytest.raises(mobile_ft.UserError, match="to resume such a run, give OUT/run.yaml as config"):
         mobile_ft.train(bundle, ROWS, out, resume=True, **options)
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"prompt": "a", "completion": "b"}\n' * 9)
@@ -129,15 +129,15 @@ def test_the_choice_is_a_run_of_plain_options(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "--auto-schedule: give --budget too"),
-        ({"budget": ""}, "--auto-schedule: give --budget too"),
-        ({"budget": "1GB", "lr": 1e-3, "suffix_depths": "1"}, "--auto-schedule: chooses --suffix-depths, --lr; leave"),
-        ({"budget": "1GB", "cache_prefix": "true"}, "--auto-schedule: chooses --cache-prefix; leave"),
-        ({"budget": "1GB", "auto_schedule": 0}, "--auto-schedule 0: how many minutes"),
-        ({"budget": "1GB", "auto_schedule": float("inf")}, "--auto-schedule inf: how many minutes"),
-        ({"budget": "1GB", "auto_schedule": "5"}, "--auto-schedule 5: how many minutes"),
-        ({"budget": "1GB", "auto_schedule": 1e-9}, "no minutes for a single step, which takes"),
-        ({"budget": "1GB", "loss": "dpo"}, "there is no evidence for --loss dpo"),
+        ({}, "auto_schedule: needs a budget"),
+        ({"budget": ""}, "auto_schedule: needs a budget"),
+        ({"budget": "1GB", "lr": 1e-3, "suffix_depths": "1"}, "auto_schedule: chooses suffix_depths, lr; leave"),
+        ({"budget": "1GB", "cache_prefix": "true"}, "auto_schedule: chooses cache_prefix; leave"),
+        ({"budget": "1GB", "auto_schedule": 0}, "auto_schedule 0: must be a number of minutes"),
+        ({"budget": "1GB", "auto_schedule": float("inf")}, "auto_schedule inf: must be a number of minutes"),
+        ({"budget": "1GB", "auto_schedule": "5"}, "auto_schedule 5: must be a number of minutes"),
+        ({"budget": "1GB", "auto_schedule": 1e-9}, "the time limit is shorter than one step"),
+        ({"budget": "1GB", "loss": "dpo"}, "there is no evidence for loss dpo"),
         ({"budget": "1GB", "in_process": True}, "auto_schedule: with in_process"),
         ({"budget": "1GB", "batch_size": 0}, "batch_size 0"),
         ({"budget": "1GB", "grad_accum": 0}, "grad_accum 0"),

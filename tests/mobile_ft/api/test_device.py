@@ -171,7 +171,7 @@ def test_another_pack_in_the_same_place(bundle: Path, runtime: Path, rows: Path,
     other_rows.write_text("".join(json.dumps(row) + "\n" for row in reversed(ROWS[:20])))
     second = pack_for_device(bundle, other_rows, tmp_path / "second", raw_data=True, runtime=runtime, **OPTIONS)
     run_on_device(first, place, progress=False)
-    with pytest.raises(UserError, match="adb phone:work: holds the run of another pack in out; give another --folder"):
+    with pytest.raises(UserError, match="adb phone:work: holds the run of another pack in out; give another folder"):
         run_on_device(second, place, progress=False)
     shutil.rmtree(device / "work" / "out")  # what the user does not want any more
     result = run_on_device(second, place, progress=False)

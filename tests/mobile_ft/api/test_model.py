@@ -79,8 +79,8 @@ def test_sampling_repeats_with_its_seed(model: mobile_ft.LoadedModel) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"prompt": "x" * 60}, r"--prompt: \d+ tokens; "),
-        ({"prompt": "\udcff"}, "--prompt: not UTF-8 text"),
+        ({"prompt": "x" * 60}, r"prompt: \d+ tokens; "),
+        ({"prompt": "\udcff"}, "prompt: not UTF-8 text"),
         ({"prompt": "x", "temp": -1}, "temp -1: must not be negative"),
         ({"prompt": "x", "temperature": 1}, r"temperature: no such option; did you mean temp"),
         ({"prompt": "x", "top_p": 0}, "top_p 0: must be"),

@@ -211,13 +211,13 @@ def test_schedule_report(train: Train, tmp_path: Path, schedule: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"schedule_report": "nowhere/report.html"}, "--schedule-report nowhere/report.html: the folder nowhere does"),
+        ({"schedule_report": "nowhere/report.html"}, "schedule_report nowhere/report.html: the folder nowhere does"),
         ({"learning_rate": 1}, "learning_rate: no such option"),
         ({"step": 3}, r"step: no such option; did you mean steps"),
-        ({"eval_every": 2}, "--eval-every 2: needs --valid, or data with a split for it"),
-        ({"valid": ROWS}, "--valid is given without --eval-every"),
-        ({"report_to": "paper"}, "--report-to paper: no such reporter"),
-        ({"seq_len": 65}, "--seq-len 65 is more than the 64 tokens"),
+        ({"eval_every": 2}, "eval_every 2: needs valid, or data with a split for it"),
+        ({"valid": ROWS}, "valid: needs eval_every"),
+        ({"report_to": "paper"}, "report_to paper: no such reporter"),
+        ({"seq_len": 65}, "seq_len 65 is more than the 64 tokens"),
         ({"steps": 0}, "steps 0: must be at least 1"),
         ({"steps": True}, "steps True: must be an integer"),
         ({"budget": "1MB"}, "budget 1MB is too small"),

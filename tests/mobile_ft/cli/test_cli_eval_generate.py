@@ -50,7 +50,7 @@ def test_generate_options_reach_the_answer(cli: Cli, bundle: Path, adapter: Path
     assert cli(*command, "--temp", 1, "--top-p", 0.01).out == "4, sir\n"
     assert cli(*command, "--temp", 5, "--min-p", 1).out == "4, sir\n"
     assert cli(*command, "--temp", 5, "--seed", 1).out != "4, sir\n"
-    assert "--prompt: " in cli(*command, "--system", "B" * 40).err  # there is no room for it
+    assert "prompt: " in cli(*command, "--system", "B" * 40).err  # there is no room for it
 
 
 def test_generate_repeats_itself_with_the_same_seed(cli: Cli, bundle: Path) -> None:
@@ -64,7 +64,7 @@ def test_generate_repeats_itself_with_the_same_seed(cli: Cli, bundle: Path) -> N
     ("options", "message"),
     [
         (["--prompt", "x" * 60], "tokens; "),
-        (["--prompt", "\udcff"], "--prompt: not UTF-8 text"),
+        (["--prompt", "\udcff"], "prompt: not UTF-8 text"),
         (["--prompt", "x", "--temp", -1], "temp -1: must not be negative"),
         (["--prompt", "x", "--adapter", "nowhere"], "nowhere/adapter_config.json: "),
     ],
@@ -80,7 +80,7 @@ def test_generate_refuses(cli: Cli, bundle: Path, options: list[object], message
 def test_eval_refuses(cli: Cli, bundle: Path, data: Path) -> None:
     result = cli("eval", bundle, "--data", data, "--seq-len", 65)
     assert result.code == 1
-    assert "--seq-len 65 is more than the 64 tokens" in result.err
+    assert "seq_len 65 is more than the 64 tokens" in result.err
     (data / "valid.jsonl").unlink()
     result = cli("eval", bundle, "--data", data)
     assert result.code == 1

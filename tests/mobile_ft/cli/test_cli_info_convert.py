@@ -88,7 +88,7 @@ def test_info_on_what_is_not_supported(cli: Cli, tmp_path: Path) -> None:
     result = cli("info", tmp_path)
     assert result.code == 1 and "model_type is 'mamba'; supported: 'llama'" in result.err
     result = cli("info", "smollm2-135m", "--verify")
-    assert "--verify checks the files of a bundle; this is none" in result.err
+    assert "verify checks the files of a bundle; this is none" in result.err
 
 
 def test_parameter_count_of_smollm2() -> None:

@@ -73,22 +73,22 @@ def test_savings_are_planned_with_their_options(
     result = cli("plan", bare_bundle, "--seq-len", 64, "--json", report)
     assert (result.code, result.err) == (0, "")
     assert "72 MB" in result.out
-    every = {"optimizer": "adamw8bit", "max_grad_norm": 0, "schedule": "lcsb", "ratio": 0.5}
+    every = {"optimizer": "adamw8bit", "max_grad_norm": 0, "schedule": "suffix", "ratio": 0.5}
     rows = json.loads(report.read_text())["savings"]
     assert [row["options"] for row in rows] == [
-        *({"optimizer": "adamw8bit"}, {"max_grad_norm": 0}, {"schedule": "lcsb", "ratio": 0.5}),
+        *({"optimizer": "adamw8bit"}, {"max_grad_norm": 0}, {"schedule": "suffix", "ratio": 0.5}),
         every,
     ]
     assert [row["planned_mb"] for row in rows] == [89, 88, 87, 86]
     assert (tmp_path / "arguments").read_text().splitlines() == [
         *("plan", str(bare_bundle), "--seq-len", "64", "--variant", "optimizer=adamw8bit"),
-        *("--variant", "max-grad-norm=0", "--variant", "schedule=lcsb,ratio=0.5"),
-        *("--variant", "optimizer=adamw8bit,max-grad-norm=0,schedule=lcsb,ratio=0.5"),
+        *("--variant", "max-grad-norm=0", "--variant", "schedule=suffix,ratio=0.5"),
+        *("--variant", "optimizer=adamw8bit,max-grad-norm=0,schedule=suffix,ratio=0.5"),
     ]
 
 
 def test_nothing_left_to_save(plan: Run) -> None:
-    options = ("--optimizer", "adamw8bit", "--max-grad-norm", 0, "--schedule", "lcsb")
+    options = ("--optimizer", "adamw8bit", "--max-grad-norm", 0, "--schedule", "suffix")
     result, values = plan(*options)
     assert values["savings"] == []
     assert "What would save memory" not in result.out
@@ -130,7 +130,7 @@ def test_a_model_in_its_own_format(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--seq-len", 65], "--seq-len 65 is more than the 64 tokens that "),
+        (["--seq-len", 65], "seq_len 65 is more than the 64 tokens that "),
         (["--seq-len", 64, "--budget", "lots"], "budget lots: must be a size such as 512MB"),
         (["--seq-len", 64, "--json", "nowhere/p.json"], "--json nowhere/p.json: the folder nowhere does not exist"),
     ],
@@ -145,7 +145,7 @@ def test_bad_values_are_one_line(cli: Cli, bare_bundle: Path, options: list[obje
 def test_config_of_a_model_with_a_shorter_limit(cli: Cli, model_config: Path) -> None:
     result = cli("plan", model_config, "--seq-len", 100, "--batch-size", 2)
     assert result.code == 1
-    assert f"--seq-len x --batch-size is 200 tokens; {model_config} takes at most 128" in result.err
+    assert f"seq_len x batch_size is 200 tokens; {model_config} takes at most 128" in result.err
 
 
 def test_another_device_is_estimated(plan: Run) -> None:
@@ -166,4 +166,4 @@ def test_another_device_is_estimated(plan: Run) -> None:
 def test_an_unknown_device_is_an_error(cli: Cli, bare_bundle: Path) -> None:
     result = cli("plan", bare_bundle, "--seq-len", 64, "--device", "pixel-88")
     assert (result.code, result.out) == (1, "")
-    assert "--device pixel-88: not known; did you mean pixel-8" in result.err
+    assert "device pixel-88: not known; did you mean pixel-8" in result.err

@@ -95,7 +95,7 @@ def test_a_cgroup_that_is_too_small_ends_the_run(profile: Run, tmp_path: Path) -
     result, values = profile("--budget", "1MB", "--report", report, "--trace-out", trace)
     assert result.code == 1
     warning, error = result.err.splitlines()
-    assert warning.startswith("mobile-ft: warning: --budget 1MB: the plan needs ")
+    assert warning.startswith("mobile-ft: warning: budget 1MB: the plan needs ")
     planned = f"{values['planned_total_mb']:.0f}"
     assert error.startswith("mobile-ft: error: the limit of 1 MB ended the training process in step ")
     assert f"by plan it needs {planned} MB" in error

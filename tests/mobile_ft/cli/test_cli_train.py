@@ -48,7 +48,7 @@ def test_resume_prepares_the_same_data_and_goes_on(cli: Cli, bundle: Path, data:
     assert cli(*command).code == 0
     again = cli(*command)
     assert again.code == 1
-    assert "give --resume to go on" in again.err
+    assert "resume it, or choose another out" in again.err
     report = tmp_path / "report.json"
     assert cli(*command, "--resume", "--json", report).code == 0
     assert len(json.loads(report.read_text())["losses"]) == 3
@@ -130,10 +130,10 @@ def test_validation_is_shown_and_reported(cli: Cli, bundle: Path, data: Path, tm
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--seq-len", 65], "--seq-len 65 is more than the 64 tokens that "),
+        (["--seq-len", 65], "seq_len 65 is more than the 64 tokens that "),
         (
             ["--seq-len", 32, "--batch-size", 3],
-            "--seq-len 32 x --batch-size 3 is more than the 64 tokens that ",
+            "seq_len 32 x batch_size 3 is more than the 64 tokens that ",
         ),
         (
             ["--seq-len", 64, "--json", "nowhere/r.json"],
@@ -188,7 +188,7 @@ def test_usage_errors_name_what_is_allowed(
 
 def test_too_long_is_refused_before_the_data_is_read(cli: Cli, bundle: Path, tmp_path: Path) -> None:
     result = cli("train", bundle, "--data", tmp_path / "missing", "--seq-len", 65)
-    assert "--seq-len 65" in result.err
+    assert "seq_len 65" in result.err
 
 
 @pytest.mark.parametrize(

@@ -264,9 +264,9 @@ def test_one_long_side_is_enough_to_drop_a_preference(chat: Tokenizer) -> None:
 
 
 def test_rows_for_another_loss(plain: Tokenizer) -> None:
-    with pytest.raises(UserError, match='^x:1: a preference, with "chosen" and "rejected"; --loss dpo'):
+    with pytest.raises(UserError, match='^x:1: a preference, with "chosen" and "rejected"; loss dpo'):
         encode_rows([preference("p", "c", "d")], plain, LONG)
-    with pytest.raises(UserError, match='^x:2: --loss dpo needs rows with "prompt", "chosen" and "rejected"'):
+    with pytest.raises(UserError, match='^x:2: loss dpo needs rows with "prompt", "chosen" and "rejected"'):
         encode_rows([row("x:2", text="a")], plain, LONG, "dpo")
 
 
