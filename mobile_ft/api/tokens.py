@@ -51,9 +51,9 @@ def prepare_tokens(
     if stats.bad:
         _warn(f"{where}: {stats.bad} of {stats.rows} rows left out, which cannot be used: {'; '.join(stats.bad_rows)}")
     if stats.truncated:
-        _warn(f"{where}: {stats.truncated} of {stats.rows} rows lost their end at --seq-len {seq_len}")
+        _warn(f"{where}: {stats.truncated} of {stats.rows} rows were truncated at seq_len {seq_len}")
     if stats.dropped:
-        _warn(f"{where}: {stats.dropped} of {stats.rows} rows left out: nothing to learn at --seq-len {seq_len}")
+        _warn(f"{where}: {stats.dropped} of {stats.rows} rows were dropped: no tokens to train on at seq_len {seq_len}")
     return stats
 
 

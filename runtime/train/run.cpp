@@ -207,7 +207,7 @@ class Run::State {
     const auto start = Clock::now();
     const LossSum sum = trainer_.validate(*valid_);
     const double loss = sum.loss / static_cast<double>(sum.count);
-    if (!std::isfinite(loss)) fail("step ", trainer_.steps_done(), ": the validation loss is not finite; lower --lr");
+    if (!std::isfinite(loss)) fail("step ", trainer_.steps_done(), ": the validation loss is not finite; lower lr");
     const bool best = loss < best_loss();
     trainer_.evaluations.emplace_back(trainer_.steps_done(), loss);
     if (best) {

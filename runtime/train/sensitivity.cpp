@@ -66,7 +66,7 @@ std::vector<double> Trainer::measure_sensitivities(const Batch& batch) {
     }
   }
   for (const double sensitivity : sensitivities) {
-    if (!std::isfinite(sensitivity)) fail("step ", steps_done() + 1, ": a sensitivity is not finite; lower --lr");
+    if (!std::isfinite(sensitivity)) fail("step ", steps_done() + 1, ": a sensitivity is not finite; lower lr");
   }
   return sensitivities;
 }

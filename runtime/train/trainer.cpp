@@ -328,7 +328,7 @@ StepResult Trainer::step(const TokenFile& data) {
   const std::vector<bool> choice = config_.schedule.select(steps_done(), selectable_.count());
   const auto selected = [&](size_t unit) { return choice[selectable_.of(unit)]; };
   const auto must_be_finite = [&](double value) {
-    if (!std::isfinite(value)) fail("step ", steps_done() + 1, ": the loss is not finite; lower --lr");
+    if (!std::isfinite(value)) fail("step ", steps_done() + 1, ": the loss is not finite; lower lr");
   };
   StepResult result{};
   result.lr = learning_rate();

@@ -232,8 +232,8 @@ def test_rows_cut_or_left_out_are_told(cli: Cli, bundle: Path, data: Path, tmp_p
     result = cli("train", bundle, "--data", data, "--seq-len", 64, "--steps", 1, "--out", tmp_path / "out")
     assert result.code == 0
     assert result.err.splitlines() == [
-        f"mobile-ft: warning: {data}: 1 of 2 rows lost their end at --seq-len 64",
-        f"mobile-ft: warning: {data}: 1 of 2 rows left out: nothing to learn at --seq-len 64",
+        f"mobile-ft: warning: {data}: 1 of 2 rows were truncated at seq_len 64",
+        f"mobile-ft: warning: {data}: 1 of 2 rows were dropped: no tokens to train on at seq_len 64",
     ]
 
 
