@@ -48,7 +48,7 @@ sanitized: setup
 	$(BIN)/python tests/small_bundle.py $(SANITIZED)/bundle
 
 test-cpp: sanitized
-	MFT_TEST_BUNDLE=$(CURDIR)/$(SANITIZED)/bundle $(BIN)/ctest --test-dir $(SANITIZED) --output-on-failure
+	MFT_TEST_BUNDLE=$(CURDIR)/$(SANITIZED)/bundle $(BIN)/ctest --test-dir $(SANITIZED) -j 2 --output-on-failure
 
 # The runtime for ARM Linux and phones, with all it needs, where `mobile-ft device pack` finds it; built as with an NDK,
 # by a CMake that finds no Python. Installs the cross compiler from Debian where it is missing.
