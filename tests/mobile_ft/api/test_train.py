@@ -241,9 +241,7 @@ def test_an_earlier_run_is_not_written_over(train: Train) -> None:
 
 def test_cut_rows_are_warned_of(train: Train) -> None:
     rows = [{"prompt": "a", "completion": "b" * 100}]
-    with pytest.warns(
-        mobile_ft.MobileFtWarning, match="train data: 1 of 1 rows were truncated at seq_len 64"
-    ) as seen:
+    with pytest.warns(mobile_ft.MobileFtWarning, match="train data: 1 of 1 rows were truncated at seq_len 64") as seen:
         train(data=rows, steps=1)
     assert seen[0].filename == __file__
     with warnings.catch_warnings():
