@@ -141,8 +141,9 @@ wheels: aarch64
 	for wheel in dist/*.whl; do tests/check_wheel.sh $$wheel $(NATIVE)/bundle $(NATIVE)/check || exit; done
 
 # All parsers against damaged files: for so many minutes in all, or RUNS=.. of the same files each. Needs Clang with libFuzzer.
-fuzz: sanitized
+fuzz:
 	test -n "$(CLANG)" || { echo "fuzz: needs Clang with libFuzzer; on Debian: apt install clang-16 libclang-rt-16-dev"; exit 1; }
+	$(MAKE) sanitized
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[fuzz]'
 	$(BIN)/python fuzz/run.py $(if $(RUNS),--runs $(RUNS),--minutes $(MINUTES))
 

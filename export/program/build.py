@@ -3,7 +3,7 @@
 from io import BytesIO
 
 from mobile_ft.export.program.lower import lower
-from mobile_ft.export.program.program import KindMethods, Program, ProgramSpec
+from mobile_ft.export.program.program import Program, ProgramSpec
 from mobile_ft.export.program.trace import end_methods, unit_methods
 
 
@@ -13,7 +13,7 @@ def build_program(spec: ProgramSpec) -> Program:
     for unit in spec.units:
         traced = unit_methods(unit, spec.max_seq_len)
         methods |= traced.methods
-        kinds[unit.kind] = KindMethods(traced.tokens, traced.saved, traced.reads_x)
+        kinds[unit.kind] = traced.kind
     file = BytesIO()
     lower(methods).write_to_file(file)
     return Program(file.getvalue(), kinds, methods["head"].tokens)

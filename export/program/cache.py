@@ -82,10 +82,12 @@ def _read(file: Path, key: str) -> Program | None:
         if fields["key"] != key:
             return None
         kinds = {kind: KindMethods(**methods) for kind, methods in fields["kinds"].items()}
-        os.utime(file)  # it is among the last used
-        return Program(data, kinds, fields["head_tokens"])
-    except (OSError, ValueError, KeyError, TypeError):
+        program = Program(data, kinds, fields["head_tokens"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+    with suppress(OSError):  # of a cache that may only be read
+        os.utime(file)  # it is among the last used
+    return program
 
 
 def _write(file: Path, key: str, program: Program) -> None:

@@ -24,7 +24,7 @@ class KindMethods:
     """What the runtime has to know of the methods of one kind of unit."""
 
     tokens: int  # the most they take
-    saved: list[dict[str, Any]]  # what `<kind>_forward_save` hands to `<kind>_backward`: shape, dtype, stored dtype
+    saved: list[dict[str, Any]]  # what `<kind>_backward` takes: shape, -1 for the tokens; dtype; dtype stored
     reads_x: bool  # whether `<kind>_backward` needs the unit's input besides
 
 

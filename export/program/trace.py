@@ -10,6 +10,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 
+from mobile_ft.export.program.program import KindMethods
 from mobile_ft.export.program.split import split_at_gradient
 from mobile_ft.model import units
 from mobile_ft.model.config import ModelConfig
@@ -78,12 +79,10 @@ def _clean_up(module: fx.GraphModule) -> None:
 
 @dataclass(frozen=True)
 class UnitMethods:
-    """The methods of one kind of unit, and what `<kind>_forward_save` hands to `<kind>_backward`."""
+    """The methods of one kind of unit, and what bundle.json says of them."""
 
     methods: dict[str, Method]
-    tokens: int  # the most they take
-    saved: list[dict[str, Any]]  # shape, -1 for the token count; dtype; the dtype it is stored in
-    reads_x: bool  # whether `<kind>_backward` needs the unit's input besides
+    kind: KindMethods
 
 
 def _saved_entry(node: fx.Node, tokens: str, spec: UnitSpec) -> dict[str, Any]:
@@ -182,7 +181,7 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     }
     if spec.takes_positions:
         methods[f"{spec.kind}_decode"] = _decode_method(spec, trace, max_seq_len)
-    return UnitMethods(methods, most, saved, split.reads_x)
+    return UnitMethods(methods, KindMethods(most, saved, split.reads_x))
 
 
 def _decode_method(spec: UnitSpec, trace: UnitTrace, max_seq_len: int) -> Method:

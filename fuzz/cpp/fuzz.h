@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 // A fuzzer is a file fuzz_<format>.cpp with these two functions; fuzz.cpp does the rest.
 

@@ -5,7 +5,7 @@
 
 #include "runtime/platform/big_cores.h"
 #include "runtime/platform/threads.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

@@ -1,7 +1,7 @@
 // Chat templates as C++ meets them; tests/runtime/test_jinja.py and tests/mobile_ft/data/test_chats.py hold them
 // against Transformers.
 
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 #include "runtime/text/chat_template.h"
 
 using namespace mft;

@@ -6,7 +6,7 @@
 #include <csignal>
 
 #include "runtime/base/file.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

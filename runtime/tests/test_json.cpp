@@ -1,7 +1,7 @@
 // JSON of strangers: limits of depth and size, whole numbers, and errors that stay one line.
 
 #include "runtime/base/json.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

@@ -1,7 +1,7 @@
 // Control groups as systems show them in /proc: which files hold the limit, and what they say.
 
 #include "runtime/base/memory_limit.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 

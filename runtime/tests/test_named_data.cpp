@@ -5,7 +5,7 @@
 
 #include "runtime/base/sha256.h"
 #include "runtime/bundle/named_data.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

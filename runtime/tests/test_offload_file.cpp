@@ -1,6 +1,6 @@
 // What is offloaded comes back, and errors name the folder.
 
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 #include "runtime/train/offload_file.h"
 
 using namespace mft;

@@ -3,7 +3,7 @@
 #include "runtime/cli/arguments.h"
 #include "runtime/config/generate_config.h"
 #include "runtime/config/train_config.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

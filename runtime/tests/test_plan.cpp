@@ -5,7 +5,7 @@
 #include <set>
 
 #include "runtime/plan/plan.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 #include "runtime/train/run.h"
 
 using namespace mft;

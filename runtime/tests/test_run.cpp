@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "runtime/base/random.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/run.h"
 

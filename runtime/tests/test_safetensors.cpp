@@ -3,7 +3,7 @@
 #include <cstring>
 #include <random>
 
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

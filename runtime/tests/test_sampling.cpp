@@ -4,7 +4,7 @@
 #include <map>
 
 #include "runtime/generate/sampling.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

@@ -6,7 +6,7 @@
 
 #include "runtime/base/random.h"
 #include "runtime/schedule/schedule.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

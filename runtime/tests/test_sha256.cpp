@@ -2,7 +2,7 @@
 
 #include "runtime/base/file.h"
 #include "runtime/base/sha256.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

@@ -2,7 +2,7 @@
 // more.
 
 #include "runtime/base/sha512.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

@@ -1,7 +1,7 @@
 // Ed25519 signatures of files against the vectors of RFC 8032, and all that is none of the trusted key's.
 
 #include "runtime/bundle/signature.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "runtime/bundle/token_file.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;

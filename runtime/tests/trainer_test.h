@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/base/random.h"
-#include "runtime/tests/core_test.h"
+#include "runtime/tests/test_support.h"
 #include "runtime/train/trainer.h"
 
 namespace mft_test {

@@ -1,6 +1,7 @@
 """Programs that exports keep: equal to what is built, never another's, and gone when there are too many."""
 
 import dataclasses
+import hashlib
 import json
 import subprocess
 import sys
@@ -79,6 +80,11 @@ def test_other_code_builds_again(folder: Path, built: list[ProgramSpec], monkeyp
     assert len(built) == 2
 
 
+def summed(rest: bytes) -> bytes:
+    """With a checksum that is right."""
+    return hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
+
+
 def flipped(content: bytes, at: int) -> bytes:
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
@@ -93,6 +99,10 @@ def flipped(content: bytes, at: int) -> bytes:
         lambda content: flipped(content, 100),
         lambda content: flipped(content, len(content) - 1),
         lambda content: b"\xff" + content,
+        lambda content: summed(b""),
+        lambda content: summed(b"[]\n"),
+        lambda content: summed(b"[" * 100_000),
+        lambda content: summed(content.split(b"\n")[1].replace(b'{"mlp"', b'[{"mlp"').replace(b"}}", b"}}]")),
     ],
 )
 def test_what_is_damaged_is_built_again(

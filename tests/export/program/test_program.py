@@ -114,7 +114,7 @@ def test_backward_recomputes_no_more_than_it_needs(operators: dict[str, list[str
 def test_seven_heads_are_not_taken_for_tokens() -> None:
     """The example that is traced has 7 tokens."""
     config = dataclasses.replace(GEMMA, num_attention_heads=7, num_key_value_heads=7, head_dim=32)
-    saved = [tensor["shape"] for tensor in unit_methods(unit_spec(config, "attn"), 64).saved]
+    saved = [tensor["shape"] for tensor in unit_methods(unit_spec(config, "attn"), 64).kind.saved]
     assert [7, -1] in saved  # the log-sum-exp
     assert all(shape.count(-1) == 1 for shape in saved)
 
@@ -122,7 +122,7 @@ def test_seven_heads_are_not_taken_for_tokens() -> None:
 def test_queries_and_keys_are_saved_once() -> None:
     """Their norm and rope are computed again."""
     config = dataclasses.replace(GEMMA, num_attention_heads=7, num_key_value_heads=7, head_dim=32)
-    saved = [tensor["shape"] for tensor in unit_methods(unit_spec(config, "attn"), 64).saved]
+    saved = [tensor["shape"] for tensor in unit_methods(unit_spec(config, "attn"), 64).kind.saved]
     assert saved.count([-1, 7 * 32]) == 4  # q, k, v and the output
 
 
@@ -130,16 +130,16 @@ def test_queries_and_keys_are_saved_once() -> None:
 def test_what_is_stored_in_how_many_bits(config: ModelConfig) -> None:
     """Queries [T, 64] and keys [T, 32] in 16 bits, one number a row or head in 32, the rest in 8."""
     z, q, k, v, o = (64, "int8"), (64, "float16"), (32, "float16"), (32, "int8"), (64, "int8")
-    saved = unit_methods(unit_spec(config, "attn", "int8"), 64).saved
+    saved = unit_methods(unit_spec(config, "attn", "int8"), 64).kind.saved
     stored = [(tensor["shape"][-1], tensor["stored"]) for tensor in saved if len(tensor["shape"]) == 2]
     stored.remove((-1, "float32"))  # the log-sum-exp of 4 heads
     # Queries and keys behind their rope, or where they have norms, before them.
     assert stored == ([z, q, k, v, o, z] if config is GEMMA else [z, v, q, k, o])
     assert all(tensor["stored"] == "float32" for tensor in saved if len(tensor["shape"]) == 1)
-    mlp = unit_methods(unit_spec(config, "mlp", "int8"), 64).saved
+    mlp = unit_methods(unit_spec(config, "mlp", "int8"), 64).kind.saved
     assert all(tensor["stored"] == ("int8" if len(tensor["shape"]) == 2 else "float32") for tensor in mlp)
 
 
 def test_exact_activations_are_stored_as_they_are() -> None:
     for unit_type in ("attn", "mlp"):
-        assert {tensor["stored"] for tensor in unit_methods(unit_spec(LLAMA, unit_type), 64).saved} == {"float32"}
+        assert {tensor["stored"] for tensor in unit_methods(unit_spec(LLAMA, unit_type), 64).kind.saved} == {"float32"}

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of the core share: a temporary folder, whole files as strings, token files, and the check of an error.
+// What C++ tests share: a temporary folder, whole files as strings, token files, and the check of an error.
 
 #include <stdlib.h>
 
