@@ -1,8 +1,7 @@
 #include "runtime/formats/scale_search.h"
 
 #include <algorithm>
-
-#include "runtime/formats/codebooks.h"
+#include <map>
 
 namespace mft {
 namespace {
@@ -64,8 +63,14 @@ struct Codebook {
 };
 
 const Codebook& codebook(Code code) {
-  static const Codebook nf4(kNF4), fp4(kFP4), iq4_nl(kIQ4NL);
-  return code == Code::kNF4 ? nf4 : code == Code::kFP4 ? fp4 : iq4_nl;
+  static const std::map<Code, Codebook> all = [] {
+    std::map<Code, Codebook> books;
+    for (const CodeTraits& traits : kCodes) {
+      if (traits.has_codebook()) books.emplace(traits.code, Codebook(traits.codebook));
+    }
+    return books;
+  }();
+  return all.find(code)->second;
 }
 
 /// A scale, and the squared error of the codes that another one, or itself, gave.
@@ -120,16 +125,9 @@ float scaled(const Group& given, const Levels& levels, bool half, uint8_t* codes
 }  // namespace
 
 float search_scale(const Group& group, Code code, uint8_t* codes) {
-  switch (code) {
-    case Code::kQ4_0:
-      return scaled(group, Uniform{-8, 7}, true, codes);
-    case Code::kQ8_0:
-      return scaled(group, Uniform{-127, 127}, true, codes);
-    case Code::kIQ4NL:
-      return scaled(group, codebook(code), true, codes);
-    default:  // nf4, fp4
-      return scaled(group, codebook(code), false, codes);
-  }
+  const CodeTraits traits = traits_of(code);
+  if (traits.has_codebook()) return scaled(group, codebook(code), traits.scale_bytes() == 2, codes);
+  return scaled(group, traits.bits == 4 ? Uniform{-8, 7} : Uniform{-127, 127}, true, codes);
 }
 
 }  // namespace mft

@@ -21,30 +21,26 @@ inline Vec magnitude(Vec v) { return vmax(v, -v); }
 template <Code F>
 struct Fixed {
   using B = Block<F>;
-  static constexpr bool kNibbles = B::kColumnBytes == 8;
-  static constexpr bool kLinear = F == Code::kQ4_0 || F == Code::kQ4_1;
-  // Codebooks of floats have 1 as their largest value; the others have integers of 8 bits.
-  static constexpr bool kUnitTable = F == Code::kNF4 || F == Code::kFP4;
+  static constexpr bool kNibbles = !B::kBytes;
+  static constexpr bool kLinear = kNibbles && !B::kHasCodebook;
+  static constexpr bool kUnitTable = B::kTraits.levels == Levels::kFractions;
+  static constexpr float kLargestCode = kNibbles ? 15.f : 255.f;
   static constexpr float kUnit = kUnitTable ? 32768.f / 32767.f : 128.f;
 
   // A bound of the magnitude of the values in a block.
   static Vec most(const B& block, int v) {
-    if constexpr (F == Code::kQ4_0) return magnitude(block.scale[v]) * 8.f;
-    if constexpr (F == Code::kQ4_1)
-      return vmax(magnitude(block.min[v]), magnitude(block.min[v] + block.scale[v] * 15.f));
-    if constexpr (F == Code::kQ8_1)
-      return vmax(magnitude(block.min[v]), magnitude(block.min[v] + block.scale[v] * 255.f));
-    if constexpr (kUnitTable) return magnitude(block.scale[v]) * kUnit;
-    return magnitude(block.scale[v]) * 128.f;
+    if constexpr (B::kHasMin) {
+      return vmax(magnitude(block.min[v]), magnitude(block.min[v] + block.scale[v] * kLargestCode));
+    }
+    return magnitude(block.scale[v]) * (kUnitTable ? kUnit : kLinear ? 8.f : 128.f);
   }
   // The factor of the code (kLinear) or of `fixed`.
   static Vec factor(const B& block, int v) { return kLinear ? block.scale[v] : block.scale[v] * kUnit; }
   // The summand.
   static Vec middle(const B& block, int v) {
-    if constexpr (F == Code::kQ4_0) return block.scale[v] * -8.f;
-    if constexpr (F == Code::kQ4_1) return block.min[v];
-    if constexpr (F == Code::kQ8_1) return block.min[v] + block.scale[v] * 128.f;
-    return Vec{};
+    if constexpr (B::kHasMin && kLinear) return block.min[v];
+    if constexpr (B::kHasMin) return block.min[v] + block.scale[v] * 128.f;
+    return kLinear ? block.scale[v] * -8.f : Vec{};
   }
 
   struct Tables {
@@ -85,7 +81,7 @@ struct Fixed {
         second |= low >> 8;
       }
     } else {
-      if constexpr (F == Code::kQ8_1) codes ^= 128;
+      if constexpr (B::kHasMin) codes ^= 128;  // unsigned bytes as signed ones
       first = (VecHU)codes << 8;
       second = (VecHU)codes & high_byte;
     }

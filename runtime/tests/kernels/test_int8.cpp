@@ -152,7 +152,7 @@ uint64_t hash_of_codes(const char* format) {
   const int64_t m = 7, n = 32, k = 192;
   std::vector<uint8_t> data(static_cast<size_t>(n / kPanelRows * (k / 32)) * format_named(format).block_bytes());
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<uint8_t>(i * 7919 >> 3);
-  const size_t block = format_named(format).block_bytes(), header = traits_of(format_named(format).code).header_bytes;
+  const size_t block = format_named(format).block_bytes(), header = traits_of(format_named(format).code).header_bytes();
   for (size_t i = 0; i < data.size(); i += block) {  // scales and minima of 0.5 to 2
     for (size_t j = 0; j < header; j += 2) {
       const uint16_t half = static_cast<uint16_t>(0x3800 + (i * 31 + j * 57) % 0x800);
