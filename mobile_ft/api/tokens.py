@@ -8,7 +8,7 @@ from pathlib import Path
 from mobile_ft.api.files import writing
 from mobile_ft.bundle.description import Bundle, read_tokenizer
 from mobile_ft.data.prepare import DataStats, Loss, prepare
-from mobile_ft.data.rows import DataSource, Split
+from mobile_ft.data.rows import DataSource, Split, has_split
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.runtime import data_options
 
@@ -55,6 +55,19 @@ def prepare_tokens(
     if stats.dropped:
         _warn(f"{where}: {stats.dropped} of {stats.rows} rows were dropped: no tokens to train on at seq_len {seq_len}")
     return stats
+
+
+def validation_data(data: DataSource, valid: DataSource | None, eval_every: int) -> DataSource | None:
+    """What a run validates on: `valid`, else the validation split of `data`. None where it does not validate."""
+    if eval_every == 0:
+        if valid is not None:
+            raise UserError("valid: needs eval_every, the number of steps between validations")
+        return None
+    if valid is None and not has_split(data, "valid"):
+        raise UserError(
+            f"eval_every {eval_every}: needs valid, or data with a split for it, such as a folder with valid.jsonl"
+        )
+    return data if valid is None else valid
 
 
 def forms_in_words(stats: DataStats) -> str:
