@@ -68,8 +68,10 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("ratio", schedule.ratio, kStep, true,
                  "share of layers trained per step (dropbp: of attention and MLP units; freeze: average over the run)"),
       MFT_OPTION("selection", schedule.selection, kStep, true, "how layers are selected (lcsb only)"),
-      MFT_OPTION("suffix_depths", schedule.suffix_depths, kStep, true,
-                 "number of top layers per step, cycled (suffix only); unset: around --ratio"),
+      MFT_OPTION(
+          "suffix_depths", schedule.suffix_depths, kStep, true,
+          "number of top layers per step, cycled (suffix only); unset: 0.5, 1, 1.5 and 1 times --ratio of the layers. "
+          "Memory is planned for the largest"),
       MFT_OPTION("period", schedule.period, kStep, true, "steps between layer selections (lisa only)"),
       MFT_OPTION(
           "backward", backward, kStep, false,
