@@ -228,11 +228,10 @@ LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& selecte
 
 double Trainer::learning_rate() const {
   const int64_t step = steps_done();
-  if (step < config_.warmup_steps) {
-    return config_.lr * static_cast<double>(step + 1) / static_cast<double>(config_.warmup_steps);
-  }
-  const double rest = static_cast<double>(std::max<int64_t>(1, config_.steps - config_.warmup_steps));
-  const double done = static_cast<double>(step - config_.warmup_steps) / rest;
+  const int64_t warmup = config_.warmup_steps.value();
+  if (step < warmup) return config_.lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  const double rest = static_cast<double>(std::max<int64_t>(1, config_.steps - warmup));
+  const double done = static_cast<double>(step - warmup) / rest;
   switch (config_.lr_scheduler) {
     case LrScheduler::kCosine:
       return config_.lr * 0.5 * (1.0 + std::cos(kPi * done));
