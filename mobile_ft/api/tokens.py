@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from mobile_ft.api.files import writing
 from mobile_ft.bundle.description import Bundle, read_tokenizer
@@ -11,6 +12,9 @@ from mobile_ft.data.prepare import DataStats, Loss, prepare
 from mobile_ft.data.rows import DataSource, Split, has_split
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.runtime import data_options
+
+
+T = TypeVar("T")
 
 
 def check_lengths(bundle: Bundle, seq_len: int, batch_size: int = 1) -> None:
@@ -76,7 +80,7 @@ def forms_in_words(stats: DataStats) -> str:
     return f"data: {', '.join(forms)}"
 
 
-def data_settings(options: Mapping[str, str]) -> dict[str, str]:
+def data_settings(options: Mapping[str, T]) -> dict[str, T]:
     """Those of the options that say how rows become tokens."""
     names = {option.name for option in data_options()}
     return {name: text for name, text in options.items() if name in names}

@@ -14,16 +14,23 @@ from mobile_ft.api.options import native_arguments, option_texts, runtime_errors
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.reporting import open_reporters
 from mobile_ft.api.results import TrainResult
-from mobile_ft.api.run_file import write_run_file
+from mobile_ft.api.run_file import RUN_FILE, read_run_file, write_run_file
 from mobile_ft.api.schedule_report import schedule_report as write_schedule_report
-from mobile_ft.api.tokens import check_lengths, data_path, forms_in_words, prepare_tokens, validation_data
+from mobile_ft.api.tokens import (
+    check_lengths,
+    data_path,
+    data_settings,
+    forms_in_words,
+    prepare_tokens,
+    validation_data,
+)
 from mobile_ft.api.watcher import EventCallback, RunWatcher
 from mobile_ft.bundle.description import Bundle, read_bundle, read_tokenizer
 from mobile_ft.data.prepare import Loss
 from mobile_ft.data.rows import DataSource
 from mobile_ft.errors import UserError
 from mobile_ft.files.path_text import path_text
-from mobile_ft.runtime import TrainConfig, resumed_options, run_training, train_options
+from mobile_ft.runtime import TrainConfig, data_options, resumed_options, run_training, train_options
 
 _TOKENS = "tokens.safetensors"
 _VALID_TOKENS = "valid.safetensors"
@@ -73,8 +80,7 @@ def train(
     found, folder = read_bundle(Path(bundle)), Path(out)
     given = option_texts(train_options(), options)
     if resume:
-        with runtime_errors():
-            given = resumed_options(path_text(folder), given)
+        given = _resumed(folder, given)
     _set_date(found, given)
     settings = train_settings(given)
     seq_len, seed = int(settings["seq_len"]), int(settings["seed"])
@@ -137,6 +143,18 @@ def saved_in_words(out: Path) -> str:
     if (out / CHECKPOINT).exists():
         return f"what was saved last is in {out}, go on with --resume"
     return "nothing was saved yet"
+
+
+def _resumed(folder: Path, given: dict[str, str]) -> dict[str, str]:
+    """The options of the run in `folder`, and in their place those that are given.
+
+    The checkpoint has those of training. How rows become tokens is in run.yaml alone.
+    """
+    stored = read_run_file(folder / RUN_FILE) if (folder / RUN_FILE).is_file() else {}
+    of_data = option_texts(data_options(), data_settings(stored))
+    with runtime_errors():
+        options: dict[str, str] = resumed_options(path_text(folder), of_data | given)
+    return options
 
 
 def _set_date(bundle: Bundle, given: dict[str, str]) -> None:
