@@ -1,4 +1,4 @@
-"""The exception and the warning that are the user's to mend, and what their text may hold."""
+"""The library's exceptions and its warning, and what their text may hold."""
 
 _MOST = 1000  # characters of a message
 _END = 300  # of them, those of its end: what would be right is said last
@@ -9,6 +9,10 @@ class UserError(Exception):
 
     def __init__(self, message: object) -> None:
         super().__init__(one_line(message))
+
+
+class BusyError(RuntimeError):
+    """Another thread's call on the same model is in progress. This call did nothing."""
 
 
 class MobileFtWarning(UserWarning):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mobile_ft.runtime._core import (
+    BusyError,
     ChatTemplate,
     DataConfig,
     Dataset,
@@ -32,6 +33,7 @@ from mobile_ft.runtime._core import (
 )
 
 __all__ = [
+    "BusyError",
     "ChatTemplate",
     "DataConfig",
     "Dataset",

@@ -59,6 +59,7 @@ struct PackedWeight {
   Format format;
   int64_t rows;
   int64_t cols;
+  bool read_once = false;  // a file mapping whose pages a kernel drops behind it (platform/sweep.h)
 };
 
 }  // namespace mft

@@ -11,7 +11,6 @@
 #include "runtime/base/memory_limit.h"
 #include "runtime/base/process_memory.h"
 #include "runtime/config/arithmetic.h"
-#include "runtime/ops/counters.h"
 #include "runtime/train/trace.h"
 
 namespace mft {
@@ -256,7 +255,7 @@ class Run::State {
 
   Event done() const {
     Event op_seconds = Event::object();
-    const std::vector<OpCounter> ops = op_counters();
+    const std::vector<OpCounter>& ops = model_.program().op_context().counters;
     for (size_t i = 0; i < ops.size(); ++i) {
       const int64_t calls = ops[i].calls - ops_before_[i].calls;
       if (calls > 0) op_seconds[ops[i].name] = {{"calls", calls}, {"seconds", ops[i].seconds - ops_before_[i].seconds}};
@@ -315,7 +314,7 @@ class Run::State {
   std::unique_ptr<TokenFile> valid_;
   Trainer trainer_;
   std::optional<Trace> trace_;
-  std::vector<OpCounter> ops_before_ = op_counters();
+  std::vector<OpCounter> ops_before_ = model_.program().op_context().counters;
   std::vector<float> seconds_;
   int64_t tokens_ = 0;
   uint64_t peak_anon_ = 0;

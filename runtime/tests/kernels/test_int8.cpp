@@ -137,11 +137,11 @@ void test_threads() {
   const int64_t m = 70, n = 80, k = 320;
   const Layer layer("nf4", n, k, 8);
   const Floats x = random_floats(m * k), dy = random_floats(m * n);
-  set_thread_parts(1);
-  const Results one = run(layer, x, dy, m);
-  set_thread_parts(3);
-  const Results three = run(layer, x, dy, m);
-  set_thread_parts(0);
+  const auto run_in = [&](int64_t count) {
+    const ThreadParts parts(count);
+    return run(layer, x, dy, m);
+  };
+  const Results one = run_in(1), three = run_in(3);
   CHECK(one.y == three.y && one.dx == three.dx && one.da == three.da && one.db == three.db);
 }
 
