@@ -274,8 +274,9 @@ mft_status mft_training_open(const mft_training_files* files, const mft_options*
     paths.adapter = or_empty(files->adapter);
     paths.out = files->out;
     paths.resume = files->resume != 0;
+    const auto given = paths.resume ? mft::resumed_options(paths.out, options->given) : options->given;
     *training = new mft_training{
-        mft::Model(files->bundle), mft::make_train_config(options->given), paths, {}, nullptr, nullptr, nullptr, false};
+        mft::Model(files->bundle), mft::make_train_config(given), paths, {}, nullptr, nullptr, nullptr, false};
   });
 }
 

@@ -102,7 +102,7 @@ typedef struct mft_training_files {
   const char* valid;   /* token file for validation; NULL or empty: none */
   const char* adapter; /* folder to start from; NULL or empty: the bundle's own adapter */
   const char* out;     /* folder for adapter and checkpoint, and best/ for the best adapter by validation loss */
-  int resume;          /* nonzero: resume from the checkpoint in `out` */
+  int resume;          /* nonzero: resume from the checkpoint in `out`, which has the options that are not set */
 } mft_training_files;
 
 typedef struct mft_training mft_training;

@@ -14,6 +14,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/process_memory.h"
+#include "runtime/base/renamed.h"
 #include "runtime/bundle/signature.h"
 #include "runtime/dispatch/kernels.h"
 #include "runtime/formats/quantize.h"
@@ -251,6 +252,14 @@ NB_MODULE(_core, m) {
   m.def("trust_key", &trust_key, nb::arg("pem"), "From now on bundles have to be signed with this public key.");
   m.def("instruction_set", [] { return std::string(kernels().isa); }, "Whose kernels compute.");
   m.def("instruction_sets", &instruction_sets, "Those that this machine has, the best last.");
+  m.def(
+      "renamed",
+      [] {
+        std::map<std::string, std::string> names;
+        for (const Renamed& renamed : kRenamed) names[renamed.before] = renamed.now;
+        return names;
+      },
+      "{name before: name now} of what has been renamed.");
   m.def("train_options", [] { return option_infos(train_options()); }, "All options of TrainConfig.");
   m.def("data_options", [] { return option_infos(data_options()); }, "All options of DataConfig.");
   m.def("generate_options", [] { return option_infos(generate_options()); }, "All options of GenerateConfig.");
@@ -450,6 +459,8 @@ NB_MODULE(_core, m) {
           },
           "{component: bytes} of the memory plan.");
 
+  m.def("resumed_options", &resumed_options, "folder"_a, "given"_a,
+        "Options of a run that resumes from `folder`: those given, and the checkpoint's where none is given.");
   m.def(
       "run_training",
       [](const std::string& bundle, const TrainConfig& config, const std::string& data, const std::string& valid,

@@ -13,11 +13,10 @@ constexpr double kPi = 3.14159265358979323846;
 }  // namespace
 
 double learning_rate(const TrainConfig& config, int64_t step) {
-  if (step < config.warmup_steps) {
-    return config.lr * static_cast<double>(step + 1) / static_cast<double>(config.warmup_steps);
-  }
-  const double rest = static_cast<double>(std::max<int64_t>(1, config.steps - config.warmup_steps));
-  const double done = static_cast<double>(step - config.warmup_steps) / rest;
+  const int64_t warmup = config.warmup_steps.value();
+  if (step < warmup) return config.lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  const double rest = static_cast<double>(std::max<int64_t>(1, config.steps - warmup));
+  const double done = static_cast<double>(step - warmup) / rest;
   switch (config.lr_scheduler) {
     case LrScheduler::kCosine:
       return config.lr * 0.5 * (1.0 + std::cos(kPi * done));

@@ -18,6 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kCheckpoint = "/checkpoint.safetensors";
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 Event budget_of(const TrainConfig& config) {
@@ -71,7 +73,7 @@ void use_again(const Resolved& resolved, TrainConfig& config) {
 
 /// Where a run goes on must be what `paths` says.
 const RunPaths& with_folder(const RunPaths& paths) {
-  const std::string checkpoint = paths.out + "/checkpoint.safetensors";
+  const std::string checkpoint = paths.out + kCheckpoint;
   if (paths.resume && !file_exists(checkpoint)) fail(checkpoint, ": no such file; nothing to resume there");
   if (!paths.resume && file_exists(checkpoint)) {
     fail(paths.out, ": holds the checkpoint of an earlier run; give --resume to go on, or another --out");
@@ -317,6 +319,17 @@ class Run::State {
   int64_t tokens_ = 0;
   uint64_t peak_anon_ = 0;
 };
+
+std::map<std::string, std::string> resumed_options(const std::string& folder,
+                                                   std::map<std::string, std::string> given) {
+  if (!file_exists(folder + kCheckpoint)) return given;  // `Run` says so
+  std::map<std::string, std::string> options = Trainer::read_options(folder);
+  // The checkpoint has epochs and shares as numbers of steps.
+  if (given.count("epochs")) options.erase("steps");
+  if (given.count("warmup_ratio")) options.erase("warmup_steps");
+  given.merge(options);
+  return given;
+}
 
 Run::Run(Model& model, const TrainConfig& config, const RunPaths& paths, EventSink emit)
     : state_(std::make_unique<State>(model, config, paths, std::move(emit))) {}

@@ -75,6 +75,8 @@ class Trainer {
   void resume(const std::string& folder, const TokenFile& data);
   /// What a run that resumes from there must be configured with. Throws Error where there is no checkpoint.
   static Resolved read_resolved(const std::string& folder);
+  /// {name: text} of the options that decided its results. Throws Error where there is no checkpoint.
+  static std::map<std::string, std::string> read_options(const std::string& folder);
   Resolved resolved() const;
   /// The arithmetic of what was resumed, empty where nothing was.
   const std::string& begun_with() const { return begun_with_; }
