@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CPP = $(shell git ls-files '*.h' '*.cpp' '*.c' ':!third_party')
+CPP = $(shell git ls-files '*.h' '*.cpp' '*.c')
 PY := mobile_ft export tools benchmarks tests runtime fuzz android_demo examples
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
