@@ -12,7 +12,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 setup: $(VENV)/.installed
 
 # torch first: executorch accepts any recent one, and the build links what is already installed.
-$(VENV)/.installed: pyproject.toml requirements.lock CMakeLists.txt $(shell find runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
+$(VENV)/.installed: pyproject.toml requirements.lock CMakeLists.txt cmake/monocypher.cmake \
+    $(shell find runtime -path runtime/tests -prune -o -name '*.cpp' -print -o -name '*.h' -print -o -name '*.txt' -print)
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c requirements.lock torch==2.13.0
 	$(BIN)/pip install -q -c requirements.lock executorch==1.5.1 scikit-build-core==1.1.2 nanobind==3.1.0 'cmake>=3.28' ninja nlohmann-json==3.12.0
