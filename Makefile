@@ -7,6 +7,13 @@ PY := mobile_ft export tools benchmarks tests runtime fuzz android_demo examples
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
+# $(call debian,NEEDS,PACKAGES): installs Debian's PACKAGES if one of NEEDS, each a command or a file, is missing.
+define debian
+@for need in $(1); do command -v $$need > /dev/null || test -e $$need || { \
+  test $$(id -u) = 0 || { echo "$@: $$need is missing; on Debian: sudo apt-get install $(2)" >&2; exit 1; }; \
+  apt-get update -q && apt-get install -q -y $(2); exit; }; done
+endef
+
 .PHONY: setup demo test test-slow sanitized test-cpp aarch64 test-aarch64 test-clang test-jvm sdk wheels fuzz lint format bench docs clean
 
 setup: $(VENV)/.installed
@@ -58,7 +65,7 @@ AARCH64_OPTIONS = -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON -DCMAKE_TOOLCHAIN_FIL
   -DEXECUTORCH_ROOT=$(CURDIR)/$(AARCH64)/wheel/executorch \
   -DNLOHMANN_JSON_ROOT=$$($(BIN)/python -c "import nlohmann_json; print(*nlohmann_json.__path__)")
 aarch64: setup $(AARCH64)/wheel
-	command -v aarch64-linux-gnu-g++ > /dev/null || { apt-get update -q && apt-get install -q -y g++-aarch64-linux-gnu; }
+	$(call debian,aarch64-linux-gnu-g++,g++-aarch64-linux-gnu)
 	$(BIN)/cmake -S . -B $(AARCH64)/cmake $(AARCH64_OPTIONS) > /dev/null
 	$(BIN)/cmake --build $(AARCH64)/cmake --target mft-run mobile_ft
 	$(BIN)/python tools/gather_runtime.py $(AARCH64)/cmake/runtime/mft-run $(AARCH64)/runtime \
@@ -68,7 +75,7 @@ aarch64: setup $(AARCH64)/wheel
 
 # The C++ tests for ARM, and runs of whole trainings, under QEMU, where the thread pool has one thread.
 test-aarch64: aarch64
-	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
+	$(call debian,qemu-aarch64-static,qemu-user-static)
 	$(BIN)/cmake --build $(AARCH64)/cmake
 	rm -rf $(AARCH64)/bundle
 	$(BIN)/python tests/small_bundle.py $(AARCH64)/bundle
@@ -77,9 +84,7 @@ test-aarch64: aarch64
 
 # The C++ tests from Clang, which Android is compiled with; and what tools/analyze_kernels.py makes of both compilers.
 test-clang: aarch64
-	{ command -v clang++-16 && command -v llvm-mca-16; } > /dev/null || \
-	  { apt-get update -q && apt-get install -q -y clang-16 libclang-rt-16-dev llvm-16; }
-	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
+	$(call debian,clang++-16 llvm-mca-16 qemu-aarch64-static,clang-16 libclang-rt-16-dev llvm-16 qemu-user-static)
 	$(BIN)/cmake -S . -B $(AARCH64)/clang $(AARCH64_OPTIONS) -DMFT_CLANG=ON > /dev/null
 	$(BIN)/cmake --build $(AARCH64)/clang
 	rm -rf $(AARCH64)/bundle
@@ -98,8 +103,7 @@ $(AARCH64)/wheel: | setup
 # compiled against Android's list of its API. Installs what is missing from Debian.
 NATIVE := build/native
 test-jvm: setup
-	{ command -v javac && command -v aapt2 && test -e /usr/share/java/junit4.jar; } > /dev/null || \
-	  { apt-get update -q && apt-get install -q -y default-jdk-headless junit4 aapt; }
+	$(call debian,javac aapt2 /usr/share/java/junit4.jar,default-jdk-headless junit4 aapt)
 	$(BIN)/cmake -S . -B $(NATIVE)/cmake -G Ninja -DMFT_PYTHON=OFF -DMFT_JNI=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
 	$(BIN)/cmake --build $(NATIVE)/cmake --target mobile_ft_jni mft-run
@@ -112,7 +116,7 @@ test-jvm: setup
 # Archives of the C API for those who link it, for this machine and for ARM: header, libmobile_ft.so, the libraries it
 # needs, mft-run, licences. Each is tried by a C program.
 sdk: aarch64
-	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
+	$(call debian,qemu-aarch64-static,qemu-user-static)
 	$(BIN)/cmake -S . -B $(NATIVE)/cmake -G Ninja -DMFT_PYTHON=OFF -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
 	$(BIN)/cmake --build $(NATIVE)/cmake --target mobile_ft mft-run
 	rm -rf dist/*.tar.gz $(NATIVE)/bundle
@@ -126,7 +130,7 @@ sdk: aarch64
 # Wheels for this Python, for x86-64 and ARM, in dist/; each is tried in a training. Headers of Python are this machine's
 # for both, which differ in nothing that an extension module reads.
 wheels: aarch64
-	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
+	$(call debian,qemu-aarch64-static,qemu-user-static)
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[wheels]'
 	rm -rf dist/*.whl $(NATIVE)/wheels $(NATIVE)/bundle
 	$(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(NATIVE)/python -w $(NATIVE)/wheels .
@@ -143,7 +147,7 @@ wheels: aarch64
 
 # All parsers against damaged files: for so many minutes in all, or RUNS=.. of the same files each. Needs Clang with libFuzzer.
 fuzz:
-	test -n "$(CLANG)" || { echo "fuzz: needs Clang with libFuzzer; on Debian: apt install clang-16 libclang-rt-16-dev"; exit 1; }
+	$(call debian,$(or $(CLANG),libFuzzer),clang-16 libclang-rt-16-dev)
 	$(MAKE) sanitized
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[fuzz]'
 	$(BIN)/python fuzz/run.py $(if $(RUNS),--runs $(RUNS),--minutes $(MINUTES))
