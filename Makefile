@@ -42,6 +42,12 @@ test-slow: setup
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[outputs]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests
 
+# The bundle that tests without Python train.
+BUNDLE := $(CURDIR)/build/bundle
+bundle: setup
+	rm -rf $(BUNDLE)
+	$(BIN)/python tests/small_bundle.py $(BUNDLE)
+
 # The C++ tests and fuzzers, with the address and undefined-behaviour sanitizers: by a Clang that has libFuzzer if there
 # is one, else by the default compiler and without fuzzers.
 CLANG := $(shell for c in clang++ clang++-16; do \
@@ -52,14 +58,12 @@ sanitized: setup
 	  $(if $(CLANG),-DCMAKE_C_COMPILER=$(subst clang++,clang,$(CLANG)) -DCMAKE_CXX_COMPILER=$(CLANG) -DMFT_FUZZ=ON) \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
 	$(BIN)/cmake --build $(SANITIZED)
-	rm -rf $(SANITIZED)/bundle
-	$(BIN)/python tests/small_bundle.py $(SANITIZED)/bundle
 
-test-cpp: sanitized
-	MFT_TEST_BUNDLE=$(CURDIR)/$(SANITIZED)/bundle $(BIN)/ctest --test-dir $(SANITIZED) -j 2 --output-on-failure
+test-cpp: sanitized bundle
+	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(SANITIZED) -j 2 --output-on-failure
 
 # The runtime for ARM Linux and phones, with all it needs, where `mobile-ft device pack` finds it; built as with an NDK,
-# by a CMake that finds no Python. Installs the cross compiler from Debian where it is missing.
+# by a CMake that finds no Python.
 AARCH64 := build/aarch64
 AARCH64_OPTIONS = -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake \
   -DEXECUTORCH_ROOT=$(CURDIR)/$(AARCH64)/wheel/executorch \
@@ -74,22 +78,18 @@ aarch64: setup $(AARCH64)/wheel
 	  rm -rf $$installed && cp -r $(AARCH64)/runtime $$installed
 
 # The C++ tests for ARM, and runs of whole trainings, under QEMU, where the thread pool has one thread.
-test-aarch64: aarch64
+test-aarch64: aarch64 bundle
 	$(call debian,qemu-aarch64-static,qemu-user-static)
 	$(BIN)/cmake --build $(AARCH64)/cmake
-	rm -rf $(AARCH64)/bundle
-	$(BIN)/python tests/small_bundle.py $(AARCH64)/bundle
-	MFT_TEST_BUNDLE=$(CURDIR)/$(AARCH64)/bundle $(BIN)/ctest --test-dir $(AARCH64)/cmake -j 2 --output-on-failure
+	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(AARCH64)/cmake -j 2 --output-on-failure
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 tests/runtime/test_aarch64.py
 
 # The C++ tests from Clang, which Android is compiled with; and what tools/analyze_kernels.py makes of both compilers.
-test-clang: aarch64
+test-clang: aarch64 bundle
 	$(call debian,clang++-16 llvm-mca-16 qemu-aarch64-static,clang-16 libclang-rt-16-dev llvm-16 qemu-user-static)
 	$(BIN)/cmake -S . -B $(AARCH64)/clang $(AARCH64_OPTIONS) -DMFT_CLANG=ON > /dev/null
 	$(BIN)/cmake --build $(AARCH64)/clang
-	rm -rf $(AARCH64)/bundle
-	$(BIN)/python tests/small_bundle.py $(AARCH64)/bundle
-	MFT_TEST_BUNDLE=$(CURDIR)/$(AARCH64)/bundle $(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure
+	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure
 	$(BIN)/python -m pytest -q tests/tools/test_analyze_kernels.py
 
 $(AARCH64)/wheel: | setup
@@ -100,50 +100,45 @@ $(AARCH64)/wheel: | setup
 	mv $@.part $@
 
 # The Java SDK, and what of the app needs no Android, on a desktop's JVM with the real library; the rest of the app is
-# compiled against Android's list of its API. Installs what is missing from Debian.
-NATIVE := build/native
-test-jvm: setup
+# compiled against Android's list of its API. It continues the build of `setup`.
+NATIVE := build/python
+test-jvm: setup bundle
 	$(call debian,javac aapt2 /usr/share/java/junit4.jar,default-jdk-headless junit4 aapt)
-	$(BIN)/cmake -S . -B $(NATIVE)/cmake -G Ninja -DMFT_PYTHON=OFF -DMFT_JNI=ON \
-	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
-	$(BIN)/cmake --build $(NATIVE)/cmake --target mobile_ft_jni mft-run
-	rm -rf $(NATIVE)/bundle
-	$(BIN)/python tests/small_bundle.py $(NATIVE)/bundle
-	android_demo/sdk/test.sh $(NATIVE)/cmake $(NATIVE)/bundle $(NATIVE)/cmake/runtime/mft-run
-	android_demo/app/test.sh $(NATIVE)/cmake $(NATIVE)/bundle
+	$(BIN)/cmake $(NATIVE) -DMFT_JNI=ON > /dev/null
+	$(BIN)/cmake --build $(NATIVE) --target mobile_ft_jni
+	android_demo/sdk/test.sh $(NATIVE) $(BUNDLE) $(NATIVE)/runtime/mft-run
+	android_demo/app/test.sh $(NATIVE) $(BUNDLE)
 	android_demo/app/check.sh build/android
 
 # Archives of the C API for those who link it, for this machine and for ARM: header, libmobile_ft.so, the libraries it
 # needs, mft-run, licences. Each is tried by a C program.
-sdk: aarch64
+sdk: aarch64 bundle
 	$(call debian,qemu-aarch64-static,qemu-user-static)
-	$(BIN)/cmake -S . -B $(NATIVE)/cmake -G Ninja -DMFT_PYTHON=OFF -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
-	$(BIN)/cmake --build $(NATIVE)/cmake --target mobile_ft mft-run
-	rm -rf dist/*.tar.gz $(NATIVE)/bundle
-	$(BIN)/python tests/small_bundle.py $(NATIVE)/bundle
-	for build in $(NATIVE) $(AARCH64); do \
-	  $(BIN)/cpack --config $$build/cmake/CPackConfig.cmake -B $(CURDIR)/dist > /dev/null || exit; done
+	$(BIN)/cmake --build $(NATIVE) --target mobile_ft
+	rm -rf dist/*.tar.gz
+	for build in $(NATIVE) $(AARCH64)/cmake; do \
+	  $(BIN)/cpack --config $$build/CPackConfig.cmake -B $(CURDIR)/dist > /dev/null || exit; done
 	rm -rf dist/_CPack_Packages
-	tests/check_sdk.sh dist/*-x86_64.tar.gz $(NATIVE)/bundle cc
-	tests/check_sdk.sh dist/*-aarch64.tar.gz $(NATIVE)/bundle aarch64-linux-gnu-gcc qemu-aarch64-static -L /usr/aarch64-linux-gnu
+	tests/check_sdk.sh dist/*-x86_64.tar.gz $(BUNDLE) cc
+	tests/check_sdk.sh dist/*-aarch64.tar.gz $(BUNDLE) aarch64-linux-gnu-gcc qemu-aarch64-static -L /usr/aarch64-linux-gnu
 
 # Wheels for this Python, for x86-64 and ARM, in dist/; each is tried in a training. Headers of Python are this machine's
 # for both, which differ in nothing that an extension module reads.
-wheels: aarch64
+WHEELS := build/wheels
+wheels: aarch64 bundle
 	$(call debian,qemu-aarch64-static,qemu-user-static)
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[wheels]'
-	rm -rf dist/*.whl $(NATIVE)/wheels $(NATIVE)/bundle
-	$(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(NATIVE)/python -w $(NATIVE)/wheels .
+	rm -rf dist/*.whl $(WHEELS)/linux
+	$(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(WHEELS)/x86_64 -w $(WHEELS)/linux .
 	_PYTHON_HOST_PLATFORM=linux-aarch64 \
 	SETUPTOOLS_EXT_SUFFIX=$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX').replace('x86_64', 'aarch64'))") \
-	  $(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(AARCH64)/python -w $(NATIVE)/wheels \
+	  $(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(WHEELS)/aarch64 -w $(WHEELS)/linux \
 	  -C cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake \
 	  -C cmake.define.EXECUTORCH_ROOT=$(CURDIR)/$(AARCH64)/wheel/executorch \
-	  -C cmake.define.MFT_PYTHON_STUB=$(CURDIR)/$(NATIVE)/python/runtime/python/_core.pyi .
-	for wheel in $(NATIVE)/wheels/*.whl; do \
+	  -C cmake.define.MFT_PYTHON_STUB=$(CURDIR)/$(WHEELS)/x86_64/runtime/python/_core.pyi .
+	for wheel in $(WHEELS)/linux/*.whl; do \
 	  $(BIN)/auditwheel repair --exclude 'libexecutorch*' -w dist $$wheel || exit; done
-	$(BIN)/python tests/small_bundle.py $(NATIVE)/bundle
-	for wheel in dist/*.whl; do tests/check_wheel.sh $$wheel $(NATIVE)/bundle $(NATIVE)/check || exit; done
+	for wheel in dist/*.whl; do tests/check_wheel.sh $$wheel $(BUNDLE) $(WHEELS)/check || exit; done
 
 # All parsers against damaged files: for so many minutes in all, or RUNS=.. of the same files each. Needs Clang with libFuzzer.
 fuzz:
