@@ -2,17 +2,25 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CPP = $(shell git ls-files '*.h' '*.cpp' '*.c' ':!third_party')
+CPP = $(shell git ls-files '*.h' '*.cpp' '*.c')
 PY := mobile_ft export tools benchmarks tests runtime fuzz android_demo examples
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+# $(call debian,NEEDS,PACKAGES): installs Debian's PACKAGES if one of NEEDS, each a command or a file, is missing.
+define debian
+@for need in $(1); do command -v $$need > /dev/null || test -e $$need || { \
+  test $$(id -u) = 0 || { echo "$@: $$need is missing; on Debian: sudo apt-get install $(2)" >&2; exit 1; }; \
+  apt-get update -q && apt-get install -q -y $(2); exit; }; done
+endef
 
 .PHONY: setup demo test test-slow sanitized test-cpp aarch64 test-aarch64 test-clang test-jvm sdk wheels fuzz lint format bench docs clean
 
 setup: $(VENV)/.installed
 
 # torch first: executorch accepts any recent one, and the build links what is already installed.
-$(VENV)/.installed: pyproject.toml requirements.lock CMakeLists.txt $(shell find runtime -name '*.cpp' -o -name '*.h' -o -name CMakeLists.txt)
+$(VENV)/.installed: pyproject.toml requirements.lock CMakeLists.txt cmake/monocypher.cmake \
+    $(shell find runtime -path runtime/tests -prune -o -name '*.cpp' -print -o -name '*.h' -print -o -name '*.txt' -print)
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c requirements.lock torch==2.13.0
 	$(BIN)/pip install -q -c requirements.lock executorch==1.5.1 scikit-build-core==1.1.2 nanobind==3.1.0 'cmake>=3.28' ninja nlohmann-json==3.12.0
@@ -34,6 +42,12 @@ test-slow: setup
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[outputs]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests
 
+# The bundle that tests without Python train.
+BUNDLE := $(CURDIR)/build/bundle
+bundle: setup
+	rm -rf $(BUNDLE)
+	$(BIN)/python tests/small_bundle.py $(BUNDLE)
+
 # The C++ tests and fuzzers, with the address and undefined-behaviour sanitizers: by a Clang that has libFuzzer if there
 # is one, else by the default compiler and without fuzzers.
 CLANG := $(shell for c in clang++ clang++-16; do \
@@ -44,20 +58,18 @@ sanitized: setup
 	  $(if $(CLANG),-DCMAKE_C_COMPILER=$(subst clang++,clang,$(CLANG)) -DCMAKE_CXX_COMPILER=$(CLANG) -DMFT_FUZZ=ON) \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
 	$(BIN)/cmake --build $(SANITIZED)
-	rm -rf $(SANITIZED)/bundle
-	$(BIN)/python tests/small_bundle.py $(SANITIZED)/bundle
 
-test-cpp: sanitized
-	MFT_TEST_BUNDLE=$(CURDIR)/$(SANITIZED)/bundle $(BIN)/ctest --test-dir $(SANITIZED) -j 2 --output-on-failure
+test-cpp: sanitized bundle
+	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(SANITIZED) -j 2 --output-on-failure
 
 # The runtime for ARM Linux and phones, with all it needs, where `mobile-ft device pack` finds it; built as with an NDK,
-# by a CMake that finds no Python. Installs the cross compiler from Debian where it is missing.
+# by a CMake that finds no Python.
 AARCH64 := build/aarch64
 AARCH64_OPTIONS = -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake \
   -DEXECUTORCH_ROOT=$(CURDIR)/$(AARCH64)/wheel/executorch \
   -DNLOHMANN_JSON_ROOT=$$($(BIN)/python -c "import nlohmann_json; print(*nlohmann_json.__path__)")
 aarch64: setup $(AARCH64)/wheel
-	command -v aarch64-linux-gnu-g++ > /dev/null || { apt-get update -q && apt-get install -q -y g++-aarch64-linux-gnu; }
+	$(call debian,aarch64-linux-gnu-g++,g++-aarch64-linux-gnu)
 	$(BIN)/cmake -S . -B $(AARCH64)/cmake $(AARCH64_OPTIONS) > /dev/null
 	$(BIN)/cmake --build $(AARCH64)/cmake --target mft-run mobile_ft
 	$(BIN)/python tools/gather_runtime.py $(AARCH64)/cmake/runtime/mft-run $(AARCH64)/runtime \
@@ -66,24 +78,18 @@ aarch64: setup $(AARCH64)/wheel
 	  rm -rf $$installed && cp -r $(AARCH64)/runtime $$installed
 
 # The C++ tests for ARM, and runs of whole trainings, under QEMU, where the thread pool has one thread.
-test-aarch64: aarch64
-	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
+test-aarch64: aarch64 bundle
+	$(call debian,qemu-aarch64-static,qemu-user-static)
 	$(BIN)/cmake --build $(AARCH64)/cmake
-	rm -rf $(AARCH64)/bundle
-	$(BIN)/python tests/small_bundle.py $(AARCH64)/bundle
-	MFT_TEST_BUNDLE=$(CURDIR)/$(AARCH64)/bundle $(BIN)/ctest --test-dir $(AARCH64)/cmake -j 2 --output-on-failure
+	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(AARCH64)/cmake -j 2 --output-on-failure
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 tests/runtime/test_aarch64.py
 
 # The C++ tests from Clang, which Android is compiled with; and what tools/analyze_kernels.py makes of both compilers.
-test-clang: aarch64
-	{ command -v clang++-16 && command -v llvm-mca-16; } > /dev/null || \
-	  { apt-get update -q && apt-get install -q -y clang-16 libclang-rt-16-dev llvm-16; }
-	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
+test-clang: aarch64 bundle
+	$(call debian,clang++-16 llvm-mca-16 qemu-aarch64-static,clang-16 libclang-rt-16-dev llvm-16 qemu-user-static)
 	$(BIN)/cmake -S . -B $(AARCH64)/clang $(AARCH64_OPTIONS) -DMFT_CLANG=ON > /dev/null
 	$(BIN)/cmake --build $(AARCH64)/clang
-	rm -rf $(AARCH64)/bundle
-	$(BIN)/python tests/small_bundle.py $(AARCH64)/bundle
-	MFT_TEST_BUNDLE=$(CURDIR)/$(AARCH64)/bundle $(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure
+	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure
 	$(BIN)/python -m pytest -q tests/tools/test_analyze_kernels.py
 
 $(AARCH64)/wheel: | setup
@@ -94,55 +100,49 @@ $(AARCH64)/wheel: | setup
 	mv $@.part $@
 
 # The Java SDK, and what of the app needs no Android, on a desktop's JVM with the real library; the rest of the app is
-# compiled against Android's list of its API. Installs what is missing from Debian.
-NATIVE := build/native
-test-jvm: setup
-	{ command -v javac && command -v aapt2 && test -e /usr/share/java/junit4.jar; } > /dev/null || \
-	  { apt-get update -q && apt-get install -q -y default-jdk-headless junit4 aapt; }
-	$(BIN)/cmake -S . -B $(NATIVE)/cmake -G Ninja -DMFT_PYTHON=OFF -DMFT_JNI=ON \
-	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
-	$(BIN)/cmake --build $(NATIVE)/cmake --target mobile_ft_jni mft-run
-	rm -rf $(NATIVE)/bundle
-	$(BIN)/python tests/small_bundle.py $(NATIVE)/bundle
-	android_demo/sdk/test.sh $(NATIVE)/cmake $(NATIVE)/bundle $(NATIVE)/cmake/runtime/mft-run
-	android_demo/app/test.sh $(NATIVE)/cmake $(NATIVE)/bundle
+# compiled against Android's list of its API. It continues the build of `setup`.
+NATIVE := build/python
+test-jvm: setup bundle
+	$(call debian,javac aapt2 /usr/share/java/junit4.jar,default-jdk-headless junit4 aapt)
+	$(BIN)/cmake $(NATIVE) -DMFT_JNI=ON > /dev/null
+	$(BIN)/cmake --build $(NATIVE) --target mobile_ft_jni
+	android_demo/sdk/test.sh $(NATIVE) $(BUNDLE) $(NATIVE)/runtime/mft-run
+	android_demo/app/test.sh $(NATIVE) $(BUNDLE)
 	android_demo/app/check.sh build/android
 
 # Archives of the C API for those who link it, for this machine and for ARM: header, libmobile_ft.so, the libraries it
 # needs, mft-run, licences. Each is tried by a C program.
-sdk: aarch64
-	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
-	$(BIN)/cmake -S . -B $(NATIVE)/cmake -G Ninja -DMFT_PYTHON=OFF -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
-	$(BIN)/cmake --build $(NATIVE)/cmake --target mobile_ft mft-run
-	rm -rf dist/*.tar.gz $(NATIVE)/bundle
-	$(BIN)/python tests/small_bundle.py $(NATIVE)/bundle
-	for build in $(NATIVE) $(AARCH64); do \
-	  $(BIN)/cpack --config $$build/cmake/CPackConfig.cmake -B $(CURDIR)/dist > /dev/null || exit; done
+sdk: aarch64 bundle
+	$(call debian,qemu-aarch64-static,qemu-user-static)
+	$(BIN)/cmake --build $(NATIVE) --target mobile_ft
+	rm -rf dist/*.tar.gz
+	for build in $(NATIVE) $(AARCH64)/cmake; do \
+	  $(BIN)/cpack --config $$build/CPackConfig.cmake -B $(CURDIR)/dist > /dev/null || exit; done
 	rm -rf dist/_CPack_Packages
-	tests/check_sdk.sh dist/*-x86_64.tar.gz $(NATIVE)/bundle cc
-	tests/check_sdk.sh dist/*-aarch64.tar.gz $(NATIVE)/bundle aarch64-linux-gnu-gcc qemu-aarch64-static -L /usr/aarch64-linux-gnu
+	tests/check_sdk.sh dist/*-x86_64.tar.gz $(BUNDLE) cc
+	tests/check_sdk.sh dist/*-aarch64.tar.gz $(BUNDLE) aarch64-linux-gnu-gcc qemu-aarch64-static -L /usr/aarch64-linux-gnu
 
 # Wheels for this Python, for x86-64 and ARM, in dist/; each is tried in a training. Headers of Python are this machine's
 # for both, which differ in nothing that an extension module reads.
-wheels: aarch64
-	command -v qemu-aarch64-static > /dev/null || { apt-get update -q && apt-get install -q -y qemu-user-static; }
+WHEELS := build/wheels
+wheels: aarch64 bundle
+	$(call debian,qemu-aarch64-static,qemu-user-static)
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[wheels]'
-	rm -rf dist/*.whl $(NATIVE)/wheels $(NATIVE)/bundle
-	$(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(NATIVE)/python -w $(NATIVE)/wheels .
+	rm -rf dist/*.whl $(WHEELS)/linux
+	$(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(WHEELS)/x86_64 -w $(WHEELS)/linux .
 	_PYTHON_HOST_PLATFORM=linux-aarch64 \
 	SETUPTOOLS_EXT_SUFFIX=$$($(BIN)/python -c "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX').replace('x86_64', 'aarch64'))") \
-	  $(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(AARCH64)/python -w $(NATIVE)/wheels \
+	  $(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(WHEELS)/aarch64 -w $(WHEELS)/linux \
 	  -C cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/aarch64.cmake \
 	  -C cmake.define.EXECUTORCH_ROOT=$(CURDIR)/$(AARCH64)/wheel/executorch \
-	  -C cmake.define.MFT_PYTHON_STUB=$(CURDIR)/$(NATIVE)/python/runtime/python/_core.pyi .
-	for wheel in $(NATIVE)/wheels/*.whl; do \
+	  -C cmake.define.MFT_PYTHON_STUB=$(CURDIR)/$(WHEELS)/x86_64/runtime/python/_core.pyi .
+	for wheel in $(WHEELS)/linux/*.whl; do \
 	  $(BIN)/auditwheel repair --exclude 'libexecutorch*' -w dist $$wheel || exit; done
-	$(BIN)/python tests/small_bundle.py $(NATIVE)/bundle
-	for wheel in dist/*.whl; do tests/check_wheel.sh $$wheel $(NATIVE)/bundle $(NATIVE)/check || exit; done
+	for wheel in dist/*.whl; do tests/check_wheel.sh $$wheel $(BUNDLE) $(WHEELS)/check || exit; done
 
 # All parsers against damaged files: for so many minutes in all, or RUNS=.. of the same files each. Needs Clang with libFuzzer.
 fuzz:
-	test -n "$(CLANG)" || { echo "fuzz: needs Clang with libFuzzer; on Debian: apt install clang-16 libclang-rt-16-dev"; exit 1; }
+	$(call debian,$(or $(CLANG),libFuzzer),clang-16 libclang-rt-16-dev)
 	$(MAKE) sanitized
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[fuzz]'
 	$(BIN)/python fuzz/run.py $(if $(RUNS),--runs $(RUNS),--minutes $(MINUTES))

@@ -1,5 +1,9 @@
 """The library's exceptions and its warning, and what their text may hold."""
 
+from importlib.util import find_spec
+
+# The extra of mobile-ft that brings a package which only some commands need.
+_EXTRAS = {"gguf": "gguf", "matplotlib": "plots", "onnx": "onnx", "torch": "export"}
 _MOST = 1000  # characters of a message
 _END = 300  # of them, those of its end: what would be right is said last
 
@@ -20,6 +24,18 @@ class MobileFtWarning(UserWarning):
 
     def __init__(self, message: object) -> None:
         super().__init__(one_line(message))
+
+
+def check_installed(package: str, wanted: str) -> None:
+    """Raises UserError if `package`, which `wanted` needs, is not installed. Does not import it."""
+    if find_spec(package) is None:
+        raise not_installed(package, wanted)
+
+
+def not_installed(package: str, wanted: str) -> UserError:
+    """Names the extra of mobile-ft that brings `package`."""
+    name = f"mobile-ft[{_EXTRAS[package]}]" if package in _EXTRAS else package
+    return UserError(f"{wanted}: {package} is not installed; install it with `pip install '{name}'`")
 
 
 def one_line(message: object) -> str:

@@ -8,7 +8,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
 tar xf "$archive" --strip-components=1
-ls include/mobile_ft.h lib/libmobile_ft.so LICENSE LICENSE.executorch LICENSE.nlohmann_json
+ls include/mobile_ft.h lib/libmobile_ft.so LICENSE LICENSE.executorch LICENSE.nlohmann_json LICENSE.monocypher
 "$cc" -std=c99 -Wall -Wextra -pedantic -Iinclude "$tests/test_c_api.c" -o program -Llib -lmobile_ft -pthread "-Wl,-rpath,$PWD/lib"
 env XDG_CACHE_HOME="$scratch" MFT_TEST_BUNDLE="$bundle" "$@" ./program
 "$@" bin/mft-run plan "$bundle" --seq-len 64 > /dev/null

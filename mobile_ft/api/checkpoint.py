@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mobile_ft.api.hub import find_model
-from mobile_ft.errors import UserError
+from mobile_ft.errors import UserError, check_installed
 from mobile_ft.model.formats import FORMATS
 from mobile_ft.model.hf_config import base_model, known_config, known_models, read_hf_config
 from mobile_ft.model.hub_cache import cached_repository
@@ -85,16 +85,16 @@ def open_checkpoint(
         return RandomModel(read_hf_config(path), seed, base_model(path))
     if random_init:
         raise UserError(f"{name}: random_init takes a config.json or one of {', '.join(known_models())}")
-    from mobile_ft.export.source.gguf_model import GgufModel, builtin_model
-
-    builtin = builtin_model(name)
-    if builtin is None and path.suffix != ".gguf":
+    if name not in BUILTIN_MODELS and path.suffix != ".gguf":
         raise UserError(
             f"{name}: there is no such file or folder, and no built-in model of that name; give "
             f"{' or '.join(BUILTIN_MODELS)}, a .gguf file, a Hugging Face folder, a model on the hub as OWNER/NAME, or "
             "a config.json with random_init"
         )
-    return GgufModel(builtin or path)
+    check_installed("gguf", name)
+    from mobile_ft.export.source.gguf_model import GgufModel, builtin_model
+
+    return GgufModel(builtin_model(name) or path)
 
 
 def _hf_folder(path: Path, linear_format: str, embedding_format: str) -> "HfCheckpoint":
@@ -112,6 +112,7 @@ def _quantized(make: Callable[[str, str], "HfCheckpoint"], name: str, quantizati
     if option is not None and source.method is not None:
         raise UserError(f"{option}: {name} has the formats that {source.method} quantized it to, and keeps them")
     if quantization.calibration is not None:
+        check_installed("torch", "calibration")
         from mobile_ft.export.calibration import calibrate
 
         calibrate(source, make(_EXACT, _EXACT), quantization.calibration)

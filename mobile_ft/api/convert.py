@@ -14,7 +14,7 @@ from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import ConvertResult
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.converters.fine_tuned import FineTuned
-from mobile_ft.errors import UserError
+from mobile_ft.errors import UserError, not_installed
 from mobile_ft.files.folder import replace_file, replace_folder
 
 Target = Literal["peft", "gguf-lora", "mlx", "hf", "gguf", "onnx", "onnx-training", "executorch"]
@@ -85,7 +85,7 @@ def _converter(to: str) -> Any:
     try:
         return import_module(f"mobile_ft.converters.{to.replace('-', '_')}")
     except ModuleNotFoundError as error:
-        raise UserError(f"to {to}: {error.name} is not installed; `pip install mobile-ft[onnx]` brings it") from error
+        raise not_installed(error.name or "a package", f"to {to}") from error
 
 
 def _check_replaceable(out: Path, patterns: tuple[str, ...] | None) -> None:

@@ -18,7 +18,7 @@ from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.bundle.description import DEFAULT_ACTIVATION, Bundle, read_bundle
 from mobile_ft.bundle.signature import read_private_key
 from mobile_ft.data.row_files import read_text
-from mobile_ft.errors import MobileFtWarning, UserError
+from mobile_ft.errors import MobileFtWarning, UserError, check_installed
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import F32
 from mobile_ft.model.hf_config import known_config
@@ -198,6 +198,7 @@ def _write(
 ) -> None:
     from mobile_ft.export.bundle import write_bundle
 
+    check_installed("torch", "export")
     write_bundle(source, lora, max_seq_len, seed, out, activation, adapter, hollow, on_tensor, key, cache)
 
 

@@ -28,7 +28,7 @@ from mobile_ft.api.watcher import EventCallback, RunWatcher
 from mobile_ft.bundle.description import Bundle, read_bundle, read_tokenizer
 from mobile_ft.data.prepare import Loss
 from mobile_ft.data.rows import DataSource
-from mobile_ft.errors import UserError
+from mobile_ft.errors import UserError, check_installed
 from mobile_ft.files.path_text import path_text
 from mobile_ft.runtime import TrainConfig, data_options, resumed_options, run_training, train_options
 
@@ -102,6 +102,7 @@ def train(
     reporters = open_reporters(report_to, folder, resume)
     if schedule_report is not None:
         check_output_path("schedule_report", Path(schedule_report))
+        check_installed("matplotlib", "schedule_report")
         reporters.append(write_schedule_report(Path(schedule_report)))
     tokens = folder / _TOKENS  # the same file again where a run is resumed: the runtime compares
     stats = prepare_tokens(found, data, "train", seq_len, seed, tokens, loss, settings)

@@ -1,5 +1,7 @@
 #include "runtime/bundle/signature.h"
 
+#include <monocypher.h>
+
 #include <array>
 #include <cstdint>
 #include <mutex>
@@ -8,7 +10,6 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sha512.h"
-#include "third_party/monocypher/monocypher.h"
 
 namespace mft {
 namespace {
