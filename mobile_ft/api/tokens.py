@@ -13,7 +13,6 @@ from mobile_ft.data.rows import DataSource, Split, has_split
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.runtime import data_options
 
-
 T = TypeVar("T")
 
 
