@@ -133,7 +133,7 @@ std::string json_line(const nlohmann::json& row) {
   try {
     return row.dump();
   } catch (const nlohmann::json::exception&) {
-    fail("a text that is no UTF-8");
+    fail("a text is not valid UTF-8");
   }
 }
 
@@ -204,7 +204,7 @@ const char* get(const std::vector<mft::Option<C>>& options, mft_options* all, co
 
 /// Ready to step: plans, at the first call.
 void begin(mft_training* training, mft_event_callback on_event, void* user_data) {
-  if (training->over) fail("this training has run; open another one");
+  if (training->over) fail("this training is finished; open another one");
   training->on_event = on_event;
   training->user_data = user_data;
   if (training->run) return;

@@ -51,14 +51,14 @@ Model::Model(const std::string& bundle_folder)
 
 void Model::prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
                     int64_t mlp_tokens) {
-  if (claimed_) fail("a trainer works on this model; open the bundle again for something else");
+  if (claimed_) fail("a trainer uses this model; open the bundle again to use it for something else");
   make_ready(adapter_folder, tokens, threads, compute, mlp_tokens);
 }
 
 void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
                        int64_t mlp_tokens) {
   if (tokens > bundle_.max_seq_len) {
-    fail("a sequence of ", tokens, " tokens; the bundle's maximum is ", bundle_.max_seq_len,
+    fail("a sequence has ", tokens, " tokens; the bundle's maximum is ", bundle_.max_seq_len,
          " (export with a larger --max-seq-len)");
   }
   const ThreadParts parts(threads);
@@ -85,7 +85,7 @@ void Model::train_lora(LoraTrain train) {
 }
 
 Model::Claim::Claim(Model& model) : model_(model) {
-  if (model.claimed_) fail("a trainer works on this model already; open the bundle again for another");
+  if (model.claimed_) fail("a trainer already uses this model; open the bundle again for another one");
   model.claimed_ = true;
 }
 

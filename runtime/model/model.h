@@ -15,8 +15,8 @@
 
 namespace mft {
 
-/// Hears of every method call: the unit ("layers.3.mlp", "embed" or "head"), the method, and when it began and ended
-/// (seconds of the steady clock).
+/// Called after every method call with the unit ("layers.3.mlp", "embed" or "head"), the method, and the times of its
+/// beginning and end (seconds of the steady clock).
 using Observer = std::function<void(const std::string& unit, const std::string& method, double begin, double end)>;
 
 /// What Model::backward reads and writes for one unit. Activations are float32 [tokens, hidden_size].
@@ -33,37 +33,39 @@ struct UnitBackward {
 };
 
 /// A bundle ready to run, unit by unit. Activations are float32 [tokens, hidden_size] and belong to the caller. One
-/// unit's weights are mapped at a time, while the next one's are read ahead from disk. What works token by token runs
-/// in several calls where need be.
+/// unit's weights are mapped at a time, while the next one's are read ahead from disk. Units that work token by token
+/// run in several calls if there are more tokens than a call takes.
 class Model {
  public:
-  /// Verifies the program; weights are verified as they are first mapped.
+  /// Verifies the program. Weights are verified when they are first mapped.
   explicit Model(const std::string& bundle_folder);
 
-  /// Loads LoRA parameters, the bundle's initial ones where `folder` is empty, and makes room for calls of up to
-  /// `tokens` tokens.
-  /// Threads split work into `threads` parts from now on, 0: one a big core, and linear layers compute with `compute`.
-  /// An MLP takes `mlp_tokens` at once, 0: as many as it can. Throws Error while a trainer has the model.
+  /// Loads LoRA parameters (`adapter_folder` empty: the bundle's initial ones) and makes room for calls of up to
+  /// `tokens` tokens. From now on work is split into `threads` parts (0: one for each big core), linear layers compute
+  /// with `compute`, and an MLP takes `mlp_tokens` per call (0: as many as it can). Throws Error while a trainer uses
+  /// the model.
   void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads = 0,
                Compute compute = Compute::kFloat32, int64_t mlp_tokens = 0);
-  /// Off: the model as it was exported computes, until it is on again. On after `prepare`.
+  /// Off: the model computes without its adapter, as it was exported. On after `prepare`.
   void use_adapter(bool on) { adapter_on_ = on; }
-  /// float32 at any time, int8 only where `prepare` made room for it.
+  /// float32 at any time; int8 only if `prepare` made room for it.
   void use_compute(Compute compute) { program_.op_context().compute = compute; }
-  /// Of what `backward` gives gradients; of both after `prepare`.
+  /// The LoRA matrices for which `backward` computes gradients. Both after `prepare`.
   void train_lora(LoraTrain train);
 
   void embed(const int64_t* tokens, int64_t t, float* x);
   void forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y);
-  /// Like `forward`, and leaves in `saved` [saved_bytes(unit, t)] what `backward` needs beside x, if it needs x.
+  /// Like `forward`, and stores in `saved` [saved_bytes(unit, t)] the activations that `backward` needs, besides x if
+  /// the unit's backward reads x.
   void forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved);
   /// The backward of a unit. The weights of unit `next`, which runs next, are read ahead from disk; SIZE_MAX: none.
   void backward(size_t unit, const UnitBackward& call, size_t next);
-  /// Generation: like `forward` after positions[0] tokens. `first` and `second` hold the keys and values of those
-  /// [max_seq_len, cache_width of the unit's kind], and get the new ones; or `first` the state, and `second` has room
-  /// for the next. Units that remember nothing just run forward.
+  /// Generation: like `forward` after positions[0] tokens. For attention, `first` and `second` hold the keys and values
+  /// of these tokens [max_seq_len, cache_width of the unit's kind], and receive the new ones. For units with a state,
+  /// `first` holds the state, and `second` has room for the next one. Other units just run forward.
   void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* first, float* second, float* y);
-  /// The loss of each token [t], 0 without a target, and the gradient of their sum to x. `next` as for `backward`.
+  /// The loss of each token [t], 0 without a target, and the gradient of the sum of losses with respect to x. `next` as
+  /// for `backward`.
   void head(const float* x, const int64_t* targets, int64_t t, float* losses, float* dx, size_t next);
   void head_loss(const float* x, const int64_t* targets, int64_t t, float* losses);
   /// Logits [t, vocab_size].

@@ -278,7 +278,7 @@ NB_MODULE(_core, m) {
           "use_adapter",
           [](Model& model, bool on) {
             Working working(model);
-            if (model.claimed()) fail("a trainer works on this model; open the bundle again for something else");
+            if (model.claimed()) fail("a trainer uses this model; open the bundle again to use it for something else");
             model.use_adapter(on);
           },
           "on"_a, "Off: the model as it was exported computes.")
@@ -312,13 +312,13 @@ NB_MODULE(_core, m) {
       .def(
           "select",
           [](const TrainConfig& c, int64_t step, int64_t count, const std::vector<double>& drop_rates) {
-            if (c.epochs > 0)
-              fail("epochs ", c.epochs, ": what is selected depends on the number of steps; give steps");
+            if (c.epochs > 0) fail("epochs ", c.epochs, ": the selection depends on the number of steps; set steps");
             Schedule schedule = c.schedule;
             schedule.steps = c.steps;
             schedule.drop_rates = drop_rates;
             const auto is_rate = [](double rate) { return rate >= 0 && rate <= 1; };
-            if (!drop_rates.empty() && static_cast<int64_t>(drop_rates.size()) != count) fail("as many rates as units");
+            if (!drop_rates.empty() && static_cast<int64_t>(drop_rates.size()) != count)
+              fail("drop_rates must have one rate for each unit");
             if (!std::all_of(drop_rates.begin(), drop_rates.end(), is_rate)) fail("drop rates must be 0 to 1");
             return schedule.select(step, count);
           },
@@ -391,7 +391,8 @@ NB_MODULE(_core, m) {
             batch.positions.assign(positions.data(), positions.data() + positions.shape(0));
             batch.weights = weights;
             if (targets.shape(0) != tokens.shape(0)) fail("tokens and targets must have the same length");
-            if (!weights.empty() && weights.size() != tokens.shape(0)) fail("as many weights as tokens are wanted");
+            if (!weights.empty() && weights.size() != tokens.shape(0))
+              fail("weights must have one number for each token");
             check_tokens(trainer.model(), tokens, positions);
             Working working(trainer.model());
             return trainer.accumulate(batch, layers, first).loss;

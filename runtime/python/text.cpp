@@ -111,7 +111,7 @@ void register_text(nb::module_ m) {
       [](const std::string& source, const std::string& variables) {
         jinja::Memory data(Chat::kBudget), memory;
         const jinja::Value given = jinja::read_json(variables, data);
-        if (!given.is(jinja::Type::kDict)) fail("an object of variables is wanted");
+        if (!given.is(jinja::Type::kDict)) fail("must be an object of variables");
         Variables named;
         for (const auto& [name, value] : given.dict().items()) named.emplace_back(name.text(), value);
         const std::time_t now = std::time(nullptr);

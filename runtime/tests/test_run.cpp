@@ -107,10 +107,10 @@ void test_saves(const Fixture& fixture) {
   CHECK(result.events.front().at("event") == "plan" && result.events.back().at("event") == "done");
   CHECK(result.of("step").size() == 7 && result.of("eval").empty());
   CHECK(!file_exists(paths.out + "/best"));
-  CHECK_ERROR(run(fixture, config, paths), "holds the checkpoint of an earlier run");
+  CHECK_ERROR(run(fixture, config, paths), "contains the checkpoint of an earlier run");
   RunPaths nowhere = fixture.paths("nowhere");
   nowhere.resume = true;
-  CHECK_ERROR(run(fixture, config, nowhere), "nothing to resume there");
+  CHECK_ERROR(run(fixture, config, nowhere), "there is nothing to resume");
 }
 
 /// Cancelled from another thread while a step runs: that step's end is saved, and what comes after a resume is what
@@ -254,7 +254,7 @@ void test_refusals(const Fixture& fixture) {
   longer.add(std::vector<int32_t>(kSeqLen + 1, 3), 3);
   longer.write(fixture.folder / "longer");
   paths.valid = fixture.folder / "longer";
-  CHECK_ERROR(run(fixture, config, paths), "longer: holds a sequence of 17 tokens");  // before the first step
+  CHECK_ERROR(run(fixture, config, paths), "longer: contains a sequence of 17 tokens");  // before the first step
   CHECK(!file_exists(paths.out + "/checkpoint.safetensors"));
   config.eval_every = 0;
   CHECK_ERROR(run(fixture, config, paths), "data for validation needs eval_every");
@@ -270,7 +270,7 @@ void test_refusals(const Fixture& fixture) {
   CHECK_ERROR(run(fixture, config, paths), "patience 1: needs eval_every");
   config.patience = 0;
   config.loss = Loss::kDpo;
-  CHECK_ERROR(run(fixture, config, paths), "holds no preference pairs");
+  CHECK_ERROR(run(fixture, config, paths), "contains no preference pairs");
 }
 
 }  // namespace

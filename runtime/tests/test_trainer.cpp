@@ -40,8 +40,8 @@ void test_one_trainer(const Fixture& fixture) {
   const TrainConfig config = config_of(kFull);
   {
     Trainer first(model, config, "");
-    CHECK_ERROR(Trainer(model, config, ""), "a trainer works on this model already");
-    CHECK_ERROR(model.prepare("", 8), "a trainer works on this model; open the bundle again");
+    CHECK_ERROR(Trainer(model, config, ""), "a trainer already uses this model");
+    CHECK_ERROR(model.prepare("", 8), "a trainer uses this model; open the bundle again");
   }
   CHECK_ERROR(Trainer(model, config, fixture.folder / "none"), "none/adapter_config.json");
   Trainer second(model, config, "");  // neither the one that is gone nor the one that failed is in the way
@@ -219,7 +219,7 @@ void test_bad_config(const Fixture& fixture) {
   refuses("ratio 2", [](TrainConfig& c) { c.schedule.ratio = 2; });
   refuses("the bundle's maximum is ", [](TrainConfig& c) { c.batch_size = 1000000; });
   refuses("the bundle's maximum is ", [](TrainConfig& c) { c.batch_size = c.seq_len = int64_t{1} << 62; });
-  refuses("holds a sequence of 16 tokens; seq_len is 15", [](TrainConfig& c) { c.seq_len = 15; });
+  refuses("contains a sequence of 16 tokens; seq_len is 15", [](TrainConfig& c) { c.seq_len = 15; });
 }
 
 }  // namespace

@@ -125,9 +125,9 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
       if (run.at(key) != value) {
         const auto shown = [](const Json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); };
         fail(file.path(), ": the run was started with ", key, " ", shown(run.at(key)), ", not ", shown(value),
-             "; --resume needs the same bundle, data and options. To train further with others, start a new run from "
-             "this adapter: --adapter ",
-             folder, " and another --out");
+             "; a resumed run needs the same bundle, data and options. To continue with others, start a new run from "
+             "the adapter in ",
+             folder, ", in another output folder");
       }
     }
     targets_seen = integer(metadata(file, "seen"), "targets", 0, int64_t{1} << 60);
@@ -145,7 +145,7 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   const auto& moments = file.get("moments", "U8");
   if (parameters.bytes != bytes) fail(file.path(), ": tensor adapter does not fit the bundle's adapter");
   if (moments.bytes != moments_.bytes()) fail(file.path(), ": tensor moments does not fit the bundle's adapter");
-  if (steps.bytes != unit_steps_.size() * sizeof(int64_t)) fail(file.path(), ": made for another number of units");
+  if (steps.bytes != unit_steps_.size() * sizeof(int64_t)) fail(file.path(), ": the checkpoint has another number of units");
   if (count > static_cast<size_t>(config_.steps)) fail(file.path(), ": more losses than steps");
   std::vector<int64_t> unit_steps(unit_steps_.size());
   std::memcpy(unit_steps.data(), steps.data, steps.bytes);
@@ -162,7 +162,7 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   const int64_t measured = config_.schedule.measuring_step();
   if (measured >= 0 && static_cast<int64_t>(count) > measured) {
     const auto& saved = file.get("sensitivities", "F64");
-    if (saved.bytes != unit_steps_.size() * sizeof(double)) fail(file.path(), ": sensitivities of other units");
+    if (saved.bytes != unit_steps_.size() * sizeof(double)) fail(file.path(), ": the sensitivities are for another number of units");
     sensitivities.resize(unit_steps_.size());
     std::memcpy(sensitivities.data(), saved.data, saved.bytes);
     for (const double s : sensitivities) {

@@ -46,7 +46,7 @@ LossSum evaluate(Model& model, const TokenFile& data, double beta, float* x, flo
 LossSum evaluate_file(Model& model, const std::string& adapter, const std::string& path,
                       const std::function<void(int64_t, int64_t)>& progress) {
   const TokenFile data(path, model.bundle().vocab_size);
-  if (data.pairs()) fail(path, ": holds preference pairs; evaluation takes texts");
+  if (data.pairs()) fail(path, ": contains preference pairs; evaluation needs texts");
   model.prepare(adapter, data.longest());
   const size_t activation = static_cast<size_t>(data.longest() * model.bundle().hidden_size);
   const Buffer buffer(2 * activation * sizeof(float));

@@ -11,14 +11,14 @@ namespace mft {
 LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& selected, bool first,
                             const std::function<void(size_t)>& on_gradients) {
   if (batch.size() == 0 || batch.size() > config_.tokens()) {
-    fail("a micro-batch of ", batch.size(), " tokens does not fit batch-size x seq-len");
+    fail("a micro-batch of ", batch.size(), " tokens does not fit batch_size x seq_len");
   }
   if (static_cast<int64_t>(selected.size()) != selectable_.count() ||
       std::count(selected.begin(), selected.end(), true) > config_.schedule.most_selected(selectable_.count())) {
-    fail("one flag for each of ", selectable_.count(), selectable_.units ? " units" : " layers",
-         ", and no more of them set than the schedule selects");
+    fail("selected must have one flag for each of ", selectable_.count(), selectable_.units ? " units" : " layers",
+         ", and set no more of them than the schedule selects");
   }
-  if (!first && spare_gradients_.size() == 0) fail("adding up gradients needs grad-accum above 1");
+  if (!first && spare_gradients_.size() == 0) fail("adding gradients of several micro-batches needs grad_accum above 1");
   const std::vector<Kept> kept = keep(selected, batch.size());
   const size_t units = kept.size();
   reference(batch);

@@ -21,13 +21,13 @@ OffloadFile::OffloadFile(const std::string& folder, uint64_t bytes) : folder_(fo
     name.assign(path.c_str(), path.c_str() + path.size() + 1);
     return mkostemp(name.data(), O_CLOEXEC);
   });
-  if (fd_ < 0) fail(folder, ": no offload file can be made there (", std::strerror(errno), ")");
+  if (fd_ < 0) fail(folder, ": cannot create an offload file there (", std::strerror(errno), ")");
   unlink(name.data());
   int error = EINTR;
   while (error == EINTR) error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
   if (error != 0) {
     close(fd_);
-    fail(folder, ": ", bytes / 1000000, " MB for offloaded checkpoints cannot be had (", std::strerror(error), ")");
+    fail(folder, ": ", bytes / 1000000, " MB for offloaded checkpoints cannot be reserved (", std::strerror(error), ")");
   }
 }
 
@@ -45,7 +45,7 @@ void OffloadFile::write(uint64_t offset, const void* data, size_t bytes) {
   const char* from = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t n = uninterrupted([&] { return pwrite(fd_, from, bytes, static_cast<off_t>(offset)); });
-    if (n <= 0) fail(folder_, ": the offload file cannot be written (", std::strerror(errno), ")");
+    if (n <= 0) fail(folder_, ": cannot write the offload file (", std::strerror(errno), ")");
     from += n;
     offset += static_cast<uint64_t>(n);
     bytes -= static_cast<size_t>(n);
@@ -57,7 +57,7 @@ void OffloadFile::read(uint64_t offset, void* data, size_t bytes) const {
   while (bytes > 0) {
     const ssize_t n = uninterrupted([&] { return pread(fd_, to, bytes, static_cast<off_t>(offset)); });
     if (n <= 0)
-      fail(folder_, ": the offload file cannot be read (", n == 0 ? "it is short" : std::strerror(errno), ")");
+      fail(folder_, ": cannot read the offload file (", n == 0 ? "it ends early" : std::strerror(errno), ")");
     to += n;
     offset += static_cast<uint64_t>(n);
     bytes -= static_cast<size_t>(n);

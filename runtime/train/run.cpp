@@ -74,9 +74,9 @@ void use_again(const Resolved& resolved, TrainConfig& config) {
 /// Where a run goes on must be what `paths` says.
 const RunPaths& with_folder(const RunPaths& paths) {
   const std::string checkpoint = paths.out + kCheckpoint;
-  if (paths.resume && !file_exists(checkpoint)) fail(checkpoint, ": no such file; nothing to resume there");
+  if (paths.resume && !file_exists(checkpoint)) fail(checkpoint, ": no such file; there is nothing to resume");
   if (!paths.resume && file_exists(checkpoint)) {
-    fail(paths.out, ": holds the checkpoint of an earlier run; give --resume to go on, or another --out");
+    fail(paths.out, ": contains the checkpoint of an earlier run; resume it, or choose another folder");
   }
   make_folder(paths.out);
   return paths;
@@ -152,7 +152,7 @@ class Run::State {
     save();
     const int64_t done = trainer_.steps_done();
     emit_({{"event", "stopped"}, {"reason", reason}, {"step", done}});
-    throw Stopped(reason + "; step " + std::to_string(done) + " is saved in " + paths_.out + ", go on with --resume");
+    throw Stopped(reason + "; step " + std::to_string(done) + " is saved in " + paths_.out + " and can be resumed");
   }
 
   bool over() const { return trainer_.steps_done() >= config_.steps || out_of_patience(); }

@@ -17,12 +17,13 @@ using Event = nlohmann::ordered_json;
 constexpr int kEventsVersion = 2;
 using EventSink = std::function<void(const Event&)>;
 
-/// Asks a run to end after the step in progress, saved. May be called from any thread and from a signal handler.
+/// Asks a run to end after the current step, with a checkpoint. May be called from any thread and from a signal
+/// handler.
 class StopRequest {
  public:
   void cancel() noexcept { value_ = kCancelled; }
   void signal(int number) noexcept { value_ = number; }
-  /// Why to stop; empty: go on.
+  /// Why to stop; empty: not asked to stop.
   std::string reason() const;
 
  private:
@@ -31,7 +32,7 @@ class StopRequest {
   static_assert(std::atomic<int>::is_always_lock_free);
 };
 
-/// What `train` throws where a run ended early and is saved.
+/// Thrown if a run ended early. It has written a checkpoint.
 class Stopped : public Error {
  public:
   using Error::Error;
@@ -51,19 +52,19 @@ struct RunPaths {
 /// result, what the checkpoint says, whatever their defaults are by now.
 std::map<std::string, std::string> resumed_options(const std::string& folder, std::map<std::string, std::string> given);
 
-/// One training run from beginning, or checkpoint, to end: the policy around the trainer's steps, the same for every
-/// front end. It validates every `eval_every` steps and at the end, keeps the best adapter in `out`/best, saves every
-/// `save_every` steps and at the end, ends early where `patience` validations brought nothing, and ends saved where it
-/// is asked to stop or the memory limit is lowered below what it needs.
+/// One training run, from its start or a checkpoint to its end, the same for every front end. It validates every
+/// `eval_every` steps and at the end, and keeps the best adapter in `out`/best. It writes checkpoints every
+/// `save_every` steps and at the end. It ends early after `patience` validations without improvement. If it is asked to
+/// stop, or the memory limit is lowered below its needs, it writes a checkpoint and ends.
 class Run {
  public:
-  /// Plans, and gives the "plan" event to `emit`, which hears all that follow too. `model` must outlive the run.
+  /// Plans the memory. `emit` receives the "plan" event and all later ones. `model` must outlive the run.
   Run(Model& model, const TrainConfig& config, const RunPaths& paths, EventSink emit);
   ~Run();
 
-  /// Makes a step, and what is due after it. Returns whether there is another one; where not, "done" was the last
-  /// event. Throws Stopped where it was asked to stop: saved, after a first step at least. After that, and any other
-  /// Error, the run is of no more use.
+  /// Makes a step, and the validation and the checkpoint that are due after it. Returns whether steps are left; if not,
+  /// "done" was the last event. Throws Stopped if it was asked to stop, with a checkpoint, after the first step at the
+  /// earliest. After that, and after any other Error, the run cannot be used any more.
   bool step(const StopRequest& stop);
 
  private:
@@ -74,7 +75,7 @@ class Run {
 /// The "plan" event of a configuration.
 Event describe(const Plan& plan, const TrainConfig& config);
 
-/// One line of JSON; what is no UTF-8 in it, of a path say, is replaced.
+/// One line of JSON. Bytes that are not valid UTF-8, for example of a path, are replaced.
 std::string text_of(const Event& event);
 
 double megabytes(uint64_t bytes);

@@ -39,7 +39,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
       selectable_(model.bundle(), config.schedule),
       moments_(model.layout(), config.lora_train, config.optimizer),
       order_(1, 0) {
-  if (config_.epochs > 0) fail("epochs ", config_.epochs, ": the trainer counts steps; give steps");
+  if (config_.epochs > 0) fail("epochs ", config_.epochs, ": the trainer counts steps; set steps");
   resolve(config_, 1);  // a share of the steps for warming up
   order_ = TokenOrder(sequences, static_cast<uint64_t>(config_.seed));
   order_.at(0);
@@ -88,19 +88,19 @@ std::vector<std::pair<std::string, const Buffer*>> Trainer::buffers() const {
 
 void Trainer::check_data(const TokenFile& data) const {
   if (data.longest() > config_.seq_len) {
-    fail(data.path(), ": holds a sequence of ", data.longest(), " tokens; seq_len is ", config_.seq_len);
+    fail(data.path(), ": contains a sequence of ", data.longest(), " tokens; seq_len is ", config_.seq_len);
   }
   if (data.pairs() != (config_.loss == Loss::kDpo)) {
     fail(data.path(),
-         data.pairs() ? ": holds preference pairs; they need loss dpo, not "
-                      : ": holds no preference pairs, which it would have to for loss ",
+         data.pairs() ? ": contains preference pairs, which need loss dpo, not "
+                      : ": contains no preference pairs, which are needed for loss ",
          name_of(config_.loss));
   }
 }
 
 LossSum Trainer::validate(const TokenFile& data) {
   check_data(data);
-  if (config_.eval_every == 0) fail(data.path(), ": no validation is planned; give eval_every");
+  if (config_.eval_every == 0) fail(data.path(), ": validation is not planned; set eval_every");
   const size_t activation = static_cast<size_t>(config_.tokens() * model_.bundle().hidden_size);
   const ThreadParts parts(config_.threads);
   const Float32 comparable(model_, compute_of(config_));
@@ -182,7 +182,7 @@ StepResult Trainer::step(const TokenFile& data) {
     next_batch(data, micro);
     count += targets_of(batch_, data.pairs());
     if (micro + 1 == config_.grad_accum && count == 0) {
-      fail(data.path(), ": a whole step without a target; every row needs at least one");
+      fail(data.path(), ": a step has no target; every row needs at least one");
     }
     result.sums += accumulate(batch_, selected, micro == 0, update_at_once);
     result.tokens += batch_.size();

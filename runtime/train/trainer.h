@@ -30,90 +30,91 @@ struct StepResult {
   LossSum sums;
 };
 
-/// A checkpoint's settings that decide over the last bits of what follows; a resumed run must use them again.
+/// Settings of a checkpoint that decide the last bits of later steps. A resumed run must use them again.
 struct Resolved {
-  std::vector<int64_t> stored_units;  // empty where it does not matter
+  std::vector<int64_t> stored_units;  // empty if it does not matter
   int64_t mlp_tokens = 0;
   int64_t threads = 0;
   ComputeChoice compute = ComputeChoice::kAuto;
   std::string arithmetic;
 };
 
-/// What validations found so far: (step, loss).
+/// The validation losses so far: (step, loss).
 using Evaluations = std::vector<std::pair<int64_t, double>>;
 
 /// The training loop: forward through all units, backward through the selected ones, AdamW on the LoRA parameters.
 class Trainer {
  public:
-  /// Plans the memory, refuses where the budget is too small, then allocates everything. `adapter` is the folder to
-  /// start from, empty for the bundle's initial adapter. The model is the trainer's alone until it goes.
-  /// `sequences` of data, whose order is made now, for the plan counts what the process holds already.
+  /// Plans the memory, fails if the budget is too small, and allocates everything. `adapter` is the folder to start
+  /// from; empty: the bundle's initial adapter. Only this trainer may use the model while it lives. `sequences` is the
+  /// number of sequences in the data. Their order is drawn now, because the plan counts what the process holds already.
   Trainer(Model& model, const TrainConfig& config, const std::string& adapter, int64_t sequences = 1);
 
-  /// Loss and gradient sums of one micro-batch, for what is selected: a flag for each layer, or each unit where the
-  /// schedule drops units. The first of a step overwrites the gradients, others add to them. Where updates are
-  /// immediate, `on_gradients(unit)` comes after each unit's backward, whose gradients are lost with the next one's.
+  /// Loss and gradient sums of one micro-batch. `selected` has a flag for each layer, or for each unit if the schedule
+  /// drops units. The first micro-batch of a step overwrites the gradients, and others add to them.
+  /// `on_gradients(unit)` is called after the backward of each selected unit. With immediate updates the next unit
+  /// overwrites its gradients.
   LossSum accumulate(const Batch& batch, const std::vector<bool>& selected, bool first,
                      const std::function<void(size_t)>& on_gradients = {});
 
-  /// DropBP's sensitivity of each unit: by how much the norms of all LoRA gradients of this micro-batch change where it
-  /// alone is dropped, squared and summed. Takes about as long as half as many steps as there are units.
+  /// DropBP's sensitivity of each unit: the sum of the squared changes in the norms of all LoRA gradients of this
+  /// micro-batch if this unit alone is dropped. Takes the time of about half as many steps as there are units.
   std::vector<double> measure_sensitivities(const Batch& batch);
 
-  /// Throws Error where `data` is not what this run was configured for.
+  /// Throws Error if `data` does not fit the configuration of this run.
   void check_data(const TokenFile& data) const;
 
   /// One optimizer step on the next `grad_accum` micro-batches of `data`. Throws Error past the last step.
   StepResult step(const TokenFile& data);
 
-  /// The loss of all of `data`, in memory that the plan has anyway; weights in the data have no part in it.
+  /// The loss of all of `data`, without its row weights. Needs no memory beyond the plan.
   LossSum validate(const TokenFile& data);
 
-  /// Writes `checkpoint.safetensors` into `folder`: everything that `resume` needs.
+  /// Writes `checkpoint.safetensors` to `folder`, with everything that `resume` needs.
   void save_checkpoint(const std::string& folder, const TokenFile& data) const;
-  /// Continues from that file. Throws Error naming what differs where it belongs to another run.
+  /// Continues from that file. Throws Error if it belongs to another run, and names the difference.
   void resume(const std::string& folder, const TokenFile& data);
-  /// What a run that resumes from there must be configured with. Throws Error where there is no checkpoint.
+  /// The settings that a run must use to resume from there. Throws Error if there is no checkpoint.
   static Resolved read_resolved(const std::string& folder);
   /// {name: text} of the options that decided its results. Throws Error where there is no checkpoint.
   static std::map<std::string, std::string> read_options(const std::string& folder);
   Resolved resolved() const;
-  /// The arithmetic of what was resumed, empty where nothing was.
+  /// The arithmetic of the resumed checkpoint; empty if the run was not resumed.
   const std::string& begun_with() const { return begun_with_; }
 
   const Plan& plan() const { return plan_; }
   int64_t steps_done() const { return static_cast<int64_t>(losses_.size()); }
   const std::vector<double>& losses() const { return losses_; }
-  /// Or pairs, of all steps so far.
+  /// Targets, or pairs, of all steps so far.
   int64_t targets_seen() const { return targets_seen_; }
-  /// Saved with the checkpoint, and the SHA-256 of the data that they are of.
+  /// Validations, which checkpoints hold, and the SHA-256 of their data.
   Evaluations evaluations;
   std::string validated_on;
-  /// Of each unit, empty until they are measured.
+  /// One number for each unit; empty until they are measured.
   const std::vector<double>& sensitivities() const { return sensitivities_; }
   const Schedule& schedule() const { return config_.schedule; }
   /// How often each unit ran its backward.
   const std::vector<int64_t>& backward_runs() const { return backward_runs_; }
   LoraTrain lora_train() const { return config_.lora_train; }
-  /// The unit's LoRA parameters that are trained.
+  /// The range of the unit's LoRA parameters that are trained.
   AdapterLayout::Range trained(size_t unit) const { return model_.layout().trained(unit, config_.lora_train); }
-  /// Where the last `accumulate` left the gradients of those; null if the unit was not selected.
+  /// Their gradients after the last `accumulate`; null if the unit was not selected.
   const float* gradients(size_t unit) const {
     return gradient_offsets_[unit] < 0 ? nullptr : gradients_.floats() + gradient_offsets_[unit];
   }
-  /// The large blocks of anonymous memory, under the names of the plan's components.
+  /// The large blocks of anonymous memory by the names of the plan's components.
   std::vector<std::pair<std::string, const Buffer*>> buffers() const;
   Model& model() { return model_; }
   const Model& model() const { return model_; }
 
  private:
-  /// What a unit keeps from forward to backward.
+  /// How a unit takes part in a micro-batch, and where it keeps what its backward needs.
   struct Kept {
-    bool selected = false;        // it is trained
-    bool runs = false;            // its backward
-    float* checkpoint = nullptr;  // its input
-    int64_t offloaded = -1;       // or the input's place in the offload file
-    std::byte* saved = nullptr;   // its activations
+    bool selected = false;        // trained
+    bool runs = false;            // its backward runs
+    float* checkpoint = nullptr;  // place of its input in memory
+    int64_t offloaded = -1;       // or slot of its input in the offload file
+    std::byte* saved = nullptr;   // stored activations
   };
 
   // A step (trainer.cpp).
@@ -147,14 +148,14 @@ class Trainer {
                 const std::function<void(size_t)>& on_gradients);
   /// An input that was offloaded.
   const float* read_back(const Batch& batch, int64_t slot);
-  /// The output of the lowest `units` units, which are frozen, from the cache as far as it is there. `out` is for them
-  /// all; units before the last give theirs to the two buffers of `activations_` in turn.
+  /// Computes the output of the lowest `units` units, which are frozen, into `out`. Reads what the cache has, and
+  /// writes the rest to it.
   void pass_prefix(const Batch& batch, size_t units, float* out);
-  /// The losses without the adapter, where the loss needs them.
+  /// Computes the losses without the adapter, if the loss needs them.
   void reference(const Batch& batch);
   /// The batch's loss and its gradient to x.
   LossSum head(const Batch& batch, const float* x, float* dx, size_t next);
-  /// And the drop rates that follow; none where they are empty.
+  /// Takes sensitivities, and computes drop rates from them unless they are empty.
   void use_sensitivities(std::vector<double> sensitivities);
   uint64_t offload_offset(int64_t slot) const {
     return static_cast<uint64_t>(slot) * model_.activation_bytes(config_.tokens());
@@ -172,16 +173,16 @@ class Trainer {
   const Selectable selectable_;
   Plan plan_;
   Moments moments_;
-  Buffer start_;            // what is trained as it was before the first step, for the proximal term
-  Buffer gradients_;        // of the selected units, or of one where updates are immediate
-  Buffer spare_gradients_;  // what a call adds to them, or nobody wants
+  Buffer start_;            // trained parameters before the first step, for the proximal term
+  Buffer gradients_;        // of the selected units, or of one unit with immediate updates
+  Buffer spare_gradients_;  // gradients of a call that are added to these, or discarded
   Buffer optimizer_;        // AdamW's moments
   Buffer checkpoints_;      // inputs of units whose backward runs
   Buffer saved_;            // activations of stored units
-  Buffer activations_;      // two that units read and write in turn; one for what was offloaded
+  Buffer activations_;      // two that units read and write in turn, and one for offloaded inputs
   OffloadFile offload_;
-  std::optional<PrefixCache> prefix_;      // from the first step on, where wanted
-  std::vector<int64_t> gradient_offsets_;  // of each unit in gradients_, -1 where it has none
+  std::optional<PrefixCache> prefix_;      // from the first step on, if configured
+  std::vector<int64_t> gradient_offsets_;  // of each unit in gradients_; -1: none
   std::vector<size_t> start_offsets_;      // of each unit in start_
   std::vector<int64_t> unit_steps_;        // AdamW's step count of each unit
   std::vector<int64_t> backward_runs_;
@@ -192,7 +193,7 @@ class Trainer {
   TokenOrder order_;
   Batch batch_;
   std::vector<float> losses_of_tokens_;
-  std::vector<float> reference_losses_;  // of the same tokens, without the adapter
+  std::vector<float> reference_losses_;  // without the adapter
 };
 
 }  // namespace mft

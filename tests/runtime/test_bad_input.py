@@ -175,7 +175,7 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
         (["--epochs", "1", "--steps", "5"], "give steps or epochs"),
         (["--eval-every", "2"], "eval_every 2: needs data for validation"),
         (["--seq-len", "65"], "x seq_len 65 tokens; the bundle's maximum is 64"),
-        (["--seq-len", "8"], "holds a sequence of"),
+        (["--seq-len", "8"], "contains a sequence of"),
         (["--speed", "9"], "unknown option --speed"),
         (["--lr"], "--lr needs a value"),
     ],

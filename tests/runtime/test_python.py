@@ -110,7 +110,7 @@ def test_two_threads_take_turns(small_bundle: Path, data: Path) -> None:
 def test_a_model_is_one_trainers(small_bundle: Path, data: Path) -> None:
     model, config, file = Model(str(small_bundle)), TrainConfig(steps=1, seq_len=32), TokenFile(str(data), 250)
     trainer = Trainer(model, config)
-    with pytest.raises(RuntimeFailure, match="a trainer works on this model already"):
+    with pytest.raises(RuntimeFailure, match="a trainer already uses this model"):
         Trainer(model, config)
     trainer.step(file)
     with pytest.raises(RuntimeFailure, match="all 1 steps are done"):

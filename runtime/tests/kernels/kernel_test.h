@@ -3,8 +3,10 @@
 // What the kernel tests share: random data, a packed weight with its dense float64 twin, scratch
 // with a canary behind it, and the error measure.
 
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <vector>
 
@@ -19,7 +21,12 @@ using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 
 constexpr double kTolerance = 1e-5;
-constexpr const char* kFormats[] = {"q4_0", "q4_1", "q8_0", "q8_1", "nf4", "fp4", "iq4_nl", "f16"};
+/// Every code, in groups of 32.
+inline constexpr auto kFormats = [] {
+  std::array<const char*, std::size(mft::kCodes)> names{};
+  for (size_t i = 0; i < names.size(); ++i) names[i] = mft::kCodes[i].name.data();
+  return names;
+}();
 
 inline mft::Format format_named(const char* name) {
   mft::Format format{};

@@ -55,7 +55,7 @@ def test_resume_prepares_the_same_data_and_goes_on(cli: Cli, bundle: Path, data:
     (data / "train.jsonl").write_text('{"text": "something else"}\n')
     other = cli(*command, "--resume")
     assert other.code == 1
-    assert "--resume needs the same bundle, data and options" in other.err
+    assert "a resumed run needs the same bundle, data and options" in other.err
 
 
 def test_every_option_reaches_mft_run(
