@@ -1,0 +1,114 @@
+#include "runtime/python/model.h"
+
+#include "runtime/generate/generator.h"
+#include "runtime/python/calls.h"
+#include "runtime/python/tensors.h"
+#include "runtime/train/evaluate.h"
+
+namespace mft {
+namespace {
+
+/// Logits [T, vocab_size] of a sequence.
+Array logits(Model& model, const Tokens& tokens, const Tokens& positions) {
+  check_tokens(model, tokens, positions);
+  const int64_t t = static_cast<int64_t>(tokens.shape(0));
+  const size_t hidden = static_cast<size_t>(model.bundle().hidden_size);
+  const size_t vocab = static_cast<size_t>(model.bundle().vocab_size);
+  std::vector<float> x(tokens.shape(0) * hidden), y(x.size()), out(tokens.shape(0) * vocab);
+  {
+    Working working(model);
+    model.embed(tokens.data(), t, x.data());
+    for (size_t u = 0; u < model.bundle().units.size(); ++u) {
+      model.forward(u, x.data(), positions.data(), t, y.data());
+      x.swap(y);
+    }
+    // One row at a time: the model is prepared for that much scratch only.
+    for (size_t i = 0; i < tokens.shape(0); ++i) model.logits(x.data() + i * hidden, 1, out.data() + i * vocab);
+  }
+  return array(std::move(out), {tokens.shape(0), vocab});
+}
+
+std::vector<int64_t> generate(Generator& generator, const std::vector<int64_t>& prompt, const GenerateConfig& config,
+                              const nb::object& on_token) {
+  Callback callback;
+  std::vector<int64_t> answer;
+  {
+    Working working(generator.model());
+    answer = generator.generate(prompt, config, [&](int64_t token) {
+      bool go_on = true;
+      const bool went_on = callback.call([&] {
+        if (!on_token.is_none()) go_on = !on_token(token).is(nb::bool_(true));
+      });
+      return went_on && go_on;
+    });
+  }
+  callback.rethrow();
+  return answer;
+}
+
+}  // namespace
+
+void register_model(nb::module_ m) {
+  using namespace nb::literals;
+  nb::class_<Model>(m, "Model", "A bundle, ready to run; weights are verified as they are first used.")
+      .def(nb::init<const std::string&>(), "bundle"_a)
+      .def(
+          "prepare",
+          [](Model& model, const std::string& adapter, int64_t tokens) {
+            Working working(model);
+            model.prepare(adapter, tokens);
+          },
+          "adapter"_a, "tokens"_a,
+          "Loads an adapter folder ('' for the bundle's own) and makes room for calls of `tokens` tokens.")
+      .def(
+          "use_adapter",
+          [](Model& model, bool on) {
+            Working working(model);
+            if (model.claimed()) fail("a trainer uses this model; open the bundle again to use it for something else");
+            model.use_adapter(on);
+          },
+          "on"_a, "Off: the model as it was exported computes.")
+      .def_prop_ro("max_seq_len", [](const Model& model) { return model.bundle().max_seq_len; })
+      .def_prop_ro("vocab_size", [](const Model& model) { return model.bundle().vocab_size; })
+      .def("logits", &logits, "tokens"_a, "positions"_a, "Logits float32 [T, vocab_size]; int64 inputs [T].")
+      .def(
+          "parameters",
+          [](const Model& model) {
+            const auto call = model.begin_call();
+            if (model.parameters() == nullptr) fail("the model is not prepared; call prepare first");
+            return tensors(model, LoraTrain::kBoth,
+                           [&](size_t unit) { return model.parameters() + model.layout().range(unit).begin; });
+          },
+          "LoRA parameters by PEFT name, copied.");
+
+  nb::class_<Generator>(m, "Generator", "Generates from a prepared Model; holds what it computed, so a chat goes on.")
+      .def(nb::init<Model&>(), "model"_a, nb::keep_alive<1, 2>())
+      .def("generate", &generate, "prompt"_a, "config"_a, "on_token"_a = nb::none(),
+           "The answer's tokens; `on_token` hears each as it comes and ends the answer by returning True.")
+      .def_prop_ro_static(
+          "prompt_tokens", [](nb::handle) { return Generator::kPromptTokens; },
+          "Tokens to prepare the model for, or its max_seq_len where that is less.");
+  m.def(
+      "evaluate",
+      [](Model& model, const std::string& adapter, const std::string& data, const nb::object& progress) {
+        Callback callback;
+        LossSum sum;
+        try {
+          Working working(model);
+          sum = evaluate_file(model, adapter, data, [&](int64_t done, int64_t total) {
+            const bool went_on = callback.call([&] {
+              if (!progress.is_none()) progress(done, total);
+            });
+            if (!went_on) fail("stopped by its callback");
+          });
+        } catch (const Error&) {
+          callback.rethrow();
+          throw;
+        }
+        return std::make_pair(sum.loss / static_cast<double>(sum.count), sum.count);
+      },
+      "model"_a, "adapter"_a, "data"_a, "progress"_a = nb::none(),
+      "Mean loss and target count of a token file, with an adapter folder ('' for the bundle's own).");
+}
+
+}  // namespace mft
