@@ -79,20 +79,20 @@ def main() -> None:
             f"{megabytes(4 * layer)}, the embedding {megabytes(4 * math.prod(shapes[EMBEDDING]))}\n"
         )
         print("| from | to | size | s | peak anonymous | peak RSS |\n|---|---|---|---|---|---|")
-        bundle = work / "bundle"
+        bundle, exact = work / "bundle", ("--max-seq-len", "512", "--activation", "exact")
 
         def row(source: str, to: str, out: Path, *command: str) -> None:
             seconds, rss, anonymous = measured([*command, "-o", str(out)])
             cells = (source, to, megabytes(size_of(out)), f"{seconds:.0f}", megabytes(anonymous), megabytes(rss))
             print(f"| {' | '.join(cells)} |", flush=True)
 
-        row("`hf`, float16", "bundle", bundle, "export", str(work / "hf"), "--max-seq-len", "512")
+        row("`hf`, float16", "bundle", bundle, "export", str(work / "hf"), *exact)
         shutil.rmtree(work / "hf")
         for to, quant in (("gguf", "q4_0"), ("hf", "nf4")):
             made, again = work / f"model.{to}", work / "again"
             options = ("--adapter", str(bundle), "--to", to, "--quant", quant)
             row("bundle", f"`{to} --quant {quant}`", made, "convert", str(bundle), *options)
-            row(f"`{to} --quant {quant}`", "bundle", again, "export", str(made), "--max-seq-len", "512")
+            row(f"`{to} --quant {quant}`", "bundle", again, "export", str(made), *exact)
             shutil.rmtree(again)
             shutil.rmtree(made) if made.is_dir() else made.unlink()
 

@@ -26,7 +26,8 @@ from tests.federated.fleet import Fleet
 
 ROOT = Path(__file__).parents[1]
 ROUNDS, STEPS = 10, 5
-TRAINING = {"lr": 1e-3, "lr-scheduler": "constant", "threads": 1, "seq-len": 256, "save-every": 1000}
+RATES = {"lr": 1e-3, "lr-scheduler": "constant", "warmup-steps": 0}
+TRAINING = RATES | {"threads": 1, "seq-len": 256, "save-every": 1000}
 COSINE = {"lr-scheduler": "cosine"}
 FLEETS: dict[str, dict[str, Any]] = {
     "FedAvg": {},

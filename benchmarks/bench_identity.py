@@ -153,14 +153,14 @@ def main() -> None:
 
 def prepared(data: Path, folder: Path) -> tuple[list[Batch], Path]:
     """Sequences, and an adapter that some of our steps trained."""
-    bundle = mobile_ft.export_bundle("smollm2-135m", folder / "bundle", max_seq_len=SEQ_LEN, progress=False)
+    options: dict[str, Any] = {"max_seq_len": SEQ_LEN, "activation": "exact", "progress": False}
+    bundle = mobile_ft.export_bundle("smollm2-135m", folder / "bundle", **options)
     rows = (data / "gsm8k" / "train.jsonl").read_text().splitlines()
     (folder / "train.jsonl").write_text("\n".join(rows[:ROWS]))
     path = folder / "train.safetensors"
     prepare_tokens(read_bundle(bundle.bundle), folder / "train.jsonl", "train", SEQ_LEN, 1, path)
-    result = mobile_ft.train(
-        folder / "bundle", folder / "train.jsonl", folder / "out", steps=STEPS, lr=LR, seed=2, progress=False
-    )
+    training: dict[str, Any] = {"steps": STEPS, "lr": LR, "warmup_steps": 0, "seed": 2, "progress": False}
+    result = mobile_ft.train(folder / "bundle", folder / "train.jsonl", folder / "out", **training)
     return batches(path), result.adapter
 
 

@@ -61,10 +61,10 @@ def main() -> None:
         valid.write_text(args.valid.read_text()[:CHARACTERS])
         for number, (source, checkpoint, options) in enumerate(sources(folder)):
             bundle = folder / ("f16" if number == 0 else "bundle")
-            made = mobile_ft.export_bundle(checkpoint, bundle, max_seq_len=SEQ_LEN, **options)
+            made = mobile_ft.export_bundle(checkpoint, bundle, max_seq_len=SEQ_LEN, activation="exact", **options)
             before = mobile_ft.evaluate(bundle, valid, seq_len=SEQ_LEN, progress=False).loss
             run = folder / f"run{number}"
-            steps = {"steps": args.steps, "lr": 1e-3, "seq_len": SEQ_LEN, "backward": "store"}
+            steps = {"steps": args.steps, "lr": 1e-3, "warmup_steps": 0, "seq_len": SEQ_LEN, "backward": "store"}
             mobile_ft.train(bundle, args.train, run, progress=False, **steps)
             after = mobile_ft.evaluate(bundle, valid, adapter=run, seq_len=SEQ_LEN, progress=False).loss
             size = made.files["weights.ptd"] / 1e6

@@ -98,7 +98,7 @@ def commands(folder: Path, steps: int) -> dict[str, list[str]]:
 
     shared = ["--steps", str(steps)]
     ours = [str(mft_run_path()), "train", str(bundle), "--data", str(data), *shared]
-    ours += ["--seq-len", str(TOKENS), "--lr", str(LR), "--lr-scheduler", "constant"]
+    ours += ["--seq-len", str(TOKENS), "--lr", str(LR), "--lr-scheduler", "constant", "--warmup-steps", "0"]
     threads = ["--threads", str(kernels.thread_count())]
     return {name: [*peer, *shared, *threads, *options] for name, options in PEERS.items()} | {
         name: [*(["env", f"MFT_ISA={isa}"] if isa else []), *ours, *options]

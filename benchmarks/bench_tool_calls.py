@@ -124,9 +124,8 @@ def main() -> None:
     bundle = args.out / "smollm2.bundle"
     mobile_ft.export_bundle("smollm2-135m", bundle, chat_template=TEMPLATE, max_seq_len=384, activation="int8")
     start = time.monotonic()
-    result = mobile_ft.train(
-        bundle, args.out / "train.jsonl", args.out / "adapter", epochs=args.epochs, seq_len=384, lr=args.lr
-    )
+    options = {"epochs": args.epochs, "seq_len": 384, "lr": args.lr, "warmup_steps": 0}
+    result = mobile_ft.train(bundle, args.out / "train.jsonl", args.out / "adapter", **options)
     minutes = (time.monotonic() - start) / 60
     model = mobile_ft.load(bundle, result.adapter)
 

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     )
     from mobile_ft.api.train import train
     from mobile_ft.api.trust import trust
-    from mobile_ft.errors import MobileFtWarning, UserError
+    from mobile_ft.errors import BusyError, MobileFtWarning, UserError
 
 __all__ = [
+    "BusyError",
     "BundleInfo",
     "ConvertResult",
     "DataReport",
@@ -69,6 +70,7 @@ _HOMES = {
     "DataReport": "api.data",
     "Device": "api.device_link",
     "LoadedModel": "api.model",
+    "BusyError": "errors",
     "MobileFtWarning": "errors",
     "UserError": "errors",
     "chat": "api.generate",

@@ -1,4 +1,4 @@
-"""The exception and the warning that are the user's to mend, and what their text may hold."""
+"""The library's exceptions and its warning, and what their text may hold."""
 
 from importlib.util import find_spec
 
@@ -13,6 +13,10 @@ class UserError(Exception):
 
     def __init__(self, message: object) -> None:
         super().__init__(one_line(message))
+
+
+class BusyError(RuntimeError):
+    """Another thread's call on the same model is in progress. This call did nothing."""
 
 
 class MobileFtWarning(UserWarning):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mobile_ft.runtime._core import (
+    BusyError,
     ChatTemplate,
     DataConfig,
     Dataset,
@@ -24,12 +25,15 @@ from mobile_ft.runtime._core import (
     pack,
     process_memory,
     quantize,
+    renamed,
+    resumed_options,
     run_training,
     train_options,
     trust_key,
 )
 
 __all__ = [
+    "BusyError",
     "ChatTemplate",
     "DataConfig",
     "Dataset",
@@ -52,6 +56,8 @@ __all__ = [
     "pack",
     "process_memory",
     "quantize",
+    "renamed",
+    "resumed_options",
     "run_training",
     "train_options",
     "trust_key",

@@ -21,7 +21,7 @@ OUT = Path("demo-out")
 PROMPT = "What is a compiler?"
 STEPS, SEQ_LEN = 150, 256
 # Half of the layers a step, on average: learned more than `suffix` with half did in as much time (docs/quality.md).
-TRAINING = f"--schedule freeze --ratio 0.5 --lr 1e-3 --budget 300MB --steps {STEPS} --seq-len {SEQ_LEN}".split()
+TRAINING = f"--schedule freeze --ratio 0.5 --budget 300MB --steps {STEPS} --seq-len {SEQ_LEN}".split()
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     shutil.rmtree(OUT, ignore_errors=True)
     data, bundle, adapter = OUT / "data", OUT / "smollm2.bundle", OUT / "adapter"
     write_data(data)
-    mobile_ft("export", "smollm2-135m", "-o", bundle, "--max-seq-len", SEQ_LEN, "--activation", "int8")
+    mobile_ft("export", "smollm2-135m", "-o", bundle, "--max-seq-len", SEQ_LEN)
     before = results("eval", bundle, "--data", data)
     answer_before = answer(bundle)
     training = results("train", bundle, "--data", data, *TRAINING, "--out", adapter)

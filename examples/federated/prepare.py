@@ -30,7 +30,7 @@ def main() -> None:
     for number, topics in enumerate(DEVICES.values()):
         write_data(OUT / "rows" / str(number), topics)
     write_data(OUT / "all", [topic for topics in DEVICES.values() for topic in topics])
-    mobile_ft.export_bundle("smollm2-135m", OUT / "smollm2.bundle", max_seq_len=256, activation="int8")
+    mobile_ft.export_bundle("smollm2-135m", OUT / "smollm2.bundle", max_seq_len=256)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,10 @@ static std::string out() { return mft_fuzz::scratch_folder() + "/out"; }
 static void train(bool resume) {
   static const mft_fuzz::TestBundle bundle;
   static mft::Model model(bundle.folder());
-  mft::TrainConfig config;
-  config.seq_len = 8;
-  config.threads = 1;
-  config.steps = 3;
-  config.eval_every = config.save_every = 2;
+  // What makes a run long is given; all else that decides the result comes from the checkpoint.
+  const std::map<std::string, std::string> given = {{"seq_len", "8"},    {"grad_accum", "1"}, {"steps", "3"},
+                                                    {"eval_every", "2"}, {"save_every", "2"}, {"threads", "1"}};
+  const mft::TrainConfig config = mft::make_train_config(resume ? mft::resumed_options(out(), given) : given);
   mft::StopRequest stop;
   mft::RunPaths paths;
   paths.data = paths.valid = mft_fuzz::tokens_path();

@@ -37,7 +37,6 @@ EVIDENCE = {
     "suffix 1/2": Evidence({"schedule": "suffix", "ratio": 0.5}, 1e-3, ((100, 0.888), (318, 1.059))),
     "suffix 1/4": Evidence({"schedule": "suffix", "ratio": 0.25}, 1e-3, ((100, 0.8), (435, 0.944))),
 }
-_WARMUP_STEPS = 5
 # Rows that are all targets were trained at half the rate of rows whose answers are.
 _MANY_TARGETS, _RATE_OF_MANY = 0.9, 0.5
 _MOST_EPOCHS = 2  # more were not seen to help
@@ -78,8 +77,6 @@ def choose(bundle: Bundle, given: Mapping[str, str], minutes: float, data: DataS
     best = max(candidates, key=lambda c: shares[c.name])
     steps = reached[best.name]
     options = EVIDENCE[best.name].options | best.optimizer | {"steps": steps, "lr": _lr(best.name, data)}
-    if not given.keys() & {"warmup_steps", "warmup_ratio"}:
-        options["warmup_steps"] = min(_WARMUP_STEPS, steps - 1)
     budget = f"{best.plan['budget_mb']:.0f} MB"
     why = [f"auto-schedule: what learns most in {minutes:g} min and {budget}; 1 is what 100 steps of full learn"]
     for c in candidates:

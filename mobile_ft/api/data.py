@@ -24,6 +24,7 @@ from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import RowText, data_options
 
+ON_BAD_ROW = "skip"  # so that one look shows all that is wrong
 _SEQ_LEN = 256
 _BINS = 20  # of the histogram
 _MOST_NAMED = 10  # duplicates
@@ -119,7 +120,7 @@ def inspect_data(
     """
     from mobile_ft.api.data_page import data_page
 
-    given = {"on_bad_row": "skip"} | option_texts(data_options(), options)
+    given = {"on_bad_row": ON_BAD_ROW} | option_texts(data_options(), options)
     check_output_path("report", None if report is None else Path(report))
     with _tokenizer(model) as (tokenizer, most):
         length = min(_SEQ_LEN, most or _SEQ_LEN) if seq_len is None else seq_len

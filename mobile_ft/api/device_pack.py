@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from mobile_ft.api.files import writing
 from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
-from mobile_ft.api.tokens import check_lengths, data_settings, prepare_tokens
+from mobile_ft.api.tokens import check_lengths, data_settings, prepare_tokens, validation_data
 from mobile_ft.api.train import CHECKPOINT
 from mobile_ft.bundle.description import Bundle, read_bundle
 from mobile_ft.data.prepare import Loss
@@ -54,7 +54,7 @@ def pack_for_device(
         bundle: The bundle.
         data: Training data, as for `train`.
         out: Folder to write. An older pack there is replaced once all is written.
-        valid: Validation data. Needs `eval_every`.
+        valid: Validation data, which needs `eval_every`. Default: the validation split of `data`.
         adapter: Folder of the adapter to start from.
         raw_data: Pack the rows and let the device tokenize them. `data` must be a .jsonl file or a folder with
             train.jsonl.
@@ -69,8 +69,7 @@ def pack_for_device(
     given = option_texts(train_options(), options)
     settings = train_settings(given)
     check_lengths(found, int(settings["seq_len"]), int(settings["batch_size"]))
-    if (int(settings["eval_every"]) > 0) != (valid is not None):
-        raise UserError("valid: goes with eval_every, after how many steps to validate")
+    held_out = validation_data(data, valid, int(settings["eval_every"]))
     _check_replaceable(target)
     with writing(target), new_folder(target) as folder:
         shutil.copytree(native, folder, dirs_exist_ok=True)
@@ -79,8 +78,8 @@ def pack_for_device(
             shutil.copytree(adapter, folder / "adapter")
             given["adapter"] = "adapter"
         prepared = _put_data(found, data, "train", folder, settings, raw_data)
-        if valid is not None:
-            prepared += _put_data(found, valid, "valid", folder, settings, raw_data)
+        if held_out is not None:
+            prepared += _put_data(found, held_out, "valid", folder, settings, raw_data)
             given["valid"] = "valid.tokens"
         script = folder / RUN_SCRIPT
         arguments = shlex.join(native_arguments(given))

@@ -15,7 +15,7 @@ from mobile_ft.api.hub import find_model, find_model_to_plan
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import BundleInfo
 from mobile_ft.api.scratch import scratch_folder
-from mobile_ft.bundle.description import Bundle, read_bundle
+from mobile_ft.bundle.description import DEFAULT_ACTIVATION, Bundle, read_bundle
 from mobile_ft.bundle.signature import read_private_key
 from mobile_ft.data.row_files import read_text
 from mobile_ft.errors import MobileFtWarning, UserError, check_installed
@@ -45,7 +45,7 @@ def export_bundle(
     lora_targets: str = LORA_TARGETS,
     use_rslora: bool = False,
     max_seq_len: int | None = None,
-    activation: Literal["exact", "int8", "int4", "approx2bit"] = "exact",
+    activation: Literal["exact", "int8", "int4", "approx2bit"] = DEFAULT_ACTIVATION,
     quant: str | None = None,
     quant_embedding: str | None = None,
     calibration: str | os.PathLike[str] | None = None,
@@ -70,7 +70,7 @@ def export_bundle(
         lora_targets: Linear layers with LoRA, separated by commas, or "all-linear".
         use_rslora: Use the scale alpha / sqrt(rank).
         max_seq_len: Most tokens of a sequence. Default: 512, or the model's limit if that is less.
-        activation: Storage format of activations for the backward; see docs/concepts/memory_plan.md.
+        activation: Storage format of activations for the backward; see docs/concepts/memory_plan.md. Default: int8.
         quant: Weight format of linear layers that the checkpoint has in floats. Default: iq4_nl. Weights of a .gguf
             file, or quantized by bitsandbytes, MLX, GPTQ or AWQ, keep their own format.
         quant_embedding: Weight format of embedding and head. Default: q8_0.
@@ -170,7 +170,8 @@ def _temporary(path: Path, source: "ModelSource", tokens: int, hollow: bool) -> 
         raise UserError(f"seq_len x batch_size is {tokens} tokens; {path} takes at most {most}")
     lora = LoraConfig(LORA_RANK, LORA_ALPHA, parse_targets(LORA_TARGETS, source.config))
     with scratch_folder() as folder:
-        _write(source, lora, max(tokens, min(_SEQ_LEN, most)), 0, folder / "bundle", "exact", hollow=hollow)
+        length = max(tokens, min(_SEQ_LEN, most))
+        _write(source, lora, length, 0, folder / "bundle", DEFAULT_ACTIVATION, hollow=hollow)
         yield read_bundle(folder / "bundle")
 
 

@@ -41,7 +41,8 @@ def load(bundle: str | os.PathLike[str], adapter: str | os.PathLike[str] | None 
 
 
 class LoadedModel:
-    """A model in this process, from `load`. It generates one answer at a time.
+    """A model in this process, from `load`. It generates one answer at a time: another thread that asks meanwhile gets
+    `BusyError`. Several models can answer at the same time.
 
     `options` of its methods are the generation options of docs/reference/options.md. `stop` is one or several strings,
     which are cut from the text, or token ids. Tokens that end a turn always stop the answer.
@@ -51,14 +52,14 @@ class LoadedModel:
         self.bundle, self.tokenizer = bundle, tokenizer
         self._model = model
         self._generator = Generator(model)
-        self._one_at_a_time = threading.Lock()  # an answer that was left ends after its next token
 
     def __repr__(self) -> str:
         return f"LoadedModel({self.bundle.model.name}, {self.bundle.folder})"
 
     def use_adapter(self, on: bool) -> None:
         """Turns the adapter on or off."""
-        self._model.use_adapter(on)
+        with runtime_errors():
+            self._model.use_adapter(on)
         self._generator = Generator(self._model)  # what the old one has read so far, it has read with other weights
 
     def generate(self, prompt: str, *, system: str | None = None, stop: Stop = (), **options: Any) -> GenerateResult:
@@ -130,7 +131,7 @@ class LoadedModel:
             return show(cutter.add(decoder.add(token))) or cutter.found
 
         start = time.monotonic()
-        with self._one_at_a_time, runtime_errors():
+        with runtime_errors():
             config = GenerateConfig(**given, stop_tokens=stop_tokens)
             tokens = self._generator.generate(prompt, config, on_token)
         show(cutter.add(decoder.finish()) + cutter.finish())

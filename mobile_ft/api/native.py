@@ -11,7 +11,7 @@ from typing import IO, Any
 from mobile_ft.api.trust import native_trust
 from mobile_ft.errors import UserError
 from mobile_ft.files.path_text import argument_bytes
-from mobile_ft.runtime import mft_run_path
+from mobile_ft.runtime import mft_run_path, renamed
 
 Event = dict[str, Any]
 
@@ -70,11 +70,17 @@ def run_command(
             raise UserError(_message(errors))
 
 
+def parse_event(line: str) -> Event:
+    """A line of mft-run's, which may be an earlier version's: a pack on a device keeps the one it was made with."""
+    names = renamed()
+    return {names.get(name, name): value for name, value in json.loads(line).items()}
+
+
 def _read_events(child: subprocess.Popen[str], on_event: Callable[[Event], None]) -> None:
     assert child.stdout is not None
     for line in child.stdout:
         try:
-            event = json.loads(line)
+            event = parse_event(line)
         except json.JSONDecodeError as error:
             raise UserError(f"{_text(child.args)} printed {line!r}, which is no event of mft-run") from error
         on_event(event)
@@ -91,7 +97,7 @@ def _read_last_events(child: subprocess.Popen[str], on_event: Callable[[Event], 
     try:
         for line in child.stdout:
             with suppress(json.JSONDecodeError):  # half of the line that was being read may be lost
-                on_event(json.loads(line))
+                on_event(parse_event(line))
         child.wait()
     except BaseException:
         child.kill()

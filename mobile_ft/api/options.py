@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from mobile_ft.errors import UserError
+from mobile_ft.errors import BusyError, UserError
+from mobile_ft.runtime import BusyError as NativeBusyError
 from mobile_ft.runtime import Option, RuntimeFailure, TrainConfig, train_options
 
 _CLOSE = 0.53  # "temperature" is close to "temp", and "step" to "steps" alone
@@ -64,9 +65,11 @@ def native_arguments(given: Mapping[str, str]) -> list[str]:
 
 @contextmanager
 def runtime_errors() -> Iterator[None]:
-    """What the runtime refuses in the block is the user's to mend."""
+    """Errors of the runtime in the block are raised as the library's own."""
     try:
         yield
+    except NativeBusyError as error:
+        raise BusyError(str(error)) from error
     except RuntimeFailure as error:
         raise UserError(str(error)) from error
 

@@ -4,13 +4,16 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from mobile_ft.api.files import writing
 from mobile_ft.bundle.description import Bundle, read_tokenizer
 from mobile_ft.data.prepare import DataStats, Loss, prepare
-from mobile_ft.data.rows import DataSource, Split
+from mobile_ft.data.rows import DataSource, Split, has_split
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.runtime import data_options
+
+T = TypeVar("T")
 
 
 def check_lengths(bundle: Bundle, seq_len: int, batch_size: int = 1) -> None:
@@ -57,13 +60,26 @@ def prepare_tokens(
     return stats
 
 
+def validation_data(data: DataSource, valid: DataSource | None, eval_every: int) -> DataSource | None:
+    """What a run validates on: `valid`, else the validation split of `data`. None where it does not validate."""
+    if eval_every == 0:
+        if valid is not None:
+            raise UserError("valid: needs eval_every, the number of steps between validations")
+        return None
+    if valid is None and not has_split(data, "valid"):
+        raise UserError(
+            f"eval_every {eval_every}: needs valid, or data with a split for it, such as a folder with valid.jsonl"
+        )
+    return data if valid is None else valid
+
+
 def forms_in_words(stats: DataStats) -> str:
     """Such as "data: 120 rows of chat messages, 3 of text"."""
     forms = [f"{count:,} {'rows ' if i == 0 else ''}of {form}" for i, (form, count) in enumerate(stats.forms.items())]
     return f"data: {', '.join(forms)}"
 
 
-def data_settings(options: Mapping[str, str]) -> dict[str, str]:
+def data_settings(options: Mapping[str, T]) -> dict[str, T]:
     """Those of the options that say how rows become tokens."""
     names = {option.name for option in data_options()}
     return {name: text for name, text in options.items() if name in names}

@@ -16,14 +16,21 @@ from mobile_ft.api.reporting import open_reporters
 from mobile_ft.api.results import TrainResult
 from mobile_ft.api.run_file import RUN_FILE, read_run_file, write_run_file
 from mobile_ft.api.schedule_report import schedule_report as write_schedule_report
-from mobile_ft.api.tokens import check_lengths, data_path, forms_in_words, prepare_tokens
+from mobile_ft.api.tokens import (
+    check_lengths,
+    data_path,
+    data_settings,
+    forms_in_words,
+    prepare_tokens,
+    validation_data,
+)
 from mobile_ft.api.watcher import EventCallback, RunWatcher
 from mobile_ft.bundle.description import Bundle, read_bundle, read_tokenizer
 from mobile_ft.data.prepare import Loss
-from mobile_ft.data.rows import DataSource, has_split
+from mobile_ft.data.rows import DataSource
 from mobile_ft.errors import UserError, check_installed
 from mobile_ft.files.path_text import path_text
-from mobile_ft.runtime import TrainConfig, run_training, train_options
+from mobile_ft.runtime import TrainConfig, data_options, resumed_options, run_training, train_options
 
 _TOKENS = "tokens.safetensors"
 _VALID_TOKENS = "valid.safetensors"
@@ -56,7 +63,7 @@ def train(
         out: Output folder.
         valid: Validation data. Default: the validation split of `data`.
         adapter: Folder of the adapter to start from. Default: the bundle's own, untrained.
-        resume: Resume from the checkpoint in `out`.
+        resume: Resume from the checkpoint in `out`. Options that decide the result and are not given are its own.
         in_process: Train in this process instead of a child process. The budget then counts this whole process.
         progress: Show progress.
         callbacks: Functions that are called with every event; see docs/reference/events.md. One that raises ends the
@@ -72,7 +79,9 @@ def train(
     """
     found, folder = read_bundle(Path(bundle)), Path(out)
     given = option_texts(train_options(), options)
-    _set_date(found, folder, resume, given)
+    if resume:
+        given = _resumed(folder, given)
+    _set_date(found, given)
     settings = train_settings(given)
     seq_len, seed = int(settings["seq_len"]), int(settings["seed"])
     if seed < 0:  # the data is shuffled before the runtime sees it
@@ -87,7 +96,7 @@ def train(
                 "auto_schedule: with in_process the budget holds what Python takes too, which is not planned"
             )
         check_choosable(given, auto_schedule)
-    held_out = _validation_data(data, valid, int(settings["eval_every"]))
+    held_out = validation_data(data, valid, int(settings["eval_every"]))
     if (folder / CHECKPOINT).exists() and not resume:
         raise UserError(f"{folder}: holds the checkpoint of an earlier run; resume it, or choose another out")
     reporters = open_reporters(report_to, folder, resume)
@@ -137,24 +146,22 @@ def saved_in_words(out: Path) -> str:
     return "nothing was saved yet"
 
 
-def _set_date(bundle: Bundle, folder: Path, resume: bool, given: dict[str, str]) -> None:
+def _resumed(folder: Path, given: dict[str, str]) -> dict[str, str]:
+    """The options of the run in `folder`, and in their place those that are given.
+
+    The checkpoint has those of training. How rows become tokens is in run.yaml alone.
+    """
+    stored = read_run_file(folder / RUN_FILE) if (folder / RUN_FILE).is_file() else {}
+    of_data = option_texts(data_options(), data_settings(stored))
+    with runtime_errors():
+        options: dict[str, str] = resumed_options(path_text(folder), of_data | given)
+    return options
+
+
+def _set_date(bundle: Bundle, given: dict[str, str]) -> None:
     """Fixes the date that the chat template shows, so that run.yaml repeats the run on another day."""
-    if given.get("chat_template_date") or not read_tokenizer(bundle).shows_date:
-        return
-    earlier = read_run_file(folder / RUN_FILE) if resume and (folder / RUN_FILE).is_file() else {}
-    given["chat_template_date"] = str(earlier.get("chat_template_date", datetime.date.today()))
-
-
-def _validation_data(data: DataSource, valid: DataSource | None, eval_every: int) -> DataSource | None:
-    if eval_every == 0:
-        if valid is not None:
-            raise UserError("valid: needs eval_every, the number of steps between validations")
-        return None
-    if valid is None and not has_split(data, "valid"):
-        raise UserError(
-            f"eval_every {eval_every}: needs valid, or data with a split for it, such as a folder with valid.jsonl"
-        )
-    return data if valid is None else valid
+    if not given.get("chat_template_date") and read_tokenizer(bundle).shows_date:
+        given["chat_template_date"] = str(datetime.date.today())
 
 
 def _run_in_child(

@@ -1,7 +1,7 @@
 """Arguments that several commands share."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -44,8 +44,13 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write results to FILE as JSON")
 
 
-def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
-    """The runtime's options. Their values stay text, None where not given: the runtime checks them."""
+def add_options(
+    parser: argparse.ArgumentParser, options: Iterable[Option], defaults: Mapping[str, str] | None = None
+) -> None:
+    """The runtime's options. Their values stay text, None where not given: the runtime checks them.
+
+    `defaults` are those that the command has in place of the runtime's.
+    """
     for option in options:
         name = f"--{option.name.replace('_', '-')}"
         if option.type == "flag":
@@ -58,14 +63,14 @@ def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> N
             name,
             metavar=None if option.choices else option.metavar,
             choices=option.choices or None,
-            help=_help(option),
+            help=_help(option, (defaults or {}).get(option.name, option.default)),
         )
 
 
-def _help(option: Option) -> str:
+def _help(option: Option, default: str) -> str:
     if not option.help:  # a run resolves it; run.yaml and programs give it
         return argparse.SUPPRESS
-    return option.help.replace("%", "%%") + (f" (default: {option.default})" if option.default else "")
+    return option.help.replace("%", "%%") + (f" (default: {default})" if default else "")
 
 
 def given_options(args: argparse.Namespace, options: Iterable[Option]) -> dict[str, Any]:

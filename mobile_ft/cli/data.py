@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from mobile_ft.api.data import histogram, inspect_data
+from mobile_ft.api.data import ON_BAD_ROW, histogram, inspect_data
 from mobile_ft.api.files import check_output_path, write_json
 from mobile_ft.cli.arguments import Subparsers, add_json, add_options, add_trust, given_options
 from mobile_ft.cli.output import check_json_path, print_table, warn
@@ -32,7 +32,7 @@ def add_parser(commands: Subparsers) -> None:
     option("--loss", choices=("sft", "dpo"), default="sft", help="sft, or dpo for preferences (default: sft)")
     option("--rows", metavar="N", type=int, default=3, help="rows to show per split (default: 3)")
     option("--report", metavar="FILE", type=Path, help="also write an HTML report to FILE")
-    add_options(parser, data_options())
+    add_options(parser, data_options(), {"on_bad_row": ON_BAD_ROW})
     add_json(parser)
     parser.set_defaults(run=run)
 

@@ -35,7 +35,12 @@ def _add_pack(actions: Subparsers) -> None:
     add_bundle(parser)
     option = parser.add_argument
     option("--data", metavar="DIR|FILE", type=Path, required=True, help="training data, as for `mobile-ft train`")
-    option("--valid", metavar="FILE", type=Path, help="validation data, for --eval-every")
+    option(
+        "--valid",
+        metavar="FILE",
+        type=Path,
+        help="validation data for --eval-every (default: valid.jsonl in the --data folder)",
+    )
     add_adapter(parser, "the bundle's own, untrained")
     option("--raw-data", action="store_true", help="pack the rows as they are; the device tokenizes them (.jsonl only)")
     option(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mobile_ft.api.checkpoint import DEFAULT_EMBEDDING_FORMAT, DEFAULT_FORMAT, WEIGHT_FORMATS
 from mobile_ft.api.export import LORA_ALPHA, LORA_RANK, LORA_TARGETS, export_bundle
-from mobile_ft.bundle.description import ACTIVATIONS
+from mobile_ft.bundle.description import ACTIVATIONS, DEFAULT_ACTIVATION
 from mobile_ft.cli.arguments import Subparsers
 from mobile_ft.cli.output import print_table
 from mobile_ft.model.hf_config import known_models
@@ -47,9 +47,9 @@ def add_parser(commands: Subparsers) -> None:
     option(
         "--activation",
         choices=ACTIVATIONS,
-        default="exact",
+        default=DEFAULT_ACTIVATION,
         help="precision of stored activations: exact (float32); int8; int4: MLP gates in 4 bits, the rest in 8; or "
-        "approx2bit: 2-bit gates, the rest in float16 (default: exact)",
+        f"approx2bit: 2-bit gates, the rest in float16 (default: {DEFAULT_ACTIVATION})",
     )
     option(
         "--quant",

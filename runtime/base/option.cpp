@@ -32,6 +32,11 @@ void read_value(const std::string& text, int64_t& value) {
   value = number;
 }
 
+void read_value(const std::string& text, std::optional<int64_t>& value) {
+  value.reset();
+  if (!text.empty()) read_value(text, value.emplace());
+}
+
 void read_value(const std::string& text, double& value) {
   std::string rest;
   if (!leading_number(text, value, rest) || !rest.empty()) fail("must be a number");
@@ -75,6 +80,8 @@ void read_value(const std::string& text, std::vector<int64_t>& values) {
 }
 
 std::string text_of(int64_t value) { return std::to_string(value); }
+
+std::string text_of(const std::optional<int64_t>& value) { return value ? text_of(*value) : ""; }
 
 std::string text_of(double value) {
   char text[32];

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct Option {
 
 // Values as text and back. Reading throws Error that says what would be right.
 void read_value(const std::string& text, int64_t& value);
+/// Empty: none.
+void read_value(const std::string& text, std::optional<int64_t>& value);
 void read_value(const std::string& text, double& value);
 void read_value(const std::string& text, std::string& value);
 /// "true" or "false", also as Python writes them.
@@ -50,6 +53,7 @@ void read_value(const std::string& text, E& value) {
 }
 
 std::string text_of(int64_t value);
+std::string text_of(const std::optional<int64_t>& value);  // empty for none
 /// The shortest text that reads back as the same number.
 std::string text_of(double value);
 std::string text_of(const std::string& value);
@@ -85,7 +89,7 @@ template <typename C, typename Field>
 Option<C> option(const char* name, Field field, OptionGroup group, bool decides_result, const char* help) {
   using T = std::remove_reference_t<decltype(field(std::declval<C&>()))>;
   Option<C> made{name, OptionType::kText, {}, "TEXT", help, group, decides_result, {}, {}};
-  if constexpr (std::is_same_v<T, int64_t>) {
+  if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>) {
     made.type = OptionType::kInteger;
     made.metavar = "N";
   } else if constexpr (std::is_same_v<T, double>) {

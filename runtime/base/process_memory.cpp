@@ -30,6 +30,8 @@ uint64_t page_bytes() {
   return bytes;
 }
 
+uint64_t round_to_pages(uint64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
+
 bool reset_peak_rss() {
   std::ofstream file("/proc/self/clear_refs");
   file << "5" << std::flush;

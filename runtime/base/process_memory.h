@@ -15,6 +15,8 @@ ProcessMemory process_memory();
 
 /// Bytes of a page of memory, as the system says: 4 or 16 KB.
 uint64_t page_bytes();
+/// Rounded up to whole pages.
+uint64_t round_to_pages(uint64_t bytes);
 
 /// Lowers VmHWM to the present RSS (/proc/self/clear_refs), so that a peak counts from here. False where the kernel
 /// does not allow it.

@@ -9,7 +9,6 @@
 #include <chrono>
 
 #include "runtime/base/error.h"
-#include "runtime/ops/output_room.h"
 
 namespace mft {
 
@@ -40,14 +39,6 @@ size_t bytes_of(const executorch::runtime::TensorInfo& info, const Sizes& sizes)
   for (auto n : sizes) bytes *= static_cast<size_t>(n);
   return bytes;
 }
-
-/// While it lives, ops hold what they write against the outputs' buffers.
-struct OutputRoomGuard {
-  explicit OutputRoomGuard(const std::vector<Output>& outputs) {
-    for (const Output& output : outputs) output_room.push_back({output.data, output.bytes});
-  }
-  ~OutputRoomGuard() { output_room.clear(); }
-};
 
 /// Errors are reported once, by exception; ExecuTorch's own log lines would only repeat them.
 void discard_log(et_timestamp_t, et_pal_log_level_t, const char*, const char*, size_t, const char*, size_t) {}
@@ -185,7 +176,10 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
       fail(file_.path(), ": method ", name, ", output ", i, " cannot be set");
     }
   }
-  const OutputRoomGuard guard(outputs);
+  op_context_.outputs.clear();
+  for (const Output& output : outputs) op_context_.outputs.push_back({output.data, output.bytes});
+  op_context_.packed_input.forget();
+  const CurrentContext current(op_context_);
   const auto status = method.execute();
   if (status != executorch::runtime::Error::Ok) {
     fail("method ", name, " failed (ExecuTorch error ", static_cast<int>(status), ")");

@@ -15,6 +15,7 @@
 #include "runtime/base/buffer.h"
 #include "runtime/base/file.h"
 #include "runtime/bundle/program_check.h"
+#include "runtime/ops/context.h"
 
 namespace mft {
 /// Starts ExecuTorch without its log. A program does so itself.
@@ -51,6 +52,10 @@ class Program {
   /// Runs a method. Throws Error naming method and input or output where a shape does not fit.
   void run(const std::string& method, const std::vector<Input>& inputs, const std::vector<Output>& outputs);
 
+  /// What the ops of all methods compute with.
+  OpContext& op_context() { return op_context_; }
+  const OpContext& op_context() const { return op_context_; }
+
   /// {method: (calls, seconds)} since the scratch was reserved, mapping of inputs included.
   std::map<std::string, std::pair<int64_t, double>> times() const;
 
@@ -77,6 +82,7 @@ class Program {
   std::unique_ptr<executorch::runtime::MemoryAllocator> whole_scratch_;
   std::unique_ptr<executorch::runtime::MemoryAllocator> before_staged_;
   std::map<std::string, std::unique_ptr<Loaded>> methods_;
+  OpContext op_context_;
 };
 
 }  // namespace mft

@@ -36,6 +36,11 @@ struct mft_bundle {
 
 struct mft_dataset {
   mft::Dataset dataset;
+  mutable mft::Exclusive exclusive;
+
+  mft::Exclusive::Call begin_call() const {
+    return {exclusive, "busy: another call is using this dataset; wait for its end"};
+  }
 };
 
 struct mft_tokenizer {
@@ -79,6 +84,9 @@ mft_status guarded(const Body& body) noexcept {
   } catch (const BadArgument& error) {
     set_last_error(error.what());
     return MFT_ERROR_ARGUMENT;
+  } catch (const mft::Busy& error) {
+    set_last_error(error.what());
+    return MFT_ERROR_BUSY;
   } catch (const mft::Stopped& stopped) {
     set_last_error(stopped.what());
     return MFT_STOPPED;
@@ -132,6 +140,7 @@ std::string json_line(const nlohmann::json& row) {
 mft_status add_row(mft_dataset* dataset, const std::function<std::string()>& row) {
   return guarded([&] {
     require(dataset, "dataset");
+    const auto call = dataset->begin_call();
     dataset->dataset.add(row());
   });
 }
@@ -147,6 +156,7 @@ mft_status answer(mft_bundle* bundle, const char* adapter_folder, const std::fun
     if (on_text == nullptr) throw BadArgument("on_text: must not be NULL");
     const mft::Chat asked = chat();
     mft::Model& model = bundle->model;
+    const auto call = model.begin_call();
     if (!bundle->text) bundle->text.emplace(model.bundle());
     mft::GenerateConfig config = mft::make_generate_config(options->given);
     config.stop_tokens = bundle->text->end_tokens();
@@ -264,8 +274,9 @@ mft_status mft_training_open(const mft_training_files* files, const mft_options*
     paths.adapter = or_empty(files->adapter);
     paths.out = files->out;
     paths.resume = files->resume != 0;
+    const auto given = paths.resume ? mft::resumed_options(paths.out, options->given) : options->given;
     *training = new mft_training{
-        mft::Model(files->bundle), mft::make_train_config(options->given), paths, {}, nullptr, nullptr, nullptr, false};
+        mft::Model(files->bundle), mft::make_train_config(given), paths, {}, nullptr, nullptr, nullptr, false};
   });
 }
 
@@ -275,6 +286,7 @@ mft_status mft_training_step(mft_training* training, mft_event_callback on_event
   return guarded([&] {
     require(training, "training");
     require(more, "more");
+    const auto call = training->model.begin_call();
     begin(training, on_event, user_data);
     *more = step(training);
   });
@@ -283,6 +295,7 @@ mft_status mft_training_step(mft_training* training, mft_event_callback on_event
 mft_status mft_training_run(mft_training* training, mft_event_callback on_event, void* user_data) {
   return guarded([&] {
     require(training, "training");
+    const auto call = training->model.begin_call();
     begin(training, on_event, user_data);
     while (step(training)) {
     }
@@ -325,6 +338,7 @@ mft_status mft_bundle_plan(const mft_bundle* bundle, const mft_options* options,
     require(bundle, "bundle");
     require_options(options, true);
     if (on_event == nullptr) throw BadArgument("on_event: must not be NULL");
+    const auto call = bundle->model.begin_call();
     mft::TrainConfig config = mft::make_train_config(options->given);
     config.offload_folder = ".";  // as training may offload to its folder
     on_event(mft::text_of(mft::describe(mft::plan_training(bundle->model, config), config)).c_str(), user_data);
@@ -337,6 +351,7 @@ mft_status mft_evaluate(mft_bundle* bundle, const char* adapter_folder, const ch
     require(bundle, "bundle");
     require_path(token_file, "token_file");
     require(result, "result");
+    const auto call = bundle->model.begin_call();
     const mft::LossSum sum = mft::evaluate_file(bundle->model, or_empty(adapter_folder), token_file);
     *result = {sum.loss / static_cast<double>(sum.count), sum.count};
   });
@@ -350,6 +365,7 @@ mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const in
     require_options(options, false);
     if (on_token == nullptr) throw BadArgument("on_token: must not be NULL");
     mft::Model& model = bundle->model;
+    const auto call = model.begin_call();
     model.prepare(or_empty(adapter_folder), mft::Generator::prepared_tokens(model.bundle()));
     mft::Generator(model).generate({prompt, prompt + prompt_count}, mft::make_generate_config(options->given),
                                    [&](int64_t token) { return on_token(token, user_data) == 0; });
@@ -376,7 +392,7 @@ mft_status mft_dataset_open(const char* bundle_folder, const char* rows_jsonl, m
     *dataset = nullptr;
     require_path(bundle_folder, "bundle_folder");
     require_path(rows_jsonl, "rows_jsonl");
-    *dataset = new mft_dataset{mft::Dataset(bundle_folder, rows_jsonl)};
+    *dataset = new mft_dataset{mft::Dataset(bundle_folder, rows_jsonl), {}};
   });
 }
 
@@ -425,6 +441,7 @@ mft_status mft_dataset_write_tokens(const mft_dataset* dataset, const mft_option
     require(dataset, "dataset");
     require_options(options, true);
     require_path(token_file, "token_file");
+    const auto call = dataset->begin_call();
     const mft::DataStats done = dataset->dataset.write_tokens(token_file, mft::make_train_config(options->given));
     if (stats != nullptr) {
       *stats = {done.rows, done.sequences, done.tokens, done.target_tokens, done.truncated, done.dropped, done.bad};

@@ -25,10 +25,11 @@
  * nothing. The library keeps no pointer to a caller's string or array after a call returns. Strings are UTF-8 and end
  * with a zero byte. A path must not be NULL or empty unless its description allows it.
  *
- * Threads: each call may come from a different thread. Only one call on trainings and bundles may run at a time, on any
- * handle, because it uses all cores. mft_training_cancel() may be called at any time while its handle is open. Options,
- * datasets and tokenizers may be used at any time, each by one thread at a time, and so may mft_process_memory(). So an
- * app can collect what the user types while it trains.
+ * Threads: each call may come from a different thread. A training, a bundle and a dataset take one call at a time. A
+ * second call on the same handle returns MFT_ERROR_BUSY at once, also if it comes from a callback of the first. Calls
+ * on different handles may run at the same time; they share the cores. mft_training_cancel(), mft_dataset_rows(),
+ * mft_bundle_vocab_size() and mft_bundle_max_seq_len() are never busy. Tokenizers may be used by several threads at a
+ * time, and options by one. A handle must not be closed while a call on it is in progress.
  *
  * Units: memory in bytes, lengths in tokens.
  */
@@ -50,7 +51,8 @@ typedef enum mft_status {
   MFT_OK = 0,
   MFT_ERROR_ARGUMENT = 1, /* a NULL or an empty path where none is allowed, or an unknown option */
   MFT_ERROR_FAILED = 2,   /* a file, an option's value or the memory: see mft_last_error() */
-  MFT_STOPPED = 3         /* training ended early, saved, and can be resumed: mft_last_error() says why */
+  MFT_STOPPED = 3,        /* training ended early, saved, and can be resumed: mft_last_error() says why */
+  MFT_ERROR_BUSY = 4      /* another call on this handle is in progress */
 } mft_status;
 
 /* The library's version, such as "0.1.0". */
@@ -100,7 +102,7 @@ typedef struct mft_training_files {
   const char* valid;   /* token file for validation; NULL or empty: none */
   const char* adapter; /* folder to start from; NULL or empty: the bundle's own adapter */
   const char* out;     /* folder for adapter and checkpoint, and best/ for the best adapter by validation loss */
-  int resume;          /* nonzero: resume from the checkpoint in `out` */
+  int resume;          /* nonzero: resume from the checkpoint in `out`, which has the options that are not set */
 } mft_training_files;
 
 typedef struct mft_training mft_training;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/base/renamed.h"
 
 namespace mft {
 
@@ -23,7 +24,10 @@ Arguments::Arguments(const std::vector<std::string>& arguments, const std::map<s
     const std::string name = argument.substr(2);
     const auto word = words.find(name);
     const bool is_option = std::find(options.begin(), options.end(), underscored(name)) != options.end();
-    if (word == words.end() && !is_option) fail("unknown option ", argument);
+    if (word == words.end() && !is_option) {
+      const std::string now = name_now(name);
+      fail("unknown option ", argument, words.count(now) ? "; it is called --" + now + " now" : "");
+    }
     if (word != words.end() && word->second == Word::kFlag) {
       values_[name] = {"true"};
       continue;

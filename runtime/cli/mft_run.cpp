@@ -134,7 +134,8 @@ int train(const std::vector<std::string>& argv) {
   paths.adapter = arguments.text("adapter");
   paths.trace = arguments.text("trace");
   paths.resume = arguments.flag("resume");
-  const TrainConfig config = make_train_config(arguments.options());
+  const TrainConfig config =
+      make_train_config(paths.resume ? resumed_options(paths.out, arguments.options()) : arguments.options());
   stop_between_steps();
   end_with_parent(arguments);
   Model model(trusted_bundle(arguments));

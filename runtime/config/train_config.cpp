@@ -13,6 +13,8 @@ namespace {
 using C = TrainConfig;
 
 constexpr int64_t kMostSteps = 1000000000;
+// The warm-up where none is given: that of docs/quality.md, less in runs that are shorter than those measured there.
+constexpr int64_t kWarmupSteps = 5, kStepsPerWarmupStep = 10;
 
 /// `--schedule` reads the table of rules.
 Option<C> schedule_option() {
@@ -68,8 +70,10 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("ratio", schedule.ratio, kStep, true,
                  "share of layers trained per step (dropbp: of attention and MLP units; freeze: average over the run)"),
       MFT_OPTION("selection", schedule.selection, kStep, true, "how layers are selected (lcsb only)"),
-      MFT_OPTION("suffix_depths", schedule.suffix_depths, kStep, true,
-                 "number of top layers per step, cycled (suffix only); unset: around --ratio"),
+      MFT_OPTION(
+          "suffix_depths", schedule.suffix_depths, kStep, true,
+          "number of top layers per step, cycled (suffix only); unset: 0.5, 1, 1.5 and 1 times --ratio of the layers. "
+          "Memory is planned for the largest"),
       MFT_OPTION("period", schedule.period, kStep, true, "steps between layer selections (lisa only)"),
       MFT_OPTION(
           "backward", backward, kStep, false,
@@ -99,7 +103,8 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("epochs", epochs, kRun, false, "passes over the data, instead of --steps; may be a fraction"),
       MFT_OPTION("lr", lr, kRun, true, "peak learning rate"),
       MFT_OPTION("lr_scheduler", lr_scheduler, kRun, true, "learning rate decay to 0 after warm-up, or constant"),
-      MFT_OPTION("warmup_steps", warmup_steps, kRun, true, "learning rate warm-up steps"),
+      MFT_OPTION("warmup_steps", warmup_steps, kRun, true,
+                 "learning rate warm-up steps; unset: 5, but at most a tenth of all steps"),
       MFT_OPTION("warmup_ratio", warmup_ratio, kRun, false,
                  "warm-up as a share of all steps, instead of --warmup-steps"),
       MFT_OPTION("weight_decay", weight_decay, kRun, true, "AdamW weight decay"),
@@ -137,7 +142,7 @@ void check_values(const C& c) {
   not_negative("eval_every", c.eval_every);
   not_negative("patience", c.patience);
   not_negative("epochs", c.epochs);
-  not_negative("warmup_steps", c.warmup_steps);
+  not_negative("warmup_steps", c.warmup_steps.value_or(0));
   not_negative("weight_decay", c.weight_decay);
   not_negative("max_grad_norm", c.max_grad_norm, "; 0 is no clipping");
   not_negative("seed", c.seed);
@@ -146,7 +151,8 @@ void check_values(const C& c) {
   if (!(c.warmup_ratio >= 0 && c.warmup_ratio < 1)) {
     fail("warmup_ratio ", c.warmup_ratio, ": must be at least 0 and below 1");
   }
-  if (c.warmup_ratio > 0 && c.warmup_steps > 0) fail("warmup_ratio ", c.warmup_ratio, ": give it or warmup_steps");
+  if (c.warmup_ratio > 0 && c.warmup_steps.value_or(0) > 0)
+    fail("warmup_ratio ", c.warmup_ratio, ": give it or warmup_steps");
   if (!(c.lr > 0) || !std::isfinite(c.lr)) fail("lr ", c.lr, ": must be above 0");
   if (!(c.proximal_mu >= 0) || !std::isfinite(c.proximal_mu)) {
     fail("proximal_mu ", c.proximal_mu, ": must not be negative; 0 is no proximal term");
@@ -196,6 +202,7 @@ void resolve(C& c, int64_t sequences) {
     c.warmup_steps = static_cast<int64_t>(std::ceil(c.warmup_ratio * static_cast<double>(c.steps)));
     c.warmup_ratio = 0;
   }
+  if (!c.warmup_steps) c.warmup_steps = std::min(kWarmupSteps, c.steps / kStepsPerWarmupStep);
   c.schedule.steps = c.steps;
   c.compute = compute_of(c) == Compute::kInt8 ? ComputeChoice::kInt8 : ComputeChoice::kFloat32;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,10 +60,10 @@ struct TrainConfig {
 
   int64_t steps = 100;
   double epochs = 0;  // in place of steps where above 0
-  double lr = 2e-4;
+  double lr = 1e-3;   // with the warm-up and cosine decay: what docs/quality.md measured
   LrScheduler lr_scheduler = LrScheduler::kCosine;
-  int64_t warmup_steps = 0;
-  double warmup_ratio = 0;  // in place of warmup_steps where above 0
+  std::optional<int64_t> warmup_steps;  // none: `resolve` chooses
+  double warmup_ratio = 0;              // in place of warmup_steps where above 0
   double weight_decay = 0.0;
   Unselected unselected = Unselected::kMomentum;
   bool cache_prefix = false;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -41,7 +42,7 @@ class Dataset {
  private:
   BundleText text_;
   std::string path_;
-  int64_t rows_ = 0;
+  std::atomic<int64_t> rows_{0};  // which other threads may ask for meanwhile
 };
 
 }  // namespace mft

@@ -1,7 +1,5 @@
 #pragma once
 
-#include "runtime/formats/format.h"
-
 namespace mft {
 
 // The 16 values of bitsandbytes' codebooks, and of GGUF's; mobile_ft/model/formats.py has the same tables.
@@ -24,10 +22,5 @@ inline constexpr float kNF4[16] = {-1.0f,
 inline constexpr float kFP4[16] = {0.0f, 0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  0.25f,
                                    0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -0.25f};
 inline constexpr float kIQ4NL[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-
-// Null for a code that is a number.
-constexpr const float* codebook_of(Code code) {
-  return code == Code::kNF4 ? kNF4 : code == Code::kFP4 ? kFP4 : code == Code::kIQ4NL ? kIQ4NL : nullptr;
-}
 
 }  // namespace mft

@@ -11,7 +11,7 @@ struct Group {
 constexpr Group kGroups[] = {{"", kPlainGroup}, {"_g16", 16}, {"_g64", 64}, {"_g128", 128}};
 
 constexpr bool has_group(const CodeTraits& traits, const Group& group) {
-  return traits.any_group || group.columns == kPlainGroup;
+  return traits.levels != Levels::kFloat16 || group.columns == kPlainGroup;
 }
 
 }  // namespace

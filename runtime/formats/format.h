@@ -8,24 +8,51 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/formats/codebooks.h"
+
 namespace mft {
 
 enum class Code { kQ4_0, kQ4_1, kQ8_0, kQ8_1, kNF4, kFP4, kIQ4NL, kF16 };
 
 constexpr int kPanelRows = 16;
 
-// All there is to know of a code but its arithmetic; mobile_ft/model/formats.py has the same table.
+// What value a code stands for.
+enum class Levels {
+  kSigned,     // scale * whole number: of 4 bits code - 8, of 8 bits the signed byte
+  kAffine,     // scale * code + minimum
+  kIntegers,   // scale * codebook[code], whole numbers of 8 bits
+  kFractions,  // scale * codebook[code], at most 1, with the scale in float32 instead of float16
+  kFloat16,    // the value itself
+};
+
+// All there is to know of a code. Kernels and quantization follow from this table. mobile_ft/model/formats.py has the
+// same.
 struct CodeTraits {
   Code code;
   std::string_view name;
-  int header_bytes;  // scales, and minima, of a block's 16 rows
-  int column_bytes;  // codes of one column of it
-  bool any_group;    // whether the group may be other than 32
+  int bits;
+  Levels levels;
+  const float* codebook = nullptr;
+
+  constexpr bool has_codebook() const { return levels == Levels::kIntegers || levels == Levels::kFractions; }
+  // Of a scale, and of a minimum.
+  constexpr int scale_bytes() const { return levels == Levels::kFractions ? 4 : 2; }
+  // Scales, and minima, of a block's 16 rows.
+  constexpr int header_bytes() const {
+    return levels == Levels::kFloat16 ? 0 : kPanelRows * scale_bytes() * (levels == Levels::kAffine ? 2 : 1);
+  }
+  // Codes of one column of a block.
+  constexpr int column_bytes() const { return kPanelRows * bits / 8; }
 };
 constexpr CodeTraits kCodes[] = {
-    {Code::kQ4_0, "q4_0", 32, 8, true},    {Code::kQ4_1, "q4_1", 64, 8, true}, {Code::kQ8_0, "q8_0", 32, 16, true},
-    {Code::kQ8_1, "q8_1", 64, 16, true},   {Code::kNF4, "nf4", 64, 8, true},   {Code::kFP4, "fp4", 64, 8, true},
-    {Code::kIQ4NL, "iq4_nl", 32, 8, true}, {Code::kF16, "f16", 0, 32, false},
+    {Code::kQ4_0, "q4_0", 4, Levels::kSigned},
+    {Code::kQ4_1, "q4_1", 4, Levels::kAffine},
+    {Code::kQ8_0, "q8_0", 8, Levels::kSigned},
+    {Code::kQ8_1, "q8_1", 8, Levels::kAffine},
+    {Code::kNF4, "nf4", 4, Levels::kFractions, kNF4},
+    {Code::kFP4, "fp4", 4, Levels::kFractions, kFP4},
+    {Code::kIQ4NL, "iq4_nl", 4, Levels::kIntegers, kIQ4NL},
+    {Code::kF16, "f16", 16, Levels::kFloat16},
 };
 
 constexpr CodeTraits traits_of(Code code) {
@@ -42,7 +69,7 @@ struct Format {
   // Bytes of one block: 16 rows by one group of columns.
   constexpr size_t block_bytes() const {
     const CodeTraits traits = traits_of(code);
-    return static_cast<size_t>(traits.header_bytes + group * traits.column_bytes);
+    return static_cast<size_t>(traits.header_bytes() + group * traits.column_bytes());
   }
 };
 
@@ -59,6 +86,7 @@ struct PackedWeight {
   Format format;
   int64_t rows;
   int64_t cols;
+  bool read_once = false;  // a file mapping whose pages a kernel drops behind it (platform/sweep.h)
 };
 
 }  // namespace mft

@@ -18,6 +18,7 @@ class Generator {
   /// is switched, needs a new generator. The model must be prepared for kPromptTokens tokens, or the bundle's maximum
   /// where that is less.
   explicit Generator(Model& model);
+  const Model& model() const { return model_; }
 
   /// Continues `prompt`; `on_token` hears of each token of the answer as it comes, and ends it by returning false.
   /// Ends at a stop token too, which is not part of the answer. Throws Error where the prompt is empty, too long or

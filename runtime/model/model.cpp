@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 
 #include "runtime/base/error.h"
 #include "runtime/dispatch/kernels.h"
-#include "runtime/ops/compute.h"
-#include "runtime/platform/sweep.h"
 #include "runtime/platform/threads.h"
 
 namespace mft {
@@ -16,7 +13,6 @@ namespace {
 size_t position_bytes(int64_t t) { return static_cast<size_t>(t) * sizeof(int64_t); }
 
 constexpr int64_t kEmbedTokens = 4;
-constexpr size_t kScratchSlack = 4096;  // the allocator aligns within it
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -35,13 +31,14 @@ void expand(const SavedTensor& tensor, const std::byte* from, int64_t n, float* 
   if (tensor.stored == Stored::kInt4Blocks) kernels().from_int4(reinterpret_cast<const Int4Block*>(from), count, to);
 }
 
-/// While it lives, the pages of `weight` leave the process behind a kernel that reads them front to back.
-struct Sweep {
-  explicit Sweep(const MappedWeights::Weight& weight) {
-    const uint8_t* begin = static_cast<const uint8_t*>(weight.data);
-    set_sweep(begin, begin + weight.bytes);
-  }
-  ~Sweep() { set_sweep(nullptr, nullptr); }
+/// While it lives, the pages of weights leave the process behind the kernels that read them.
+struct ReadOnce {
+  ReadOnce(OpContext& of, bool read_once) : context(of) { context.read_once = read_once; }
+  ~ReadOnce() { context.read_once = false; }
+  ReadOnce(const ReadOnce&) = delete;
+  ReadOnce& operator=(const ReadOnce&) = delete;
+
+  OpContext& context;
 };
 
 }  // namespace
@@ -64,9 +61,9 @@ void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_
     fail("a sequence of ", tokens, " tokens; the bundle's maximum is ", bundle_.max_seq_len,
          " (export with a larger --max-seq-len)");
   }
-  set_thread_parts(threads);
+  const ThreadParts parts(threads);
   threads_ = thread_count();
-  compute_ = compute;
+  use_compute(compute);
   mlp_tokens_ = mlp_tokens;
   staging_bytes_ = staging_bytes(tokens, mlp_tokens);
   const size_t scratch = scratch_bytes(tokens, compute, staging_bytes_);
@@ -75,11 +72,16 @@ void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_
   parameters_ = Buffer(layout_.size * sizeof(float));
   no_adapter_ = Buffer(no_adapter_bytes());
   adapter_on_ = true;
-  lora_train_ = LoraTrain::kBoth;
+  train_lora(LoraTrain::kBoth);
   if (adapter_folder.empty()) {
     for (const char* name : {"adapter_model.safetensors", "adapter_config.json"}) bundle_.verified(name);
   }
   load_adapter(adapter_folder.empty() ? bundle_.folder : adapter_folder, bundle_, layout_, parameters());
+}
+
+void Model::train_lora(LoraTrain train) {
+  lora_train_ = train;
+  program_.op_context().lora_a_gradient = train == LoraTrain::kBoth;
 }
 
 Model::Claim::Claim(Model& model) : model_(model) {
@@ -98,9 +100,7 @@ void Model::push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeigh
 void Model::run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
                 const std::vector<Output>& outputs) {
   const double begin = now();
-  set_thread_parts(threads_);  // another model may have run meanwhile
-  set_compute(compute_);
-  set_lora_a_gradient(lora_train_ == LoraTrain::kBoth);
+  const ThreadParts parts(threads_);
   program_.run(method, inputs, outputs);
   if (observer_) observer_(unit, method, begin, now());
 }
@@ -164,71 +164,96 @@ void Model::forward(size_t unit, const float* x, const int64_t* positions, int64
   }
 }
 
+/// The outputs of `<kind>_forward_save` for n tokens. Tensors that are kept as they are go to their place behind
+/// `saved`, the others to the staging buffer.
+void Model::push_saved_outputs(const UnitKind& kind, int64_t n, std::byte* saved, std::vector<Output>& outputs) const {
+  std::byte* staging = staging_;
+  for (const SavedTensor& tensor : kind.saved) {
+    const size_t left = static_cast<size_t>(staging_ + staging_bytes_ - staging);
+    outputs.push_back(
+        {tensor.converted() ? staging : saved, tensor.converted() ? left : tensor.bytes(n), n, tensor.token_dim});
+    if (tensor.converted()) staging += tensor.bytes(n);
+    saved += tensor.stored_bytes(n);
+  }
+}
+
+/// Converts what the method left in the staging buffer. Returns the end of what is stored behind `saved`.
+std::byte* Model::store_staged(const UnitKind& kind, int64_t n, std::byte* saved) const {
+  const std::byte* staging = staging_;
+  for (const SavedTensor& tensor : kind.saved) {
+    if (tensor.converted()) {
+      shrink(tensor, reinterpret_cast<const float*>(staging), n, saved);
+      staging += tensor.bytes(n);
+    }
+    saved += tensor.stored_bytes(n);
+  }
+  return saved;
+}
+
+/// The inputs of `<kind>_backward` for n tokens, converted back in the staging buffer. Returns the end of what was read
+/// behind `saved`.
+const std::byte* Model::push_saved_inputs(const UnitKind& kind, int64_t n, const std::byte* saved,
+                                          std::vector<Input>& inputs) const {
+  std::byte* staging = staging_;
+  for (const SavedTensor& tensor : kind.saved) {
+    if (tensor.converted()) expand(tensor, saved, n, reinterpret_cast<float*>(staging));
+    inputs.push_back({tensor.converted() ? staging : saved, tensor.bytes(n), n, tensor.token_dim});
+    if (tensor.converted()) staging += tensor.bytes(n);
+    saved += tensor.stored_bytes(n);
+  }
+  return saved;
+}
+
 void Model::forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved) {
   const UnitInfo& info = bundle_.units[unit];
   const UnitKind& kind = bundle_.kind_of(unit);
   const MappedWeights& weights = weights_of(unit, unit + 1);
+  const ThreadParts parts(threads_);
   const int64_t step = std::min(t, kind.call_tokens(mlp_tokens_));
   for (int64_t i = 0; i < t; i += step) {
     const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
     std::vector<Output> outputs{{y + at, activation_bytes(n), n}};
-    std::byte* staging = staging_;
-    std::byte* store = saved;
-    for (const SavedTensor& tensor : kind.saved) {
-      const size_t room =
-          tensor.converted() ? static_cast<size_t>(staging_ + staging_bytes_ - staging) : tensor.bytes(n);
-      outputs.push_back({tensor.converted() ? staging : store, room, n, tensor.token_dim});
-      if (tensor.converted()) staging += tensor.bytes(n);
-      store += tensor.stored_bytes(n);
-    }
+    push_saved_outputs(kind, n, saved, outputs);
     run(info.name, kind.name + "_forward_save", unit_inputs(unit, x + at, positions, n, weights), outputs);
-    staging = staging_;
-    for (const SavedTensor& tensor : kind.saved) {
-      if (tensor.converted()) {
-        shrink(tensor, reinterpret_cast<const float*>(staging), n, saved);
-        staging += tensor.bytes(n);
-      }
-      saved += tensor.stored_bytes(n);
+    saved = store_staged(kind, n, saved);
+  }
+}
+
+void Model::backward(size_t unit, const UnitBackward& call, size_t next) {
+  const UnitInfo& info = bundle_.units[unit];
+  const UnitKind& kind = bundle_.kind_of(unit);
+  const MappedWeights& weights = weights_of(unit, next);
+  const ThreadParts parts(threads_);
+  const int64_t t = call.tokens, step = std::min(t, kind.call_tokens(mlp_tokens_));
+  const std::string method = kind.name + (call.saved != nullptr ? "_backward" : "_backward_recompute");
+  const float* x = call.x != nullptr ? call.x : call.dy;  // the method has this input even if it does not read it
+  if ((call.gradients == nullptr || call.add || step < t) && call.spare == nullptr) {
+    fail("a backward that adds up or discards gradients needs a spare buffer");
+  }
+  const std::byte* saved = call.saved;
+  for (int64_t i = 0; i < t; i += step) {
+    const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
+    std::vector<Input> inputs = unit_inputs(unit, x + at, call.positions, n, weights);
+    inputs.insert(inputs.begin(), {call.dy + at, activation_bytes(n), n});
+    if (saved != nullptr) saved = push_saved_inputs(kind, n, saved, inputs);
+    std::vector<Output> outputs{{call.dx + at, activation_bytes(n), n}};
+    const bool overwrite = call.gradients != nullptr && !call.add && i == 0;
+    push_gradients(unit, overwrite ? call.gradients : call.spare, outputs);
+    run(info.name, method, inputs, outputs);
+    if (call.gradients != nullptr && !overwrite) {
+      const auto count = static_cast<int64_t>(layout_.trained(unit, lora_train_).size());
+      kernels().add(call.gradients, call.spare, count, call.gradients);
     }
   }
 }
 
-void Model::backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
-                     const std::byte* saved, float* dx, float* gradients, bool add, float* spare, size_t next) {
-  const UnitInfo& info = bundle_.units[unit];
-  const UnitKind& kind = bundle_.kind_of(unit);
-  const MappedWeights& weights = weights_of(unit, next);
-  const AdapterLayout::Range trained = layout_.trained(unit, lora_train_);
-  const int64_t step = std::min(t, kind.call_tokens(mlp_tokens_));
-  if (x == nullptr) x = dy;  // a method's input all the same, though it is not read
-  if ((gradients == nullptr || add || step < t) && spare == nullptr) {
-    fail("adding up gradients, or losing them, needs a spare buffer");
-  }
-  for (int64_t i = 0; i < t; i += step) {
-    const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
-    std::vector<Input> inputs = unit_inputs(unit, x + at, positions, n, weights);
-    inputs.insert(inputs.begin(), {dy + at, activation_bytes(n), n});
-    if (saved != nullptr) {
-      std::byte* staging = staging_;
-      for (const SavedTensor& tensor : kind.saved) {
-        if (tensor.converted()) expand(tensor, saved, n, reinterpret_cast<float*>(staging));
-        inputs.push_back({tensor.converted() ? staging : saved, tensor.bytes(n), n, tensor.token_dim});
-        if (tensor.converted()) staging += tensor.bytes(n);
-        saved += tensor.stored_bytes(n);
-      }
-    }
-    std::vector<Output> outputs{{dx + at, activation_bytes(n), n}};
-    float* target = gradients == nullptr || add || i > 0 ? spare : gradients;
-    for (const AdapterTensor& tensor : layout_.units[unit]) {
-      // Nothing is written where a tensor is not trained.
-      float* values =
-          tensor.offset < trained.begin ? parameters() + tensor.offset : target + tensor.offset - trained.begin;
-      outputs.push_back({values, tensor.size() * sizeof(float)});
-    }
-    run(info.name, kind.name + (saved != nullptr ? "_backward" : "_backward_recompute"), inputs, outputs);
-    if (gradients != nullptr && target == spare) {
-      kernels().add(gradients, spare, static_cast<int64_t>(trained.size()), gradients);
-    }
+/// The outputs for the gradients of a unit's LoRA parameters: to `gradients` for those that are trained.
+void Model::push_gradients(size_t unit, float* gradients, std::vector<Output>& outputs) const {
+  const size_t begin = layout_.trained(unit, lora_train_).begin;
+  for (const AdapterTensor& tensor : layout_.units[unit]) {
+    // The op writes nothing to an output whose tensor is not trained, but the method wants a place for it.
+    float* values = tensor.offset < begin ? parameters() + tensor.offset : gradients + tensor.offset - begin;
+    outputs.push_back({values, tensor.size() * sizeof(float)});
   }
 }
 
@@ -260,8 +285,7 @@ void Model::head_call(const char* method, const float* x, const int64_t* targets
                       size_t next) {
   const size_t unit = bundle_.units.size();
   const MappedWeights& weights = weights_of(unit, next);
-  std::optional<Sweep> sweep;
-  if (unit >= resident_.size()) sweep.emplace(weights[1]);
+  const ReadOnce read_once(program_.op_context(), unit >= resident_.size());
   for (int64_t i = 0; i < t; i += bundle_.head_tokens) {
     const int64_t n = std::min(bundle_.head_tokens, t - i), at = i * bundle_.hidden_size;
     std::vector<Output> outputs{{losses + i, static_cast<size_t>(n) * sizeof(float), n}};
@@ -286,8 +310,7 @@ void Model::head_loss(const float* x, const int64_t* targets, int64_t t, float* 
 void Model::logits(const float* x, int64_t t, float* out) {
   const size_t unit = bundle_.units.size();
   const MappedWeights& weights = weights_of(unit, 0);
-  std::optional<Sweep> sweep;
-  if (unit >= resident_.size()) sweep.emplace(weights[1]);
+  const ReadOnce read_once(program_.op_context(), unit >= resident_.size());
   for (int64_t i = 0; i < t; i += bundle_.head_tokens) {
     const int64_t n = std::min(bundle_.head_tokens, t - i);
     run("head", "logits",
@@ -296,80 +319,6 @@ void Model::logits(const float* x, int64_t t, float* out) {
          {weights[1].data, weights[1].bytes}},
         {{out + i * bundle_.vocab_size, static_cast<size_t>(n * bundle_.vocab_size) * sizeof(float), n}});
   }
-}
-
-size_t Model::scratch_bytes(int64_t tokens, Compute compute, size_t staging) const {
-  constexpr Compute kValidation = Compute::kFloat32;  // which stores nothing
-  return std::max({unit_scratch_bytes(tokens, compute) + staging, head_scratch_bytes(tokens, compute),
-                   unit_scratch_bytes(tokens, kValidation), head_scratch_bytes(tokens, kValidation)});
-}
-
-size_t Model::unit_scratch_bytes(int64_t tokens, Compute compute) const {
-  const Bundle& b = bundle_;
-  const int64_t queries = b.num_heads * b.head_dim;
-  const bool convolves =
-      std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& k) { return k.state_size > 0; });
-  size_t most = kernels().rope_scratch_bytes(b.head_dim);
-  const auto linear = [&](int64_t in, int64_t out) {
-    most = std::max(most, kernels().linear_scratch_bytes(compute, tokens, out, in, b.lora_rank));
-  };
-  linear(b.hidden_size, queries);
-  linear(b.hidden_size, b.num_kv_heads * b.head_dim);
-  linear(queries, b.hidden_size);
-  linear(b.hidden_size, b.intermediate_size);
-  linear(b.intermediate_size, b.hidden_size);
-  if (convolves) linear(b.hidden_size, 3 * b.hidden_size);
-  AttentionShape shape{};
-  shape.t = tokens;
-  shape.heads = b.num_heads;
-  shape.kv_heads = b.num_kv_heads;
-  shape.dim = b.head_dim;
-  return std::max(most, kernels().attention_scratch_bytes(shape)) + kScratchSlack;
-}
-
-size_t Model::head_scratch_bytes(int64_t tokens, Compute compute) const {
-  const Bundle& b = bundle_;
-  return std::max(kernels().linear_scratch_bytes(compute, 1, b.vocab_size, b.hidden_size, 0),
-                  kernels().linear_cross_entropy_scratch_bytes(compute, std::min(tokens, b.head_tokens), b.vocab_size,
-                                                               b.hidden_size)) +
-         kScratchSlack;
-}
-
-size_t Model::saved_bytes(const UnitKind& kind, int64_t tokens, int64_t mlp_tokens) const {
-  const int64_t step = std::min(tokens, kind.call_tokens(mlp_tokens));
-  size_t bytes = 0;
-  for (int64_t i = 0; i < tokens; i += step) {
-    for (const SavedTensor& tensor : kind.saved) bytes += tensor.stored_bytes(std::min(step, tokens - i));
-  }
-  return bytes;
-}
-
-size_t Model::staging_bytes(int64_t tokens, int64_t mlp_tokens) const {
-  size_t most = 0;
-  for (const UnitKind& kind : bundle_.kinds) {
-    size_t bytes = 0;
-    for (const SavedTensor& tensor : kind.saved) {
-      if (tensor.converted()) bytes += tensor.bytes(std::min(tokens, kind.call_tokens(mlp_tokens)));
-    }
-    most = std::max(most, bytes);
-  }
-  return (most + kScratchAlign - 1) / kScratchAlign * kScratchAlign;
-}
-
-size_t Model::no_adapter_bytes() const {
-  size_t most = 0;
-  for (const auto& unit : layout_.units) {
-    for (const AdapterTensor& tensor : unit) most = std::max(most, tensor.size());
-  }
-  return most * sizeof(float);
-}
-
-size_t Model::weight_bytes(size_t unit) const {
-  if (weight_bytes_.empty()) {
-    for (const UnitInfo& info : bundle_.units) weight_bytes_.push_back(weights_.resident_bytes(info.weights));
-    weight_bytes_.push_back(weights_.resident_bytes(bundle_.head_weights));
-  }
-  return weight_bytes_[unit];
 }
 
 }  // namespace mft

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/base/buffer.h"
+#include "runtime/base/exclusive.h"
 #include "runtime/bundle/adapter.h"
 #include "runtime/bundle/bundle.h"
 #include "runtime/bundle/program.h"
@@ -17,6 +18,19 @@ namespace mft {
 /// Hears of every method call: the unit ("layers.3.mlp", "embed" or "head"), the method, and when it began and ended
 /// (seconds of the steady clock).
 using Observer = std::function<void(const std::string& unit, const std::string& method, double begin, double end)>;
+
+/// What Model::backward reads and writes for one unit. Activations are float32 [tokens, hidden_size].
+struct UnitBackward {
+  int64_t tokens = 0;
+  const float* dy = nullptr;           // gradient of the unit's output
+  const float* x = nullptr;            // the unit's input; null if the unit's backward does not read it
+  const int64_t* positions = nullptr;  // [tokens]
+  const std::byte* saved = nullptr;    // activations of forward_save; null: the forward is computed again from x
+  float* dx = nullptr;                 // receives the gradient of the unit's input
+  float* gradients = nullptr;          // receive those of the trained LoRA parameters, in the layout's order; or null
+  bool add = false;                    // add to `gradients` instead of overwriting them
+  float* spare = nullptr;              // as large as `gradients`; for `add`, no `gradients`, and more than one call
+};
 
 /// A bundle ready to run, unit by unit. Activations are float32 [tokens, hidden_size] and belong to the caller. One
 /// unit's weights are mapped at a time, while the next one's are read ahead from disk. What works token by token runs
@@ -35,25 +49,21 @@ class Model {
   /// Off: the model as it was exported computes, until it is on again. On after `prepare`.
   void use_adapter(bool on) { adapter_on_ = on; }
   /// float32 at any time, int8 only where `prepare` made room for it.
-  void use_compute(Compute compute) { compute_ = compute; }
+  void use_compute(Compute compute) { program_.op_context().compute = compute; }
   /// Of what `backward` gives gradients; of both after `prepare`.
-  void train_lora(LoraTrain train) { lora_train_ = train; }
+  void train_lora(LoraTrain train);
 
   void embed(const int64_t* tokens, int64_t t, float* x);
   void forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y);
   /// Like `forward`, and leaves in `saved` [saved_bytes(unit, t)] what `backward` needs beside x, if it needs x.
   void forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved);
-  /// dy -> dx, and the gradients of what is trained of the unit's LoRA in the layout's order, added to what is there if
-  /// `add`, or lost where `gradients` is null. Recomputes the forward from `x` where `saved` is null. `spare` [as many]
-  /// is needed to add or lose them, and for more tokens than a call takes. `next` is the unit that runs next, whose
-  /// weights are read ahead; none if there is no such unit.
-  void backward(size_t unit, const float* dy, const float* x, const int64_t* positions, int64_t t,
-                const std::byte* saved, float* dx, float* gradients, bool add, float* spare, size_t next);
+  /// The backward of a unit. The weights of unit `next`, which runs next, are read ahead from disk; SIZE_MAX: none.
+  void backward(size_t unit, const UnitBackward& call, size_t next);
   /// Generation: like `forward` after positions[0] tokens. `first` and `second` hold the keys and values of those
   /// [max_seq_len, cache_width of the unit's kind], and get the new ones; or `first` the state, and `second` has room
   /// for the next. Units that remember nothing just run forward.
   void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* first, float* second, float* y);
-  /// The loss of each token [t], 0 without a target, and the gradient of their sum to x. `next` as of `backward`.
+  /// The loss of each token [t], 0 without a target, and the gradient of their sum to x. `next` as for `backward`.
   void head(const float* x, const int64_t* targets, int64_t t, float* losses, float* dx, size_t next);
   void head_loss(const float* x, const int64_t* targets, int64_t t, float* losses);
   /// Logits [t, vocab_size].
@@ -68,6 +78,12 @@ class Model {
   void observe(Observer observer) { observer_ = std::move(observer); }
   /// Keeps the weights of the first `units` units mapped from now on, those of the head too where there is one more.
   void keep_resident(size_t units);
+  /// One call from outside, such as a step of training or an answer. Throws Busy if another thread's call, or one that
+  /// encloses this, is in progress on this model. The other methods leave this check to their callers.
+  Exclusive::Call begin_call() const {
+    return {exclusive_, "busy: another call is computing on this model; wait for its end, or open the bundle again"};
+  }
+
   /// While it lives, the model is one trainer's alone. Throws Error where another trainer works on it.
   class Claim {
    public:
@@ -113,6 +129,11 @@ class Model {
                  size_t next);
   std::vector<Input> unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
                                  const MappedWeights& weights) const;
+  void push_saved_outputs(const UnitKind& kind, int64_t n, std::byte* saved, std::vector<Output>& outputs) const;
+  std::byte* store_staged(const UnitKind& kind, int64_t n, std::byte* saved) const;
+  const std::byte* push_saved_inputs(const UnitKind& kind, int64_t n, const std::byte* saved,
+                                     std::vector<Input>& inputs) const;
+  void push_gradients(size_t unit, float* gradients, std::vector<Output>& outputs) const;
   size_t unit_scratch_bytes(int64_t tokens, Compute compute) const;
   size_t head_scratch_bytes(int64_t tokens, Compute compute) const;
   void push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeights& weights) const;
@@ -132,10 +153,10 @@ class Model {
   mutable std::vector<size_t> weight_bytes_;  // of each unit and the head, once asked for
   int64_t threads_ = 0;
   int64_t mlp_tokens_ = 0;
-  Compute compute_ = Compute::kFloat32;
   LoraTrain lora_train_ = LoraTrain::kBoth;
   bool adapter_on_ = true;
   bool claimed_ = false;
+  mutable Exclusive exclusive_;
   Observer observer_;
 };
 

@@ -7,7 +7,7 @@
 
 #include "runtime/formats/format.h"
 #include "runtime/kernels/linear/linear.h"
-#include "runtime/ops/output_room.h"
+#include "runtime/ops/context.h"
 #include "runtime/platform/scratch.h"
 
 namespace mft {
@@ -19,9 +19,11 @@ class Arguments {
   using Tensor = executorch::aten::Tensor;
   struct BadArguments {};
 
-  Arguments(executorch::runtime::KernelRuntimeContext& context,
+  Arguments(executorch::runtime::KernelRuntimeContext& context, OpContext& op_context,
             executorch::runtime::Span<executorch::runtime::EValue*> stack)
-      : context_(context), stack_(stack) {}
+      : context_(context), op_context_(op_context), stack_(stack) {}
+
+  OpContext& op_context() const { return op_context_; }
 
   static void require(bool condition) {
     if (!condition) throw BadArguments();
@@ -62,7 +64,7 @@ class Arguments {
     const Tensor& t = tensor(i);
     require(t.scalar_type() == executorch::aten::ScalarType::Byte && t.dim() == 3);
     require(i + 1 < stack_.size() && stack_[i + 1]->isString());
-    PackedWeight w{t.const_data_ptr<uint8_t>(), {}, integer(i + 2), 0};
+    PackedWeight w{t.const_data_ptr<uint8_t>(), {}, integer(i + 2), 0, op_context_.read_once};
     require(parse_format(stack_[i + 1]->toString(), &w.format));
     w.cols = t.size(1) * w.format.group;
     require(t.size(2) == static_cast<ssize_t>(w.format.block_bytes()));
@@ -107,11 +109,13 @@ class Arguments {
     Tensor t = stack_[i]->toTensor();
     const executorch::aten::ArrayRef<executorch::aten::SizesType> shape(sizes.begin(), sizes.size());
     require(t.scalar_type() == type && executorch::runtime::resize_tensor(t, shape) == executorch::runtime::Error::Ok);
-    for (const OutputRoom& room : output_room) require(room.data != t.const_data_ptr() || t.nbytes() <= room.bytes);
+    for (const OutputRoom& room : op_context_.outputs)
+      require(room.data != t.const_data_ptr() || t.nbytes() <= room.bytes);
     return t.mutable_data_ptr<T>();
   }
 
   executorch::runtime::KernelRuntimeContext& context_;
+  OpContext& op_context_;
   executorch::runtime::Span<executorch::runtime::EValue*> stack_;
 };
 

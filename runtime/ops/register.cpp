@@ -9,8 +9,7 @@
 
 #include "runtime/dispatch/kernels.h"
 #include "runtime/ops/arguments.h"
-#include "runtime/ops/compute.h"
-#include "runtime/ops/counters.h"
+#include "runtime/ops/context.h"
 #include "runtime/ops/op_schema.h"
 
 namespace mft {
@@ -20,20 +19,6 @@ using executorch::runtime::EValue;
 using executorch::runtime::Kernel;
 using executorch::runtime::KernelRuntimeContext;
 using executorch::runtime::Span;
-
-Compute compute = Compute::kFloat32;
-bool lora_a_gradient = true;
-
-/// What the op before this one, if it was packed_linear, left at the beginning of the kernel scratch. Queries, keys and
-/// values are made of the same x, and so are gates and what they multiply.
-struct Input {
-  const float* x = nullptr;
-  int64_t m = 0, k = 0;
-  const std::byte* scratch = nullptr;
-  bool operator==(const Input& other) const {
-    return x == other.x && m == other.m && k == other.k && scratch == other.scratch;
-  }
-} encoded;
 
 /// First dimension of a two-dimensional tensor: the token count.
 int64_t tokens_of(const Arguments& a, size_t i) {
@@ -55,10 +40,12 @@ void packed_linear(const Arguments& a) {
   const float* x = a.floats(0, {m, w.cols});
   float* y = a.output(7, {size32(m), size32(w.rows)});
   const Lora lora = a.none(4) ? Lora{} : a.lora(4, w);
+  const Compute compute = a.op_context().compute;
   const Scratch scratch = a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, lora.rank));
-  const Input input{x, m, w.cols, scratch.data};
-  kernels().linear_forward(compute, x, m, w, a.none(4) ? nullptr : &lora, input == encoded, y, scratch);
-  encoded = input;
+  PackedInput& packed = a.op_context().packed_input;
+  const bool is_packed = packed.holds(compute, x, m, w.cols, scratch.data);
+  kernels().linear_forward(compute, x, m, w, a.none(4) ? nullptr : &lora, is_packed, y, scratch);
+  packed.keep(compute, x, m, w.cols, scratch.data);
 }
 
 /// packed_linear_backward(dy, weight, format, out_features) -> dx
@@ -67,6 +54,7 @@ void packed_linear_backward(const Arguments& a) {
   const PackedWeight w = a.weight(1);
   const float* dy = a.floats(0, {m, w.rows});
   float* dx = a.output(4, {size32(m), size32(w.cols)});
+  const Compute compute = a.op_context().compute;
   kernels().linear_backward(compute, dy, nullptr, m, w, nullptr, dx, nullptr, nullptr,
                             a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, 0)));
 }
@@ -80,8 +68,9 @@ void packed_linear_lora_backward(const Arguments& a) {
   const float* x = a.floats(1, {m, w.cols});
   float* dx = a.output(8, {size32(m), size32(w.cols)});
   float* a_gradient = a.output(9, {size32(lora.rank), size32(w.cols)});
-  float* da = lora_a_gradient ? a_gradient : nullptr;
+  float* da = a.op_context().lora_a_gradient ? a_gradient : nullptr;
   float* db = a.output(10, {size32(w.rows), size32(lora.rank)});
+  const Compute compute = a.op_context().compute;
   kernels().linear_backward(compute, dy, x, m, w, &lora, dx, da, db,
                             a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, lora.rank)));
 }
@@ -273,6 +262,7 @@ void linear_cross_entropy_op(const Arguments& a) {
   const PackedWeight w = a.weight(1);
   float* losses = a.output(5, {size32(t)});
   float* dx = kGradient ? a.output(6, {size32(t), size32(w.cols)}) : nullptr;
+  const Compute compute = a.op_context().compute;
   kernels().linear_cross_entropy(compute, a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), losses, dx,
                                  a.scratch(kernels().linear_cross_entropy_scratch_bytes(compute, t, w.rows, w.cols)));
 }
@@ -327,22 +317,20 @@ constexpr Op kOps[] = {
 };
 constexpr size_t kCount = std::size(kOps);
 
-struct Spent {
-  int64_t calls;
-  double seconds;
-} spent[kCount];
-
 template <size_t I>
 void boxed(KernelRuntimeContext& context, Span<EValue*> stack) {
+  OpContext* op_context = CurrentContext::get();
+  if (op_context == nullptr) return context.fail(executorch::runtime::Error::InvalidState);
   const auto start = std::chrono::steady_clock::now();
-  if (kOps[I].kernel != packed_linear) encoded = {};
+  if (kOps[I].kernel != packed_linear) op_context->packed_input.forget();
   try {
-    kOps[I].kernel(Arguments(context, stack));
+    kOps[I].kernel(Arguments(context, *op_context, stack));
   } catch (const Arguments::BadArguments&) {
     context.fail(executorch::runtime::Error::InvalidArgument);
   }
-  ++spent[I].calls;
-  spent[I].seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  OpCounter& counter = op_context->counters[I];
+  ++counter.calls;
+  counter.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 template <size_t... I>
@@ -360,17 +348,8 @@ const OpSchema* find_op(std::string_view name) {
   return found == std::end(kOps) ? nullptr : &found->signature;
 }
 
-void set_lora_a_gradient(bool wanted) { lora_a_gradient = wanted; }
-
-void set_compute(Compute value) {
-  compute = value;
-  encoded = {};
-}
-
-std::vector<OpCounter> op_counters() {
-  std::vector<OpCounter> counters;
-  for (size_t i = 0; i < kCount; ++i) counters.push_back({kOps[i].name, spent[i].calls, spent[i].seconds});
-  return counters;
+OpContext::OpContext() {
+  for (const Op& op : kOps) counters.push_back({op.name});
 }
 
 }  // namespace mft

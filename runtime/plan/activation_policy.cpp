@@ -1,33 +1,27 @@
 #include "runtime/plan/activation_policy.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "runtime/config/arithmetic.h"
 #include "runtime/model/moments.h"
-#include "runtime/plan/selectable.h"
+#include "runtime/plan/arena.h"
 #include "runtime/platform/threads.h"
 
 namespace mft {
 namespace {
 
-// What starting the threads, loading the methods and the heap add after planning; measured, with a margin: anonymous
-// pages, and pages of code and program.
+// Threads, methods and the heap add this after planning: anonymous pages, and pages of code and program. Measured, with
+// a margin.
 constexpr uint64_t kHeapGrowth = uint64_t{3} << 20;
 constexpr uint64_t kCodeGrowth = uint64_t{4} << 20;
-// What a run remembers of each step and of each validation, and tells at its end, in numbers and as text.
+// Bytes that a run keeps of each step and of each validation, in numbers and as the text of its last event.
 constexpr uint64_t kStepHistory = 80;
 constexpr uint64_t kValidationHistory = 400;
-// What a sweep over the head leaves resident for each thread, and two of them a few rows of the embedding: the page
-// cache may hold pieces of 2 MB, which come into the process as a whole.
+// A pass over the head leaves this resident for each thread, and a few rows of the embedding leave twice as much: the
+// page cache may hold pieces of 2 MB, which come into the process as a whole.
 constexpr uint64_t kSweepWindow = uint64_t{9} << 19;
-// Of a phone's flash, which writes slower than it reads: slow enough that nothing is offloaded to make room for
-// activations.
+// A phone's flash, which writes slower than it reads. At this rate nothing is offloaded to make room for activations.
 constexpr double kOffloadBytesPerSecond = 0.5e9;
-// Attention's backward has five products, its forward two.
-constexpr double kAttentionBackward = 2.5;
-
-uint64_t round_to_pages(uint64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
 
 uint64_t history_bytes(const TrainConfig& config) {
   const uint64_t steps = static_cast<uint64_t>(config.steps);
@@ -39,99 +33,8 @@ bool any(const std::vector<int64_t>& stored) {
   return std::any_of(stored.begin(), stored.end(), [](int64_t n) { return n > 0; });
 }
 
-/// Tokens of a method's calls.
-struct CallTokens {
-  int64_t used;
-  int64_t most;  // that it can take
-};
-
-/// Bytes of the arena that methods touch: of each tensor the beginning, in proportion to the most that its method
-/// takes.
-uint64_t arena_bytes(const Program& program, const std::map<std::string, CallTokens>& methods) {
-  std::vector<std::pair<uint64_t, uint64_t>> touched;
-  for (const auto& [method, tokens] : methods) {
-    const uint64_t used = static_cast<uint64_t>(tokens.used), all = static_cast<uint64_t>(tokens.most);
-    for (const ArenaTensor& tensor : program.arena_tensors(method)) {
-      const uint64_t begin = tensor.offset / page_bytes() * page_bytes();
-      touched.emplace_back(begin, round_to_pages(tensor.offset + (tensor.bytes * used + all - 1) / all));
-    }
-  }
-  std::sort(touched.begin(), touched.end());
-  uint64_t total = 0, covered = 0;
-  for (const auto& [begin, end] : touched) {
-    if (end <= covered) continue;
-    total += end - std::max(begin, covered);
-    covered = end;
-  }
-  return total;
-}
-
-/// The largest sum over `count` of the layers, or units, given each one's number.
-template <typename T>
-T most_of(std::vector<T> numbers, int64_t count) {
-  std::sort(numbers.begin(), numbers.end(), std::greater<T>());
-  T sum = 0;
-  for (size_t i = 0; i < std::min(numbers.size(), static_cast<size_t>(count)); ++i) sum += numbers[i];
-  return sum;
-}
-
-/// Tells times of a run's micro-batch.
-class Times {
- public:
-  Times(const TrainConfig& config, const Bundle& bundle, const Throughput& throughput)
-      : tokens_(config.tokens()), seq_len_(config.seq_len), bundle_(bundle), throughput_(throughput) {}
-
-  /// Of so many operations of a unit in calls of up to `call` tokens, with `attention` times those of attention's
-  /// forward.
-  double unit(const Flops& flops, int64_t call, double attention = 1) const {
-    const double tokens = static_cast<double>(tokens_), weights = flops.linear / 2;
-    const double hidden = static_cast<double>(std::max<int64_t>(1, bundle_.hidden_size));
-    return flops.linear * tokens / throughput_.linear +
-           flops.quadratic * tokens * static_cast<double>(seq_len_) * attention / throughput_.attention +
-           weights * static_cast<double>(ceil_div(tokens_, call)) / throughput_.decoded +
-           weights / hidden * tokens /
-               throughput_.elements;  // each row of weights makes a number that elementwise ops take
-  }
-
-  /// Of so many operations a token of the head.
-  double head(double flops) const {
-    const double weights = static_cast<double>(bundle_.hidden_size) * static_cast<double>(bundle_.vocab_size);
-    const int64_t call = std::max<int64_t>(1, bundle_.head_tokens);
-    return flops * static_cast<double>(tokens_) / throughput_.linear +
-           weights * static_cast<double>(ceil_div(tokens_, call)) / throughput_.decoded;
-  }
-
- private:
-  const int64_t tokens_, seq_len_;
-  const Bundle& bundle_;
-  const Throughput& throughput_;
-};
-
-/// The bundle's units in groups, for steps that select up to `selected` of what can be selected.
-std::vector<UnitGroup> unit_groups(const Model& model, const Times& times, int64_t tokens, int64_t mlp_tokens,
-                                   const Selectable& selectable, int64_t selected) {
-  const Bundle& b = model.bundle();
-  std::vector<UnitGroup> groups;
-  for (size_t k = 0; k < b.kinds.size(); ++k) {
-    const UnitKind& kind = b.kinds[k];
-    const uint64_t saved = model.saved_bytes(kind, tokens, mlp_tokens);
-    const double seconds = times.unit(kind.recompute_flops, kind.call_tokens(mlp_tokens));
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const UnitGroup& g) {
-      return g.saved == saved && g.reads_x == kind.backward_reads_x && g.seconds == seconds;
-    });
-    if (group == groups.end()) {
-      groups.push_back({kind.name, std::vector<bool>(b.kinds.size()), 0, saved, kind.backward_reads_x, seconds});
-      group = groups.end() - 1;
-    }
-    group->kinds[k] = true;
-  }
-  for (UnitGroup& group : groups) {
-    std::vector<int64_t> units(static_cast<size_t>(selectable.count()));
-    for (size_t u = 0; u < b.units.size(); ++u) units[selectable.of(u)] += group.kinds[b.units[u].kind];
-    group.units = most_of(units, selected);
-  }
-  return groups;
-}
+/// Passes forward of a step: the reference of DPO is one more.
+double forwards_of(const TrainConfig& config) { return config.loss == Loss::kDpo ? 2 : 1; }
 
 }  // namespace
 
@@ -139,60 +42,74 @@ PolicyCosts::PolicyCosts(const Model& model, const TrainConfig& config, const Pr
                          const Throughput& throughput, int64_t mlp_tokens)
     : model_(model), config_(config), throughput_(throughput), mlp_tokens_(mlp_tokens) {
   const Bundle& b = model.bundle();
-  const Times times(config, b, throughput_);
+  const UnitTimes times(config, b, throughput_);
   const Selectable selectable(b, config.schedule);
   const int64_t tokens = config.tokens(), run = config.schedule.most_with_backward(selectable.count());
-  const int64_t trained = config.schedule.most_selected(selectable.count());
   activation_ = model.activation_bytes(tokens);
   groups_ = unit_groups(model, times, tokens, mlp_tokens, selectable, run);
   for (size_t g = 0; g < groups_.size(); ++g) by_saved_.push_back(g);
   std::stable_sort(by_saved_.begin(), by_saved_.end(),
                    [this](size_t a, size_t b) { return groups_[a].saved > groups_[b].saved; });
-  std::vector<uint64_t> adapter(static_cast<size_t>(selectable.count()));
-  std::vector<int64_t> units(adapter.size());
-  uint64_t trained_adapter = 0, largest_adapter = 0, largest_weights = 0;
-  bool split = false;
-  const double share = static_cast<double>(run) / static_cast<double>(selectable.count());
-  const double forwards = config.loss == Loss::kDpo ? 2 : 1;  // the reference's too
+  std::vector<int64_t> units(static_cast<size_t>(selectable.count()));
+  for (size_t u = 0; u < b.units.size(); ++u) ++units[selectable.of(u)];
+  selected_units_ = most_of(units, run);
+  // Measuring sensitivities reads back what it offloaded.
+  least_buffers_ = selectable.units ? 3 : 2;
+  add_times(times, static_cast<double>(run) / static_cast<double>(selectable.count()));
+  set_fixed(now, selectable, run);
+}
+
+/// Adds up times and weights of a step whose backward runs through `share` of the units.
+void PolicyCosts::add_times(const UnitTimes& times, double share) {
+  const Bundle& b = model_.bundle();
+  const double forwards = forwards_of(config_);
   for (size_t u = 0; u < b.units.size(); ++u) {
-    const uint64_t size = model.layout().trained(u, config.lora_train).size() * sizeof(float);
-    adapter[selectable.of(u)] += size;
-    trained_adapter += size;
-    ++units[selectable.of(u)];
-    largest_adapter = std::max(largest_adapter, size);
-    largest_weights = std::max<uint64_t>(largest_weights, model.weight_bytes(u));
-    weight_bytes_ += model.weight_bytes(u);
-    passed_bytes_ += (forwards + share) * static_cast<double>(model.weight_bytes(u));
     const UnitKind& kind = b.kind_of(u);
-    split = split || tokens > kind.call_tokens(mlp_tokens);
+    weight_bytes_ += model_.weight_bytes(u);
+    passed_bytes_ += (forwards + share) * static_cast<double>(model_.weight_bytes(u));
     const auto passes = [&](int64_t call) {
       return forwards * times.unit(kind.flops, call) + share * times.unit(kind.flops, call, kAttentionBackward);
     };
     least_seconds_ += passes(kind.tokens);
-    stored_seconds_ += passes(kind.call_tokens(mlp_tokens));
+    stored_seconds_ += passes(kind.call_tokens(mlp_tokens_));
   }
-  const uint64_t head_bytes = model.weight_bytes(b.units.size());
+  const uint64_t head_bytes = model_.weight_bytes(b.units.size());
   weight_bytes_ += head_bytes;
   passed_bytes_ += forwards * static_cast<double>(head_bytes);
   const double head = times.head(b.head_flops * (1 + (forwards - 1) / 2));  // no gradient of the reference
   least_seconds_ += head;
   stored_seconds_ += head;
-  selected_units_ = most_of(units, run);
-  // Measuring sensitivities reads back what it offloaded.
-  least_buffers_ = selectable.units ? 3 : 2;
+}
 
+/// The components that no policy changes. A step runs the backward of at most `run` of what can be selected.
+void PolicyCosts::set_fixed(const ProcessMemory& now, const Selectable& selectable, int64_t run) {
+  const Bundle& b = model_.bundle();
+  const int64_t tokens = config_.tokens();
+  std::vector<uint64_t> adapter(static_cast<size_t>(selectable.count()));  // bytes that are trained
+  uint64_t trained_adapter = 0, largest_adapter = 0, largest_weights = 0;
+  bool splits_calls = false;  // a unit's gradients come from several calls
+  for (size_t u = 0; u < b.units.size(); ++u) {
+    const uint64_t size = model_.layout().trained(u, config_.lora_train).size() * sizeof(float);
+    adapter[selectable.of(u)] += size;
+    trained_adapter += size;
+    largest_adapter = std::max(largest_adapter, size);
+    largest_weights = std::max<uint64_t>(largest_weights, model_.weight_bytes(u));
+    splits_calls = splits_calls || tokens > b.kind_of(u).call_tokens(mlp_tokens_);
+  }
+  const int64_t trained = config_.schedule.most_selected(selectable.count());
+  const bool adds_up = config_.grad_accum > 1 || splits_calls || trained < run;
   const uint64_t threads = std::max<uint64_t>(2, static_cast<uint64_t>(thread_count()));
   set(Component::kCode, now.rss - now.anon + kCodeGrowth);
   set(Component::kWeightsWindow, std::max(largest_weights, threads * kSweepWindow));
-  set(Component::kHeap, now.anon + kHeapGrowth + history_bytes(config));
-  set(Component::kLora, model.layout().size * sizeof(float));
-  set(Component::kNoAdapter, config.loss == Loss::kDpo ? model.no_adapter_bytes() : 0);
-  set(Component::kStart, config.proximal_mu > 0 ? trained_adapter : 0);
-  set(Component::kGradients, config.immediate_update() ? largest_adapter : most_of(adapter, trained));
-  set(Component::kSpareGradients, config.grad_accum > 1 || split || trained < run ? largest_adapter : 0);
-  set(Component::kOptimizer, Moments(model.layout(), config.lora_train, config.optimizer).bytes());
-  const uint64_t scratch = model.scratch_bytes(tokens, compute_of(config), 0);
-  staging_ = model.scratch_bytes(tokens, compute_of(config), model.staging_bytes(tokens, mlp_tokens)) - scratch;
+  set(Component::kHeap, now.anon + kHeapGrowth + history_bytes(config_));
+  set(Component::kLora, model_.layout().size * sizeof(float));
+  set(Component::kNoAdapter, config_.loss == Loss::kDpo ? model_.no_adapter_bytes() : 0);
+  set(Component::kStart, config_.proximal_mu > 0 ? trained_adapter : 0);
+  set(Component::kGradients, config_.immediate_update() ? largest_adapter : most_of(adapter, trained));
+  set(Component::kSpareGradients, adds_up ? largest_adapter : 0);
+  set(Component::kOptimizer, Moments(model_.layout(), config_.lora_train, config_.optimizer).bytes());
+  const uint64_t scratch = model_.scratch_bytes(tokens, compute_of(config_), 0);
+  staging_ = model_.scratch_bytes(tokens, compute_of(config_), model_.staging_bytes(tokens, mlp_tokens_)) - scratch;
   set(Component::kKernelScratch, scratch);
   for (const uint64_t bytes : fixed_) fixed_total_ += bytes;
 }
@@ -202,50 +119,67 @@ ActivationPolicy PolicyCosts::of(const std::vector<int64_t>& stored) {
   m.stored = stored;
   m.buffers = least_buffers_;
   m.arena = arena(stored);
-  int64_t again = 0, beside = 0;
-  m.seconds = stored_seconds_;
-  double seconds_again = 0;
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const UnitGroup& group = groups_[g];
-    again += group.units - stored[g];
-    if (group.reads_x) beside += stored[g];
-    seconds_again += static_cast<double>(group.units - stored[g]) * group.seconds;
-  }
-  // Where layers differ, or units are selected one by one, no step selects the most of every group.
-  int64_t selected = selected_units_;
-  for (const size_t g : by_saved_) {
-    const int64_t units = std::min(stored[g], selected);
-    m.saved += static_cast<uint64_t>(units) * groups_[g].saved;
-    selected -= units;
-  }
-  beside = std::min(beside, selected_units_);
-  if (again > selected_units_) {
-    seconds_again *= static_cast<double>(selected_units_) / static_cast<double>(again);
-    again = selected_units_;
-  }
-  m.seconds += seconds_again;
+  m.saved = saved_bytes(stored);
+  const Recomputed again = recomputed(stored);
   const uint64_t before = fixed_total_ + m.arena + (any(stored) ? staging_ : 0) + m.saved +
-                          static_cast<uint64_t>(least_buffers_ + beside) * activation_;
-  int64_t in_memory = again;
+                          static_cast<uint64_t>(least_buffers_ + again.beside) * activation_;
+  // As many inputs stay in memory as there is room for; reading offloaded ones back takes a third buffer.
+  int64_t in_memory = again.units;
   if (config_.budget > 0 && !config_.offload_folder.empty()) {
     const int64_t room = static_cast<int64_t>(config_.budget > before ? (config_.budget - before) / activation_ : 0);
-    if (room < again) {
+    if (room < again.units) {
       m.buffers = 3;
       in_memory = std::max<int64_t>(0, room - (m.buffers - least_buffers_));
     }
   }
-  m.checkpoints = in_memory + beside;
-  m.offloaded = again - in_memory;
+  m.checkpoints = in_memory + again.beside;
+  m.offloaded = again.units - in_memory;
   m.total = before + static_cast<uint64_t>(m.buffers - least_buffers_ + in_memory) * activation_;
-  m.seconds += static_cast<double>(m.offloaded) * 2.0 * static_cast<double>(activation_) / kOffloadBytesPerSecond;
+  m.seconds = stored_seconds_ + again.seconds +
+              static_cast<double>(m.offloaded) * 2.0 * static_cast<double>(activation_) / kOffloadBytesPerSecond;
   if (config_.budget > 0) {
-    // What is left of the budget keeps weights in memory. Next to nothing is left where something is offloaded.
-    const uint64_t left = m.offloaded > 0 || !fits(m) ? 0 : config_.budget - m.total;
-    const double kept = std::min(1.0, static_cast<double>(left) / static_cast<double>(weight_bytes_));
-    m.read_seconds = (1 - kept) * passed_bytes_ / throughput_.read;
+    m.read_seconds = read_seconds(m);
     m.seconds += m.read_seconds;
   }
   return m;
+}
+
+/// Units that do not store, and stored ones that keep their input besides. If layers differ, or units are selected one
+/// by one, no step selects the most of every group, so both are at most the units of a step.
+PolicyCosts::Recomputed PolicyCosts::recomputed(const std::vector<int64_t>& stored) const {
+  Recomputed again;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const UnitGroup& group = groups_[g];
+    again.units += group.units - stored[g];
+    if (group.reads_x) again.beside += stored[g];
+    again.seconds += static_cast<double>(group.units - stored[g]) * group.seconds;
+  }
+  again.beside = std::min(again.beside, selected_units_);
+  if (again.units > selected_units_) {
+    again.seconds *= static_cast<double>(selected_units_) / static_cast<double>(again.units);
+    again.units = selected_units_;
+  }
+  return again;
+}
+
+/// Stored activations of a step at most: of the groups whose units store most, as far as a step selects units.
+uint64_t PolicyCosts::saved_bytes(const std::vector<int64_t>& stored) const {
+  uint64_t saved = 0;
+  int64_t selected = selected_units_;
+  for (const size_t g : by_saved_) {
+    const int64_t units = std::min(stored[g], selected);
+    saved += static_cast<uint64_t>(units) * groups_[g].saved;
+    selected -= units;
+  }
+  return saved;
+}
+
+/// The rest of the budget keeps weights in memory, and a step reads the others. If inputs are offloaded, next to
+/// nothing of the budget is left.
+double PolicyCosts::read_seconds(const ActivationPolicy& policy) const {
+  const uint64_t left = policy.offloaded > 0 || !fits(policy) ? 0 : config_.budget - policy.total;
+  const double kept = std::min(1.0, static_cast<double>(left) / static_cast<double>(weight_bytes_));
+  return (1 - kept) * passed_bytes_ / throughput_.read;
 }
 
 /// Bytes of the arena that the policy's methods touch.

@@ -11,21 +11,16 @@
 #include "runtime/model/model.h"
 #include "runtime/plan/component.h"
 #include "runtime/plan/throughput.h"
+#include "runtime/plan/unit_groups.h"
 
 namespace mft {
 
-/// Units that cost the same to store, to recompute and to offload, whatever they compute.
-struct UnitGroup {
-  std::string name;         // of the first kind of unit in it
-  std::vector<bool> kinds;  // which of the bundle's kinds are in it
-  int64_t units = 0;        // of those whose backward a step runs, at most
-  uint64_t saved = 0;       // bytes that a stored unit leaves
-  bool reads_x = false;     // whether it keeps its input besides
-  double seconds = 0;       // to compute its forward once more
-};
-
 /// Activation checkpointing of a step: how many units store their activations, keep their input (the checkpoint) in
-/// memory, or offload it to a file; and what that costs.
+/// memory, or offload it to a file; and what that costs in memory and time:
+///
+///   total   = fixed + arena + staging if anything is stored + saved + (buffers + checkpoints) * bytes of x
+///   seconds = step that stores everything + recomputed forwards + offloaded inputs, written and read
+///             + weights that the rest of the budget cannot keep in memory, read
 struct ActivationPolicy {
   std::vector<int64_t> stored;  // units of each group
   uint64_t total = 0;           // bytes of everything but resident weights
@@ -59,7 +54,18 @@ class PolicyCosts {
   bool fits(const ActivationPolicy& policy) const { return policy.total <= config_.budget; }
 
  private:
+  struct Recomputed {
+    int64_t units = 0;   // that keep or offload their input
+    int64_t beside = 0;  // stored units that keep their input too
+    double seconds = 0;
+  };
+
   void set(Component component, uint64_t bytes) { fixed_[static_cast<size_t>(component)] = bytes; }
+  void add_times(const UnitTimes& times, double share);
+  void set_fixed(const ProcessMemory& now, const Selectable& selectable, int64_t run);
+  Recomputed recomputed(const std::vector<int64_t>& stored) const;
+  uint64_t saved_bytes(const std::vector<int64_t>& stored) const;
+  double read_seconds(const ActivationPolicy& policy) const;
   uint64_t arena(const std::vector<int64_t>& stored);
 
   const Model& model_;

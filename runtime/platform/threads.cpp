@@ -11,7 +11,7 @@
 namespace mft {
 namespace {
 
-int64_t thread_parts = 0;
+thread_local int64_t thread_parts = 0;
 
 /// Of the pool's threads as many as there are big cores.
 int64_t default_parts() {
@@ -22,7 +22,8 @@ int64_t default_parts() {
 
 }  // namespace
 
-int64_t set_thread_parts(int64_t parts) { return std::exchange(thread_parts, parts); }
+ThreadParts::ThreadParts(int64_t parts) : before_(std::exchange(thread_parts, parts)) {}
+ThreadParts::~ThreadParts() { thread_parts = before_; }
 
 int thread_count() { return static_cast<int>(thread_parts > 0 ? thread_parts : default_parts()); }
 

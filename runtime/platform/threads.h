@@ -13,20 +13,20 @@ inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 constexpr int64_t kMostThreads = 256;
 
-// Into how many parts work is split, to be set before any scratch is sized; 0: as many as there are big cores. Returns
-// what it was.
-int64_t set_thread_parts(int64_t parts);
-// The same while this lives.
+// While it lives, loops of this thread are split into `parts` parts; 0: one for each big core. Scratch is sized and used
+// under the same number of parts.
 class ThreadParts {
  public:
-  explicit ThreadParts(int64_t parts) : before_(set_thread_parts(parts)) {}
-  ~ThreadParts() { set_thread_parts(before_); }
+  explicit ThreadParts(int64_t parts);
+  ~ThreadParts();
   ThreadParts(const ThreadParts&) = delete;
   ThreadParts& operator=(const ThreadParts&) = delete;
 
  private:
   const int64_t before_;
 };
+
+// The number of parts of this thread's loops.
 int thread_count();
 
 // item(context, i, worker) for i in [0, n); see `parallel_for_worker`.

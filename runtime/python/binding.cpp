@@ -10,11 +10,11 @@
 
 #include <cmath>
 #include <exception>
-#include <mutex>
 #include <optional>
 
 #include "runtime/base/error.h"
 #include "runtime/base/process_memory.h"
+#include "runtime/base/renamed.h"
 #include "runtime/bundle/signature.h"
 #include "runtime/dispatch/kernels.h"
 #include "runtime/formats/quantize.h"
@@ -50,19 +50,14 @@ void check_tokens(const Model& model, const Tokens& tokens, const Tokens& positi
   }
 }
 
-/// While it lives, other Python threads run and this one alone is in the runtime, which takes one call at a time.
-/// A callback may call back in.
+/// A call that computes with a model, while other Python threads run. Throws Busy if another call is in progress on it.
 class Working {
  public:
-  Working() : lock_(mutex()) {}
+  explicit Working(const Model& model) : call_(model.begin_call()) {}
 
  private:
-  static std::recursive_mutex& mutex() {
-    static std::recursive_mutex one;
-    return one;
-  }
+  Exclusive::Call call_;
   nb::gil_scoped_release released_;
-  std::lock_guard<std::recursive_mutex> lock_;
 };
 
 using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -84,7 +79,7 @@ Bytes quantized(const Matrix& weight, const std::string& name, const float* impo
   nb::capsule owner(packed, [](void* p) noexcept { delete static_cast<std::vector<uint8_t>*>(p); });
   bool fits = false;
   {
-    Working working;
+    nb::gil_scoped_release released;
     fits = quantize(weight.data(), rows, cols, importance, format, packed->data());
   }
   if (!fits) fail("holds numbers that are not finite, or too large for ", name);
@@ -101,7 +96,7 @@ Array logits(Model& model, const Tokens& tokens, const Tokens& positions) {
   const size_t vocab = static_cast<size_t>(model.bundle().vocab_size);
   std::vector<float> x(tokens.shape(0) * hidden), y(x.size()), out(tokens.shape(0) * vocab);
   {
-    Working working;
+    Working working(model);
     model.embed(tokens.data(), t, x.data());
     for (size_t u = 0; u < model.bundle().units.size(); ++u) {
       model.forward(u, x.data(), positions.data(), t, y.data());
@@ -197,7 +192,7 @@ nb::dict run_training(const std::string& bundle, const TrainConfig& config, cons
   StopRequest stop;
   Event done;
   try {
-    Working working;
+    nb::gil_scoped_release released;
     Model model(bundle);
     Run run(model, config, paths, [&](const Event& event) {
       const bool went_on = callback.call([&] {
@@ -221,7 +216,7 @@ std::vector<int64_t> generate(Generator& generator, const std::vector<int64_t>& 
   Callback callback;
   std::vector<int64_t> answer;
   {
-    Working working;
+    Working working(generator.model());
     answer = generator.generate(prompt, config, [&](int64_t token) {
       bool go_on = true;
       const bool went_on = callback.call([&] {
@@ -243,7 +238,8 @@ NB_MODULE(_core, m) {
   m.doc() = "The mobile-ft training runtime.";
   start_executorch();  // kernels that run without a program would have it log
 
-  nb::exception<Error>(m, "RuntimeFailure", PyExc_ValueError);
+  const nb::exception<Error> failure(m, "RuntimeFailure", PyExc_ValueError);
+  nb::exception<Busy>(m, "BusyError", failure);
 
   nb::class_<OptionInfo>(m, "Option", "One option of a run or of generation, as every front end shows it.")
       .def_ro("name", &OptionInfo::name)
@@ -256,6 +252,14 @@ NB_MODULE(_core, m) {
   m.def("trust_key", &trust_key, nb::arg("pem"), "From now on bundles have to be signed with this public key.");
   m.def("instruction_set", [] { return std::string(kernels().isa); }, "Whose kernels compute.");
   m.def("instruction_sets", &instruction_sets, "Those that this machine has, the best last.");
+  m.def(
+      "renamed",
+      [] {
+        std::map<std::string, std::string> names;
+        for (const Renamed& renamed : kRenamed) names[renamed.before] = renamed.now;
+        return names;
+      },
+      "{name before: name now} of what has been renamed.");
   m.def("train_options", [] { return option_infos(train_options()); }, "All options of TrainConfig.");
   m.def("data_options", [] { return option_infos(data_options()); }, "All options of DataConfig.");
   m.def("generate_options", [] { return option_infos(generate_options()); }, "All options of GenerateConfig.");
@@ -265,7 +269,7 @@ NB_MODULE(_core, m) {
       .def(
           "prepare",
           [](Model& model, const std::string& adapter, int64_t tokens) {
-            Working working;
+            Working working(model);
             model.prepare(adapter, tokens);
           },
           "adapter"_a, "tokens"_a,
@@ -273,7 +277,7 @@ NB_MODULE(_core, m) {
       .def(
           "use_adapter",
           [](Model& model, bool on) {
-            Working working;
+            Working working(model);
             if (model.claimed()) fail("a trainer works on this model; open the bundle again for something else");
             model.use_adapter(on);
           },
@@ -284,8 +288,7 @@ NB_MODULE(_core, m) {
       .def(
           "parameters",
           [](const Model& model) {
-            Working working;
-            nb::gil_scoped_acquire acquired;
+            const auto call = model.begin_call();
             if (model.parameters() == nullptr) fail("the model is not prepared; call prepare first");
             return tensors(model, LoraTrain::kBoth,
                            [&](size_t unit) { return model.parameters() + model.layout().range(unit).begin; });
@@ -357,7 +360,7 @@ NB_MODULE(_core, m) {
       .def(
           "__init__",
           [](Trainer* self, Model& model, const TrainConfig& config, const std::string& adapter) {
-            Working working;
+            Working working(model);
             new (self) Trainer(model, config, adapter);
           },
           "model"_a, "config"_a, "adapter"_a = "", nb::keep_alive<1, 2>())
@@ -365,7 +368,7 @@ NB_MODULE(_core, m) {
           "step",
           [](Trainer& trainer, const TokenFile& data) {
             const StepResult r = [&] {
-              Working working;
+              Working working(trainer.model());
               return trainer.step(data);
             }();
             nb::dict result;
@@ -390,7 +393,7 @@ NB_MODULE(_core, m) {
             if (targets.shape(0) != tokens.shape(0)) fail("tokens and targets must have the same length");
             if (!weights.empty() && weights.size() != tokens.shape(0)) fail("as many weights as tokens are wanted");
             check_tokens(trainer.model(), tokens, positions);
-            Working working;
+            Working working(trainer.model());
             return trainer.accumulate(batch, layers, first).loss;
           },
           "tokens"_a, "targets"_a, "positions"_a, "layers"_a, "first"_a = true, "weights"_a = std::vector<float>{},
@@ -398,15 +401,14 @@ NB_MODULE(_core, m) {
       .def(
           "gradients",
           [](const Trainer& trainer) {
-            Working working;
-            nb::gil_scoped_acquire acquired;
+            const auto call = trainer.model().begin_call();
             return tensors(trainer.model(), trainer.lora_train(), [&](size_t unit) { return trainer.gradients(unit); });
           },
           "Gradients of what is trained of the selected layers by PEFT name, copied.")
       .def(
           "validate",
           [](Trainer& trainer, const TokenFile& data) {
-            Working working;
+            Working working(trainer.model());
             const LossSum sum = trainer.validate(data);
             return std::make_pair(sum.loss, sum.count);
           },
@@ -414,19 +416,29 @@ NB_MODULE(_core, m) {
       .def(
           "save_checkpoint",
           [](const Trainer& trainer, const std::string& folder, const TokenFile& data) {
-            Working working;
+            Working working(trainer.model());
             trainer.save_checkpoint(folder, data);
           },
           "folder"_a, "data"_a)
       .def(
           "resume",
           [](Trainer& trainer, const std::string& folder, const TokenFile& data) {
-            Working working;
+            Working working(trainer.model());
             trainer.resume(folder, data);
           },
           "folder"_a, "data"_a)
-      .def_prop_ro("losses", &Trainer::losses)
-      .def_prop_ro("backward_runs", &Trainer::backward_runs, "How often each unit ran its backward.")
+      .def_prop_ro("losses",
+                   [](const Trainer& trainer) {
+                     const auto call = trainer.model().begin_call();
+                     return trainer.losses();
+                   })
+      .def_prop_ro(
+          "backward_runs",
+          [](const Trainer& trainer) {
+            const auto call = trainer.model().begin_call();
+            return trainer.backward_runs();
+          },
+          "How often each unit ran its backward.")
       .def_prop_ro(
           "stored",
           [](const Trainer& trainer) {
@@ -447,6 +459,8 @@ NB_MODULE(_core, m) {
           },
           "{component: bytes} of the memory plan.");
 
+  m.def("resumed_options", &resumed_options, "folder"_a, "given"_a,
+        "Options of a run that resumes from `folder`: those given, and the checkpoint's where none is given.");
   m.def(
       "run_training",
       [](const std::string& bundle, const TrainConfig& config, const std::string& data, const std::string& valid,
@@ -463,7 +477,7 @@ NB_MODULE(_core, m) {
         Callback callback;
         LossSum sum;
         try {
-          Working working;
+          Working working(model);
           sum = evaluate_file(model, adapter, data, [&](int64_t done, int64_t total) {
             const bool went_on = callback.call([&] {
               if (!progress.is_none()) progress(done, total);

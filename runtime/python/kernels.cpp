@@ -66,7 +66,7 @@ Output output(std::initializer_list<int64_t> shape) {
 }
 
 Scratch scratch(size_t bytes) {
-  static std::vector<std::byte> memory;
+  static thread_local std::vector<std::byte> memory;
   if (memory.size() < bytes) memory.resize(bytes);
   return {memory.data(), bytes};
 }

@@ -35,6 +35,7 @@ int main() {
   std::filesystem::create_directories(std::filesystem::path(folder / "phone") / "cpufreq");  // no core
   CHECK(big_cores(folder / "phone") == 4);
   CHECK(thread_count() >= 1 && (big_cores() == 0 || thread_count() <= big_cores()));
-  CHECK(set_thread_parts(3) == 0 && thread_count() == 3);
+  const ThreadParts parts(3);
+  CHECK(thread_count() == 3);
   return finish();
 }

@@ -126,6 +126,22 @@ void test_steps_and_epochs() {
   resolve(config, 11);
   CHECK(config.steps == 9 && config.warmup_steps == 3);  // 8.25 and 2.25, rounded up
   CHECK(config.epochs == 0 && config.warmup_ratio == 0);
+  const std::pair<std::map<std::string, std::string>, int64_t> warmups[] = {
+      {{{"steps", "100"}}, 5},
+      {{{"steps", "49"}}, 4},
+      {{{"steps", "9"}}, 0},
+      {{{"epochs", "2"}}, 2},
+      {{{"steps", "3"}, {"warmup_steps", "3"}}, 3},
+      {{{"steps", "100"}, {"warmup_steps", "0"}}, 0},
+      {{{"steps", "100"}, {"warmup_ratio", "0.5"}}, 50},
+      {{{"steps", "100"}, {"warmup_ratio", "0.5"}, {"warmup_steps", "0"}}, 50}};
+  for (const auto& [given, steps] : warmups) {
+    TrainConfig warmed = make_train_config(given);
+    resolve(warmed, 10);
+    CHECK(warmed.warmup_steps == steps);
+  }
+  TrainConfig both = make_train_config({{"warmup_ratio", "0.5"}, {"warmup_steps", "5"}});
+  CHECK_ERROR(resolve(both, 1), "warmup_ratio 0.5: give it or warmup_steps");
   config = make_train_config({{"epochs", "1e-9"}});
   resolve(config, 11);
   CHECK(config.steps == 1);

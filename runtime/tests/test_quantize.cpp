@@ -25,7 +25,7 @@ std::vector<double> levels(Code code) {
   if (code == Code::kQ4_1) whole(0, 15);
   if (code == Code::kQ8_0) whole(-127, 127);
   if (code == Code::kQ8_1) whole(0, 255);
-  if (const float* codebook = codebook_of(code)) values.assign(codebook, codebook + 16);
+  if (const float* codebook = traits_of(code).codebook) values.assign(codebook, codebook + 16);
   std::sort(values.begin(), values.end());
   return values;
 }

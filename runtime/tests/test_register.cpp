@@ -10,8 +10,10 @@
 #include <cstddef>
 #include <deque>
 #include <string>
+#include <thread>
 
 #include "runtime/dispatch/kernels.h"
+#include "runtime/ops/context.h"
 #include "runtime/tests/kernels/kernel_test.h"
 
 using namespace mft;
@@ -187,6 +189,57 @@ void test_packed_linear() {
         et::Error::InvalidArgument);
 }
 
+void test_add_bias() {
+  const Floats x = random_floats(kN), bias = random_floats(kD);
+  Floats y(kN), y_op(kN);
+  kernels().add_bias(x.data(), bias.data(), kT, kD, y.data());
+  const auto call = [&](const Floats& b, int32_t size) {
+    return Call().floats(x, {kT, kD}).floats(b, {size}).floats(y_op, {kT, kD})("mobile_ft::add_bias.out");
+  };
+  CHECK(call(bias, kD) == et::Error::Ok);
+  CHECK(y == y_op);
+  CHECK(call(random_floats(kD - 1), kD - 1) == et::Error::InvalidArgument);
+}
+
+/// A packed_linear takes over the packed x of the one before it only if nothing can have changed x or the scratch.
+void test_packed_input() {
+  const float x[] = {1, 2, 3, 4};
+  const std::byte scratch[1] = {};
+  PackedInput packed;
+  CHECK(!packed.holds(Compute::kInt8, nullptr, 0, 0, nullptr));
+  packed.keep(Compute::kInt8, x, 2, 2, scratch);
+  CHECK(packed.holds(Compute::kInt8, x, 2, 2, scratch));
+  CHECK(!packed.holds(Compute::kFloat32, x, 2, 2, scratch));
+  CHECK(!packed.holds(Compute::kInt8, x + 1, 2, 2, scratch));
+  CHECK(!packed.holds(Compute::kInt8, x, 1, 2, scratch) && !packed.holds(Compute::kInt8, x, 2, 1, scratch));
+  CHECK(!packed.holds(Compute::kInt8, x, 2, 2, scratch + 1));
+  packed.forget();
+  CHECK(!packed.holds(Compute::kInt8, x, 2, 2, scratch));
+
+  OpContext context;
+  const CurrentContext current(context);
+  context.packed_input.keep(Compute::kInt8, x, 2, 2, scratch);
+  test_add_bias();  // any other op
+  CHECK(!context.packed_input.holds(Compute::kInt8, x, 2, 2, scratch));
+}
+
+void test_context() {
+  const Floats x = random_floats(kN);
+  Floats y(kN);
+  const auto add = [&] {
+    return Call().floats(x, {kT, kD}).floats(x, {kT, kD}).floats(y, {kT, kD})("mobile_ft::add.out");
+  };
+  OpContext inner;
+  {
+    const CurrentContext current(inner);
+    CHECK(add() == et::Error::Ok);
+    inner.outputs = {{y.data(), kN * sizeof(float) - 1}};
+    CHECK(add() == et::Error::InvalidArgument);  // would write past the caller's buffer
+  }
+  CHECK(inner.counters[0].calls == 2 && CurrentContext::get()->counters[0].calls == 0);
+  std::thread([&] { CHECK(CurrentContext::get() == nullptr && add() == et::Error::InvalidState); }).join();
+}
+
 void test_rms_norm_of_heads() {
   const int32_t heads = 3, dim = 4, n = heads * dim;
   const Floats dy = random_floats(kT * n), x = random_floats(kT * n), weight = random_floats(dim);
@@ -210,18 +263,6 @@ void test_rms_norm_of_heads() {
             .floats(dx_op, {kT, n})("mobile_ft::rms_norm_backward.out") == et::Error::Ok);
   CHECK(y == y_op && rstd == rstd_op && dx == dx_op);
   CHECK(forward(random_floats(5)) == et::Error::InvalidArgument);
-}
-
-void test_add_bias() {
-  const Floats x = random_floats(kN), bias = random_floats(kD);
-  Floats y(kN), y_op(kN);
-  kernels().add_bias(x.data(), bias.data(), kT, kD, y.data());
-  const auto call = [&](const Floats& b, int32_t size) {
-    return Call().floats(x, {kT, kD}).floats(b, {size}).floats(y_op, {kT, kD})("mobile_ft::add_bias.out");
-  };
-  CHECK(call(bias, kD) == et::Error::Ok);
-  CHECK(y == y_op);
-  CHECK(call(random_floats(kD - 1), kD - 1) == et::Error::InvalidArgument);
 }
 
 void test_attention_window(int64_t window) {
@@ -334,6 +375,10 @@ void test_short_conv() {
 
 int main() {
   et::runtime_init();
+  OpContext context;
+  const CurrentContext current(context);
+  test_context();
+  test_packed_input();
   test_glu(Glu::kSwiglu, "swiglu");
   test_glu(Glu::kGeglu, "geglu");
   test_glu_2bit(Glu::kSwiglu, "swiglu_2bit");

@@ -222,6 +222,25 @@ void test_repeat(const Fixture& fixture) {
   CHECK(first.events.back().at("losses") == second.events.back().at("losses"));
 }
 
+/// What is not given is as the checkpoint says, whatever the defaults are.
+void test_resumed_options(const Fixture& fixture) {
+  const std::map<std::string, std::string> given = {
+      {"epochs", "1"}, {"seq_len", std::to_string(kSeqLen)}, {"lr", "2e-4"}, {"warmup_ratio", "0.5"}};
+  RunPaths paths = fixture.paths("options");
+  CHECK(resumed_options(paths.out, given) == given);  // nothing is there yet
+  const Result first = run(fixture, make_train_config(given), paths);
+  const auto all = resumed_options(paths.out, {});
+  CHECK(all.at("lr") == "2e-04" && all.at("warmup_steps") == "2" && all.at("steps") == "4");
+  CHECK(all.count("budget") == 0 && all.count("epochs") == 0);
+  paths.resume = true;
+  for (const auto& again : {std::map<std::string, std::string>(), given}) {
+    const Result resumed = run(fixture, make_train_config(resumed_options(paths.out, again)), paths);
+    CHECK(resumed.events.back().at("losses") == first.events.back().at("losses"));
+  }
+  CHECK_ERROR(run(fixture, make_train_config(resumed_options(paths.out, {{"lr", "3e-4"}})), paths),
+              "started with lr 2e-04, not 3e-04");
+}
+
 void test_refusals(const Fixture& fixture) {
   TrainConfig config = config_of(2);
   config.eval_every = 1;
@@ -265,6 +284,7 @@ int main() {
   test_signal(fixture);
   test_patience(fixture);
   test_repeat(fixture);
+  test_resumed_options(fixture);
   test_refusals(fixture);
   return finish();
 }

@@ -73,6 +73,20 @@ Resolved Trainer::read_resolved(const std::string& folder) {
   }
 }
 
+std::map<std::string, std::string> Trainer::read_options(const std::string& folder) {
+  const SafeTensors file(folder + kFile);
+  const Json run = metadata(file, "run");
+  std::map<std::string, std::string> texts;
+  try {
+    for (const Option<TrainConfig>& option : train_options()) {
+      if (option.decides_result && run.contains(option.name)) texts[option.name] = run.at(option.name);
+    }
+  } catch (const Json::exception& error) {
+    fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
+  }
+  return texts;
+}
+
 void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) const {
   const int64_t size = static_cast<int64_t>(model_.layout().size);
   const int64_t units = static_cast<int64_t>(unit_steps_.size());
@@ -94,7 +108,9 @@ void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) 
 void Trainer::resume(const std::string& folder, const TokenFile& data) {
   const SafeTensors file(folder + kFile);
   const Json evaluated = metadata(file, "evaluations");
-  Json run = fingerprint({}, model_.bundle(), data);  // options that are newer than the checkpoint had their defaults
+  // Options that are newer than the checkpoint had their defaults. An option whose default changed has to be in every
+  // checkpoint, as lr and warmup_steps are.
+  Json run = fingerprint({}, model_.bundle(), data);
   run.update(metadata(file, "run"));
   Evaluations earlier;
   std::string earlier_data;

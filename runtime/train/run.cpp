@@ -11,13 +11,14 @@
 #include "runtime/base/memory_limit.h"
 #include "runtime/base/process_memory.h"
 #include "runtime/config/arithmetic.h"
-#include "runtime/ops/counters.h"
 #include "runtime/train/trace.h"
 
 namespace mft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr const char* kCheckpoint = "/checkpoint.safetensors";
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -72,7 +73,7 @@ void use_again(const Resolved& resolved, TrainConfig& config) {
 
 /// Where a run goes on must be what `paths` says.
 const RunPaths& with_folder(const RunPaths& paths) {
-  const std::string checkpoint = paths.out + "/checkpoint.safetensors";
+  const std::string checkpoint = paths.out + kCheckpoint;
   if (paths.resume && !file_exists(checkpoint)) fail(checkpoint, ": no such file; nothing to resume there");
   if (!paths.resume && file_exists(checkpoint)) {
     fail(paths.out, ": holds the checkpoint of an earlier run; give --resume to go on, or another --out");
@@ -254,7 +255,7 @@ class Run::State {
 
   Event done() const {
     Event op_seconds = Event::object();
-    const std::vector<OpCounter> ops = op_counters();
+    const std::vector<OpCounter>& ops = model_.program().op_context().counters;
     for (size_t i = 0; i < ops.size(); ++i) {
       const int64_t calls = ops[i].calls - ops_before_[i].calls;
       if (calls > 0) op_seconds[ops[i].name] = {{"calls", calls}, {"seconds", ops[i].seconds - ops_before_[i].seconds}};
@@ -313,11 +314,22 @@ class Run::State {
   std::unique_ptr<TokenFile> valid_;
   Trainer trainer_;
   std::optional<Trace> trace_;
-  std::vector<OpCounter> ops_before_ = op_counters();
+  std::vector<OpCounter> ops_before_ = model_.program().op_context().counters;
   std::vector<float> seconds_;
   int64_t tokens_ = 0;
   uint64_t peak_anon_ = 0;
 };
+
+std::map<std::string, std::string> resumed_options(const std::string& folder,
+                                                   std::map<std::string, std::string> given) {
+  if (!file_exists(folder + kCheckpoint)) return given;  // `Run` says so
+  std::map<std::string, std::string> options = Trainer::read_options(folder);
+  // The checkpoint has epochs and shares as numbers of steps.
+  if (given.count("epochs")) options.erase("steps");
+  if (given.count("warmup_ratio")) options.erase("warmup_steps");
+  given.merge(options);
+  return given;
+}
 
 Run::Run(Model& model, const TrainConfig& config, const RunPaths& paths, EventSink emit)
     : state_(std::make_unique<State>(model, config, paths, std::move(emit))) {}

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -45,6 +46,10 @@ struct RunPaths {
   std::string trace;      // file for method calls (train/trace.h); empty: none
   bool resume = false;
 };
+
+/// What a run that resumes from `folder` is configured with: what is given and, of all other options that decide its
+/// result, what the checkpoint says, whatever their defaults are by now.
+std::map<std::string, std::string> resumed_options(const std::string& folder, std::map<std::string, std::string> given);
 
 /// One training run from beginning, or checkpoint, to end: the policy around the trainer's steps, the same for every
 /// front end. It validates every `eval_every` steps and at the end, keeps the best adapter in `out`/best, saves every

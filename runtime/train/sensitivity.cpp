@@ -36,8 +36,15 @@ std::vector<double> Trainer::measure_sensitivities(const Batch& batch) {
   /// dy -> dx, and the norm of each of the unit's LoRA gradients.
   const auto norms_of = [&](size_t u, const float* dy, float* dx) {
     offload_.read(input_at(u), read_back, bytes);
-    model_.backward(u, dy, read_back, positions, t, nullptr, dx, gradients_.floats(), false, spare_gradients_.floats(),
-                    u > 0 ? u - 1 : SIZE_MAX);
+    UnitBackward call;
+    call.tokens = t;
+    call.dy = dy;
+    call.x = read_back;
+    call.positions = positions;
+    call.dx = dx;
+    call.gradients = gradients_.floats();
+    call.spare = spare_gradients_.floats();
+    model_.backward(u, call, u > 0 ? u - 1 : SIZE_MAX);
     std::vector<double> norms;
     for (const AdapterTensor& tensor : model_.layout().units[u]) {
       if (tensor.offset < trained(u).begin) continue;

@@ -75,6 +75,8 @@ class Trainer {
   void resume(const std::string& folder, const TokenFile& data);
   /// What a run that resumes from there must be configured with. Throws Error where there is no checkpoint.
   static Resolved read_resolved(const std::string& folder);
+  /// {name: text} of the options that decided its results. Throws Error where there is no checkpoint.
+  static std::map<std::string, std::string> read_options(const std::string& folder);
   Resolved resolved() const;
   /// The arithmetic of what was resumed, empty where nothing was.
   const std::string& begun_with() const { return begun_with_; }
@@ -114,7 +116,37 @@ class Trainer {
     std::byte* saved = nullptr;   // its activations
   };
 
-  double learning_rate() const;
+  // A step (trainer.cpp).
+  /// The order of the file's sequences and, if configured, the cache of the frozen layers' output.
+  void open_data(const TokenFile& data);
+  /// Reads micro-batch `micro` of the current step into `batch_`.
+  void next_batch(const TokenFile& data, int64_t micro);
+  /// The same for the step's first micro-batch that has a target.
+  void next_batch_with_target(const TokenFile& data);
+  void must_be_finite(double value) const;
+  /// What torch.nn.utils.clip_grad_norm_ multiplies the gradients by.
+  double clip_factor(double grad_norm) const;
+  /// Updates the trained units, unless they were updated at once, and by momentum the others, if they move.
+  void update_units(const StepResult& result, double gradient_scale);
+
+  // A micro-batch (micro_batch.cpp).
+  size_t activation_size(const Batch& batch) const {
+    return static_cast<size_t>(batch.size() * model_.bundle().hidden_size);
+  }
+  /// Of the two buffers that units read and write in turn, the one for the input of `unit`.
+  float* buffer(const Batch& batch, size_t unit) const;
+  /// Where the input of `unit` lies: in its checkpoint if it has one, else in the buffer.
+  float* input_of(const Batch& batch, const std::vector<Kept>& kept, size_t unit) const;
+  /// The next unit below whose backward runs; SIZE_MAX if there is none.
+  static size_t next_below(const std::vector<Kept>& kept, size_t unit);
+  /// Runs all units. Returns the last one's output.
+  const float* forward(const Batch& batch, const std::vector<Kept>& kept);
+  /// Runs the backward of units from the top. A unit whose backward does not run passes the gradient on unchanged.
+  /// Below the lowest selected unit nothing needs a gradient.
+  void backward(const Batch& batch, const std::vector<Kept>& kept, bool first,
+                const std::function<void(size_t)>& on_gradients);
+  /// An input that was offloaded.
+  const float* read_back(const Batch& batch, int64_t slot);
   /// The output of the lowest `units` units, which are frozen, from the cache as far as it is there. `out` is for them
   /// all; units before the last give theirs to the two buffers of `activations_` in turn.
   void pass_prefix(const Batch& batch, size_t units, float* out);

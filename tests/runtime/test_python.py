@@ -122,7 +122,7 @@ def test_a_model_is_one_trainers(small_bundle: Path, data: Path) -> None:
 def test_options(small_bundle: Path) -> None:
     described = {option.name: option for option in train_options()}
     assert described["schedule"].choices[:3] == ["full", "lcsb", "suffix"]
-    assert (described["lr"].type, described["lr"].group, float(described["lr"].default)) == ("number", "run", 2e-4)
+    assert (described["lr"].type, described["lr"].group, float(described["lr"].default)) == ("number", "run", 1e-3)
     assert TrainConfig().options() == {name: option.default for name, option in described.items()}
     assert {option.name for option in generate_options()} >= {"max_tokens", "temp", "top_p"}
     config = TrainConfig(lr=3e-4, suffix_depths=[1, 2], budget="1GiB", schedule="suffix")

@@ -242,9 +242,10 @@ def test_lowered_memory_limit_saves_first(
 def test_resume_of_another_run_is_refused(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 250, 32, 5)
     run = ["train", small_bundle, "--data", data, "--seq-len", 32, "--out", tmp_path / "out"]
-    events(*run, "--steps", 3)
+    events(*run, "--steps", 3, "--lr", 2e-4)
     assert "steps 3, not 5" in failure(*run, "--steps", 5, "--resume")
-    assert "lr 2e-04, not 0.001" in failure(*run, "--steps", 3, "--lr", 1e-3, "--resume")
+    assert "lr 2e-04, not 0.001" in failure(*run, "--lr", 1e-3, "--resume")
+    assert events(*run[:-1], tmp_path / "out", "--resume")[0]["options"]["lr"] == "2e-04"  # the checkpoint's
     assert "give --resume" in failure(*run, "--steps", 3)
     token_file(data, 250, 32, 5, seed=1)
     assert "started with data " in failure(*run, "--steps", 3, "--resume")

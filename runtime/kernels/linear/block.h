@@ -3,14 +3,11 @@
 // One block of a packed weight, 16 rows by a group of columns, for what decodes it.
 
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 
-#include "runtime/formats/codebooks.h"
 #include "runtime/formats/format.h"
 #include "runtime/platform/vec.h"
-
-// A code that a switch here forgot would be decoded as another.
-#pragma GCC diagnostic error "-Wswitch"
 
 namespace mft::MFT_ISA {
 
@@ -19,15 +16,15 @@ constexpr int kPanelVecs = kPanelRows / kVec;
 // Decodes columns of one block; scales and minima stay in registers.
 template <Code F>
 struct Block {
-  static constexpr const float* kCodebook = codebook_of(F);
-  // Comparing the pointer is no constant expression to GCC under its undefined-behaviour sanitizer.
-  static constexpr bool kHasCodebook = F == Code::kNF4 || F == Code::kFP4 || F == Code::kIQ4NL;
-  static constexpr bool kHasScale = F != Code::kF16;
-  static constexpr bool kHasMin = F == Code::kQ4_1 || F == Code::kQ8_1;
-  static constexpr int kScaleBytes = F == Code::kNF4 || F == Code::kFP4 ? 4 : 2;
-  static constexpr int kHeader = traits_of(F).header_bytes;
-  static_assert(kHeader == kScaleBytes * kPanelRows * (int{kHasScale} + int{kHasMin}));
-  static constexpr int kColumnBytes = traits_of(F).column_bytes;
+  static constexpr CodeTraits kTraits = traits_of(F);
+  static constexpr const float* kCodebook = kTraits.codebook;
+  static constexpr bool kHasCodebook = kTraits.has_codebook();
+  static constexpr bool kHasScale = kTraits.levels != Levels::kFloat16;
+  static constexpr bool kHasMin = kTraits.levels == Levels::kAffine;
+  static constexpr bool kBytes = kTraits.bits == 8;
+  static constexpr int kScaleBytes = kTraits.scale_bytes();
+  static constexpr int kHeader = kTraits.header_bytes();
+  static constexpr int kColumnBytes = kTraits.column_bytes();
 
   const uint8_t* codes;
   Vec scale[kPanelVecs];
@@ -45,14 +42,14 @@ struct Block {
   }
 
   void column(int64_t k, Vec out[kPanelVecs]) const {
-    if constexpr (F == Code::kF16) {
+    if constexpr (!kHasScale) {
       const uint8_t* p = codes + k * 2 * kPanelRows;
       for (int v = 0; v < kPanelVecs; ++v) out[v] = load_half(p + 2 * kVec * v);
-    } else if constexpr (F == Code::kQ8_0) {
+    } else if constexpr (kBytes && !kHasMin) {
       VecI q[kPanelVecs];
       load_i8(codes + k * kPanelRows, q);
       for (int v = 0; v < kPanelVecs; ++v) out[v] = to_float(q[v]) * scale[v];
-    } else if constexpr (F == Code::kQ8_1) {
+    } else if constexpr (kBytes) {
       VecI q[kPanelVecs];
       load_u8(codes + k * kPanelRows, q);
       for (int v = 0; v < kPanelVecs; ++v) out[v] = to_float(q[v]) * scale[v] + min[v];
@@ -65,7 +62,6 @@ struct Block {
         } else if constexpr (kHasMin) {
           out[v] = to_float(q[v]) * scale[v] + min[v];
         } else {
-          static_assert(F == Code::kQ4_0);
           out[v] = to_float(q[v] - 8) * scale[v];
         }
       }
@@ -75,13 +71,13 @@ struct Block {
   // One value; j is the row in the panel.
   static float at(const uint8_t* p, int64_t j, int64_t k) {
     const uint8_t* codes = p + kHeader;
-    if constexpr (F == Code::kF16) {
+    if constexpr (!kHasScale) {
       return half_to_float(codes + 2 * (k * kPanelRows + j));
     } else {
       const float scale = kScaleBytes == 4 ? float_at(p + 4 * j) : half_to_float(p + 2 * j);
-      if constexpr (F == Code::kQ8_0) {
+      if constexpr (kBytes && !kHasMin) {
         return scale * static_cast<float>(static_cast<int8_t>(codes[k * kPanelRows + j]));
-      } else if constexpr (F == Code::kQ8_1) {
+      } else if constexpr (kBytes) {
         return scale * static_cast<float>(codes[k * kPanelRows + j]) + half_to_float(p + 2 * (kPanelRows + j));
       } else {
         const int code = (codes[k * 8 + j % 8] >> (j < 8 ? 0 : 4)) & 15;
@@ -90,7 +86,6 @@ struct Block {
         } else if constexpr (kHasMin) {
           return scale * static_cast<float>(code) + half_to_float(p + 2 * (kPanelRows + j));
         } else {
-          static_assert(F == Code::kQ4_0);
           return scale * static_cast<float>(code - 8);
         }
       }
@@ -99,27 +94,12 @@ struct Block {
 };
 
 // Calls f with the code as a compile-time constant.
-template <typename Fn>
+template <size_t I = 0, typename Fn>
 auto with_code(Code code, const Fn& f) {
-  switch (code) {
-    case Code::kQ4_0:
-      return f(std::integral_constant<Code, Code::kQ4_0>{});
-    case Code::kQ4_1:
-      return f(std::integral_constant<Code, Code::kQ4_1>{});
-    case Code::kQ8_0:
-      return f(std::integral_constant<Code, Code::kQ8_0>{});
-    case Code::kQ8_1:
-      return f(std::integral_constant<Code, Code::kQ8_1>{});
-    case Code::kNF4:
-      return f(std::integral_constant<Code, Code::kNF4>{});
-    case Code::kFP4:
-      return f(std::integral_constant<Code, Code::kFP4>{});
-    case Code::kIQ4NL:
-      return f(std::integral_constant<Code, Code::kIQ4NL>{});
-    case Code::kF16:
-      return f(std::integral_constant<Code, Code::kF16>{});
+  if constexpr (I + 1 < std::size(kCodes)) {
+    if (code != kCodes[I].code) return with_code<I + 1>(code, f);
   }
-  __builtin_unreachable();
+  return f(std::integral_constant<Code, kCodes[I].code>{});
 }
 
 template <Code F>

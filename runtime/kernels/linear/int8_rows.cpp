@@ -1,3 +1,7 @@
+// Rounds activations to the tiles that int8_rows.h describes, block by block of kInt8Block numbers of a row:
+//
+//   scale = largest magnitude / 127,   code = round(x / scale)   or, dithered, floor(x / scale + threshold).
+
 #include "runtime/kernels/linear/int8_rows.h"
 
 #include <algorithm>
@@ -61,36 +65,90 @@ void find_scales(Vec largest[kAll], float most_code, BlockScales* out) {
   }
 }
 
-// Codes of the tile's rows, the largest of a block `most_code` in magnitude. `rounding(row)` gives a function that
-// makes them of vector i of a block and the inverse of its scale.
+// The rows of a tile in one block. Rows that lack some numbers, because columns are left out or the row ends, are
+// copies with zeros.
+struct BlockRows {
+  const float* row[kTileRows];
+  alignas(64) float copies[kTileRows][kInt8Block];
+
+  // Columns [k0, k0 + count) of `rows` rows of x [.., k] from row `first` on, without the columns `outliers`.
+  void take(const float* x, int64_t k, int64_t first, int64_t rows, int64_t k0, int64_t count,
+            const int64_t* outliers) {
+    int64_t left_out[kOutliers], left_out_count = 0;
+    for (int64_t i = 0; outliers != nullptr && i < kOutliers; ++i) {
+      if (outliers[i] >= k0 && outliers[i] < k0 + count) left_out[left_out_count++] = outliers[i] - k0;
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      row[r] = x + (first + r) * k + k0;
+      if (left_out_count == 0 && count == kInt8Block) continue;
+      std::memcpy(copies[r], row[r], static_cast<size_t>(count) * sizeof(float));
+      std::fill(copies[r] + count, copies[r] + kInt8Block, 0.f);
+      for (int64_t i = 0; i < left_out_count; ++i) copies[r][left_out[i]] = 0.f;
+      row[r] = copies[r];
+    }
+  }
+};
+
+typedef int8_t BlockCodes[kAll][kInt8Block];
+
+// Copies the codes of a block to their places in the tile: kDepth of each row together.
+void place_eights(const BlockCodes& block, int64_t count, int8_t* codes, int32_t* starts) {
+  std::fill(starts, starts + kTileRows, 0);
+  for (int64_t i = 0; i < round_up(count, 16); i += kDepth) {
+    for (int64_t r = 0; r < kTileRows; ++r) std::memcpy(codes + Int8Rows::index(i, r), block[r] + i, kDepth);
+  }
+}
+
+// The same for kDepth 4. Four codes are 32 bits: transposed as floats are, and each store's slack is overwritten by the
+// next. Behind each run of eight lie its corrections, if sums are of pairs; else sums start from what the offset of the
+// weights adds.
+void place_fours(const BlockCodes& block, int64_t count, int8_t* codes, int32_t* starts) {
+  const int64_t steps = round_up(ceil_div(count, 4), 4);
+  float* to = reinterpret_cast<float*>(codes);
+  VecI totals[kAll / kVec] = {};
+  for (int64_t s = 0; s < steps; s += kVec) {
+    Vec part[kAll];
+    for (int64_t r = 0; r < kAll; ++r) part[r] = load(reinterpret_cast<const float*>(block[r]) + s);
+    for (int64_t p = 0; p < kAll; p += kVec) transpose(part + p);
+    for (int64_t j = 0; j < std::min<int64_t>(kVec, steps - s); ++j, to += kTileRows) {
+      for (int64_t p = 0; p < kAll; p += kVec) {
+        store(to + p, part[p + j]);
+        totals[p / kVec] = add_codes(totals[p / kVec], (VecI)part[p + j]);
+      }
+#if defined(MFT_PAIR_SUMS)
+      if (j % 2 == 0) continue;
+      to += kTileRows;
+      for (int64_t p = 0; p < kAll; p += kVec) {
+        store(to + p, (Vec)correction((VecI)part[p + j - 1], (VecI)part[p + j]));
+      }
+#endif
+    }
+  }
+  alignas(64) int32_t all_starts[kAll];
+  for (int64_t p = 0; p < kAll; p += kVec) {
+    const VecI start = totals[p / kVec] * -kSumOffset;
+    std::memcpy(all_starts + p, &start, sizeof(start));
+  }
+  std::copy(all_starts, all_starts + kTileRows, starts);
+}
+
+// Codes of a tile's rows; the largest of each block becomes `most_code`. `rounding(row)` gives the function that rounds
+// vector i of a block, given the inverse of its scale.
 template <typename Rounding>
 void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, int64_t tile, float most_code,
                  const Rounding& rounding) {
   const int64_t k = out.k, first = tile * kTileRows, rows = std::min(kTileRows, out.m - first);
   int8_t* codes = out.codes + tile * Int8Rows::tile_bytes(k);
-  alignas(64) int8_t block[kAll][kInt8Block] = {};
-  alignas(64) float copies[kTileRows][kInt8Block];
+  alignas(64) BlockCodes block = {};
+  BlockRows from;
   for (int64_t b = 0; b < int8_row_blocks(k); ++b) {
-    const int64_t k0 = b * kInt8Block, count = std::min(kInt8Block, k - k0), steps = ceil_div(count, 4);
-    int64_t left_out[kOutliers], left_out_count = 0;
-    for (int64_t i = 0; outliers != nullptr && i < kOutliers; ++i) {
-      if (outliers[i] >= k0 && outliers[i] < k0 + count) left_out[left_out_count++] = outliers[i] - k0;
-    }
-    const float* from[kTileRows];
+    const int64_t k0 = b * kInt8Block, count = std::min(kInt8Block, k - k0);
+    const int64_t at = out.tile_scales(tile) + b * kTileRows;
+    from.take(x, k, first, rows, k0, count, outliers);
     Vec largest[kAll] = {};
-    for (int64_t r = 0; r < rows; ++r) {
-      from[r] = x + (first + r) * k + k0;
-      if (left_out_count > 0 || count < kInt8Block) {
-        std::memcpy(copies[r], from[r], static_cast<size_t>(count) * sizeof(float));
-        std::fill(copies[r] + count, copies[r] + kInt8Block, 0.f);
-        for (int64_t i = 0; i < left_out_count; ++i) copies[r][left_out[i]] = 0.f;
-        from[r] = copies[r];
-      }
-      largest[r] = (Vec)largest_in_block(from[r]);
-    }
+    for (int64_t r = 0; r < rows; ++r) largest[r] = (Vec)largest_in_block(from.row[r]);
     BlockScales scales;
     find_scales(largest, most_code, &scales);
-    const int64_t at = out.tile_scales(tile) + b * kTileRows;
     std::copy(scales.scale, scales.scale + kTileRows, out.scales + at);
     for (int64_t r = 0; r < rows; ++r) {
       if (std::isnan(scales.scale[r])) {  // which makes NaN of any code
@@ -100,42 +158,9 @@ void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, i
       const auto round = rounding(first + r);
       const Vec inverse = splat(scales.inverse[r]);
 #pragma GCC unroll 32
-      for (int i = 0; i < kVecs; ++i) store_i8(block[r] + i * kVec, round(i, load(from[r] + i * kVec), inverse));
+      for (int i = 0; i < kVecs; ++i) store_i8(block[r] + i * kVec, round(i, load(from.row[r] + i * kVec), inverse));
     }
-    if constexpr (kDepth == 8) {
-      std::fill(out.starts + at, out.starts + at + kTileRows, 0);
-      for (int64_t i = 0; i < round_up(count, 16); i += kDepth) {
-        for (int64_t r = 0; r < kTileRows; ++r) std::memcpy(codes + Int8Rows::index(k0 + i, r), block[r] + i, kDepth);
-      }
-      continue;
-    }
-    // Four codes are 32 bits: transposed as floats are, and each store's slack is overwritten by the next.
-    float* to = reinterpret_cast<float*>(codes + Int8Rows::index(k0, 0));
-    VecI totals[kAll / kVec] = {};
-    for (int64_t s = 0; s < round_up(steps, 4); s += kVec) {
-      Vec part[kAll];
-      for (int64_t r = 0; r < kAll; ++r) part[r] = load(reinterpret_cast<const float*>(block[r]) + s);
-      for (int64_t p = 0; p < kAll; p += kVec) transpose(part + p);
-      for (int64_t j = 0; j < std::min<int64_t>(kVec, round_up(steps, 4) - s); ++j, to += kTileRows) {
-        for (int64_t p = 0; p < kAll; p += kVec) {
-          store(to + p, part[p + j]);
-          totals[p / kVec] = add_codes(totals[p / kVec], (VecI)part[p + j]);
-        }
-#if defined(MFT_PAIR_SUMS)
-        if (j % 2 == 0) continue;
-        to += kTileRows;
-        for (int64_t p = 0; p < kAll; p += kVec) {
-          store(to + p, (Vec)correction((VecI)part[p + j - 1], (VecI)part[p + j]));
-        }
-#endif
-      }
-    }
-    alignas(64) int32_t starts[kAll];
-    for (int64_t p = 0; p < kAll; p += kVec) {
-      const VecI start = totals[p / kVec] * -kSumOffset;
-      std::memcpy(starts + p, &start, sizeof(start));
-    }
-    std::copy(starts, starts + kTileRows, out.starts + at);
+    (kDepth == 8 ? place_eights : place_fours)(block, count, codes + Int8Rows::index(k0, 0), out.starts + at);
   }
 }
 

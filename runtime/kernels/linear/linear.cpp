@@ -65,7 +65,7 @@ void plain_forward(const float* x, int64_t m, const PackedWeight& w, float* y, S
     rows.data = w.data + n0 / kPanelRows * panel_bytes;
     rows.rows = std::min(part, w.rows - n0);
     gemm(m, rows.rows, w.cols, {x, w.cols, 1}, ForwardPanels(rows), nullptr, y + n0, w.rows, scratch);
-    swept(rows.data, rows.data + ceil_div(rows.rows, kPanelRows) * panel_bytes);
+    if (w.read_once) drop_pages(rows.data, rows.data + ceil_div(rows.rows, kPanelRows) * panel_bytes);
   }
 }
 

@@ -281,7 +281,7 @@ void add_range(const Block& block, const Products& products, const Range& range,
     add_tile(block, products, range, v0, entries, v0 == begin);
     const uint8_t* done = bytes_at(v0 + entries);
     if (done - resident >= static_cast<ptrdiff_t>(kSweepBytes) || v0 + entries == end) {
-      swept(resident, done);
+      if (block.w.read_once) drop_pages(resident, done);
       resident = done;
     }
   }

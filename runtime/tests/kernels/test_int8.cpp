@@ -137,11 +137,11 @@ void test_threads() {
   const int64_t m = 70, n = 80, k = 320;
   const Layer layer("nf4", n, k, 8);
   const Floats x = random_floats(m * k), dy = random_floats(m * n);
-  set_thread_parts(1);
-  const Results one = run(layer, x, dy, m);
-  set_thread_parts(3);
-  const Results three = run(layer, x, dy, m);
-  set_thread_parts(0);
+  const auto run_in = [&](int64_t count) {
+    const ThreadParts parts(count);
+    return run(layer, x, dy, m);
+  };
+  const Results one = run_in(1), three = run_in(3);
   CHECK(one.y == three.y && one.dx == three.dx && one.da == three.da && one.db == three.db);
 }
 
@@ -152,7 +152,7 @@ uint64_t hash_of_codes(const char* format) {
   const int64_t m = 7, n = 32, k = 192;
   std::vector<uint8_t> data(static_cast<size_t>(n / kPanelRows * (k / 32)) * format_named(format).block_bytes());
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<uint8_t>(i * 7919 >> 3);
-  const size_t block = format_named(format).block_bytes(), header = traits_of(format_named(format).code).header_bytes;
+  const size_t block = format_named(format).block_bytes(), header = traits_of(format_named(format).code).header_bytes();
   for (size_t i = 0; i < data.size(); i += block) {  // scales and minima of 0.5 to 2
     for (size_t j = 0; j < header; j += 2) {
       const uint16_t half = static_cast<uint16_t>(0x3800 + (i * 31 + j * 57) % 0x800);

@@ -47,7 +47,9 @@ def test_a_date_is_recorded_and_repeated(dated: Path, data: Path, tmp_path: Path
     today = train(dated, data, tmp_path / "today", **options)
     assert "chat_template_date" in yaml.safe_load((today.adapter / "run.yaml").read_text())
     assert (tmp_path / "today" / "tokens.safetensors").read_bytes() != tokens[0]
-    # Resumed on another day, it is the same run.
+    # Resumed on another day, or without what else decides over the tokens, it is the same run.
+    train(dated, data, tmp_path / "whole", mask_prompt=False, **options)
+    assert train(dated, data, tmp_path / "whole", resume=True, progress=False).options["seq_len"] == "64"
     assert train(dated, data, tmp_path / "first", resume=True, **options).losses == first.losses
     with pytest.raises(UserError, match="date soon: must be a day as YYYY-MM-DD"):
         train(dated, data, tmp_path / "other", chat_template_date="soon", **options)

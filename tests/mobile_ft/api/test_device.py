@@ -225,7 +225,7 @@ def test_what_the_device_cannot_read_is_not_packed(bundle: Path, runtime: Path, 
 def test_mistakes(bundle: Path, runtime: Path, rows: Path, device: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no runtime for devices there; tools/gather_runtime.py makes one"):
         pack_for_device(bundle, rows, tmp_path / "phone", runtime=tmp_path)
-    with pytest.raises(UserError, match="valid: goes with eval_every"):
+    with pytest.raises(UserError, match="valid: needs eval_every"):
         pack_for_device(bundle, rows, tmp_path / "phone", valid=rows, runtime=runtime, seq_len=32)
     with pytest.raises(UserError, match="raw_data: data is wanted that is a .jsonl file"):
         pack_for_device(bundle, ROWS, tmp_path / "phone", raw_data=True, runtime=runtime, seq_len=32)
@@ -264,3 +264,19 @@ def test_all_of_it_fits_together_in_a_pack(bundle: Path, runtime: Path, rows: Pa
     assert done.returncode == 0, done.stderr
     assert done.stdout.count('"event":"eval"') == 2
     assert (pack / "out" / "best").is_dir()
+
+
+def test_a_folder_brings_its_validation_data(bundle: Path, runtime: Path, rows: Path, tmp_path: Path) -> None:
+    """As for `train`."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for split in ("train", "valid"):
+        (data / f"{split}.jsonl").write_bytes(rows.read_bytes())
+    for raw_data in (False, True):
+        pack = pack_for_device(
+            bundle, data, tmp_path / "phone", raw_data=raw_data, runtime=runtime, eval_every=3, **OPTIONS
+        )
+        assert "--valid valid.tokens" in (pack / "run.sh").read_text()
+        assert (pack / ("valid.jsonl" if raw_data else "valid.tokens")).is_file()
+    with pytest.raises(UserError, match="eval_every 3: needs valid, or data with a split for it"):
+        pack_for_device(bundle, rows, tmp_path / "phone", runtime=runtime, eval_every=3, **OPTIONS)

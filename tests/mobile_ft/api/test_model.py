@@ -1,10 +1,13 @@
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mobile_ft
+from mobile_ft.api.options import runtime_errors
+from mobile_ft.runtime import GenerateConfig
 
 ANSWER = "4, sir"
 
@@ -44,6 +47,38 @@ def test_stream_gives_the_same_piece_by_piece(model: mobile_ft.LoadedModel) -> N
     assert threading.active_count() == before
     with pytest.raises(mobile_ft.UserError, match="temp -1: must not be negative"):
         list(model.stream("2+2?", temp=-1))
+
+
+def test_busy_while_another_thread_asks(model: mobile_ft.LoadedModel, bundle: Path) -> None:
+    other = mobile_ft.load(bundle)
+    alone = other.generate("2+2?", max_tokens=10).text
+    pieces = model.stream("2+2?")
+    answers: list[str] = []
+    refused: list[BaseException] = []
+
+    def ask_meanwhile(token: int) -> bool:
+        for call in (lambda: model.generate("2+2?"), lambda: model.use_adapter(False)):
+            try:
+                call()
+            except BaseException as error:
+                refused.append(error)
+        answers.append(other.generate("2+2?", max_tokens=10).text)
+        return True
+
+    with runtime_errors():
+        model._generator.generate([1, 2], GenerateConfig(), lambda token: in_thread(lambda: ask_meanwhile(token)))
+    assert [type(error) for error in refused] == [mobile_ft.BusyError] * 2
+    assert "another call is computing on this model" in str(refused[0])
+    assert answers == [alone]
+    assert "".join(pieces) == ANSWER
+
+
+def in_thread(work: Callable[[], bool]) -> bool:
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(work()))
+    thread.start()
+    thread.join()
+    return results[0]
 
 
 def test_with_and_without_the_adapter(model: mobile_ft.LoadedModel, bundle: Path) -> None:

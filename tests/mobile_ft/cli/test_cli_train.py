@@ -245,8 +245,8 @@ def test_killed_child_is_told(
     command = ["train", bundle, "--data", data, "--seq-len", 64, "--out", out]
     killed = "mobile-ft: error: the training process was killed (signal 9); "
     assert cli(*command) == (1, "data: 1 rows of prompt and completion\n", f"{killed}nothing was saved yet\n")
-    (out / "checkpoint.safetensors").write_text("")
-    assert cli(*command, "--resume").err == f"{killed}what was saved last is in {out}, go on with --resume\n"
+    fake_mft_run(f"touch {out}/checkpoint.safetensors; kill -9 $$")
+    assert cli(*command).err == f"{killed}what was saved last is in {out}, go on with --resume\n"
 
 
 def test_child_that_fails_without_a_message(

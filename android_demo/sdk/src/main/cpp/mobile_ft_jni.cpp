@@ -1,5 +1,5 @@
 // The native methods of ai.mobileft.Native, over the C API. Objects travel as pointers in a long, and texts as UTF-8 in
-// byte[]: JNI's own strings are no UTF-8. Java keeps calls one at a time and objects open.
+// byte[]: JNI's own strings are no UTF-8. Java lets one call at a time use an object, and keeps it open meanwhile.
 
 #include <jni.h>
 

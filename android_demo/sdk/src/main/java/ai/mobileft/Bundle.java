@@ -29,17 +29,17 @@ public final class Bundle implements AutoCloseable {
    */
   public static Bundle open(File folder) {
     byte[] path = Utf8.path("folder", folder);
-    return new Bundle(new Handle("Bundle", Turn.COMPUTING, () -> Native.openBundle(path), Native::closeBundle));
+    return new Bundle(new Handle("Bundle", () -> Native.openBundle(path), Native::closeBundle));
   }
 
   /** The size of the vocabulary: tokens are 0 .. this - 1. */
   public long getVocabSize() {
-    return handle.call("getVocabSize", Native::vocabSize);
+    return handle.ask(Native::vocabSize);
   }
 
   /** The most tokens of a sequence, prompt and answer together. */
   public long getMaxSeqLen() {
-    return handle.call("getMaxSeqLen", Native::maxSeqLen);
+    return handle.ask(Native::maxSeqLen);
   }
 
   /**

@@ -28,7 +28,7 @@ public final class Dataset implements AutoCloseable {
   public static Dataset open(File bundleFolder, File rowsFile) {
     byte[] bundle = Utf8.path("bundleFolder", bundleFolder);
     byte[] rows = Utf8.path("rowsFile", rowsFile);
-    return new Dataset(new Handle("Dataset", new Turn(), () -> Native.openDataset(bundle, rows), Native::closeDataset));
+    return new Dataset(new Handle("Dataset", () -> Native.openDataset(bundle, rows), Native::closeDataset));
   }
 
   /** Adds a chat. The assistant's messages are learned. */
@@ -58,7 +58,7 @@ public final class Dataset implements AutoCloseable {
 
   /** The number of rows. */
   public long getRows() {
-    return handle.call("getRows", Native::rows);
+    return handle.ask(Native::rows);
   }
 
   /**

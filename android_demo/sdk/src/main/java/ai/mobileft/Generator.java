@@ -31,7 +31,7 @@ public final class Generator implements AutoCloseable {
   public static Generator open(File bundleFolder, File adapterFolder) {
     byte[] bundle = Utf8.path("bundleFolder", bundleFolder);
     byte[] adapter = Utf8.pathOrNull("adapterFolder", adapterFolder);
-    return new Generator(new Handle("Generator", Turn.COMPUTING, () -> Native.openBundle(bundle), Native::closeBundle), adapter);
+    return new Generator(new Handle("Generator", () -> Native.openBundle(bundle), Native::closeBundle), adapter);
   }
 
   /**

@@ -4,28 +4,27 @@ import java.util.function.LongConsumer;
 import java.util.function.LongFunction;
 import java.util.function.Supplier;
 
-/** A native object: open or closed, and used in turn with others. */
+/** A native object: open or closed, and used by one call at a time. */
 final class Handle {
   private final String owner;
-  private final Turn turn;
+  private final Turn turn = new Turn();
   private final LongConsumer free;
   /** 0 once closed. Written in a call of one's own only, and under the lock, since {@link #ifOpen} is no call. */
   private volatile long pointer;
 
   /** {@code open} gives the native object of an {@code owner}, and {@code free} takes it. */
-  Handle(String owner, Turn turn, Supplier<Long> open, LongConsumer free) {
+  Handle(String owner, Supplier<Long> open, LongConsumer free) {
     this.owner = owner;
-    this.turn = turn;
     this.free = free;
-    this.pointer = turn.take(owner + ".open", open);
+    this.pointer = open.get();
   }
 
-  /** Makes a call. IllegalStateException where it is not its turn, or this is closed. */
+  /** Makes a call. BusyException if another one is in progress, and IllegalStateException if this is closed. */
   <T> T call(String name, LongFunction<T> body) {
     return turn.take(
         owner + "." + name,
         () -> {
-          if (pointer == 0) throw new IllegalStateException(owner + " is closed");
+          requireOpen();
           return body.apply(pointer);
         });
   }
@@ -39,7 +38,17 @@ final class Handle {
         });
   }
 
-  /** While anything runs: what may be done at any time. Nothing happens once this is closed. */
+  /** Asks for something that never changes, even while a call is in progress. */
+  synchronized <T> T ask(LongFunction<T> body) {
+    requireOpen();
+    return body.apply(pointer);
+  }
+
+  private void requireOpen() {
+    if (pointer == 0) throw new IllegalStateException(owner + " is closed");
+  }
+
+  /** What may be done at any time, even while a call is in progress. Nothing happens once this is closed. */
   synchronized void ifOpen(LongConsumer body) {
     if (pointer != 0) body.accept(pointer);
   }

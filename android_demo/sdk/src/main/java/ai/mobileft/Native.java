@@ -5,7 +5,7 @@ import java.nio.LongBuffer;
 /**
  * The C API, runtime/c_api/mobile_ft.h, by way of src/main/cpp/mobile_ft_jni.cpp. Texts and paths are UTF-8; options
  * are names and values in turn, and messages roles and contents. Objects are pointers; {@link Handle} sees to it that
- * they are open, and {@link Turn} that there is one call at a time.
+ * they are open, and {@link Turn} that each takes one call at a time.
  */
 final class Native {
   static {
@@ -27,6 +27,8 @@ final class Native {
         return new IllegalArgumentException(text);
       case 3:
         return new TrainingStoppedException(text);
+      case 4:
+        return new BusyException(text);
       default:
         return new MobileFtException(text);
     }

@@ -24,7 +24,6 @@ public final class Trainer implements AutoCloseable {
     return new Trainer(
         new Handle(
             "Trainer",
-            Turn.COMPUTING,
             () ->
                 Native.openTraining(
                     files.bundle, files.data, files.valid, files.adapter, files.out, files.resume, utf8),

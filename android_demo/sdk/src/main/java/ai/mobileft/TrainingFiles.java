@@ -34,7 +34,7 @@ public final class TrainingFiles {
     return this;
   }
 
-  /** Resumes from the checkpoint in the output folder. */
+  /** Resumes from the checkpoint in the output folder, with its options where none are set. */
   public TrainingFiles resume() {
     resume = true;
     return this;

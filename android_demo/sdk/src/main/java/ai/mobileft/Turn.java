@@ -3,17 +3,14 @@ package ai.mobileft;
 import java.util.function.Supplier;
 
 /**
- * The runtime's rule on threads: of the calls that share one of these, one may run at a time. Another one fails at once,
- * be it from another thread or from within a listener.
+ * Admits one call at a time to an object. Another call fails at once, whether it comes from another thread or from a
+ * listener.
  */
 final class Turn {
-  /** Of all that computes, on whatever object: it takes all cores. */
-  static final Turn COMPUTING = new Turn();
-
   /** The call in progress; null: none. */
   private String running;
 
-  /** @throws IllegalStateException where another call is running */
+  /** @throws BusyException if another call is in progress */
   <T> T take(String call, Supplier<T> body) {
     begin(call);
     try {
@@ -25,7 +22,7 @@ final class Turn {
 
   private synchronized void begin(String call) {
     if (running != null) {
-      throw new IllegalStateException(call + ": " + running + " is running, and only one call may run at a time");
+      throw new BusyException(call + ": busy, because " + running + " is running on the same object");
     }
     running = call;
   }

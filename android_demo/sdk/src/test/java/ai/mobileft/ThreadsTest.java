@@ -20,7 +20,7 @@ import org.junit.BeforeClass;
 import org.junit.Test;
 import org.junit.function.ThrowingRunnable;
 
-/** One call at a time; and what listeners throw. */
+/** One call at a time on each object; and what listeners throw. */
 public class ThreadsTest {
   private static File tokens;
 
@@ -41,7 +41,7 @@ public class ThreadsTest {
     return ByteBuffer.allocateDirect(8).order(ByteOrder.nativeOrder()).asLongBuffer();
   }
 
-  /** Objects of every class that computes, all of whose methods are refused while {@code running} runs. */
+  /** Objects of every class. */
   private static final class Everything implements AutoCloseable {
     final Bundle bundle = Bundle.open(Scratch.BUNDLE);
     final Dataset dataset = Dataset.open(Scratch.BUNDLE, Scratch.fresh("rows.jsonl"));
@@ -50,25 +50,26 @@ public class ThreadsTest {
     final TrainOptions trainOptions = Scratch.options(1);
     final GenerateOptions answers = Scratch.answers();
 
-    void isRefused(String running) {
-      isRefused(running, "Bundle.getVocabSize", bundle::getVocabSize);
-      isRefused(running, "Bundle.getMaxSeqLen", bundle::getMaxSeqLen);
-      isRefused(running, "Bundle.plan", () -> bundle.plan(trainOptions));
-      isRefused(running, "Bundle.evaluate", () -> bundle.evaluate(null, tokens));
-      isRefused(running, "Bundle.close", bundle::close);
-      isRefused(running, "Bundle.open", () -> Bundle.open(Scratch.BUNDLE));
-      isRefused(running, "Generator.chat", () -> generator.chat(Scratch.QUESTION, answers, null));
-      isRefused(running, "Generator.generate", () -> generator.generate(prompt(), answers, token -> true));
-      isRefused(running, "Generator.close", generator::close);
-      isRefused(running, "Generator.open", () -> Generator.open(Scratch.BUNDLE, null));
-      isRefused(running, "Trainer.run", () -> trainer.run(null));
-      isRefused(running, "Trainer.step", () -> trainer.step(null));
-      isRefused(running, "Trainer.close", trainer::close);
-      isRefused(running, "Trainer.open", () -> Trainer.open(files(), trainOptions));
+    void trainerIsBusy(String running) {
+      isBusy(running, "Trainer.run", () -> trainer.run(null));
+      isBusy(running, "Trainer.step", () -> trainer.step(null));
+      isBusy(running, "Trainer.close", trainer::close);
     }
 
-    /** What does not compute goes on meanwhile. */
-    void grows() {
+    void generatorIsBusy(String running) {
+      isBusy(running, "Generator.chat", () -> generator.chat(Scratch.QUESTION, answers, null));
+      isBusy(running, "Generator.generate", () -> generator.generate(prompt(), answers, token -> true));
+      isBusy(running, "Generator.close", generator::close);
+    }
+
+    /** Objects on which no call is in progress can be used, and opened and closed. */
+    void othersAreNot() {
+      assertTrue(bundle.getVocabSize() > 0 && bundle.getMaxSeqLen() > 0);
+      assertTrue(bundle.plan(trainOptions).getTotalBytes() > 0);
+      assertTrue(bundle.evaluate(null, tokens).getLoss() > 0);
+      try (Generator other = Generator.open(Scratch.BUNDLE, null)) {
+        assertFalse(other.chat(Scratch.QUESTION, answers, null).isEmpty());
+      }
       long rows = dataset.getRows();
       dataset.add(Scratch.TAUGHT);
       assertEquals(rows + 1, dataset.getRows());
@@ -77,10 +78,10 @@ public class ThreadsTest {
       assertTrue(ProcessMemory.now().getAnon() > 0);
     }
 
-    private static void isRefused(String running, String call, ThrowingRunnable body) {
+    private static void isBusy(String running, String call, ThrowingRunnable body) {
       assertEquals(
-          call + ": " + running + " is running, and only one call may run at a time",
-          assertThrows(IllegalStateException.class, body).getMessage());
+          call + ": busy, because " + running + " is running on the same object",
+          assertThrows(BusyException.class, body).getMessage());
     }
 
     @Override
@@ -93,17 +94,16 @@ public class ThreadsTest {
   }
 
   @Test
-  public void allIsRefusedWhileAnotherThreadTrains() throws Exception {
+  public void aTrainerIsBusyWhileAnotherThreadTrains() throws Exception {
     CountDownLatch inStep = new CountDownLatch(1);
     CountDownLatch goOn = new CountDownLatch(1);
     AtomicReference<Throwable> failure = new AtomicReference<>();
-    try (Everything everything = new Everything();
-        Trainer trainer = trainer(files())) {
+    try (Everything everything = new Everything()) {
       Thread thread =
           new Thread(
               () -> {
                 try {
-                  trainer.run(
+                  everything.trainer.run(
                       event -> {
                         inStep.countDown();
                         await(goOn);
@@ -115,16 +115,15 @@ public class ThreadsTest {
       thread.start();
       await(inStep);
       try {
-        everything.isRefused("Trainer.run");
-        everything.grows();
-        assertThrows(IllegalStateException.class, trainer::close);
+        everything.trainerIsBusy("Trainer.run");
+        everything.othersAreNot();
+        everything.trainer.cancel(); // never busy
       } finally {
         goOn.countDown();
         thread.join();
       }
-      assertNull(failure.get());
+      assertEquals(TrainingStoppedException.class, failure.get().getClass());
       assertEquals(1, everything.dataset.getRows());
-      assertTrue(everything.trainer.step(null));
     }
   }
 
@@ -137,13 +136,13 @@ public class ThreadsTest {
   }
 
   @Test
-  public void allIsRefusedFromWithinListeners() {
+  public void anObjectIsBusyForItsListeners() {
     int[] heard = {0};
     try (Everything everything = new Everything()) {
       everything.trainer.step(
           event -> {
-            everything.isRefused("Trainer.step");
-            everything.grows();
+            everything.trainerIsBusy("Trainer.step");
+            everything.othersAreNot();
             ++heard[0];
           });
       assertEquals(2, heard[0]); // the plan and the step
@@ -151,7 +150,7 @@ public class ThreadsTest {
           Scratch.QUESTION,
           Scratch.answers(),
           piece -> {
-            everything.isRefused("Generator.chat");
+            everything.generatorIsBusy("Generator.chat");
             ++heard[0];
             return false;
           });
@@ -160,7 +159,7 @@ public class ThreadsTest {
           prompt(),
           Scratch.answers(),
           token -> {
-            everything.isRefused("Generator.generate");
+            everything.generatorIsBusy("Generator.generate");
             ++heard[0];
             return false;
           });
@@ -206,7 +205,7 @@ public class ThreadsTest {
     try {
       dataset.addText("hello");
       return true;
-    } catch (IllegalStateException e) {
+    } catch (BusyException e) {
       return false;
     }
   }

@@ -22,9 +22,6 @@ final class TrainingRun {
   private static final String DESCRIPTION = "run.properties";
   private static final int LONGEST_SEQUENCE = 256;
 
-  /** High, so that a few examples show after a minute. */
-  private static final String LEARNING_RATE = "1e-3";
-
   private static final String SAVE_EVERY = "20"; // steps that a process which dies loses at most
 
   private final File folder;
@@ -122,7 +119,6 @@ final class TrainingRun {
     for (String name : new String[] {"steps", "budget", "seq_len"}) {
       if (values.getProperty(name) != null) options.set(name, values.getProperty(name));
     }
-    options.set("lr", LEARNING_RATE);
     options.set("save_every", SAVE_EVERY);
     return options;
   }

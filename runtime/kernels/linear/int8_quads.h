@@ -1,0 +1,84 @@
+#pragma once
+
+// Codes of packed weights, stored column by column (docs/reference/bundle_format.md), as quads: the four codes that one
+// lane of an integer product multiplies. With kNibbles a stored column is 8 bytes, rows 0 to 7 in the low halves and
+// rows 8 to 15 in the high halves; else it is 16 bytes.
+
+#include <cstdint>
+
+#include "runtime/kernels/linear/block.h"
+#include "runtime/kernels/linear/gemm.h"
+#include "runtime/kernels/linear/int8_vec.h"
+
+namespace mft::MFT_ISA {
+
+typedef uint8_t B16 __attribute__((vector_size(16)));
+typedef uint16_t H16 __attribute__((vector_size(16)));
+
+// 64 bytes from four parts.
+inline void join(const B16 parts[4], VecB out[k16Vecs]) {
+#if defined(__AVX512F__)
+  const __m256i low = _mm256_set_m128i((__m128i)parts[1], (__m128i)parts[0]);
+  out[0] =
+      (VecB)_mm512_inserti64x4(_mm512_castsi256_si512(low), _mm256_set_m128i((__m128i)parts[3], (__m128i)parts[2]), 1);
+#elif defined(__AVX2__)
+  for (int i = 0; i < 2; ++i) out[i] = (VecB)_mm256_set_m128i((__m128i)parts[2 * i + 1], (__m128i)parts[2 * i]);
+#else
+  for (int i = 0; i < 4; ++i) out[i] = (VecB)parts[i];
+#endif
+}
+
+// Pairs of bytes, from each in turn.
+inline void interleave(B16 ab, B16 cd, B16* low, B16* high) {
+  *low = (B16)__builtin_shufflevector((H16)ab, (H16)cd, 0, 8, 1, 9, 2, 10, 3, 11);
+  *high = (B16)__builtin_shufflevector((H16)ab, (H16)cd, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+
+// Four stored columns of 16 codes each, [4][16], as [16][4]: a quad for each row.
+template <bool kNibbles>
+void quads_of_columns(const uint8_t* codes, VecB out[k16Vecs]) {
+  B16 quads[4];
+  if constexpr (kNibbles) {
+    B16 pairs[2];
+    for (int i = 0; i < 2; ++i) {
+      const B16 two = (B16)load_16(codes + 16 * i);
+      pairs[i] = __builtin_shufflevector(two, two, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+    interleave(pairs[0], pairs[1], &quads[0], &quads[1]);
+    for (int i = 0; i < 2; ++i) quads[2 + i] = (B16)((H16)quads[i] >> 4);
+    join(quads, out);
+    for (int v = 0; v < k16Vecs; ++v) out[v] &= 15;
+  } else {
+    const B16 a = (B16)load_16(codes), b = (B16)load_16(codes + 16);
+    const B16 c = (B16)load_16(codes + 32), d = (B16)load_16(codes + 48);
+    const auto low = [](B16 x, B16 y) {
+      return __builtin_shufflevector(x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    };
+    const auto high = [](B16 x, B16 y) {
+      return __builtin_shufflevector(x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    };
+    interleave(low(a, b), low(c, d), &quads[0], &quads[1]);
+    interleave(high(a, b), high(c, d), &quads[2], &quads[3]);
+    join(quads, out);
+  }
+}
+
+// kVec stored columns of 16 codes each as quads of four rows: quads[q] has rows 4 q to 4 q + 3 of every column.
+template <bool kNibbles>
+void quads_of_rows(const uint8_t* codes, VecB quads[4]) {
+  if constexpr (kNibbles) {
+    const VecI a = (VecI)load_wide(codes), b = (VecI)load_wide(codes + kVecBytes);
+    const VecB even = (VecB)even_lanes(a, b), odd = (VecB)odd_lanes(a, b);
+    quads[0] = even & 15, quads[1] = odd & 15;
+    quads[2] = (VecB)((VecHU)even >> 4) & 15, quads[3] = (VecB)((VecHU)odd >> 4) & 15;
+  } else {
+    VecI v[4];
+    for (int i = 0; i < 4; ++i) v[i] = (VecI)load_wide(codes + i * kVecBytes);
+    const VecI even0 = even_lanes(v[0], v[1]), odd0 = odd_lanes(v[0], v[1]);
+    const VecI even1 = even_lanes(v[2], v[3]), odd1 = odd_lanes(v[2], v[3]);
+    quads[0] = (VecB)even_lanes(even0, even1), quads[2] = (VecB)odd_lanes(even0, even1);
+    quads[1] = (VecB)even_lanes(odd0, odd1), quads[3] = (VecB)odd_lanes(odd0, odd1);
+  }
+}
+
+}  // namespace mft::MFT_ISA
