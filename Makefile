@@ -14,7 +14,7 @@ define debian
   apt-get update -q && apt-get install -q -y $(2); exit; }; done
 endef
 
-.PHONY: setup demo test test-slow sanitized test-cpp aarch64 test-aarch64 test-clang test-jvm sdk wheels fuzz lint format bench docs clean
+.PHONY: setup demo quick test test-slow sanitized test-cpp bundle aarch64 test-aarch64 test-clang test-jvm sdk wheels fuzz lint format bench docs clean
 
 setup: $(VENV)/.installed
 
@@ -36,6 +36,15 @@ demo: setup
 # runtime works on.
 test: test-cpp
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" tests/runtime tests/tools tests
+
+# After each change, a minute or so from a warm tree: the C++ tests, and of pytest what neither exports through torch nor
+# takes long.
+QUICK := tests/test_layers.py tests/mobile_ft \
+  $(patsubst %,tests/runtime/test_%.py,bad_input bundle_text losses python symbols tokenizer) \
+  $(patsubst %,--ignore tests/mobile_ft/%,converters cli/test_cli_export.py cli/test_cli_info_convert.py \
+  cli/test_cli_plan.py api/test_device.py data/test_long_text.py model/test_hf_settings.py test_optional_packages.py)
+quick: test-cpp
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" $(QUICK)
 
 # What takes longer, or needs programs of the extra `outputs`.
 test-slow: setup
@@ -84,12 +93,15 @@ test-aarch64: aarch64 bundle
 	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(AARCH64)/cmake -j 2 --output-on-failure
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 tests/runtime/test_aarch64.py
 
-# The C++ tests from Clang, which Android is compiled with; and what tools/analyze_kernels.py makes of both compilers.
+# The kernels and what computes with them from Clang, which Android is compiled with; and what tools/analyze_kernels.py
+# makes of both compilers. The other C++ tests have Clang's code in `test-cpp`, and ARM's in `test-aarch64`.
+COMPUTING := test_c_api test_quantize test_run test_sampling test_trainer test_trainer_schedules
 test-clang: aarch64 bundle
 	$(call debian,clang++-16 llvm-mca-16 qemu-aarch64-static,clang-16 libclang-rt-16-dev llvm-16 qemu-user-static)
 	$(BIN)/cmake -S . -B $(AARCH64)/clang $(AARCH64_OPTIONS) -DMFT_CLANG=ON > /dev/null
-	$(BIN)/cmake --build $(AARCH64)/clang
-	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure
+	$(BIN)/cmake --build $(AARCH64)/clang --target $(COMPUTING) kernel_tests_neon kernel_tests_dotprod kernel_tests_i8mm
+	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure --no-tests=error \
+	  -R "^($$(echo $(COMPUTING) test_exports | tr ' ' '|')|.*_(neon|dotprod|i8mm))$$"
 	$(BIN)/python -m pytest -q tests/tools/test_analyze_kernels.py
 
 $(AARCH64)/wheel: | setup
