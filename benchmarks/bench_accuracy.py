@@ -1,9 +1,9 @@
-"""Accuracy with and without LowMemoryBP: `python benchmarks/bench_accuracy.py`.
+"""Compares accuracy with and without LowMemoryBP: `python benchmarks/bench_accuracy.py`.
 
-A ViT on scikit-learn's handwritten digits and a RoBERTa on the topics of chatterbot-corpus's dialogues, both small,
-trained from random weights for some hundred steps with exact activations and norms, and with approx2bit and
-memory_sharing. A seed draws weights, batches and which examples are held out, the same for both sides; the table has
-means and standard deviations over seeds, and the mean difference from exact with its standard error.
+Trains a small ViT on scikit-learn's handwritten digits and a small RoBERTa on the topics of chatterbot-corpus's
+dialogues, from random weights for some hundred steps, with exact activations and norms, and with approx2bit and
+memory_sharing. A seed defines weights, batches and held-out examples, the same for both sides. The table has means and
+standard deviations over seeds, and the mean difference from exact with its standard error.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from torch import Tensor, nn
 
 from mobile_ft.pytorch import apply
 
-BATCH, LR, HELD_OUT = 32, 1e-3, 0.25  # share of the examples
+BATCH, LR, HELD_OUT = 32, 1e-3, 0.25  # HELD_OUT: fraction of the examples
 WORDS, LENGTH = 2000, 24  # RoBERTa's vocabulary, and tokens of a text
 EXACT = "exact"
 SIDES = (EXACT, "approx2bit, memory_sharing")
-Examples = tuple[dict[str, Tensor], Tensor]  # what the model takes, and labels
+Examples = tuple[dict[str, Tensor], Tensor]  # the model's inputs, and labels
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     args = parser.parse_args()
     if args.seeds < 2:
-        parser.error("--seeds: at least 2, whose spread is told")
+        parser.error("--seeds: must be at least 2, to compute the spread")
     console, table = Console(width=120), Table("model", "side", "accuracy, %", "from exact's")
     with Progress(console=console) as progress:
         task = progress.add_task("runs", total=2 * len(SIDES) * args.seeds)
@@ -63,7 +63,7 @@ def digits() -> Examples:
 
 
 def dialogues() -> Examples:
-    """What is said, by the file that it stands in first."""
+    """Returns sentences, labelled by the first file that has them."""
     package = importlib.util.find_spec("chatterbot_corpus")
     assert package is not None and package.submodule_search_locations
     files = sorted((Path(package.submodule_search_locations[0]) / "data" / "english").glob("*.yml"))
@@ -104,7 +104,7 @@ def roberta(classes: int) -> nn.Module:
 
 
 def accuracy(examples: Examples, new_model: Callable[[int], nn.Module], side: str, seed: int, steps: int) -> float:
-    """On what is held out, after training; the seed decides over everything random."""
+    """Trains and returns the accuracy on held-out examples. The seed defines all random choices."""
     torch.manual_seed(seed)
     inputs, labels = examples
     order = torch.randperm(len(labels))
@@ -114,7 +114,7 @@ def accuracy(examples: Examples, new_model: Callable[[int], nn.Module], side: st
         apply(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR)
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    generator = torch.Generator().manual_seed(seed)  # of batches; dropout may draw otherwise from side to side
+    generator = torch.Generator().manual_seed(seed)  # for batches; dropout may differ between the sides
     model.train()
     for _ in range(steps):
         chosen = train[torch.randint(len(train), (BATCH,), generator=generator)]

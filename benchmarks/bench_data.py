@@ -1,8 +1,8 @@
-"""Memory and time of making tokens: `bench_data.py BUNDLE [--rows gsm8k/train.jsonl]`.
+"""Measures memory and time of tokenization: `bench_data.py BUNDLE [--rows gsm8k/train.jsonl]`.
 
-Of long texts, paragraphs and one endless line of so many megabytes, `mobile-ft train` runs for one step; the peak is
-that of the whole command, the child that trains included. Of `--rows`, questions and answers, a process makes tokens of
-the rows as they are, as chats of four questions, and as texts.
+For long texts (paragraphs, and one very long line), `mobile-ft train` runs one step; the peak is that of the whole
+command, including the training process. With `--rows`, questions and answers, a process tokenizes the rows as they are,
+as chats of four questions, and as texts.
 """
 
 import argparse
@@ -22,7 +22,7 @@ MEGABYTE = 1_000_000
 
 
 def write_text(path: Path, size: int, separator: str) -> None:
-    """Random words of 2 to 9 letters, with `separator` behind every 80th."""
+    """Writes random words of 2 to 9 letters, with `separator` after every 80th."""
     rng = np.random.default_rng(0)
     letters = np.frombuffer(b"etaoinshrdlucmfwypvbgk", np.uint8)
     words = [bytes(rng.choice(letters, rng.integers(2, 10))).decode() for _ in range(5000)]
@@ -44,7 +44,7 @@ print(time.process_time() - start)
 
 
 def write_rows(source: Path, folder: Path) -> dict[str, Path]:
-    """The questions and answers of `source` in three forms."""
+    """Writes the questions and answers of `source` in three forms."""
     rows = [json.loads(line) for line in source.read_text().splitlines()]
 
     def chat(some: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -80,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--megabytes", type=int, default=40)
-    parser.add_argument("--rows", type=Path, help="JSON lines with questions and answers, in place of long texts")
+    parser.add_argument("--rows", type=Path, help="JSON lines with questions and answers, instead of long texts")
     args = parser.parse_args()
     if args.rows is not None:
         prepare_rows(args.bundle, args.rows)

@@ -1,8 +1,7 @@
-"""How long a model takes into a bundle and out of it, and in what memory: `bench_export.py MODEL`, a known one.
+"""Measures time and memory of export and conversion: `bench_export.py MODEL`, a known model.
 
-A float16 Hugging Face folder with random weights is exported; the bundle is converted to other checkpoints, and those
-that are quantized are exported again. Each is a process by itself, whose memory is sampled. Prints the table of
-docs/benchmarks.md.
+Exports a float16 Hugging Face folder with random weights, converts the bundle to other checkpoints, and exports the
+quantized ones again. Each runs in its own process, whose memory is sampled. Prints the table of docs/benchmarks.md.
 """
 
 import argparse
@@ -25,8 +24,8 @@ from mobile_ft.export.source.gguf_model import GgufModel, builtin_model
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.hf_config import known_config, read_hf_config
 
-_SAMPLES = 0.02  # seconds between two
-_DRAWN = 1 << 20  # numbers, which the weights repeat
+_SAMPLES = 0.02  # seconds between samples
+_DRAWN = 1 << 20  # random numbers, which the weights repeat
 
 
 def write_checkpoint(config_file: Path, folder: Path) -> ModelConfig:
@@ -44,7 +43,7 @@ def write_checkpoint(config_file: Path, folder: Path) -> ModelConfig:
 
 
 def measured(command: list[str]) -> tuple[float, int, int]:
-    """Seconds, peak RSS and peak anonymous memory in bytes."""
+    """Runs a command. Returns seconds, peak RSS and peak anonymous memory in bytes."""
     start, anonymous, rss = time.monotonic(), 0, 0
     with subprocess.Popen([sys.executable, "-m", "mobile_ft.cli.main", *command], stdout=subprocess.DEVNULL) as process:
         status = Path(f"/proc/{process.pid}/status")

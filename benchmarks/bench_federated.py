@@ -1,9 +1,9 @@
-"""What a fleet learns together, beside what its devices learn alone: `bench_federated.py --json FILE`.
+"""Compares federated training with training on each device alone: `bench_federated.py --json FILE`.
 
-Eight devices with dialogues of their own topics (examples/federated/prepare.py), SmolLM2-135M, LoRA on all linear
-layers. A fleet makes rounds x devices x steps; training on all rows together makes as many, a device alone its part of
-them. Loss on the held-out rows of all devices, as the mean of seeds, which are the order of the rows. Results go into
-the JSON file, side by side; those in it are not run again.
+Eight devices have dialogues of their own topics (examples/federated/prepare.py) and train SmolLM2-135M with LoRA on all
+linear layers. A federated run has rounds x devices x steps. Training on all rows together has as many steps, and a
+device alone has its part of them. The loss is that on the held-out rows of all devices, averaged over seeds, which
+define the order of rows. Results are saved in the JSON file and not computed again.
 """
 
 import argparse
@@ -53,11 +53,13 @@ TOGETHER: dict[str, dict[str, Any]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--figure", type=Path, help="the first fleet's losses by rounds, as SVG")
-    parser.add_argument("--only", help="these sides alone, by their names", nargs="+")
-    seeds = "a round's is this and its number, so they have to lie further apart than there are rounds (default: 0)"
+    parser.add_argument("--figure", type=Path, help="plot of the first federated run's losses by round, as SVG")
+    parser.add_argument("--only", help="names of the sides to run", nargs="+")
+    seeds = "seeds; a round adds its number, so they must differ by more than the number of rounds (default: 0)"
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help=seeds)
-    parser.add_argument("--jobs", type=int, default=2, help="devices at once, one thread each (default: 2)")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="number of devices that run at once, one thread each (default: 2)"
+    )
     args = parser.parse_args()
     warnings.simplefilter("ignore", mobile_ft.MobileFtWarning)
     sys.path.insert(0, str(ROOT / "examples" / "federated"))
@@ -94,7 +96,7 @@ def draw(results: dict[str, dict[str, Any]], names: list[str], path: Path) -> No
     wanted = ["untrained", next(iter(TOGETHER)), *(f"{name} alone" for name in names)]
     for side in ("FedAvg", *wanted):
         if side not in results:
-            raise SystemExit(f"bench_federated: the figure shows {side!r} too, which was not run yet")
+            raise SystemExit(f"bench_federated: the figure needs results of {side!r}; run that side first")
     lines = {side: mean_loss(results[side]) for side in wanted[:2]}
     lines["the best device alone"] = min(mean_loss(results[side]) for side in wanted[2:])
     plot_rounds(next(iter(results["FedAvg"].values()))["rounds"], path, lines)
@@ -105,7 +107,7 @@ def held_out(folder: Path, adapter: Path | None) -> float:
 
 
 def alone(folder: Path, rows: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """Trained on the rows of one device, or on all."""
+    """Trains on the rows of one device, or on all rows."""
     out = folder / "alone"
     shutil.rmtree(out, ignore_errors=True)
     training = TRAINING | config | {"threads": 2}
@@ -139,9 +141,9 @@ def report(results: dict[str, dict[str, Any]], names: list[str]) -> None:
         "side",
         "held-out loss",
         "seeds",
-        "of all rows together",
-        "MB up a device and round",
-        "left out of the mean",
+        "relative to all rows together",
+        "MB sent per device and round",
+        "truncated part of the mean",
     )
     table = Table(*columns)
     together = results.get(next(iter(TOGETHER)))

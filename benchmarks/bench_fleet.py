@@ -1,9 +1,9 @@
-"""What a round costs the server as devices grow in number: `python benchmarks/bench_fleet.py --devices 10 100 1000`.
+"""Measures the server's cost of a round by number of devices: `python benchmarks/bench_fleet.py --devices 10 100 1000`.
 
-Devices really train, a tiny random model on rows of their own; one in ten drops out of a round, one in twenty answers
-when the round is over. Measured of the server: seconds from the last reply to the new adapter on disk, its anonymous
-memory above what it was before the first round, and bytes. Flower hands all replies over together, so memory grows with
-devices; the last column is what one update has in float32.
+Devices train a tiny random model on their own rows. One in ten drops out of a round, and one in twenty answers after
+the round. For the server, measures the seconds from the last reply to the new adapter on disk, the growth of anonymous
+memory since the first round, and bytes. Flower passes all replies together, so memory grows with the number of devices.
+The last column is the size of an update in float32.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main() -> None:
             for device in range(devices):
                 write_rows(folder / "rows" / str(device), device)
             for strategy in ("fedavg", "fedsvd", "fedmedian"):
-                # Each in a process of its own, whose memory nothing else has grown.
+                # Each runs in its own process, so that its memory is not affected by others.
                 with ProcessPoolExecutor(1, get_context("spawn")) as process:
                     found = process.submit(measure, folder, devices, strategy, args.jobs).result()
                 table.add_row(str(devices), strategy, *found)

@@ -1,12 +1,12 @@
-"""What could stand in for layers that a step of LCSB passes over: `python benchmarks/bench_identity.py --data DIR`.
+"""Tests replacements for the layers that LCSB skips: `python benchmarks/bench_identity.py --data DIR`.
 
-LCSB gives the gradient on by identity: of g (I + J), J the Jacobian of a layer's branches, it keeps g. Here J is
-replaced by what is cheap and known: a multiple of g, a factor a channel, or a matrix, whole or of low rank, fitted by
-ridge regression to g and g J of other texts (a stale product). SmolLM2-135M in float32, LoRA rank 16 trained for some
-steps; gradients by autograd. DIR holds gsm8k/.
+LCSB passes the gradient on unchanged: it replaces g (I + J), with the Jacobian J of a layer's branches, by g. Here J is
+replaced by a cheap approximation: a multiple of g, a factor per channel, or a matrix of full or low rank, fitted by
+ridge regression to g and g J of other texts (stale). The model is SmolLM2-135M in float32, with LoRA of rank 16 that
+was trained for some steps; gradients are computed by autograd. DIR has gsm8k/.
 
-The table has the explained share of g J on texts that the fit has not seen, and the cosine of all selected layers' LoRA
-gradients to the exact ones, with half of the layers selected at random.
+The table has the explained fraction of g J on texts that were not used in the fit, and the cosine between the LoRA
+gradients of all selected layers and the exact ones, with half of the layers selected at random.
 """
 
 import argparse
@@ -32,16 +32,16 @@ from mobile_ft.bundle.description import read_bundle
 from mobile_ft.runtime import TrainConfig
 
 SEQ_LEN, ROWS, STEPS, LR = 256, 1500, 50, 5e-4
-FIT, TEST, SELECTIONS = 40, 6, 3  # sequences that stand-ins are fitted to, that they are tried on, selections of each
+FIT, TEST, SELECTIONS = 40, 6, 3  # sequences for fitting and for testing, and selections per test sequence
 RIDGE, FORGET = 1e-3, 0.95
 RANKS = (16, 64)
 
 Batch = tuple[Tensor, Tensor, Tensor]  # tokens, targets (-100: none) and positions, int64 [1, T]
-StandIn = Callable[[Tensor], Tensor]  # of a gradient [T, D], to add to it
+StandIn = Callable[[Tensor], Tensor]  # gradient [T, D] -> term to add to it
 
 
 class Fit:
-    """What a layer has shown of its Jacobian: moments of g and g J, over tokens [.., D]."""
+    """Moments of g and g J of a layer over tokens [.., D]."""
 
     def __init__(self, dim: int) -> None:
         self.gg, self.gj = torch.zeros(dim, dim), torch.zeros(dim, dim)
@@ -51,12 +51,12 @@ class Fit:
         self.gj = FORGET * self.gj + g.T @ gj
 
     def matrix(self) -> Tensor:
-        """M [D, D], g M the best guess at g J."""
+        """Returns M [D, D], for which g M is the best estimate of g J."""
         dim = len(self.gg)
         return torch.linalg.solve(self.gg + RIDGE * self.gg.trace() / dim * torch.eye(dim), self.gj)
 
     def low_rank(self, rank: int) -> tuple[Tensor, Tensor]:
-        """The two factors of the best M of that rank: reduced-rank regression."""
+        """Returns the two factors of the best M of that rank, by reduced-rank regression."""
         matrix = self.matrix()
         values, vectors = torch.linalg.eigh(matrix.T @ self.gg @ matrix)
         top = vectors[:, values.argsort(descending=True)[:rank]]
@@ -96,7 +96,7 @@ WAYS: dict[str, Callable[[Fit], StandIn]] = {
 
 
 class _PassOn(torch.autograd.Function):
-    """A layer that was run without gradients: its output, and for its input the gradient with a stand-in."""
+    """Returns the output of a layer that ran without gradients, and the gradient with a replacement."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, stand_in: StandIn) -> Tensor:
@@ -109,7 +109,7 @@ class _PassOn(torch.autograd.Function):
 
 
 class Layers:
-    """The model's layers, of which some are passed over; the others show g and g J."""
+    """The model's layers. Some are skipped; the others record g and g J."""
 
     def __init__(self, model: nn.Module) -> None:
         self.layers = [m for m in model.modules() if type(m).__name__ == "LlamaDecoderLayer"]
@@ -126,7 +126,7 @@ class Layers:
                 with torch.no_grad():
                     y = forward(hidden_states, *args, **kwargs)
                 return _PassOn.apply(hidden_states, y, self.passed[index])
-            # A view of its own, so that its gradient is that of this layer's input alone.
+            # A separate view, so that its gradient is only that of this layer's input.
             x = hidden_states.view_as(hidden_states) if hidden_states.requires_grad else hidden_states.requires_grad_()
             y = forward(x, *args, **kwargs)
             if x.requires_grad:
@@ -152,7 +152,7 @@ def main() -> None:
 
 
 def prepared(data: Path, folder: Path) -> tuple[list[Batch], Path]:
-    """Sequences, and an adapter that some of our steps trained."""
+    """Returns sequences, and an adapter trained for some steps."""
     options: dict[str, Any] = {"max_seq_len": SEQ_LEN, "activation": "exact", "progress": False}
     bundle = mobile_ft.export_bundle("smollm2-135m", folder / "bundle", **options)
     rows = (data / "gsm8k" / "train.jsonl").read_text().splitlines()
@@ -179,7 +179,7 @@ def loss_of(model: Any, batch: Batch) -> Tensor:
 
 
 def mask_of(positions: Tensor) -> Tensor:
-    """Bool [1, 1, T, T]: each token sees its own row up to itself; rows begin where the position is 0."""
+    """Returns the mask, bool [1, 1, T, T]. A token sees its own row up to itself; a position of 0 begins a row."""
     row = (positions[0] == 0).cumsum(0)
     return ((row[:, None] == row[None]) & torch.ones(len(row), len(row)).tril().bool())[None, None]
 
@@ -213,14 +213,14 @@ def gradients(model: nn.Module, layers: Layers, sequences: list[Batch], console:
                 }
                 cosines[name].append(cosine(gradient(model, batch), exact))
         layers.passed = {}
-    table = Table("stand-in", "explained share of g J", "cosine of LoRA gradients")
+    table = Table("stand-in", "explained fraction of g J", "cosine of LoRA gradients")
     for name in errors:
         table.add_row(name, f"{1 - mean(errors[name]):.3f}", f"{mean(cosines[name]):.3f}")
     console.print(table)
 
 
 def cosine(some: dict[str, Tensor], exact: dict[str, Tensor]) -> float:
-    """Over the parameters that have a gradient in `some`."""
+    """Returns the cosine over the parameters that have a gradient in `some`."""
     a, b = (torch.cat([each[name].flatten() for name in some]) for each in (some, exact))
     return torch.nn.functional.cosine_similarity(a, b, dim=0).item()
 

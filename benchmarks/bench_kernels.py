@@ -1,7 +1,7 @@
-"""The kernels against PyTorch on dense float32 weights, and instruction sets and int8 against our own float32 with
-registers of 256 bits, in one process and in turn: `python benchmarks/bench_kernels.py`.
+"""Compares the kernels with PyTorch on dense float32 weights, and instruction sets and int8 with our own float32 with
+256-bit registers, in one process and in turn: `python benchmarks/bench_kernels.py`.
 
-Every ratio is the other's time divided by ours: above 1, we are faster.
+Every ratio is the other time divided by ours: above 1, our kernel is faster.
 """
 
 import argparse
@@ -43,7 +43,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, choices=sorted({1, kernels.thread_count()}))
     parser.add_argument("--rounds", type=int, default=9, help="timings of each side (default: 9)")
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=DEFAULT_FORMATS, metavar="FORMAT")
-    parser.add_argument("--best", action="store_true", help="compare the best times, for a busy machine (not medians)")
+    parser.add_argument(
+        "--best", action="store_true", help="compare the best times instead of medians, for a busy machine"
+    )
     parser.add_argument("--quick", action="store_true", help="3 rounds of the smallest shapes")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -70,10 +72,10 @@ def main() -> None:
     print(f"{threads} threads, {instruction_set()}, FMA peak {peak:.0f} GFLOP/s, {results['statistic']} times")
     print(f"torch {torch.__version__} on dense float32 weights; ratio: torch's time / ours")
     results["linear"] = [linear_row(time_sides, peak, *case) for case in weights]
-    print_rows("Linear layer, 256 rows, no LoRA: forward, and gradient to the input", results["linear"])
+    print_rows("Linear layer, 256 rows, no LoRA: forward, and input gradient", results["linear"])
     sets = kernels_to_compare()
     results["int8"] = [int8_row(time_sides, sets, *case) for case in weights]
-    print_rows(f"Linear layer, 256 rows, no LoRA: times as fast as float32 on {BASELINE}", results["int8"])
+    print_rows(f"Linear layer, 256 rows, no LoRA: speed relative to float32 on {BASELINE}", results["int8"])
     results["lora"] = [lora_row(time_sides, k, n) for k, n in SHAPES[some]]
     print_rows(f"Linear layer with LoRA rank {RANK}, q4_1; backward with both LoRA gradients", results["lora"])
     results["attention"] = [attention_row(time_sides, peak, *case) for case in heads]
@@ -87,35 +89,35 @@ def main() -> None:
 
 
 def pin_threads() -> None:
-    """This thread on the first CPU, the workers of torch's pool and of ours on the others in turn.
+    """Pins this thread to the first CPU, and the workers of torch's pool and of ours to the others in turn.
 
-    The kernel may wake a sleeping worker on its caller's CPU, where both then share for milliseconds and two threads
-    take the time of one. In training no pool sleeps that long.
+    The kernel may wake a sleeping worker on its caller's CPU, which both then share for milliseconds, so that two
+    threads take the time of one. In training, no pool sleeps that long.
     """
     x = torch.ones(1 << 20)
-    x += x  # starts torch's pool, as the next line does ours
+    x += x  # starts torch's pool; the next line starts ours
     kernels.fma_peak_gflops()
     first, *others = sorted(os.sched_getaffinity(0))
     workers = sorted(int(thread) for thread in os.listdir("/proc/self/task"))
-    workers.remove(os.getpid())  # the rest is in order of creation, so that those of a pool are neighbours
+    workers.remove(os.getpid())  # the others are in order of creation, so that those of a pool are neighbours
     os.sched_setaffinity(0, {first})
     for i, worker in enumerate(workers if others else []):
         os.sched_setaffinity(worker, {others[i % len(others)]})
 
 
 def keep_freed_memory() -> None:
-    """Outputs are in memory that was used before, as they are in training, on both sides: new pages of the system would
-    take up to an eighth of the time of the fastest."""
+    """Makes outputs reuse memory, as in training, on both sides. New pages would take up to an eighth of the time of
+    the fastest kernels."""
     libc = ctypes.CDLL(None)
     for parameter in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD of malloc.h
         assert libc.mallopt(parameter, 32 << 20) == 1  # the most there is
 
 
 def in_turn(rounds: int, statistic: Callable[[list[float]], float], **sides: Callable[[], object]) -> dict[str, float]:
-    """Seconds a call of each side, timed over at least 10 ms.
+    """Returns the seconds per call of each side, timed over at least 10 ms.
 
-    Both thread pools spin for a few ms after a call, which makes their own next one start fast and takes the cores
-    from the other. So each side has a pause for the other's threads to go to sleep, and a call to wake its own.
+    Both thread pools spin for a few ms after a call, so that their own next call starts fast but the other pool lacks
+    cores. So each side first pauses until the other's threads sleep, and makes a call to wake its own.
     """
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     calls = {}
@@ -138,7 +140,7 @@ def call_seconds(side: Callable[[], object], calls: int) -> float:
 
 
 def random_weight(name: str, rows: int, cols: int) -> tuple[Any, Tensor]:
-    """A packed weight with values of about 1 / sqrt(cols), and the same dense."""
+    """Returns a packed weight with values of about 1 / sqrt(cols), and the same weight in dense form."""
     rng = np.random.default_rng(0)
     fmt, spread = parse_format(name), 1 / cols**0.5
     data = rng.integers(0, 256, packed_shape(name, rows, cols), dtype=np.uint8)
@@ -195,7 +197,7 @@ def lora_row(time_sides: TimeSides, k: int, n: int) -> Row:
         torch_backward=torch_backward,
     )
     row: Row = {"KxN": f"{k}x{n}"}
-    # Multiply-adds of the branch over those of the weight.
+    # Multiply-adds of the branch relative to those of the weight.
     counts = {"forward": RANK * (k + n), "backward": RANK * (3 * k + 2 * n)}
     for name, short in (("forward", "fwd"), ("backward", "bwd")):
         row |= {
@@ -209,13 +211,14 @@ def lora_row(time_sides: TimeSides, k: int, n: int) -> Row:
 
 
 def kernels_to_compare() -> list[tuple[str, str]]:
-    """What is held against the baseline: float32 of the best instruction set, and int8 of all but plain AVX-512."""
+    """Returns the kernels to compare with the baseline: float32 of the best instruction set, and int8 of all except
+    plain AVX-512."""
     best = instruction_sets()[-1]
     return [(best, "float32"), *((name, "int8") for name in instruction_sets() if name != "avx512")]
 
 
 def int8_row(time_sides: TimeSides, sets: list[tuple[str, str]], k: int, n: int, fmt: str) -> Row:
-    """How many times as fast as the baseline's float32, forward and gradient to the input, and the errors of int8."""
+    """Returns the speed relative to the baseline's float32, for forward and input gradient, and the errors of int8."""
     weight, dense = random_weight(fmt, n, k)
     x, dy = torch.randn(M, k).numpy(), torch.randn(M, n).numpy()
 
@@ -245,12 +248,12 @@ def int8_row(time_sides: TimeSides, sets: list[tuple[str, str]], k: int, n: int,
 
 
 def attention_row(time_sides: TimeSides, peak: float, model: str, tokens: int) -> Row:
-    """torch in two ways: with enable_gqa, and with keys and values expanded to all heads first."""
+    """Compares with torch in two ways: with enable_gqa, and with keys and values expanded to all heads first."""
     heads, kv_heads, dim = HEADS[model]
     q, k, v, do = (torch.randn(tokens, h * dim) for h in (heads, kv_heads, kv_heads, heads))
     arrays = [x.numpy() for x in (q, k, v)]
     positions = np.arange(tokens)
-    # [1, heads, T, dim] views, as Transformers has them.
+    # [1, heads, T, dim] views, as in Transformers.
     leaves = [x.clone().requires_grad_() for x in (q, k, v)]
     query, key, value = (x.view(1, tokens, -1, dim).transpose(1, 2) for x in leaves)
     grad = do.view(1, tokens, heads, dim).transpose(1, 2)
@@ -284,7 +287,7 @@ def attention_row(time_sides: TimeSides, peak: float, model: str, tokens: int) -
 
 
 def cross_entropy_row(time_sides: TimeSides, peak: float, entries: int, k: int, fmt: str) -> Row:
-    """Logits of standard deviation 1: no tile is negligible, so none is skipped."""
+    """Logits have a standard deviation of 1, so no tile is negligible and skipped."""
     weight, dense = random_weight(fmt, entries, k)
     x, targets = torch.randn(M, k), torch.randint(entries, (M,))
     leaf = x.clone().requires_grad_()
@@ -311,7 +314,7 @@ def cross_entropy_row(time_sides: TimeSides, peak: float, entries: int, k: int, 
 
 def scratch_row(threads: int, m: int, k: int, n: int) -> Row:
     size = kernels.scratch_bytes(m, n, k, RANK)["linear"]
-    return {"M": m, "KxN": f"{k}x{n}", "MB": size / 1e6, "MB a thread": size / threads / 1e6}
+    return {"M": m, "KxN": f"{k}x{n}", "MB": size / 1e6, "MB per thread": size / threads / 1e6}
 
 
 def print_rows(title: str, rows: list[Row]) -> None:

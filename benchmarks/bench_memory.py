@@ -1,14 +1,15 @@
-"""Memory and what it buys: `python benchmarks/bench_memory.py residuals|gradients|speed|plans|limits|budgets|lengths`.
+"""Measures memory and its effects: `bench_memory.py residuals|gradients|speed|plans|limits|budgets|lengths`.
 
-residuals: bytes a token that units store, by --activation
-gradients: how close to the exact gradient what they store comes
+residuals: bytes per token that units store, by --activation
+gradients: error of the gradient by storage format
 speed:     LCSB with stored activations against full backward with recomputation
-plans:     planned against measured memory, five models, three lengths, two schedules
+plans:     planned and measured memory of five models, three lengths and two schedules
 limits:    every model in a memory cgroup of 1 GiB
-budgets:   step time from the smallest budget to none, as a figure
+budgets:   step time from the smallest budget to no budget, as a figure
 lengths:   memory and step time from 128 to 8192 tokens against PyTorch, as a figure
 
-Bundles are made once, in --folder. All but SmolLM2 have random weights: memory and speed do not depend on them.
+Bundles are exported once, to --folder. All models except SmolLM2 have random weights, because memory and speed do not
+depend on the weights.
 """
 
 import argparse
@@ -39,9 +40,9 @@ Row = dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=list(BENCHMARKS))
-    parser.add_argument("--folder", type=Path, default=Path("build/bench"), help="of bundles and figures")
-    parser.add_argument("--models", nargs="+", help="other models than the benchmark's own")
-    parser.add_argument("--steps", type=int, default=3, help="steps a run; the first does not count (default: 3)")
+    parser.add_argument("--folder", type=Path, default=Path("build/bench"), help="folder for bundles and figures")
+    parser.add_argument("--models", nargs="+", help="models, instead of the benchmark's own")
+    parser.add_argument("--steps", type=int, default=3, help="steps per run; the first does not count (default: 3)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side, in turn (default: 3)")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -59,7 +60,7 @@ def main() -> None:
 
 
 def bundle(args: argparse.Namespace, model: str, most: int, activation: str = "exact") -> Path:
-    """The bundle of `model` for up to `most` tokens, exported if it is not there."""
+    """Returns the bundle of `model` for up to `most` tokens. Exports it if it does not exist."""
     folder: Path = args.folder / f"{model}-{most}-{activation}"
     if not folder.exists():
         options = [] if model == SMOLLM2 else ["--random-init"]
@@ -73,7 +74,7 @@ def mobile_ft(command: str) -> list[str]:
 
 
 def token_file(args: argparse.Namespace, bundle: Path, tokens: int) -> Path:
-    """Random sequences of the full length: what is planned for."""
+    """Writes random sequences of the full length, for which memory is planned."""
     from mobile_ft.bundle.description import read_bundle
     from mobile_ft.data.packing import EncodedRow, pack, write_token_file
 
@@ -86,7 +87,7 @@ def token_file(args: argparse.Namespace, bundle: Path, tokens: int) -> Path:
 
 
 def train(args: argparse.Namespace, bundle: Path, tokens: int, *options: str) -> Row:
-    """Runs mft-run; step_seconds, peak_rss_mb, peak_anon_mb."""
+    """Runs mft-run. Returns step_seconds, peak_rss_mb and peak_anon_mb."""
     from mobile_ft.runtime import mft_run_path
 
     out = args.folder / "out"
@@ -97,7 +98,7 @@ def train(args: argparse.Namespace, bundle: Path, tokens: int, *options: str) ->
 
 
 def profile(args: argparse.Namespace, bundle: Path, tokens: int, *options: str) -> Row:
-    """`mobile-ft profile` and its JSON, also where the run did not survive."""
+    """Runs `mobile-ft profile`. Returns its JSON, even if the run did not survive."""
     path = args.folder / "profile.json"
     path.unlink(missing_ok=True)
     command = [*mobile_ft("profile"), str(bundle), "--seq-len", str(tokens), "--steps", str(args.steps)]
@@ -123,7 +124,7 @@ def residuals(args: argparse.Namespace) -> Iterator[Row]:
     for model in args.models or [SMOLLM2, "qwen2.5-0.5b", "gemma-3-1b"]:
         sizes = {activation: saved_bytes(bundle(args, model, 512, activation)) for activation in ACTIVATIONS}
         for kind, exact in sizes["exact"].items():
-            row = {"model": model, "unit": kind, "exact, B a token": exact}
+            row = {"model": model, "unit": kind, "exact, B per token": exact}
             for activation in ACTIVATIONS[1:]:
                 row[activation] = sizes[activation][kind]
                 row[f"{activation}, less %"] = 100 * (1 - row[activation] / exact)
@@ -131,7 +132,7 @@ def residuals(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def saved_bytes(bundle: Path) -> dict[str, float]:
-    """{kind: bytes a token} of what a stored unit keeps."""
+    """Returns {kind: bytes per token that a storing unit keeps}."""
     description = json.loads((bundle / "bundle.json").read_text())
     items = {"float32": 4, "float16": 2, "int8": 1 + 4 / 128, "int4": 18 / 32, "uint8": 1}
     hidden = description["model"]["hidden_size"]
@@ -143,7 +144,7 @@ def saved_bytes(bundle: Path) -> dict[str, float]:
 
 
 def gradients(args: argparse.Namespace) -> Iterator[Row]:
-    """Of 256 tokens of this repository's README; the adapter is new, so these are the gradients of its B."""
+    """Uses 256 tokens of this repository's README. The adapter is new, so only its B has gradients."""
     from mobile_ft.data.tokenizer import Tokenizer
     from mobile_ft.runtime import Model, TrainConfig, Trainer
 
@@ -173,8 +174,9 @@ def gradients(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def speed(args: argparse.Namespace) -> Iterator[Row]:
-    """Against full backward with our recomputation, which leaves out a unit's last linear, and with a whole forward
-    again, as MeBP's blocks and PyTorch's checkpointing do it: a step that stores, and its forwards once more."""
+    """Compares with full backward with our recomputation, which leaves out a unit's last linear layer, and with a whole
+    recomputed forward, as in MeBP's blocks and PyTorch's checkpointing: the time of a step that stores, plus its
+    forwards."""
     for model in args.models or [SMOLLM2, "qwen2.5-1.5b"]:
         sides = speed_sides(model)
         runs: dict[str, list[Row]] = {name: [] for name in sides}
@@ -200,7 +202,7 @@ def speed(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def speed_sides(model: str) -> dict[str, tuple[str, list[str]]]:
-    """Name -> what activations are stored as, options."""
+    """Returns {name: (storage format of activations, options)}."""
     sides = {
         "full, recompute": ("exact", ["--backward", "recompute"]),
         "full, stored": ("exact", ["--backward", "store"]),
@@ -228,7 +230,7 @@ def plans(args: argparse.Namespace) -> Iterator[Row]:
         for tokens in (128, 256, 1024):
             for schedule in ("full", "lcsb"):
                 options = ["--schedule", schedule]
-                # A budget half way between the least that works and storing everything: a bit of each way.
+                # A budget halfway between the smallest that works and storing everything, which mixes all policies.
                 least = plan(folder, tokens, *options)["smallest_budget_mb"]
                 budget = (least + plan(folder, tokens, *options, "--budget", "1000GB")["planned_mb"]) / 2
                 p = profile(args, folder, tokens, *options, "--budget", f"{budget:.0f}MB")
@@ -284,7 +286,7 @@ def budgets(args: argparse.Namespace) -> Iterator[Row]:
     figure, axes = new_figure(1)
     for model, points in results.items():
         axes[0].plot(*zip(*points, strict=True), marker="o", label=model)
-    axes[0].set(xlabel="budget, MB", ylabel="seconds a step", title="256 tokens, full backward", ylim=(0, None))
+    axes[0].set(xlabel="budget, MB", ylabel="seconds per step", title="256 tokens, full backward", ylim=(0, None))
     axes[0].legend()
     figure.savefig(args.folder / "budgets.svg")
 
@@ -302,14 +304,16 @@ def lengths(args: argparse.Namespace) -> Iterator[Row]:
         results = {"mobile-ft": train(args, folder, tokens, *LCSB, "--budget", "620MB")}
         try:
             results["PyTorch + PEFT + NF4"] = run_side(theirs, warm_up=1)
-        except SystemExit as error:  # the longest may not fit the machine
+        except SystemExit as error:  # the longest sequence may not fit the machine
             print(error, file=sys.stderr)
         for name, result in results.items():
             sides.setdefault(name, []).append((tokens, result))
             keys = ("step_seconds", "peak_rss_mb", "peak_anon_mb")
             yield {"T": tokens, "side": name} | {key: result[key] for key in keys}
     figure, axes = new_figure(2)
-    for axis, key, label in zip(axes, ("peak_anon_mb", "step_seconds"), ("peak anonymous MB", "s a step"), strict=True):
+    for axis, key, label in zip(
+        axes, ("peak_anon_mb", "step_seconds"), ("peak anonymous MB", "s per step"), strict=True
+    ):
         for name, points in sides.items():
             axis.plot([t for t, _ in points], [result[key] for _, result in points], marker="o", label=name)
         axis.set(xlabel="tokens", ylabel=label, xscale="log", yscale="log")

@@ -1,4 +1,4 @@
-"""How long opening a bundle takes, and what it reads, with nothing of it in the page cache: `bench_open.py BUNDLE`."""
+"""Measures the time and the disk reads of opening a bundle that is not in the page cache: `bench_open.py BUNDLE`."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ def drop_cached(bundle: Path) -> None:
 
 
 def disk_bytes() -> int:
-    """What this process made the kernel read from disk so far."""
+    """Returns the bytes that the kernel has read from disk for this process."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("read_bytes:")))
 

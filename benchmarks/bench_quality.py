@@ -1,8 +1,8 @@
-"""What 4-bit weights cost in perplexity, by format and quantizer: `bench_quality.py TEXT [TOKENS]`.
+"""Measures the perplexity of 4-bit weights by format and quantizer: `bench_quality.py TEXT [TOKENS]`.
 
-Every quantizer gets the same tensors, SmolLM2's moved off the grid of Q4_1 (`off_grid.py`), with DRAWS sets of random
-factors; embedding and head stay as they are. Beside ours stand bitsandbytes, and llama.cpp's own code where
-llama-cpp-python is installed. KL is the mean divergence of the next token's distribution from the float model's.
+Every quantizer gets the same tensors: SmolLM2's, moved off the grid of Q4_1 (`off_grid.py`) with DRAWS sets of random
+factors. Embedding and head are not changed. Our quantizers are compared with bitsandbytes and, if llama-cpp-python is
+installed, with llama.cpp's own code. KL is the mean divergence of the next token's distribution from the float model's.
 """
 
 import argparse
@@ -41,17 +41,17 @@ OURS = (
 )  # 128 divides no row
 LLAMA_CPP = ("Q4_1", "Q4_0", "IQ4_NL")  # nor do the 256 columns of a K-quant
 
-Quantizer = Callable[[F32], F32]  # what the weights are once quantized
+Quantizer = Callable[[F32], F32]  # weights -> quantized weights
 
 
 def log_probabilities(model: Any, tokens: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Of each row's next tokens, a row of ROW tokens at a time."""
+    """Yields the log probabilities of each row's next tokens, for rows of ROW tokens."""
     for row in tokens.view(-1, ROW):
         yield torch.log_softmax(model(row[None]).logits[0, :-1], -1)
 
 
 def quality(model: Any, tokens: torch.Tensor, expected: list[torch.Tensor]) -> tuple[float, float]:
-    """Perplexity, and KL divergence from the expected log probabilities."""
+    """Returns the perplexity, and the KL divergence from the expected log probabilities."""
     loss = divergence = 0.0
     for row, wanted, found in zip(tokens.view(-1, ROW), expected, log_probabilities(model, tokens), strict=True):
         loss += torch.nn.functional.nll_loss(found, row[1:]).item() / len(expected)
@@ -74,7 +74,7 @@ def bitsandbytes(kind: str, double: bool) -> Quantizer:
 
 
 def llama_cpp(name: str) -> Quantizer:
-    """ggml's quantizer through the library that llama-cpp-python brings."""
+    """Calls ggml's quantizer in the library of llama-cpp-python."""
     spec = find_spec("llama_cpp")
     assert spec is not None and spec.origin is not None
     library = ctypes.CDLL(str(Path(spec.origin).parent / "lib" / "libggml-base.so"))
@@ -94,7 +94,7 @@ def llama_cpp(name: str) -> Quantizer:
 
 
 def quantizers() -> Iterator[tuple[str, float, Quantizer]]:
-    """(name, bits a weight, quantizer)."""
+    """Yields (name, bits per weight, quantizer)."""
     for name in OURS:
         fmt = FORMATS[name]
         yield f"ours, {name}", 8 * fmt.block_bytes / (PANEL_ROWS * fmt.group), ours(name)
@@ -111,7 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path)
     parser.add_argument("tokens", type=int, nargs="?", default=8 * ROW)
-    parser.add_argument("--folder", type=Path, default=Path("build"), help="for the tokenizer (default: build)")
+    parser.add_argument("--folder", type=Path, default=Path("build"), help="folder for the tokenizer (default: build)")
     args = parser.parse_args()
     results: dict[str, list[tuple[float, ...]]] = {}
     bits = {"float32": 32.0} | {name: bits for name, bits, _ in quantizers()}
@@ -121,7 +121,7 @@ def main() -> None:
                 results.setdefault(name, []).append(row)
                 Console().print(name, *row)
     means = {name: np.mean(rows, axis=0) for name, rows in results.items()}
-    table = Table("quantizer", "bits a weight", "relative RMS error", "perplexity", "KL", "perplexity of each draw")
+    table = Table("quantizer", "bits per weight", "relative RMS error", "perplexity", "KL", "perplexity of each draw")
     for name, (error, value, divergence) in sorted(means.items(), key=lambda item: item[1][1]):
         each = ", ".join(f"{row[1]:.2f}" for row in results[name])
         table.add_row(name, f"{bits[name]:g}", f"{error:.4f}", f"{value:.2f}", f"{divergence:.4f}", each)
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def measure(folder: Path, text: Path, count: int, draw: int) -> Iterator[tuple[str, tuple[float, float, float]]]:
-    """Of every quantizer the relative RMS error, the perplexity and KL."""
+    """Yields the relative RMS error, the perplexity and the KL of every quantizer."""
     model = float_model(folder)
     ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text.read_text()[: 8 * count]).ids
     tokens = torch.tensor(ids[: count // ROW * ROW])

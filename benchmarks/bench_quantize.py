@@ -1,7 +1,7 @@
-"""How far quantized weights are from the originals, and how fast they are made: `bench_quantize.py`.
+"""Measures error and speed of quantization: `bench_quantize.py`.
 
-Beside each format of ours the reference that users know: the gguf package's rounding, or the absolute maximum's for
-codebooks.
+Compares each of our formats with a common reference: the rounding of the gguf package, or for codebooks that of the
+absolute maximum.
 """
 
 import time
@@ -18,7 +18,7 @@ ROWS, COLS = 1024, 1536
 
 
 def reference(weight: F32, name: str) -> F32 | None:
-    """The same weights as the reference rounds them; None where it knows no such group."""
+    """Returns the weights as rounded by the reference, or None if it does not support the group."""
     fmt = FORMATS[name]
     if fmt.kind in CODEBOOKS:
         groups, values = weight.reshape(-1, fmt.group), CODEBOOKS[fmt.kind]
@@ -33,7 +33,7 @@ def reference(weight: F32, name: str) -> F32 | None:
 
 def main() -> None:
     weight = (0.02 * np.random.default_rng(0).standard_t(5, (ROWS, COLS))).astype(np.float32)
-    table = Table("format", "bits a weight", "relative RMS error", "reference's", "million weights/s")
+    table = Table("format", "bits per weight", "relative RMS error", "reference's", "million weights/s")
 
     def error(values: F32) -> str:
         return f"{np.sqrt(((values - weight) ** 2).mean()) / weight.std():.4f}"

@@ -1,8 +1,9 @@
-"""What LowMemoryBP saves of what autograd keeps for the backward: `python benchmarks/bench_saved.py`.
+"""Measures how much LowMemoryBP reduces the memory that autograd keeps for the backward:
+`python benchmarks/bench_saved.py`.
 
-Models of their usual shapes with random weights, in float32 and under autocast to bfloat16, trained in full and with
-LoRA. Sums of the storages that the forward leaves, parameters and autocast's copies of them aside: no allocator and no
-machine is in these figures.
+Models have their usual shapes and random weights, in float32 and under autocast to bfloat16, with full fine-tuning and
+LoRA. The figures are sums of the storages that the forward keeps, without parameters and autocast's copies of them, so
+they do not depend on an allocator or a machine.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,7 +51,7 @@ def main() -> None:
 
 
 def kept(model: nn.Module, inputs: Inputs, autocast: bool) -> Iterator[int]:
-    """Bytes without, then with each side's options."""
+    """Yields the bytes without and then with each side's options."""
     linears = (module for module in model.modules() if type(module) is nn.Linear)
     copies = sum(2 * linear.weight.numel() for linear in linears) if autocast else 0
     with SavedTensors(model) as saved:

@@ -1,7 +1,8 @@
-"""What schedules save of a step and of memory in PyTorch: `python benchmarks/bench_schedules.py`.
+"""Measures step time and memory of schedules in PyTorch: `python benchmarks/bench_schedules.py`.
 
-A LLaMA-style model with random weights, AdamW; sides take a step in turn, medians of all. "kept" is what the forward
-leaves for the backward, by `SavedTensors`, on average over the steps. On a GPU, where there is one, in bfloat16.
+A LLaMA-style model with random weights is trained with AdamW. Sides run a step in turn, and medians are reported.
+"kept" is the memory that the forward keeps for the backward, by `SavedTensors`, averaged over the steps. If there is a
+GPU, it is used, in bfloat16.
 """
 
 import argparse
@@ -36,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7, help="steps of each side (default: 7)")
     args = parser.parse_args()
-    table = Table("trained", "schedule", "step, s", "of full's", "kept, MB", "peak, MB")
+    table = Table("trained", "schedule", "step, s", "relative to full", "kept, MB", "peak, MB")
     for trained in ("all", "LoRA, rank 16"):
         for row in measure(trained, args.rounds):
             table.add_row(trained, *row)
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def measure(trained: str, rounds: int) -> Iterator[list[str]]:
-    """A row of each schedule."""
+    """Yields a row per schedule."""
     cuda = torch.cuda.is_available()
     device = torch.device("cuda" if cuda else "cpu")
     torch.manual_seed(0)

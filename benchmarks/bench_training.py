@@ -1,8 +1,8 @@
-"""What integer arithmetic costs in training: `python benchmarks/bench_training.py GSM8K WIKITEXT2 --json FILE`.
+"""Measures the effect of int8 on the loss: `python benchmarks/bench_training.py GSM8K WIKITEXT2 --json FILE`.
 
-SmolLM2-135M on three data sets (folders of gsm8k and of WikiText-2, and the dialogues of `make demo`), LoRA rank 16 on
-all linear layers; loss on held-out rows, always computed in float32. Runs whose result is in the JSON file already are
-not run again. Several at once share the cores; none of them is timed.
+Trains SmolLM2-135M on three data sets (folders of gsm8k and of WikiText-2, and the dialogues of `make demo`) with LoRA
+of rank 16 on all linear layers. The loss on held-out rows is always computed in float32. Results in the JSON file are
+not computed again. Several runs share the cores; none is timed.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[1] / "tools"))  # where the demo and its data are
+sys.path.append(str(Path(__file__).parents[1] / "tools"))  # folder of the demo and its data
 
 from demo import mobile_ft
 from dialogues import write_data
@@ -23,11 +23,11 @@ from rich.console import Console
 from rich.table import Table
 
 SEQ_LEN = 256
-ROWS, HELD_OUT_ROWS = 1500, 100  # of gsm8k
-HELD_OUT_CHARACTERS = 100_000  # of WikiText-2
+ROWS, HELD_OUT_ROWS = 1500, 100  # rows of gsm8k
+HELD_OUT_CHARACTERS = 100_000  # characters of WikiText-2
 LEARNING_RATE = {"gsm8k": 1e-3, "wikitext2": 5e-4, "dialogues": 1e-3}
 SMALL = ["--compute", "int8", "--backward", "store", "--optimizer", "adamw8bit"]
-# Side -> how the bundle stores activations, options of train. The first is what the others are held against.
+# Side -> storage format of activations, options of train. The others are compared with the first.
 SIDES = {
     "float32": ("exact", ["--compute", "float32"]),
     "int8": ("exact", ["--compute", "int8"]),
@@ -44,8 +44,8 @@ def main() -> None:
     parser.add_argument("wikitext2", type=Path)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--only", default="", help="runs whose name, such as gsm8k/int8/1, holds this text")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at once, one thread each")
+    parser.add_argument("--only", default="", help="run only runs whose name, such as gsm8k/int8/1, has this text")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of concurrent runs, one thread each")
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
 

@@ -1,7 +1,8 @@
-"""SmolLM2 with other weights and the same function.
+"""Creates SmolLM2 with other weights and the same function.
 
-As published they lie on the grid of Q4_1, where that format loses nothing. Norms are folded into the linears behind
-them, and the channels between v and o and between up and down are rescaled by random factors, all in float32.
+The published weights are on the grid of Q4_1, so that this format has no error. Here norms are folded into the
+following linear layers, and the channels between v and o and between up and down are rescaled by random factors, in
+float32.
 """
 
 from pathlib import Path
@@ -15,7 +16,7 @@ from mobile_ft.model.formats import unpack
 
 
 def float_model(folder: Path) -> Any:
-    """SmolLM2 in float32 as Transformers has it; its tokenizer goes into `folder`."""
+    """Returns SmolLM2 in float32 as a Transformers model, and writes its tokenizer to `folder`."""
     path = builtin_model("smollm2-135m")
     assert path is not None
     source = GgufModel(path)
@@ -44,7 +45,7 @@ def float_model(folder: Path) -> Any:
 
 
 def move_off_the_grid(model: Any, seed: int = 0) -> None:
-    """Other weights, the same function."""
+    """Changes the weights without changing the function."""
     generator = torch.Generator().manual_seed(seed)
     config = model.config
     dim = config.hidden_size // config.num_attention_heads

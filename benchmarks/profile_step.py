@@ -1,7 +1,7 @@
-"""Where the time of a training step goes: `mobile-ft train ... --json run.json`, then `profile_step.py run.json`.
+"""Profiles a training step: run `mobile-ft train ... --json run.json`, then `profile_step.py run.json`.
 
-Reads what the runtime counted: seconds by method of the program and by op. GFLOP/s are given for the ops that multiply
-matrices, for a run of full-length sequences with schedule `full`; the peak is measured here.
+Reads the runtime's counters: seconds by method of the program and by op. For a run with full-length sequences and the
+schedule `full`, it also prints the GFLOP/s of the ops that multiply matrices; the peak is measured by this script.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from mobile_ft.model.shapes import linear_shapes, unit_types
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("run", type=Path, help="what `mobile-ft train --json` wrote")
-    parser.add_argument("--bundle", type=Path, help="gives GFLOP/s; the run must be of schedule full")
+    parser.add_argument("run", type=Path, help="JSON file of `mobile-ft train --json`")
+    parser.add_argument("--bundle", type=Path, help="bundle, to print GFLOP/s; the run must have schedule full")
     args = parser.parse_args()
     run = json.loads(args.run.read_text())
     steps = run["steps"]
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def op_gflop(folder: Path, run: dict[str, Any]) -> dict[str, float]:
-    """Multiply-adds of one step by op, times two; causal attention counts half of the scores."""
+    """Returns the FLOPs of a step by op, 2 per multiply-add. Causal attention counts half of the scores."""
     if run["schedule"] != "full" or sum(run["stored"].values()) > 0:
         raise SystemExit("profile_step: GFLOP are counted for --schedule full --backward recompute")
     bundle = read_bundle(folder)
@@ -38,7 +38,9 @@ def op_gflop(folder: Path, run: dict[str, Any]) -> dict[str, float]:
     tokens = run["tokens"] / run["steps"]
     units = [list(linear_shapes(c, unit).values()) for unit in unit_types(c, 0)]
     forward = sum(k * n + rank * (k + n) for unit in units for k, n in unit)
-    again = sum(k * n + rank * (k + n) for unit in units for k, n in unit[:-1])  # the last is not recomputed
+    again = sum(
+        k * n + rank * (k + n) for unit in units for k, n in unit[:-1]
+    )  # the last linear layer is not recomputed
     backward = sum(k * n + rank * (3 * k + 2 * n) for unit in units for k, n in unit)
     scores = c.num_attention_heads * c.head_dim * tokens
     per_layer = {
@@ -53,13 +55,13 @@ def op_gflop(folder: Path, run: dict[str, Any]) -> dict[str, float]:
 
 
 def print_times(what: str, counted: dict[str, Any], steps: int, total: float, work: dict[str, float]) -> None:
-    """Slowest first, with what is left over."""
+    """Prints the times, slowest first, and the rest."""
     from mobile_ft.runtime._core import kernels
 
     peak = max(kernels.fma_peak_gflops() for _ in range(10)) if work else 0.0
-    table = Table(title=f"By {what}; {total / steps * 1e3:.0f} ms a step", title_justify="left")
+    table = Table(title=f"By {what}; {total / steps * 1e3:.0f} ms per step", title_justify="left")
     table.add_column(what)
-    for column in ["calls a step", "ms a step", "share"] + (["GFLOP", "GFLOP/s", f"of {peak:.0f}"] if work else []):
+    for column in ["calls per step", "ms per step", "share"] + (["GFLOP", "GFLOP/s", f"of {peak:.0f}"] if work else []):
         table.add_column(column, justify="right")
     rest = total
     for name, entry in sorted(counted.items(), key=lambda item: -item[1]["seconds"]):

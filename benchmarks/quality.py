@@ -1,20 +1,20 @@
-"""What each way to train learns a step and a minute: `python benchmarks/quality.py PHASE --data DIR`.
+"""Compares the loss of training configurations by step and by time: `python benchmarks/quality.py PHASE --data DIR`.
 
-DIR holds gsm8k/ and wikitext2/. SmolLM2-135M, LoRA rank 16 on all linear layers, 256 tokens a step, loss on held-out
-rows in float32. Phases, in order:
+DIR has gsm8k/ and wikitext2/. Trains SmolLM2-135M with LoRA of rank 16 on all linear layers and 256 tokens per step,
+and computes the loss on held-out rows in float32. Phases, in order:
 
-    tune        learning rates of every schedule, judged by rows of gsm8k's train split that no other phase sees
-    seconds     seconds a step of every side, in turn, on all cores: the only phase that is timed, run it alone
-    tune-longer the same of what is recommended, at as many steps as take equal time
+    tune        learning rates of every schedule, on rows of gsm8k's train split that no other phase uses
+    seconds     seconds per step of every side, in turn, on all cores; the only timed phase, so run it alone
+    tune-longer learning rates of the recommended sides, with the number of steps of equal time
     steps       equal steps
-    time        equal time: schedules against full backward in int8, what is recommended against that in float32
-    operations  equal operations, of schedules
-    long        600 steps on gsm8k, and how many of its questions are answered right
-    controls    runs that must miss the bar
+    time        equal time: schedules and full backward in int8, and the recommended sides and full in float32
+    operations  schedules with equal operations
+    long        600 steps on gsm8k, and the number of its questions that are answered correctly
+    controls    negative controls, which must fail the bar
     stability   learning rates at which full backward may diverge
-    report      docs/quality.md's tables and its picture, from what there is
+    report      the tables and the picture of docs/quality.md, from the available results
 
-Results go into a JSON file, run by run; runs that are in it are not run again, so any phase may be interrupted.
+Results are saved in a JSON file after each run and not computed again, so any phase can be interrupted.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[1] / "tools"))  # where the demo and its data are
+sys.path.append(str(Path(__file__).parents[1] / "tools"))  # folder of the demo and its data
 
 import quality_report
 from dialogues import write_data
@@ -51,7 +51,7 @@ from rich.progress import Progress
 import mobile_ft
 
 SEQ_LEN, WARMUP_STEPS = 256, 5
-ROWS = 1500  # of gsm8k, to tune on; 600 steps take more, so other phases have twice as many
+ROWS = 1500  # rows of gsm8k for tuning; 600 steps need more, so other phases use twice as many
 TUNING_ROWS, HELD_OUT_ROWS, HELD_OUT_CHARACTERS = 100, 50, 50_000
 QUESTIONS, ANSWER_TOKENS = 100, 160
 PHASES = ("tune", "seconds", "tune-longer", "steps", "time", "operations", "long", "controls", "stability", "report")
@@ -62,22 +62,26 @@ def main() -> None:
     parser.add_argument("phase", choices=PHASES)
     parser.add_argument("--data", type=Path, help="folder with gsm8k/ and wikitext2/")
     parser.add_argument("--results", type=Path, default=Path("docs/quality.json"))
-    parser.add_argument("--only", default="", help="what has this text in its name, such as gsm8k/full/0.001/100/1")
-    parser.add_argument("--jobs", type=int, default=2, help="runs at once, one thread each (default: 2)")
-    parser.add_argument("--rounds", type=int, default=2, help="how often each side is timed (default: 2)")
+    parser.add_argument(
+        "--only", default="", help="run only runs whose name has this text, such as gsm8k/full/0.001/100/1"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="number of concurrent runs, one thread each (default: 2)")
+    parser.add_argument("--rounds", type=int, default=2, help="timings per side (default: 2)")
     args = parser.parse_args()
     results = Results(args.results)
     if args.phase == "report":
         quality_report.report(results, args.results.with_suffix(".svg"))
         return
     if args.data is None:
-        parser.error("--data is needed to run")
-    warnings.simplefilter("ignore", mobile_ft.MobileFtWarning)  # rows that are too long, the same in every run
+        parser.error("--data is required for this phase")
+    warnings.simplefilter(
+        "ignore", mobile_ft.MobileFtWarning
+    )  # about rows that are too long, which are the same in every run
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_all(args.data, folder)
         if args.phase in ("time", "tune-longer") and not results.timed(*SCHEDULES, *ADVISED):
-            parser.error(f"{args.phase}: run seconds first")
+            parser.error(f"{args.phase}: requires the results of the phase seconds; run it first")
         if args.phase == "seconds":
             measure_seconds(folder, results, args.only, args.rounds)
             return
@@ -86,7 +90,7 @@ def main() -> None:
 
 
 def write_all(source: Path, folder: Path) -> None:
-    """Every data set's train.jsonl and valid.jsonl; "tuning" holds out rows of gsm8k's train split."""
+    """Writes every data set's train.jsonl and valid.jsonl. "tuning" holds out rows of gsm8k's train split."""
     train, test = ((source / "gsm8k" / f"{split}.jsonl").read_text().splitlines() for split in ("train", "test"))
     text = {split: (source / "wikitext2" / f"{split}.txt").read_text() for split in ("valid", "test")}
     splits = {
@@ -107,7 +111,7 @@ def write_all(source: Path, folder: Path) -> None:
 
 
 def shuffled(rows: list[str]) -> list[str]:
-    """The words of all answers dealt out anew, so that neither question nor context tells the next one."""
+    """Shuffles the words of all answers, so that neither question nor context predicts the next word."""
     found = [json.loads(row) for row in rows]
     words = [word for row in found for word in row["answer"].split(" ")]
     random.Random(0).shuffle(words)
@@ -125,7 +129,7 @@ def bundle(folder: Path, storage: Storage) -> Path:
 
 
 def learn(folder: Path, runs: list[Run], results: Results, jobs: int) -> None:
-    """Runs what is not known yet, several at once, and saves each result as it comes."""
+    """Runs the runs without results, several at once, and saves each result."""
     unknown = list(dict.fromkeys(run for run in runs if run.name not in results.losses))
     for run in unknown:
         bundle(folder, SIDES[run.side].storage)
@@ -142,14 +146,15 @@ def learn(folder: Path, runs: list[Run], results: Results, jobs: int) -> None:
                 progress.console.print(f"{run.name}: {results.losses[run.name]:.4f}")
                 progress.advance(task)
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # those in progress end first
+            pool.shutdown(cancel_futures=True)  # current runs end first
             raise
 
 
 def outcome(folder: Path, run: Run) -> tuple[float, int | None]:
-    """Held-out loss after the last step, in float32, infinite where the run diverged; right answers of long runs."""
+    """Returns the held-out loss after the last step, in float32 (infinite if the run diverged), and for long runs the
+    number of correct answers."""
     side = SIDES[run.side]
-    # To the bit what recomputing gives where storage is exact.
+    # With exact storage, the result is the same as with recomputation, bit for bit.
     options: dict[str, Any] = {"backward": "store"} | side.options
     with tempfile.TemporaryDirectory(dir=folder) as out:
         try:
@@ -179,7 +184,7 @@ def outcome(folder: Path, run: Run) -> tuple[float, int | None]:
 
 
 def right_answers(folder: Path, adapter: Path | None) -> int:
-    """How many of gsm8k's questions get the number behind #### that the data set has."""
+    """Returns the number of gsm8k's questions whose answer has the correct number after ####."""
     model = mobile_ft.load(bundle(folder, "exact"), adapter)
     right = 0
     for line in (folder / "questions.jsonl").read_text().splitlines():
@@ -196,7 +201,7 @@ def number_in(answer: str) -> str | None:
 
 
 def measure_seconds(folder: Path, results: Results, only: str, rounds: int, steps: int = 16) -> None:
-    """The mean step of a run of each side and budget in turn, and how long dropbp measures sensitivities."""
+    """Measures the mean step time of each side and budget in turn, and the time of dropbp's measurement."""
     timed = [(name, budget) for name, budget in TIMED if only in timing(name, budget)]
     for name, _ in timed:
         bundle(folder, SIDES[name].storage)
@@ -230,7 +235,8 @@ def timed_run(folder: Path, side: Side, budget: int, steps: int) -> tuple[float,
             **BUDGETS[budget] | side.options,
         )
     seconds = [event["seconds"] for event in events if event["event"] == "step"]
-    # The first step verifies weights. All others count: those of `freeze` get cheaper, the first like the second.
+    # The first step verifies weights, so it counts like the second. All others count, because those of `freeze` get
+    # cheaper.
     step = mean([seconds[1], *seconds[1:]])
     measured = any(event["event"] == "sensitivities" for event in events)
     return step, seconds[0] - step if measured else None

@@ -1,4 +1,4 @@
-"""docs/quality.md's tables, in Markdown, and its picture."""
+"""Prints the tables of docs/quality.md in Markdown, and draws its picture."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ from quality_runs import (
     variant,
 )
 
-BAR = 0.01  # above the reference's loss at equal steps
+BAR = 0.01  # allowed increase over the reference's loss at equal steps
 
 
 def report(results: Results, picture: Path) -> None:
@@ -60,7 +60,7 @@ Losses = tuple[float | None, float | None, int]
 
 
 def losses_of(results: Results, data: str, sides: tuple[str, str], steps: tuple[int, int]) -> Losses:
-    """Mean losses of both sides over the seeds that both have, and how many these are."""
+    """Returns the mean losses of both sides over their common seeds, and the number of these seeds."""
     first, second = (results.seeds(data, side, n) for side, n in zip(sides, steps, strict=True))
     seeds = tuple(seed for seed in first if seed in second)
     loss, reference = (results.mean_loss(data, side, n, seeds) for side, n in zip(sides, steps, strict=True))
@@ -68,7 +68,7 @@ def losses_of(results: Results, data: str, sides: tuple[str, str], steps: tuple[
 
 
 def compared(results: Results, data: str, sides: tuple[str, str], steps: tuple[int, int]) -> str:
-    """The mean loss of the first side, its distance from the second's, and over how many seeds that both have."""
+    """Returns the mean loss of the first side, its difference from the second's, and the number of common seeds."""
     loss, reference, seeds = losses_of(results, data, sides, steps)
     return "" if loss is None else f"{loss:.4f} ({change(loss, reference)}, {seeds})"
 
@@ -157,7 +157,7 @@ def variants(results: Results) -> None:
 
 
 def auto_schedule(results: Results) -> None:
-    """What mobile_ft/api/auto_schedule.py goes by."""
+    """Prints the evidence for mobile_ft/api/auto_schedule.py."""
     rows = []
     for schedule in (*BEST, *SMALL):
         cells = ["", ""]
@@ -202,8 +202,8 @@ def stability(results: Results) -> None:
 
 
 def draw(results: Results, path: Path) -> None:
-    """Held-out loss of gsm8k, seed 1, against minutes, one panel a budget: runs of up to some hundred steps at the best
-    learning rate, joined by side."""
+    """Plots the held-out loss of gsm8k, seed 1, by minutes, with one panel per budget: runs of up to some hundred steps
+    at the best learning rate, connected by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 5), layout="constrained")

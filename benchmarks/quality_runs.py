@@ -1,6 +1,6 @@
-"""What benchmarks/quality.py compares: sides, runs of them, and what is known of each.
+"""The sides and runs of benchmarks/quality.py, and their results.
 
-A side is a way to train: a schedule, what its linear layers compute in, and what its layers store.
+A side is a configuration of training: a schedule, the arithmetic of linear layers, and the storage of activations.
 """
 
 import json
@@ -18,14 +18,14 @@ Storage = Literal["exact", "int8", "approx2bit"]
 
 SEEDS = (1, 2, 3)
 LEARNING_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3)
-LR_SCALE = {"gsm8k": 1.0, "wikitext2": 0.5, "dialogues": 1.0}  # WikiText-2's rows are full of targets
+LR_SCALE = {"gsm8k": 1.0, "wikitext2": 0.5, "dialogues": 1.0}  # in WikiText-2, every token is a target
 DATA = tuple(LR_SCALE)
 STEPS, LONG_STEPS = 100, 600
 LAYERS = 30
-LAYER_WEIGHTS, HEAD_WEIGHTS = 3.54e6, 28.3e6  # SmolLM2-135M's, for the share of operations
-# In MB, and what it takes to fit: AdamW's moments in 8 bits, whose loss is measured beside.
+LAYER_WEIGHTS, HEAD_WEIGHTS = 3.54e6, 28.3e6  # of SmolLM2-135M, for the share of operations
+# Budget in MB -> options that are needed to fit: 8-bit AdamW, whose loss is measured separately.
 BUDGETS: dict[int, Options] = {100: {"optimizer": "adamw8bit"}, 200: {}, 400: {}}
-TIMED_BUDGET = 200  # at which steps are timed where times are compared
+TIMED_BUDGET = 200  # budget at which steps are timed for comparisons
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ SCHEDULES: dict[str, Options] = {
     "freeze 1/2": {"schedule": "freeze", "ratio": 0.5},
     "freeze 1/4": {"schedule": "freeze", "ratio": 0.25},
 }
-BEST = (FULL, "freeze 1/2", "freeze 1/4")  # on which compute and storage are varied
-SMALL = ("suffix 1/2", "suffix 1/4")  # what fits where those do not
+BEST = (FULL, "freeze 1/2", "freeze 1/4")  # for which compute and storage are varied
+SMALL = ("suffix 1/2", "suffix 1/4")  # schedules that fit smaller budgets
 LONG = (*BEST, "lcsb 1/2 random", "dropbp 0.5", "suffix 1/2", "lcsb 1/4 random", "dropbp 0.75", "lisa")
-# Of the quality bar, which each must miss: no gradient to speak of, answers of other questions, and a schedule that
-# trains the same half at every step.
+# Negative controls of the quality bar, all of which must fail: almost no gradient, answers of other questions, and a
+# schedule that trains the same half at every step.
 UNTRAINED = "control: zero gradients"
 CONTROLS = {
     UNTRAINED: Side({"max_grad_norm": 1e-12}),
@@ -67,7 +67,7 @@ CONTROLS = {
 
 
 def variant(schedule: str, compute: str = "int8", storage: Storage = "exact") -> str:
-    """The name of a side, of which what is usual is left out."""
+    """Returns the name of a side, without its default settings."""
     computed = "" if compute == "int8" else f", {compute}"
     return schedule + computed + ("" if storage == "exact" else f", {storage} stored")
 
@@ -84,10 +84,10 @@ VARIANTS |= {variant(small, storage="int8"): Side(SCHEDULES[small] | {"compute":
 VARIANTS[f"{FULL}, adamw8bit"] = Side({"compute": "int8", "optimizer": "adamw8bit"})
 SIDES = {name: Side({"compute": "int8"} | options) for name, options in SCHEDULES.items()} | VARIANTS
 SIDES |= {name: Side({"compute": "int8"} | side.options, data=side.data) for name, side in CONTROLS.items()}
-# What is recommended at half and at a quarter of the reference's cost stands on three seeds.
+# The recommended sides at half and at a quarter of the reference's cost are measured with three seeds.
 HEADLINE = (REFERENCE, *(variant(schedule, storage="int8") for schedule in BEST))
 ADVISED = (*HEADLINE, *(variant(schedule, storage="int8") for schedule in SMALL))
-# What is timed, with budgets in MB: everything at one budget, what the picture shows at all.
+# The timed sides and budgets in MB: all sides at one budget, and those in the picture at all budgets.
 TIMED = [(side, TIMED_BUDGET) for side in {REFERENCE: None} | SCHEDULES | VARIANTS]
 TIMED += [(side, budget) for budget in BUDGETS if budget != TIMED_BUDGET for side in dict.fromkeys(LONG + ADVISED)]
 STABILITY_RATES = (8e-3, 1.6e-2, 3.2e-2)
@@ -95,7 +95,7 @@ STABILITY_RATES = (8e-3, 1.6e-2, 3.2e-2)
 
 @dataclass(frozen=True)
 class Run:
-    """One run of training. Its name is its key in the results."""
+    """A training run. Its name is its key in the results."""
 
     data: str
     side: str
@@ -109,16 +109,18 @@ class Run:
 
 
 class Results:
-    """The JSON file: held-out losses and right answers by the names of runs, seconds a step by side and budget, and the
-    steps that were found to take equal time, which stay so that runs of them can be compared."""
+    """The JSON file: held-out losses and correct answers by run, seconds per step by side and budget, and the numbers
+    of steps with equal time, which are kept so that their runs can be compared."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         known = json.loads(path.read_text()) if path.exists() else {}
         self.losses: dict[str, float] = known.get("losses", {})
-        self.right: dict[str, list[int]] = known.get("right", {})  # and of how many
+        self.right: dict[str, list[int]] = known.get("right", {})  # correct answers, and all answers
         self.seconds: dict[str, list[float]] = known.get("seconds", {})
-        self.measuring: dict[str, list[float]] = known.get("measuring", {})  # dropbp's sensitivities
+        self.measuring: dict[str, list[float]] = known.get(
+            "measuring", {}
+        )  # seconds of measuring dropbp's sensitivities
         self.steps: dict[str, int] = known.get("steps", {})
 
     def save(self) -> None:
@@ -127,8 +129,8 @@ class Results:
         write_text(self._path, json.dumps(values, indent=1, sort_keys=True) + "\n")
 
     def best_lr(self, side: str, steps: int = STEPS) -> float:
-        """The learning rate of the lowest loss of the side's schedule on the rows for tuning, after so many steps, or
-        STEPS where those were not tried; of controls, full's. 1e-3 where nothing was tried."""
+        """Returns the learning rate with the lowest loss of the side's schedule on the tuning rows after this number of
+        steps, or after STEPS if that was not run. Controls use that of full. Returns 1e-3 if nothing was run."""
         schedule = max((name for name in SCHEDULES if side.startswith(name)), key=len, default=FULL)
         for count in (steps, STEPS):
             tried = {lr: self.losses.get(Run("tuning", schedule, lr, count, 1).name) for lr in LEARNING_RATES}
@@ -141,11 +143,12 @@ class Results:
         return median(self.seconds[timing(side, budget)])
 
     def run_seconds(self, side: str, steps: int, budget: int = TIMED_BUDGET) -> float:
-        """Of so many steps, measuring sensitivities included."""
+        """Returns the time of this number of steps, including the measurement of sensitivities."""
         return steps * self.step_seconds(side, budget) + median(self.measuring.get(timing(side, budget), [0.0]))
 
     def steps_in_time(self, side: str, reference: str, steps: int = STEPS) -> int:
-        """How many steps a side makes in the time of so many of the reference's, as timed when first asked."""
+        """Returns the number of steps of a side in the time of `steps` steps of the reference. The first result is
+        kept."""
         name = f"{side} in {steps} of {reference}"
         if name not in self.steps:
             left = self.run_seconds(reference, steps) - self.run_seconds(side, 0)
@@ -153,20 +156,21 @@ class Results:
         return self.steps[name]
 
     def timed(self, *sides: str) -> bool:
-        """Whether all of them are."""
+        """Whether all sides are timed."""
         return all(timing(side, TIMED_BUDGET) in self.seconds for side in sides)
 
     def run(self, data: str, side: str, steps: int, seed: int) -> Run:
         return Run(data, side, self.best_lr(side, steps) * LR_SCALE[data], steps, seed)
 
     def mean_loss(self, data: str, side: str, steps: int, seeds: tuple[int, ...] = SEEDS) -> float | None:
-        """Over the seeds that there are; None where none is."""
+        """Returns the mean loss over the available seeds, or None."""
         names = [self.run(data, side, steps, seed).name for seed in seeds]
         found = [self.losses[name] for name in names if name in self.losses]
         return mean(found) if found else None
 
     def learned(self, schedule: str, steps: int) -> float | None:
-        """Of what full backward learns in STEPS, on average over data sets, seed 1; both int8, with int8 stored."""
+        """Returns the loss reduction relative to full backward in STEPS, averaged over data sets, for seed 1; both in
+        int8 with int8 storage."""
         shares = []
         for data in DATA:
             losses = [
@@ -193,7 +197,7 @@ def timing(side: str, budget: int) -> str:
 
 
 def backward_share(side: str, steps: int = STEPS) -> float:
-    """Of the layers, those that gradients pass through, on average over a run; units of dropbp, by their number."""
+    """Returns the fraction of layers with a backward, averaged over a run; for dropbp, the fraction of units."""
     config = TrainConfig(**{k: str(v) for k, v in SIDES[side].options.items()}, steps=str(steps))
     shares = []
     for step in range(steps):
@@ -204,13 +208,14 @@ def backward_share(side: str, steps: int = STEPS) -> float:
 
 
 def operations(side: str) -> float:
-    """Of a step, those of full backward being 1: a forward and a backward of layers and head, as many each."""
+    """Returns the operations of a step relative to full backward, in which forward and backward have the same
+    number."""
     layers = LAYERS * LAYER_WEIGHTS
     return (layers * (1 + backward_share(side)) + 2 * HEAD_WEIGHTS) / (2 * layers + 2 * HEAD_WEIGHTS)
 
 
 def runs_of(phase: str, results: Results) -> Iterator[Run]:
-    """Of a phase that trains; the most telling first."""
+    """Yields the runs of a phase that trains, the most important first."""
     if phase == "tune":
         for lr in LEARNING_RATES:
             yield from (Run("tuning", side, lr, STEPS, 1) for side in SCHEDULES)

@@ -1,13 +1,13 @@
-"""Coefficients of Approx-BP: `python benchmarks/search_approx.py [NAME ...] --bits 2 --plot FILE`.
+"""Searches the coefficients of Approx-BP: `python benchmarks/search_approx.py [NAME ...] --bits 2 --plot FILE`.
 
-Approx-BP (arXiv 2406.16282) keeps of an activation's input only which of 2^k intervals it lies in, and takes the
-derivative of h(x) = sum_i a_i max(x - c_i, 0), a step function of 2^k steps, in place of the activation's own. The a
-and c are those with the least squared distance between h and the activation.
+Approx-BP (arXiv 2406.16282) keeps only the index of the interval, out of 2^k, that contains an activation's input. It
+replaces the activation's derivative by that of h(x) = sum_i a_i max(x - c_i, 0), a step function of 2^k steps. The a
+and c minimize the squared distance between h and the activation.
 
-For given thresholds c that distance is quadratic in a, so the best a come from linear equations; the search is over
-c alone: simulated annealing, as the paper does it, then Nelder-Mead. Where the activation is x + o(1) for large x, so
-is h: sum a_i = 1 and sum a_i c_i = 0, or the distance would not be finite. Squared ReLU is not, and is approximated
-between -RANGE and RANGE.
+For given thresholds c, that distance is quadratic in a, so the best a solve linear equations. Only c is searched, by
+simulated annealing, as in the paper, and then Nelder-Mead. If the activation is x + o(1) for large x, h must be too
+(sum a_i = 1 and sum a_i c_i = 0), because the distance would not be finite otherwise. Squared ReLU is not, and is
+approximated between -RANGE and RANGE.
 """
 
 import argparse
@@ -25,8 +25,12 @@ from scipy.special import erf, expit
 
 Array = NDArray[np.float64]
 
-POINTS = 4001  # of the grid between -RANGE and RANGE
-TRIES = {1: 1, 2: 1, 3: 6}  # of annealing, which ends in local minima where there are many thresholds; the best counts
+POINTS = 4001  # points of the grid between -RANGE and RANGE
+TRIES = {
+    1: 1,
+    2: 1,
+    3: 6,
+}  # runs of annealing, which ends in local minima if there are many thresholds; the best is used
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "silu": lambda x: x * expit(x),
     "gelu": lambda x: 0.5 * x * (1 + erf(x / np.sqrt(2))),
@@ -48,7 +52,7 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Approximation:
-    """h(x) = sum_i a_i max(x - c_i, 0), c ascending; `distance` is the integral of (h - activation)^2."""
+    """h(x) = sum_i a_i max(x - c_i, 0), with c ascending. `distance` is the integral of (h - activation)^2."""
 
     a: Array
     c: Array
@@ -56,7 +60,8 @@ class Approximation:
 
 
 def search(activation: Callable[[Array], Array], bits: int = 2, span: float = 20.0, seed: int = 0) -> Approximation:
-    """The best of 2^bits steps between -span and span. The activation goes to 0 for small x."""
+    """Returns the best approximation with 2^bits steps between -span and span. The activation must approach 0 for small
+    x."""
     x = np.linspace(-span, span, POINTS)
     y = activation(x)
     asymptotic = bool(abs(y[-1] - x[-1]) < 1e-3)
@@ -74,10 +79,10 @@ def search(activation: Callable[[Array], Array], bits: int = 2, span: float = 20
 
 
 def fit(x: Array, y: Array, c: Array, asymptotic: bool) -> Approximation:
-    """The best a for these thresholds, on a grid x."""
+    """Returns the best a for these thresholds, on a grid x."""
     basis = np.maximum(x[:, None] - c, 0)
     gram, right = basis.T @ basis, basis.T @ y
-    if asymptotic:  # by Lagrange: sum a = 1, sum a c = 0
+    if asymptotic:  # with Lagrange multipliers: sum a = 1, sum a c = 0
         limits = np.stack([np.ones_like(c), c])
         gram = np.block([[gram, limits.T], [limits, np.zeros((2, 2))]])
         right = np.concatenate([right, [1.0, 0.0]])
@@ -91,11 +96,13 @@ def distance_of(x: Array, y: Array, a: Array, c: Array) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ACTIVATIONS)} (default: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"activations: {', '.join(ACTIVATIONS)} (default: all)"
+    )
     parser.add_argument("--bits", type=int, nargs="+", default=[2], choices=[1, 2, 3])
     parser.add_argument("--range", type=float, default=20.0, help="largest |x| (default: 20)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--plot", type=Path, help="picture of activations, approximations and derivatives")
+    parser.add_argument("--plot", type=Path, help="plot of activations, approximations and derivatives")
     args = parser.parse_args()
     for name in args.names:
         if name not in ACTIVATIONS:

@@ -1,1 +1,1 @@
-"""Model -> ExecuTorch training bundle: load, trace, lower, write."""
+"""Exports a model to an ExecuTorch training bundle: loads, traces, lowers and writes it."""

@@ -1,4 +1,4 @@
-"""A LoRA adapter to start from: PEFT's folder, or mlx-lm's, which has A and B transposed."""
+"""Reads a LoRA adapter to start from, in PEFT's format or in mlx-lm's, which has A and B transposed."""
 
 import math
 import re
@@ -18,26 +18,27 @@ from mobile_ft.model.formats import F32
 from mobile_ft.model.lora import CONFIG_FILE, MOST_RANK, WEIGHTS_FILE, LoraConfig, adapter_key
 from mobile_ft.model.shapes import linear_names, linear_shapes, unit_types
 
-_WANTED = f"an adapter is a folder with {CONFIG_FILE}, and {WEIGHTS_FILE} of PEFT or adapters.safetensors of mlx-lm"
-# Of a model with vision, what no text goes through.
+_WANTED = f"an adapter is a folder with {CONFIG_FILE}, and {WEIGHTS_FILE} (PEFT) or adapters.safetensors (mlx-lm)"
+# The parts of a model with vision that do not process text.
 _VISION = re.compile(r"(?:base_model\.model\.)?(?:model\.)?(?:vision_tower|vision_model|multi_modal_projector)\..+")
 _LINEAR = r"(?:language_model\.)?model\.(?:language_model\.)?layers\.([0-9]{1,4})\.([a-z0-9_.]+)"
 
-# Settings of PEFT that change what a linear computes, or adapt something else.
+# Settings of PEFT that change the computation of a linear layer, or adapt other parts of the model.
 _UNSUPPORTED = (
     *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "fan_in_fan_out", "rank_pattern", "alpha_pattern"),
     *("modules_to_save", "target_parameters", "trainable_token_indices", "layer_replication"),
     *("alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"),
 )
-_CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # values of init_lora_weights begin so
+_CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # prefixes of values of init_lora_weights
 
 
 @dataclass(frozen=True)
 class _Description:
-    """What adapter_config.json says, and how the program that wrote it names and lays out tensors."""
+    """The content of adapter_config.json, and the names and layout of the tensors, which depend on the program that
+    wrote it."""
 
     file: str
-    name: re.Pattern[str]  # of a tensor: layer, linear, and A or B
+    name: re.Pattern[str]  # matches a tensor's name: layer, linear layer, and A or B
     transposed: bool
     rank: int
     alpha: float
@@ -45,10 +46,10 @@ class _Description:
 
 
 def read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[str, F32]]:
-    """The adapter's configuration, and the tensors that it has: A [rank, in], B [out, rank] under PEFT's names.
+    """Returns the adapter's configuration and its tensors: A [rank, in], B [out, rank], with PEFT's names.
 
-    Its targets are all linears of the names that it adapts anywhere. Raises UserError where training could not go on
-    from it as it is.
+    Its targets are the names of all linear layers that it adapts in any layer. Raises UserError if training cannot
+    start from it.
     """
     path = folder / CONFIG_FILE
     values = read_json_object(path, _WANTED)
@@ -60,7 +61,7 @@ def read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[st
     adapted = {key.split(".")[-3] for key in found}
     targets = tuple(name for name in linear_names(config) if name in adapted)
     if not targets:
-        raise UserError(f"{folder / description.file}: adapts nothing; {_WANTED}")
+        raise UserError(f"{folder / description.file}: has no tensors of an adapter; {_WANTED}")
     return LoraConfig(description.rank, description.alpha, targets, description.use_rslora), found
 
 
@@ -73,7 +74,9 @@ def _peft(values: Values) -> _Description:
     if values.get("bias", "none") != "none":
         raise ValueError(f"bias is {values['bias']!r}; supported: 'none'")
     if str(values.get("init_lora_weights")).startswith(_CHANGE_THE_BASE):
-        raise ValueError(f"init_lora_weights is {values['init_lora_weights']!r}, which goes with a changed base model")
+        raise ValueError(
+            f"init_lora_weights is {values['init_lora_weights']!r}, which changes the base model and is not supported"
+        )
     return _Description(
         file=WEIGHTS_FILE,
         name=re.compile(rf"base_model\.model\.{_LINEAR}\.lora_([AB])\.weight"),
@@ -85,7 +88,7 @@ def _peft(values: Values) -> _Description:
 
 
 def _mlx(values: Values) -> _Description:
-    kind = "dora" if values.get("use_dora") else values.get("fine_tune_type", "lora")  # use_dora is of older files
+    kind = "dora" if values.get("use_dora") else values.get("fine_tune_type", "lora")  # older files have use_dora
     if kind != "lora":
         raise ValueError(f"fine_tune_type is {kind!r}; supported: 'lora'")
     parameters = json_object(values, "lora_parameters")
@@ -111,27 +114,31 @@ def _tensors(tensors: Tensors, description: _Description, config: ModelConfig) -
         for linear, shape in linear_shapes(config, unit_type).items()
     }
     found: dict[str, F32] = {}
-    alone: dict[tuple[int, str], str] = {}  # A or B whose other half did not come yet
+    alone: dict[tuple[int, str], str] = {}  # A or B whose counterpart was not read yet
     vision = {name: None for name in tensors.names if _VISION.fullmatch(name)}
     if vision:
         where = tensors.where(next(iter(vision)))
-        warnings.warn(MobileFtWarning(f"{where}: {len(vision)} tensors of the vision tower are left out"), stacklevel=2)
+        warnings.warn(MobileFtWarning(f"{where}: left out {len(vision)} tensors of the vision tower"), stacklevel=2)
     for name in (name for name in tensors.names if name not in vision):
         match = description.name.fullmatch(name)
         module = (int(match[1]), match[2]) if match else None
         if match is None or module not in shapes:
             known = ", ".join(linear_names(config))
-            raise UserError(f"{tensors.where(name)}: tensor {name} is no A or B of one of the model's linears: {known}")
+            raise UserError(
+                f"{tensors.where(name)}: tensor {name} is not A or B of one of the model's linear layers: {known}"
+            )
         (columns, rows), half = shapes[module], match[3].upper()
         shape = [description.rank, columns] if half == "A" else [rows, description.rank]
         tensor = tensors.get(name, FLOATS, shape[::-1] if description.transposed else shape)
         values = numbers(tensor[:])
         if not np.isfinite(values).all():
-            raise UserError(f"{tensors.where(name)}: tensor {name} holds numbers that are not finite")
+            raise UserError(f"{tensors.where(name)}: tensor {name} has values that are not finite")
         key = adapter_key(module[0], f"{module[1]}.lora_{half}.weight")
         found[key] = np.ascontiguousarray(values.T) if description.transposed else values
         if alone.pop(module, None) is None:
             alone[module] = name
     for name in alone.values():
-        raise UserError(f"{tensors.where(name)}: tensor {name} is there alone; an adapter has A and B of each linear")
+        raise UserError(
+            f"{tensors.where(name)}: tensor {name} has no counterpart; an adapter has A and B of each linear layer"
+        )
     return found

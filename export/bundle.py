@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _EMBEDDING = "model.embed_tokens.weight"
-_ATTENTION = {FULL: "", SLIDING: "_sliding", NO_ROPE: "_no_rope"}  # in the name of a kind
+_ATTENTION = {FULL: "", SLIDING: "_sliding", NO_ROPE: "_no_rope"}  # suffixes of a kind's name
 
 
 def unit_specs(source: WeightFormats, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:
-    """(layer, spec) of every unit in execution order. Units of one type and the same formats share a kind."""
+    """Returns (layer, spec) of every unit in execution order. Units of the same type and formats share a kind."""
     c = source.config
     kinds: dict[tuple, str] = {}
     specs = []
@@ -67,13 +67,13 @@ def _unit_entry(layer: int, spec: UnitSpec, modules: str) -> dict[str, Any]:
 
 
 def _layer_and_name(key: str) -> tuple[int, str]:
-    """Of a tensor of an adapter."""
+    """Returns the layer and the name within it of an adapter's tensor."""
     _, layer, name = within_decoder(key).split(".", 2)
     return int(layer), name
 
 
 def _kind_entry(spec: UnitSpec, methods: KindMethods) -> dict[str, Any]:
-    """What the runtime knows of a kind of units: what it may call, what that costs and what it leaves to be stored."""
+    """Returns a kind's entry in bundle.json: its methods, their costs and their saved tensors."""
     return {
         "tokens": methods.tokens,
         "takes_positions": spec.takes_positions,
@@ -87,12 +87,12 @@ def _kind_entry(spec: UnitSpec, methods: KindMethods) -> dict[str, Any]:
 
 
 def _formats(specs: list[tuple[int, UnitSpec]]) -> dict[str, str]:
-    """Of every linear's weight."""
+    """Returns the format of every linear layer's weight."""
     return {f"model.layers.{layer}.{x.name}.weight": x.format for layer, spec in specs for x in spec.linears}
 
 
 def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight: str) -> Iterator[LazyTensor]:
-    """All tensors of `weights.ptd`, in the order in which a step reads them."""
+    """Yields all tensors of `weights.ptd`, in the order in which a step reads them."""
     c = source.config
 
     def packed(name: str, in_features: int, out_features: int) -> LazyTensor:
@@ -121,7 +121,7 @@ def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight
 
 @contextmanager
 def _new_folder(target: Path) -> Iterator[Path]:
-    """A folder beside `target` that takes its place if the block succeeds and vanishes if it does not."""
+    """Yields a folder beside `target`. It replaces `target` if the block succeeds, and is deleted otherwise."""
     target = target.resolve()
     if target.exists():
         _check_replaceable(target)
@@ -129,33 +129,31 @@ def _new_folder(target: Path) -> Iterator[Path]:
         with new_folder(target) as scratch:
             yield scratch
     except OSError as error:
-        raise UserError(f"{target}: cannot be written ({error.strerror or error})") from None
-    except SafetensorError as error:  # in place of OSError
-        raise UserError(f"{target}: cannot be written ({error})") from None
+        raise UserError(f"{target}: cannot write the bundle ({error.strerror or error})") from None
+    except SafetensorError as error:  # raised instead of OSError
+        raise UserError(f"{target}: cannot write the bundle ({error})") from None
 
 
 def _check_replaceable(target: Path) -> None:
-    """Raises UserError unless the folder is a bundle and nothing else."""
+    """Raises UserError unless the folder is a bundle without other files."""
     if not (target / INDEX_FILE).is_file():
-        raise UserError(f"{target}: exists and is not a bundle; choose another folder for -o")
+        raise UserError(f"{target}: exists and is not a bundle; choose another out")
     own = {INDEX_FILE, signature_file(target / INDEX_FILE).name, WEIGHTS_FILE, *read_bundle(target).files}
     others = sorted(path.name for path in target.iterdir() if path.name not in own)
     if others:
-        raise UserError(f"{target}: holds {others[0]}, which is not part of a bundle; choose another folder for -o")
+        raise UserError(f"{target}: contains {others[0]}, which is not part of a bundle; choose another out")
 
 
 def _write_text(source: ModelSource, folder: Path) -> None:
-    """The tokenizer, and text.json; nothing where the model has none. Raises UserError where it cannot be used."""
+    """Writes the tokenizer and text.json, if the model has a tokenizer. Raises UserError if it cannot be used."""
     source.write_tokenizer(folder)
     if not (folder / "tokenizer.json").is_file():
         if source.chat_template is not None:
-            raise UserError("chat_template: the model has no tokenizer to go with it")
+            raise UserError("chat_template: requires a model with a tokenizer")
         return
     if source.chat_template is not None:
         config_file = folder / "tokenizer_config.json"
-        config = read_json_object(config_file, "the source has just written it") | {
-            "chat_template": source.chat_template
-        }
+        config = read_json_object(config_file, "the export writes it") | {"chat_template": source.chat_template}
         config_file.write_text(json.dumps(config, indent=2), encoding="utf-8")
     try:
         tokenizer = Tokenizer(folder)
@@ -180,18 +178,18 @@ def write_bundle(
 ) -> dict[str, Any]:
     """Exports `source` to the folder `target` and returns the content of its bundle.json.
 
-    `activation` is one of mobile_ft.bundle.description.ACTIVATIONS: how units store activations. `adapter` has tensors
-    to start from under PEFT's names; what it lacks starts as PEFT initialises it, with B zero. A `hollow` bundle holds
-    no weights: it can be planned for and no more. `on_tensor` is called with how many tensors of how many are
-    written; the program comes after them. `key` signs the bundle. With `cache` the program is taken from the user's
-    cache if an earlier export has left it there.
+    `activation`, one of mobile_ft.bundle.description.ACTIVATIONS, is the storage format of activations. `adapter` has
+    the tensors to start from, with PEFT's names; missing ones are initialized as in PEFT, with B = 0. A `hollow` bundle
+    has no weights and can only be planned. `on_tensor` is called with the number of written and of all tensors; the
+    program is written after them. `key` signs the bundle. With `cache`, the program is read from the user's cache if an
+    earlier export has saved it.
     """
     c, base = source.config, source.base
     specs = unit_specs(source, lora, activation)
     head_weight = _EMBEDDING if c.tie_word_embeddings else "lm_head.weight"
     embed_format, head_format = source.format_of(_EMBEDDING), source.format_of(head_weight)
     with _new_folder(target) as folder:
-        if not hollow:  # what can be wrong with it is said before the weights, which take longest, are written
+        if not hollow:  # its errors are reported before the weights are written, which takes longest
             _write_text(source, folder)
         weights = write_weights(folder / WEIGHTS_FILE, _tensors(source, specs, head_weight), hollow, on_tensor)
         wanted = program_spec(c, (spec for _, spec in specs), embed_format, head_format, max_seq_len)

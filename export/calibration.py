@@ -1,6 +1,6 @@
-"""Which columns of its linears matter to a model: the mean square of what they are multiplied by on a text.
+"""Computes the importance of the columns of linear layers: the mean square of their inputs on a calibration text.
 
-Quantizing weighs errors by it, as llama.cpp does by an importance matrix and AWQ (arXiv 2306.00978) by scaling.
+Quantization weights errors by it, like llama.cpp's importance matrix and AWQ's scaling (arXiv 2306.00978).
 """
 
 import math
@@ -24,14 +24,14 @@ from mobile_ft.model.formats import F32, PANEL_ROWS, unpack
 from mobile_ft.model.shapes import linear_shapes, unit_types, vector_shapes
 from mobile_ft.model.unit_spec import Linear, UnitSpec
 
-_ROWS, _ROW = 8, 512  # tokens that are read, at most
-_CHARACTERS = 16  # that a token may take
+_ROWS, _ROW = 8, 512  # maximum number of rows, and of tokens per row
+_CHARACTERS = 16  # maximum characters per token
 _LEAST_TOKENS = 256
-_LEAST = 1e-4  # of the mean over a linear's columns: what a text leaves at zero counts a little
+_LEAST = 1e-4  # least importance relative to a layer's mean, for columns that the text does not use
 
 
 class _Inputs(TorchDispatchMode):
-    """Adds up the squares of every linear's inputs, in the order of their calls."""
+    """Sums the squares of the inputs of every linear layer, in the order of the calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,9 +44,9 @@ class _Inputs(TorchDispatchMode):
 
 
 def calibrate(source: HfCheckpoint, plain: ModelSource, text: Path) -> None:
-    """Lets `source` weigh the errors of its quantization by a text's beginning. `plain` is the same model in float16.
+    """Makes `source` weight its quantization errors by the beginning of a text. `plain` is the same model in float16.
 
-    Raises UserError where the file is no text, or too short.
+    Raises UserError if the file is not a text, or is too short.
     """
     with tempfile.TemporaryDirectory() as folder:
         source.write_tokenizer(Path(folder))
@@ -55,18 +55,18 @@ def calibrate(source: HfCheckpoint, plain: ModelSource, text: Path) -> None:
         with text.open(encoding="utf-8") as file:
             content = file.read(_ROWS * _ROW * _CHARACTERS)
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{text}: cannot be read as text ({error})") from None
+        raise UserError(f"{text}: not readable as UTF-8 text ({error})") from None
     tokens = np.array(tokenizer.encode(content)[: _ROWS * _ROW], np.int32)
     if len(tokens) < _LEAST_TOKENS:
-        raise UserError(f"{text}: {len(tokens)} tokens; a calibration text needs at least {_LEAST_TOKENS}")
+        raise UserError(f"{text}: has {len(tokens)} tokens; a calibration text must have at least {_LEAST_TOKENS}")
     rows = np.array_split(tokens, -(-len(tokens) // _ROW))
     source.importance = dict(column_importance(plain, rows))
 
 
 def column_importance(source: ModelSource, rows: list[NDArray[np.int32]]) -> Iterator[tuple[str, F32]]:
-    """(name of a linear's weight, importance [in_features]) of all linears, as the model reads `rows` of tokens.
+    """Yields (name of the weight, importance [in_features]) of all linear layers, for `rows` of tokens.
 
-    `source` gives the weights of a layer at a time.
+    The weights of one layer at a time are read from `source`.
     """
     inputs = [_embedded(source, row) for row in rows]
     for layer in range(source.config.num_hidden_layers):
@@ -83,7 +83,7 @@ def column_importance(source: ModelSource, rows: list[NDArray[np.int32]]) -> Ite
 
 
 def _embedded(source: ModelSource, tokens: NDArray[np.int32]) -> Tensor:
-    """[T, hidden]; of the table only what the tokens need is decoded."""
+    """Returns the embeddings [T, hidden]. Decodes only the rows of the tokens."""
     c = source.config
     table = source.packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size)
     panels, which = np.unique(tokens // PANEL_ROWS, return_inverse=True)
@@ -93,7 +93,7 @@ def _embedded(source: ModelSource, tokens: NDArray[np.int32]) -> Tensor:
 
 
 def _unit(source: ModelSource, layer: int, unit_type: str) -> tuple[Any, list[str]]:
-    """A unit as a function x -> y of one row, and the names of its linears' weights."""
+    """Returns a unit as a function x -> y of one row, and the names of its linear layers' weights."""
     c, prefix = source.config, f"model.layers.{layer}."
     shapes = linear_shapes(c, unit_type)
     names = [f"{prefix}{name}.weight" for name in shapes]

@@ -1,7 +1,8 @@
-"""The index of a `weights.ptd`, ExecuTorch's FlatTensor, without ExecuTorch; byte for byte what its serializer writes.
+"""Builds the index of a `weights.ptd` (ExecuTorch's FlatTensor) without ExecuTorch, with the same bytes as its
+serializer.
 
-The schema is executorch/extension/flat_tensor/serialize/flat_tensor.fbs; a header of fixed fields stands behind the
-file's identifier.
+The schema is executorch/extension/flat_tensor/serialize/flat_tensor.fbs. A header of fixed fields follows the file's
+identifier.
 """
 
 import struct
@@ -14,8 +15,8 @@ _VERSION = 0
 _IDENTIFIER = b"FT01"
 _HEADER = struct.Struct("<4sIQQQQ")  # magic, length, flatbuffer's offset and size, data's offset and size
 _HEADER_MAGIC = b"FH01"
-_HEADER_SIZE = 48  # of _HEADER, aligned to 16 bytes
-_SCALAR_TYPES = {"uint8": 0, "float32": 6}  # ExecuTorch's numbers
+_HEADER_SIZE = 48  # size of _HEADER, aligned to 16 bytes
+_SCALAR_TYPES = {"uint8": 0, "float32": 6}  # ExecuTorch's values of ScalarType
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,12 @@ class PlacedTensor:
     name: str
     dtype: str  # uint8 or float32
     shape: tuple[int, ...]
-    offset: int  # behind the index, bytes
+    offset: int  # bytes after the index
     nbytes: int
 
 
 def flat_tensor_index(tensors: Sequence[PlacedTensor], data_size: int, alignment: int) -> bytes:
-    """All that stands before the data, filled up to `alignment` bytes."""
+    """Returns the part of the file before the data, padded to `alignment` bytes."""
     flatbuffer = _flatbuffer(tensors)
     base = -(-(_HEADER_SIZE + len(flatbuffer)) // alignment) * alignment
     header = _HEADER.pack(_HEADER_MAGIC, _HEADER.size, _HEADER_SIZE, len(flatbuffer), base, data_size)

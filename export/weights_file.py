@@ -1,7 +1,7 @@
-"""Writes `weights.ptd`: ExecuTorch named data, one page-aligned segment a tensor, so each can be mapped alone.
+"""Writes `weights.ptd`: ExecuTorch named data, with one page-aligned segment per tensor, so that each can be mapped.
 
-ExecuTorch's `FlatTensorSerializer` wants all data at once. The index in front depends on the sizes alone, so it is
-written from them, and one tensor after the other follows.
+ExecuTorch's `FlatTensorSerializer` needs all data at once. But the index at the beginning depends only on the sizes, so
+it is written first, followed by one tensor after the other.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ PAGE = 4096
 
 @dataclass(frozen=True)
 class LazyTensor:
-    """A tensor of the file; `load` makes its data when its turn has come."""
+    """A tensor of the file. `load` creates its data when it is written."""
 
     name: str
     dtype: str  # float32 or uint8
@@ -39,10 +39,10 @@ def write_weights(
     hollow: bool = False,
     on_tensor: Callable[[int, int], None] = lambda done, total: None,
 ) -> Weights:
-    """Writes the tensors in the given order, with no more than one of them in memory; their checksums come with it.
+    """Writes the tensors in the given order, with only one of them in memory. Returns their checksums.
 
-    `hollow` leaves holes in their place, which take no room on disk, and checksums that no data has. `on_tensor` is
-    called with how many of them are written.
+    `hollow` writes holes instead, which take no space on disk, and invalid checksums. `on_tensor` is called with the
+    number of tensors written so far.
     """
     tensors = list(tensors)
     placed: list[PlacedTensor] = []

@@ -1,7 +1,7 @@
 """mobile-ft: on-device fine-tuning of 4-bit LLMs with LoRA.
 
-The functions below are the whole library; docs/how-to/python.md shows them at work. Each is loaded when it is first
-used, so importing costs next to nothing, and only `export_bundle` ever loads torch.
+The functions and classes below are the public API; docs/how-to/python.md shows how to use them. Each is imported when
+it is first used, so `import mobile_ft` is fast, and only `export_bundle` imports torch.
 """
 
 from importlib import import_module
@@ -65,7 +65,7 @@ __all__ = [
     "trust",
 ]
 
-# Where each name is; those that are not listed are results.
+# The module of each name. Names that are not listed are in api.results.
 _HOMES = {
     "DataReport": "api.data",
     "Device": "api.device_link",

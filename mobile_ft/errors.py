@@ -1,11 +1,11 @@
-"""The library's exceptions and its warning, and what their text may hold."""
+"""The library's exceptions and its warning, and the limits of their text."""
 
 from importlib.util import find_spec
 
 # The extra of mobile-ft that brings a package which only some commands need.
 _EXTRAS = {"gguf": "gguf", "matplotlib": "plots", "onnx": "onnx", "torch": "export"}
 _MOST = 1000  # characters of a message
-_END = 300  # of them, those of its end: what would be right is said last
+_END = 300  # of these, characters kept from the end, where a message says what would be right
 
 
 class UserError(Exception):
@@ -39,14 +39,14 @@ def not_installed(package: str, wanted: str) -> UserError:
 
 
 def one_line(message: object) -> str:
-    """The text as a terminal can show it in a line: what is not printable escaped, and not much of it.
+    """Returns the message as one printable line: other characters are escaped, and long text is shortened.
 
-    Messages quote what a file or another library says, which may be anything.
+    Messages quote files and other libraries, so they may contain anything.
     """
     text = _cut(str(message))
     if text.isprintable():
         return text
-    # An escape is longer than what it stands for.
+    # An escape sequence is longer than its character.
     return _cut("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))
 
 

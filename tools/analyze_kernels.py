@@ -1,7 +1,8 @@
-"""The inner loops of the kernels on ARM, compiled as they are shipped, and how near they come to the most a core can do
-by llvm-mca's model of it: `python tools/analyze_kernels.py`.
+"""Compares the inner loops of the ARM kernels with the peak of each core in llvm-mca's model:
+`python tools/analyze_kernels.py`.
 
-Needs Debian's g++-aarch64-linux-gnu, clang and, from version 16 on, llvm: which models are a core's own depends on it.
+The kernels are compiled with the release flags. Needs Debian's g++-aarch64-linux-gnu, clang, and llvm 16 or newer. The
+version of llvm determines which cores have their own model.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
-# As CMakeLists.txt has them for kernels; -march comes from runtime/CMakeLists.txt.
+# The flags for kernels in CMakeLists.txt; -march comes from runtime/CMakeLists.txt.
 FLAGS = ("-O3", "-DNDEBUG", "-std=gnu++17", "-fPIC", "-Wall", "-Wextra", "-fno-math-errno", f"-I{ROOT}")
 CORES = [
     "cortex-a55",
@@ -33,12 +34,12 @@ CORES = [
     "neoverse-n2",
     "neoverse-v2",
 ]
-# Whose a model is, by what the names of its units begin with.
+# The core of a model, by the prefix of its units' names.
 MODELS = {
     **{"A53": "cortex-a53", "CortexA55": "cortex-a55", "A57": "cortex-a57", "CortexA510": "cortex-a510"},
     **{name.upper(): f"neoverse-{name}" for name in ("n1", "n2", "n3", "v1", "v2", "v3")},
 }
-PASSES = 200, 1200  # their difference has neither start nor end
+PASSES = 200, 1200  # the difference excludes the start and the end
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ class Kernel:
     name: str
     source: str
     isa: str
-    # Its arithmetic without loads; registers in braces are others each time. The last instruction adds to the sums.
+    # Its arithmetic without loads. Registers in braces differ in each copy. The last instruction accumulates.
     arithmetic: tuple[str, ...]
-    lanes: int  # multiply-adds in that
+    lanes: int  # multiply-adds of that instruction
 
     @property
     def adds(self) -> tuple[str, ...]:
@@ -73,7 +74,7 @@ KERNELS = [
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--llvm-mca", metavar="PATH", help="default: the newest of the PATH")
+    parser.add_argument("--llvm-mca", metavar="PATH", help="path of llvm-mca (default: the newest in PATH)")
     parser.add_argument("--cores", nargs="+", default=CORES, metavar="CORE")
     parser.add_argument("--markdown", action="store_true", help="print the tables of docs/kernel_analysis.md")
     args = parser.parse_args()
@@ -83,7 +84,7 @@ def main() -> None:
     models = {core: model_of(mca, core) for core in args.cores}
     own = [core for core, model in models.items() if model == core]
     print(f"llvm-mca of {version(mca)}; {', '.join(version(*command) for command in compilers.values())}")
-    print(f"models of their own: {', '.join(own) or 'none'}")
+    print(f"cores with their own model: {', '.join(own) or 'none'}")
     loops = {
         (kernel, name): hottest_loop(disassemble(compile_kernel(name, command, kernel)), kernel.adds)
         for kernel in KERNELS
@@ -101,7 +102,7 @@ def main() -> None:
 
 
 def newest(name: str) -> str:
-    """Of the programs `name` and `name`-VERSION in the PATH."""
+    """Returns the newest of the programs `name` and `name`-VERSION in PATH."""
     found = {
         str(path)
         for folder in os.get_exec_path()
@@ -110,7 +111,7 @@ def newest(name: str) -> str:
         if re.fullmatch(rf"{re.escape(name)}(-\d+)?", path.name)
     }
     if not found:
-        raise SystemExit(f"no {name} in the PATH")
+        raise SystemExit(f"{name}: not found in PATH; install it")
     return max(found, key=lambda path: int(search(r"\d+", version(path))))
 
 
@@ -120,10 +121,10 @@ def version(*command: str) -> str:
 
 
 def search(pattern: str, text: str) -> str:
-    """What the pattern finds, or the group in it."""
+    """Returns the match of the pattern, or its group."""
     found = re.search(pattern, text)
     if found is None:
-        raise ValueError(f"no {pattern} in {text!r}")
+        raise ValueError(f"{text!r} does not match {pattern}")
     return found[found.lastindex or 0]
 
 
@@ -151,7 +152,7 @@ def compile_kernel(compiler: str, command: list[str], kernel: Kernel) -> Path:
 
 @cache
 def simulate(mca: str, core: str, assembly: str, passes: int) -> dict[str, Any] | None:
-    """What llvm-mca says; None where this core is unknown to it or lacks an instruction."""
+    """Returns the output of llvm-mca, or None if the core is unknown or lacks an instruction."""
     done = run([mca, "-mtriple=aarch64", f"-mcpu={core}", f"-iterations={passes}", "-json"], assembly)
     if "instruction requires" in done.stderr or "not a recognized processor" in done.stderr:
         return None
@@ -162,7 +163,7 @@ def simulate(mca: str, core: str, assembly: str, passes: int) -> dict[str, Any] 
 
 
 def cycles(mca: str, core: str, assembly: str) -> float | None:
-    """Of one pass in the steady state."""
+    """Returns the cycles of one pass in the steady state."""
     few, many = (simulate(mca, core, assembly, passes) for passes in PASSES)
     if few is None or many is None:
         return None
@@ -171,16 +172,16 @@ def cycles(mca: str, core: str, assembly: str) -> float | None:
 
 
 def model_of(mca: str, core: str) -> str:
-    """The core that this core's model was made for."""
+    """Returns the core for which this core's model was made."""
     result = simulate(mca, core, "nop\n", PASSES[0])
     if result is None:
-        raise SystemExit(f"{mca}: knows no {core}")
+        raise SystemExit(f"{mca}: does not support {core}; use a newer llvm")
     prefix = str(result["TargetInfo"]["Resources"][0]).partition("Unit")[0]
     return MODELS.get(prefix, prefix)
 
 
 def peak(mca: str, core: str, kernel: Kernel) -> float | None:
-    """Multiply-adds a cycle of its arithmetic alone, on as many registers as there are."""
+    """Returns the multiply-adds per cycle of its arithmetic alone, with all registers."""
     registers = len(set(re.findall(r"\{\d\}", " ".join(kernel.arithmetic))))
     chains = 24 // registers
     numbers = [range(i, 24, chains) for i in range(chains)]

@@ -1,4 +1,4 @@
-"""The inner loops of compiled ARM code, found by what is in them; `tools/analyze_kernels.py` measures them."""
+"""Finds the inner loops of compiled ARM code by their instructions, for `tools/analyze_kernels.py`."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ BRANCH = re.compile(r"b|b\..+|bl|blr|br|ret|cbn?z|tbn?z")
 class Instruction:
     address: int
     text: str
-    target: int | None = None  # of a branch
+    target: int | None = None  # target of a branch
 
     @property
     def mnemonic(self) -> str:
@@ -25,7 +25,7 @@ class Instruction:
 
     @property
     def registers(self) -> list[str]:
-        """All but those of its address."""
+        """All registers except those of its address."""
         operands = self.text.partition(" ")[2]
         return re.findall(r"\b[bhsdqvwx]\d+\b", re.sub(r"\[(x\d+|sp).*", "", operands))
 
@@ -42,12 +42,12 @@ class Loop:
         return sum(x.mnemonic in mnemonics for x in self.body)
 
     def sums(self, mnemonics: tuple[str, ...]) -> int:
-        """How many registers the results of these go to."""
+        """The number of registers that receive the results of these instructions."""
         return len({x.registers[0] for x in self.body if x.mnemonic in mnemonics})
 
     @property
     def loads(self) -> int:
-        """In registers, as all that follow."""
+        """The number of loaded registers. The methods below also count registers."""
         return sum(len(x.registers) for x in self.body if x.mnemonic.startswith("ld"))
 
     @property
@@ -56,12 +56,12 @@ class Loop:
 
     @property
     def spills(self) -> int:
-        """Of the loads and stores, those that go to the stack."""
+        """The loads and stores that use the stack."""
         return sum(len(x.registers) for x in self.body if "[sp" in x.text)
 
     @property
     def assembly(self) -> str:
-        """With nothing to jump to."""
+        """The assembly without jump targets."""
         return "".join(re.sub(r"\b[0-9a-f]+ <.*", "0", x.text) + "\n" for x in self.body)
 
 
@@ -83,7 +83,7 @@ def parse(listing: str) -> list[Function]:
 
 
 def straight_loops(function: Function) -> list[Loop]:
-    """The loops with no branch but the one back: innermost ones, of which every pass is the same."""
+    """Returns the loops without branches except the one back: the innermost loops, in which all passes are equal."""
     name, instructions = function
     index = {x.address: i for i, x in enumerate(instructions)}
     loops = []
@@ -95,8 +95,9 @@ def straight_loops(function: Function) -> list[Loop]:
 
 
 def hottest_loop(functions: list[Function], mnemonics: tuple[str, ...]) -> Loop:
-    """Where these instructions have the most sums; of several such loops, the one with the most of them. Tiles of fewer
-    rows may be as large where rows go in pairs: then the last by name."""
+    """Returns the loop in which these instructions have the most accumulators, and among several, the one with the most
+    of these instructions. Tiles of fewer rows may be as large if rows are processed in pairs; then the last by name is
+    returned."""
     loops = [loop for function in functions for loop in straight_loops(function) if loop.count(mnemonics)]
     if not loops:
         raise ValueError(f"no loop with {' or '.join(mnemonics)}")

@@ -3,8 +3,8 @@
 #
 #   tools/build_android.sh NDK EXECUTORCH [OUT]
 #
-# NDK is the folder of Android's NDK, EXECUTORCH a checkout of ExecuTorch in a folder of that name, with the submodules
-# below. OUT, build/android by default, gets `jniLibs/arm64-v8a`, the libraries of an app, and an archive of the C API.
+# NDK is the folder of Android's NDK. EXECUTORCH is a checkout of ExecuTorch in a folder of that name, with the submodules
+# below. OUT (default: build/android) will have `jniLibs/arm64-v8a`, the libraries of an app, and an archive of the C API.
 # Written for NDK r27 and ExecuTorch v1.5.1, whose program format is that of the bundles.
 set -euo pipefail
 
@@ -16,7 +16,7 @@ fail() {
   exit 1
 }
 
-[ $# -ge 2 ] || fail "give the folders of Android's NDK and of ExecuTorch's checkout"
+[ $# -ge 2 ] || fail "usage: tools/build_android.sh NDK EXECUTORCH [OUT]"
 ndk=$(realpath "$1") executorch=$(realpath "$2") out=$(realpath -m "${3:-build/android}")
 cd "$(dirname "$0")/.."
 toolchain=$ndk/build/cmake/android.toolchain.cmake

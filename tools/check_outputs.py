@@ -1,8 +1,8 @@
-"""Every output of `mobile-ft convert` in the program it is for: `check_outputs.py DATA`, a folder with two texts.
+"""Checks every output of `mobile-ft convert` in its target program: `check_outputs.py DATA`, a folder with two texts.
 
-Fine-tunes SmolLM2-135M on valid.txt, converts it, and has each program read windows of test.txt. Its loss is held
-against that of our own runtime, and so are its next tokens after three texts. Prints the table of docs/benchmarks.md.
-Needs `pip install mobile-ft[outputs]`; programs that are not installed are left out.
+Fine-tunes SmolLM2-135M on valid.txt, converts it, and runs each program on windows of test.txt. Compares its loss, and
+its next tokens after three texts, with our own runtime. Prints the table of docs/benchmarks.md.
+Needs `pip install mobile-ft[outputs]`. Programs that are not installed are skipped.
 """
 
 import argparse
@@ -23,16 +23,16 @@ from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.export.source.gguf_model import builtin_model
 from mobile_ft.runtime import Model
 
-WINDOWS, LENGTH = 4, 128  # of test.txt, for the loss
+WINDOWS, LENGTH = 4, 128  # windows of test.txt and their tokens, for the loss
 PROMPTS = ("The capital of France is", "def add(a, b):\n    return", "Once upon a time, there was a little")
 ANSWER = 12  # tokens
 TRAINING: dict[str, Any] = {"seq_len": 128, "steps": 40, "lr": 1e-3, "warmup_steps": 0}
 
-Logits = Callable[[list[int]], np.ndarray]  # of every token: [tokens, vocab]
+Logits = Callable[[list[int]], np.ndarray]  # returns the logits of every token, [tokens, vocab]
 
 
 class Checks:
-    """Windows and answers, and our own runtime's loss without the adapter and with it."""
+    """Windows, answers, and the losses of our own runtime without and with the adapter."""
 
     def __init__(self, bundle: Path, adapter: Path, text: str) -> None:
         tokenizer = Tokenizer(bundle)
@@ -51,7 +51,7 @@ class Checks:
         return float(np.mean(losses))
 
     def same_tokens(self, logits: Logits) -> int:
-        """How many of our runtime's next tokens are theirs too."""
+        """Returns the number of next tokens that are the same as in our runtime."""
         count = 0
         for prompt, answer in zip(self.prompts, self.answers, strict=True):
             found = logits(prompt + answer[:-1])[len(prompt) - 1 :].argmax(-1)
@@ -118,7 +118,7 @@ def in_onnxruntime(folder: Path) -> Logits:
 
 
 def in_executorch(folder: Path) -> Logits:
-    """Token by token: the program gives the last one's logits."""
+    """Runs token by token, because the program returns only the last token's logits."""
     from executorch.runtime import Runtime
 
     method = Runtime.get().load_program(str(folder / "model.pte")).load_method("forward")
@@ -131,7 +131,8 @@ def in_executorch(folder: Path) -> Logits:
 
 
 def outputs(bundle: Path, adapter: Path, work: Path) -> Iterator[tuple[str, Path, Callable[[], Logits], Logits | None]]:
-    """A name, what was written, how to run it, and without the adapter where that rounds activations."""
+    """Yields a name, the written file, a function that runs it, and a function that runs it without the adapter if the
+    program rounds activations."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 

@@ -1,7 +1,8 @@
-"""The runtime's tokenizer against Hugging Face's: `python -m tools.check_tokenizers --data DIR TOKENIZER.json ...`.
+"""Compares the runtime's tokenizer with Hugging Face's: `python -m tools.check_tokenizers --data DIR TOKENIZER.json
+...`.
 
-Rows of GSM8K and WikiText-2 in DIR and random Unicode texts; prints how many of them differ in a token, in the text
-that the tokens spell or in the bytes that a token stands for, and how long 1 MB of WikiText-2 takes.
+Uses rows of GSM8K and WikiText-2 in DIR, and random Unicode texts. Prints the number of texts with a different token,
+decoded text or byte span of a token, and the time for 1 MB of WikiText-2.
 """
 
 import argparse
@@ -23,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, nargs="+", metavar="TOKENIZER.json")
     parser.add_argument("--data", type=Path, required=True, help="folder with gsm8k/ and wikitext2/")
-    parser.add_argument("--random", type=int, default=10_000, help="how many random texts (default: 10000)")
+    parser.add_argument("--random", type=int, default=10_000, help="number of random texts (default: 10000)")
     args = parser.parse_args()
     wiki = (args.data / "wikitext2" / "test.txt").read_text()
     rows = wiki.splitlines(keepends=True) + (args.data / "gsm8k" / "test.jsonl").read_text().splitlines()
@@ -48,7 +49,7 @@ def compare(file: Path, rows: list[str], wiki: str) -> list[str]:
 
 
 def seconds(encode: Callable[[str], object], text: str) -> float:
-    """A megabyte."""
+    """Returns the time per MB."""
     part = text[:MEGABYTE]
     start = time.perf_counter()
     encode(part)

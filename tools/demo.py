@@ -1,6 +1,6 @@
-"""`make demo`: fine-tunes SmolLM2-135M on short dialogues within 300 MB and shows what it learned.
+"""`make demo`: fine-tunes SmolLM2-135M on short dialogues within 300 MB and shows the result.
 
-Everything is done with the command line, as a user would; what it leaves is in ./demo-out.
+It uses only the command line, like a user. Its output is in ./demo-out.
 """
 
 import json
@@ -20,7 +20,7 @@ from mobile_ft.cli.output import print_table
 OUT = Path("demo-out")
 PROMPT = "What is a compiler?"
 STEPS, SEQ_LEN = 150, 256
-# Half of the layers a step, on average: learned more than `suffix` with half did in as much time (docs/quality.md).
+# On average, half of the layers per step. It learned more than `suffix` with half in the same time (docs/quality.md).
 TRAINING = f"--schedule freeze --ratio 0.5 --budget 300MB --steps {STEPS} --seq-len {SEQ_LEN}".split()
 
 
@@ -59,12 +59,12 @@ def mobile_ft(*arguments: object, capture: bool = False) -> str:
     command = [sys.executable, "-m", "mobile_ft.cli.main", *words]
     result = subprocess.run(command, stdout=subprocess.PIPE if capture else None, encoding="utf-8")
     if result.returncode:
-        sys.exit(result.returncode)  # it said why
+        sys.exit(result.returncode)  # the command has printed the error
     return result.stdout or ""
 
 
 def results(*arguments: object) -> dict[str, Any]:
-    """What a command writes with `--json`."""
+    """Runs a command and returns its `--json` output."""
     file = OUT / "results.json"
     mobile_ft(*arguments, "--json", file)
     values: dict[str, Any] = json.loads(file.read_text())
@@ -79,7 +79,7 @@ def answer(bundle: Path, *options: object) -> str:
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
-    """Loss and memory over the steps."""
+    """Plots loss and memory by step."""
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
@@ -88,7 +88,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
     window = 25
     smooth = np.convolve(training["losses"], np.ones(window) / window, mode="valid")
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    left.plot(steps, training["losses"], color="0.85", label="training loss, each step")
+    left.plot(steps, training["losses"], color="0.85", label="training loss per step")
     left.plot(steps[window - 1 :], smooth, color="C0", linewidth=2, label=f"training loss, mean of {window} steps")
     ends = [0, len(steps)], [report["loss_before"], report["loss_after"]]
     left.plot(*ends, "o", color="C3", markersize=8, label="held-out loss, before and after")
@@ -123,7 +123,7 @@ def print_report(report: dict[str, Any]) -> None:
     }
     print()
     print_table("SmolLM2-135M, LoRA on 4-bit weights", rows)
-    print(f"Also in {OUT}: training.png, report.json, and the adapter in PEFT's format in adapter/")
+    print(f"{OUT} has training.png, report.json, and the adapter in PEFT's format in adapter/")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""mft-run with the loader and all libraries it needs, in a folder that runs with nothing else beside it:
+"""Copies mft-run with its loader and libraries to a self-contained folder:
 `python tools/gather_runtime.py MFT_RUN OUT LIBRARIES ...`.
 
-LIBRARIES are folders to look in, of the device's architecture. OUT gets `mft-run`, a script, and what it starts.
+LIBRARIES are folders with libraries of the device's architecture. OUT will have the script `mft-run` and its files.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 SCRIPT = """#!/bin/sh
-# The device may have another C library, or none: this one brings its own.
+# Uses its own C library, because the device may have another one or none.
 here=$(dirname "$0")
 exec "$here/lib/{loader}" --library-path "$here/lib" "$here/bin/mft-run" "$@"
 """
@@ -27,15 +27,16 @@ def main() -> None:
 
 
 def gather(mft_run: Path, out: Path, folders: list[Path]) -> None:
-    """Puts `mft_run` and its libraries into `out`, made anew. Raises FileNotFoundError or FileExistsError."""
+    """Writes `mft_run` and its libraries to `out`, and replaces an older one. Raises FileNotFoundError or
+    FileExistsError."""
     if out.exists() and not (out / "bin" / "mft-run").exists():
-        raise FileExistsError(f"{out}: is no such folder; choose another")
+        raise FileExistsError(f"{out}: exists and is not a runtime folder; choose another one")
     shutil.rmtree(out, ignore_errors=True)
     (out / "bin").mkdir(parents=True)
     (out / "lib").mkdir()
     shutil.copy(mft_run, out / "bin" / "mft-run")
     interpreter = re.search(r"interpreter: (\S+?)\]", _readelf("-l", mft_run))
-    assert interpreter, f"{mft_run}: names no interpreter"
+    assert interpreter, f"{mft_run}: has no interpreter"
     loader = Path(interpreter[1]).name
     left, found = [loader, *_needed(mft_run)], set()
     while left:
@@ -45,7 +46,7 @@ def gather(mft_run: Path, out: Path, folders: list[Path]) -> None:
         found.add(name)
         library = next((folder / name for folder in folders if (folder / name).exists()), None)
         if library is None:
-            raise FileNotFoundError(f"{name}: in none of {', '.join(map(str, folders))}")
+            raise FileNotFoundError(f"{name}: not found in {', '.join(map(str, folders))}")
         shutil.copy(library.resolve(), out / "lib" / name)
         left += _needed(library)
     script = out / "mft-run"

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Runs a command where memory cgroups are of version 2, for machines whose own are of version 1:
-# in_cgroup2_vm.sh FOLDER COMMAND... FOLDER keeps what it takes, a kernel of Debian's and a disk of 8 GB at most, and gets
-# the command's output and exit code.
+# Runs a command in a virtual machine with memory cgroups of version 2, for machines with version 1:
+# in_cgroup2_vm.sh FOLDER COMMAND... FOLDER has the virtual machine's files, a kernel from Debian and a disk of up to
+# 8 GB, and the command's output and exit status.
 #
-# A virtual machine on this one's own files, which it can read; what it writes goes, but for /scratch, the disk. Needs
-# root and Debian's qemu-system-x86, cpio and e2fsprogs. It computes in software: KVM is often not to be had where a
-# virtual machine is all there is.
+# The virtual machine can read this machine's files. Its writes are discarded, except in /scratch, the disk. Needs root
+# and Debian's qemu-system-x86, cpio and e2fsprogs. It emulates the CPU, because KVM is often not available within
+# virtual machines.
 set -euo pipefail
 folder=$(realpath "$1") here=$PWD
 shift

@@ -1,8 +1,8 @@
-"""What a long run holds at its beginning and at its end: `python tools/long_run.py --steps 20000`.
+"""Measures whether memory, files and disk usage grow in a long run: `python tools/long_run.py --steps 20000`.
 
-A tiny model is trained with validations and saves on the way. Between saves: anonymous and resident memory, open
-files, and what the run has on disk. All that a run should add is what it remembers of each step: its loss and its
-seconds in memory, 12 bytes, and its loss in the checkpoint.
+Trains a tiny model with validations and checkpoints. Between checkpoints, measures anonymous and resident memory, open
+files, and disk usage. A run should only add the loss and the time of each step in memory, 12 bytes, and its loss in the
+checkpoint.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from rich.table import Table
 from mobile_ft.api.native import run_native
 from tests.small_bundle import TalkingModel, write_small_bundle
 
-EVERY = 500  # steps between saves, and between validations
+EVERY = 500  # steps between checkpoints, and between validations
 SEQ_LEN = 64
 SHOWN = 6  # rows of the table
 _ROWS = [{"prompt": f"say {i}", "completion": f" it is {7 * i}"} for i in range(40)]
@@ -27,17 +27,17 @@ _ROWS = [{"prompt": f"say {i}", "completion": f" it is {7 * i}"} for i in range(
 
 @dataclass(frozen=True)
 class Sample:
-    """Halfway between two saves, as events may be late: a pipe holds those of some 200 steps."""
+    """A sample halfway between two checkpoints, because events may be late: a pipe buffers those of about 200 steps."""
 
     step: int
     anon_mb: float
     rss_mb: float
-    files: int  # open
-    disk_bytes: int  # in the output folder, and of open files without a name
+    files: int  # open files
+    disk_bytes: int  # in the output folder, and in open files without a name
 
 
 class LongRun:
-    """Hears of a run's events, and looks at its process and folder."""
+    """Receives a run's events, and samples its process and folder."""
 
     def __init__(self, out: Path) -> None:
         self.samples: list[Sample] = []
@@ -82,7 +82,7 @@ def long_run(folder: Path, options: dict[str, Any]) -> LongRun:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=20000)
-    parser.add_argument("options", nargs="*", metavar="NAME=VALUE", help="of `mft-run train`")
+    parser.add_argument("options", nargs="*", metavar="NAME=VALUE", help="options of `mft-run train`")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = long_run(Path(folder), {"steps": args.steps} | dict(option.split("=", 1) for option in args.options))

@@ -1,8 +1,9 @@
-"""Shows on a phone what a desktop cannot: `python tools/phone_check.py`, with a phone in developer mode on adb, after
-`make aarch64`.
+"""Tests the runtime on a phone: `python tools/phone_check.py`, after `make aarch64`, with a phone in developer mode
+that is connected by adb.
 
-Takes about ten minutes with the defaults and writes a Markdown report: whether losses are those of this computer,
-memory within the plan, speed, heat, and a run that is killed and goes on. What it puts on the phone is gone at the end.
+It takes about ten minutes with the defaults and writes a Markdown report. It compares losses with this computer and
+memory with the plan, measures speed and heat, and resumes a run that was killed. At the end, it removes its files from
+the phone.
 """
 
 import argparse
@@ -39,9 +40,9 @@ EXACT_STEPS = 10
 ALLOWED = {"float32": 1e-4, "int8": 0.05}
 BUDGET_MB, MEMORY_STEPS, SAMPLE_SECONDS = 300, 20, 1.0
 ROUNDS, TIMED_STEPS = 3, 4
-MINUTE, ENDS = 60.0, 5  # seconds of a row of the table; steps that are the beginning, or the end
+MINUTE, ENDS = 60.0, 5  # seconds per row of the table; number of first and last steps that are compared
 KILL_STEPS, KILL_AT = 8, 3
-SCREEN = "Not tested: screen off and doze, to which a process of `adb shell` is not subject as an app is."
+SCREEN = "Not tested: screen off and doze, which do not affect a process of `adb shell` as they affect an app."
 
 Show = Callable[[str], object]
 OnEvent = Callable[[Event], object]
@@ -49,12 +50,14 @@ OnEvent = Callable[[Event], object]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--serial", default="", help="of the phone, where adb knows several")
-    parser.add_argument("--minutes", type=float, default=5, help="to train for heat (default: 5)")
-    parser.add_argument("--bundle", type=Path, help="to train (default: smollm2-135m, exported for 256 tokens)")
-    parser.add_argument("--runtime", type=Path, help="of the phone (default: what `make aarch64` built)")
-    parser.add_argument("--keep", action="store_true", help=f"leave {FOLDER} on the phone")
-    parser.add_argument("-o", "--output", type=Path, default=Path("phone_report.md"), help="(default: phone_report.md)")
+    parser.add_argument("--serial", default="", help="serial number of the phone, if several are connected")
+    parser.add_argument("--minutes", type=float, default=5, help="duration of the heat test in minutes (default: 5)")
+    parser.add_argument("--bundle", type=Path, help="bundle to train (default: smollm2-135m, exported for 256 tokens)")
+    parser.add_argument("--runtime", type=Path, help="runtime for the phone (default: built by `make aarch64`)")
+    parser.add_argument("--keep", action="store_true", help=f"keep {FOLDER} on the phone")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("phone_report.md"), help="report file (default: phone_report.md)"
+    )
     args = parser.parse_args(arguments)
 
     console = Console(highlight=False, markup=False)
@@ -67,10 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check_phone(args: argparse.Namespace, scratch: Path, say: Show, show: Show) -> int:
-    """Puts all on the phone, makes the checks and writes the report. Returns the exit code."""
+    """Copies the pack to the phone, runs the checks and writes the report. Returns the exit status."""
     check_output_path("-o", args.output)
     root = Device("adb", args.serial, "/")
-    root.output(f"rm -rf {FOLDER}")  # also tells whether there is a phone, before minutes of work
+    root.output(f"rm -rf {FOLDER}")  # also fails early if there is no phone
     try:
         phone = prepare(args, scratch, show)
         sections = make_checks(phone, args.output, say)
@@ -87,17 +90,17 @@ def check_phone(args: argparse.Namespace, scratch: Path, say: Show, show: Show) 
 
 @dataclass
 class Phone:
-    """A pack on the phone, and what a check needs besides."""
+    """A pack on the phone, and other data of the checks."""
 
     device: Device
-    pack: Path  # the same here
+    pack: Path  # the same pack on this computer
     bundle: Path
     tokens: int
     minutes: float
-    show: Show  # what is going on
+    show: Show  # shows the progress
 
     def train(self, *options: str, fresh: bool = True, on_event: OnEvent = lambda event: None) -> list[Event]:
-        """All events of a run that ends by itself; not `fresh`: goes on with the last one. Raises UserError."""
+        """Trains and returns all events. With `fresh` false, resumes the last run. Raises UserError."""
         events: list[Event] = []
 
         def take(event: Event) -> None:
@@ -106,15 +109,15 @@ class Phone:
                 self.show(f"{shlex.join(options)}  step {event['step']}, {event['seconds']:.2f} s")
             on_event(event)
 
-        # What the runtime remembers of this machine goes into the folder too. The shell becomes mft-run, with its id.
+        # The runtime's cache is also in the folder. The shell executes mft-run, which keeps its process id.
         start = f"export XDG_CACHE_HOME=$PWD && echo $$ > {PID} && exec sh {RUN_SCRIPT} {shlex.join(options)}"
         run_command(self.device.command(f"rm -rf {OUT} && {start}" if fresh else start), take)
         if not events or events[-1]["event"] != "done":
-            raise UserError("the run ended without a word")
+            raise UserError("the run ended without a result")
         return events
 
     def signal(self, name: str) -> None:
-        """Sends it to the run in progress."""
+        """Sends a signal to the current run."""
         self.device.output(f"kill -{name} $(cat {PID})")
 
     def answers(self) -> bool:
@@ -149,7 +152,7 @@ def losses(events: Sequence[Event]) -> list[float]:
 
 @dataclass
 class Section:
-    """What a check writes. `judged`: it has a criterion."""
+    """The section of a check in the report. `judged` means that it has a criterion."""
 
     title: str
     lines: list[str] = field(default_factory=list)
@@ -166,7 +169,7 @@ class Section:
         return not self.failures
 
     def verdict(self) -> str:
-        """Empty where there is no criterion."""
+        """ "passed" or "failed", or "" if there is no criterion."""
         return f"failed: {'; '.join(self.failures)}" if self.failures else "passed" if self.judged else ""
 
     def text(self) -> str:
@@ -180,7 +183,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
 
 
 def make_checks(phone: Phone, report: Path, say: Show) -> list[Section]:
-    """One after the other; the report has what was done so far, whatever comes."""
+    """Runs the checks one after the other, and updates the report after each, so that it survives a failure."""
     sections: list[Section] = []
     lost = ""
     for title, check in CHECKS.items():
@@ -189,16 +192,16 @@ def make_checks(phone: Phone, report: Path, say: Show) -> list[Section]:
         phone.show(title)
         try:
             if lost:
-                raise UserError(f"not run, since the phone was lost in {lost}")
+                raise UserError(f"not run, because the phone was lost in {lost}")
             check(phone, section)
         except KeyboardInterrupt:
             section.failures.append("interrupted")
             raise
-        except Exception as error:  # what a phone answers may be odd: that costs this check alone
+        except Exception as error:  # an unexpected reply of the phone fails only this check
             section.failures.append(one_line(error if isinstance(error, UserError) else repr(error)))
             if not lost and not phone.answers():
                 lost = title
-                section.failures.append(f"the phone does not answer any more, {FOLDER} stays on it")
+                section.failures.append(f"the phone does not respond any more; {FOLDER} stays on it")
         finally:
             write_report(phone, sections, report)
         say(f"{title}: {section.verdict() or 'done'}")
@@ -207,7 +210,7 @@ def make_checks(phone: Phone, report: Path, say: Show) -> list[Section]:
 
 def write_report(phone: Phone, sections: Sequence[Section], report: Path) -> None:
     when = time.strftime("%Y-%m-%d %H:%M")
-    head = f"# mobile-ft on a phone\n\n{when}, {phone.bundle.name}, {phone.tokens} tokens a step. {SCREEN}\n"
+    head = f"# mobile-ft on a phone\n\n{when}, {phone.bundle.name}, {phone.tokens} tokens per step. {SCREEN}\n"
     write_text(report, "\n".join([head, *(section.text() for section in sections)]))
 
 
@@ -245,7 +248,7 @@ def train_here(phone: Phone, options: Sequence[str]) -> list[Event]:
     events: list[Event] = []
     phone.show(f"{shlex.join(options)}  on this computer")
     where = ["--data", str(phone.pack / "train.tokens"), "--out", str(phone.pack.parent / "here")]
-    same = ["--seq-len", str(phone.tokens), "--lr", str(LR)]  # as prepare() packed
+    same = ["--seq-len", str(phone.tokens), "--lr", str(LR)]  # the same options as in prepare()
     run_native(["train", str(phone.bundle), *where, *same, *options], events.append)
     return events
 
@@ -264,8 +267,12 @@ def check_memory(phone: Phone, section: Section) -> None:
         ("resident", resident, plan["planned_mb"]),
         ("anonymous", anonymous, plan["planned_anon_mb"]),
     ):
-        section.require(measured <= planned, f"{what} memory came to {measured:.1f} MB, planned were {planned:.1f}")
-    section.require(resident <= BUDGET_MB, f"resident memory came to {resident:.1f} MB, the budget is {BUDGET_MB}")
+        section.require(
+            measured <= planned, f"{what} memory reached {measured:.1f} MB, but {planned:.1f} MB were planned"
+        )
+    section.require(
+        resident <= BUDGET_MB, f"resident memory reached {resident:.1f} MB, but the budget is {BUDGET_MB} MB"
+    )
     rows: list[list[object]] = [
         ["resident (VmHWM)", f"{resident:.1f}", f"{plan['planned_mb']:.1f}", BUDGET_MB],
         ["anonymous", f"{anonymous:.1f}", f"{plan['planned_anon_mb']:.1f}", ""],
@@ -277,12 +284,15 @@ def check_memory(phone: Phone, section: Section) -> None:
         for name, size in sorted(most.items(), key=lambda item: item[0] != "TOTAL PSS")
         if size
     ]
-    section.lines += table(["MB, at most", "measured", "planned", "budget"], rows)
-    section.lines += [f"`dumpsys meminfo` told of the process {len(found)} times; its rows are those of most PSS.", ""]
+    section.lines += table(["peak, MB", "measured", "planned", "budget"], rows)
+    section.lines += [
+        f"`dumpsys meminfo` reported the process {len(found)} times; the rows are those of the highest PSS.",
+        "",
+    ]
 
 
 class Sampled(threading.Thread):
-    """What `read` gives again and again while the block runs, as a list."""
+    """Collects the results of repeated calls of `read` in a list while the block runs."""
 
     def __init__(self, read: Callable[[], dict[str, float]]) -> None:
         super().__init__(daemon=True)
@@ -298,7 +308,7 @@ class Sampled(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        with suppress(UserError):  # a phone that is gone ends the block with an error of its own
+        with suppress(UserError):  # if the phone is lost, the block fails with its own error
             while not self._over.wait(SAMPLE_SECONDS):
                 self._samples.append(self._read())
 
@@ -312,7 +322,7 @@ def check_speed(phone: Phone, section: Section) -> None:
                 seconds.append(step_seconds(phone, "--compute", compute))
     finally:
         rows = [[compute, f"{median(s):.4g}", ", ".join(f"{x:.4g}" for x in s)] for compute, s in rounds.items() if s]
-        section.lines += table(["", "seconds a step", "rounds"], rows)
+        section.lines += table(["", "seconds per step", "rounds"], rows)
     ratio = median(rounds["float32"]) / median(rounds["int8"])
     section.lines += [f"float32 takes {ratio:.2f} times as long as int8.", ""]
 
@@ -320,19 +330,19 @@ def check_speed(phone: Phone, section: Section) -> None:
     counts = sorted({1, 2, chosen, max(1, len(cores(phone.device)))})
     times = {count: step_seconds(phone, "--threads", str(count)) for count in counts}
     rows = [[f"{n}{' (chosen)' * (n == chosen)}", f"{times[n]:.4g}", f"{times[1] / times[n]:.2f}"] for n in counts]
-    section.lines += table(["threads", "seconds a step", "times as fast as 1"], rows)
+    section.lines += table(["threads", "seconds per step", "times as fast as 1"], rows)
     section.lines += [f"Heat before: {in_words(before)}. After: {in_words(heat(phone.device))}.", ""]
 
 
 def step_seconds(phone: Phone, *options: str) -> float:
-    """Median of a run's steps but the first, which reads the weights."""
+    """Returns the median step time of a run without the first step, which reads the weights."""
     events = phone.train("--steps", str(TIMED_STEPS + 1), *options)
     return median(event["seconds"] for event in events[2:] if event["event"] == "step")
 
 
 def check_heat(phone: Phone, section: Section) -> None:
     readings = [heat(phone.device)]
-    seconds: list[list[float]] = [[]]  # of the steps of each minute
+    seconds: list[list[float]] = [[]]  # step times of each minute
     begin = 0.0
     ending = False
     stopped = False
@@ -356,7 +366,7 @@ def check_heat(phone: Phone, section: Section) -> None:
     try:
         phone.train("--steps", "1000000", "--budget", f"{BUDGET_MB}MB", on_event=on_event)
     except UserError:
-        if not (ending and stopped):  # by us, saved
+        if not (ending and stopped):  # ended by this check, with a checkpoint
             raise
     finally:
         section.lines += heat_lines(seconds, readings)
@@ -367,13 +377,13 @@ def heat_lines(seconds: Sequence[Sequence[float]], readings: Sequence[Heat]) -> 
     for i, minute in enumerate(seconds, 1):
         after = columns(readings[i]) if i < len(readings) else [""] * 5
         rows.append([str(i), str(len(minute)), f"{median(minute):.3f}" if minute else "", *after])
-    header = ["minute", "steps", "seconds a step", "throttling", "skin °C", "CPU °C", "battery °C", "battery %"]
+    header = ["minute", "steps", "seconds per step", "throttling", "skin °C", "CPU °C", "battery °C", "battery %"]
     lines = table(header, rows)
     every = [time for minute in seconds for time in minute]
     if every:
         first, last = median(every[:ENDS]), median(every[-ENDS:])
         lines += [
-            f"{first:.3f} s a step at the beginning, {last:.3f} s at the end: {last / first:.2f} times as long.",
+            f"{first:.3f} s per step at the beginning, {last:.3f} s at the end: {last / first:.2f} times as long.",
             "",
         ]
     levels = " to ".join(shown(reading.battery_percent) for reading in (readings[0], readings[-1]))
@@ -393,20 +403,25 @@ def check_kill(phone: Phone, section: Section) -> None:
     try:
         phone.train(*options, on_event=on_event)
     except UserError:
-        if len(losses(killed)) < KILL_AT:  # of itself
+        if len(losses(killed)) < KILL_AT:  # not killed by this check
             raise
     else:
-        raise UserError(f"kill -9 at step {KILL_AT} came after the last one")
+        raise UserError(f"kill -9 at step {KILL_AT} was sent after the last step")
     rest = phone.train(*options, fresh=False)
     done = rest[0]["steps_done"]
-    section.require(KILL_AT <= done < KILL_STEPS, f"went on at step {done}, was killed after {KILL_AT} were saved")
+    section.require(
+        KILL_AT <= done < KILL_STEPS, f"resumed at step {done}, but was killed after the checkpoint of step {KILL_AT}"
+    )
     expected = losses(whole)
-    # JSON's numbers are the shortest that give back the same bits: equal here are equal texts.
+    # JSON has the shortest text of each number, so equal texts are equal bits.
     steps = [event for event in (*killed, *rest) if event["event"] == "step"]
     wrong = sorted({event["step"] for event in steps if event["loss"] != expected[event["step"] - 1]})
-    section.require(not wrong, f"losses of steps {', '.join(map(str, wrong))} are not those of the uninterrupted run")
-    section.require(rest[-1]["losses"] == expected, "its result has other losses than the uninterrupted run")
-    section.lines += [f"{KILL_STEPS} steps, kill -9 when {KILL_AT} were saved; {done} were done when it went on.", ""]
+    section.require(not wrong, f"losses of steps {', '.join(map(str, wrong))} differ from the uninterrupted run")
+    section.require(rest[-1]["losses"] == expected, "the losses of its result differ from the uninterrupted run")
+    section.lines += [
+        f"{KILL_STEPS} steps, kill -9 after the checkpoint of step {KILL_AT}; it resumed after step {done}.",
+        "",
+    ]
 
 
 def in_words(now: Heat) -> str:

@@ -1,4 +1,4 @@
-"""What an Android phone says of itself when tools/phone_check.py asks: the device, heat, memory of a process."""
+"""Reads facts of an Android phone for tools/phone_check.py: the device, its heat, the memory of a process."""
 
 import re
 from collections import Counter
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mobile_ft.api.device_link import Device
 
-STATUS = ["none", "light", "moderate", "severe", "critical", "emergency", "shutdown"]  # of throttling
+STATUS = ["none", "light", "moderate", "severe", "critical", "emergency", "shutdown"]  # levels of throttling
 CPU, SKIN = 0, 3  # types of temperatures
 UNKNOWN = "unknown"
 CORES = (
@@ -17,14 +17,14 @@ CORES = (
 
 @dataclass(frozen=True)
 class Heat:
-    """Temperatures in °C, the highest of their kind; None where the phone does not say."""
+    """Temperatures in °C, the highest of each kind, or None if the phone does not report them."""
 
     status: str
     skin: float | None
     cpu: float | None
     battery: float | None
     battery_percent: int | None
-    powered: str  # by what, such as USB; empty: by the battery
+    powered: str  # the power source, such as USB; "": the battery
 
 
 def ask(device: Device, script: str) -> str:
@@ -51,7 +51,7 @@ def device_facts(device: Device) -> dict[str, str]:
 
 
 def cores(device: Device) -> list[str]:
-    """Of each core its greatest frequency in kHz and its capacity, with a slash between; either may be missing."""
+    """Returns "FREQUENCY/CAPACITY" of each core, with its highest frequency in kHz. Either may be missing."""
     return ask(device, CORES).split()
 
 
@@ -83,7 +83,7 @@ def heat(device: Device) -> Heat:
 
 
 def proportional_memory(device: Device, pid_file: str) -> dict[str, float]:
-    """`TOTAL PSS` in MB, and what it is made of, of the process whose id is in `pid_file`; empty where it is gone."""
+    """Returns `TOTAL PSS` in MB, and its parts, of the process whose id is in `pid_file`, or {} if it has ended."""
     text = ask(device, f"dumpsys meminfo $(cat {pid_file})").partition("App Summary")[2]
     rows = re.findall(r"^ *([A-Z][A-Za-z ]+?): +(\d+)", text, re.MULTILINE)
     found = {name: int(kilobytes) * 1024 / 1e6 for name, kilobytes in rows}

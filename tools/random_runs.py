@@ -1,9 +1,9 @@
-"""Runs of random models with random options, planned and then held to their budget by the kernel:
+"""Plans random models with random options, and then trains them with the budget enforced by the kernel:
 `python tools/random_runs.py --count 1000 --json FILE`.
 
-Each is a few steps in a memory cgroup of its budget (`mobile_ft.profile_run`), which lies between the smallest that
-works and what storing everything takes. None may be killed, and none may hold more than its plan. Runs whose result is
-in the JSON file already are not run again; they follow from their numbers alone.
+Each run has a few steps in a memory cgroup of its budget (`mobile_ft.profile_run`). The budget is between the smallest
+that works and the memory for storing everything. No run may be killed, or use more memory than planned. Runs with a
+result in the JSON file are not repeated. A run is defined by its number.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from mobile_ft.model.formats import parse_format
 Options = dict[str, Any]
 Row = dict[str, Any]
 
-RUNS_A_BUNDLE = 25  # an export takes as long as some ten runs
+RUNS_A_BUNDLE = 25  # an export takes as long as about ten runs
 STEPS = 2
 FAMILIES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma3_text", "lfm2")
 QUANTS = ("q4_0", "q4_1", "q4_0_g64", "q4_1_g128", "q8_0", "q8_0_g64", "nf4", "nf4_g16", "fp4", "iq4_nl", "f16")
 TARGETS = ("all-linear", "q_proj,v_proj", "q_proj,k_proj,v_proj,o_proj", "gate_proj,up_proj,down_proj", "down_proj")
-LFM2_TARGETS = ("all-linear", "w1,w3,w2", "w2")  # which calls them so
+LFM2_TARGETS = ("all-linear", "w1,w3,w2", "w2")  # LFM2's names
 BUCKETS = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # MB
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--figure", type=Path, help="histogram as SVG")
-    parser.add_argument("--folder", type=Path, default=Path("build/random"), help="for one bundle at a time")
+    parser.add_argument("--folder", type=Path, default=Path("build/random"), help="folder for one bundle at a time")
     args = parser.parse_args()
     warnings.simplefilter("ignore", mobile_ft.MobileFtWarning)
     rows: dict[str, Row] = json.loads(args.json.read_text()) if args.json.exists() else {}
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def draw_model(draw: random.Random, family: str) -> Options:
-    """Values of a Transformers configuration."""
+    """Returns values of a Transformers configuration."""
     head_dim = draw.choice((16, 32, 64, 96, 128))
     kv_heads = draw.choice((1, 2, 4))
     heads = kv_heads * draw.choice((1, 2, 3, 4))
@@ -98,7 +98,7 @@ def draw_export(draw: random.Random, family: str, model: Options) -> Options:
 
 
 def draw_options(draw: random.Random, most_tokens: int) -> Options:
-    """Of a training step."""
+    """Returns options of a training step."""
     batch_size = draw.choice((1, 1, 1, 2, 4))
     options: Options = {
         "batch_size": batch_size,
@@ -127,7 +127,7 @@ def draw_options(draw: random.Random, most_tokens: int) -> Options:
 
 
 def bundle_of(folder: Path, number: int) -> Path:
-    """The bundle of this number, in place of the one before."""
+    """Returns the bundle with this number, which replaces the previous one."""
     bundle = folder / str(number)
     if not bundle.exists():
         from transformers import AutoConfig, AutoModelForCausalLM
@@ -143,7 +143,7 @@ def bundle_of(folder: Path, number: int) -> Path:
 
 
 def run(number: int, bundle: Path) -> Row:
-    """Planned, and then trained within its budget."""
+    """Plans a run, and then trains it within its budget."""
     draw = random.Random(f"run {number}")
     found = mobile_ft.info(bundle)
     assert isinstance(found, mobile_ft.BundleInfo)
@@ -154,7 +154,7 @@ def run(number: int, bundle: Path) -> Row:
         most = max(least, mobile_ft.plan(bundle, budget="100GB", **options).planned_mb)
     except mobile_ft.UserError as error:
         return row | {"refused": str(error)}
-    # Often the smallest of all, which has least room for mistakes.
+    # Often the smallest budget, which has the smallest tolerance.
     share = draw.choice((0.0, draw.random(), draw.random()))
     options["budget"] = f"{math.ceil(least + share * (most - least))}MB"
     result = mobile_ft.profile_run(bundle, steps=STEPS, **options)
@@ -170,11 +170,11 @@ def report(rows: list[Row], figure: Path | None) -> None:
     ran = [row for row in rows if "refused" not in row]
     left = [row["planned_anon_mb"] - row["peak_anon_mb"] for row in ran]
     over = [row for row in ran if row["peak_anon_mb"] > row["planned_anon_mb"]]
-    table = Table("", "runs", title="Random runs, planned and held to it", title_justify="left")
+    table = Table("", "runs", title="Random runs within their planned memory", title_justify="left")
     table.add_row("drawn", str(len(rows)))
-    table.add_row("refused before they began", str(len(rows) - len(ran)))
+    table.add_row("rejected before the start", str(len(rows) - len(ran)))
     for name, count in Counter(row["enforced_by"] for row in ran).items():
-        table.add_row(f"held by {name}", str(count))
+        table.add_row(f"limited by {name}", str(count))
     table.add_row("killed or failed", str(sum(not row["survived"] for row in ran)))
     table.add_row("more anonymous memory than planned", str(len(over)))
     table.add_row("RSS over the budget", str(sum(row["peak_rss_mb"] > row["budget_mb"] for row in ran)))
@@ -183,8 +183,8 @@ def report(rows: list[Row], figure: Path | None) -> None:
     for row in [row for row in ran if not row["survived"]] + over:
         console.print(row)
     for reason, count in Counter(row["refused"] for row in rows if "refused" in row).most_common(10):
-        console.print(f"refused {count}: {reason}")
-    spread = Table("planned above the peak, MB of anonymous memory", "runs", title_justify="left")
+        console.print(f"rejected {count}: {reason}")
+    spread = Table("planned minus peak anonymous memory, MB", "runs", title_justify="left")
     for low, high in zip(BUCKETS, (*BUCKETS[1:], math.inf), strict=True):
         spread.add_row(f"{low:g} to {high:g}", str(sum(low <= x < high for x in left)))
     console.print(spread)
@@ -198,7 +198,7 @@ def draw_histogram(left: list[float], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")
     axes.hist(left, bins=60, color="tab:blue")
     axes.axvline(0, color="tab:red", linewidth=1)
-    axes.set(xlabel="planned above the peak of anonymous memory, MB", ylabel="runs")
+    axes.set(xlabel="planned minus peak anonymous memory, MB", ylabel="runs")
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 

@@ -1,9 +1,9 @@
 """Writes runtime/unicode/unicode_tables.cpp: `python tools/unicode_tables.py`.
 
-The runtime's tokenizer has to be equal to the `tokenizers` library, whose tables are of several versions of Unicode:
-so it is asked. Categories are what its regular expressions match. Combining classes and canonical decompositions are
-Python's own, which Unicode never changes, of the characters that the library knows. What is needed for methods of str
-(upper, islower and so on) is Python's own too; it changes for new characters alone.
+The runtime's tokenizer must be equal to the `tokenizers` library, whose tables are from several versions of Unicode. So
+the tables are derived from the library. Categories are determined by its regular expressions. Combining classes and
+canonical decompositions, which Unicode never changes, are Python's, for the characters that the library supports. The
+tables for methods of str (upper, islower and so on) are Python's, too; they change only for new characters.
 """
 
 import subprocess
@@ -15,7 +15,7 @@ from pathlib import Path
 import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
-NAMES = (  # as in runtime/unicode/unicode.cpp
+NAMES = (  # the same as in runtime/unicode/unicode.cpp
     *("Cc", "Cf", "Cn", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu", "Mc", "Me", "Mn", "Nd", "Nl", "No"),
     *("Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs"),
 )
@@ -25,7 +25,7 @@ SURROGATES = range(0xD800, 0xE000)
 
 
 def categories() -> list[int]:
-    """Of every code point, as an index into NAMES; surrogates, which no text holds, are Cs."""
+    """Returns the category of every code point, as an index of NAMES. Surrogates, which are not in any text, are Cs."""
     found = [NAMES.index("Cs") if c in SURROGATES else NAMES.index("Cn") for c in range(LAST)]
     points = [c for c in range(LAST) if c not in SURROGATES]
     text = "".join(map(chr, points))
@@ -71,11 +71,11 @@ def decompositions() -> Iterator[str]:
 
 
 def combining_class(c: int) -> int:
-    """0 of characters that the library keeps where they are."""
+    """Returns the combining class, or 0 for characters that the library does not reorder."""
     found = unicodedata.combining(chr(c))
     if found == 0:
         return 0
-    low, high = "\u0334", "\u0301"  # of the classes 1 and 230
+    low, high = "\u0334", "\u0301"  # characters of the classes 1 and 230
     wrong, right = (high + chr(c), chr(c) + high) if found == 1 else (chr(c) + low, low + chr(c))
     return found if normalizers.NFD().normalize_str(wrong) == unicodedata.normalize("NFD", right) else 0
 
@@ -90,8 +90,8 @@ def class_runs() -> Iterator[str]:
 
 
 def case_runs(mapped: Callable[[str], str], plain: Callable[[str], str]) -> Iterator[str]:
-    """Of the characters that `mapped` makes another one of than `plain`: runs of every one or every second character
-    with the same distance to what they become."""
+    """Yields runs of the characters for which `mapped` and `plain` differ: every character, or every second one, with
+    the same distance to the mapped character."""
     found = [
         (c, ord(mapped(chr(c))) - c)
         for c in range(LAST)
@@ -107,7 +107,7 @@ def case_runs(mapped: Callable[[str], str], plain: Callable[[str], str]) -> Iter
 
 
 def expansions() -> Iterator[str]:
-    """Characters that become several in upper or title case."""
+    """Yields characters that become several characters in upper or title case."""
     for c in map(chr, range(LAST)):
         if max(len(c.upper()), len(c.title())) > 1:
             upper, title = (", ".join(f"0x{ord(part):x}" for part in text) for text in (c.upper(), c.title()))
@@ -121,12 +121,12 @@ def ranges(holds: Callable[[str], bool]) -> list[str]:
 
 
 def is_ignorable(c: str) -> bool:
-    """Whether a sigma's form does not depend on this character beside it."""
+    """Whether the form of a sigma does not depend on this neighbouring character."""
     return f"a{c}Σ".lower()[-1] == "ς" and f" {c}Σ".lower()[-1] == "σ"
 
 
 def exceptions(holds: Callable[[str], bool], *in_categories: str) -> list[str]:
-    """Where a property of characters is not what their categories tell."""
+    """Returns the characters for which a property does not follow from the category."""
     return ranges(lambda c: holds(c) != (unicodedata.category(c) in in_categories))
 
 

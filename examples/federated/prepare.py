@@ -1,6 +1,6 @@
-"""`python examples/federated/prepare.py`: writes fleet-out/, with a bundle of SmolLM2-135M and eight devices' rows.
+"""`python examples/federated/prepare.py`: writes a bundle of SmolLM2-135M and the rows of eight devices to fleet-out/.
 
-Each device has the dialogues of its own topics; fleet-out/all has those of all devices, to compare with.
+Each device has dialogues of its own topics. fleet-out/all has the dialogues of all devices, for comparison.
 """
 
 import shutil

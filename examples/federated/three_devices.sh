@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# A SuperLink and three SuperNodes on this machine, each in a network namespace of its own, as if on four machines:
+# Runs a SuperLink and three SuperNodes on this machine, each in its own network namespace, as if on four machines:
 #   sudo env PATH="$PATH" examples/federated/three_devices.sh [RUN_CONFIG...]
-# from where prepare.py was run. With CUT=N, the third device is cut off when round N begins, and back CUT_SECONDS later.
+# Run it in the folder in which prepare.py was run. With CUT=N, the third device is disconnected when round N begins, and
+# reconnected CUT_SECONDS later.
 set -euo pipefail
 
 app=$(dirname "$(realpath "$0")")
@@ -9,11 +10,11 @@ link=10.99.0.1
 logs=fleet-out/logs
 export FLWR_HOME=$PWD/fleet-out/flwr FLWR_TELEMETRY_ENABLED=0
 mkdir -p "$logs" "$FLWR_HOME"
-rm -f "$logs"/* # an older run's rounds
+rm -f "$logs"/* # removes the logs of an older run
 printf '[superlink]\ndefault = "fleet"\n\n[superlink.fleet]\naddress = "%s:8000"\ninsecure = true\n' $link > "$FLWR_HOME/config.toml"
 
 finish() {
-  # What SuperNodes started outlives them, and would keep their namespaces.
+  # Child processes of SuperNodes outlive them, and would keep their namespaces.
   for i in 1 2 3; do kill $(ip netns pids fleet$i 2> /dev/null) 2> /dev/null || true; done
   kill $(jobs -p) 2> /dev/null || true
   wait

@@ -1,1 +1,1 @@
-"""The ExecuTorch program: units traced, split and lowered."""
+"""Builds the ExecuTorch program: traces, splits and lowers units."""

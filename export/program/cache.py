@@ -1,7 +1,7 @@
-"""Keeps programs that were built, so that the next export of the same architecture needs no torch.
+"""Caches programs, so that the next export of the same architecture does not need torch.
 
-A file of the cache is a line with the SHA-256 of the rest, a line of JSON and program.pte. Whatever is not that, or
-belongs to another key, is built again.
+A file of the cache has a line with the SHA-256 of the rest, a line of JSON, and program.pte. If a file is damaged or
+belongs to another key, the program is built again.
 """
 
 import hashlib
@@ -19,11 +19,11 @@ from typing import Any
 from mobile_ft.export.program.program import KindMethods, Program, ProgramSpec
 from mobile_ft.files.folder import make_folder, replace_file
 
-_MOST_BYTES = 32_000_000  # of all programs, some 300
+_MOST_BYTES = 32_000_000  # limit of all programs together, about 300
 
 
 def cached_program(spec: ProgramSpec) -> Program:
-    """The program of `spec`, built if the cache does not have it."""
+    """Returns the program of `spec`. Builds it if it is not in the cache."""
     key, folder = _key(spec), _folder()
     if folder is None:
         return build(spec)
@@ -31,21 +31,21 @@ def cached_program(spec: ProgramSpec) -> Program:
     program = _read(file, key)
     if program is None:
         program = build(spec)
-        with suppress(OSError):  # no room, or not ours: the next export builds it again
+        with suppress(OSError):  # disk full, or no permission; the next export builds it again
             _write(file, key, program)
             _drop_oldest(folder)
     return program
 
 
 def build(spec: ProgramSpec) -> Program:
-    """The program of `spec`, whatever the cache has."""
+    """Builds the program of `spec`, without the cache."""
     from mobile_ft.export.program.build import build_program
 
     return build_program(spec)
 
 
 def _folder() -> Path | None:
-    """$XDG_CACHE_HOME/mobile-ft/programs, by default in ~/.cache."""
+    """Returns $XDG_CACHE_HOME/mobile-ft/programs, by default in ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(base) / "mobile-ft" / "programs" if os.path.isabs(base) else None
 
@@ -60,7 +60,7 @@ def _key(spec: ProgramSpec) -> str:
 
 @cache
 def _code() -> str:
-    """The hash of the code that traces and lowers."""
+    """Returns the hash of the code that traces and lowers."""
     import mobile_ft.export.program as program
     import mobile_ft.model as model
 
@@ -85,8 +85,8 @@ def _read(file: Path, key: str) -> Program | None:
         program = Program(data, kinds, fields["head_tokens"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    with suppress(OSError):  # of a cache that may only be read
-        os.utime(file)  # it is among the last used
+    with suppress(OSError):  # the cache may be read-only
+        os.utime(file)  # marks it as recently used
     return program
 
 
@@ -105,7 +105,7 @@ def _write(file: Path, key: str, program: Program) -> None:
 
 
 def _drop_oldest(folder: Path) -> None:
-    """Those not used for longest, until the rest fits."""
+    """Deletes the least recently used programs until the others fit."""
     files = sorted(((path.stat(), path) for path in folder.iterdir()), key=lambda each: each[0].st_mtime, reverse=True)
     total = 0
     for stat, path in files:

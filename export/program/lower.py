@@ -10,10 +10,10 @@ from mobile_ft.export.program.trace import Method
 
 
 def lower(methods: dict[str, Method]) -> ExecutorchProgramManager:
-    """All methods share one arena; inputs and outputs live where the runtime says, outside of it.
+    """Lowers the methods. They share one arena; the runtime allocates inputs and outputs outside of it.
 
-    The graphs of `methods` become edge dialect in place. They have custom ops only, which nothing decomposes; `to_edge`
-    runs each graph some twenty times to find that out, and makes the same program in ten times the time.
+    Converts the graphs of `methods` to edge dialect in place. They only have custom ops, which need no decomposition.
+    `to_edge` would give the same program, but takes ten times as long, because it runs each graph about twenty times.
     """
     for name, method in methods.items():
         _to_edge(name, method.program)
@@ -28,6 +28,6 @@ def _to_edge(name: str, program: ExportedProgram) -> None:
         op = node.target
         if isinstance(op, torch._ops.OpOverload):
             if op.namespace != "mobile_ft":
-                raise ValueError(f"method {name}: {op} is no op of mobile_ft, and needs decomposition")
+                raise ValueError(f"method {name}: {op} is not an op of mobile_ft and would need decomposition")
             packet = getattr(exir_ops.edge.mobile_ft, op._opname)
             node.target = getattr(packet, op._overloadname)

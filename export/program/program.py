@@ -1,4 +1,4 @@
-"""The program of a bundle, and what bundle.json says of its methods."""
+"""The program of a bundle, and the description of its methods in bundle.json."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from mobile_ft.model.unit_spec import UnitSpec
 
 @dataclass(frozen=True)
 class ProgramSpec:
-    """All that decides a program."""
+    """All inputs that determine a program."""
 
     config: ModelConfig
-    units: tuple[UnitSpec, ...]  # one of each kind
+    units: tuple[UnitSpec, ...]  # one per kind
     embed_format: str
     head_format: str
     max_seq_len: int
@@ -21,23 +21,23 @@ class ProgramSpec:
 
 @dataclass(frozen=True)
 class KindMethods:
-    """What the runtime has to know of the methods of one kind of unit."""
+    """The description of the methods of a kind of units for the runtime."""
 
-    tokens: int  # the most they take
-    saved: list[dict[str, Any]]  # what `<kind>_backward` takes: shape, -1 for the tokens; dtype; dtype stored
-    reads_x: bool  # whether `<kind>_backward` needs the unit's input besides
+    tokens: int  # maximum number of tokens
+    saved: list[dict[str, Any]]  # saved inputs of `<kind>_backward`: shape (-1: tokens), dtype, stored dtype
+    reads_x: bool  # whether `<kind>_backward` also needs the unit's input
 
 
 @dataclass(frozen=True)
 class Program:
     data: bytes  # program.pte
     kinds: dict[str, KindMethods]
-    head_tokens: int  # the most that the head's methods take
+    head_tokens: int  # maximum number of tokens of the head's methods
 
 
 def program_spec(
     config: ModelConfig, specs: Iterable[UnitSpec], embed_format: str, head_format: str, max_seq_len: int
 ) -> ProgramSpec:
-    """`specs` may have several units of a kind."""
+    """Returns the program of these units. `specs` may have several units of a kind."""
     units = tuple({spec.kind: spec for spec in specs}.values())
     return ProgramSpec(config, units, embed_format, head_format, max_seq_len)

@@ -1,4 +1,5 @@
-"""Splits a traced forward and backward where the gradient enters: what crosses the cut is what storing means."""
+"""Splits a traced forward and backward at the input of the gradient. The tensors that cross the cut are those that a
+unit stores."""
 
 import operator
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from torch import fx
 
 from mobile_ft.model import ops  # noqa: F401 (registers torch.ops.mobile_ft)
 
-# They cost little, so the backward computes them again where their inputs are saved anyway.
+# These ops are cheap, so the backward recomputes them if their inputs are saved anyway.
 _CHEAP = {
     torch.ops.mobile_ft.affine.default,
     torch.ops.mobile_ft.swiglu.default,
@@ -22,12 +23,12 @@ _CHEAP = {
 class Split:
     forward_save: fx.GraphModule  # inputs -> y, saved tensors
     backward: fx.GraphModule  # dy, inputs, saved tensors -> gradients
-    saved: list[fx.Node]  # what the first hands to the second
-    reads_x: bool  # whether the backward needs the unit's input besides
+    saved: list[fx.Node]  # the tensors that the forward saves for the backward
+    reads_x: bool  # whether the backward also needs the unit's input
 
 
 def split_at_gradient(joint: fx.GraphModule) -> Split:
-    """Cuts (dy, x, other inputs...) -> (y, gradients...) in two. A node belongs to the backward if it depends on dy."""
+    """Splits (dy, x, other inputs...) -> (y, gradients...). A node belongs to the backward if it depends on dy."""
     nodes = list(joint.graph.nodes)
     placeholders = [n for n in nodes if n.op == "placeholder"]
     output = next(n for n in nodes if n.op == "output")

@@ -1,4 +1,4 @@
-"""Traces the methods of the program: forwards as they are, backwards by autograd over the unit."""
+"""Traces the methods of the program: forwards directly, and backwards by autograd over the unit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,9 +19,10 @@ from mobile_ft.model.unit_spec import UnitSpec
 
 EXAMPLE_TOKENS = 7
 
-# What works token by token takes at most this many at once, and the runtime calls it as often as need be, so that its
-# memory stops growing with the sequence. The head's kernel goes over the vocabulary once for as many rows. An MLP may
-# be called with fewer, which takes less memory, and time to decode its weights more often: the plan decides.
+# Methods without attention take at most this many tokens per call, and the runtime calls them several times, so that
+# their memory does not grow with the sequence. The head's kernel processes as many rows in one pass over the
+# vocabulary. An MLP can be called with fewer tokens, which saves memory but decodes its weights more often; the plan
+# decides.
 HEAD_TOKENS = 256
 MLP_TOKENS = 256
 
@@ -31,7 +32,7 @@ class Method:
     """A method of the program."""
 
     program: ExportedProgram
-    tokens: int  # the most it takes
+    tokens: int  # maximum number of tokens
 
 
 class _Function(nn.Module):
@@ -44,9 +45,7 @@ class _Function(nn.Module):
 
 
 def _export(function: Callable[..., Any], inputs: list[Tensor], token_dims: list[int | None], most: int) -> Method:
-    """Exports `function` for up to `most` tokens; `token_dims` says which dimension of each input counts them, None
-    where none does.
-    """
+    """Exports `function` for up to `most` tokens. `token_dims` has the token dimension of each input, or None."""
     tokens = Dim("tokens", min=2, max=most)
     shapes = tuple(None if dim is None else {dim: tokens} for dim in token_dims)
     return Method(torch.export.export(_Function(function), tuple(inputs), dynamic_shapes=(shapes,), strict=False), most)
@@ -68,7 +67,8 @@ def _unit_inputs(spec: UnitSpec) -> tuple[list[Tensor], list[Tensor]]:
 
 
 def _clean_up(module: fx.GraphModule) -> None:
-    """Leaves custom ops only: autograd's detach means nothing once traced, and it sums gradients with aten's add."""
+    """Removes all ops but custom ones: autograd's detach has no effect after tracing, and aten's add of gradients is
+    replaced."""
     for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
         node.replace_all_uses_with(node.args[0])
     for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor):
@@ -79,7 +79,7 @@ def _clean_up(module: fx.GraphModule) -> None:
 
 @dataclass(frozen=True)
 class UnitMethods:
-    """The methods of one kind of unit, and what bundle.json says of them."""
+    """The methods of a kind of units, and their description in bundle.json."""
 
     methods: dict[str, Method]
     kind: KindMethods
@@ -89,14 +89,14 @@ def _saved_entry(node: fx.Node, tokens: str, spec: UnitSpec) -> dict[str, Any]:
     tensor = node.meta["val"]
     shape = [-1 if str(n) == tokens else int(n) for n in tensor.shape]
     dtype = str(tensor.dtype).removeprefix("torch.")
-    # One number a row or head always stays exact.
+    # Tensors with one value per row or head always stay exact.
     wide = dtype == "float32" and shape[0] == -1 and len(shape) == 2 and shape[1] > spec.config.num_attention_heads
     return {"shape": shape, "dtype": dtype, "stored": _stored(node, spec) if wide else dtype}
 
 
 def _stored(node: fx.Node, spec: UnitSpec) -> str:
-    """What an activation is stored as. int8 is too coarse for two kinds of them: queries and keys, whose products the
-    exponential takes, and the product and factor of a 2-bit gate, which are divided."""
+    """Returns the format in which an activation is stored. int8 is too coarse for queries and keys, whose products are
+    the input of an exponential, and for the product and factor of a 2-bit gate, which are divided."""
     if spec.activation == "exact":
         return "float32"
     marks = node.meta.get("custom", {})
@@ -107,17 +107,17 @@ def _stored(node: fx.Node, spec: UnitSpec) -> str:
 
 @dataclass(frozen=True)
 class UnitTrace:
-    """A unit as functions of its inputs: activations, positions and inv_freq where it has them, weights, lora."""
+    """A unit as functions of its inputs: activations, positions and inv_freq if it has them, weights, lora."""
 
     forward: Callable[..., Tensor]  # inputs -> y
-    joint: fx.GraphModule  # dy, inputs -> y, dx, the gradients of lora; by autograd
-    inputs: list[Tensor]  # examples
-    dims: list[int | None]  # which dimension of each counts the tokens
-    between: int  # how many there are between x and the weights
+    joint: fx.GraphModule  # dy, inputs -> y, dx, the gradients of lora; from autograd
+    inputs: list[Tensor]  # example inputs
+    dims: list[int | None]  # token dimension of each input
+    between: int  # number of inputs between x and the weights
 
 
 def trace_unit(spec: UnitSpec) -> UnitTrace:
-    """Traces a unit once for all of its kind."""
+    """Traces a unit, once per kind."""
     c = spec.config
     weights, lora = _unit_inputs(spec)
     n = len(weights)
@@ -127,7 +127,7 @@ def trace_unit(spec: UnitSpec) -> UnitTrace:
     e = len(positions + inv_freq)
     inputs = [x, *positions, *inv_freq, *weights, *lora]
     dims: list[int | None] = [0, *[0] * len(positions), *[None] * len(inv_freq + weights + lora)]
-    # Attention without rotary frequencies takes None for them.
+    # Attention without rotary frequencies gets None for them.
     absent = [None] if spec.type == "attn" and not inv_freq else []
     functions: dict[str, Callable[..., Any]] = {"attn": units.attn, "conv": units.conv, "mlp": units.mlp}
     function = functions[spec.type]
@@ -136,30 +136,31 @@ def trace_unit(spec: UnitSpec) -> UnitTrace:
         return function(spec, x, *rest[:e], *absent, list(rest[e : e + n]), list(rest[e + n :]))
 
     def joint(dy: Tensor, x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        """Forward, and its gradients to x and lora by autograd."""
+        """Returns the output, and the gradients of x and lora from autograd."""
         with torch.enable_grad():
             x = x.detach().requires_grad_()
             adapters = [t.detach().requires_grad_() for t in rest[e + n :]]
             y = forward(x, *rest[: e + n], *adapters)
             return y, *torch.autograd.grad(y, [x, *adapters], dy)
 
-    with preserve_node_meta():  # the marks that the graph's nodes were given
+    with preserve_node_meta():  # keeps the marks of the graph's nodes
         traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
     _clean_up(traced)
     return UnitTrace(forward, traced, inputs, dims, e)
 
 
 def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
-    """`<kind>_forward`, `_backward_recompute`, `_forward_save`, `_backward` and, unless it is an MLP, `_decode`.
+    """Returns `<kind>_forward`, `_backward_recompute`, `_forward_save`, `_backward` and, unless it is an MLP,
+    `_decode`.
 
-    Inputs are those of UnitTrace; backwards take dy before them, `_backward` the saved tensors behind.
+    Inputs are those of UnitTrace. Backwards have dy before them, and `_backward` has the saved tensors after them.
     """
     trace = trace_unit(spec)
     inputs, dims, traced = trace.inputs, trace.dims, trace.joint
     most = max_seq_len if spec.takes_positions else min(max_seq_len, MLP_TOKENS)
     x = inputs[0]
     split = split_at_gradient(traced)
-    tokens = str(next(iter(traced.graph.nodes)).meta["val"].shape[0])  # its symbol; other sizes may be 7 as well
+    tokens = str(next(iter(traced.graph.nodes)).meta["val"].shape[0])  # the symbol; other sizes may also be 7
     saved = [_saved_entry(node, tokens, spec) for node in split.saved]
     saved_examples = [
         torch.empty([EXAMPLE_TOKENS if n < 0 else n for n in entry["shape"]], dtype=node.meta["val"].dtype)
@@ -185,14 +186,14 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
 
 
 def _decode_method(spec: UnitSpec, trace: UnitTrace, max_seq_len: int) -> Method:
-    """Takes caches or the state behind the positions."""
+    """Returns the method for decoding, which has caches or the state after the positions."""
     x, positions, *rest = trace.inputs
     n, rotary = len(spec.weights), trace.between - 1
     absent = [None] if spec.type == "attn" and not rotary else []
     decode: Callable[..., Any] = units.attn_decode if spec.type == "attn" else units.conv_decode
     cache = torch.empty(max_seq_len, spec.cache_width)
     held = [cache, cache.clone()] if spec.type == "attn" else [torch.empty(spec.state_shape)]
-    first = 2 + len(held) + rotary  # of the weights
+    first = 2 + len(held) + rotary  # index of the first weight
     return _export(
         lambda *i: decode(spec, *i[:first], *absent, list(i[first : first + n]), list(i[first + n :])),
         [x, positions, *held, *rest],
@@ -202,7 +203,7 @@ def _decode_method(spec: UnitSpec, trace: UnitTrace, max_seq_len: int) -> Method
 
 
 def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len: int) -> dict[str, Method]:
-    """`embed`, `head`, `head_loss` and `logits`; all but `embed` take at most HEAD_TOKENS tokens."""
+    """Returns `embed`, `head`, `head_loss` and `logits`. All but `embed` take at most HEAD_TOKENS tokens."""
     c = config
     tokens = torch.zeros(EXAMPLE_TOKENS, dtype=torch.int64)
     x, norm = torch.empty(EXAMPLE_TOKENS, c.hidden_size), torch.empty(c.hidden_size)
@@ -210,7 +211,7 @@ def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len:
     weight = packed_example(c.hidden_size, c.vocab_size, head_fmt)
 
     def export(function: Callable[..., Any], fmt: str, inputs: list[Tensor], dynamic: int) -> Method:
-        """The first `dynamic` inputs begin with the token count."""
+        """Exports a function. The first dimension of the first `dynamic` inputs is the token count."""
         dims = [0 if i < dynamic else None for i in range(len(inputs))]
         most = max_seq_len if function is units.embed else min(max_seq_len, HEAD_TOKENS)
         return _export(lambda *i: function(c, fmt, *i), inputs, dims, most)

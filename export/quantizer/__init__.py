@@ -1,1 +1,1 @@
-"""How checkpoints of other quantizers store their weights, unpacked."""
+"""Reads the weights of checkpoints that other programs quantized."""

@@ -1,6 +1,7 @@
-"""AWQ's weights (arXiv 2306.00978) as AutoAWQ writes them, version gemm: 8 codes of 4 bits a word of 32.
+"""Reads AWQ's weights (arXiv 2306.00978) in AutoAWQ's version gemm, which has eight 4-bit codes per 32-bit word.
 
-Words lie along the rows of qweight [in, out] and qzeros [groups, out], and a word has its 8 columns as 0 2 4 6 1 3 5 7.
+Words follow the rows of qweight [in, out] and qzeros [groups, out]. A word has its 8 columns in the order
+0 2 4 6 1 3 5 7.
 """
 
 from functools import partial
@@ -14,11 +15,11 @@ from mobile_ft.export.quantizer.zero_points import group_size, zero_point_weight
 from mobile_ft.model.formats import U8
 
 _BITS, _PER_WORD = 4, 8
-_PLACES = np.argsort([0, 2, 4, 6, 1, 3, 5, 7])  # of columns in their order
+_PLACES = np.argsort([0, 2, 4, 6, 1, 3, 5, 7])  # position of each column in a word
 
 
 def awq_reader(source: str, settings: Settings) -> Reader:
-    """Raises UserError where the settings have no like here."""
+    """Returns the reader for these settings. Raises UserError if they are not supported."""
     setting(source, settings, "bits", (_BITS,))
     version = settings.get("version")
     setting(source, {"version": version.lower() if isinstance(version, str) else version}, "version", ("gemm",))

@@ -1,7 +1,7 @@
-"""GPTQ's weights (arXiv 2210.17323) as AutoGPTQ and GPTQModel write them, in words of 32 bits, the lowest code first.
+"""Reads GPTQ's weights (arXiv 2210.17323) in the format of AutoGPTQ and GPTQModel: 32-bit words, lowest code first.
 
-Words hold 8 codes of 4 bits, or 4 of 8, of one column of qweight [in, out] and of one row of qzeros [groups, out].
-checkpoint_format gptq has zero - 1 there, gptq_v2 zero itself.
+A word has eight 4-bit codes or four 8-bit codes, from one column of qweight [in, out] or one row of qzeros [groups,
+out]. qzeros has zero - 1 in checkpoint_format gptq, and zero in gptq_v2.
 """
 
 from functools import partial
@@ -16,9 +16,9 @@ from mobile_ft.model.formats import U8
 
 
 def gptq_reader(source: str, settings: Settings) -> Reader:
-    """Raises UserError where the settings have no like here."""
+    """Returns the reader for these settings. Raises UserError if they are not supported."""
     bits = setting(source, settings, "bits", (4, 8))
-    # Transformers calls it format.
+    # Transformers' name for it is format.
     key = "checkpoint_format" if "checkpoint_format" in settings else "format"
     first = 1 if setting(source, settings, key, ("gptq", "gptq_v2"), "gptq") == "gptq" else 0
     return partial(_open, bits, group_size(source, settings), first, bool(settings.get("desc_act")))
@@ -40,8 +40,8 @@ def _open(
         group_of = words(tensors.get(f"{module}.g_idx", ("I32",), [cols])[:])
         if not np.array_equal(group_of, np.arange(cols) // group):
             raise UserError(
-                f"{tensors.where(f'{module}.g_idx')}: tensor {module}.g_idx permutes columns (desc_act); supported: "
-                "groups of columns in their order"
+                f"{tensors.where(f'{module}.g_idx')}: tensor {module}.g_idx permutes columns (desc_act), which is not "
+                "supported; quantize the model without desc_act"
             )
 
     def codes(start: int, stop: int) -> U8:
@@ -52,7 +52,7 @@ def _open(
         if first and (stored == (1 << bits) - 1).any():
             raise UserError(
                 f"{tensors.where(f'{module}.qzeros')}: tensor {module}.qzeros has a zero point that does not fit "
-                f"{bits} bits; checkpoint_format 'gptq' has it less 1, 'gptq_v2' as it is"
+                f"{bits} bits; set checkpoint_format to 'gptq_v2' if its zero points are not reduced by 1"
             )
         return stored + np.uint8(first)
 

@@ -1,7 +1,7 @@
-"""MLX's quantized weights as mlx-lm writes them: w = scale * code + bias in groups of columns, of embeddings too.
+"""Reads MLX's quantized weights in mlx-lm's format: w = scale * code + bias in groups of columns, also of embeddings.
 
-Codes lie in words of 32 bits, the lowest first. config.json has "quantization", with what single modules have in place
-of the rest under their names.
+Codes are in 32-bit words, lowest first. "quantization" in config.json has the settings, and under the names of modules
+their own settings.
 """
 
 from functools import partial
@@ -15,13 +15,13 @@ _SUFFIXES = {32: "", 64: "_g64", 128: "_g128"}
 
 
 def mlx_reader(source: str, settings: Settings) -> Reader:
-    """Raises UserError, here or for a module, where a format has no like here."""
+    """Returns the reader for these settings. Raises UserError, now or for a module, if a format is not supported."""
     _format(source, settings)
     return partial(_open, source, settings)
 
 
 def _format(source: str, settings: Settings) -> tuple[str, int, int]:
-    """Name of the format, its bits and its group."""
+    """Returns the name of the format, its bits and its group."""
     setting(source, settings, "mode", ("affine",), "affine")
     bits = setting(source, settings, "bits", tuple(_KINDS))
     group = setting(source, settings, "group_size", tuple(_SUFFIXES))

@@ -1,4 +1,4 @@
-"""What the readers of quantized checkpoints have in common: a weight's codes and scales, in terms of our formats."""
+"""Common parts of the readers of quantized checkpoints: converts a weight's codes and scales to our formats."""
 
 import math
 from collections.abc import Callable
@@ -18,10 +18,10 @@ Codes = tuple[U8, list[F32]]
 
 @dataclass(frozen=True)
 class QuantizedWeight:
-    """A weight W [rows, cols] that a checkpoint holds in codes.
+    """A quantized weight W [rows, cols] of a checkpoint.
 
-    `read(start, stop)` gives the codes uint8 [n, cols] of so many rows as `formats.pack` takes them, and their scales
-    and, where the format has them, minima, float32 [n, cols / group] each.
+    `read(start, stop)` returns the codes of these n rows, uint8 [n, cols], as `formats.pack` expects them, and their
+    scales and (if the format has them) minima, float32 [n, cols / group] each.
     """
 
     format: str
@@ -30,12 +30,12 @@ class QuantizedWeight:
     read: Callable[[int, int], Codes]
 
 
-# The weight of that name as the checkpoint has it quantized; None where it is a plain one.
+# Returns the quantized weight of a name, or None if the weight is not quantized.
 Reader = Callable[[Tensors, str], QuantizedWeight | None]
 
 
 def setting(source: str, settings: Settings, key: str, supported: tuple, default: Any = None) -> Any:
-    """What the quantization's settings say. Raises UserError naming the file where it is not among the supported."""
+    """Returns a setting of the quantization. Raises UserError, with the file's name, if its value is not supported."""
     value = settings.get(key, default)
     for known in supported:
         if value == known:
@@ -45,24 +45,26 @@ def setting(source: str, settings: Settings, key: str, supported: tuple, default
 
 
 def format_name(where: str, kind: str, cols: int, group: int) -> str:
-    """The format of that kind with the widest groups that both rows of `cols` and groups of `group` can be cut into.
+    """Returns the format of a kind with the widest groups that divide both rows of `cols` and groups of `group`.
 
-    Raises UserError where there is none.
+    Raises UserError if there is none.
     """
     common = math.gcd(cols, group)
     fitting = [(f.group, name) for name, f in FORMATS.items() if f.kind == kind and common % f.group == 0]
     if not fitting:
-        raise UserError(f"{where}: {cols} columns in groups of {group} cannot be cut into the groups of any {kind}")
+        raise UserError(
+            f"{where}: {cols} columns in groups of {group} do not fit any {kind} format; its groups must divide both"
+        )
     return max(fitting)[1]
 
 
 def unpack_words(words: npt.NDArray[np.uint32], bits: int) -> U8:
-    """Codes of so many bits, the lowest of each word first: [n, m] to [n, m * 32 / bits]."""
+    """Unpacks codes of `bits` bits, the lowest of each word first: [n, m] to [n, m * 32 / bits]."""
     codes = (words[..., None] >> np.arange(0, 32, bits, dtype=np.uint32)) & np.uint32((1 << bits) - 1)
     return codes.astype(np.uint8).reshape(len(words), -1)
 
 
 def decode_rows(name: str, codes: U8, parts: list[F32]) -> F32:
-    """The weights float32 [n, cols] that codes, scales and minima of a format stand for before these are rounded."""
+    """Decodes codes with unrounded scales and minima to weights, float32 [n, cols]."""
     scale, *minimum = (np.repeat(part, FORMATS[name].group, axis=1) for part in parts)
     return decode(FORMATS[name].kind, codes, scale, minimum[0] if minimum else None)

@@ -1,4 +1,4 @@
-"""A checkpoint's tensors by name: where they come from is that class's matter, which of them fit is one."""
+"""A checkpoint's tensors by name, with checks of their types and shapes. Subclasses read them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
@@ -14,36 +14,36 @@ FLOATS = ("F32", "F16", "BF16")
 
 
 class Tensors(ABC):
-    """Tensors that are read slice by slice, so that none need be in memory whole."""
+    """Tensors that are read slice by slice, so that none must be in memory as a whole."""
 
     names: Collection[str]
 
     @abstractmethod
     def where(self, name: str) -> str:
-        """The file or model that holds, or should hold, the tensor."""
+        """Returns the name of the file or model that has, or should have, the tensor."""
 
     @abstractmethod
     def _open(self, name: str) -> Any:
-        """A tensor of `names` with get_dtype(), get_shape() and slices as safetensors has them: of torch's type."""
+        """Opens a tensor of `names`, with get_dtype(), get_shape() and slices (torch tensors) as in safetensors."""
 
     def shape(self, name: str) -> list[int]:
-        """Raises UserError where there is no such tensor."""
+        """Returns a tensor's shape. Raises UserError if there is no such tensor."""
         return list(self._existing(name).get_shape())
 
     def matrix_shape(self, name: str) -> tuple[int, int]:
-        """Raises UserError where there is no such tensor, or it is no matrix."""
+        """Returns a matrix's shape. Raises UserError if there is no such tensor, or it is not a matrix."""
         shape = self.shape(name)
         if len(shape) != 2:
-            raise UserError(f"{self.where(name)}: tensor {name} is {shape}; it should have 2 dimensions")
+            raise UserError(f"{self.where(name)}: tensor {name} has shape {shape}; it must have 2 dimensions")
         return shape[0], shape[1]
 
     def get(self, name: str, dtypes: tuple[str, ...], shape: list[int]) -> Any:
-        """A tensor to be sliced. Raises UserError where it is not of that shape and one of those dtypes."""
+        """Opens a tensor. Raises UserError if it does not have that shape and one of those dtypes."""
         tensor = self._existing(name)
         if tensor.get_dtype() not in dtypes or list(tensor.get_shape()) != shape:
             wanted = dtypes[0] if len(dtypes) == 1 else f"one of {', '.join(dtypes)},"
             raise UserError(
-                f"{self.where(name)}: tensor {name} is {tensor.get_dtype()} {tensor.get_shape()}; it should be "
+                f"{self.where(name)}: tensor {name} is {tensor.get_dtype()} {tensor.get_shape()}; it must be "
                 f"{wanted} {shape}"
             )
         return tensor
@@ -55,12 +55,12 @@ class Tensors(ABC):
 
 
 def numbers(tensor: Any) -> F32:
-    """float32 of a torch tensor of any of FLOATS."""
+    """Converts a torch tensor of any of FLOATS to float32."""
     values: F32 = tensor.float().cpu().numpy()
     return values
 
 
 def words(tensor: Any) -> npt.NDArray[np.uint32]:
-    """The bits of a torch tensor of 32-bit integers."""
+    """Returns the bits of a torch tensor of 32-bit integers."""
     values: npt.NDArray[np.uint32] = np.ascontiguousarray(tensor.cpu().numpy()).view(np.uint32)
     return values

@@ -1,1 +1,1 @@
-"""Where a checkpoint's tensors, tokenizer and configuration come from."""
+"""Reads the tensors, tokenizer and configuration of models."""

@@ -1,4 +1,4 @@
-"""Tokens that were added to a tokenizer: the model must have a row of its embedding for each."""
+"""Checks that the model's embedding has a row for each token that was added to the tokenizer."""
 
 from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
@@ -6,10 +6,11 @@ from mobile_ft.model.config import ModelConfig
 
 
 def check_added_tokens(tokenizer: Tokenizer, config: ModelConfig, file: str) -> None:
-    """Raises UserError naming the `file` and the first token beyond the embedding.
+    """Raises UserError, with `file` and the token, if an added token is beyond the embedding.
 
-    Two kinds may be beyond it, since no text for training holds them: a token for padding, and special ones of a family
-    that shares its tokenizer with models with vision, as <image_soft_token> of Gemma 3 with 1 billion parameters.
+    Two kinds of tokens are allowed beyond it, because training texts do not contain them: the padding token, and
+    special tokens of a family whose tokenizer is shared with models with vision, such as <image_soft_token> of Gemma 3
+    1B.
     """
     beyond = {i: token for i, token in tokenizer.added_tokens().items() if i >= config.vocab_size}
     with_vision = config.family.inside is not None
@@ -17,7 +18,7 @@ def check_added_tokens(tokenizer: Tokenizer, config: ModelConfig, file: str) -> 
         if token.content == tokenizer.pad_token or (token.special and with_vision):
             continue
         raise UserError(
-            f"{file}: added token {token.content!r} has the number {number}, but the model's embedding has "
-            f"{config.vocab_size} rows (vocab_size), for numbers up to {config.vocab_size - 1}; resize the model's "
-            "embedding to its tokenizer and save both, or take the token out of the tokenizer"
+            f"{file}: added token {token.content!r} has id {number}, but the model's embedding has only "
+            f"{config.vocab_size} rows (vocab_size), for ids up to {config.vocab_size - 1}; resize the model's "
+            "embedding to its tokenizer and save both, or remove the token from the tokenizer"
         )

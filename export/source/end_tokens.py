@@ -1,4 +1,4 @@
-"""All tokens that end an answer, of every file of a checkpoint that names some: generation_config.json of a bundle."""
+"""Collects the tokens that end an answer from all files of a checkpoint, for a bundle's generation_config.json."""
 
 import json
 from contextlib import suppress
@@ -14,7 +14,8 @@ _SPECIAL_TOKENS = "special_tokens_map.json"
 
 
 def write_generation_config(folder: Path, values: Values, ends: list[int]) -> None:
-    """The values that are not None, with `ends` as `eos_token_id`, each once; nothing where all that is nothing."""
+    """Writes the values that are not None, and the distinct `ends` as `eos_token_id`. Writes no file if there are
+    none."""
     values = {key: value for key, value in values.items() if value is not None and key != "eos_token_id"}
     ends = list(dict.fromkeys(ends))
     if ends:
@@ -24,29 +25,31 @@ def write_generation_config(folder: Path, values: Values, ends: list[int]) -> No
 
 
 def special_token(source: Path, name: str) -> str | None:
-    """The text that special_tokens_map.json has for `eos_token`, say; None where it has none."""
+    """Returns the text of a token such as `eos_token` in special_tokens_map.json, or None."""
     file = source / _SPECIAL_TOKENS
-    token = read_json_object(file, "give a Hugging Face tokenizer's").get(name) if file.is_file() else None
+    token = read_json_object(file, "use that of a Hugging Face tokenizer").get(name) if file.is_file() else None
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else None
 
 
 def copy_generation_config(source: Path, folder: Path, vocab_size: int) -> None:
-    """Writes generation_config.json beside the tokenizer in `folder`: the values of that in `source`, and all ends.
+    """Writes generation_config.json to the tokenizer's folder, with the values of the one in `source` and all end
+    tokens.
 
-    Those are the tokenizer's, generation_config.json's, and config.json's, inside text_config too. Transformers ignores
-    config.json's if generation_config.json has some; then they count only if they are special tokens, because they may
-    be defaults of the model's class. Raises UserError naming the file and the value where one is no token.
+    End tokens are those of the tokenizer, of generation_config.json, and of config.json including its text_config.
+    Transformers ignores those of config.json if generation_config.json has some. Then they are used only if they are
+    special tokens, because they may be defaults of the model's class. Raises UserError, with the file and the value, if
+    one is not a token.
     """
     generation, config = source / GENERATION_FILE, source / "config.json"
     values = read_generation_config(generation)
-    found = read_json_object(config, "give a Hugging Face config.json") if config.is_file() else {}
+    found = read_json_object(config, "use a Hugging Face config.json") if config.is_file() else {}
     text = found.get("text_config")
     text = text if isinstance(text, dict) else {}
     named = end_ids_of(values, generation, vocab_size)
     configured = end_ids_of(found, config, vocab_size) + end_ids_of(text, f"{config}: text_config", vocab_size)
     own: list[int] = []
-    with suppress(UserError):  # of a tokenizer that cannot be used: whatever reads text says why
+    with suppress(UserError):  # if the tokenizer cannot be used, the code that reads text reports why
         tokenizer = Tokenizer(folder)
         own = [tokenizer.eos_id, *_ids(tokenizer, special_token(source, "eos_token"))]
         configured = [end for end in configured if not named or tokenizer.is_special(end)]
@@ -59,5 +62,5 @@ def _ids(tokenizer: Tokenizer, token: str | None) -> list[int]:
 
 
 def _of_config(values: Values) -> dict[str, Any]:
-    """What Transformers takes from config.json where there is no generation_config.json."""
+    """Returns the values that Transformers reads from config.json if there is no generation_config.json."""
     return {key: values[key] for key in ("bos_token_id", "pad_token_id") if type(values.get(key)) is int}

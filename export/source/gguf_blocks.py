@@ -1,8 +1,8 @@
-"""Takes GGUF's blocks apart: every type of tensor that is read, and the packed format that holds it best.
+"""Unpacks GGUF's blocks, and maps each supported type of tensor to the packed format that represents it best.
 
-Types of small blocks, IQ4_NL and F16 are kept as they are. In those of 256 columns (Q2_K to Q6_K, IQ4_XS) a group's
-scale is a float16 times a small whole number, which is rounded to float16, and so is its minimum; codes stay. BF16 and
-F32 are rounded to float16.
+Types with small blocks, IQ4_NL and F16 are stored exactly. In types with blocks of 256 columns (Q2_K to Q6_K, IQ4_XS),
+a group's scale is a float16 times a small integer. This product is rounded to float16, and so is the minimum; codes do
+not change. BF16 and F32 are rounded to float16.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,15 @@ _Type = GGMLQuantizationType
 
 
 class CodedRows(NamedTuple):
-    """Rows of a matrix, ready to be packed."""
+    """Rows of a matrix that are ready to be packed."""
 
     codes: U8 | np.ndarray  # [rows, cols], uint8; uint16 for f16
     header: U8  # [rows, groups, bytes of scale and minimum]
-    values: F32  # [rows, cols], what the file says
+    values: F32  # [rows, cols], the weights in the file
 
 
 class _Groups(NamedTuple):
-    """value = scale * level + minimum, where a code's level is that of the packed format."""
+    """Groups of codes: value = scale * level + minimum, with the packed format's level of a code."""
 
     codes: U8  # [.., columns of a block]
     scale: F32  # [.., groups of a block]
@@ -33,7 +33,7 @@ class _Groups(NamedTuple):
 
 
 def _bits(data: U8, width: int, run: int) -> U8:
-    """Codes of `width` bits: of each `run` bytes those in the lowest bits, one after the other, then those above."""
+    """Unpacks codes of `width` bits: for each `run` bytes, first the codes in the lowest bits, then those above."""
     shifts = np.arange(0, 8, width, dtype=np.uint8)[:, None]
     codes: U8 = data.reshape(*data.shape[:-1], -1, 1, run) >> shifts & np.uint8((1 << width) - 1)
     return codes.reshape(*data.shape[:-1], -1)
@@ -44,18 +44,18 @@ def _half(data: U8) -> F32:
 
 
 def _split(data: U8, *sizes: int) -> list[U8]:
-    """The parts of a block, of so many bytes."""
+    """Splits a block into parts of these sizes in bytes."""
     return np.split(data, np.cumsum(sizes)[:-1], axis=-1)
 
 
 def _above(low: U8, high: U8, width: int) -> U8:
-    """Codes of `width` bits, with more bits of each above them."""
+    """Combines codes of `width` bits with their higher bits."""
     codes: U8 = low | high << np.uint8(width)
     return codes
 
 
 def _below_zero(codes: U8, offset: int) -> U8:
-    """code - offset as the byte of an int8."""
+    """Returns code - offset as the byte of an int8."""
     return codes - np.uint8(offset)  # wraps around, as two's complement does
 
 
@@ -98,19 +98,21 @@ def _q2_k(block: U8) -> _Groups:
 def _q3_k(block: U8) -> _Groups:
     high, low, factors, scale = _split(block, 32, 64, 12, 2)
     factors = _above(_bits(factors[..., :8], 4, 8), _bits(factors[..., 8:], 2, 4), 4)
-    codes = _above(_bits(low, 2, 32), _bits(high, 1, 32), 2) + np.uint8(4)  # from -4 up, where q4_0 goes from -8
+    codes = _above(_bits(low, 2, 32), _bits(high, 1, 32), 2) + np.uint8(
+        4
+    )  # these codes start at -4, those of q4_0 at -8
     return _Groups(codes, _half(scale) * (factors.astype(np.float32) - 32))
 
 
 def _k_factors(packed: U8) -> tuple[U8, U8]:
-    """The eight scales and eight minima of Q4_K and Q5_K, 6 bits each."""
+    """Unpacks the eight scales and eight minima of Q4_K and Q5_K, 6 bits each."""
     scales, minima, rest = _split(packed, 4, 4, 4)
     low, high = _split(_bits(rest, 4, 4), 4, 4)
     return _six_bits(scales, low), _six_bits(minima, high)
 
 
 def _six_bits(first: U8, rest: U8) -> U8:
-    """Four numbers of 6 bits; above them are the upper 2 of the other four."""
+    """Unpacks four 6-bit numbers, and four more whose upper 2 bits are above them."""
     return np.concatenate([first & np.uint8(63), _above(rest, first >> np.uint8(6), 4)], axis=-1)
 
 
@@ -148,12 +150,12 @@ _BLOCKS: dict[_Type, tuple[str, Callable[[U8], _Groups]]] = {
     _Type.IQ4_XS: ("iq4_nl", _iq4_xs),
 }
 _NUMBERS = (_Type.F16, _Type.BF16, _Type.F32)
-# The packed format of every type of matrix that is read.
+# The packed format of every supported type of matrix.
 PACKED_FORMATS: dict[_Type, str] = {kind: fmt for kind, (fmt, _) in _BLOCKS.items()} | dict.fromkeys(_NUMBERS, "f16")
 
 
 def numbers(raw: U8, kind: GGMLQuantizationType) -> F32:
-    """Numbers of type F32, F16 or BF16, in rows as `raw` is. Raises ValueError for others, and what is not finite."""
+    """Decodes rows of type F32, F16 or BF16. Raises ValueError for another type, and for values that are not finite."""
     if kind == _Type.F32:
         values = raw.view("<f4")
     elif kind == _Type.F16:
@@ -166,8 +168,8 @@ def numbers(raw: U8, kind: GGMLQuantizationType) -> F32:
 
 
 def take_apart(raw: U8, kind: GGMLQuantizationType) -> CodedRows:
-    """Rows of blocks [rows, bytes], of a type in PACKED_FORMATS. Raises ValueError where numbers are not finite, or too
-    large for the packed format."""
+    """Unpacks rows of blocks [rows, bytes] of a type in PACKED_FORMATS. Raises ValueError if values are not finite or
+    too large for the packed format."""
     rows, fmt = len(raw), FORMATS[PACKED_FORMATS[kind]]
     if kind in _NUMBERS:
         values = numbers(raw, kind)
@@ -175,7 +177,7 @@ def take_apart(raw: U8, kind: GGMLQuantizationType) -> CodedRows:
             _halves(values).view(np.uint16), np.empty((rows, values.shape[1] // fmt.group, 0), np.uint8), values
         )
     blocks = raw.reshape(rows, -1, GGML_QUANT_SIZES[kind][1])
-    with np.errstate(invalid="ignore", over="ignore"):  # of scales that are no numbers
+    with np.errstate(invalid="ignore", over="ignore"):  # for scales that are not numbers
         found = _BLOCKS[kind][1](blocks)
         codes, scale = found.codes.reshape(rows, -1, fmt.group), found.scale.reshape(rows, -1, 1)
         minimum = None if found.minimum is None else found.minimum.reshape(rows, -1, 1)
@@ -186,7 +188,7 @@ def take_apart(raw: U8, kind: GGMLQuantizationType) -> CodedRows:
 
 def _finite(values: F32) -> F32:
     if not np.isfinite(values).all():
-        raise ValueError("holds numbers that are not finite")
+        raise ValueError("has values that are not finite")
     return values
 
 
@@ -194,5 +196,5 @@ def _halves(values: F32) -> np.ndarray:
     with np.errstate(over="ignore"):
         halves = values.astype(np.float16)
     if not np.isfinite(halves).all():
-        raise ValueError("holds numbers too large for float16")
+        raise ValueError("has values that are too large for float16")
     return halves

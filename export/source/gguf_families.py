@@ -1,7 +1,7 @@
-"""How GGUF files name the families' weights and settings, in Hugging Face's terms.
+"""Converts GGUF's names of weights and settings to Hugging Face's, for each family.
 
-Tensors are called by what they are, so their names follow from the family. Settings become those of a config.json,
-which one reader understands.
+The names of tensors follow from the family. Settings are converted to those of a config.json, so that one reader
+handles both.
 """
 
 import math
@@ -15,11 +15,11 @@ from mobile_ft.model.config import MOST_LAYERS
 from mobile_ft.model.families import CONV, FAMILIES, FULL, SLIDING, Family
 from mobile_ft.model.shapes import TAPS
 
-_MOST = (1 << 31) - 1  # of a count
+_MOST = (1 << 31) - 1  # limit of a count
 
 
 class Settings:
-    """The metadata `<architecture>.<key>`, checked as it is read. All raise ValueError."""
+    """The metadata `<architecture>.<key>`, with checks. All methods raise ValueError for a wrong value."""
 
     def __init__(self, fields: dict[str, Any], architecture: str) -> None:
         self._fields, self._architecture = fields, architecture
@@ -46,7 +46,7 @@ class Settings:
         return float(value)
 
     def counts(self, key: str, length: int) -> list[int]:
-        """A count for each layer, 0 allowed; or the same for all."""
+        """Returns a count for each layer, which may be 0. The metadata has a list, or one count for all layers."""
         value = self.get(key)
         values = value if isinstance(value, list) else [value] * length
         if len(values) != length or any(type(x) is not int or not 0 <= x <= _MOST for x in values):
@@ -54,7 +54,7 @@ class Settings:
         return values
 
     def pattern(self, key: str, default: int, length: int) -> list[bool]:
-        """Of each layer; or a number n, for all but every n-th."""
+        """Returns a flag for each layer. The metadata has a list, or a number n for all but every n-th layer."""
         value = self.get(key, default)
         if not isinstance(value, list):
             return [(layer + 1) % self.count(key, default) != 0 for layer in range(length)]
@@ -73,7 +73,7 @@ def _plain(settings: Settings, layers: int) -> Values:
 def _gemma3(settings: Settings, layers: int) -> Values:
     of_heads = settings.count("embedding_length") // settings.count("attention.head_count")
     values: Values = {
-        # As llama.cpp tells the model of 27 B, which scales by another number.
+        # llama.cpp recognizes the 27B model, which has another scale, in the same way.
         "query_pre_attn_scalar": of_heads if layers == 62 else settings.count("attention.key_length", max(of_heads, 1)),
         "rope_local_base_freq": settings.number("rope.freq_base_swa", 10000.0),
         "layer_types": [FULL] * layers,
@@ -89,7 +89,7 @@ def _gemma3(settings: Settings, layers: int) -> Values:
 
 def _lfm2(settings: Settings, layers: int) -> Values:
     if settings.has("attention.sliding_window"):
-        raise ValueError("metadata lfm2.attention.sliding_window: layers that slide are not supported")
+        raise ValueError("metadata lfm2.attention.sliding_window: layers with a sliding window are not supported")
     kv_heads = settings.counts("attention.head_count_kv", layers)
     return {
         "layer_types": [FULL if heads else CONV for heads in kv_heads],
@@ -102,11 +102,11 @@ def _lfm2(settings: Settings, layers: int) -> Values:
 
 @dataclass(frozen=True)
 class Architecture:
-    """What `general.architecture` stands for."""
+    """The meaning of a `general.architecture`."""
 
-    model_type: str  # of FAMILIES
-    interleaved: bool = False  # the two halves of each head's rows of q and k
-    special: Callable[[Settings, int], Values] = _plain  # settings of its own, as config.json says them
+    model_type: str  # a key of FAMILIES
+    interleaved: bool = False  # whether the two halves of each head's rows of q and k are interleaved
+    special: Callable[[Settings, int], Values] = _plain  # the architecture's own settings, in config.json's form
 
     @property
     def family(self) -> Family:
@@ -124,7 +124,7 @@ ARCHITECTURES = {
 
 
 def config_values(settings: Settings, architecture: Architecture, vocab_size: int, tied: bool) -> Values:
-    """What a config.json of the model would say. Raises ValueError."""
+    """Returns the values of the model's config.json. Raises ValueError if the model is not supported."""
     layers = settings.count("block_count", most=MOST_LAYERS)
     heads, hidden = settings.count("attention.head_count"), settings.count("embedding_length")
     head_dim = settings.count("attention.key_length", max(hidden // heads, 1))
@@ -156,7 +156,7 @@ def config_values(settings: Settings, architecture: Architecture, vocab_size: in
 
 
 def hf_name(family: Family, name: str) -> str | None:
-    """Hugging Face's name of a tensor, None where the family has no such tensor."""
+    """Returns Hugging Face's name of a tensor, or None if the family has no such tensor."""
     stem, _, suffix = name.rpartition(".")
     if stem in (top := _top(family)):
         return f"{top[stem]}.weight" if suffix == "weight" else None
@@ -177,7 +177,7 @@ def _top(family: Family) -> dict[str, str]:
 
 
 def _parts(family: Family) -> dict[str, str]:
-    """{GGUF's name within a layer: Hugging Face's, with what is behind the dot}."""
+    """Returns {GGUF's name within a layer: Hugging Face's, including the suffix}."""
     roles = {
         **{"attn_q": "q", "attn_k": "k", "attn_v": "v", "attn_output": "o"},
         **{"ffn_gate": "gate", "ffn_up": "up", "ffn_down": "down"},

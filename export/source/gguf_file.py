@@ -1,7 +1,7 @@
-"""Reads a GGUF file: its metadata as plain values, and where its tensors lie.
+"""Reads a GGUF file: its metadata as plain values, and the locations of its tensors.
 
-Unlike the reader of the package gguf, whose constants it takes, it makes no object for every item of an array, and
-checks each length and offset against the file before it is used.
+It uses the constants of the package gguf. Unlike that package's reader, it does not create an object for every item of
+an array, and it checks each length and offset against the file before it is used.
 """
 
 import math
@@ -21,7 +21,7 @@ from mobile_ft.model.formats import U8
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
-_MOST_VALUES = 1 << 23  # of all arrays together
+_MOST_VALUES = 1 << 23  # limit of all arrays together
 _MOST_DIMENSIONS = 4
 _ALIGNMENT = 32
 _SCALARS = {
@@ -43,33 +43,33 @@ _SCALARS = {
 class GgufTensor:
     name: str
     type: GGMLQuantizationType
-    shape: tuple[int, ...]  # as the file has it, columns before rows
-    data: U8  # its bytes, mapped
+    shape: tuple[int, ...]  # in the file's order, columns before rows
+    data: U8  # mapped bytes
 
 
 @dataclass(frozen=True)
 class GgufFile:
     fields: dict[str, Any]
     tensors: list[GgufTensor]
-    release: Callable[[], None]  # what was read of it no longer counts as this process's memory
+    release: Callable[[], None]  # drops the pages that were read from this process's memory
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """Maps the file. Raises UserError naming it where it is none."""
+    """Maps the file. Raises UserError, with its name, if it is not a GGUF file."""
     check_no_pointer(path)
     try:
         if path.stat().st_size < len(_MAGIC):  # an empty file cannot be mapped
-            raise ValueError("no GGUF file")
+            raise ValueError("not a GGUF file")
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         fields, tensors = _read(np.frombuffer(mapped, np.uint8))
         return GgufFile(fields, tensors, lambda: mapped.madvise(mmap.MADV_DONTNEED))
     except (ValueError, struct.error) as error:
-        raise UserError(f"{path}: not a readable GGUF file, or a truncated one ({error})") from None
+        raise UserError(f"{path}: not a readable GGUF file, or truncated ({error})") from None
 
 
 class _Reader:
-    """Goes through the beginning of the file."""
+    """Reads the beginning of the file."""
 
     def __init__(self, data: U8) -> None:
         self._data = memoryview(data)  # type: ignore[arg-type]
@@ -78,12 +78,12 @@ class _Reader:
 
     def take(self, size: int) -> memoryview:
         if size > len(self._data) - self.place:
-            raise ValueError(f"it ends within {size} bytes that start at {self.place}")
+            raise ValueError(f"it ends before byte {self.place + size}")
         self.place += size
         return self._data[self.place - size : self.place]
 
     def number(self, form: str = "<Q") -> int:
-        (number,) = struct.unpack_from(form, self._data, self.place)  # struct.error at the end of the file
+        (number,) = struct.unpack_from(form, self._data, self.place)  # raises struct.error at the end of the file
         self.place += struct.calcsize(form)
         return int(number)
 
@@ -108,8 +108,8 @@ class _Reader:
         return self._scalars(kind, count)
 
     def _scalars(self, kind: int, count: int) -> list[Any]:
-        if kind not in _SCALARS:  # arrays of arrays, too
-            raise ValueError(f"metadata of type {kind}")
+        if kind not in _SCALARS:  # also for arrays of arrays
+            raise ValueError(f"metadata type {kind} is not supported")
         dtype = np.dtype(_SCALARS[GGUFValueType(kind)])
         values: list[Any] = np.frombuffer(self.take(count * dtype.itemsize), dtype).tolist()
         return values
@@ -118,7 +118,7 @@ class _Reader:
 def _read(data: U8) -> tuple[dict[str, Any], list[GgufTensor]]:
     reader = _Reader(data)
     if bytes(reader.take(4)) != _MAGIC:
-        raise ValueError("no GGUF file")
+        raise ValueError("not a GGUF file")
     version = reader.number("<I")
     if version not in _VERSIONS:
         raise ValueError(f"version {version}; supported: {', '.join(map(str, _VERSIONS))}")
@@ -127,23 +127,23 @@ def _read(data: U8) -> tuple[dict[str, Any], list[GgufTensor]]:
     for _ in range(field_count):
         key = reader.text()
         if key in fields:
-            raise ValueError(f"metadata {key!r} comes twice")
+            raise ValueError(f"metadata {key!r} is repeated")
         fields[key] = reader.value(reader.number("<I"))
     heads = [_tensor_head(reader) for _ in range(tensor_count)]
     alignment = fields.get("general.alignment", _ALIGNMENT)
     if not isinstance(alignment, int) or alignment <= 0:
-        raise ValueError(f"metadata general.alignment is {alignment!r}")
+        raise ValueError(f"metadata general.alignment is {alignment!r}; it must be a positive integer")
     base = -(-reader.place // alignment) * alignment
     tensors = {name: _tensor(data, name, kind, shape, base + offset) for name, kind, shape, offset in heads}
     if len(tensors) < len(heads):
-        raise ValueError("two tensors of the same name")
+        raise ValueError("two tensors have the same name")
     return fields, list(tensors.values())
 
 
 def _tensor_head(reader: _Reader) -> tuple[str, int, tuple[int, ...], int]:
     name, dimensions = reader.text(), reader.number("<I")
     if dimensions > _MOST_DIMENSIONS:
-        raise ValueError(f"tensor {name!r} has {dimensions} dimensions")
+        raise ValueError(f"tensor {name!r} has {dimensions} dimensions; at most {_MOST_DIMENSIONS} are supported")
     shape = tuple(reader.number() for _ in range(dimensions))
     return name, reader.number("<I"), shape, reader.number()
 
@@ -155,8 +155,11 @@ def _tensor(data: U8, name: str, kind: int, shape: tuple[int, ...], start: int) 
         raise ValueError(f"tensor {name!r} has the unknown type {kind}") from None
     block, block_bytes = GGML_QUANT_SIZES[tensor_type]
     if not shape or shape[0] % block:
-        raise ValueError(f"tensor {name!r} of type {tensor_type.name} has shape {list(reversed(shape))}")
+        raise ValueError(
+            f"tensor {name!r} of type {tensor_type.name} has shape {list(reversed(shape))}; its rows must be a "
+            f"multiple of {block}"
+        )
     end = start + math.prod(shape) // block * block_bytes
     if end > len(data):
-        raise ValueError(f"tensor {name!r} ends at byte {end} of {len(data)}")
+        raise ValueError(f"tensor {name!r} ends at byte {end}, but the file has {len(data)}")
     return GgufTensor(name, tensor_type, shape, data[start:end])

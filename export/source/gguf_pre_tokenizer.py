@@ -1,4 +1,4 @@
-"""How byte-level BPE splits a text into words, by the names that llama.cpp gives the ways (tokenizer.ggml.pre)."""
+"""Pre-tokenizers of byte-level BPE, by llama.cpp's names (tokenizer.ggml.pre)."""
 
 from dataclasses import dataclass
 
@@ -18,13 +18,13 @@ _TEKKEN = (
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """A way to split, and what goes with it."""
+    """A pre-tokenizer and related settings."""
 
-    regex: str | None = None  # of words; None: GPT-2's
-    digits: bool = False  # each is a word, before all else
-    nfc: bool = False  # the text is normalised to composed characters
-    ignore_merges: bool = False  # a word that is in the vocabulary is taken whole
-    add_bos: bool = False  # where the file does not say
+    regex: str | None = None  # matches words; None: that of GPT-2
+    digits: bool = False  # first split so that each digit is a word
+    nfc: bool = False  # normalize the text to composed characters
+    ignore_merges: bool = False  # a word in the vocabulary becomes one token, without merges
+    add_bos: bool = False  # default if the file does not define it
 
     def build(self) -> pre_tokenizers.PreTokenizer:
         bytes_of_words = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=self.regex is None)
@@ -41,8 +41,8 @@ PRE_TOKENIZERS = {
     "gpt-2": PreTokenizer(),
     "smollm": PreTokenizer(digits=True),
     **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "lfm2", "falcon3", "pixtral"), _LLAMA3_WORDS),
-    "smaug-bpe": PreTokenizer(_LLAMA3),  # SmolLM3, too
-    "qwen2": PreTokenizer(_QWEN2, nfc=True),  # and Qwen3
+    "smaug-bpe": PreTokenizer(_LLAMA3),  # also SmolLM3
+    "qwen2": PreTokenizer(_QWEN2, nfc=True),  # also Qwen3
     "deepseek-r1-qwen": PreTokenizer(_QWEN2),
     "tekken": PreTokenizer(_TEKKEN, ignore_merges=True, add_bos=True),
 }

@@ -16,18 +16,18 @@ from mobile_ft.export.source.gguf_pre_tokenizer import PRE_TOKENIZERS
 _NORMAL, _CONTROL, _USER_DEFINED, _BYTE = 1, 3, 4, 6  # values of tokenizer.ggml.token_type
 
 _TURN_ENDS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>")
-_ASSUMED = "default"  # way to split into words, of a file that names none
+_ASSUMED = "default"  # pre-tokenizer of a file that does not name one
 
-_MOST_SPLIT = 1 << 28  # squares of tokens' lengths: as many characters are copied to try all ways to split them
+_MOST_SPLIT = 1 << 28  # sum of squared token lengths: this many characters are copied to try all splits
 
 
 def write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
     """Writes `tokenizer.json`, `tokenizer_config.json` and `generation_config.json` to `out_dir`.
 
-    `fields` is the GGUF's metadata as plain Python values. Raises UserError where it describes a tokenizer
-    that is unsupported or incomplete.
+    `fields` is the GGUF's metadata as plain Python values. Raises UserError if the tokenizer is not supported or
+    incomplete.
     """
-    with refusals("GGUF metadata tokenizer.ggml describes no tokenizer"):
+    with refusals("GGUF metadata tokenizer.ggml is not a valid tokenizer"):
         _write_tokenizer(fields, out_dir)
 
 
@@ -50,7 +50,7 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
     _add_special_tokens(tokenizer, fields, list(named.values()))
     if add_bos:
         if "bos_token" not in named:
-            raise UserError("GGUF metadata asks for a BOS token but has no tokenizer.ggml.bos_token_id")
+            raise UserError("GGUF metadata requires a BOS token but has no tokenizer.ggml.bos_token_id")
         bos = named["bos_token"]
         tokenizer.post_processor = processors.TemplateProcessing(
             single=[bos, "$A"], special_tokens=[(bos, tokenizer.token_to_id(bos))]
@@ -65,9 +65,11 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
     if "tokenizer.chat_template" in fields:
         template = fields["tokenizer.chat_template"]
         if not isinstance(template, str):
-            raise UserError(f"GGUF metadata tokenizer.chat_template is a {type(template).__name__}; a text is wanted")
+            raise UserError(
+                f"GGUF metadata tokenizer.chat_template is a {type(template).__name__}; it must be a string"
+            )
         config["chat_template"] = template
-    # Where its own `save` fails it raises an Exception of no kind.
+    # The library's own `save` raises a plain Exception if it fails.
     (out_dir / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
     (out_dir / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     generation = {
@@ -78,13 +80,13 @@ def _write_tokenizer(fields: dict[str, Any], out_dir: Path) -> None:
 
 
 def _byte_level(fields: dict[str, Any]) -> tuple[Tokenizer, bool]:
-    """A byte-level BPE, and whether such models start a text with BOS where the file does not say."""
+    """Returns a byte-level BPE, and the default of add_bos for such models."""
     name = fields.get("tokenizer.ggml.pre")
     if name is None:
         name = _ASSUMED
         warnings.warn(
-            f"GGUF metadata has no tokenizer.ggml.pre, the way to split a text into words; {name!r}, "
-            "GPT-2's way, is assumed. If the model was trained with another, its tokens are wrong",
+            f"GGUF metadata has no tokenizer.ggml.pre (the pre-tokenizer); using {name!r}, that of GPT-2. "
+            "If the model was trained with another pre-tokenizer, its tokens are wrong",
             MobileFtWarning,
             stacklevel=2,
         )
@@ -100,7 +102,7 @@ def _byte_level(fields: dict[str, Any]) -> tuple[Tokenizer, bool]:
 
 
 def _sentencepiece(fields: dict[str, Any]) -> Tokenizer:
-    """SentencePiece's BPE; bytes that are in no token become tokens like <0x0A>."""
+    """Returns SentencePiece's BPE. Bytes that are in no other token become tokens like <0x0A>."""
     if "tokenizer.ggml.merges" in fields:
         merges = _merges(fields)
     else:
@@ -112,14 +114,14 @@ def _sentencepiece(fields: dict[str, Any]) -> Tokenizer:
 
 
 def _unigram(fields: dict[str, Any]) -> Tokenizer:
-    """SentencePiece's unigram language model (arXiv 1804.10959): the split of the highest sum of scores."""
+    """Returns SentencePiece's unigram model (arXiv 1804.10959), which uses the split with the highest sum of scores."""
     tokens, scores, kinds = (_texts(fields, "tokens"), _per_token(fields, "scores"), _per_token(fields, "token_type"))
     if not all(map(math.isfinite, scores)):
         raise UserError("GGUF metadata tokenizer.ggml.scores has values that are not finite")
-    # What an unknown character costs follows from the lowest score, which that of a token for padding must not be.
+    # The cost of an unknown character depends on the lowest score, so the padding token must not have the lowest one.
     least = min((score for score, kind in zip(scores, kinds, strict=True) if kind == _NORMAL), default=0.0)
     vocabulary = [(token, max(score, least)) for token, score in zip(tokens, scores, strict=True)]
-    with refusals("GGUF metadata tokenizer.ggml describes no unigram model"):
+    with refusals("GGUF metadata tokenizer.ggml is not a valid unigram model"):
         unknown = _token_id(fields, "unknown_token_id")
         tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=unknown, byte_fallback=_BYTE in kinds))
         steps: list[normalizers.Normalizer] = []
@@ -127,7 +129,7 @@ def _unigram(fields: dict[str, Any]) -> Tokenizer:
             steps.append(normalizers.Precompiled(_bytes(fields, "precompiled_charsmap")))
         if fields.get("tokenizer.ggml.remove_extra_whitespaces", False):
             steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
-        if _adds_space(fields):  # to each text between special tokens, as llama.cpp does
+        if _adds_space(fields):  # for each text between special tokens, as in llama.cpp
             steps.append(normalizers.Prepend(" "))
         tokenizer.normalizer = normalizers.Sequence(steps)
     _mark_spaces(tokenizer, "never", _adds_space(fields))
@@ -139,7 +141,7 @@ def _adds_space(fields: dict[str, Any]) -> bool:
 
 
 def _mark_spaces(tokenizer: Tokenizer, prepend_scheme: str, strip: bool) -> None:
-    """Spaces are the character U+2581 within tokens; `strip` takes the first one off a decoded text."""
+    """Represents spaces by the character U+2581 in tokens. `strip` removes the first one from a decoded text."""
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=prepend_scheme, split=False)
     steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     if strip:
@@ -154,9 +156,9 @@ def _bpe(fields: dict[str, Any], merges: list[Any], **options: Any) -> Tokenizer
 
 
 def _merges_from_scores(tokens: list[str], scores: list[float]) -> list[tuple[str, str]]:
-    """Every way to make a token of two others, best score first; ties as transformers breaks them."""
+    """Returns all pairs of tokens that form a token, best score first, with ties in Transformers' order."""
     if sum(len(token) ** 2 for token in tokens) > _MOST_SPLIT:
-        raise UserError("GGUF metadata tokenizer.ggml.tokens holds tokens too long to work out merges of them")
+        raise UserError("GGUF metadata tokenizer.ggml.tokens has tokens that are too long to compute their merges")
     vocabulary = {token: index for index, token in enumerate(tokens)}
     merges: list[tuple[float, str, str]] = []
     for token, score in zip(tokens, scores, strict=True):
@@ -169,7 +171,7 @@ def _merges_from_scores(tokens: list[str], scores: list[float]) -> list[tuple[st
 
 
 def _add_special_tokens(tokenizer: Tokenizer, fields: dict[str, Any], named: list[str]) -> None:
-    """Control, named and user-defined tokens are found whole in a text; only the first two are special."""
+    """Adds control, named and user-defined tokens, which are matched as a whole. Only the first two are special."""
     kinds = dict(zip(_texts(fields, "tokens"), _per_token(fields, "token_type"), strict=True))
     special = [token for token, kind in kinds.items() if kind == _CONTROL or token in named]
     user_defined = [token for token, kind in kinds.items() if kind == _USER_DEFINED and token not in named]
@@ -183,7 +185,8 @@ def _named_token(fields: dict[str, Any], key: str) -> str | None:
 
 
 def _turn_end(fields: dict[str, Any]) -> int | None:
-    """The token that ends a turn: many files do not say it, and llama.cpp knows it by its text too."""
+    """Returns the token that ends a turn. Many files do not define it; then it is recognized by its text, as in
+    llama.cpp."""
     if "tokenizer.ggml.eot_token_id" in fields:
         return _token_id(fields, "eot_token_id")
     tokens, kinds = _texts(fields, "tokens"), _per_token(fields, "token_type")
@@ -194,15 +197,17 @@ def _turn_end(fields: dict[str, Any]) -> int | None:
 def _token_id(fields: dict[str, Any], key: str) -> int | None:
     index, tokens = fields.get(f"tokenizer.ggml.{key}"), len(_texts(fields, "tokens"))
     if index is not None and (not isinstance(index, int) or not 0 <= index < tokens):
-        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is {index!r}; it should be a number below {tokens}")
+        raise UserError(
+            f"GGUF metadata tokenizer.ggml.{key} is {index!r}; it must be an integer from 0 to {tokens - 1}"
+        )
     return index
 
 
 def _bytes(fields: dict[str, Any], key: str) -> bytes:
     values = _required(fields, key)
     if not isinstance(values, list) or any(not isinstance(value, int) or not -128 <= value < 256 for value in values):
-        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is no list of bytes")
-    return bytes(value & 255 for value in values)  # some files have them as int8
+        raise UserError(f"GGUF metadata tokenizer.ggml.{key} must be a list of bytes")
+    return bytes(value & 255 for value in values)  # some files store them as int8
 
 
 def _merges(fields: dict[str, Any]) -> list[Any]:
@@ -210,10 +215,10 @@ def _merges(fields: dict[str, Any]) -> list[Any]:
 
 
 def _per_token(fields: dict[str, Any], key: str) -> list[Any]:
-    """As many numbers as there are tokens."""
+    """Returns a list of one number per token."""
     values, tokens = _required(fields, key), len(_texts(fields, "tokens"))
     if not isinstance(values, list) or any(not isinstance(value, int | float) for value in values):
-        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is no list of numbers")
+        raise UserError(f"GGUF metadata tokenizer.ggml.{key} must be a list of numbers")
     if len(values) != tokens:
         raise UserError(f"GGUF metadata tokenizer.ggml.{key} has {len(values)} values for {tokens} tokens")
     return values
@@ -222,11 +227,11 @@ def _per_token(fields: dict[str, Any], key: str) -> list[Any]:
 def _texts(fields: dict[str, Any], key: str) -> list[str]:
     values = _required(fields, key)
     if not isinstance(values, list) or any(not isinstance(value, str) for value in values):
-        raise UserError(f"GGUF metadata tokenizer.ggml.{key} is no list of texts")
+        raise UserError(f"GGUF metadata tokenizer.ggml.{key} must be a list of strings")
     return values
 
 
 def _required(fields: dict[str, Any], key: str) -> Any:
     if f"tokenizer.ggml.{key}" not in fields:
-        raise UserError(f"GGUF metadata has no tokenizer.ggml.{key}, which a tokenizer of this kind needs")
+        raise UserError(f"GGUF metadata has no tokenizer.ggml.{key}, which this kind of tokenizer requires")
     return fields[f"tokenizer.ggml.{key}"]

@@ -1,4 +1,5 @@
-"""A checkpoint under Hugging Face's names, in floats, which it quantizes, or quantized, which it takes over."""
+"""Reads a checkpoint with Hugging Face's names. Quantizes float weights, and converts weights that are already
+quantized."""
 
 import math
 from collections.abc import Callable
@@ -23,14 +24,16 @@ from mobile_ft.model.lora import BaseModel
 from mobile_ft.runtime import quantize
 
 _METHODS = {"bitsandbytes": bitsandbytes_reader, "gptq": gptq_reader, "awq": awq_reader, "mlx": mlx_reader}
-_OLD_GPTQ = "quantize_config.json"  # of AutoGPTQ, before config.json had its place for it
+_OLD_GPTQ = "quantize_config.json"  # written by older versions of AutoGPTQ, before config.json had these settings
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
 
 
 class HfCheckpoint(CheckpointSource):
-    """Of plain floats linears become `linear_format`, embedding and head `embedding_format`.
+    """A checkpoint. Float weights of linear layers become `linear_format`, those of embedding and head
+    `embedding_format`.
 
-    What config.json says to be quantized keeps its codes and scales. Raises UserError naming the file.
+    Weights that are quantized according to config.json keep their codes and scales. Raises UserError, with the file's
+    name, if the checkpoint cannot be used.
     """
 
     def __init__(self, config: Path, tensors: Tensors, linear_format: str, embedding_format: str):
@@ -38,12 +41,12 @@ class HfCheckpoint(CheckpointSource):
         self.method, self._reader = _quantization(config)
         self._tensors = tensors
         self._linear_format, self._embedding_format = linear_format, embedding_format
-        self.importance: dict[str, F32] = {}  # of a linear's columns, where it is known
-        self._formats: dict[str, str] = {}  # of the weights asked for so far
-        # The text model of one with vision has its names behind a prefix.
+        self.importance: dict[str, F32] = {}  # of a linear layer's columns, if it is known
+        self._formats: dict[str, str] = {}  # formats of the weights so far
+        # In a model with vision, the names of the text model have a prefix.
         found = [name.removesuffix(_EMBEDDING) for name in tensors.names if name.endswith(_EMBEDDING)]
         if len(found) != 1:
-            raise UserError(f"{config.parent}: {len(found)} tensors are called {_EMBEDDING}; a decoder has one")
+            raise UserError(f"{config.parent}: has {len(found)} tensors named {_EMBEDDING}; a decoder must have one")
         self._prefix = found[0]
 
     @property
@@ -51,7 +54,7 @@ class HfCheckpoint(CheckpointSource):
         return self._base
 
     def _name_model(self, name: str) -> None:
-        """By what `from_pretrained` takes, where config.json is not in the model's folder."""
+        """Sets the model's name for `from_pretrained`, if config.json is not in the model's folder."""
         self.config, self._base = replace(self.config, name=name.rpartition("/")[2]), replace(self._base, name=name)
 
     def format_of(self, name: str) -> str:
@@ -69,19 +72,19 @@ class HfCheckpoint(CheckpointSource):
             return tensor.get_dtype(), lambda start, stop: _quantize(numbers(tensor[start:stop]), fmt, importance)
         if (quantized.rows, quantized.cols) != (out_features, in_features):
             raise UserError(
-                f"{self.where(name)} is of [{quantized.rows}, {quantized.cols}]; it should be of "
-                f"[{out_features}, {in_features}] as config.json says"
+                f"{self.where(name)} has shape [{quantized.rows}, {quantized.cols}]; config.json requires "
+                f"[{out_features}, {in_features}]"
             )
         return str(self.method), partial(_take_over, quantized)
 
     def vector(self, name: str, size: int) -> F32:
         full = self._name(name)
         shape = self._tensors.shape(full)
-        # A convolution's taps are the same numbers with a dimension of 1 here or there.
+        # A convolution's taps may have an additional dimension of 1.
         tensor = self._tensors.get(full, FLOATS, shape if math.prod(shape) == size else [size])
         values = numbers(tensor[:]).reshape(-1)
         if not np.isfinite(values).all():
-            raise UserError(f"{self.where(name)} holds numbers that are not finite")
+            raise UserError(f"{self.where(name)} has values that are not finite")
         return values
 
     def where(self, name: str) -> str:
@@ -104,27 +107,28 @@ def _quantize(weights: F32, fmt: str, importance: F32 | None) -> Rows:
 
 
 def _take_over(weight: QuantizedWeight, start: int, stop: int) -> Rows:
-    """Raises ValueError where a scale is not finite, or too large for the format."""
+    """Converts rows of a quantized weight. Raises ValueError if a scale is not finite, or too large for the format."""
     dtype = FORMATS[weight.format].scale_dtype
     with np.errstate(over="ignore", invalid="ignore"):
         codes, parts = weight.read(start, stop)
         header = np.stack(parts, axis=-1).astype(dtype)
     if not np.isfinite(header).all():
-        raise ValueError(f"holds scales that are not finite, or too large for {weight.format}")
+        raise ValueError(f"has scales that are not finite, or too large for {weight.format}")
     return decode_rows(weight.format, codes, parts), pack(weight.format, codes, header.view(np.uint8)).data
 
 
 def _quantization(config: Path) -> tuple[str | None, Reader | None]:
-    """The method that config.json names, and what reads its weights; None where weights are plain."""
-    values = read_json_object(config, "give a Hugging Face config.json")
+    """Returns the quantization method in config.json and the reader of its weights, or None if they are not
+    quantized."""
+    values = read_json_object(config, "use a Hugging Face config.json")
     key = "quantization" if "quantization" in values else "quantization_config"  # MLX writes both
     settings, old = values.get(key), config.parent / _OLD_GPTQ
     if settings is None and old.is_file():
-        return "gptq", gptq_reader(str(old), read_json_object(old, "give one that AutoGPTQ wrote"))
+        return "gptq", gptq_reader(str(old), read_json_object(old, "use one written by AutoGPTQ"))
     if settings is None:
         return None, None
     if not isinstance(settings, dict):
-        raise UserError(f"{config}: {key} is {settings!r}; it should be an object")
+        raise UserError(f"{config}: {key} is {settings!r}; it must be an object")
     method = "mlx" if key == "quantization" else settings.get("quant_method")
     if not isinstance(method, str) or method not in _METHODS:
         raise UserError(f"{config}: quant_method is {method!r}; supported: {', '.join(_METHODS)}")

@@ -1,4 +1,4 @@
-"""Reads a Hugging Face folder: config.json, safetensors in one file or several, tokenizer."""
+"""Reads a Hugging Face folder: config.json, one or several safetensors files, and the tokenizer."""
 
 import json
 import shutil
@@ -14,9 +14,9 @@ from mobile_ft.files.json_text import read_json_object
 
 
 class HfFolder(HfCheckpoint):
-    """A folder that `save_pretrained` wrote, or mlx-lm, AutoGPTQ or AutoAWQ in its manner.
+    """A folder written by `save_pretrained`, or in the same form by mlx-lm, AutoGPTQ or AutoAWQ.
 
-    Raises UserError naming the file where it cannot be used.
+    Raises UserError, with the file's name, if it cannot be used.
     """
 
     def __init__(self, folder: Path, linear_format: str, embedding_format: str):
@@ -29,22 +29,20 @@ class HfFolder(HfCheckpoint):
 
 
 def copy_tokenizer(source: Path, folder: Path, vocab_size: int) -> None:
-    """Copies tokenizer.json, and tokenizer_config.json with the chat template, which may lie in a file; and writes
+    """Copies tokenizer.json, and tokenizer_config.json with the chat template, which may be in a separate file. Writes
     generation_config.json with all tokens that end an answer.
 
-    Raises UserError naming the file that is missing or no such file.
+    Raises UserError, with the file's name, if one is missing or malformed.
     """
     tokenizer = source / "tokenizer.json"
     if not tokenizer.is_file():
         old = source / "tokenizer.model"
         fetch = (
-            f" (tokenizer.model is a pointer of git-lfs; first run `git lfs pull` in {source})"
-            if is_pointer(old)
-            else ""
+            f" (tokenizer.model is a git-lfs pointer; first run `git lfs pull` in {source})" if is_pointer(old) else ""
         )
         raise UserError(f"{tokenizer}: no such file; save the model's fast tokenizer there{fetch}")
     check_no_pointer(tokenizer)
-    config = read_json_object(source / "tokenizer_config.json", "give a Hugging Face tokenizer's")
+    config = read_json_object(source / "tokenizer_config.json", "use that of a Hugging Face tokenizer")
     template = _chat_template(source, config.get("chat_template"))
     shutil.copyfile(tokenizer, folder / "tokenizer.json")
     config = {key: value for key, value in config.items() if key != "chat_template"}
@@ -57,21 +55,21 @@ def copy_tokenizer(source: Path, folder: Path, vocab_size: int) -> None:
 
 
 def _chat_template(folder: Path, configured: Any) -> str | None:
-    """The template for plain chats: of chat_template.jinja, of the configuration, which may have several by name, or of
-    chat_template.json, an older form of models with vision, in which Transformers' tokenizers have none."""
+    """Returns the default chat template from chat_template.jinja, from the configuration, which may have several by
+    name, or from chat_template.json, an older file of models with vision that Transformers' tokenizers ignore."""
     file = folder / "chat_template.jinja"
     if file.is_file():
         try:
             return file.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            raise UserError(f"{file}: not UTF-8 ({error})") from None
+            raise UserError(f"{file}: not UTF-8 ({error}); save the file as UTF-8") from None
     where, older = folder / "tokenizer_config.json", folder / "chat_template.json"
     if configured is None and older.is_file():
         where = older
-        configured = read_json_object(older, 'give {"chat_template": "..."}').get("chat_template")
+        configured = read_json_object(older, 'use {"chat_template": "..."}').get("chat_template")
     if isinstance(configured, list):
         named = {entry.get("name"): entry.get("template") for entry in configured if isinstance(entry, dict)}
         configured = named.get("default")
     if configured is not None and not isinstance(configured, str):
-        raise UserError(f"{where}: chat_template is no text, nor a list with one named default")
+        raise UserError(f"{where}: chat_template must be a string, or a list that has one named default")
     return configured

@@ -1,4 +1,4 @@
-"""A Transformers model in memory, in floats or quantized by bitsandbytes, and its tokenizer."""
+"""Reads a Transformers model in memory, with float weights or quantized by bitsandbytes, and its tokenizer."""
 
 import tempfile
 from pathlib import Path
@@ -15,15 +15,15 @@ _DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "uint8": "U8"
 
 
 class HfModel(HfCheckpoint):
-    """What `model.save_pretrained` would write; without a tokenizer where that is None.
+    """A model in memory, with the content that `model.save_pretrained` would write. `tokenizer` may be None.
 
-    Raises UserError naming the model's class where it cannot be used.
+    Raises UserError, with the name of the model's class, if it cannot be used.
     """
 
     def __init__(self, model: Any, tokenizer: Any, linear_format: str, embedding_format: str):
         name, tensors = type(model).__name__, _StateDict(model)
         if any(".base_layer." in tensor for tensor in tensors.names):
-            raise UserError(f"{name}: has an adapter on it; call merge_and_unload() or unload() first")
+            raise UserError(f"{name}: has an adapter; call merge_and_unload() or unload() first")
         with tempfile.TemporaryDirectory(prefix="mobile-ft-") as folder:
             config = Path(folder) / "config.json"
             model.config.to_json_file(config, use_diff=False)
@@ -31,7 +31,7 @@ class HfModel(HfCheckpoint):
                 super().__init__(config, tensors, linear_format, embedding_format)
             except UserError as error:
                 raise UserError(str(error).replace(str(config), f"{name}.config")) from None
-        # What from_pretrained was given, which files hold no longer.
+        # The name that was passed to from_pretrained; saved files do not have it.
         path = str(getattr(model, "name_or_path", "") or name)
         path = folder_name(path) if Path(path).is_dir() else path
         self._name_model(path)
@@ -44,7 +44,7 @@ class HfModel(HfCheckpoint):
         with tempfile.TemporaryDirectory(prefix="mobile-ft-") as saved:
             self._tokenizer.save_pretrained(saved)
             if self._generation_config is not None:
-                # save_pretrained would refuse settings that contradict each other.
+                # save_pretrained would reject contradictory settings.
                 self._generation_config.to_json_file(Path(saved) / GENERATION_FILE)
             self._model_config.to_json_file(Path(saved) / "config.json", use_diff=False)
             try:
@@ -69,7 +69,7 @@ class _StateDict(Tensors):
 
 
 class _Slices:
-    """A tensor as safetensors gives one."""
+    """A tensor with the interface of safetensors' slices."""
 
     def __init__(self, tensor: Any):
         self._tensor = tensor.detach()

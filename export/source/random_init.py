@@ -1,4 +1,4 @@
-"""Random weights for any shape: memory and speed do not depend on what the weights say."""
+"""Random weights for any shape, to measure memory and speed, which do not depend on the weights."""
 
 from pathlib import Path
 
@@ -14,7 +14,8 @@ _EMBEDDING_FORMAT = "q8_0"
 
 
 class RandomModel(ModelSource):
-    """Weights of standard deviation about 0.02 in 4 bits, embedding and head in 8. The same seed, the same model."""
+    """Weights with a standard deviation of about 0.02, in 4 bits, and in 8 bits for embedding and head. The same seed
+    gives the same weights."""
 
     def __init__(self, config: ModelConfig, seed: int, base: BaseModel | None = None):
         self.config = config
@@ -29,15 +30,15 @@ class RandomModel(ModelSource):
         return _EMBEDDING_FORMAT if "embed_tokens" in name or "lm_head" in name else _LINEAR_FORMAT
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
-        """Packed bytes drawn as they are, which makes the codes uniform; then the scales."""
+        """Draws packed bytes, so that codes are uniform, and then sets the scales."""
         fmt = self.format_of(name)
-        deviation = 4.6 if fmt == _LINEAR_FORMAT else 74.0  # of codes drawn uniformly
+        deviation = 4.6 if fmt == _LINEAR_FORMAT else 74.0  # standard deviation of uniform codes
         shape = packed_shape(fmt, out_features, in_features)
         data = self.rng.integers(0, 256, shape, dtype=np.uint8)
         scales = self.rng.random((*shape[:2], PANEL_ROWS), dtype=np.float32)
         scales *= 0.4 * 0.02 / deviation
         scales += 0.8 * 0.02 / deviation
-        scales[-1, :, (out_features - 1) % PANEL_ROWS + 1 :] = 0  # rows beyond the last one
+        scales[-1, :, (out_features - 1) % PANEL_ROWS + 1 :] = 0  # padding rows of the last panel
         data[..., : parse_format(fmt).header_bytes] = scales.astype(np.float16).view(np.uint8)
         return PackedWeight(data, fmt, out_features, in_features)
 

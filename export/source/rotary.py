@@ -1,4 +1,4 @@
-"""Rotary frequencies, in the arithmetic of Hugging Face: float32 throughout."""
+"""Computes rotary frequencies with Hugging Face's arithmetic, in float32."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from mobile_ft.model.formats import F32
 
 
 def inv_freq(config: ModelConfig, sliding: bool) -> F32:
-    """[head_dim / 2], of the layers with sliding or with full attention."""
+    """Returns the frequencies [head_dim / 2] of the layers with sliding or with full attention."""
     theta = config.rope_local_base_freq if sliding else config.rope_theta
     exponents = np.arange(0, config.head_dim, 2, dtype=np.float32) / np.float32(config.head_dim)
     plain: F32 = (np.float32(1.0) / np.float32(theta) ** exponents).astype(np.float32)
@@ -23,8 +23,8 @@ def inv_freq(config: ModelConfig, sliding: bool) -> F32:
 
 
 def _llama3(plain: F32, scaling: dict[str, Any]) -> F32:
-    """Llama 3.1 and later: waves longer than the original context are slowed down, short ones kept, those between
-    mixed.
+    """Scaling of Llama 3.1 and later: slows down waves that are longer than the original context, keeps short waves,
+    and interpolates between them.
     """
     factor, low, high = (scaling[key] for key in ("factor", "low_freq_factor", "high_freq_factor"))
     turns = scaling["original_max_position_embeddings"] * plain / np.float32(2 * math.pi)  # within the original context

@@ -1,4 +1,4 @@
-"""Where a model's tensors come from: the interface of a GGUF file, a Hugging Face folder and random weights."""
+"""The source of a model's tensors: the interface of GGUF files, Hugging Face folders and random weights."""
 
 import math
 from abc import ABC, abstractmethod
@@ -16,19 +16,19 @@ from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import F32, PANEL_ROWS, U8, PackedWeight, packed_shape, unpack
 from mobile_ft.model.lora import BaseModel
 
-_WEIGHTS = 1 << 19  # of a matrix that are converted at once
+_WEIGHTS = 1 << 19  # number of weights that are converted at once
 
-Rows = tuple[F32, U8]  # of a weight as its file has it, float32 [rows, cols], and their packed form
+Rows = tuple[F32, U8]  # rows of a weight in the file, float32 [rows, cols], and in packed form
 
 
 class Conversions:
-    """Adds up how far packed weights are from those of the model's files, by the files' type and the packed format."""
+    """Sums the quantization errors of packed weights, by the type in the model's files and the packed format."""
 
     def __init__(self) -> None:
-        self._sums: dict[tuple[str, str], tuple[int, float, float]] = {}  # weights, squares of errors, of weights
+        self._sums: dict[tuple[str, str], tuple[int, float, float]] = {}  # count, squared errors, squared weights
 
     def add(self, source: str, weights: F32, packed: U8, fmt: str) -> None:
-        """Adds rows of a matrix, float32 [rows, cols], which the files hold as `source`, and their packed form."""
+        """Adds rows of a matrix, float32 [rows, cols], of type `source` in the files, and their packed form."""
         errors = unpack(packed, fmt, len(weights)) - weights
         count, of_errors, of_weights = self._sums.get((source, fmt), (0, 0.0, 0.0))
         of_errors += float(np.square(errors, dtype=np.float64).sum())
@@ -36,7 +36,7 @@ class Conversions:
         self._sums[source, fmt] = (count + weights.size, of_errors, of_weights)
 
     def to_list(self) -> list[Conversion]:
-        """Every type with its formats; the error is sqrt(sum of squared errors / sum of squared weights)."""
+        """Returns every type with its formats. The error is sqrt(sum of squared errors / sum of squared weights)."""
         return [
             Conversion(source, fmt, count, math.sqrt(errors / weights) if errors else 0.0)
             for (source, fmt), (count, errors, weights) in sorted(self._sums.items())
@@ -44,7 +44,7 @@ class Conversions:
 
 
 class WeightFormats(Protocol):
-    """What tells which units a model has."""
+    """The configuration and formats of a model, which define its units."""
 
     @property
     def config(self) -> ModelConfig: ...
@@ -53,46 +53,48 @@ class WeightFormats(Protocol):
 
 
 class ModelSource(ABC):
-    """Gives a model's tensors one by one, under Hugging Face's names."""
+    """Returns a model's tensors one by one, by Hugging Face's names."""
 
     config: ModelConfig
-    chat_template: str | None = None  # in place of the model's own
-    tokenizer_place = "the model's "  # what errors put before the name of a tokenizer's file
+    chat_template: str | None = None  # replaces the model's own
+    tokenizer_place = "the model's "  # prefix of the tokenizer's file names in errors
 
     @property
     def base(self) -> BaseModel:
-        """What adapters say of the model."""
+        """The description of the model in adapters."""
         return BaseModel(self.config.name)
 
     @cached_property
     def conversions(self) -> Conversions:
-        """What `packed` made of the weights so far; nothing where there were none before."""
+        """The conversions of `packed` so far. Empty if the weights have no source."""
         return Conversions()
 
     @abstractmethod
     def format_of(self, name: str) -> str:
-        """Packed format of the linear or embedding `name`."""
+        """Returns the packed format of the linear layer or embedding `name`."""
 
     @abstractmethod
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
-        """The packed weight W [out_features, in_features] of `name`."""
+        """Returns the packed weight W [out_features, in_features] of `name`."""
 
     @abstractmethod
     def vector(self, name: str, size: int) -> F32:
-        """A norm's weight, a bias or a convolution's taps, flat, as Hugging Face's model holds it, float32 [size]."""
+        """Returns a norm's weight, a bias or a convolution's taps as in Hugging Face's model, flattened, float32
+        [size]."""
 
     def prepared(self, name: str, shape: tuple[int, ...]) -> F32:
-        """`vector`, as the runtime wants it: what a norm multiplies by, and of a convolution [taps, channels]."""
+        """Returns `vector` in the runtime's form: the factor of a norm, or the taps of a convolution [taps,
+        channels]."""
         values = self.vector(name, math.prod(shape)).reshape(shape[::-1]).T
         offset = np.float32(self.config.family.norm_offset if name.endswith("norm.weight") else 0)
         return np.ascontiguousarray(values) + offset
 
     @abstractmethod
     def write_tokenizer(self, folder: Path) -> None:
-        """Writes tokenizer.json and tokenizer_config.json; nothing where there is no tokenizer."""
+        """Writes tokenizer.json and tokenizer_config.json if the model has a tokenizer."""
 
     def inv_freq(self, sliding: bool) -> F32:
-        """Rotary frequencies [head_dim / 2] of the layers with sliding or with full attention."""
+        """Returns the rotary frequencies [head_dim / 2] of the layers with sliding or with full attention."""
         return inv_freq(self.config, sliding)
 
 
@@ -101,20 +103,20 @@ class CheckpointSource(ModelSource):
 
     @abstractmethod
     def rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
-        """The type that the files hold a weight as, and what reads its rows from one to another.
+        """Returns a weight's type in the files, and a function that reads rows (start, stop).
 
-        Raises UserError where there is no such weight of that shape; what it gives raises ValueError.
+        Raises UserError if there is no such weight of that shape. The returned function raises ValueError.
         """
 
     @abstractmethod
     def where(self, name: str) -> str:
-        """The file and the tensor."""
+        """Returns the file's and the tensor's name for errors."""
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
         fmt = self.format_of(name)
         try:
             packed = np.empty(packed_shape(fmt, out_features, in_features), np.uint8)
-        except ValueError as error:  # the group divides no row
+        except ValueError as error:  # the group does not divide the row
             raise UserError(f"{self.where(name)}: {error}") from error
         panel = 0
         for piece in self.pieces(name, in_features, out_features):
@@ -123,7 +125,7 @@ class CheckpointSource(ModelSource):
         return PackedWeight(packed, fmt, out_features, in_features)
 
     def pieces(self, name: str, in_features: int, out_features: int) -> Iterator[U8]:
-        """The packed weight from top to bottom, some panels at a time; `conversions` hears of each."""
+        """Yields the packed weight from top to bottom, some panels at a time, and adds each to `conversions`."""
         fmt, (held_as, read) = self.format_of(name), self.rows_of(name, in_features, out_features)
         step = max(1, _WEIGHTS // (PANEL_ROWS * in_features)) * PANEL_ROWS
         try:

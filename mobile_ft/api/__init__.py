@@ -1,1 +1,1 @@
-"""The Python library, one file a subject; `import mobile_ft` gives its functions, and the command line calls them."""
+"""The Python API, one file per subject. `import mobile_ft` exports its functions, and the command line calls them."""

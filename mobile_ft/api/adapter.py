@@ -13,12 +13,15 @@ from mobile_ft.model.lora import ANOTHER_BUNDLE, CONFIG_FILE, WEIGHTS_FILE, with
 
 Tensors = dict[str, npt.NDArray[np.float32]]
 
-_FLOATS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # with numpy's types; it has no bfloat16
+_FLOATS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # numpy types; numpy has no bfloat16
 _WANTED = f"an adapter is a folder with {WEIGHTS_FILE} and {CONFIG_FILE}"
 
 
 def read_tensors(path: Path) -> Tensors:
-    """The tensors of an adapter's safetensors file, of float32, float16 or bfloat16. Raises UserError naming it."""
+    """Reads the float32, float16 or bfloat16 tensors of an adapter's safetensors file, as float32.
+
+    Raises UserError, with the file's name, if the file cannot be used.
+    """
     if not path.is_file():
         raise UserError(f"{path}: no such file; {_WANTED}")
     try:
@@ -37,9 +40,9 @@ def read_tensors(path: Path) -> Tensors:
 
 
 def read_matching_tensors(folder: Path, bundle: Bundle) -> Tensors:
-    """The adapter's tensors under the bundle's names, whichever of Transformers' classes they were made with.
+    """Reads the adapter's tensors and renames them to the bundle's names, for any of Transformers' model classes.
 
-    Raises UserError where rank, alpha, a name or a shape is not the bundle's, or a number is not finite.
+    Raises UserError if rank, alpha, a name or a shape differs from the bundle's, or a value is not finite.
     """
     _check_config(folder / CONFIG_FILE, bundle)
     path = folder / WEIGHTS_FILE
@@ -48,7 +51,7 @@ def read_matching_tensors(folder: Path, bundle: Bundle) -> Tensors:
     for name in tensors:
         other = names.setdefault(within_decoder(name), name)
         if other != name:
-            raise UserError(f"{path}: tensors {other} and {name} are of the same linear")
+            raise UserError(f"{path}: tensors {other} and {name} belong to the same linear layer")
     found: Tensors = {}
     for name, like in expected.items():
         own = names.pop(within_decoder(name), None)
@@ -56,9 +59,11 @@ def read_matching_tensors(folder: Path, bundle: Bundle) -> Tensors:
             raise UserError(f"{path}: tensor {name} is missing; {ANOTHER_BUNDLE}")
         tensor = tensors[own]
         if tensor.shape != like.shape:
-            raise UserError(f"{path}: tensor {own} is {tensor.shape}; the bundle's is {like.shape}; {ANOTHER_BUNDLE}")
+            raise UserError(
+                f"{path}: tensor {own} has shape {tensor.shape}, the bundle's has {like.shape}; {ANOTHER_BUNDLE}"
+            )
         if not np.isfinite(tensor).all():
-            raise UserError(f"{path}: tensor {own} holds numbers that are not finite")
+            raise UserError(f"{path}: tensor {own} has values that are not finite")
         found[name] = tensor
     for name in names.values():
         raise UserError(f"{path}: tensor {name} adapts a layer that the bundle does not; {ANOTHER_BUNDLE}")

@@ -1,4 +1,4 @@
-"""What to train with, from minutes and megabytes: what learned most in such a time, by docs/quality.md's evidence."""
+"""Chooses training options for a time limit and a memory budget, by the measurements in docs/quality.md."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,22 +14,24 @@ from mobile_ft.data.prepare import DataStats
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import TrainConfig, train_options
 
-# What is chosen here, and what an earlier run resolved for the schedule that it had.
+# CHOSEN: the options that this module chooses. RESOLVED: options that an earlier run resolved for its own schedule.
 CHOSEN = ("schedule", "ratio", "selection", "suffix_depths", "period", "steps", "epochs", "lr", "unselected")
 RESOLVED = ("cache_prefix", "stored_units", "mlp_tokens", "warmup_steps", "warmup_ratio", "arithmetic")
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a schedule learned of SmolLM2-135M's held-out loss, by steps, on average over three data sets: 1 is what 100
-    steps of full backward learn."""
+    """How much a schedule reduced SmolLM2-135M's held-out loss, by number of steps.
+
+    `learned` has (steps, reduction), averaged over three data sets. A reduction of 1 is that of 100 steps of `full`.
+    """
 
     options: Change
-    lr: float  # the best of the longest run
+    lr: float  # the best learning rate of the longest run
     learned: tuple[tuple[int, float], ...]
 
 
-# As `benchmarks/quality.py report` tells; the test of that tool compares.
+# Copied from `benchmarks/quality.py report`; a test of that tool compares them.
 EVIDENCE = {
     "full": Evidence({"schedule": "full"}, 1e-3, ((100, 1.0), (226, 1.105))),
     "freeze 1/2": Evidence({"schedule": "freeze", "ratio": 0.5}, 1e-3, ((100, 0.928), (328, 1.088))),
@@ -37,22 +39,22 @@ EVIDENCE = {
     "suffix 1/2": Evidence({"schedule": "suffix", "ratio": 0.5}, 1e-3, ((100, 0.888), (318, 1.059))),
     "suffix 1/4": Evidence({"schedule": "suffix", "ratio": 0.25}, 1e-3, ((100, 0.8), (435, 0.944))),
 }
-# Rows that are all targets were trained at half the rate of rows whose answers are.
+# Data in which every token is a target was trained at half the learning rate of data in which only answers are.
 _MANY_TARGETS, _RATE_OF_MANY = 0.9, 0.5
-_MOST_EPOCHS = 2  # more were not seen to help
-# Plans promise steps up to 14 % too short.
+_MOST_EPOCHS = 2  # more epochs showed no benefit
+# Planned step times were up to 14 % too short.
 _SLOWER = 1.15
 
 
 @dataclass(frozen=True)
 class Choice:
     options: Change
-    why: list[str]  # lines
+    why: list[str]  # explanation, in lines
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A schedule with the optimizer it needs, and how far it gets."""
+    """A schedule with its optimizer, and the number of steps that it can do within the time limit."""
 
     name: str
     optimizer: Change
@@ -62,9 +64,9 @@ class Candidate:
 
 
 def choose(bundle: Bundle, given: Mapping[str, str], minutes: float, data: DataStats) -> Choice:
-    """Schedule, learning rate and number of steps for a run of so many minutes within the budget that is `given`.
+    """Chooses schedule, learning rate and number of steps for a run of `minutes` within the budget in `given`.
 
-    Raises UserError where the budget or the time is too small.
+    Raises UserError if the budget or the time limit is too small.
     """
     candidates = _candidates(bundle, given, minutes)
     if all(c.steps == 0 for c in candidates):
@@ -78,35 +80,38 @@ def choose(bundle: Bundle, given: Mapping[str, str], minutes: float, data: DataS
     steps = reached[best.name]
     options = EVIDENCE[best.name].options | best.optimizer | {"steps": steps, "lr": _lr(best.name, data)}
     budget = f"{best.plan['budget_mb']:.0f} MB"
-    why = [f"auto-schedule: what learns most in {minutes:g} min and {budget}; 1 is what 100 steps of full learn"]
+    why = [f"auto-schedule: estimated loss reduction in {minutes:g} min and {budget}, relative to 100 steps of full"]
     for c in candidates:
         chosen = "  <- chosen" if c is best else ""
         why.append(
-            f"  {c.name:10}  {seconds(c.step_seconds)} a step  {reached[c.name]:5} steps  "
-            f"learns {shares[c.name]:.2f}{chosen}"
+            f"  {c.name:10}  {seconds(c.step_seconds)} per step  {reached[c.name]:5} steps  "
+            f"reduction {shares[c.name]:.2f}{chosen}"
         )
     return Choice(options, why + _remarks(best, given, steps == most, budget, bundle, data))
 
 
 def check_choosable(given: Mapping[str, str], minutes: float) -> None:
-    """Raises UserError where there is nothing to choose, no budget to choose within, or no evidence to choose by."""
+    """Raises UserError if the options are already given, the budget is missing, or the loss has no measurements."""
     if not (isinstance(minutes, int | float) and math.isfinite(minutes) and minutes > 0):
-        raise UserError(f"auto_schedule {minutes}: must be a number of minutes above 0")
+        raise UserError(f"auto_schedule {minutes}: must be a positive number of minutes")
     chosen = [name for name in (*CHOSEN, "stored_units") if name in given]
     chosen += ["cache_prefix"] if given.get("cache_prefix") == "true" else []
     if chosen:
         names = ", ".join(chosen)
-        raise UserError(f"auto_schedule: chooses {names}; leave that out, or auto_schedule")
+        raise UserError(
+            f"auto_schedule sets {names}; remove {'it' if len(chosen) == 1 else 'them'}, or remove auto_schedule"
+        )
     if not given.get("budget"):
-        raise UserError("auto_schedule: needs a budget")
+        raise UserError("auto_schedule: requires budget")
     if given.get("loss", "sft") != "sft":
-        raise UserError(f"auto_schedule: there is no evidence for loss {given['loss']}, only for sft")
+        raise UserError(f"auto_schedule: supports loss sft only, not {given['loss']}")
 
 
 def learned(steps: Mapping[str, int]) -> dict[str, float]:
-    """What schedules learn in so many steps: between those of the evidence by their logarithm.
+    """Estimates the loss reduction of each schedule after its number of steps, interpolated over log(steps).
 
-    Where one goes beyond its evidence, all are shortened until none does: what is ahead there is taken to stay ahead.
+    If a schedule has more steps than were measured, all schedules are scaled down by the same factor. This assumes that
+    the order of the schedules does not change beyond the measurements.
     """
     beyond = max(n / EVIDENCE[name].learned[-1][0] for name, n in steps.items())
     return {name: _learned(EVIDENCE[name], n / max(1.0, beyond)) for name, n in steps.items()}
@@ -122,7 +127,7 @@ def _learned(evidence: Evidence, steps: float) -> float:
 
 
 def _candidates(bundle: Bundle, given: Mapping[str, str], minutes: float) -> list[Candidate]:
-    """All that fit the budget, AdamW's moments in 8 bits only where nothing fits otherwise."""
+    """Returns all schedules that fit the budget. Uses 8-bit AdamW only if nothing fits with float32 moments."""
     names = {option.name for option in step_options()}
     settings = {name: text for name, text in given.items() if name in names}
     optimizers: list[Change] = [{}] if "optimizer" in given else [{}, {"optimizer": "adamw8bit"}]
@@ -133,7 +138,7 @@ def _candidates(bundle: Bundle, given: Mapping[str, str], minutes: float) -> lis
         known = sorted((max(share), plan["step_seconds"]) for share, plan in zip(shares, plans, strict=True))
         found = []
         for name, share, plan in zip(EVIDENCE, shares, plans, strict=True):
-            # A megabyte less, as code and heap are not the same to the page in every process.
+            # 1 MB of tolerance, because the size of code and heap varies by some pages between processes.
             if plan["smallest_budget_mb"] + 1 <= plan["budget_mb"]:
                 step = _SLOWER * _between(known, mean(share))
                 found.append(Candidate(name, optimizer, plan, step, int(min(1e9, 60 * minutes / step))))
@@ -141,20 +146,21 @@ def _candidates(bundle: Bundle, given: Mapping[str, str], minutes: float) -> lis
             return found
         least = min(least, *(plan["smallest_budget_mb"] for plan in plans))
     raise UserError(
-        f"budget {given['budget']} is too small for every schedule that is tried: {whole_megabytes(least)} MB is "
-        "the least; raise budget, or lower seq_len or batch_size"
+        f"budget {given['budget']} is too small for all schedules of auto_schedule; the smallest that works is "
+        f"{whole_megabytes(least)} MB; raise budget, or lower seq_len or batch_size"
     )
 
 
 def _backward_shares(options: Change, bundle: Bundle) -> list[float]:
-    """Of the layers, those that gradients pass through at each of 100 steps; plans tell the time of the longest."""
+    """Returns the fraction of layers with a backward pass, for each of 100 steps. A plan has the time of the
+    longest."""
     config = TrainConfig(**option_texts(train_options(), options), steps="100")
     layers = bundle.model.num_hidden_layers
     return [sum(config.select(step, layers)) / layers for step in range(100)]
 
 
 def _between(points: Sequence[tuple[float, float]], x: float) -> float:
-    """By straight lines through points of rising x, their ends' values beyond them."""
+    """Interpolates linearly between points in order of x. Beyond the ends, the value of the end point is used."""
     before = [point for point in points if point[0] <= x]
     after = [point for point in points if point[0] >= x]
     if not before or not after:
@@ -176,12 +182,12 @@ def _remarks(
 ) -> list[str]:
     lines = []
     if best.optimizer:
-        lines.append(f"  {budget} leave room for AdamW's moments in 8 bits only")
+        lines.append(f"  {budget} has room only for 8-bit AdamW (adamw8bit)")
     if all_epochs:
-        lines.append(f"  no more than {_MOST_EPOCHS} epochs")
+        lines.append(f"  limited to {_MOST_EPOCHS} epochs")
     if _full_of_targets(data):
-        lines.append("  nearly every token is a target: half the learning rate of answers")
+        lines.append("  nearly every token is a target, so the learning rate is halved")
     recomputes = any(best.plan["stored"][group] < units for group, units in best.plan["units"].items())
     if recomputes and bundle.activation == "exact" and given.get("backward", "auto") == "auto":
-        lines.append("  activations are recomputed; a bundle exported with --activation int8 would store more of them")
+        lines.append("  activations are recomputed; a bundle exported with activation int8 could store more of them")
     return lines

@@ -1,4 +1,4 @@
-"""Opens the models that a bundle can be made of. torch loads only with what needs it."""
+"""Opens models for export. Imports torch only for models that need it."""
 
 import os
 from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mobile_ft.export.source.source import ModelSource
 
 WEIGHT_FORMATS = tuple(FORMATS)
-# Of the formats of 4 to 5 bits the one of the best perplexity (docs/benchmarks.md).
+# The format of 4 to 5 bits with the lowest perplexity (docs/benchmarks.md).
 DEFAULT_FORMAT, DEFAULT_EMBEDDING_FORMAT = "iq4_nl", "q8_0"
 BUILTIN_MODELS = ("smollm2-135m",)
 _EXACT = "f16"
@@ -27,10 +27,11 @@ _EXACT = "f16"
 
 @dataclass(frozen=True)
 class Quantization:
-    """What becomes of a model in floats; None is the default.
+    """How to quantize a model with float weights. None selects the default.
 
-    `linear` and `embedding`, which the head takes too, are of WEIGHT_FORMATS. `calibration` is a text that weighs the
-    errors of the linears' columns.
+    `linear` is the format of linear layers, and `embedding` that of the embedding and the output head; both are names
+    in WEIGHT_FORMATS. `calibration` is a text file, whose activations weight the quantization errors of the columns of
+    linear layers.
     """
 
     linear: str | None = None
@@ -43,7 +44,8 @@ class Quantization:
                 raise UserError(f"{option} {name}: must be one of {', '.join(WEIGHT_FORMATS)}")
 
     def only_for_floats(self, embedding: bool) -> str | None:
-        """An option that was given and means nothing to weights that are quantized, or with `embedding` all are."""
+        """Returns a given option that has no effect on quantized linear layers (with `embedding`: on a model in which
+        all weights are quantized), or None."""
         if self.linear is not None:
             return f"quant {self.linear}"
         if self.calibration is not None:
@@ -59,15 +61,18 @@ def open_checkpoint(
     seed: int = 0,
     progress: bool = True,
 ) -> "ModelSource":
-    """The tensors of a built-in model, a .gguf file, a Hugging Face folder, a model on the hub, which is downloaded, or
-    a Transformers model in memory with its tokenizer; with `random_init` those of `seed` for a config.json or a known
-    model. `progress` shows downloads. Raises UserError."""
+    """Opens a model: a built-in one, a .gguf file, a Hugging Face folder, a model on the hub, which is downloaded, or a
+    Transformers model in memory with its tokenizer.
+
+    With `random_init`, `model` is a config.json or a known model's name, and the weights are random numbers of `seed`.
+    `progress` shows downloads. Raises UserError if the model cannot be used.
+    """
     if not isinstance(model, str | os.PathLike):
         from mobile_ft.export.source.hf_model import HfModel
 
         return _quantized(lambda *to: HfModel(model, tokenizer, *to), type(model).__name__, quantization)
     if tokenizer is not None:
-        raise UserError(f"{model}: brings its own tokenizer; give one with a model in memory only")
+        raise UserError(f"{model}: has its own tokenizer; set tokenizer only for a model in memory")
     name = os.fspath(model)
     path = known_config(name) or find_model(name, random_init, progress)
     if (path / "config.json").is_file():
@@ -76,18 +81,18 @@ def open_checkpoint(
         path = path / "config.json"
     option = quantization.only_for_floats(embedding=True)
     if option is not None:
-        raise UserError(f"{option}: goes with a Hugging Face model; {name} has weights of its own formats")
+        raise UserError(f"{option}: applies to models with float weights; the weights of {name} are already quantized")
     if path.suffix == ".json":
         if not random_init:
-            raise UserError(f"{name}: holds no weights; give a Hugging Face folder or a .gguf file, or set random_init")
+            raise UserError(f"{name}: has no weights; use a Hugging Face folder or a .gguf file, or set random_init")
         from mobile_ft.export.source.random_init import RandomModel
 
         return RandomModel(read_hf_config(path), seed, base_model(path))
     if random_init:
-        raise UserError(f"{name}: random_init takes a config.json or one of {', '.join(known_models())}")
+        raise UserError(f"{name}: random_init requires a config.json or one of {', '.join(known_models())}")
     if name not in BUILTIN_MODELS and path.suffix != ".gguf":
         raise UserError(
-            f"{name}: there is no such file or folder, and no built-in model of that name; give "
+            f"{name}: no such file, folder or built-in model; use "
             f"{' or '.join(BUILTIN_MODELS)}, a .gguf file, a Hugging Face folder, a model on the hub as OWNER/NAME, or "
             "a config.json with random_init"
         )
@@ -110,7 +115,7 @@ def _quantized(make: Callable[[str, str], "HfCheckpoint"], name: str, quantizati
     source = make(quantization.linear or DEFAULT_FORMAT, quantization.embedding or DEFAULT_EMBEDDING_FORMAT)
     option = quantization.only_for_floats(embedding=False)
     if option is not None and source.method is not None:
-        raise UserError(f"{option}: {name} has the formats that {source.method} quantized it to, and keeps them")
+        raise UserError(f"{option}: {name} is already quantized by {source.method} and keeps its formats; leave it out")
     if quantization.calibration is not None:
         check_installed("torch", "calibration")
         from mobile_ft.export.calibration import calibrate

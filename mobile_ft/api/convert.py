@@ -1,4 +1,4 @@
-"""A fine-tuned model for other programs: its adapter, or the model with the adapter merged."""
+"""Converts a fine-tuned model for other programs: the adapter, or the model with the merged adapter."""
 
 import os
 import shutil
@@ -36,14 +36,14 @@ def convert(
 
     Args:
         bundle: The bundle that the adapter was trained with.
-        adapter: Folder of the adapter, as `train` leaves it.
-        out: File or folder to write, depending on the target. An older output is replaced once all is written.
+        adapter: Folder of the adapter, written by `train`.
+        out: File or folder to write, depending on the target. An older output is replaced after everything is written.
         to: Target program; see docs/reference/convert.md.
         quant: Format of merged weights, for the targets gguf and hf. Default: f16.
         progress: Show progress.
 
     Raises:
-        UserError: The adapter does not fit the bundle, the target does not support the model, or `out` holds other
+        UserError: The adapter does not fit the bundle, the target does not support the model, or `out` contains other
             files.
     """
     if to not in TARGETS:
@@ -89,15 +89,18 @@ def _converter(to: str) -> Any:
 
 
 def _check_replaceable(out: Path, patterns: tuple[str, ...] | None) -> None:
-    """Raises UserError where `out` is no file, or with patterns a folder with any other file."""
+    """Raises UserError if `out` exists and must not be replaced.
+
+    Without `patterns`, only a regular file may be replaced; with them, only a folder whose files all match one.
+    """
     if not out.exists():
         return
     if patterns is None:
         if not out.is_file():
-            raise UserError(f"{out}: exists and is not a regular file; choose another for -o")
+            raise UserError(f"{out}: exists and is not a regular file; choose another out")
         return
     if not out.is_dir():
-        raise UserError(f"{out}: exists and is not a folder; choose another for -o")
+        raise UserError(f"{out}: exists and is not a folder; choose another out")
     for name in sorted(file.name for file in out.iterdir()):
         if not any(fnmatch(name, pattern) for pattern in patterns):
-            raise UserError(f"{out}: exists and holds {name}, which would be lost; choose another folder for -o")
+            raise UserError(f"{out}: contains {name}, which would be deleted; choose another out")

@@ -1,4 +1,4 @@
-"""Training data to look at before a run: what is learned of each row, how long rows are, and which are there twice."""
+"""Inspects training data before a run: learned tokens of each row, lengths of rows, and duplicates."""
 
 import hashlib
 import os
@@ -32,44 +32,44 @@ _MOST_NAMED = 10  # duplicates
 
 @dataclass(frozen=True)
 class SplitReport:
-    """What becomes of one split; a preference counts as one row."""
+    """Statistics of one split. A preference counts as one row."""
 
     rows: int
     forms: dict[str, int]
     truncated: int  # rows cut at the end
     dropped: int  # rows with nothing to learn
     bad: int  # rows that cannot be used
-    bad_rows: list[str]  # what is wrong with the first of them
+    bad_rows: list[str]  # errors of the first of these
     sequences: int  # after packing
-    tokens: int  # in these
-    learned: int  # of these
-    lengths: list[int]  # tokens of each row before a cut
-    repeated: int  # rows that are there more than once, but for the first of each
+    tokens: int  # in all sequences
+    learned: int  # of these, targets of the loss
+    lengths: list[int]  # tokens of each row, before truncation
+    repeated: int  # duplicates, not counting the first occurrence
     first_rows: list[RowView]
 
 
 @dataclass(frozen=True)
 class DataReport:
-    """What `inspect_data` gives."""
+    """The result of `inspect_data`."""
 
     data: Path | None
     seq_len: int
     splits: dict[str, SplitReport]
-    in_both: list[str] = field(default_factory=list)  # rows of "valid" that are in "train" too, at most ten
+    in_both: list[str] = field(default_factory=list)  # rows of "valid" that are also in "train", at most ten
     in_both_count: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"data": None if self.data is None else str(self.data)}
 
     def summary(self) -> tuple[str, dict[str, str]]:
-        """Title and rows of a table."""
+        """Returns the title and the rows of a table."""
         rows: dict[str, str] = {}
         for name, split in self.splits.items():
             lengths = np.array(split.lengths or [0])
-            kept = f"{split.truncated:,} cut, {split.dropped:,} dropped, {split.bad:,} cannot be used"
+            kept = f"{split.truncated:,} truncated, {split.dropped:,} dropped, {split.bad:,} malformed"
             rows[f"{name}: rows"] = f"{split.rows:,} ({', '.join(f'{n:,} {form}' for form, n in split.forms.items())})"
-            rows[f"{name}: of these"] = f"{kept}, {split.repeated:,} repeated"
-            rows[f"{name}: tokens of a row"] = (
+            rows[f"{name}: problems"] = f"{kept}, {split.repeated:,} duplicated"
+            rows[f"{name}: tokens per row"] = (
                 f"median {int(np.median(lengths))}, 95 % within {int(np.quantile(lengths, 0.95))}, "
                 f"longest {lengths.max()}"
             )
@@ -79,12 +79,12 @@ class DataReport:
                 f"{split.learned:,} of {split.tokens:,} tokens ({split.learned / max(1, split.tokens):.0%})"
             )
         if "valid" in self.splits:
-            rows["in both"] = f"{self.in_both_count:,} rows of valid are in train too"
-        return f"data at {self.seq_len} tokens a sequence", rows
+            rows["in both"] = f"{self.in_both_count:,} rows of valid are also in train"
+        return f"data at {self.seq_len} tokens per sequence", rows
 
 
 def histogram(lengths: list[int]) -> list[tuple[int, int, int]]:
-    """(from, below, rows) of bins of equal width."""
+    """Returns (first length, end, number of rows) of bins of equal width. The end is exclusive."""
     if not lengths:
         return []
     width = max(1, -(-(max(lengths) + 1) // _BINS))
@@ -142,13 +142,13 @@ def inspect_data(
 
 
 class _Inspection:
-    """Reads a split once."""
+    """Collects the report and the duplicates of all splits."""
 
     def __init__(self, tokenizer: Tokenizer, seq_len: int, loss: Loss, shown: int) -> None:
         self._tokenizer, self._seq_len, self._loss, self._shown = tokenizer, seq_len, loss, shown
         self._lengths: list[int] = []
         self._views: list[RowView] = []
-        self.seen: dict[bytes, str] = {}  # rows by what they say: where the first of each is
+        self.seen: dict[bytes, str] = {}  # digest of a row's content -> place of its first occurrence
 
     def run(self, source: DataSource, split: Split, options: dict[str, str]) -> SplitReport:
         rows = read_rows(source, split)
@@ -187,7 +187,7 @@ def _targets(encoded: EncodedRows) -> int:
 
 @contextmanager
 def _tokenizer(model: str | os.PathLike[str]) -> Iterator[tuple[Tokenizer, int | None]]:
-    """A model's tokenizer, and the most tokens at once if it is a bundle."""
+    """Yields a model's tokenizer, and a bundle's maximum number of tokens (None for other models)."""
     path = find_model(model)
     if (path / INDEX_FILE).is_file():
         bundle = read_bundle(path)
@@ -196,5 +196,5 @@ def _tokenizer(model: str | os.PathLike[str]) -> Iterator[tuple[Tokenizer, int |
     with scratch_folder() as folder:
         open_quietly(path).write_tokenizer(folder)
         if not (folder / "tokenizer.json").is_file():
-            raise UserError(f"{model}: no tokenizer, so its text cannot be read")
+            raise UserError(f"{model}: has no tokenizer; use a model with one")
         yield Tokenizer(folder), None

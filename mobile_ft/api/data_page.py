@@ -1,4 +1,4 @@
-"""What `inspect_data` found as one HTML page with nothing outside it."""
+"""The report of `inspect_data` as one self-contained HTML page."""
 
 from html import escape
 
@@ -27,16 +27,16 @@ def data_page(report: DataReport) -> str:
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
         f"<title>{escape(title)}</title><style>{_STYLE}</style><h1>{escape(title)}</h1><table>{cells}</table>",
-        "<p><mark>Learned tokens</mark> are marked; <del>what does not fit into a sequence</del> is struck out.</p>",
+        "<p><mark>Learned tokens</mark> are highlighted; <del>truncated tokens</del> are struck out.</p>",
     ]
     for name, split in report.splits.items():
         parts += [f"<h2>{escape(name)}</h2>", _bars(split), *(_row(row) for row in split.first_rows)]
         if split.bad_rows:
             rows = "".join(f"<li>{escape(bad)}" for bad in split.bad_rows)
-            parts.append(f"<h3>Rows that cannot be used</h3><ul>{rows}</ul>")
+            parts.append(f"<h3>Malformed rows</h3><ul>{rows}</ul>")
     if report.in_both:
         rows = "".join(f"<li>{escape(where)}" for where in report.in_both)
-        parts.append(f"<h2>Rows of valid that are in train too</h2><ul>{rows}</ul>")
+        parts.append(f"<h2>Rows of valid that are also in train</h2><ul>{rows}</ul>")
     return "\n".join(parts) + "\n"
 
 
@@ -50,7 +50,7 @@ def _bars(split: SplitReport) -> str:
         for start, end, count in bins
     )
     return (
-        f"<p>Rows by their number of tokens; the highest bar is {most:,} rows.</p><div class=bars>{bars}</div>"
+        f"<p>Number of rows by length in tokens. The highest bar is {most:,} rows.</p><div class=bars>{bars}</div>"
         f"<div class=axis><span>0</span><span>{bins[-1][1] - 1} tokens</span></div>"
     )
 

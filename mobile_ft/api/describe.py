@@ -1,4 +1,4 @@
-"""What is in a bundle, as a result."""
+"""Describes a bundle as a BundleInfo."""
 
 from mobile_ft.api.adapter import read_tensors
 from mobile_ft.api.results import BundleInfo

@@ -1,9 +1,9 @@
-"""What a step takes on a device that is not here, estimated from its cores, their clocks and its storage.
+"""Estimates the time and energy of a step on a device from its cores, their clocks and its storage.
 
-`devices.json` has each device's big cores, which training uses, at their highest clock with the power that one of them
-takes there (public measurements, which differ by half), what its storage reads in practice (half of what it is sold
-for, a memory card on a Raspberry Pi), its battery, and the power that its case gets rid of. `multiply_adds` are those
-of float32 that a core does in a cycle. docs/reference/devices.md has the formulas.
+`devices.json` has, for each device: its big cores, which training uses, with their highest clock and the power of one
+core at that clock (public measurements, which differ by half); the practical read speed of its storage (half of the
+advertised speed, and a memory card on a Raspberry Pi); its battery; and the power that its case can dissipate.
+`multiply_adds` is the number of float32 multiply-adds of a core per cycle. docs/reference/devices.md has the formulas.
 """
 
 import json
@@ -17,24 +17,24 @@ from mobile_ft.api.options import did_you_mean
 from mobile_ft.errors import UserError
 
 _FILE = Path(__file__).with_name("devices.json")
-# Multiply-adds of bytes for each of float32, by what a core has for them.
+# Multiply-adds of bytes per multiply-add of float32, by instruction set.
 _BYTES = {"dotprod": 4, "i8mm": 8}
-# Shares of the peak of float32 multiply-adds that kernels reach, as measured on x86 (Zen 4); those of GEMM by llvm-mca
-# on ARM too (docs/kernel_analysis.md). Rounding and LoRA, which are float32 with int8 too, take the time of so many
-# multiply-adds for each of the weights'.
+# Fractions of the float32 peak that the kernels reach, measured on x86 (Zen 4); for GEMM also estimated with llvm-mca
+# on ARM (docs/kernel_analysis.md). Rounding and LoRA compute in float32 even with int8, and take the time of this many
+# multiply-adds per multiply-add of the weights.
 _GEMM = 0.8
 _BESIDE_INT8 = 0.19
 _ATTENTION = 0.5
-_DECODED = 0.04  # weights an operation
-_ELEMENTS = 0.02  # numbers an operation
-_REST_W = 1.0  # memory and all else
-# Power grows with clock and voltage, so a chip that must give up some of it gives up less speed.
+_DECODED = 0.04  # weights per operation
+_ELEMENTS = 0.02  # elements per operation
+_REST_W = 1.0  # memory and everything else
+# Power grows with clock and voltage, so throttling reduces power by more than it reduces speed.
 _SPEED_OF_POWER = 0.4
 
 
 @dataclass(frozen=True)
 class DeviceEstimate:
-    """A device with so many of its threads: what the planner wants to know of it, and what follows from a plan."""
+    """A device with a number of threads: its throughput for the planner, and the estimates for a planned step."""
 
     name: str
     chip: str
@@ -43,11 +43,12 @@ class DeviceEstimate:
     arithmetic: str  # such as int8-i8mm
     throughput: tuple[int, ...]  # as `mft-run plan --throughput` takes them
     watts: float  # at the highest clocks
-    sustained_w: float | None  # None: as long as it likes
+    sustained_w: float | None  # None: the device never throttles
     battery_wh: float | None
 
     def of_step(self, seconds: float) -> dict[str, Any]:
-        """What a step of so many seconds at the highest clocks means. It is hot after some minutes."""
+        """Returns the estimates for a step that takes `seconds` at the highest clocks. The device is hot after some
+        minutes."""
         hot = max(1.0, self.watts / self.sustained_w) if self.sustained_w else 1.0
         hot_seconds = seconds * hot**_SPEED_OF_POWER
         joules = self.watts / hot * hot_seconds
@@ -63,20 +64,23 @@ class DeviceEstimate:
 
 
 def known_devices() -> list[str]:
-    """Names of the devices that can be estimated."""
+    """Returns the names of the devices with estimates."""
     return sorted(_table()["devices"])
 
 
 def estimate_device(name: str, options: Mapping[str, str]) -> DeviceEstimate:
-    """The device as training with these options would use it: `threads`, else one for each big core; `compute`, else
-    what is faster there. Raises UserError on an unknown device."""
+    """Returns the estimate of a device for these training options.
+
+    The default of `threads` is one per big core, and that of `compute` the faster one on the device. Raises UserError
+    for an unknown device.
+    """
     table = _table()
     if name not in table["devices"]:
-        raise UserError(f"device {name}: not known{did_you_mean(name, known_devices())}")
+        raise UserError(f"device {name}: unknown device{did_you_mean(name, known_devices())}")
     device = table["devices"][name]
     kinds = [table["cores"][group["core"]] | group for group in device["cores"] for _ in range(group["count"])]
     threads = min(int(options.get("threads", "0")) or len(kinds), len(kinds))
-    used = kinds[:threads]  # the fastest come first
+    used = kinds[:threads]  # fastest first
     isa = used[0]["arithmetic"]
     compute = options.get("compute", "auto")
     if compute == "auto":

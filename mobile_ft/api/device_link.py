@@ -1,4 +1,4 @@
-"""A device and this computer: over adb to a phone, or over ssh to anything with Linux, Termux on a phone say."""
+"""Connects to a device: a phone by adb, or a Linux machine (or Termux on a phone) by ssh."""
 
 import io
 import shlex
@@ -19,7 +19,7 @@ class Device:
     Args:
         kind: "adb" or "ssh".
         name: An adb serial number ("" for the only device), or a host name of ssh.
-        folder: The folder.
+        folder: Path of the folder on the device.
     """
 
     kind: Literal["adb", "ssh"]
@@ -27,12 +27,12 @@ class Device:
     folder: str
 
     def command(self, script: str) -> list[str]:
-        """Runs `script` in the device's shell, in the folder."""
+        """Returns the command that runs `script` in the device's shell, in the folder."""
         there = f"cd {shlex.quote(self.folder)} && {script}"
         return self._adb("shell", there) if self.kind == "adb" else ["ssh", self.name, there]
 
     def push(self, local: Path, names: Sequence[str]) -> None:
-        """Copies these files and folders of `local` into the folder. Raises UserError."""
+        """Copies these files and folders of `local` into the folder. Raises UserError if that fails."""
         make = f"mkdir -p {shlex.quote(self.folder)}"
         if self.kind == "adb":
             _run(self._adb("shell", make))
@@ -43,21 +43,21 @@ class Device:
             _run(["ssh", self.name, script], packing.stdout)
 
     def output(self, script: str) -> bytes:
-        """What `script` prints in the folder; b"" where there is none. Raises UserError where the device cannot be
-        reached."""
+        """Returns the output of `script` in the folder, or b"" if the folder does not exist. Raises UserError if the
+        device cannot be reached."""
         there = f"cd {shlex.quote(self.folder)} 2>/dev/null && {script} || true"
         return _run(self._adb("exec-out", there) if self.kind == "adb" else ["ssh", self.name, there])
 
     def pull(self, folder: str, local: Path) -> None:
-        """Copies what is in a folder of the device's into `local`, which exists. Raises UserError."""
+        """Copies the contents of a folder on the device into `local`, which exists. Raises UserError if that fails."""
         script = f"cd {shlex.quote(self.folder + '/' + folder)} && tar -cf - ."
         packed = _run(self._adb("exec-out", script) if self.kind == "adb" else ["ssh", self.name, script])
         try:
             with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
-                archive.extractall(local, filter="data")  # nothing outside of it, whatever the device says
+                archive.extractall(local, filter="data")  # writes nothing outside of `local`, whatever the device sends
         except tarfile.TarError as error:
             said = packed[:200].decode(errors="replace").strip()
-            raise UserError(f"{self}: {folder} could not be read ({said or error})") from error
+            raise UserError(f"{self}: cannot read the folder {folder} ({said or error})") from error
 
     def _adb(self, *arguments: str) -> list[str]:
         return ["adb", *(["-s", self.name] if self.name else []), *arguments]
@@ -70,8 +70,8 @@ def _run(command: Sequence[str], stdin: object = subprocess.DEVNULL) -> bytes:
     try:
         done = subprocess.run(command, stdin=stdin, capture_output=True)  # type: ignore[call-overload]
     except FileNotFoundError as error:
-        raise UserError(f"{command[0]}: not found; it is needed to reach the device") from error
+        raise UserError(f"{command[0]}: not found; install it to reach the device") from error
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        raise UserError(f"{shlex.join(command)}: {lines[-1] if lines else f'failed ({done.returncode})'}")
+        raise UserError(f"{shlex.join(command)}: {lines[-1] if lines else f'failed with status {done.returncode}'}")
     return bytes(done.stdout)

@@ -1,4 +1,4 @@
-"""A folder that trains on a device which has nothing else of this project."""
+"""Writes a self-contained folder for training on a device."""
 
 import hashlib
 import json
@@ -23,11 +23,11 @@ from mobile_ft.runtime import Dataset, TrainConfig, mft_run_path, train_options
 
 MANIFEST = "manifest.json"  # SHA-256 of each file, by its path in the folder
 RUN_SCRIPT = "run.sh"
-OUT = "out"  # what training leaves
+OUT = "out"  # output folder of the training
 
 _RUN = """#!/bin/sh
-# Trains, or goes on where it was ended; options of `./mft-run train` may follow. Prints events, a line of JSON each.
-# The adapter is then in {out}: ./mft-run generate bundle --adapter {out} --prompt TEXT
+# Trains, or resumes from the checkpoint. Accepts options of `./mft-run train`. Prints events as lines of JSON.
+# Writes the adapter to {out}. To use it: ./mft-run generate bundle --adapter {out} --prompt TEXT
 set -e
 cd "$(dirname "$0")"
 {tokens}if [ -e {out}/{checkpoint} ]; then set -- --resume "$@"; fi
@@ -53,8 +53,8 @@ def pack_for_device(
     Args:
         bundle: The bundle.
         data: Training data, as for `train`.
-        out: Folder to write. An older pack there is replaced once all is written.
-        valid: Validation data, which needs `eval_every`. Default: the validation split of `data`.
+        out: Folder to write. An older pack there is replaced after everything is written.
+        valid: Validation data. Requires `eval_every`. Default: the validation split of `data`.
         adapter: Folder of the adapter to start from.
         raw_data: Pack the rows and let the device tokenize them. `data` must be a .jsonl file or a folder with
             train.jsonl.
@@ -62,7 +62,7 @@ def pack_for_device(
         options: Options of `train`.
 
     Raises:
-        UserError: An input cannot be used, or `out` holds anything but a pack.
+        UserError: An input cannot be used, or `out` contains anything but a pack.
     """
     found, target = read_bundle(Path(bundle)), Path(out)
     native = _runtime(runtime)
@@ -91,20 +91,20 @@ def pack_for_device(
 
 
 def _check_replaceable(out: Path) -> None:
-    """Raises UserError where `out` is anything but a pack."""
+    """Raises UserError if `out` exists and is not a pack."""
     if not out.exists():
         return
     if not out.is_dir():
-        raise UserError(f"{out}: exists and is not a folder; choose another for -o")
+        raise UserError(f"{out}: exists and is not a folder; choose another out")
     own = {MANIFEST, *(read_manifest(out) if (out / MANIFEST).is_file() else ())}
     for name in _files(out):
         if name not in own:
-            raise UserError(f"{out}: exists and holds {name}, which would be lost; choose another folder for -o")
+            raise UserError(f"{out}: contains {name}, which would be deleted; choose another out")
 
 
 def read_manifest(pack: Path) -> dict[str, Any]:
-    """What a pack holds. Raises UserError."""
-    return read_json_object(pack / MANIFEST, "a folder that `mobile-ft device pack` wrote is wanted")
+    """Reads a pack's manifest. Raises UserError if it is missing or malformed."""
+    return read_json_object(pack / MANIFEST, "use a folder written by `mobile-ft device pack`")
 
 
 def _manifest(folder: Path) -> dict[str, str]:
@@ -123,34 +123,32 @@ def _sha256(path: Path) -> str:
 def _runtime(given: str | os.PathLike[str] | None) -> Path:
     folder = mft_run_path().parent / "aarch64" if given is None else Path(given)
     if not (folder / "bin" / "mft-run").is_file():
-        hint = "`make aarch64` builds the one for aarch64" if given is None else "tools/gather_runtime.py makes one"
-        raise UserError(f"{folder}: no runtime for devices there; {hint}")
+        hint = "run `make aarch64` first" if given is None else "create one with tools/gather_runtime.py"
+        raise UserError(f"{folder}: no runtime for devices found; {hint}")
     return folder
 
 
 def _put_data(found: Bundle, data: DataSource, split: Split, folder: Path, settings: dict[str, str], raw: bool) -> str:
-    """Puts a split of `data` there; returns what the device has to do to make it tokens."""
+    """Writes a split of `data` to the folder. Returns the shell commands with which the device tokenizes it."""
     seq_len, seed, loss = int(settings["seq_len"]), int(settings["seed"]), cast(Loss, settings["loss"])
     tokens = f"{split}.tokens"
-    prepare_tokens(
-        found, data, split, seq_len, seed, folder / tokens, loss, settings
-    )  # to see that the data is good, too
+    prepare_tokens(found, data, split, seq_len, seed, folder / tokens, loss, settings)  # also checks the data
     if not raw:
         return ""
     rows = f"{split}.jsonl"
     source = split_file(Path(data), split) if isinstance(data, (str, os.PathLike)) else None
     if source is None or source.suffix != ".jsonl":
-        raise UserError("raw_data: data is wanted that is a .jsonl file, or a folder with train.jsonl")
+        raise UserError("raw_data: requires data as a .jsonl file, or a folder with train.jsonl")
     shutil.copy(source, folder / rows)
     own = {name: settings[name] for name in ("seq_len", "seed", "loss")} | data_settings(settings)
     own = {name: text for name, text in own.items() if text != ""}
     made = folder / f"{tokens}.device"
-    with runtime_errors():  # what the device will say
+    with runtime_errors():  # the same computation as on the device
         Dataset(path_text(folder / "bundle"), path_text(folder / rows)).write_tokens(
             path_text(made), TrainConfig(**own)
         )
     if made.read_bytes() != (folder / tokens).read_bytes():
-        raise UserError(f"{source}: the device would make other tokens of it; leave out raw_data")
+        raise UserError(f"{source}: the device would tokenize it differently; leave out raw_data")
     made.unlink()
     (folder / tokens).unlink()
     return _MAKE_TOKENS.format(file=tokens, rows=rows, options=shlex.join(native_arguments(own)))

@@ -1,4 +1,4 @@
-"""Trains what `pack_for_device` packed on a device, and fetches the adapter."""
+"""Trains a pack from `pack_for_device` on a device, and copies the adapter back."""
 
 import os
 from pathlib import Path
@@ -29,16 +29,16 @@ def run_on_device(pack: str | os.PathLike[str], device: Device, *, progress: boo
         progress: Show progress.
 
     Raises:
-        UserError: The device cannot be reached, its folder holds the run of another pack, or the run fails.
+        UserError: The device cannot be reached, its folder has a run of another pack, or the run fails.
     """
     folder = Path(pack)
     files = read_manifest(folder)
     with ProgressDisplay("step", progress) as display:
         if device.output(f"cat {MANIFEST} 2>/dev/null") != (folder / MANIFEST).read_bytes():
             if device.output(f"ls {OUT}/{CHECKPOINT} 2>/dev/null"):
-                raise UserError(f"{device}: holds the run of another pack in {OUT}; give another folder")
+                raise UserError(f"{device}: the folder {OUT} has a run of another pack; choose another folder")
             display.print(f"copying {folder} to {device}")
-            device.output(f"rm -f {MANIFEST}")  # comes last: where it is, all is
+            device.output(f"rm -f {MANIFEST}")  # copied last: if it is there, everything is
             device.push(folder, sorted({name.split("/")[0] for name in files}))
             device.push(folder, [MANIFEST])
         watcher = RunWatcher(display, [])
@@ -55,18 +55,18 @@ def pull_from_device(device: Device, out: str | os.PathLike[str]) -> Path:
 
     Args:
         device: The device and the folder on it.
-        out: Folder to write. It must not exist, or be an adapter; it is replaced once everything has arrived.
+        out: Folder to write. It must not exist, or must be an adapter, which is replaced after everything has arrived.
 
     Raises:
-        UserError: The device cannot be reached or has no adapter, or `out` holds something else.
+        UserError: The device cannot be reached or has no adapter, or `out` is something else.
     """
     target = Path(out)
     if target.exists() and not _is_adapter(target):
-        raise UserError(f"{target}: exists and is no adapter; choose another folder for -o")
+        raise UserError(f"{target}: exists and is not an adapter; choose another out")
     with writing(target), new_folder(target) as folder:
         device.pull(OUT, folder)
         if not _is_adapter(folder):
-            raise UserError(f"{device}: no adapter in {OUT}; train first")
+            raise UserError(f"{device}: no adapter in the folder {OUT}; train first")
     return target
 
 

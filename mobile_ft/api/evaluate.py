@@ -1,4 +1,4 @@
-"""Loss and perplexity on held-out data."""
+"""Computes loss and perplexity on held-out data."""
 
 import os
 import tempfile

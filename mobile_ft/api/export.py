@@ -1,4 +1,4 @@
-"""Makes training bundles from models. torch and executorch load only when a bundle is made."""
+"""Exports models to training bundles. Imports torch and executorch only when a program must be built."""
 
 import logging
 import os
@@ -65,17 +65,17 @@ def export_bundle(
             `random_init`, a config.json or a known model's name.
         out: Folder to write. An older bundle there is replaced.
         tokenizer: Tokenizer of a model in memory.
-        lora_rank: LoRA rank, 1 to 256.
+        lora_rank: LoRA rank, from 1 to 256.
         lora_alpha: LoRA alpha. The scale is alpha / rank.
         lora_targets: Linear layers with LoRA, separated by commas, or "all-linear".
         use_rslora: Use the scale alpha / sqrt(rank).
-        max_seq_len: Most tokens of a sequence. Default: 512, or the model's limit if that is less.
+        max_seq_len: Maximum tokens per batch. Default: 512, or the model's limit if that is less.
         activation: Storage format of activations for the backward; see docs/concepts/memory_plan.md. Default: int8.
         quant: Weight format of linear layers that the checkpoint has in floats. Default: iq4_nl. Weights of a .gguf
             file, or quantized by bitsandbytes, MLX, GPTQ or AWQ, keep their own format.
         quant_embedding: Weight format of embedding and head. Default: q8_0.
         calibration: Text file. Quantization errors are weighted by the activations of its first part.
-        adapter: Folder of a PEFT or mlx-lm adapter to start from. It brings its rank, alpha and targets. Linear layers
+        adapter: Folder of a PEFT or mlx-lm adapter to start from. Its rank, alpha and targets are used. Linear layers
             of its targets that it does not adapt start with B = 0.
         chat_template: File with a Jinja template that replaces the model's own.
         random_init: Use random weights, to measure memory and speed.
@@ -89,14 +89,16 @@ def export_bundle(
         The contents of the bundle.
 
     Raises:
-        UserError: The model or the adapter is not supported, or `out` holds anything but a bundle.
+        UserError: The model or the adapter is not supported, or `out` contains anything but a bundle.
     """
     if not 1 <= lora_rank <= MOST_RANK:
-        raise UserError(f"lora_rank {lora_rank}: must be 1 to {MOST_RANK}")
+        raise UserError(f"lora_rank {lora_rank}: must be from 1 to {MOST_RANK}")
     if not 0 < lora_alpha < float("inf"):
-        raise UserError(f"lora_alpha {lora_alpha:g}: must be above 0")
+        raise UserError(f"lora_alpha {lora_alpha:g}: must be a positive number")
     if adapter is not None and (lora_rank, lora_alpha, lora_targets, use_rslora) != _LORA:
-        raise UserError(f"adapter {adapter}: brings its own rank, alpha and targets; leave those out")
+        raise UserError(
+            f"adapter {adapter}: defines rank, alpha and targets; leave out the lora options and use_rslora"
+        )
     if seed < 0:
         raise UserError(f"seed {seed}: must be at least 0")
     target, key = Path(out), None if sign is None else read_private_key(Path(sign))
@@ -112,13 +114,13 @@ def export_bundle(
         most = most_seq_len(source.config)
         length = min(_SEQ_LEN, most) if max_seq_len is None else max_seq_len
         if not _LEAST_SEQ_LEN <= length <= most:
-            raise UserError(f"max_seq_len {length}: this model takes {_LEAST_SEQ_LEN} to {most}")
+            raise UserError(f"max_seq_len {length}: must be from {_LEAST_SEQ_LEN} to {most} for this model")
         with ProgressDisplay("tensor", progress) as display:
 
             def on_tensor(done: int, total: int) -> None:
                 if done == 1:
                     display.start(total)
-                display.update(done, "now the program, which takes a while" if done == total else "")
+                display.update(done, "building the training program, which takes a while" if done == total else "")
 
             _write(source, lora, length, seed, target, activation, start, on_tensor=on_tensor, key=key, cache=cache)
     return describe(read_bundle(target))
@@ -126,20 +128,23 @@ def export_bundle(
 
 @contextmanager
 def bundle_or_config(path: Path, tokens: int) -> Iterator[Bundle]:
-    """The bundle at `path`. Of a config.json, or the name of a known one, a bundle that `export_bundle`'s defaults make
-    with random weights, for at least `tokens` tokens; it is gone after the block."""
+    """Yields the bundle at `path`.
+
+    For a config.json or a known model's name, yields a temporary bundle with random weights and `export_bundle`'s
+    defaults, for at least `tokens` tokens.
+    """
     path = find_model(path, config_only=True)
     if not _is_config(path):
         yield read_bundle(path)
         return
-    print(f"exporting {path} with random weights, for its shapes", file=sys.stderr)
+    print(f"exporting {path} with random weights", file=sys.stderr)
     with _quiet(), _temporary(path, open_checkpoint(path, random_init=True), tokens, hollow=False) as bundle:
         yield bundle
 
 
 @contextmanager
 def bundle_to_plan(path: Path, tokens: int) -> Iterator[Bundle]:
-    """The bundle at `path`. Of anything else that `export_bundle` takes, or a config.json, one without weights."""
+    """Yields the bundle at `path`. For another model or a config.json, yields a temporary bundle without weights."""
     path = find_model_to_plan(path)
     if not _is_config(path) and path.suffix != ".gguf" and str(path) not in BUILTIN_MODELS:
         yield read_bundle(path)
@@ -150,14 +155,14 @@ def bundle_to_plan(path: Path, tokens: int) -> Iterator[Bundle]:
 
 @contextmanager
 def hollow_bundle(path: Path, source: "ModelSource", tokens: int) -> Iterator[Bundle]:
-    """A bundle of `source`, which is at `path`, without weights, for at least `tokens` tokens, as `export_bundle`'s
-    defaults would make it."""
+    """Yields a temporary bundle of `source`, the model at `path`, without weights, with `export_bundle`'s defaults, for
+    at least `tokens` tokens."""
     with _quiet(), _temporary(path, source, tokens, hollow=True) as bundle:
         yield bundle
 
 
 def open_quietly(path: Path) -> "ModelSource":
-    """What `export_bundle` would read at `path`; random weights where there is a config.json and no more."""
+    """Opens the model at `path` as `export_bundle` does, but a config.json alone gives random weights."""
     bare = _is_config(path) and not any(path.glob("*.safetensors"))
     with _quiet():
         return open_checkpoint(path, random_init=bare)
@@ -167,7 +172,7 @@ def open_quietly(path: Path) -> "ModelSource":
 def _temporary(path: Path, source: "ModelSource", tokens: int, hollow: bool) -> Iterator[Bundle]:
     most = most_seq_len(source.config)
     if tokens > most:
-        raise UserError(f"seq_len x batch_size is {tokens} tokens; {path} takes at most {most}")
+        raise UserError(f"seq_len x batch_size is {tokens} tokens; {path} supports at most {most}")
     lora = LoraConfig(LORA_RANK, LORA_ALPHA, parse_targets(LORA_TARGETS, source.config))
     with scratch_folder() as folder:
         length = max(tokens, min(_SEQ_LEN, most))
@@ -210,7 +215,7 @@ def _read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[s
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """torch and executorch warn about themselves; nothing of it is for the user to act upon. Our own warnings are."""
+    """Hides the warnings of torch and executorch, which users cannot act upon. Warnings of mobile_ft are shown."""
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Files that the library writes: whole or untouched, and named in errors."""
+"""Writes files atomically, and names them in errors."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,17 +14,17 @@ from mobile_ft.files.folder import replace_file
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Errors of the block, a full disk say, name the file. (A failed write itself knows no name.)"""
+    """Errors of the block, such as a full disk, name the file. (The OSError of a failed write has no file name.)"""
     try:
         yield
     except OSError as error:
         raise UserError(f"{error.filename2 or error.filename or path}: {error.strerror or error}") from error
-    except SafetensorError as error:  # in place of OSError
+    except SafetensorError as error:  # raised instead of OSError
         raise UserError(f"{path}: {error}") from error
 
 
 def check_output_path(name: str, path: Path | None) -> None:
-    """Raises UserError where the file `path`, given as the option `name`, could not be written."""
+    """Raises UserError if the file `path`, the value of the option `name`, cannot be written."""
     if path is None:
         return
     if not path.absolute().parent.is_dir():
@@ -34,8 +34,8 @@ def check_output_path(name: str, path: Path | None) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes `text` as UTF-8; the file is whole or untouched, even if power fails."""
-    path = path.resolve()  # a link goes on being one
+    """Writes `text` as UTF-8. The file is replaced as a whole or not at all, even if power fails."""
+    path = path.resolve()  # replaces the target of a link, not the link
     partial = path.with_name(path.name + ".partial")
     with writing(path):
         try:
@@ -48,6 +48,6 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path | None, values: Mapping[str, Any]) -> None:
-    """Writes `values` as `write_text` does. Does nothing without a path."""
+    """Writes `values` as JSON, as `write_text` does. Does nothing if `path` is None."""
     if path is not None:
         write_text(path, json.dumps(values, indent=1) + "\n")

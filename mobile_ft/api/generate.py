@@ -1,4 +1,4 @@
-"""Answers, from a bundle or a loaded model."""
+"""Generates answers from a bundle or a loaded model."""
 
 import os
 from collections.abc import Sequence
@@ -39,5 +39,5 @@ def _loaded(bundle: str | os.PathLike[str] | LoadedModel, adapter: str | os.Path
     if not isinstance(bundle, LoadedModel):
         return load(bundle, adapter)
     if adapter is not None:
-        raise ValueError("adapter: the model is loaded already; give it to load()")
+        raise ValueError("adapter: the model is already loaded; pass the adapter to load()")
     return bundle

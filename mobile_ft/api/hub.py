@@ -1,4 +1,4 @@
-"""Models by their name on a hub, which huggingface_hub downloads into its cache. It loads only for a name."""
+"""Downloads models from the Hugging Face hub into its cache. Imports huggingface_hub only for a model's name."""
 
 import glob
 import os
@@ -11,11 +11,16 @@ from pathlib import Path
 from mobile_ft.errors import UserError
 from mobile_ft.files.json_text import read_json_object
 
-# owner/name, of a GGUF file owner/name/file.gguf; @revision may follow.
+# owner/name, or owner/name/file.gguf for a GGUF file; @revision may follow.
 _NAME = re.compile(
     r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(/(?P<file>[^@]+\.gguf))?(@(?P<revision>[^@\s]+))?", re.ASCII
 )
-_PATHS = (".gguf", ".json", ".safetensors", ".bundle")  # what ends so is a path, though it looks like owner/name
+_PATHS = (
+    ".gguf",
+    ".json",
+    ".safetensors",
+    ".bundle",
+)  # a name with one of these endings is a path, even if it looks like owner/name
 
 _CONFIG, _INDEX, _WEIGHTS = "config.json", "model.safetensors.index.json", "model.safetensors"
 _OLD_GPTQ = "quantize_config.json"
@@ -31,7 +36,7 @@ _SMALL = (
     "chat_template.json",
 )
 _SHARD = re.compile(r"[\w.-]+\.safetensors", re.ASCII)
-_PART = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")  # as llama.cpp names the parts of a split file
+_PART = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")  # llama.cpp's names for the parts of a split file
 _MOST_LISTED = 12
 _MOST_PARTS = 999
 
@@ -45,16 +50,17 @@ class _Wanted:
 
     @property
     def command(self) -> str:
-        """What gets it without this program."""
+        """Returns the command that downloads the model without this program."""
         parts = ["hf download", self.repo, self.file, self.revision and f"--revision {self.revision}"]
         return f"`{' '.join(part for part in parts if part)}`"
 
 
 def find_model(model: str | os.PathLike[str], config_only: bool = False, progress: bool = True) -> Path:
-    """Where a model is: the path `model`, or where a model that is named owner/name was downloaded to.
+    """Returns the path of a model. A model with a name on the hub (owner/name) is downloaded first.
 
-    Of the latter only the files that an export reads, or with `config_only` config.json, which is the path then. A path
-    that is not there and no such name comes back as it is. Raises UserError where a model cannot be downloaded.
+    Only the files that an export reads are downloaded. With `config_only`, only config.json is downloaded, and its path
+    is returned. Anything that is neither an existing path nor a name on the hub is returned unchanged. Raises UserError
+    if a model cannot be downloaded.
     """
     given = os.fspath(model)
     match = _NAME.fullmatch(given)
@@ -76,7 +82,8 @@ def find_model(model: str | os.PathLike[str], config_only: bool = False, progres
 
 
 def find_model_to_plan(model: str | os.PathLike[str]) -> Path:
-    """As `find_model`; on the hub config.json is enough, unless a quantized model's formats are in its weights."""
+    """Like `find_model`, but downloads only config.json, unless the model is quantized: its formats are in its
+    weights."""
     path = find_model(model, config_only=True)
     if path == Path(model) or path.name != _CONFIG or not _is_quantized(path.parent):
         return path
@@ -84,15 +91,15 @@ def find_model_to_plan(model: str | os.PathLike[str]) -> Path:
 
 
 def _is_quantized(folder: Path) -> bool:
-    values = read_json_object(folder / _CONFIG, "give a Hugging Face config.json")
+    values = read_json_object(folder / _CONFIG, "use a Hugging Face config.json")
     return (folder / _OLD_GPTQ).is_file() or any(values.get(key) for key in ("quantization_config", "quantization"))
 
 
 def _weights_files(folder: Path) -> list[str]:
-    """Those that the index names. (Of names that are none, the reader of the index complains.)"""
+    """Returns the file names in the index. (The reader of the index rejects names that are invalid.)"""
     if not (folder / _INDEX).is_file():
         return [_WEIGHTS]
-    files = read_json_object(folder / _INDEX, "give one that save_pretrained wrote").get("weight_map")
+    files = read_json_object(folder / _INDEX, "use one written by save_pretrained").get("weight_map")
     names = files.values() if isinstance(files, dict) else ()
     return sorted({name for name in names if isinstance(name, str) and _SHARD.fullmatch(name)})
 
@@ -108,7 +115,7 @@ def _download_gguf(wanted: _Wanted, file: str) -> Path:
 
 
 def _download(wanted: _Wanted, files: list[str] | tuple[str, ...], folder: Path | None = None) -> Path:
-    """Those of the files that there are; of the commit that is in `folder`, where that is given."""
+    """Downloads those of `files` that exist. If `folder` is given, uses the commit of that folder."""
     from huggingface_hub import snapshot_download
 
     revision = wanted.revision if folder is None else folder.name
@@ -126,7 +133,7 @@ def _without_weights(wanted: _Wanted, folder: Path) -> UserError:
         missing = wanted.file or _WEIGHTS
         example = f"{wanted.repo}/{ggufs[0]}" + (f"@{wanted.revision}" if wanted.revision else "")
         return UserError(
-            f"{wanted.given}: {wanted.repo} has no {missing} but GGUF files; name one of them, for example {example} "
+            f"{wanted.given}: {wanted.repo} has no {missing}, only GGUF files; name one of them, for example {example} "
             f"(it has {_listed(ggufs)})"
         )
     missing = wanted.file or (_WEIGHTS if (folder / _CONFIG).is_file() else _CONFIG)
@@ -140,7 +147,7 @@ def _listed(names: list[str]) -> str:
 
 @contextmanager
 def _bars(shown: bool) -> Iterator[None]:
-    """The library's progress bars, if `shown`, without its warnings: of files that there need not be, say."""
+    """Shows huggingface_hub's progress bars if `shown`, and hides its warnings, such as those for optional files."""
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars, logging
 
     hide, verbosity = not shown and not are_progress_bars_disabled(), logging.get_verbosity()
@@ -157,14 +164,14 @@ def _bars(shown: bool) -> Iterator[None]:
 
 @contextmanager
 def _refusals(wanted: _Wanted) -> Iterator[None]:
-    """What goes wrong with a download in the block becomes a UserError, which says what was looked for."""
-    nowhere = f"{wanted.given}: there is no such file or folder, and no built-in model of that name"
+    """Turns errors of a download in the block into a UserError that names the model."""
+    nowhere = f"{wanted.given}: no such file, folder or built-in model"
     try:
         from huggingface_hub import constants, errors
     except ImportError:
         raise UserError(
-            f"{nowhere}; to download {wanted.repo} from the hub, `pip install mobile-ft[hub]`; or get it with "
-            f"{wanted.command} and give the folder that this prints"
+            f"{nowhere}; to download {wanted.repo} from the hub, run `pip install mobile-ft[hub]`; or run "
+            f"{wanted.command} and use the folder that it prints"
         ) from None
     log_in = "log in with `hf auth login` or set HF_TOKEN"
     try:
@@ -173,11 +180,11 @@ def _refusals(wanted: _Wanted) -> Iterator[None]:
         raise
     except errors.GatedRepoError:
         raise UserError(
-            f"{wanted.given}: access to {wanted.repo} is granted on its page on the hub; ask for it there and {log_in}"
+            f"{wanted.given}: {wanted.repo} is a gated model; request access on its page on the hub and {log_in}"
         ) from None
     except errors.RepositoryNotFoundError:
         raise UserError(
-            f"{nowhere}; {constants.ENDPOINT} has no model {wanted.repo}, or a private one: check the name, or {log_in}"
+            f"{nowhere}; {constants.ENDPOINT} has no model {wanted.repo}, or it is private; check the name, or {log_in}"
         ) from None
     except errors.RevisionNotFoundError:
         raise UserError(f"{wanted.given}: {wanted.repo} has no branch, tag or commit {wanted.revision}") from None
@@ -186,11 +193,11 @@ def _refusals(wanted: _Wanted) -> Iterator[None]:
         status = getattr(getattr(cause or error, "response", None), "status_code", None)
         if status in (401, 403):
             raise UserError(
-                f"{wanted.given}: the hub refuses access to {wanted.repo} (status {status}); {log_in}, with a token "
-                "that may read it"
+                f"{wanted.given}: the hub denies access to {wanted.repo} (status {status}); {log_in}, with a token "
+                "that can read it"
             ) from None
         reason = str(cause or error).strip().splitlines() or [type(error).__name__]
         raise UserError(
-            f"{nowhere}; {wanted.repo} could not be downloaded from {constants.ENDPOINT} ({reason[0]}); try again, or "
-            f"get it with {wanted.command} where there is a network, and give the folder that this prints"
+            f"{nowhere}; cannot download {wanted.repo} from {constants.ENDPOINT} ({reason[0]}); try again, or run "
+            f"{wanted.command} on a machine with a network and use the folder that it prints"
         ) from None

@@ -1,4 +1,4 @@
-"""What is in a bundle, or in a model that one can be made of."""
+"""Describes a bundle, or a model that can be exported."""
 
 import os
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ _LENGTHS = (256, 512, 1024, 2048)  # tokens
 
 
 def info(model: str | os.PathLike[str], *, verify: bool = False) -> BundleInfo | CheckpointInfo:
-    """Describes a bundle, or a model that `export_bundle` takes: which weights would be kept or rounded, and the memory
-    of training it.
+    """Describes a bundle or a model that `export_bundle` takes. For a model, also estimates the quantization error of
+    its weights and the memory of training.
 
     Args:
         model: A bundle or a model.
@@ -44,7 +44,7 @@ def info(model: str | os.PathLike[str], *, verify: bool = False) -> BundleInfo |
             check_files(found)
         return describe(found)
     if verify:
-        raise UserError(f"{model}: verify checks the files of a bundle; this is none")
+        raise UserError(f"{model}: not a bundle; verify checks the files of a bundle")
     return _describe_checkpoint(Path(model), path)
 
 
@@ -71,7 +71,8 @@ def _describe_checkpoint(given: Path, path: Path) -> CheckpointInfo:
 
 
 def _weights(source: "ModelSource") -> list[dict[str, Any]]:
-    """For each type of weights: what it is kept as, how many, bits a weight, and the error, of a part of the first."""
+    """Returns for each source type of weights: their format, number, bits per weight, and the quantization error,
+    measured on a part of the first matrix."""
     from mobile_ft.export.source.source import CheckpointSource
 
     if not isinstance(source, CheckpointSource):
@@ -96,7 +97,7 @@ def _weights(source: "ModelSource") -> list[dict[str, Any]]:
 
 
 def _matrices(config: "ModelConfig") -> Iterator[tuple[str, int, int]]:
-    """(name, in_features, out_features) of all linears, embedding and head."""
+    """Yields (name, in_features, out_features) of all linear layers, the embedding and the head."""
     yield "model.embed_tokens.weight", config.hidden_size, config.vocab_size
     for layer in range(config.num_hidden_layers):
         for unit in unit_types(config, layer):

@@ -1,4 +1,4 @@
-"""A model in this process, that answers."""
+"""A model that is loaded in this process and generates answers."""
 
 import os
 import threading
@@ -19,11 +19,11 @@ from mobile_ft.files.path_text import path_text
 from mobile_ft.runtime import GenerateConfig, Generator, Model, generate_options
 
 Stop = str | int | Sequence[str | int]
-Tools = Sequence[Mapping[str, Any]]  # of a chat, as JSON schemas of functions
+Tools = Sequence[Mapping[str, Any]]  # JSON schemas of functions
 
 
 def load(bundle: str | os.PathLike[str], adapter: str | os.PathLike[str] | None = None) -> "LoadedModel":
-    """Opens a bundle in this process, to generate answers.
+    """Loads a bundle in this process to generate answers.
 
     Args:
         bundle: The bundle.
@@ -45,7 +45,7 @@ class LoadedModel:
     `BusyError`. Several models can answer at the same time.
 
     `options` of its methods are the generation options of docs/reference/options.md. `stop` is one or several strings,
-    which are cut from the text, or token ids. Tokens that end a turn always stop the answer.
+    which are removed from the text, or token ids. The model's end-of-turn tokens always stop the answer.
     """
 
     def __init__(self, bundle: Bundle, tokenizer: Tokenizer, model: Any) -> None:
@@ -60,18 +60,20 @@ class LoadedModel:
         """Turns the adapter on or off."""
         with runtime_errors():
             self._model.use_adapter(on)
-        self._generator = Generator(self._model)  # what the old one has read so far, it has read with other weights
+        self._generator = Generator(self._model)  # the old one's key-value cache was computed with other weights
 
     def generate(self, prompt: str, *, system: str | None = None, stop: Stop = (), **options: Any) -> GenerateResult:
-        """Answers `prompt`, which is put into the model's chat template if it has one."""
+        """Answers `prompt`. The prompt is formatted with the model's chat template if it has one."""
         return self._answer(self._prompt_tokens(prompt, system, options), stop, options, lambda text: False)
 
     def chat(
         self, messages: Sequence[Message], *, tools: Tools | None = None, stop: Stop = (), **options: Any
     ) -> GenerateResult:
-        """Answers the last of `messages`, each {"role": ..., "content": ...}, with "tool_calls" and other keys as the
-        model's chat template takes them. `tools` are the functions that the model may call. Continuing a chat is cheap:
-        only tokens after the last answer are computed.
+        """Answers the last of `messages`.
+
+        A message is {"role": ..., "content": ...} with other keys, such as "tool_calls", if the model's chat template
+        uses them. `tools` are the functions that the model may call. Continuing a chat is cheap: only tokens after the
+        last answer are computed.
         """
         return self._answer(self._chat_tokens(messages, tools, options), stop, options, lambda text: False)
 
@@ -84,7 +86,7 @@ class LoadedModel:
         stop: Stop = (),
         **options: Any,
     ) -> Pieces[str, None, None]:
-        """Answers a prompt or messages piece by piece. Leaving the loop ends the answer."""
+        """Yields the answer to a prompt or messages piece by piece, as text. Leaving the loop ends the answer."""
         if isinstance(prompt, str):
             tokens = self._prompt_tokens(prompt, system, options)
         else:
@@ -103,7 +105,7 @@ class LoadedModel:
             except BaseException as error:
                 pieces.put(error)
 
-        worker = threading.Thread(target=work)  # no daemon: it must not be in the runtime when Python is gone
+        worker = threading.Thread(target=work)  # no daemon: it must not run in the runtime while Python exits
         try:
             worker.start()
             while (piece := pieces.get()) is not None:
@@ -140,7 +142,7 @@ class LoadedModel:
         return GenerateResult("".join(text), stopped, len(prompt), len(tokens), time.monotonic() - start)
 
     def _stops(self, stop: Stop) -> tuple[list[str], list[int]]:
-        """Strings to look for in the text, and token ids; special tokens have no text."""
+        """Splits `stop` into strings and token ids. Special tokens become ids, because they have no text."""
         given = [stop] if isinstance(stop, (str, int)) else list(stop)
         strings = [item for item in given if isinstance(item, str)]
         ids = [item for item in given if isinstance(item, int)]
@@ -153,9 +155,9 @@ class LoadedModel:
             before = [] if system is None else [{"role": "system", "content": system}]
             return self._chat_tokens([*before, {"role": "user", "content": prompt}], None, options)
         if system is not None:
-            raise UserError("system: the model has no chat template to put it into")
+            raise UserError("system: requires a chat template, which the model does not have")
         if options.get("chat_template_kwargs"):
-            raise UserError("chat_template_kwargs: the model has no chat template")
+            raise UserError("chat_template_kwargs: requires a chat template, which the model does not have")
         _check_text(prompt)
         return self._checked(self.tokenizer.encode(prompt, add_special=True))
 
@@ -170,14 +172,16 @@ class LoadedModel:
     def _checked(self, tokens: list[int]) -> list[int]:
         most = self.bundle.max_seq_len
         if not tokens:
-            raise UserError("prompt: empty")
+            raise UserError("prompt: is empty")
         if len(tokens) >= most:
-            raise UserError(f"prompt: {len(tokens)} tokens; {self.bundle.folder} takes {most}, answer included")
+            raise UserError(
+                f"prompt: {len(tokens)} tokens; {self.bundle.folder} supports {most} for prompt and answer together"
+            )
         return tokens
 
 
 def _without_kwargs(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left for the runtime once the prompt has been rendered."""
+    """Returns the options that the runtime needs after the prompt is rendered."""
     return {name: value for name, value in options.items() if name != "chat_template_kwargs"}
 
 

@@ -19,7 +19,7 @@ _ERROR = "mft-run: error: "
 
 
 class KilledError(UserError):
-    """The child did not end by itself."""
+    """A signal ended the child process."""
 
     def __init__(self, signal: int) -> None:
         super().__init__(f"mft-run was killed (signal {signal})")
@@ -32,7 +32,7 @@ def run_native(
     confine: Callable[[], None] | None = None,
     on_start: Callable[[int], None] = lambda pid: None,
 ) -> None:
-    """Runs mft-run and hands over its events one by one, as `run_command` does."""
+    """Runs mft-run and passes each event to `on_event`, as `run_command` does."""
     run_command([str(mft_run_path()), *arguments, *native_trust()], on_event, confine, on_start)
 
 
@@ -42,14 +42,14 @@ def run_command(
     confine: Callable[[], None] | None = None,
     on_start: Callable[[int], None] = lambda pid: None,
 ) -> None:
-    """Runs a command that prints the events of mft-run, and hands them over one by one.
+    """Runs a command that prints the events of mft-run, and passes each event to `on_event`.
 
-    The child calls `confine` before it becomes the command; `on_start` gets its process id.
-    Raises UserError with the child's own message where it fails and KilledError where a signal ended it.
-    Ctrl-C, or whatever else is raised meanwhile, ends the child too, which in training means after the step in
-    progress, saved, with events up to there; raised once more, at once.
+    The child process calls `confine` before it executes the command. `on_start` receives its process id.
+    Raises UserError with the child's message if it fails, and KilledError if a signal ended it. Ctrl-C, or an exception
+    in a callback, also ends the child and is raised again afterwards. A training child first finishes its step and
+    writes a checkpoint, and its events up to there are passed on. A second Ctrl-C kills the child at once.
     """
-    with tempfile.TemporaryFile() as errors:  # a pipe could fill up while nobody reads it
+    with tempfile.TemporaryFile() as errors:  # a pipe could fill up, because nothing reads it meanwhile
         with subprocess.Popen(
             [argument_bytes(part) for part in command],
             stdout=subprocess.PIPE,
@@ -82,7 +82,7 @@ def _read_events(child: subprocess.Popen[str], on_event: Callable[[Event], None]
         try:
             event = parse_event(line)
         except json.JSONDecodeError as error:
-            raise UserError(f"{_text(child.args)} printed {line!r}, which is no event of mft-run") from error
+            raise UserError(f"{_text(child.args)} printed {line!r}, which is not an event of mft-run") from error
         on_event(event)
     child.wait()
 
@@ -92,11 +92,11 @@ def _text(arguments: Any) -> str:
 
 
 def _read_last_events(child: subprocess.Popen[str], on_event: Callable[[Event], None]) -> None:
-    """Up to the child's end: a child that nobody reads could not write its last events, and would die of it."""
+    """Reads events until the child ends. Without a reader, the child could not write its last events and would fail."""
     assert child.stdout is not None
     try:
         for line in child.stdout:
-            with suppress(json.JSONDecodeError):  # half of the line that was being read may be lost
+            with suppress(json.JSONDecodeError):  # a part of the line may already have been consumed
                 on_event(parse_event(line))
         child.wait()
     except BaseException:
@@ -105,7 +105,7 @@ def _read_last_events(child: subprocess.Popen[str], on_event: Callable[[Event], 
 
 
 def _message(errors: IO[bytes]) -> str:
-    """The child's one-line error, without the child's name."""
+    """Returns the child's one-line error, without the child's name."""
     errors.seek(0)
     lines = errors.read().decode(errors="replace").strip().splitlines()
     own = [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]

@@ -1,4 +1,4 @@
-"""Options of training and generation. The runtime lists them and checks their values; here only names are checked."""
+"""Options of training and generation. The runtime lists them and checks their values; this module checks names."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,16 +13,16 @@ _CLOSE = 0.53  # "temperature" is close to "temp", and "step" to "steps" alone
 
 
 def step_options() -> list[Option]:
-    """What decides over a step's memory and time, and so over the plan."""
+    """Returns the options that affect the memory and time of a step, and thus the plan."""
     return [option for option in train_options() if option.group == "step"]
 
 
 def option_texts(options: Iterable[Option], given: Mapping[str, Any]) -> dict[str, str]:
-    """What is given (None: not given) as text. Raises UserError on an unknown name."""
+    """Returns the given options as text, without those that are None. Raises UserError for an unknown name."""
     known = [option.name for option in options]
     for name in given:
         if name not in known:
-            raise UserError(f"{name}: no such option{did_you_mean(name, known)}")
+            raise UserError(f"{name}: unknown option{did_you_mean(name, known)}")
     texts = {name: _text(value) for name, value in given.items() if value is not None}
     for name, text in texts.items():
         check_text(name, text)
@@ -30,27 +30,27 @@ def option_texts(options: Iterable[Option], given: Mapping[str, Any]) -> dict[st
 
 
 def check_text(name: str, text: str) -> None:
-    """Raises UserError where the runtime could not be told this text: an option's value, or a path."""
+    """Raises UserError if this text, an option's value or a path, cannot be passed to the runtime."""
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-        raise UserError(f"{name}: {text!r}: not a text in UTF-8")
+        raise UserError(f"{name}: {text!r} is not valid UTF-8 text")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence that names what is close to `name`, or all there is."""
+    """Returns the end of an error message: names similar to `name`, or all known names."""
     names = list(known)
     near = difflib.get_close_matches(name, names, cutoff=_CLOSE)
-    return f"; did you mean {' or '.join(near)}?" if near else f"; known are {', '.join(names)}"
+    return f"; did you mean {' or '.join(near)}?" if near else f"; known: {', '.join(names)}"
 
 
 def train_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Every option of training with its value. Raises UserError where the runtime refuses one."""
+    """Returns every training option with its value. Raises UserError if the runtime rejects a value."""
     with runtime_errors():
         settings: dict[str, str] = TrainConfig(**given).options()
         return settings
 
 
 def value_of(option: Option, text: str) -> Any:
-    """An option's value, as the runtime tells it, as a number where it is one."""
+    """Converts the text of an option's value to the option's type."""
     if text and option.type in ("integer", "size"):
         return int(text)
     if option.type == "flag":
@@ -59,13 +59,13 @@ def value_of(option: Option, text: str) -> Any:
 
 
 def native_arguments(given: Mapping[str, str]) -> list[str]:
-    """The options as mft-run takes them."""
+    """Returns the options as command-line arguments of mft-run."""
     return [text for name, value in given.items() for text in (f"--{name.replace('_', '-')}", value)]
 
 
 @contextmanager
 def runtime_errors() -> Iterator[None]:
-    """Errors of the runtime in the block are raised as the library's own."""
+    """Raises errors of the runtime in the block as UserError or BusyError."""
     try:
         yield
     except NativeBusyError as error:

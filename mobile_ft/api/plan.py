@@ -1,4 +1,4 @@
-"""The memory of a training run, before it is run."""
+"""Plans the memory of a training run."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from mobile_ft.bundle.description import Bundle
 
 Change = dict[str, Any]
 
-# What a user could change to save memory.
+# Changes of options that save memory.
 _SAVINGS: list[Change] = [
     {"optimizer": "adamw8bit"},
     {"max_grad_norm": 0},
@@ -61,7 +61,7 @@ def plan(bundle: str | os.PathLike[str], *, device: str | None = None, **options
 def native_plans(
     bundle: Bundle, given: Mapping[str, str], changes: Sequence[Change] = (), throughput: Sequence[int] = ()
 ) -> list[Event]:
-    """The plan event of mft-run for `given`, then one per change to it, on this machine or one of this throughput."""
+    """Returns the plan event of mft-run for `given`, then one per change, for this machine or the given throughput."""
     events: list[Event] = []
     arguments = ["plan", str(bundle.folder), *native_arguments(given)]
     if throughput:
@@ -73,11 +73,11 @@ def native_plans(
 
 
 def _changes(settings: Mapping[str, str]) -> list[Change]:
-    """Each change of options that would save memory, and all of them together."""
+    """Returns the changes of options that save memory, and their combination."""
     changes = []
     for change in _SAVINGS:
         if "max_grad_norm" in change and int(settings["grad_accum"]) > 1:
-            continue  # batches are added up, so all gradients have to be there anyway
+            continue  # gradients are accumulated over batches, so they are all kept anyway
         if "schedule" in change and settings["schedule"] != "full":
             continue
         if any(settings[name] != str(value) for name, value in change.items()):

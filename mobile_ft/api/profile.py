@@ -1,4 +1,4 @@
-"""A few training steps under a hard limit, planned memory against measured."""
+"""Runs a few training steps under a hard memory limit and compares measured memory with the plan."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ from mobile_ft.profile.report import html_report
 from mobile_ft.profile.result import result_fields
 from mobile_ft.profile.sampler import Sampler
 
-_ROWS = 8  # of random tokens; their number has no part in what a step takes
+_ROWS = 8  # of random tokens; their number does not affect the memory or time of a step
 
 
 def profile_run(
@@ -67,12 +67,12 @@ def profile_run(
         budget_mb = plan["budget_mb"]
         if budget_mb is not None and plan["planned_mb"] > budget_mb:
             warnings.warn(
-                f"budget {given['budget']}: the plan needs {plan['planned_mb']:.0f} MB, `mobile-ft train` would "
-                "refuse; running all the same",
+                f"budget {given['budget']}: the plan needs {plan['planned_mb']:.0f} MB; `mobile-ft train` would "
+                "reject this run; profiling it anyway",
                 MobileFtWarning,
                 stacklevel=2,
             )
-            # mft-run would refuse too, so it is told of a budget that the smallest plan fits.
+            # mft-run would reject it too, so it gets a budget that the smallest plan fits.
             given["budget"] = f"{plan['planned_mb'] + 1:.0f}MB"
         with memory_limit(None if budget_mb is None else round(budget_mb * 1e6)) as limit:
             if limit.enforced_by.startswith("cgroup"):
@@ -98,7 +98,7 @@ def profile_run(
 def _record(
     bundle: Bundle, settings: dict[str, str], options: list[str], plan: Event, limit: Limit
 ) -> tuple[Recording, str | None]:
-    """Trains; the second value is what went wrong, where that was the limit's doing."""
+    """Trains. Returns the recording, and the error if the limit caused one."""
     recording, failure = Recording(plan), None
     with scratch_folder() as folder:
         tokens, trace = folder / "tokens.safetensors", folder / "trace.jsonl"
@@ -134,11 +134,11 @@ class _Watcher:
 
     def on_event(self, event: Event) -> None:
         recording = self._recording
-        if event["event"] == "plan":  # the trace names the buffers by now
+        if event["event"] == "plan":  # by now, the trace lists the buffers
             recording.plan, recording.buffers = event, read_buffers(self._trace)
             try:
                 self._sampler = Sampler(self._pid, recording.buffers, self._bundle, self._limit.usage)
-            except OSError:  # the limit has ended it already
+            except OSError:  # the limit has already ended the process
                 return
             recording.samples = self._sampler.samples
             self._sampler.start()
@@ -149,7 +149,7 @@ class _Watcher:
                 self._sampler.sample(whole=True)
         elif event["event"] == "done":
             recording.done = event
-            self.stop()  # what the process gives back while it ends is not of the run
+            self.stop()  # memory that the process frees while it ends is not part of the run
 
     def stop(self) -> None:
         if self._sampler is not None:
@@ -158,7 +158,7 @@ class _Watcher:
 
 
 def _write_random_tokens(path: Path, vocab_size: int, seq_len: int, pairs: bool) -> None:
-    """Sequences of `seq_len` tokens each, of one row or of a pair."""
+    """Writes sequences of `seq_len` tokens, each of one row or one pair."""
     rng, length = np.random.default_rng(0), seq_len // 2 if pairs else seq_len
 
     def row() -> EncodedRow:
@@ -170,9 +170,9 @@ def _write_random_tokens(path: Path, vocab_size: int, seq_len: int, pairs: bool)
 
 
 def _drop_cached(bundle: Bundle) -> None:
-    """Puts the bundle's pages out of the page cache: only what a cgroup reads in itself counts in it."""
+    """Drops the bundle's pages from the page cache, because a cgroup is charged only for pages that it reads itself."""
     for name in (WEIGHTS_FILE, *bundle.files):
         file = os.open(bundle.folder / name, os.O_RDONLY)
-        os.fsync(file)  # what is not on disk yet stays
+        os.fsync(file)  # pages that are not written yet would stay in the cache
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(file)

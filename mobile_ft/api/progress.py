@@ -1,15 +1,15 @@
-"""Shows how far a run is: a bar on a terminal or in a notebook, a plain line now and then anywhere else."""
+"""Shows the progress of a run: a bar on a terminal or in a notebook, else a plain line from time to time."""
 
 import importlib.util
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-_LINES = 10  # printed over a whole run where there is no bar
+_LINES = 10  # printed per run if there is no bar
 
 
 class ProgressDisplay:
-    """Use as a context manager, so that the terminal's cursor comes back. Shows nothing where not `shown`."""
+    """Use it as a context manager, which restores the terminal's cursor. Shows nothing if `shown` is false."""
 
     def __init__(self, what: str, shown: bool = True) -> None:
         self._what, self._shown, self._total = what, shown, 0
@@ -36,13 +36,13 @@ class ProgressDisplay:
             self._bar.stop()
 
     def start(self, total: int, done: int = 0) -> None:
-        """`done` of `total` are done."""
+        """Starts the display at `done` of `total`."""
         self._total = total
         if self._bar:
             self._task = self._bar.add_task(self._what, total=total, completed=done, text="")
 
     def update(self, done: int, text: str = "") -> None:
-        """`done` of the total are done; `text` says more."""
+        """Updates the display to `done` of the total, followed by `text`."""
         where = f"{self._what} {done}/{self._total}"
         if self._bar and self._task is not None:
             self._bar.update(self._task, completed=done, description=where, text=text)
@@ -50,7 +50,7 @@ class ProgressDisplay:
             print(f"{where}  {text}".rstrip(), flush=True)
 
     def print(self, line: str) -> None:
-        """A line that stays."""
+        """Prints a permanent line above the bar."""
         if self._bar:
             self._bar.console.print(line, markup=False, highlight=False)
         elif self._shown:
@@ -58,13 +58,13 @@ class ProgressDisplay:
 
 
 def _has_bars(console: Console) -> bool:
-    if console.is_jupyter:  # where rich draws with ipywidgets, if they are there
+    if console.is_jupyter:  # rich draws with ipywidgets if they are installed
         return importlib.util.find_spec("ipywidgets") is not None
     return console.is_terminal
 
 
 def duration(seconds: float) -> str:
-    """Minutes and seconds, with hours where there are any."""
+    """Formats a time as minutes and seconds, with hours if there are any."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,6 +1,6 @@
-"""Where a run's figures go beside the screen: a log file, TensorBoard, trackio or Weights & Biases.
+"""Logs the metrics of a run to a file, TensorBoard, trackio or Weights & Biases.
 
-A reporter is a context manager that gives a function of events; what it needs is imported when it is asked for.
+A reporter is a context manager that yields a callback for events. Its package is imported when it is opened.
 """
 
 import importlib
@@ -23,17 +23,17 @@ _NO_FIGURES = ("event", "step", "best", "trained")
 
 
 def open_reporters(names: str | Sequence[str], out: Path, resume: bool) -> list[AbstractContextManager[Reporter]]:
-    """One for each name. Raises UserError where a name is unknown or its package is not installed."""
+    """Opens one reporter per name. Raises UserError if a name is unknown or its package is not installed."""
     reporters = []
     for name in [names] if isinstance(names, str) else names:
         if name not in _REPORTERS:
-            raise UserError(f"report_to {name}: no such reporter{did_you_mean(name, _REPORTERS)}")
+            raise UserError(f"report_to {name}: unknown logger{did_you_mean(name, _REPORTERS)}")
         reporters.append(_REPORTERS[name](_import(name), out, resume))
     return reporters
 
 
 def figures(event: Event) -> dict[str, float]:
-    """Of a step "train/loss" and so on, of a validation "eval/loss"; empty for other events."""
+    """Returns an event's metrics, such as "train/loss" of a step or "eval/loss" of a validation; {} for others."""
     prefix = {"step": "train", "eval": "eval"}.get(event["event"])
     if prefix is None:
         return {}
@@ -42,7 +42,7 @@ def figures(event: Event) -> dict[str, float]:
 
 @contextmanager
 def _jsonl(module: None, out: Path, resume: bool) -> Iterator[Reporter]:
-    """Every event, one a line, in OUT/log.jsonl."""
+    """Writes every event as a line of OUT/log.jsonl."""
     path = out / LOG_FILE
     with writing(path):
         out.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def _jsonl(module: None, out: Path, resume: bool) -> Iterator[Reporter]:
 
 @contextmanager
 def _tensorboard(module: Any, out: Path, resume: bool) -> Iterator[Reporter]:
-    """An event file in OUT/tensorboard."""
+    """Writes an event file in OUT/tensorboard."""
     writer = module.SummaryWriter(str(out / "tensorboard"))
 
     def report(event: Event) -> None:
@@ -76,7 +76,7 @@ def _tensorboard(module: Any, out: Path, resume: bool) -> Iterator[Reporter]:
 
 @contextmanager
 def _tracker(module: Any, out: Path, resume: bool) -> Iterator[Reporter]:
-    """trackio and wandb, which share an interface: `init`, `log` and `finish`."""
+    """Logs to trackio or wandb, which share an interface: `init`, `log` and `finish`."""
     started = False
 
     def report(event: Event) -> None:
@@ -110,4 +110,6 @@ def _import(name: str) -> Any:
     try:
         return importlib.import_module(_MODULES[name])
     except ImportError as error:
-        raise UserError(f"report_to {name}: needs {_MODULES[name]}; pip install {_MODULES[name]}") from error
+        raise UserError(
+            f"report_to {name}: {_MODULES[name]} is not installed; run `pip install {_MODULES[name]}`"
+        ) from error

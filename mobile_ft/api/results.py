@@ -1,4 +1,4 @@
-"""What the library's functions return: readable in a shell, a table in a notebook, and JSON for programs."""
+"""Results of the API: shown as text in a shell and as a table in a notebook, and converted to JSON for programs."""
 
 import html
 import math
@@ -10,14 +10,14 @@ from mobile_ft.model.families import CONV, NO_ROPE, SLIDING
 
 
 class Result:
-    """Shows the rows of `summary`; `to_json` gives the fields."""
+    """Base of all results. Its repr shows the rows of `summary`."""
 
     def summary(self) -> tuple[str, dict[str, str]]:
-        """A title, and names with values."""
+        """Returns a title, and names with their values as text."""
         raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
-        """What `--json` writes."""
+        """Returns the fields as JSON values, as `--json` of the command line writes them."""
         return {entry.name: _plain(getattr(self, entry.name)) for entry in fields(self)}  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
@@ -37,12 +37,12 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, repr=False)
 class TrainResult(Result):
-    """A run of training. Sizes in megabytes of 10^6 bytes; of an interrupted run, what is known of it."""
+    """A training run. Sizes are in MB of 10^6 bytes. An interrupted run has the values up to its last step."""
 
     adapter: Path  # the folder with the adapter and the checkpoint
-    steps: int  # done, those before a `resume` among them
-    losses: list[float]  # step by step; of an interrupted run, those of this call
-    stopped: str | None  # None: it ran to its end; "patience", "interrupted"
+    steps: int  # steps done, including those before a resume
+    losses: list[float]  # of each step; for an interrupted run, of the steps since it was started or resumed
+    stopped: str | None  # None if the run is complete, else "patience" or "interrupted"
     evals: list[list[float]]  # [step, validation loss]
     best_step: int | None  # the step with the lowest validation loss
     best_loss: float | None
@@ -54,13 +54,13 @@ class TrainResult(Result):
     planned_anon_mb: float
     peak_rss_mb: float
     peak_anon_mb: float
-    memory_mb: dict[str, list[float]]  # "rss_mb" and "anon_mb" after each step of this call
+    memory_mb: dict[str, list[float]]  # "rss_mb" and "anon_mb" after each step since the run was started or resumed
     options: dict[str, str]  # every option with its value
-    details: dict[str, Any]  # what else the runtime tells at the end
+    details: dict[str, Any]  # other fields of the event "done"; see docs/reference/events.md
 
     @property
     def best_adapter(self) -> Path | None:
-        """The folder of the adapter with the lowest validation loss; None where there was no validation."""
+        """The folder of the adapter with the lowest validation loss, or None if there was no validation."""
         return None if self.best_step is None else self.adapter / "best"
 
     def to_json(self) -> dict[str, Any]:
@@ -92,11 +92,11 @@ class TrainResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class EvalResult(Result):
-    """Mean loss of the target tokens, and its exponential."""
+    """Mean loss of the target tokens, and the perplexity, its exponential."""
 
     loss: float
     ppl: float
-    tokens: int  # with a target
+    tokens: int  # number of target tokens
 
     def summary(self) -> tuple[str, dict[str, str]]:
         rows = {"loss": f"{self.loss:.4f}", "perplexity": f"{self.ppl:.2f}", "tokens": str(self.tokens)}
@@ -105,28 +105,28 @@ class EvalResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class PlanResult(Result):
-    """The memory of a step, in megabytes of 10^6 bytes."""
+    """The memory and time of a step. Sizes are in MB of 10^6 bytes, times in seconds."""
 
     planned_mb: float
     planned_anon_mb: float
     budget_mb: float | None
     components_mb: dict[str, float]
-    anonymous: list[str]  # the components that are not pages of files
-    stored: dict[str, int]  # units of each group that store their activations
-    units: dict[str, int]  # at most, of each group
+    anonymous: list[str]  # the components in anonymous memory; the others are pages of files
+    stored: dict[str, int]  # for each group: units that store their activations
+    units: dict[str, int]  # for each group: the most units whose backward a step runs
     checkpoints: int  # units whose input is kept in memory
-    offloaded: int  # or in a file
-    resident_units: int  # whose weights stay mapped
+    offloaded: int  # units whose input is kept in a file
+    resident_units: int  # units whose weights stay mapped
     arithmetic: str  # such as int8-avx512vnni
-    step_seconds: float  # that a step takes on this machine, as far as a short measurement tells, or on `device`
-    read_seconds: float  # of these, to read weights from storage that the budget has no room for
-    relative_time: float  # of a step that stores everything with all weights in memory
+    step_seconds: float  # estimated time of a step, on this machine (by a short benchmark) or on `device`
+    read_seconds: float  # of these, the time to read weights from storage that do not fit the budget
+    relative_time: float  # relative to a step that stores everything, with all weights in memory
     smallest_budget_mb: float
-    longest_seq_len: int  # within the budget; 0: none
-    max_seq_len: int  # of the bundle
+    longest_seq_len: int  # the longest that fits the budget; 0 if none does
+    max_seq_len: int  # the bundle's maximum
     options: dict[str, str]  # every option with its value
-    savings: list[dict[str, Any]]  # changed options with the plan they would lead to
-    # Of `plan(device=...)`: name, chip, threads, hot_step_seconds, and of such a step joules and battery_percent.
+    savings: list[dict[str, Any]]  # changes of options that save memory, with their plans
+    # For `plan(device=...)`: name, chip, threads, hot_step_seconds, and joules and battery_percent of a hot step.
     device: dict[str, Any] | None
 
     @property
@@ -134,18 +134,18 @@ class PlanResult(Result):
         return self.budget_mb is None or self.planned_mb <= self.budget_mb
 
     def _time(self) -> str:
-        reading = f", {seconds(self.read_seconds)} of it reading weights" if self.read_seconds else ""
-        relative = f"{self.relative_time:.2f} times that of storing everything"
-        return f"{seconds(self.step_seconds)} a step{reading}; {relative}"
+        reading = f", of which {seconds(self.read_seconds)} reading weights" if self.read_seconds else ""
+        relative = f"{self.relative_time:.2f} times the time with everything stored"
+        return f"{seconds(self.step_seconds)} per step{reading}; {relative}"
 
     def summary(self) -> tuple[str, dict[str, str]]:
-        longest, all_of_it = self.longest_seq_len, ", all that the bundle was made for"
+        longest, all_of_it = self.longest_seq_len, ", the maximum of the bundle"
         rows = {
-            "planned": f"{self.planned_mb:.0f} MB, {self.planned_anon_mb:.0f} MB of it anonymous",
+            "planned": f"{self.planned_mb:.0f} MB, of which {self.planned_anon_mb:.0f} MB anonymous",
             "budget": _budget(self.budget_mb) + ("" if self.fits else ", too small"),
             "backward": mix_in_words(self.to_json()),
-            "computes in": self.arithmetic,
-            "expected time": self._time(),
+            "arithmetic": self.arithmetic,
+            "estimated time": self._time(),
             "smallest budget": f"{whole_megabytes(self.smallest_budget_mb)} MB",
         }
         if self.device is not None:
@@ -158,9 +158,10 @@ class PlanResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class ProfileResult(Result):
-    """A few steps, planned against measured. Sizes in megabytes of 10^6 bytes, times in seconds.
+    """Planned and measured memory of a few steps. Sizes are in MB of 10^6 bytes, times in seconds.
 
-    Components are the most of any sample, and need not have had it at the same time; totals are the kernel's own.
+    The value of a component is its maximum over all samples, so components may peak at different times. Totals are the
+    kernel's own peaks.
     """
 
     model: str
@@ -175,7 +176,7 @@ class ProfileResult(Result):
     enforced_by: str  # "cgroup-v2", "cgroup-v1", "rlimit-data" or "sampling"
     cgroup_peak_mb: float | None
     survived: bool
-    failure: str | None  # what the limit made of it
+    failure: str | None  # the error that the limit caused, or None
     steps: int
     step_seconds_median: float | None
     samples: int
@@ -184,14 +185,14 @@ class ProfileResult(Result):
     checkpoints: int
     offloaded: int
     resident_units: int
-    mix: str  # the last five in words
-    options: dict[str, Any]  # those of a step, with their values
+    mix: str  # the five fields above as text
+    options: dict[str, Any]  # the step options with their values
 
     _ENFORCED = {
         "cgroup-v2": "a memory cgroup",
         "cgroup-v1": "a memory cgroup (version 1)",
-        "rlimit-data": "RLIMIT_DATA, on mapped private memory",
-        "sampling": "nothing, memory was only watched",
+        "rlimit-data": "RLIMIT_DATA (limits mapped private memory)",
+        "sampling": "nothing; memory was only measured",
     }
 
     def to_json(self) -> dict[str, Any]:
@@ -215,9 +216,9 @@ class GenerateResult(Result):
     """An answer; `str(result)` is its text."""
 
     text: str
-    stopped: str  # "stop": at its end or a stop string; "length"
+    stopped: str  # "stop" (an end token or a stop string) or "length"
     prompt_tokens: int
-    tokens: int  # of the answer
+    tokens: int  # tokens of the answer
     seconds: float
 
     def __str__(self) -> str:
@@ -225,7 +226,7 @@ class GenerateResult(Result):
 
     def summary(self) -> tuple[str, dict[str, str]]:
         return self.text, {
-            "tokens": f"{self.tokens}, {self.tokens / self.seconds:.1f} a second",
+            "tokens": f"{self.tokens}, {self.tokens / self.seconds:.1f} per second",
             "prompt": f"{self.prompt_tokens} tokens",
             "stopped": self.stopped,
         }
@@ -233,13 +234,13 @@ class GenerateResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class ConvertResult(Result):
-    """A fine-tuned model that was written for other programs."""
+    """A fine-tuned model that was converted for another program."""
 
     output: Path
     to: str
     model: str
-    adapted: int  # weights that the adapter changes
-    size: int  # bytes of all files
+    adapted: int  # number of matrices that the adapter changes
+    size: int  # size of all files in bytes
 
     def summary(self) -> tuple[str, dict[str, str]]:
         rows = {"to": self.to, "model": self.model, "weights adapted": str(self.adapted), "size": megabytes(self.size)}
@@ -248,13 +249,15 @@ class ConvertResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class BundleInfo(Result):
-    """What is in a bundle."""
+    """The contents of a bundle."""
 
     bundle: Path
     model: dict[str, Any]
     parameters: int
     formats: list[str]
-    conversions: list[dict[str, Any]]  # source, format, weights, error of Conversion, of mobile_ft.bundle.description
+    conversions: list[
+        dict[str, Any]
+    ]  # fields of mobile_ft.bundle.description.Conversion: source, format, weights, error
     max_seq_len: int
     lora: dict[str, Any]
     files: dict[str, int]  # sizes in bytes
@@ -264,7 +267,7 @@ class BundleInfo(Result):
         scale = f"rank {lora['rank']}, alpha {lora['alpha']:g}" + (", rsLoRA" if lora["use_rslora"] else "")
         rows = _shape(self.model, self.parameters) | {
             "formats": ", ".join(self.formats),
-            **{f"{c['source']} kept as {c['format']}": _kept(c) for c in self.conversions},
+            **{f"{c['source']} stored as {c['format']}": _kept(c) for c in self.conversions},
             "LoRA": f"{scale}, {lora['parameters'] / 1e6:.2f} M parameters",
             "LoRA on": ", ".join(lora["targets"]),
             "longest sequence": f"{self.max_seq_len} tokens",
@@ -274,26 +277,26 @@ class BundleInfo(Result):
 
 @dataclass(frozen=True, repr=False)
 class CheckpointInfo(Result):
-    """What a bundle of a model would be like."""
+    """A model, and the bundle that `export_bundle` would make of it."""
 
     checkpoint: Path
     model: dict[str, Any]
     parameters: int
-    # Of each type of weights: source, format, weights, bits (a weight, kept), error (of a part of the first). Empty
-    # where there are none, but a config.json.
+    # For each source type: source, format, weights, bits (per stored weight), error (of a part of the first matrix).
+    # Empty if the model has no weights, such as a config.json.
     weights: list[dict[str, Any]]
-    bundle_bytes: int  # of weights.ptd
-    memory: list[dict[str, Any]]  # seq_len, planned_mb, smallest_budget_mb of a step of `train` with its defaults
+    bundle_bytes: int  # size of weights.ptd
+    memory: list[dict[str, Any]]  # seq_len, planned_mb, smallest_budget_mb of a step with the default options
 
     def summary(self) -> tuple[str, dict[str, str]]:
-        bits = f"{8 * self.bundle_bytes / self.parameters:.2f} bits a parameter"
+        bits = f"{8 * self.bundle_bytes / self.parameters:.2f} bits per parameter"
         return str(self.checkpoint), {
             "family": self.model["model_type"],
             **_shape(self.model, self.parameters),
-            **{f"{c['source']} kept as {c['format']}": _kept(c) + f" at {c['bits']:g} bits" for c in self.weights},
+            **{f"{c['source']} stored as {c['format']}": _kept(c) + f" at {c['bits']:g} bits" for c in self.weights},
             "weights.ptd": f"{megabytes(self.bundle_bytes)}, {bits}",
             **{
-                f"memory at {plan['seq_len']} tokens": f"{plan['planned_mb']:.0f} MB, with a budget down to "
+                f"memory at {plan['seq_len']} tokens": f"{plan['planned_mb']:.0f} MB; smallest budget "
                 f"{whole_megabytes(plan['smallest_budget_mb'])} MB"
                 for plan in self.memory
             },
@@ -301,7 +304,7 @@ class CheckpointInfo(Result):
 
 
 def _shape(model: dict[str, Any], parameters: int) -> dict[str, str]:
-    """Rows on the decoder of a bundle or checkpoint."""
+    """Returns the rows that describe the decoder of a bundle or checkpoint."""
     heads, key_heads = model["num_attention_heads"], model["num_key_value_heads"]
     types = list(model["layer_types"])
     of_them = {
@@ -321,32 +324,32 @@ def _shape(model: dict[str, Any], parameters: int) -> dict[str, str]:
 
 def _kept(conversion: dict[str, Any]) -> str:
     error, count = conversion["error"], conversion["weights"]
-    how = f"relative error {100 * error:.2g} %" if error else "exactly"
+    how = f"relative error {100 * error:.2g} %" if error else "exact"
     return f"{how}, {count / 1e6:.1f} M weights"
 
 
 def number(value: float | None) -> str:
-    """A loss; the runtime's JSON has null where it is not finite."""
+    """Formats a loss. The runtime's JSON has null for a loss that is not finite."""
     return "nan" if value is None else f"{value:.4f}"
 
 
 def seconds(time: float) -> str:
-    """As an estimate deserves."""
+    """Formats an estimated time with two significant digits."""
     return f"{time:.2g} s"
 
 
 def megabytes(size: float) -> str:
-    """Bytes as megabytes, 10^6 bytes each; small files keep their kilobytes."""
+    """Formats a size in bytes as MB of 10^6 bytes, or as kB if it is small."""
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
 
 
 def whole_megabytes(size_mb: float) -> int:
-    """A budget of whole megabytes; 1 MB on top, as code and heap are not the same to the page in every process."""
+    """Rounds up to a budget in whole MB, plus 1 MB, because code and heap vary by some pages between processes."""
     return math.ceil(size_mb) + 1
 
 
 def mix_in_words(plan: dict[str, Any]) -> str:
-    """How the units that get a backward go about it."""
+    """Describes the activation policy of a plan."""
     parts = []
     if any(plan["stored"].values()):
         counts = " and ".join(f"{count} {_GROUPS.get(name, name)}" for name, count in plan["stored"].items())
@@ -356,18 +359,18 @@ def mix_in_words(plan: dict[str, Any]) -> str:
     if plan["offloaded"]:
         parts.append(f"inputs of {_units(plan['offloaded'])} offloaded to a file")
     if plan["resident_units"]:
-        parts.append(f"weights of {_units(plan['resident_units'])} stay mapped")
+        parts.append(f"weights of {_units(plan['resident_units'])} kept mapped")
     return ", ".join(parts)
 
 
 def _on_device(device: dict[str, Any], cold_seconds: float) -> str:
-    """What DeviceEstimate.of_step says."""
-    parts = [f"{device['chip']}, {device['threads']} threads: {seconds(cold_seconds)} a step"]
+    """Formats the fields of DeviceEstimate.of_step."""
+    parts = [f"{device['chip']}, {device['threads']} threads: {seconds(cold_seconds)} per step"]
     if device["hot_step_seconds"] > cold_seconds:
-        parts.append(f"{seconds(device['hot_step_seconds'])} once it is hot")
-    parts.append(f"{device['joules']:.1f} J a step")
+        parts.append(f"{seconds(device['hot_step_seconds'])} when hot")
+    parts.append(f"{device['joules']:.1f} J per step")
     if device["battery_percent"] is not None:
-        parts.append(f"{100 * device['battery_percent']:.1f} % of the battery in 100 steps")
+        parts.append(f"{100 * device['battery_percent']:.1f} % of the battery per 100 steps")
     return ", ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""What a schedule selected in a run, as one HTML file with a picture, a table and the data."""
+"""Reports the layers that a schedule selected in a run, as one HTML file with a picture, a table and the data."""
 
 import html
 import io
@@ -25,7 +25,8 @@ td:first-child, th:first-child {{ text-align: left; }}</style>
 
 @contextmanager
 def schedule_report(path: Path) -> Iterator[Callable[[Event], None]]:
-    """Collects a run's events and writes the report at its end, however it ends; of a resumed run what came since."""
+    """Collects a run's events and writes the report when the run ends or fails. The report of a resumed run covers the
+    steps since it resumed."""
     seen: dict[str, Any] = {"steps": []}
 
     def report(event: Event) -> None:
@@ -58,7 +59,7 @@ def _page(seen: dict[str, Any]) -> str:
     data = json.dumps(seen, separators=(",", ":")).replace("<", "\\u003c")  # "<" could end the script
     return _PAGE.format(
         title=html.escape(f"Schedule {seen['options']['schedule']}"),
-        summary=f"{len(trained)} steps, {len(shares)} units; on average {shares.sum():.1f} units trained a step.",
+        summary=f"{len(trained)} steps, {len(shares)} units; on average {shares.sum():.1f} units trained per step.",
         picture=_picture(seen, trained),
         table="<table><tr>" + "<tr>".join(cells) + "</table>",
         data=data,
@@ -66,7 +67,7 @@ def _page(seen: dict[str, Any]) -> str:
 
 
 def _picture(seen: dict[str, Any], trained: np.ndarray) -> str:
-    """Steps against units as SVG, and beside it the sensitivities where they were measured."""
+    """Draws the trained units by step as SVG, with the sensitivities beside it if they were measured."""
     from matplotlib.figure import Figure
 
     measured = "sensitivities" in seen

@@ -9,7 +9,8 @@ from pathlib import Path
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Gone after the block. On a disk where there is one: /tmp is often memory, and would count as such."""
+    """Yields a temporary folder, on a disk if possible: /tmp is often in memory, and its files would count as
+    memory."""
     parent = None if "TMPDIR" in os.environ or not os.access("/var/tmp", os.W_OK) else "/var/tmp"
     with tempfile.TemporaryDirectory(prefix="mobile-ft-", dir=parent) as folder:
         yield Path(folder)

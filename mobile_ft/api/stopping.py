@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 class StopStrings:
-    """Passes text on up to the first of some strings, which is cut off; what might be the start of one waits."""
+    """Passes on text up to the first stop string, which is removed. Text that may begin a stop string is held back."""
 
     def __init__(self, strings: Sequence[str]) -> None:
         self._strings = [string for string in strings if string]
@@ -12,7 +12,7 @@ class StopStrings:
         self.found = False
 
     def add(self, text: str) -> str:
-        """The part of all text so far that is new and certain."""
+        """Adds `text` and returns the new text that is certainly not part of a stop string."""
         if self.found:
             return ""
         text = self._held + text
@@ -25,12 +25,12 @@ class StopStrings:
         return text[: len(text) - keep]
 
     def finish(self) -> str:
-        """What was held back and turned out to be no such string."""
+        """Returns the text that was held back, at the end of the answer."""
         held, self._held = self._held, ""
         return held
 
 
 def _overlap(text: str, string: str) -> int:
-    """The length of the longest end of `text` that `string` starts with."""
+    """Returns the length of the longest suffix of `text` that is a prefix of `string`."""
     longest = min(len(text), len(string) - 1)
     return next((n for n in range(longest, 0, -1) if text.endswith(string[:n])), 0)

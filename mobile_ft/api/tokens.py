@@ -1,4 +1,4 @@
-"""Data to token file, with the checks that come before and the warnings after."""
+"""Writes token files, with checks before and warnings afterwards."""
 
 import os
 import warnings
@@ -17,17 +17,17 @@ T = TypeVar("T")
 
 
 def check_lengths(bundle: Bundle, seq_len: int, batch_size: int = 1) -> None:
-    """Raises UserError where the bundle's program was not made for so many tokens at once."""
+    """Raises UserError if the bundle does not support this many tokens per batch."""
     if seq_len * batch_size > bundle.max_seq_len:
         asked = f"seq_len {seq_len}" + (f" x batch_size {batch_size}" if batch_size > 1 else "")
         raise UserError(
-            f"{asked} is more than the {bundle.max_seq_len} tokens that {bundle.folder} was exported for; "
-            "use less, or export it again with a larger max_seq_len"
+            f"{asked} exceeds the {bundle.max_seq_len} tokens that {bundle.folder} was exported for; "
+            "lower it, or export the bundle again with a larger max_seq_len"
         )
 
 
 def data_path(data: DataSource) -> Path | None:
-    """Where the data is; None if it is in memory."""
+    """Returns the path of the data, or None if it is in memory."""
     return Path(data) if isinstance(data, (str, os.PathLike)) else None
 
 
@@ -41,9 +41,9 @@ def prepare_tokens(
     loss: Loss = "sft",
     options: Mapping[str, str] | None = None,
 ) -> DataStats:
-    """Writes one split of `data` to the token file `out` and warns of rows that were cut or left out.
+    """Writes one split of `data` to the token file `out`, and warns about rows that were truncated or left out.
 
-    `options` of `data_options` say how rows become tokens; others are ignored.
+    Only those `options` are used that `data_options` lists.
     """
     tokenizer = read_tokenizer(bundle)
     path = data_path(data)
@@ -52,7 +52,7 @@ def prepare_tokens(
         stats = prepare(data, split, tokenizer, seq_len, seed, out, loss, data_settings(options or {}))
     where = path or f"{split} data"
     if stats.bad:
-        _warn(f"{where}: {stats.bad} of {stats.rows} rows left out, which cannot be used: {'; '.join(stats.bad_rows)}")
+        _warn(f"{where}: {stats.bad} of {stats.rows} rows were skipped as malformed: {'; '.join(stats.bad_rows)}")
     if stats.truncated:
         _warn(f"{where}: {stats.truncated} of {stats.rows} rows were truncated at seq_len {seq_len}")
     if stats.dropped:
@@ -61,26 +61,27 @@ def prepare_tokens(
 
 
 def validation_data(data: DataSource, valid: DataSource | None, eval_every: int) -> DataSource | None:
-    """What a run validates on: `valid`, else the validation split of `data`. None where it does not validate."""
+    """Returns the data to validate on: `valid`, else the split of `data`. None if the run does not validate."""
     if eval_every == 0:
         if valid is not None:
-            raise UserError("valid: needs eval_every, the number of steps between validations")
+            raise UserError("valid: requires eval_every, the number of steps between validations")
         return None
     if valid is None and not has_split(data, "valid"):
         raise UserError(
-            f"eval_every {eval_every}: needs valid, or data with a split for it, such as a folder with valid.jsonl"
+            f"eval_every {eval_every}: requires valid, or data with a validation split, such as a folder with "
+            "valid.jsonl"
         )
     return data if valid is None else valid
 
 
 def forms_in_words(stats: DataStats) -> str:
-    """Such as "data: 120 rows of chat messages, 3 of text"."""
+    """Describes the rows, such as "data: 120 rows of chat messages, 3 of text"."""
     forms = [f"{count:,} {'rows ' if i == 0 else ''}of {form}" for i, (form, count) in enumerate(stats.forms.items())]
     return f"data: {', '.join(forms)}"
 
 
 def data_settings(options: Mapping[str, T]) -> dict[str, T]:
-    """Those of the options that say how rows become tokens."""
+    """Returns the options that affect tokenization."""
     names = {option.name for option in data_options()}
     return {name: text for name, text in options.items() if name in names}
 

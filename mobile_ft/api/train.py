@@ -62,8 +62,9 @@ def train(
         data: Training data: a path, a list of rows or a `datasets.Dataset`.
         out: Output folder.
         valid: Validation data. Default: the validation split of `data`.
-        adapter: Folder of the adapter to start from. Default: the bundle's own, untrained.
-        resume: Resume from the checkpoint in `out`. Options that decide the result and are not given are its own.
+        adapter: Folder of the adapter to start from. Default: the bundle's untrained adapter.
+        resume: Resume from the checkpoint in `out`. Options that affect the result and are not given
+            come from the checkpoint.
         in_process: Train in this process instead of a child process. The budget then counts this whole process.
         progress: Show progress.
         callbacks: Functions that are called with every event; see docs/reference/events.md. One that raises ends the
@@ -84,16 +85,16 @@ def train(
     _set_date(found, given)
     settings = train_settings(given)
     seq_len, seed = int(settings["seq_len"]), int(settings["seed"])
-    if seed < 0:  # the data is shuffled before the runtime sees it
+    if seed < 0:  # the data is shuffled before the runtime checks the seed
         raise UserError(f"seed {seed}: must not be negative")
     loss = cast(Loss, settings["loss"])
     check_lengths(found, seq_len, int(settings["batch_size"]))
     if auto_schedule is not None:
         if resume:
-            raise UserError("auto_schedule: to resume such a run, give OUT/run.yaml as config instead")
+            raise UserError("auto_schedule: to resume such a run, use OUT/run.yaml as config instead")
         if in_process:
             raise UserError(
-                "auto_schedule: with in_process the budget holds what Python takes too, which is not planned"
+                "auto_schedule: cannot plan with in_process, because Python's own memory counts against the budget"
             )
         check_choosable(given, auto_schedule)
     held_out = validation_data(data, valid, int(settings["eval_every"]))
@@ -104,7 +105,7 @@ def train(
         check_output_path("schedule_report", Path(schedule_report))
         check_installed("matplotlib", "schedule_report")
         reporters.append(write_schedule_report(Path(schedule_report)))
-    tokens = folder / _TOKENS  # the same file again where a run is resumed: the runtime compares
+    tokens = folder / _TOKENS  # written again when a run is resumed; the runtime compares it
     stats = prepare_tokens(found, data, "train", seq_len, seed, tokens, loss, settings)
     why: list[str] = []
     if auto_schedule is not None:
@@ -140,16 +141,16 @@ def train(
 
 
 def saved_in_words(out: Path) -> str:
-    """What is left in `out` of a run that did not get to its end."""
+    """Describes what an unfinished run has saved in `out`."""
     if (out / CHECKPOINT).exists():
-        return f"what was saved last is in {out}, go on with --resume"
-    return "nothing was saved yet"
+        return f"a checkpoint is in {out}; resume the run to continue"
+    return "no checkpoint was written yet"
 
 
 def _resumed(folder: Path, given: dict[str, str]) -> dict[str, str]:
-    """The options of the run in `folder`, and in their place those that are given.
+    """Returns the options of the run in `folder`, overridden by those that are given.
 
-    The checkpoint has those of training. How rows become tokens is in run.yaml alone.
+    Training options come from the checkpoint, and data options from run.yaml.
     """
     stored = read_run_file(folder / RUN_FILE) if (folder / RUN_FILE).is_file() else {}
     of_data = option_texts(data_options(), data_settings(stored))

@@ -1,4 +1,4 @@
-"""Whose bundles are used."""
+"""Accepts only bundles that are signed with a trusted key."""
 
 import os
 from pathlib import Path
@@ -11,15 +11,16 @@ _file: Path | None = None
 
 
 def trust(key: str | os.PathLike[str]) -> None:
-    """Accepts only bundles that `export_bundle(sign=...)` signed with the private half of `key`, from now on, in this
-    process and its child processes. Other bundles are rejected before anything else in them is read. Another call
-    replaces the key; no call removes it.
+    """Accepts only bundles that were signed with the private key of `key` (see `sign` of `export_bundle`).
+
+    This applies from now on to this process and its child processes. Other bundles are rejected before anything else in
+    them is read. Another call replaces the key; no call removes it.
 
     Args:
         key: File with an Ed25519 public key (PEM), as `openssl pkey -in KEY -pubout` writes it.
 
     Raises:
-        UserError: The file is no such key.
+        UserError: The file is not such a key.
     """
     global _file
     file = Path(key).resolve()
@@ -30,5 +31,5 @@ def trust(key: str | os.PathLike[str]) -> None:
 
 
 def native_trust() -> list[str]:
-    """The same for mft-run, as arguments."""
+    """Returns the arguments with which mft-run trusts the same key."""
     return [] if _file is None else ["--trust", str(_file)]

@@ -1,4 +1,4 @@
-"""Follows the events of a training run, wherever it runs."""
+"""Follows the events of a training run in a child process, in this process or on a device."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -11,11 +11,11 @@ from mobile_ft.api.results import TrainResult, number
 
 EventCallback = Callable[[Event], object]
 
-_RECENT = 20  # steps that speed and time left are worked out from
+_RECENT = 20  # steps over which speed and remaining time are averaged
 
 
 class RunWatcher:
-    """Follows a run's events: shows them, hands them on, and remembers what the result needs."""
+    """Shows a run's events, passes them to listeners, and collects the fields of the result."""
 
     def __init__(self, display: ProgressDisplay, listeners: Sequence[EventCallback]) -> None:
         self._display, self._listeners = display, listeners
@@ -30,9 +30,11 @@ class RunWatcher:
         if kind == "plan":
             self._plan = event
             self._display.start(event["steps"], event["steps_done"])
-            self._display.print(f"computes in {event['resolved']['arithmetic']}")
+            self._display.print(f"arithmetic: {event['resolved']['arithmetic']}")
         elif kind == "moved":
-            self._display.print(f"was begun in {event['from']}: goes on the same but for rounding")
+            self._display.print(
+                f"resumed with other arithmetic than {event['from']}; results may differ in the last bits"
+            )
         elif kind == "step":
             self._steps.append(event)
             self._recent.append(event)
@@ -42,7 +44,7 @@ class RunWatcher:
             self._display.print(_eval_text(event))
         elif kind == "done":
             self.done = event
-        listeners, self._listeners = self._listeners, ()  # none is called again once one has raised
+        listeners, self._listeners = self._listeners, ()  # if a listener raises, none is called again
         for listener in listeners:
             listener(event)
         self._listeners = listeners
@@ -57,7 +59,10 @@ class RunWatcher:
         )
 
     def result(self, out: Path, settings: dict[str, str], stopped: str | None, why: list[str]) -> TrainResult:
-        """What the runtime reports at the end; of an interrupted run, what was seen of it. `why`: auto_schedule's."""
+        """Returns the result of the run. For an interrupted run, it is computed from the events so far.
+
+        `why` is the explanation of auto_schedule.
+        """
         values = (
             self._seen()
             | {name: value for name, value in self.done.items() if name != "event"}

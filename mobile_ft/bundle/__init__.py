@@ -1,1 +1,1 @@
-"""The training bundle: its description, the layout of its weights, its signature."""
+"""The training bundle: its description, its weights file and its signature."""

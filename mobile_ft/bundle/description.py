@@ -23,11 +23,11 @@ FORMAT = "mobile-ft-bundle"
 VERSION = 6
 INDEX_FILE = "bundle.json"
 WEIGHTS_FILE = "weights.ptd"
-# What a stored unit keeps for its backward: float32; int8 but for queries and keys; the same with the factors of gated
-# MLPs in int4; or 2-bit gates and float16.
+# Formats of the activations that a unit stores for its backward: float32; int8, except queries and keys; the same with
+# the factors of gated MLPs in int4; or 2-bit gates and float16.
 ACTIVATIONS = ("exact", "int8", "int4", "approx2bit")
-DEFAULT_ACTIVATION: Final = "int8"  # as good as exact at every step, in less memory and time (docs/quality.md)
-_MOST = 1 << 31  # of any count
+DEFAULT_ACTIVATION: Final = "int8"  # same quality as exact, in less memory and time (docs/quality.md)
+_MOST = 1 << 31  # limit of any count
 _MOST_INDEX = 1 << 26  # bytes
 _MOST_SOURCE = 64  # characters
 _CHUNK = 1 << 20
@@ -35,7 +35,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Weights:
-    """Size and SHA-256 of `weights.ptd`, in parts: its index, and every tensor by its name."""
+    """Size of `weights.ptd`, and SHA-256 of its index and of every tensor, by name."""
 
     size: int
     index_size: int  # bytes before the first tensor
@@ -48,12 +48,12 @@ class Weights:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What became of the weights of one type."""
+    """How the weights of one source type were stored."""
 
-    source: str  # the type in the model's files: Q6_K, BF16
-    format: str  # that holds them here
+    source: str  # the type in the model's files, such as Q6_K or BF16
+    format: str  # the format in the bundle
     weights: int
-    error: float  # their RMS error, relative to their RMS; 0: they are kept exactly
+    error: float  # RMS error relative to the RMS of the weights; 0 if they are stored exactly
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"error": float(f"{self.error:.3g}")}
@@ -61,7 +61,7 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The content of `bundle.json`, as far as the command line uses it."""
+    """The content of `bundle.json` that Python uses."""
 
     folder: Path
     model: ModelConfig
@@ -70,31 +70,36 @@ class Bundle:
     max_seq_len: int
     activation: str  # one of ACTIVATIONS
     formats: dict[str, str]  # of each matrix in weights.ptd
-    files: dict[str, tuple[int, str]]  # name -> size in bytes, SHA-256; without bundle.json and weights.ptd
+    files: dict[str, tuple[int, str]]  # name -> size in bytes, SHA-256; all files except bundle.json and weights.ptd
     weights: Weights
-    conversions: tuple[Conversion, ...]  # empty where the weights are random, or older than these notes
+    conversions: tuple[Conversion, ...]  # empty if the weights are random, or if an older version wrote the bundle
 
     def verified(self, name: str) -> Path:
-        """The path of one of `files`. Raises UserError naming it where its content is not what was exported."""
+        """Returns the path of one of `files`. Raises UserError, with its name, if its checksum does not match."""
         path = self.folder / name
         if name not in self.files:
             raise UserError(f"{path}: not part of the bundle; export it again")
         size, sha256 = self.files[name]
         if checksum(_regular_file(path, size))["sha256"] != sha256:
-            raise UserError(f"{path}: damaged or edited, its checksum differs; export the bundle again")
+            raise UserError(
+                f"{path}: the checksum does not match; the file is damaged or was edited; export the bundle again"
+            )
         return path
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Reads `bundle.json`. Raises UserError naming the file where it is not one, or not signed by who is trusted."""
+    """Reads `bundle.json`. Raises UserError, with the file's name, if it is malformed or not signed with the trusted
+    key."""
     index = folder / INDEX_FILE
-    wanted = "a bundle is a folder that `mobile-ft export` made"
+    wanted = "a bundle is a folder written by `mobile-ft export`"
     values = read_json_object(index, wanted, lambda content: check_signature(index, content))
     try:
         if values["format"] != FORMAT:
             raise ValueError(f"format is {values['format']!r}")
         if values["version"] != VERSION:
-            raise ValueError(f"version {values['version']!r}, this program reads {VERSION}: export to a new folder")
+            raise ValueError(
+                f"version {values['version']!r}, this program reads version {VERSION}; export to a new folder"
+            )
         return Bundle(
             folder=folder,
             model=(model := _model(values["model"], index)),
@@ -122,7 +127,7 @@ def _activation(value: Any) -> str:
 
 
 def _model(values: dict[str, Any], index: Path) -> ModelConfig:
-    """The model's description, every field of its type."""
+    """Reads the model's configuration and checks the type of every field."""
     for field in fields(ModelConfig):
         value = values[field.name]
         if field.type is int:
@@ -135,14 +140,14 @@ def _model(values: dict[str, Any], index: Path) -> ModelConfig:
         raise ValueError(f"model_type is {values['model_type']!r}; known: {', '.join(FAMILIES)}")
     types = _names(values, "layer_types", FAMILIES[values["model_type"]].layers)
     if types and len(types) != values["num_hidden_layers"]:
-        raise ValueError(f"{len(types)} layer_types of {values['num_hidden_layers']} layers")
+        raise ValueError(f"{len(types)} layer_types for {values['num_hidden_layers']} layers")
     if not isinstance(values["rope_scaling"], dict | None):
         raise ValueError(f"rope_scaling is {values['rope_scaling']!r}")
     return check_config(ModelConfig(**values | {"layer_types": types}), str(index))
 
 
 def _base_model(values: dict[str, Any], model: ModelConfig) -> BaseModel:
-    """Older bundles do not tell it."""
+    """Returns a default for older bundles, which do not have it."""
     base = values.get("base_model", {"name": model.name, "modules": DECODER})
     if not isinstance(base["name"], str) or base["modules"] not in (DECODER, INSIDE):
         raise ValueError(f"base_model is {base!r}")
@@ -168,27 +173,27 @@ def _weights(values: dict[str, Any]) -> Weights:
         {name: _sha256(values["sha256"], name) for name in values["sha256"]},
     )
     if weights.index_size > weights.size:
-        raise ValueError(f"an index of {weights.index_size} bytes in {weights.size}")
+        raise ValueError(f"index_size {weights.index_size} exceeds size {weights.size}")
     return weights
 
 
 def _conversion(values: dict[str, Any]) -> Conversion:
     source = values["source"]
     if not isinstance(source, str) or not source.isprintable() or len(source) > _MOST_SOURCE:
-        raise ValueError(f"source is {source!r}; it should be a short name")
+        raise ValueError(f"source is {source!r}; it must be a short name")
     fmt = _format(values["format"], "conversions")
     return Conversion(source, fmt, _size(values, "weights"), _number(values, "error", zero=True))
 
 
 def _formats(values: Any) -> dict[str, str]:
     if not isinstance(values, dict):
-        raise ValueError(f"formats is {values!r}; it should be an object of each matrix's format")
+        raise ValueError(f"formats is {values!r}; it must be an object with each matrix's format")
     return {name: _format(fmt, "formats") for name, fmt in values.items()}
 
 
 def _format(value: Any, key: str) -> str:
     if value not in tuple(FORMATS):
-        raise ValueError(f"{value!r} among {key}; known: {', '.join(FORMATS)}")
+        raise ValueError(f"{key} has {value!r}; known: {', '.join(FORMATS)}")
     return str(value)
 
 
@@ -204,7 +209,7 @@ def _size(values: dict[str, Any], key: str) -> int:
 
 
 def _number(values: dict[str, Any], key: str, zero: bool = False) -> float:
-    """A positive number, or with `zero` none."""
+    """Returns a positive number; with `zero`, 0 is allowed too."""
     value = values[key]
     if (
         not isinstance(value, int | float)
@@ -221,7 +226,7 @@ def _names(values: dict[str, Any], key: str, known: tuple[str, ...]) -> tuple[st
         raise ValueError(f"{key} is {names!r}")
     for name in names:
         if name not in known:
-            raise ValueError(f"{name!r} among {key}; known: {', '.join(known)}")
+            raise ValueError(f"{key} has {name!r}; known: {', '.join(known)}")
     return tuple(names)
 
 
@@ -233,27 +238,27 @@ def _sha256(values: dict[str, Any], key: str) -> str:
 
 
 def _file_name(name: str) -> str:
-    """A name that leads nowhere but into the bundle's folder."""
+    """Returns the name if it is a plain file name, which cannot leave the bundle's folder."""
     if name in ("", ".", "..", INDEX_FILE, WEIGHTS_FILE) or set(name) & set("/\\") or not name.isprintable():
-        raise ValueError(f"a file named {name!r} among checksums")
+        raise ValueError(f"{name!r} is not a valid file name")
     return name
 
 
 def checksum(path: Path) -> dict[str, Any]:
-    """Size in bytes and SHA-256 of a file, as `bundle.json` lists them."""
+    """Returns the size in bytes and the SHA-256 of a file, as `bundle.json` lists them."""
     with path.open("rb") as file:
         return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def check_files(bundle: Bundle) -> None:
-    """Reads the whole bundle. Raises UserError naming a file that is missing, truncated or damaged."""
+    """Verifies all checksums. Raises UserError, with the file's name, if one is missing, truncated or damaged."""
     for name in bundle.files:
         bundle.verified(name)
     _check_weights(bundle.folder / WEIGHTS_FILE, bundle.weights)
 
 
 def _regular_file(path: Path, size: int) -> Path:
-    """The path of a file of that size. Raises UserError where it is none, before anything opens it."""
+    """Returns the path of a regular file of that size. Otherwise raises UserError, without opening it."""
     try:
         found = path.lstat()
     except OSError as error:
@@ -261,7 +266,7 @@ def _regular_file(path: Path, size: int) -> Path:
     if not stat.S_ISREG(found.st_mode):
         raise UserError(f"{path}: not a regular file; export the bundle again")
     if found.st_size != size:
-        raise UserError(f"{path}: {found.st_size} bytes where bundle.json says {size}; export the bundle again")
+        raise UserError(f"{path}: has {found.st_size} bytes, but bundle.json lists {size}; export the bundle again")
     return path
 
 
@@ -269,26 +274,33 @@ def _check_weights(path: Path, weights: Weights) -> None:
     with _regular_file(path, weights.size).open("rb") as file:
         index = file.read(weights.index_size)
         if hashlib.sha256(index).hexdigest() != weights.index_sha256:
-            raise UserError(f"{path}: damaged or edited, the checksum of its index differs; export the bundle again")
+            raise UserError(
+                f"{path}: the checksum of its index does not match; the file is damaged or was edited; export the "
+                "bundle again"
+            )
         try:
             places = tensor_places(index)
         except ValueError as error:
             raise UserError(f"{path}: {error}; export the bundle again") from None
         if places.keys() != weights.sha256.keys():
             name = sorted(places.keys() ^ weights.sha256.keys())[0]
-            raise UserError(f"{path}: {name} is not in both the file and bundle.json; export the bundle again")
+            raise UserError(f"{path}: {name} is missing in the file or in bundle.json; export the bundle again")
         if sum(size for _, size in places.values()) > weights.size:
             raise UserError(f"{path}: its tensors overlap; export the bundle again")
         for name, (offset, size) in places.items():
             if offset + size > weights.size:
                 raise UserError(
-                    f"{path}: {name} ends at byte {offset + size} of {weights.size}; export the bundle again"
+                    f"{path}: {name} ends at byte {offset + size}, but the file has {weights.size}; export the bundle "
+                    "again"
                 )
             digest = hashlib.sha256()
             for chunk in _chunks(file, offset, size):
                 digest.update(chunk)
             if digest.hexdigest() != weights.sha256[name]:
-                raise UserError(f"{path}: {name} is damaged or edited, its checksum differs; export the bundle again")
+                raise UserError(
+                    f"{path}: the checksum of {name} does not match; the file is damaged or was edited; export the "
+                    "bundle again"
+                )
 
 
 def _chunks(file: BinaryIO, offset: int, size: int) -> Iterator[bytes]:
@@ -299,9 +311,12 @@ def _chunks(file: BinaryIO, offset: int, size: int) -> Iterator[bytes]:
 
 
 def read_tokenizer(bundle: Bundle) -> Tokenizer:
-    """The bundle's tokenizer. Raises UserError where it has none, as after `export --random-init`."""
+    """Loads the bundle's tokenizer. Raises UserError if it has none, such as after `export --random-init`."""
     if "tokenizer.json" not in bundle.files:
-        raise UserError(f"{bundle.folder}: a bundle made with --random-init has no tokenizer to read text with")
+        raise UserError(
+            f"{bundle.folder}: has no tokenizer, because it was exported with random_init; export a model with a "
+            "tokenizer"
+        )
     for name in (*TOKENIZER_FILES, GENERATION_FILE):
         if (bundle.folder / name).exists():
             bundle.verified(name)

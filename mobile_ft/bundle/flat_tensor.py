@@ -1,6 +1,6 @@
-"""Where the tensors of a `weights.ptd` lie: reads the index of ExecuTorch's FlatTensor format, without ExecuTorch.
+"""Reads the index of a `weights.ptd`, a file in ExecuTorch's FlatTensor format, without ExecuTorch.
 
-It is a flatbuffer behind a header of fixed fields (executorch/extension/flat_tensor/serialize/flat_tensor.fbs).
+The index is a flatbuffer after a header of fixed fields (executorch/extension/flat_tensor/serialize/flat_tensor.fbs).
 """
 
 import struct
@@ -16,14 +16,14 @@ _HEADER = struct.Struct(
 
 
 def tensor_places(index: bytes) -> dict[str, tuple[int, int]]:
-    """{name: (offset in the file, bytes)} from all that comes before the first tensor.
+    """Returns {name: (offset in the file, size in bytes)}. `index` is the part of the file before the first tensor.
 
-    Raises ValueError where it is not such an index.
+    Raises ValueError if it is not such an index.
     """
     try:
         root, magic, header_magic, _, _, _, base, _ = _HEADER.unpack_from(index)
         if not magic.startswith(b"FT") or header_magic != b"FH01":
-            raise ValueError("no FlatTensor file")
+            raise ValueError("not a FlatTensor file")
         table = int.from_bytes(root, "little")
         segments = [
             (_number(index, segment, _OFFSET, "<Q"), _number(index, segment, _SIZE, "<Q"))
@@ -36,21 +36,21 @@ def tensor_places(index: bytes) -> dict[str, tuple[int, int]]:
             name = _text(index, named, _KEY)
             places[name] = (base + offset, size)
             length += len(name)
-            if length > len(index):  # names that share their bytes could add up to any size
+            if length > len(index):  # names that share their bytes could have any total size
                 raise IndexError
         return places
     except (struct.error, IndexError, UnicodeDecodeError):
-        raise ValueError("not the index of a FlatTensor file") from None
+        raise ValueError("not a valid index of a FlatTensor file") from None
 
 
 def _read(index: bytes, offset: int, form: str) -> int:
-    if offset < 0:  # struct would count from the end
+    if offset < 0:  # struct counts negative offsets from the end
         raise IndexError
     return struct.unpack_from(form, index, offset)[0]
 
 
 def _field(index: bytes, table: int, number: int) -> int | None:
-    """Where a table keeps a field; None where it is left out, which means zero or nothing."""
+    """Returns the offset of a table's field, or None if it is left out, which means zero or empty."""
     vtable = table - _read(index, table, "<i")
     slot = 4 + 2 * number
     offset = _read(index, vtable + slot, "<H") if slot < _read(index, vtable, "<H") else 0
@@ -63,7 +63,7 @@ def _number(index: bytes, table: int, number: int, form: str) -> int:
 
 
 def _tables(index: bytes, table: int, number: int) -> Iterator[int]:
-    """A field that is a vector of tables: where each of them is."""
+    """Yields the offsets of the tables in a field that is a vector of tables."""
     place = _field(index, table, number)
     if place is None:
         return

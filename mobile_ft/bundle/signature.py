@@ -16,16 +16,17 @@ def signature_file(index: Path) -> Path:
 
 
 def read_private_key(file: Path) -> "Ed25519PrivateKey":
-    """The key in a PEM file, as `openssl genpkey -algorithm ed25519` writes it. Raises UserError naming the file."""
+    """Reads a PEM file written by `openssl genpkey -algorithm ed25519`. Raises UserError, with the file's name, if it
+    is not such a key."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    wanted = "an Ed25519 private key in PEM is wanted, as `openssl genpkey -algorithm ed25519 -out KEY` makes one"
+    wanted = "must be an Ed25519 private key in PEM; create one with `openssl genpkey -algorithm ed25519 -out KEY`"
     try:
         key = load_pem_private_key(file.read_bytes(), password=None)
     except TypeError:
-        raise UserError(f"{file}: is encrypted; a key without a password is wanted") from None
+        raise UserError(f"{file}: is encrypted; use a key without a password") from None
     except (ValueError, UnsupportedAlgorithm) as error:
         raise UserError(f"{file}: {wanted} ({error})") from None
     if not isinstance(key, Ed25519PrivateKey):
@@ -34,14 +35,16 @@ def read_private_key(file: Path) -> "Ed25519PrivateKey":
 
 
 def trust_key(file: Path) -> str:
-    """From now on `check_signature` wants signatures of the public key in a PEM file, whose text this returns. Raises
-    UserError naming the file where it is none."""
+    """Makes `check_signature` require signatures of the public key in a PEM file. Returns the file's text.
+
+    Raises UserError, with the file's name, if it is not such a key.
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     global _trusted
-    wanted = "an Ed25519 public key in PEM is wanted, as `openssl pkey -in KEY -pubout` writes it"
+    wanted = "must be an Ed25519 public key in PEM; write one with `openssl pkey -in KEY -pubout`"
     try:
         pem = file.read_text(encoding="utf-8")
         key = load_pem_public_key(pem.encode())
@@ -54,19 +57,22 @@ def trust_key(file: Path) -> str:
 
 
 def check_signature(index: Path, content: bytes) -> None:
-    """Raises UserError where a key is trusted, and is not the one that signed this `content` of bundle.json."""
+    """Raises UserError if a key is trusted and did not sign this `content` of bundle.json."""
     if _trusted is None:
         return
     from cryptography.exceptions import InvalidSignature
 
     file = signature_file(index)
     if not file.is_file():
-        raise UserError(f"{file}: no such file; the bundle is not signed, and only those of a trusted key are used")
+        raise UserError(
+            f"{file}: no such file; the bundle is not signed, but only bundles signed with the trusted key are accepted"
+        )
     if (size := file.stat().st_size) != 64:
-        raise UserError(f"{file}: {size} bytes; an Ed25519 signature has 64")
+        raise UserError(f"{file}: has {size} bytes; an Ed25519 signature has 64")
     try:
         _trusted.verify(file.read_bytes(), content)
     except InvalidSignature:
         raise UserError(
-            f"{index}: not as the trusted key signed it: signed with another key, or changed since"
+            f"{index}: the signature does not match the trusted key; the bundle was signed with another key or "
+            "changed since"
         ) from None

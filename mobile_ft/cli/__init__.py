@@ -1,1 +1,1 @@
-"""The command line `mobile-ft`: one file a command."""
+"""The command line `mobile-ft`, one file per command."""

@@ -47,9 +47,9 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_options(
     parser: argparse.ArgumentParser, options: Iterable[Option], defaults: Mapping[str, str] | None = None
 ) -> None:
-    """The runtime's options. Their values stay text, None where not given: the runtime checks them.
+    """Adds the runtime's options. Values stay text, or None if not given; the runtime checks them.
 
-    `defaults` are those that the command has in place of the runtime's.
+    `defaults` replace the runtime's defaults.
     """
     for option in options:
         name = f"--{option.name.replace('_', '-')}"
@@ -68,12 +68,12 @@ def add_options(
 
 
 def _help(option: Option, default: str) -> str:
-    if not option.help:  # a run resolves it; run.yaml and programs give it
+    if not option.help:  # the runtime resolves it; only run.yaml and programs set it
         return argparse.SUPPRESS
     return option.help.replace("%", "%%") + (f" (default: {default})" if default else "")
 
 
 def given_options(args: argparse.Namespace, options: Iterable[Option]) -> dict[str, Any]:
-    """What was given of `options`."""
+    """Returns those of `options` that were given."""
     values = {option.name: getattr(args, option.name) for option in options}
     return {name: value for name, value in values.items() if value is not None}

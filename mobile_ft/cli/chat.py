@@ -1,4 +1,4 @@
-"""`mobile-ft chat`: a conversation on the terminal."""
+"""`mobile-ft chat`: chats with a model on the terminal."""
 
 import argparse
 import sys
@@ -10,10 +10,10 @@ from mobile_ft.data.tokenizer import Message
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import generate_options
 
-with suppress(ImportError):  # gives input() a history and line editing
+with suppress(ImportError):  # adds history and line editing to input()
     import readline  # noqa: F401
 
-_HELP = "/reset forgets the conversation, /system TEXT sets the system prompt, /adapter on|off, /exit leaves"
+_HELP = "Commands: /reset (clear the conversation), /system TEXT (set the system prompt), /adapter on|off, /exit"
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     interrupted = False
     while True:
         try:
-            while True:  # within the try: Python raises KeyboardInterrupt where a loop begins anew, too
+            while True:  # within the try, because Python can raise KeyboardInterrupt between two iterations, too
                 if interrupted:
                     interrupted = False
                     print()
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> None:
         except EOFError:
             print()
             return
-        except KeyboardInterrupt:  # of the line, or of the answer before its first word
-            interrupted = True  # and no more than that here, where another Ctrl-C would end the chat
+        except KeyboardInterrupt:  # while a line is typed, or before the answer's first word
+            interrupted = True  # do nothing else here: another Ctrl-C in this handler would end the chat
         except UserError as error:
             print(f"mobile-ft: error: {error}", file=sys.stderr)
 
@@ -65,22 +65,22 @@ class _Conversation:
         self._messages: list[Message] = []
 
     def command(self, line: str) -> str:
-        """Does what a line that starts with a slash says; what to reply."""
+        """Runs a line that starts with a slash. Returns the reply."""
         name, _, text = line.partition(" ")
         text = text.strip()
         if name == "/reset" and not text:
             self._messages = []
-            return "forgotten"
+            return "conversation cleared"
         if name == "/system":
             self._system = text or None
-            return "system prompt set" if text else "no system prompt"
+            return "system prompt set" if text else "system prompt removed"
         if name == "/adapter" and text in ("on", "off"):
             self._model.use_adapter(text == "on")
             return f"adapter {text}"
         return _HELP
 
     def answer(self, text: str, args: argparse.Namespace) -> None:
-        """Shows the answer as it comes. Ctrl-C ends it; what has been said until then is part of the conversation."""
+        """Streams the answer. Ctrl-C ends it; the part so far stays in the conversation."""
         system = [] if self._system is None else [{"role": "system", "content": self._system}]
         asked = [*self._messages, {"role": "user", "content": text}]
         pieces = []

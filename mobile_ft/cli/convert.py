@@ -1,4 +1,4 @@
-"""`mobile-ft convert`: a fine-tuned model for other programs."""
+"""`mobile-ft convert`: converts a fine-tuned model for another program."""
 
 import argparse
 from pathlib import Path
@@ -30,4 +30,4 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> None:
     made = convert(args.bundle, args.adapter, args.output, to=args.to, quant=args.quant)
-    print(f"{made.output}: {made.to} of {made.model}, {made.adapted} weights adapted, {megabytes(made.size)}")
+    print(f"{made.output}: {made.to} of {made.model}, {made.adapted} adapted weights, {megabytes(made.size)}")

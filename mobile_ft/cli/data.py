@@ -1,4 +1,4 @@
-"""`mobile-ft data`: what training would learn of data, to look at."""
+"""`mobile-ft data`: shows the training data as the model will see it."""
 
 import argparse
 from pathlib import Path
@@ -13,7 +13,7 @@ from mobile_ft.cli.output import check_json_path, print_table, warn
 from mobile_ft.data.row_view import RowView
 from mobile_ft.runtime import data_options
 
-_WIDTH = 40  # of the longest bar
+_WIDTH = 40  # characters of the longest bar
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -55,16 +55,16 @@ def run(args: argparse.Namespace) -> None:
     for name, split in report.splits.items():
         for row in split.first_rows:
             _print_row(console, row)
-        _print_histogram(console, f"{name}: rows by their number of tokens", split.lengths)
+        _print_histogram(console, f"{name}: rows by length in tokens", split.lengths)
         for bad in split.bad_rows:
             warn(bad)
     for where in report.in_both:
-        warn(f"{where}: this row of valid is in train too")
+        warn(f"{where}: this row of valid is also in train")
     print_table(*report.summary())
 
 
 def _print_row(console: Console, row: RowView) -> None:
-    """Learned tokens in green, or in brackets where there is no colour; what is cut off struck out, or left out."""
+    """Prints learned tokens in green, or in brackets without color, and truncated ones struck out, or left out."""
     head = f"{row.where}: {row.form}, {row.learned} of {row.tokens} tokens learned"
     console.print(Text(head, style="dim"), soft_wrap=True)
     coloured = console.color_system is not None
@@ -77,7 +77,7 @@ def _print_row(console: Console, row: RowView) -> None:
             elif not run.cut:
                 text.append(f"[[{run.text}]]" if run.learned else run.text)
         if not coloured and any(run.cut for run in side):
-            text.append("[cut here]")
+            text.append("[truncated here]")
         console.print(text, soft_wrap=True)
     console.print()
 

@@ -1,4 +1,4 @@
-"""`mobile-ft device`: training on another machine, a phone above all."""
+"""`mobile-ft device`: trains on a phone or another machine."""
 
 import argparse
 from pathlib import Path
@@ -76,7 +76,7 @@ def _pack(args: argparse.Namespace) -> None:
         **given_options(args, train_options()),
     )
     size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
-    print(f"{made}: {megabytes(size)}; `sh run.sh` trains there, or `mobile-ft device run {made} --adb`")
+    print(f"{made}: {megabytes(size)}; to train, run `sh run.sh` in it or `mobile-ft device run {made} --adb`")
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -87,12 +87,12 @@ def _run(args: argparse.Namespace) -> None:
     if result.losses:
         print_table(*result.summary())
     if result.stopped == "interrupted":
-        warn(f"interrupted; {device} saves the step in progress, and the same command goes on with it")
+        warn(f"interrupted; {device} finishes its step and writes a checkpoint; run the same command to resume")
         raise KeyboardInterrupt
 
 
 def _pull(args: argparse.Namespace) -> None:
-    print(f"{pull_from_device(_device(args), args.output)}: adapter and checkpoint from {_device(args)}")
+    print(f"{pull_from_device(_device(args), args.output)}: copied adapter and checkpoint from {_device(args)}")
 
 
 def _device(args: argparse.Namespace) -> Device:

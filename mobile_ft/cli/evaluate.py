@@ -1,4 +1,4 @@
-"""`mobile-ft eval`: loss and perplexity on held-out data."""
+"""`mobile-ft eval`: computes loss and perplexity on held-out data."""
 
 import argparse
 from pathlib import Path

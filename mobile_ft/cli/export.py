@@ -1,4 +1,4 @@
-"""`mobile-ft export`: makes a training bundle from a model."""
+"""`mobile-ft export`: writes a training bundle from a model."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""`mobile-ft info`: what is in a bundle, or in a model."""
+"""`mobile-ft info`: describes a bundle or a model."""
 
 import argparse
 from pathlib import Path
@@ -30,12 +30,12 @@ def run(args: argparse.Namespace) -> None:
     check_json_path(args.json)
     try:
         used = instruction_set()
-    except ValueError as error:  # MFT_ISA names one that is not there
+    except ValueError as error:  # MFT_ISA names an instruction set that this machine does not have
         raise UserError(error) from None
     found = info(args.model, verify=args.verify)
     cpu = {"instruction_set": used, "instruction_sets": instruction_sets()}
     write_json(args.json, found.to_json() | cpu)
     print_table(*found.summary())
-    print(f"this machine computes with {used}; it has {', '.join(instruction_sets())}")
+    print(f"instruction set of this machine: {used} (available: {', '.join(instruction_sets())})")
     if args.verify:
-        print("every file is as it was written")
+        print("all checksums match")

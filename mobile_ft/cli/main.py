@@ -1,4 +1,4 @@
-"""Entry point of `mobile-ft`: runs a command, turns errors into one line and an exit code."""
+"""Entry point of `mobile-ft`: runs a command and turns errors into one line and an exit status."""
 
 import argparse
 import io
@@ -11,7 +11,7 @@ from mobile_ft.cli import chat, convert, data, device, evaluate, export, generat
 from mobile_ft.cli.output import warnings_as_lines
 from mobile_ft.errors import UserError, one_line
 
-_INTERRUPTED = 130  # what shells give for Ctrl-C
+_INTERRUPTED = 130  # the exit status of shells for Ctrl-C
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _leave_ascii()
     args = _parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # any text can be printed then, as on standard error
+        sys.stdout.reconfigure(errors="backslashreplace")  # any text can then be printed, as on standard error
     try:
         with warnings_as_lines():
             if getattr(args, "trust", None) is not None:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except UserError as error:
         return _fail(str(error))
-    except BrokenPipeError:  # the reader, `head` perhaps, has had enough; Python would complain at exit
+    except BrokenPipeError:  # the reader, such as `head`, closed the pipe; Python would report an error at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -53,8 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _leave_ascii() -> None:
-    """Starts this process again in UTF-8 mode where the locale knows ASCII alone, as Python does by itself unless told
-    not to: paths have other characters, and torch reads files of its own that do."""
+    """Restarts this process in UTF-8 mode if the locale is ASCII. Python does so by default, unless it is disabled.
+
+    Paths may have other characters, and torch reads files of its own that have them.
+    """
     if sys.getfilesystemencoding() == "ascii" and not sys.flags.utf8_mode:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 

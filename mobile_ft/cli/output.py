@@ -1,4 +1,4 @@
-"""What commands print: warnings and tables."""
+"""Prints warnings and tables."""
 
 import sys
 import warnings
@@ -16,13 +16,13 @@ from mobile_ft.errors import MobileFtWarning, one_line
 
 
 def warn(message: object) -> None:
-    """One line on standard error."""
+    """Prints a warning as one line on standard error."""
     print(f"mobile-ft: warning: {message}", file=sys.stderr)
 
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """The library's warnings become lines on standard error, each as often as it comes."""
+    """Prints the library's warnings as lines on standard error, each time one is raised."""
     with warnings.catch_warnings():
         show = warnings.showwarning
 
@@ -40,13 +40,15 @@ def warnings_as_lines() -> Iterator[None]:
 
 
 def print_table(title: str, rows: Mapping[str, str]) -> None:
-    """A table of names and values on standard output."""
+    """Prints a table of names and values on standard output."""
     table = Table(title=title, title_justify="left", show_header=False)
     for name, value in rows.items():
-        table.add_row(Text(name), Text(one_line(value), overflow="fold"))  # Text: brackets in a path are no markup
+        table.add_row(
+            Text(name), Text(one_line(value), overflow="fold")
+        )  # Text, so that brackets in a path are not markup
     Console().print(table)
 
 
 def check_json_path(path: Path | None) -> None:
-    """Raises UserError now where `write_json` would fail after hours of work."""
+    """Raises UserError early if `write_json` would fail at the end of the run."""
     check_output_path("--json", path)

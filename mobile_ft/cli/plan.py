@@ -1,4 +1,4 @@
-"""`mobile-ft plan`: the memory of a training run, before it is run."""
+"""`mobile-ft plan`: plans the memory and step time of a training run."""
 
 import argparse
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
 def _print_components(plan: PlanResult) -> None:
     batch, seq_len = plan.options["batch_size"], plan.options["seq_len"]
     tokens = seq_len if batch == "1" else f"{batch} x {seq_len}"
-    table = Table(title=f"Memory of a step of {plan.options['schedule']} at {tokens} tokens", title_justify="left")
+    table = Table(title=f"Memory of a {plan.options['schedule']} step at {tokens} tokens", title_justify="left")
     table.add_column("component")
     table.add_column("MB", justify="right")
     table.add_column("kind")
@@ -55,7 +55,7 @@ def _print_components(plan: PlanResult) -> None:
             table.add_row(name, f"{size:.1f}", "anonymous" if name in plan.anonymous else "file")
     table.add_section()
     table.add_row("anonymous", f"{plan.planned_anon_mb:.1f}")
-    budget = "" if plan.budget_mb is None else f"of {plan.budget_mb:.0f} MB budget"
+    budget = "" if plan.budget_mb is None else f"budget {plan.budget_mb:.0f} MB"
     table.add_row("total", f"{plan.planned_mb:.1f}", budget, style="bold" if plan.fits else "bold red")
     Console().print(table)
 
@@ -63,9 +63,9 @@ def _print_components(plan: PlanResult) -> None:
 def _print_savings(plan: PlanResult) -> None:
     if not plan.savings:
         return
-    table = Table(title="What would save memory", title_justify="left")
+    table = Table(title="Options that save memory", title_justify="left")
     table.add_column("options")
-    columns = ["a step", "total, MB", "smallest budget, MB"]
+    columns = ["step time", "total, MB", "smallest budget, MB"]
     if plan.budget_mb is not None:
         columns.append("longest sequence")
     for column in columns:
@@ -74,5 +74,5 @@ def _print_savings(plan: PlanResult) -> None:
         options = "\n".join(f"--{name.replace('_', '-')} {value}" for name, value in row["options"].items())
         sizes = [f"{row['planned_mb']:.0f}", str(whole_megabytes(row["smallest_budget_mb"]))]
         values = [seconds(row["step_seconds"]), *sizes, str(row["longest_seq_len"])]
-        table.add_row(options or "as given", *values[: len(columns)])
+        table.add_row(options or "current options", *values[: len(columns)])
     Console().print(table)

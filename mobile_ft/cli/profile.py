@@ -1,4 +1,4 @@
-"""`mobile-ft profile`: a few training steps under a hard limit, planned memory against measured."""
+"""`mobile-ft profile`: runs a few training steps under a memory limit and compares measured memory with the plan."""
 
 import argparse
 from pathlib import Path
@@ -44,13 +44,13 @@ def run(args: argparse.Namespace) -> None:
     print_table(*result.summary())
     if not result.survived:
         raise UserError(
-            f"the limit of {result.budget_mb:.0f} MB ended the training process in step {result.steps + 1}; by plan "
-            f"it needs {result.planned_total_mb:.0f} MB ({result.failure})"
+            f"the limit of {result.budget_mb:.0f} MB ended the training process in step {result.steps + 1}; the plan "
+            f"needs {result.planned_total_mb:.0f} MB ({result.failure})"
         )
 
 
 def _print_components(result: ProfileResult) -> None:
-    table = Table(title="Planned against measured, MB", title_justify="left")
+    table = Table(title="Planned and measured memory, MB", title_justify="left")
     table.add_column("component")
     for column in ("planned", "measured"):
         table.add_column(column, justify="right")

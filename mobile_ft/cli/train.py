@@ -14,7 +14,7 @@ from mobile_ft.cli.output import check_json_path, print_table, warn
 from mobile_ft.runtime import train_options
 
 _OUT = Path("mobile-ft-out")
-# Of two options that say the same, the one given on the command line takes the place of the other in --config.
+# Pairs of options that exclude each other: one on the command line replaces the other one in --config.
 _INSTEAD = {"steps": "epochs", "epochs": "steps", "warmup_steps": "warmup_ratio", "warmup_ratio": "warmup_steps"}
 
 
@@ -95,11 +95,11 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """The command line's, laid over those of --config."""
+    """Returns the options of --config, overridden by those of the command line."""
     paths = {name: getattr(args, name) for name in ("bundle", "data", "valid", "out", "adapter")}
     given = given_options(args, train_options()) | {name: path for name, path in paths.items() if path is not None}
     settings = {} if args.config is None else read_run_file(args.config)
-    if args.auto_schedule is not None:  # chosen anew
+    if args.auto_schedule is not None:  # chosen again
         settings = {name: value for name, value in settings.items() if name not in (*CHOSEN, *RESOLVED)}
     for name in given:
         settings.pop(_INSTEAD.get(name, name), None)

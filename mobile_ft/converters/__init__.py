@@ -1,1 +1,1 @@
-"""What `mobile-ft convert` writes, one file a target; `fine_tuned` is what all of them read."""
+"""The targets of `mobile-ft convert`, one file per target. All of them read a model by `fine_tuned`."""

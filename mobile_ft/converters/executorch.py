@@ -1,4 +1,4 @@
-"""`--to executorch`: the merged model as a program for stock ExecuTorch: XNNPACK and portable kernels, float32."""
+"""`--to executorch`: the merged model as a float32 program for stock ExecuTorch, with XNNPACK and portable kernels."""
 
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,10 @@ FILES = (PROGRAM_FILE, *tokenizer_files.FILES)
 
 
 def write(model: FineTuned, out: Path) -> None:
-    """Writes FILES into the folder `out`. All of the model is in memory meanwhile, several times.
+    """Writes FILES into the folder `out`. Needs memory for several copies of the model.
 
-    The method `forward` takes tokens int64 [1, sequence] and the number of tokens before them, int64 [1], and gives the
-    logits of the last token, float32 [1, vocab]. It keeps keys and values for the bundle's max_seq_len.
+    The method `forward` takes tokens, int64 [1, sequence], and the number of earlier tokens, int64 [1]. It returns the
+    logits of the last token, float32 [1, vocab]. Its key-value cache has the bundle's max_seq_len tokens.
     """
     model.check()
     tokenizer = tokenizer_files.write_tokenizer_files(model.bundle, out)
@@ -39,7 +39,7 @@ def write(model: FineTuned, out: Path) -> None:
 
 
 def _metadata(model: FineTuned, tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """What ExecuTorch's text runner asks a program for."""
+    """Returns the constants that ExecuTorch's text runner reads from a program."""
     length = model.bundle.max_seq_len
     values: dict[str, Any] = {
         "get_max_seq_len": length,

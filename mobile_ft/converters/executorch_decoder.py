@@ -1,4 +1,4 @@
-"""A merged model in plain PyTorch, float32, with a cache of keys and values of a fixed length, for torch.export."""
+"""A merged model in plain PyTorch, in float32, with a key-value cache of fixed length, for torch.export."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,8 @@ _LOWEST = torch.finfo(torch.float32).min
 
 
 def _gelu(x: Tensor) -> Tensor:
-    """The approximation with tanh (arXiv 1606.08415), spelled out: XNNPACK takes torch's for the exact GELU."""
+    """The tanh approximation of GELU (arXiv 1606.08415), written out because XNNPACK treats torch's as the exact
+    GELU."""
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
@@ -25,7 +26,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": functional.silu, 
 class Decoder(nn.Module):
     """tokens int64 [1, sequence], start int64 [1] -> logits of the last token, float32 [1, vocab].
 
-    `start` tokens came before, in earlier calls; all together they are at most the bundle's max_seq_len.
+    `start` is the number of tokens in earlier calls. All tokens together are at most the bundle's max_seq_len.
     """
 
     def __init__(self, model: FineTuned) -> None:
@@ -86,7 +87,7 @@ class _Attention(nn.Module):
             nn.Identity() if name is None else _Norm(model, f"{prefix}{name}.weight")
             for name in c.family.qk_norms or (None, None)
         )
-        # Frequencies of zero leave everything where it is.
+        # Frequencies of zero rotate nothing.
         none = torch.zeros(c.head_dim // 2)
         rotary = c.layer_type(layer) != NO_ROPE
         self.register_buffer("inv_freq", torch.tensor(model.inv_freq(sliding)) if rotary else none)
@@ -102,7 +103,7 @@ class _Attention(nn.Module):
         self.values.index_copy_(1, positions, self.v(x).view(count, kv_heads, dim).transpose(0, 1))
         ago = positions[:, None] - torch.arange(self.length)
         seen = ago >= 0 if self.window is None else (ago >= 0) & (ago < self.window)
-        # What was never written may be anything: ExecuTorch does not say what a cache begins with.
+        # Unwritten entries may have any value, because ExecuTorch does not define a cache's initial content.
         written = torch.arange(self.length)[:, None] <= positions[-1]
         values = torch.where(written, self.values, 0.0)
         grouped = q.view(count, kv_heads, heads // kv_heads, dim).permute(1, 2, 0, 3)
@@ -111,16 +112,16 @@ class _Attention(nn.Module):
         return self.o(attended.permute(2, 0, 1, 3).reshape(count, heads * dim))
 
     def _rotate(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Turns the two halves of each head; x [sequence, heads, head_dim]."""
+        """Applies the rotary embedding to the two halves of each head; x [sequence, heads, head_dim]."""
         angles = (positions[:, None] * self.inv_freq)[:, None]
         cos, sin = angles.cos(), angles.sin()
-        half = self.config.head_dim // 2  # `chunk` would make XNNPACK's lowering take the example's length for fixed
+        half = self.config.head_dim // 2  # with `chunk`, XNNPACK's lowering would fix the length to the example's
         low, high = x[..., :half], x[..., half:]
         return torch.cat([low * cos - high * sin, high * cos + low * sin], -1)
 
 
 class _Convolution(nn.Module):
-    """LFM2's gated short convolution; what it convolves of earlier tokens is kept."""
+    """LFM2's gated short convolution, with a cache of the inputs of earlier tokens."""
 
     state: Tensor
 
@@ -128,7 +129,7 @@ class _Convolution(nn.Module):
         super().__init__()
         c, prefix = model.config, f"model.layers.{layer}."
         self.input, self.output = (_Linear(model, prefix + c.family.linears[role]) for role in ("in", "out"))
-        taps = model.vector(f"{prefix}{TAPS}")[:, 0].T  # [taps, hidden], the oldest token's first
+        taps = model.vector(f"{prefix}{TAPS}")[:, 0].T  # [taps, hidden], oldest token first
         self.taps = nn.Parameter(torch.tensor(taps), False)
         self.register_buffer("state", torch.zeros(c.conv_L_cache - 1, c.hidden_size))
 
@@ -155,7 +156,7 @@ class _Linear(nn.Module):
 
 
 class _Norm(nn.Module):
-    """RMS norm of the last axis."""
+    """RMS norm over the last axis."""
 
     def __init__(self, model: FineTuned, name: str) -> None:
         super().__init__()

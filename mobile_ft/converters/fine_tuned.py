@@ -1,4 +1,4 @@
-"""A bundle's model and an adapter of it, tensor by tensor under Hugging Face's names, without torch."""
+"""Reads a bundle's model with an adapter, tensor by tensor, by Hugging Face's names, without torch."""
 
 import math
 import warnings
@@ -20,21 +20,21 @@ from mobile_ft.runtime import quantize
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
-_PANELS = 64  # decoded at once
+_PANELS = 64  # panels decoded at once
 
 
 @dataclass(frozen=True)
 class LowRank:
-    """What LoRA adds to a weight: b @ a."""
+    """LoRA's factors of a weight's change: scale * b @ a."""
 
     a: F32  # [rank, in_features]
-    b: F32  # [out_features, rank], LoRA's scale not in it
+    b: F32  # [out_features, rank], without LoRA's scale
     scale: float
-    keys: tuple[str, str]  # PEFT's names of a and b
+    keys: tuple[str, str]  # PEFT's names for a and b
 
 
 def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """{Hugging Face's name: shape} of all weights, from the embedding up to the head."""
+    """Returns {Hugging Face's name: shape} of all weights, from the embedding up to the head."""
     shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (config.vocab_size, config.hidden_size)}
     for layer in range(config.num_hidden_layers):
         for unit_type in unit_types(config, layer):
@@ -50,15 +50,15 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def _hf_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A convolution's channels come before its taps there."""
+    """Returns Hugging Face's shape, in which a convolution's channels precede its taps."""
     return (shape[1], 1, shape[0]) if name == TAPS else shape
 
 
 class FineTuned:
-    """Reads one tensor at a time; `on_tensor` is called for each.
+    """A bundle's model with an adapter. Reads one tensor at a time and calls `on_tensor` for each.
 
-    `adapter` has PEFT's names, and no more than the bundle's own adapter. Raises UserError naming the file where the
-    bundle is damaged, or a tensor is not what `bundle.json` says.
+    `adapter` has PEFT's names, all of which are in the bundle's own adapter. Raises UserError, with the file's name, if
+    the bundle is damaged or a tensor does not match `bundle.json`.
     """
 
     def __init__(self, bundle: Bundle, adapter: dict[str, F32], on_tensor: Callable[[], None] = lambda: None) -> None:
@@ -76,7 +76,7 @@ class FineTuned:
         return EMBEDDING if self.config.tie_word_embeddings else HEAD
 
     def check(self) -> None:
-        """Raises UserError where the bundle is damaged, or a tensor's size is not what `bundle.json` says."""
+        """Raises UserError if the bundle is damaged, or a tensor's size does not match `bundle.json`."""
         for name, shape in self.shapes.items():
             if len(shape) == 2:
                 self.format_of(name)
@@ -84,22 +84,25 @@ class FineTuned:
                 self._check_floats(name, math.prod(shape))
 
     def format_of(self, name: str) -> str:
-        """The packed format of a matrix, of which its size is checked."""
+        """Returns the packed format of a matrix. Checks its size."""
         (rows, cols), size = self.shapes[name], self._place(name)[1]
         if name not in self.bundle.formats:
-            raise UserError(f"{self.bundle.folder / INDEX_FILE}: formats lacks {name}; export the bundle again")
+            raise UserError(f"{self.bundle.folder / INDEX_FILE}: formats has no {name}; export the bundle again")
         found = self.bundle.formats[name]
         if cols % FORMATS[found].group or math.prod(packed_shape(found, rows, cols)) != size:
-            raise UserError(f"{self._path}: {name} has {size} bytes, which is not [{rows}, {cols}] in {found}")
+            raise UserError(
+                f"{self._path}: {name} has {size} bytes, which does not match [{rows}, {cols}] in {found}; export the "
+                "bundle again"
+            )
         return found
 
     def packed(self, name: str) -> U8:
-        """A matrix as the bundle has it: uint8 [panels, groups, block bytes], the adapter aside."""
+        """Returns a matrix in the bundle's packed format, without the adapter: uint8 [panels, groups, block bytes]."""
         self._on_tensor()
         return np.frombuffer(self._read(name), np.uint8).reshape(packed_shape(self.format_of(name), *self.shapes[name]))
 
     def blocks(self, name: str) -> Iterator[F32]:
-        """The rows of a matrix W + scale B A, float32, some at a time."""
+        """Yields the rows of a merged matrix W + scale B A in float32, some at a time."""
         packed, fmt, low_rank, row = self.packed(name), self.format_of(name), self.low_ranks.get(name), 0
         for panel in range(0, len(packed), _PANELS):
             rows = min(_PANELS * PANEL_ROWS, self.shapes[name][0] - row)
@@ -107,12 +110,12 @@ class FineTuned:
             if low_rank is not None:
                 values += np.float32(low_rank.scale) * (low_rank.b[row : row + rows] @ low_rank.a)
             if not np.isfinite(values).all():
-                raise UserError(f"{name}: holds numbers that are not finite once the adapter is merged")
+                raise UserError(f"{name}: has values that are not finite after merging the adapter")
             yield values
             row += rows
 
     def merged(self, name: str, dtype: npt.DTypeLike = np.float32) -> npt.NDArray:
-        """A matrix W + scale B A. Raises UserError where a number is too large for `dtype`."""
+        """Returns a merged matrix W + scale B A. Raises UserError if a value is too large for `dtype`."""
         out = np.empty(self.shapes[name], dtype)
         row = 0
         with np.errstate(over="ignore"):
@@ -123,8 +126,8 @@ class FineTuned:
         return out
 
     def quantized(self, name: str, fmt: str) -> Iterator[tuple[U8, int]]:
-        """The same in a packed format, some rows at a time with their number. Raises UserError where one has numbers
-        too large for it."""
+        """Yields a merged matrix in a packed format, some rows at a time, with the number of rows. Raises UserError if
+        a value is too large for the format."""
         for rows in self.blocks(name):
             try:
                 yield quantize(rows, fmt), len(rows)
@@ -132,13 +135,13 @@ class FineTuned:
                 raise UserError(f"{name}: {error}") from None
 
     def vector(self, name: str) -> F32:
-        """A norm's weight, with what the family adds to it, a bias, or a convolution's taps: float32."""
+        """Returns a norm's weight (including the family's offset), a bias, or a convolution's taps, in float32."""
         self._on_tensor()
         values, shape = self._floats(name, math.prod(self.shapes[name])), self.shapes[name]
         return values.reshape(shape[2], shape[0]).T.reshape(shape) if len(shape) == 3 else values
 
     def hf_tensor(self, name: str, dtype: npt.DTypeLike) -> npt.NDArray:
-        """Any weight with the adapter merged, as Hugging Face's model holds it."""
+        """Returns any weight with the merged adapter, in Hugging Face's shape and offset."""
         if len(self.shapes[name]) == 2:
             return self.merged(name, dtype)
         offset = self.config.family.norm_offset if name.endswith("norm.weight") else 0
@@ -148,7 +151,7 @@ class FineTuned:
         return out
 
     def inv_freq(self, sliding: bool) -> F32:
-        """Rotary frequencies [head_dim / 2] of the layers with sliding or with full attention."""
+        """Returns the rotary frequencies [head_dim / 2] of the layers with sliding or with full attention."""
         return self._floats("inv_freq_sliding" if sliding else "inv_freq", self.config.head_dim // 2)
 
     def _floats(self, name: str, size: int) -> F32:
@@ -157,11 +160,15 @@ class FineTuned:
 
     def _check_floats(self, name: str, size: int) -> None:
         if self._place(name)[1] != 4 * size:
-            raise UserError(f"{self._path}: {name} has {self._place(name)[1]} bytes; {size} numbers have {4 * size}")
+            raise UserError(
+                f"{self._path}: {name} has {self._place(name)[1]} bytes, but {size} values need {4 * size}; export "
+                "the bundle again"
+            )
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:
-        """Where tensors lie in a file whose checksums fit; what only hands on the adapter need not read it."""
+        """Offsets of the tensors, after verifying the checksums. Targets that only use the adapter do not read the
+        file."""
         check_files(self.bundle)
         with self._path.open("rb") as file:
             return tensor_places(file.read(self.bundle.weights.index_size))
@@ -179,19 +186,19 @@ class FineTuned:
 
 
 def warn_of_the_same_grid(model: FineTuned, fmt: str) -> None:
-    """Where merged weights are to be rounded to the format that the model's own have."""
+    """Warns if merged weights are quantized to the format of the model's own weights."""
     if any(model.format_of(name) == fmt for name in model.low_ranks):
         warnings.warn(
             MobileFtWarning(
-                f"quant {fmt}: the model's weights lie on that very grid, and rounding to it undoes most of what the "
-                "adapter changes; take another, or hand on the adapter beside the base model"
+                f"quant {fmt}: the model already uses this format; quantizing the merged weights back to it discards "
+                "most of the adapter; choose another format, or convert the adapter alone"
             ),
             stacklevel=2,
         )
 
 
 def _by_weight(bundle: Bundle, adapter: dict[str, F32], shapes: dict[str, tuple[int, ...]]) -> dict[str, LowRank]:
-    """{weight: A and B}. Raises UserError where a tensor is of no weight, or of another shape."""
+    """Returns {weight: its factors}. Raises UserError if a tensor belongs to no weight or has another shape."""
     found, lora = {}, bundle.lora
     left = dict(adapter)
     for name, shape in shapes.items():
@@ -204,16 +211,16 @@ def _by_weight(bundle: Bundle, adapter: dict[str, F32], shapes: dict[str, tuple[
         for key, expected in zip(keys, ((lora.rank, shape[1]), (shape[0], lora.rank)), strict=True):
             tensor = left.pop(key, None)
             if tensor is None or tensor.shape != expected:
-                has = "missing" if tensor is None else str(tensor.shape)
-                raise UserError(f"adapter tensor {key} is {has}; it should be {expected}")
+                has = "is missing" if tensor is None else f"has shape {tensor.shape}"
+                raise UserError(f"adapter tensor {key} {has}; it must have shape {expected}")
             pair.append(tensor)
         found[name] = LowRank(pair[0], pair[1], lora.scale, (keys[0], keys[1]))
     if left:
-        raise UserError(f"adapter tensor {next(iter(left))} is of no weight that the bundle adapts")
+        raise UserError(f"adapter tensor {next(iter(left))} belongs to no weight that the bundle adapts")
     return found
 
 
 def check_range(name: str, values: npt.NDArray) -> None:
-    """Raises UserError where a number became infinite as it was rounded to the type of `values`."""
+    """Raises UserError if a value became infinite when it was rounded to the type of `values`."""
     if not np.isfinite(values).all():
-        raise UserError(f"{name}: holds numbers that are too large for {values.dtype}")
+        raise UserError(f"{name}: has values that are too large for {values.dtype}")

@@ -33,7 +33,7 @@ _ROPE_FACTORS = "rope_freqs.weight"
 
 
 def write(model: FineTuned, out: Path, quant: str) -> None:
-    """Writes the file `out`, one tensor after another: linears in `quant`, embedding and head in 8 bits at least."""
+    """Writes the file `out` tensor by tensor: linear layers in `quant`, embedding and head in at least 8 bits."""
     names = GgufNames(model.config)
     model.check()
     if quant != "f16":
@@ -41,7 +41,10 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     kind, file_type = _TYPES[quant]
     factors = _rope_factors(model)
     if factors is not None and names.architecture != "llama":
-        raise UserError(f"{model.bundle.folder}: GGUF's {names.architecture} has no words for its rotary frequencies")
+        raise UserError(
+            f"{model.bundle.folder}: GGUF's architecture {names.architecture} cannot represent its rotary "
+            "frequencies; use another target"
+        )
     writer = GGUFWriter(out, names.architecture)
     writer.add_name(utf8(model.config.name))
     writer.add_file_type(file_type)
@@ -89,7 +92,7 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig) -> None:
 
 
 def _rope_factors(model: FineTuned) -> F32 | None:
-    """What the frequencies that metadata says are divided by, [head_dim / 2]; None where by nothing."""
+    """Returns the divisors [head_dim / 2] of the frequencies that the metadata defines, or None if all are 1."""
     c, found = model.config, model.inv_freq(sliding=False)
     linear = c.rope_scaling is not None and c.rope_scaling["rope_type"] == "linear"
     said = inv_freq(c if linear else replace(c, rope_scaling=None), sliding=False)
@@ -103,19 +106,19 @@ def _type_of(name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> G
 
 
 def _add_info(writer: GGUFWriter, name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> None:
-    shape = tuple(size for i, size in enumerate(shape) if i != 1 or len(shape) < 3)  # taps are a matrix there
+    shape = tuple(size for i, size in enumerate(shape) if i != 1 or len(shape) < 3)  # GGUF stores taps as a matrix
     if kind in (_F32, GGMLQuantizationType.F16):
         dtype: npt.DTypeLike = np.float32 if kind == _F32 else np.float16
         writer.add_tensor_info(name, shape, np.dtype(dtype), int(np.prod(shape)) * np.dtype(dtype).itemsize)
-    else:  # as the writer has it, in bytes
+    else:  # the writer expects the shape in bytes
         packed = quant_shape_to_byte_shape(shape, kind)
         writer.add_tensor_info(name, packed, np.dtype(np.uint8), int(np.prod(packed)), kind)
 
 
 def _data(model: FineTuned, names: GgufNames, name: str, kind: GGMLQuantizationType) -> npt.NDArray:
-    """A weight's data, in the order of rows that GGUF has."""
+    """Returns a weight's data, with rows in GGUF's order."""
     if len(model.shapes[name]) != 2:
-        return names.rows(name, model.vector(name))  # with what the family's norms add, as llama.cpp has them
+        return names.rows(name, model.vector(name))  # includes the offset of the family's norms, as in llama.cpp
     if kind == GGMLQuantizationType.F16:
         return names.rows(name, model.merged(name, np.float16))
     fmt = kind.name.lower()

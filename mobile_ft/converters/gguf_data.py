@@ -1,6 +1,6 @@
-"""Tensors for GGUFWriter, whose writing tells of every error.
+"""Tensors for GGUFWriter that report every write error.
 
-The writer calls NumPy's `tofile`, which buffers the end of a tensor and tells nobody where that cannot be written.
+The writer calls NumPy's `tofile`, which buffers the end of a tensor and ignores errors when it is written.
 """
 
 from typing import BinaryIO

@@ -1,4 +1,4 @@
-"""`--to gguf-lora`: the adapter as llama.cpp loads it beside a GGUF of the base model."""
+"""`--to gguf-lora`: the adapter as a GGUF file, which llama.cpp loads with a GGUF of the base model."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ FILES = None
 
 
 def write(model: FineTuned, out: Path) -> None:
-    """Writes the file `out`, all of it float32."""
+    """Writes the file `out`, with all tensors in float32."""
     names = GgufNames(model.config)
     lora = model.bundle.lora
     writer = GGUFWriter(out, names.architecture)
@@ -21,7 +21,7 @@ def write(model: FineTuned, out: Path) -> None:
     writer.add_base_model_count(1)
     writer.add_base_model_name(0, utf8(model.config.name))
     writer.add_string(Keys.Adapter.TYPE, "lora")
-    # llama.cpp divides by the rank, which rsLoRA does not.
+    # llama.cpp divides by the rank, but rsLoRA divides by its root.
     writer.add_float32(Keys.Adapter.LORA_ALPHA, lora.scale * lora.rank)
     for name, low_rank in model.low_ranks.items():
         writer.add_tensor(f"{names.of(name)}.lora_a", written(low_rank.a))

@@ -1,4 +1,4 @@
-"""What GGUF calls a family and its tensors, and the order of rows that it wants."""
+"""GGUF's names for a family and its tensors, and its order of rows."""
 
 import numpy.typing as npt
 from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
@@ -10,15 +10,15 @@ from mobile_ft.model.families import NO_ROPE, SLIDING
 
 # {Hugging Face's model_type: GGUF's architecture}
 _NAMES = {"mistral": "llama"} | {architecture.model_type: name for name, architecture in ARCHITECTURES.items()}
-_NO_ROPE_INTERVAL = 4  # of llama.cpp's SmolLM3
+_NO_ROPE_INTERVAL = 4  # fixed in llama.cpp's SmolLM3
 
 
 class GgufNames:
-    """The architecture of a model, and its tensors' names. Raises UserError where GGUF has no words for it."""
+    """GGUF's architecture of a model and names of its tensors. Raises UserError if GGUF does not support the model."""
 
     def __init__(self, config: ModelConfig) -> None:
         if config.model_type not in _NAMES:
-            raise UserError(f"GGUF of model_type {config.model_type}: supported are {', '.join(_NAMES)}")
+            raise UserError(f"GGUF does not support model_type {config.model_type}; supported: {', '.join(_NAMES)}")
         self.architecture = _NAMES[config.model_type]
         self._interleaved = ARCHITECTURES[self.architecture].interleaved
         _check_layers(config, self.architecture)
@@ -27,16 +27,18 @@ class GgufNames:
         self._map = get_tensor_name_map(number, config.num_hidden_layers)
 
     def of(self, name: str) -> str:
-        """GGUF's name for Hugging Face's."""
+        """Converts Hugging Face's name to GGUF's."""
         found = self._map.get_name(name, try_suffixes=(".weight", ".bias"))
         if found is None:
-            raise UserError(f"GGUF of model_type {self._config.model_type}: {name} has no place in it")
+            raise UserError(
+                f"GGUF of model_type {self._config.model_type} has no tensor for {name}; use another target"
+            )
         return str(found)
 
     def rows(self, name: str, rows: npt.NDArray) -> npt.NDArray:
-        """The rows of a matrix [out, any], or a vector's elements, in GGUF's order.
+        """Reorders the rows of a matrix [out, any], or a vector's elements, to GGUF's order.
 
-        Llama's and SmolLM3's turn pairs of neighbours, where Hugging Face turns the two halves of a head.
+        llama and smollm3 rotate pairs of neighbours; Hugging Face rotates the two halves of a head.
         """
         part = name.split(".")[-2]
         if not self._interleaved or part not in ("q_proj", "k_proj"):
@@ -47,12 +49,15 @@ class GgufNames:
 
 def _check_layers(config: ModelConfig, architecture: str) -> None:
     if architecture == "llama" and SLIDING in config.layer_types:
-        raise UserError("GGUF's llama has no words for layers with a sliding window")
+        raise UserError("GGUF's architecture llama does not support layers with a sliding window; use another target")
     every_fourth = [(layer + 1) % _NO_ROPE_INTERVAL == 0 for layer in range(config.num_hidden_layers)]
     if architecture == "smollm3" and [kind == NO_ROPE for kind in config.layer_types] != every_fourth:
-        raise UserError(f"GGUF's smollm3 has every layer of {_NO_ROPE_INTERVAL} without rotary embedding, and no other")
+        raise UserError(
+            f"GGUF's architecture smollm3 requires that exactly every {_NO_ROPE_INTERVAL}th layer has no rotary "
+            "embedding; use another target"
+        )
 
 
 def utf8(text: str) -> str:
-    """The text, with ? for halves of surrogate pairs, which JSON may hold and GGUF may not."""
+    """Replaces unpaired surrogates, which JSON allows and GGUF does not, by a question mark."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""A GGUF file's tokenizer metadata out of a Hugging Face tokenizer: byte-level BPE, and SentencePiece's BPE."""
+"""Writes a GGUF file's tokenizer metadata from a Hugging Face tokenizer: byte-level BPE or SentencePiece's BPE."""
 
 import json
 import warnings
@@ -13,7 +13,7 @@ from mobile_ft.converters.gguf_names import utf8
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.files.json_text import read_json_object
 
-# What llama.cpp calls the ways to cut a text into words; here the steps of the pre-tokenizer that does the same.
+# Steps of a pre-tokenizer -> llama.cpp's name for the same pre-tokenizer.
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -27,18 +27,18 @@ _PRE: dict[tuple[str, ...], str] = {
     (_QWEN2,): "qwen2",
 }
 _NAMED = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unk", "pad_token": "pad"}
-_UNMERGED = -1e6  # score of a token that no merge makes
+_UNMERGED = -1e6  # score of a token that no merge produces
 
 
 def add_tokenizer(writer: GGUFWriter, bundle: Bundle) -> None:
-    """Raises UserError where the bundle has no tokenizer, or one that llama.cpp has no words for."""
+    """Adds the bundle's tokenizer. Raises UserError if the bundle has none, or llama.cpp does not support it."""
     reader = read_tokenizer(bundle)
     file, config_file = bundle.folder / "tokenizer.json", bundle.folder / "tokenizer_config.json"
     tokenizer = tokenizers.Tokenizer.from_buffer(file.read_bytes())
-    parts = json.loads(tokenizer.to_str())  # as the library writes it, whatever the file left out
+    parts = json.loads(tokenizer.to_str())  # the library adds the fields that the file leaves out
     kind = parts["model"]["type"]
     if kind != "BPE":
-        raise UserError(f"{file}: a {kind} tokenizer; GGUF is written of BPE, byte-level or SentencePiece's")
+        raise UserError(f"{file}: is a {kind} tokenizer; GGUF output supports byte-level BPE and SentencePiece's BPE")
     tokens = _tokens(file, tokenizer, bundle.model.vocab_size)
     if parts["model"]["byte_fallback"]:
         _add_sentencepiece(writer, tokenizer, parts, tokens)
@@ -46,7 +46,7 @@ def add_tokenizer(writer: GGUFWriter, bundle: Bundle) -> None:
         _add_byte_level(writer, file, parts)
     writer.add_token_list(tokens)
     writer.add_token_types(_types(tokenizer, parts, tokens))
-    config, vocabulary = read_json_object(config_file, "give a Hugging Face tokenizer's"), set(tokens)
+    config, vocabulary = read_json_object(config_file, "use that of a Hugging Face tokenizer"), set(tokens)
     for key, name in _NAMED.items():
         token = config.get(key)
         text = token.get("content") if isinstance(token, dict) else token
@@ -59,7 +59,8 @@ def add_tokenizer(writer: GGUFWriter, bundle: Bundle) -> None:
 
 
 def _add_ends(writer: GGUFWriter, ends: list[int], tokens: list[str]) -> None:
-    """Beside EOS llama.cpp knows an end of turn and an end of message; it stops at any of them."""
+    """Adds the end tokens. Besides EOS, llama.cpp has an end of turn and an end of message, and stops at any of
+    them."""
     others = [end for end in ends[1:] if end < len(tokens)]
     message = next((end for end in others if "eom" in tokens[end]), others[1] if len(others) > 1 else None)
     turns = [end for end in others if end != message]
@@ -69,14 +70,14 @@ def _add_ends(writer: GGUFWriter, ends: list[int], tokens: list[str]) -> None:
         writer.add_eom_token_id(message)
     if len(turns) > 1:
         lost = ", ".join(repr(tokens[end]) for end in turns[1:])
-        warnings.warn(MobileFtWarning(f"GGUF names at most three tokens that end; left out: {lost}"), stacklevel=2)
+        warnings.warn(MobileFtWarning(f"GGUF supports at most three end tokens; left out: {lost}"), stacklevel=2)
 
 
 def _tokens(file: Path, tokenizer: tokenizers.Tokenizer, vocab_size: int) -> list[str]:
-    """The text of every id; llama.cpp wants as many as the embedding has rows."""
+    """Returns the text of every id. llama.cpp requires one per row of the embedding."""
     named = {index: token for token, index in tokenizer.get_vocab(with_added_tokens=True).items()}
     if len(named) != tokenizer.get_vocab_size() or max(named) >= vocab_size:
-        raise UserError(f"{file}: its {len(named)} tokens must have numbers of their own below {vocab_size}")
+        raise UserError(f"{file}: its {len(named)} tokens must have distinct ids below {vocab_size}")
     return [named.get(index, f"[PAD{index}]") for index in range(vocab_size)]
 
 
@@ -103,14 +104,15 @@ def _add_byte_level(writer: GGUFWriter, file: Path, parts: dict[str, Any]) -> No
     steps = _steps(parts["pre_tokenizer"])
     if steps not in _PRE:
         known = ", ".join(_PRE.values())
-        raise UserError(f"{file}: its pre-tokenizer is none that GGUF has a name for here; supported: {known}")
+        raise UserError(f"{file}: its pre-tokenizer is not supported in GGUF output; supported: {known}")
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(_PRE[steps])
     writer.add_token_merges([" ".join(pair) for pair in parts["model"]["merges"]])
 
 
 def _steps(part: dict[str, Any] | None) -> tuple[str, ...]:
-    """A pre-tokenizer as regular expressions that split and names of other steps, the mapping of bytes aside."""
+    """Returns a pre-tokenizer's steps: regular expressions of splits, and names of other steps except the byte
+    mapping."""
     if part is None:
         return ()
     if part["type"] == "Sequence":
@@ -127,7 +129,8 @@ def _steps(part: dict[str, Any] | None) -> tuple[str, ...]:
 def _add_sentencepiece(
     writer: GGUFWriter, tokenizer: tokenizers.Tokenizer, parts: dict[str, Any], tokens: list[str]
 ) -> None:
-    """llama.cpp merges what makes the token of the highest score, so scores follow the order of merges."""
+    """Adds scores in the order of the merges, because llama.cpp first merges the pair whose token has the highest
+    score."""
     scores: dict[str, float] = {}
     for rank, (left, right) in enumerate(parts["model"]["merges"]):
         scores.setdefault(left + right, -float(rank))

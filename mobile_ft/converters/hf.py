@@ -1,4 +1,4 @@
-"""`--to hf`: the merged model as a Hugging Face folder, in float16 or with linears in bitsandbytes' NF4."""
+"""`--to hf`: the merged model as a Hugging Face folder, in float16 or with linear layers in bitsandbytes' NF4."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -20,10 +20,10 @@ from mobile_ft.model.families import FULL, NO_ROPE, SLIDING
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 FILES = ("config.json", _WHOLE, _INDEX, "model-?????-of-?????.safetensors", *tokenizer_files.FILES)
 
-_MOST_BYTES = 5_000_000_000  # of a file, as save_pretrained has it
+_MOST_BYTES = 5_000_000_000  # maximum of a file, as in save_pretrained
 _DTYPE = "float16"
 
-_Weights = dict[str, dict[str, TensorInfo]]  # with the tensors that each becomes
+_Weights = dict[str, dict[str, TensorInfo]]  # weight -> its tensors in the file
 
 # Transformers' class.
 _CLASSES = {
@@ -38,7 +38,7 @@ _CLASSES = {
 
 
 def write(model: FineTuned, out: Path, quant: str) -> None:
-    """Writes FILES into the folder `out`, one tensor after another. `quant` is f16, or for the linears nf4."""
+    """Writes FILES into the folder `out`, tensor by tensor. `quant` is f16, or nf4 for linear layers."""
     model.check()
     config = hf_config(model)
     if quant == "nf4":
@@ -61,10 +61,11 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
 
 
 def hf_config(model: FineTuned) -> dict[str, Any]:
-    """config.json as the family's published models have it. Raises UserError where it has no words for the bundle."""
+    """Returns config.json like that of the family's published models. Raises UserError if it cannot represent the
+    model."""
     c = model.config
     if c.model_type not in _CLASSES:
-        raise UserError(f"a Hugging Face folder of model_type {c.model_type}: supported are {', '.join(_CLASSES)}")
+        raise UserError(f"to hf: does not support model_type {c.model_type}; supported: {', '.join(_CLASSES)}")
     values: dict[str, Any] = {
         "architectures": [_CLASSES[c.model_type]],
         "model_type": c.model_type,
@@ -88,9 +89,9 @@ def hf_config(model: FineTuned) -> dict[str, Any]:
 
 
 def rope_scaling(model: FineTuned) -> dict[str, Any] | None:
-    """The scaling that makes the bundle's rotary frequencies.
+    """Returns the rope_scaling that gives the bundle's rotary frequencies.
 
-    A GGUF file holds frequencies and not what made them; those of Llama 3.1 and later are recognised.
+    A GGUF file has the frequencies but not the scaling. The scaling of Llama 3.1 and later is recognized.
     """
     c = model.config
     if set(c.layer_types) == {SLIDING}:
@@ -107,7 +108,7 @@ def rope_scaling(model: FineTuned) -> dict[str, Any] | None:
     for scaling in (c.rope_scaling, llama3):
         if np.allclose(inv_freq(replace(c, rope_scaling=scaling), sliding=False), found, rtol=1e-5, atol=0):
             return scaling
-    raise UserError(f"{model.bundle.folder}: config.json has no words for its rotary frequencies")
+    raise UserError(f"{model.bundle.folder}: config.json cannot represent its rotary frequencies; use another target")
 
 
 def _mistral(c: ModelConfig) -> dict[str, Any]:
@@ -116,7 +117,7 @@ def _mistral(c: ModelConfig) -> dict[str, Any]:
 
 def _smollm3(c: ModelConfig) -> dict[str, Any]:
     rotary = [int(c.layer_type(layer) != NO_ROPE) for layer in range(c.num_hidden_layers)]
-    # Transformers' own id for padding may lie beyond the vocabulary.
+    # Transformers' default id for padding may be beyond the vocabulary.
     special = {"use_sliding_window": False, "pad_token_id": None}
     return {"no_rope_layers": rotary, "layer_types": [FULL] * len(rotary), **special}
 
@@ -142,7 +143,7 @@ def _lfm2(c: ModelConfig) -> dict[str, Any]:
     }
 
 
-# What the families' own config.json have.
+# Fields of each family's config.json.
 _OWN_KEYS: dict[str, Callable[[ModelConfig], dict[str, Any]]] = {
     "mistral": _mistral,
     "smollm3": _smollm3,
@@ -156,7 +157,7 @@ def _quantized(name: str, shape: tuple[int, ...], quant: str) -> bool:
 
 
 def _infos(name: str, shape: tuple[int, ...], quant: str) -> dict[str, TensorInfo]:
-    """The tensors that a weight becomes."""
+    """Returns the tensors of a weight in the file."""
     return hf_nf4.infos(name, shape, _DTYPE) if _quantized(name, shape, quant) else {name: TensorInfo(_DTYPE, shape)}
 
 
@@ -169,7 +170,7 @@ def _arrays(model: FineTuned, weights: list[str], quant: str) -> Iterator[npt.ND
 
 
 def _split(weights: _Weights) -> dict[str, _Weights]:
-    """{file: its weights}, as few files as there can be of at most 5 GB, or of one larger weight."""
+    """Returns {file: its weights}, with as few files as possible of at most 5 GB, or of one larger weight."""
     parts: list[_Weights] = [{}]
     left = _MOST_BYTES
     for name, infos in weights.items():

@@ -1,7 +1,7 @@
-"""A merged weight in bitsandbytes' NF4 (QLoRA, arXiv 2305.14314), as `save_pretrained` writes it.
+"""Writes a merged weight in bitsandbytes' NF4 (QLoRA, arXiv 2305.14314), as `save_pretrained` does.
 
-Codes lie two a byte, the high nibble first; each block of 64 has its absmax: w = absmax * codebook[code]. Blocks run
-through the whole tensor, here rows are a multiple of them, as bitsandbytes' own kernel for CPUs needs it.
+A byte has two codes, the first in the high nibble. Each block of 64 weights has an absmax: w = absmax * codebook[code].
+Blocks cover the flattened tensor. Here rows must be a multiple of a block, as bitsandbytes' CPU kernel requires.
 """
 
 import json
@@ -21,7 +21,7 @@ _BLOCK = 64
 
 
 def quantization_config(dtype: str) -> dict[str, Any]:
-    """Of config.json."""
+    """Returns the quantization_config of config.json."""
     return {
         "quant_method": "bitsandbytes",
         "load_in_4bit": True,
@@ -35,9 +35,10 @@ def quantization_config(dtype: str) -> dict[str, Any]:
 
 
 def infos(name: str, shape: tuple[int, ...], dtype: str) -> dict[str, TensorInfo]:
-    """The tensors of a weight [rows, cols] that decodes to `dtype`. Raises UserError where blocks don't divide rows."""
+    """Returns the tensors of a weight [rows, cols] that decodes to `dtype`. Raises UserError if the row length is not a
+    multiple of a block."""
     if shape[1] % _BLOCK:
-        raise UserError(f"quant nf4: {name} has {shape[1]} columns; they must be a multiple of {_BLOCK}")
+        raise UserError(f"quant nf4: {name} has {shape[1]} columns; the number must be a multiple of {_BLOCK}")
     count = shape[0] * shape[1]
     return {
         name: TensorInfo("uint8", (count // 2, 1)),
@@ -48,7 +49,7 @@ def infos(name: str, shape: tuple[int, ...], dtype: str) -> dict[str, TensorInfo
 
 
 def arrays(model: FineTuned, name: str, dtype: str) -> Iterator[npt.NDArray]:
-    """What `infos` lists, in its order. Scales are found by error search."""
+    """Yields the arrays of `infos`, in its order. Scales minimize the quantization error."""
     pieces = [_taken_apart(name, *part) for part in model.quantized(name, FORMAT)]
     yield np.concatenate([codes for codes, _ in pieces])[:, None]
     yield np.concatenate([absmax for _, absmax in pieces])
@@ -59,7 +60,7 @@ def arrays(model: FineTuned, name: str, dtype: str) -> Iterator[npt.NDArray]:
 def _taken_apart(name: str, packed: U8, rows: int) -> tuple[U8, F32]:
     codes, (absmax,) = unpack_codes(packed, FORMAT, rows)
     with np.errstate(over="ignore"):
-        check_range(name, absmax.astype(np.float16))  # to which the weight decodes
+        check_range(name, absmax.astype(np.float16))  # the type that the weight decodes to
     flat = codes.reshape(-1)
     return flat[0::2] << 4 | flat[1::2], absmax.reshape(-1)
 

@@ -1,4 +1,4 @@
-"""`--to mlx`: the adapter as mlx-lm saves it, for the same base model in MLX."""
+"""`--to mlx`: the adapter in mlx-lm's format, for the same base model in MLX."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from mobile_ft.model.lora import DECODER, INSIDE
 WEIGHTS_FILE, CONFIG_FILE = "adapters.safetensors", "adapter_config.json"
 FILES = (WEIGHTS_FILE, CONFIG_FILE)
 
-_MODULES = {DECODER: "model", INSIDE: "language_model.model"}  # where mlx-lm's classes hold the decoder
+_MODULES = {DECODER: "model", INSIDE: "language_model.model"}  # path of the decoder in mlx-lm's classes
 
 
 def write(model: FineTuned, out: Path) -> None:
@@ -26,11 +26,11 @@ def write(model: FineTuned, out: Path) -> None:
         module = name.removeprefix("model.").removesuffix(".weight")
         tensors[f"{_MODULES[base.modules]}.{module}.lora_a"] = np.ascontiguousarray(low_rank.a.T)
         tensors[f"{_MODULES[base.modules]}.{module}.lora_b"] = np.ascontiguousarray(low_rank.b.T)
-        keys.append(module.split(".", 2)[2])  # within the layer
+        keys.append(module.split(".", 2)[2])  # name within the layer
     config = {
         "model": base.name,
         "fine_tune_type": "lora",
-        "num_layers": model.config.num_hidden_layers,  # from the top
+        "num_layers": model.config.num_hidden_layers,  # number of adapted layers, counted from the top
         "lora_parameters": {
             "rank": lora.rank,
             "scale": lora.scale,

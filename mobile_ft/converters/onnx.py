@@ -1,4 +1,4 @@
-"""`--to onnx`: the fine-tuned model for onnxruntime, its weights in 4 bits and the adapter beside them."""
+"""`--to onnx`: the fine-tuned model for onnxruntime, with weights in the bundle's formats and a separate adapter."""
 
 import math
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 
 def write(model: FineTuned, out: Path) -> None:
-    """Writes FILES into the folder `out`, one tensor after another.
+    """Writes FILES into the folder `out`, tensor by tensor.
 
-    Inputs are input_ids [batch, sequence], attention_mask [batch, total], position_ids [batch, sequence], all int64,
-    and for each layer past_key_values.N.key and .value, float32 [batch, kv_heads, past, head_dim], or past_conv.N
-    [batch, taps - 1, hidden], zeros at the beginning; total is past + sequence. The adapter's tensors are inputs too,
-    under PEFT's names, which have the adapter's values unless the caller gives others. Outputs are logits, float32
-    [batch, sequence, vocab], and present.N.key and .value of total tokens, or present_conv.N.
+    Inputs are input_ids [batch, sequence], attention_mask [batch, total] and position_ids [batch, sequence], all int64,
+    and for each layer past_key_values.N.key and .value, float32 [batch, kv_heads, past, head_dim], or past_conv.N,
+    float32 [batch, taps - 1, hidden], with zeros at the beginning; total is past + sequence. The adapter's tensors are
+    optional inputs with PEFT's names; their defaults are the adapter's values. Outputs are logits, float32 [batch,
+    sequence, vocab], and present.N.key and .value of total tokens, or present_conv.N.
     """
     model.check()
     tokenizer_files.write_tokenizer_files(model.bundle, out)
@@ -38,14 +38,14 @@ def write(model: FineTuned, out: Path) -> None:
 
 @dataclass(frozen=True)
 class _Rotary:
-    """Of the tokens: float32 [batch, 1, sequence, head_dim / 2]."""
+    """Cosines and sines of the tokens: float32 [batch, 1, sequence, head_dim / 2]."""
 
     cos: str
     sin: str
 
 
 class _Decoder:
-    """Activations are [batch * sequence, width]; attention alone tells the two apart."""
+    """Builds the graph. Activations are [batch * sequence, width]; only attention separates batch and sequence."""
 
     def __init__(self, graph: OnnxGraph, model: FineTuned) -> None:
         self.graph, self.model, self.config = graph, model, model.config
@@ -84,7 +84,7 @@ class _Decoder:
         return self.config.layer_type(layer) == SLIDING
 
     def _visible(self, mask: str, sliding: bool) -> str:
-        """Whether a token sees another: bool [batch, 1, 1, sequence, total]."""
+        """Returns the attention mask: bool [batch, 1, 1, sequence, total], true if a token sees another one."""
         g = self.graph
         total = g.op("Gather", g.op("Shape", mask), g.constant(1))
         sequence = g.op("Gather", self.batch_and_sequence, g.constant(1))
@@ -135,7 +135,7 @@ class _Decoder:
         return self._residual(x, self._linear(flat, prefix + linears["o"]), prefix, behind)
 
     def _conv(self, x: str, layer: int, mask: str) -> str:
-        """A gated short convolution of each channel."""
+        """Adds a gated short convolution of each channel."""
         g, c = self.graph, self.config
         prefix, earlier = f"model.layers.{layer}.", c.conv_L_cache - 1
         before, behind = c.family.norms["conv"]
@@ -179,7 +179,7 @@ class _Decoder:
         return g.op("Add", y, g.weight(bias, self.model.vector(bias))) if bias in self.model.shapes else y
 
     def _norm(self, x: str, name: str) -> str:
-        """RMS norm of the last axis."""
+        """Adds an RMS norm over the last axis."""
         g = self.graph
         mean = g.op("ReduceMean", g.op("Mul", x, x), g.constant([-1]))
         rms = g.op("Sqrt", g.op("Add", mean, g.constant(self.config.rms_norm_eps, np.float32)))
@@ -189,16 +189,16 @@ class _Decoder:
         return self.graph.op("Add", x, branch if behind is None else self._norm(branch, f"{prefix}{behind}.weight"))
 
     def _heads(self, x: str, heads: int) -> str:
-        """[batch, heads, sequence, head_dim]"""
+        """Reshapes to [batch, heads, sequence, head_dim]."""
         return self.graph.op("Transpose", self._unflatten(x, [heads, self.config.head_dim]), perm=[0, 2, 1, 3])
 
     def _unflatten(self, x: str, widths: list[int]) -> str:
-        """[batch, sequence, *widths]"""
+        """Reshapes to [batch, sequence, *widths]."""
         g = self.graph
         return g.op("Reshape", x, g.op("Concat", self.batch_and_sequence, g.constant(widths), axis=0))
 
     def _rotate(self, x: str, rotary: _Rotary) -> str:
-        """Turns the two halves of each head."""
+        """Applies the rotary embedding to the two halves of each head."""
         g = self.graph
         low, high = g.ops("Split", 2, x, axis=-1, num_outputs=2)
         turned = [

@@ -1,4 +1,4 @@
-"""Builds an ONNX graph node by node; weights go straight to a data file, so one at a time is in memory."""
+"""Builds an ONNX graph node by node. Weights are written to a data file at once, so only one is in memory."""
 
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,7 +16,7 @@ _MICROSOFT = ("MatMulNBits", "MatMulBnb4")  # onnxruntime's own operators
 
 
 class OnnxGraph:
-    """`data` takes the weights, and is DATA_FILE beside the graph once that is written."""
+    """An ONNX graph. Weights are written to `data`, the file DATA_FILE beside the graph."""
 
     def __init__(self, data: BinaryIO) -> None:
         self._data = data
@@ -27,7 +27,7 @@ class OnnxGraph:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def input(self, name: str, dtype: npt.DTypeLike, shape: list[int | str]) -> str:
-        """A text in the shape names a size that the caller chooses."""
+        """Adds an input. A string in the shape names a dynamic size."""
         self._inputs.append(_value_info(name, dtype, shape))
         return name
 
@@ -36,18 +36,18 @@ class OnnxGraph:
         self._outputs.append(_value_info(name, dtype, shape))
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """A node of one output, whose name is returned."""
+        """Adds a node with one output and returns the output's name."""
         return self.ops(kind, 1, *inputs, **attributes)[0]
 
     def ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
-        """A node of several outputs."""
+        """Adds a node with several outputs and returns their names."""
         names = [f"{kind}_{len(self._nodes)}_{i}" for i in range(count)]
         domain = "com.microsoft" if kind in _MICROSOFT else ""
         self._nodes.append(helper.make_node(kind, inputs, names, domain=domain, **attributes))
         return names
 
     def constant(self, values: npt.ArrayLike, dtype: npt.DTypeLike = np.int64) -> str:
-        """A small tensor, kept in the graph once."""
+        """Adds a small tensor to the graph, once per value, and returns its name."""
         array = np.asarray(values, dtype)
         key = (str(array.dtype), array.shape, array.tobytes())
         if key not in self._constants:
@@ -56,7 +56,7 @@ class OnnxGraph:
         return self._constants[key]
 
     def weight(self, name: str, array: npt.NDArray) -> str:
-        """A large tensor, written to the data file."""
+        """Writes a large tensor to the data file and returns its name."""
         self._data.write(bytes(-self._data.tell() % _ALIGNMENT))
         tensor = TensorProto(name=name, data_type=_type(array.dtype), dims=array.shape)
         tensor.data_location = TensorProto.EXTERNAL
@@ -68,7 +68,7 @@ class OnnxGraph:
         return name
 
     def optional_input(self, name: str, array: npt.NDArray) -> str:
-        """A weight that a caller may give another value for."""
+        """Adds a weight that the caller can replace by an input."""
         self.input(name, array.dtype, list(array.shape))
         return self.weight(name, array)
 

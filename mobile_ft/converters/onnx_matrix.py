@@ -1,7 +1,7 @@
-"""Packed matrices in ONNX: codes as onnxruntime's own operators have them, q8_1 as float16.
+"""Packed matrices in ONNX: codes in the layout of onnxruntime's own operators, and q8_1 as float16.
 
-MatMulNBits computes x W^T of W = scale * (code - zero_point), by groups of columns: exactly q4_0, q4_1 and q8_0, and
-iq4_nl, whose levels are whole numbers of 8 bits. MatMulBnb4 has the codebooks of bitsandbytes.
+MatMulNBits computes x W^T with W = scale * (code - zero_point) by groups of columns. It represents q4_0, q4_1 and q8_0
+exactly, and also iq4_nl, whose levels are 8-bit integers. MatMulBnb4 has the codebooks of bitsandbytes.
 """
 
 from collections.abc import Callable
@@ -21,26 +21,28 @@ _BNB4 = {"fp4": 0, "nf4": 1}  # quant_type
 
 @dataclass(frozen=True)
 class Matrix:
-    """The names of a weight's tensors. The weight [rows, cols] is scale * (code - zero point), or by a codebook."""
+    """Names of a weight's tensors. The weight [rows, cols] is scale * (code - zero point), or scale *
+    codebook[code]."""
 
     rows: int
     cols: int
-    codes: str  # uint8 [rows, groups, bytes], of a codebook [bytes]; or the weight itself, float16 [rows, cols]
-    scales: str | None = None  # float32 [rows, groups], of a codebook [rows * groups]
-    zero_points: str | None = None  # float32 [rows, groups]; without them 2^(bits - 1)
+    codes: str  # uint8 [rows, groups, bytes], or [bytes] with a codebook; or the weight itself, float16 [rows, cols]
+    scales: str | None = None  # float32 [rows, groups], or [rows * groups] with a codebook
+    zero_points: str | None = None  # float32 [rows, groups]; None means 2^(bits - 1)
     codebook: str | None = None  # nf4 or fp4
     bits: int = 16
     group: int = 0
 
 
 def add_matrix(graph: OnnxGraph, model: FineTuned, name: str) -> Matrix:
-    """The adapter stays aside."""
+    """Adds a matrix of the model, without the adapter."""
     parts = {end: graph.weight(name + end, array) for end, array in matrix_arrays(model, name).items()}
     return _matrix(parts, FORMATS[model.format_of(name)], *model.shapes[name])
 
 
 def matrix_arrays(model: FineTuned, name: str) -> dict[str, npt.NDArray]:
-    """{end of the name: array} of a weight without the adapter: .codes, .scales, .zero_points; or float16."""
+    """Returns {suffix of the name: array} of a weight without the adapter: .codes, .scales, .zero_points; or
+    float16."""
     fmt, rows = FORMATS[model.format_of(name)], model.shapes[name][0]
     packed = model.packed(name)
     if fmt.kind not in _BITS:
@@ -59,7 +61,7 @@ def matrix_arrays(model: FineTuned, name: str) -> dict[str, npt.NDArray]:
 
 
 def matrix_input(graph: OnnxGraph, name: str, fmt: str, rows: int, cols: int) -> Matrix:
-    """A weight that the caller gives, as `matrix_arrays` has it."""
+    """Adds a weight as an input, in the layout of `matrix_arrays`."""
     kind = FORMATS[fmt]
     if kind.kind not in _BITS:
         return _matrix({"": graph.input(name, np.float16, [rows, cols])}, kind, rows, cols)
@@ -80,8 +82,8 @@ def _matrix(parts: dict[str, str], fmt: Format, rows: int, cols: int) -> Matrix:
 
 
 def affine(packed: U8, name: str, rows: int) -> tuple[U8, F32, F32 | None]:
-    """Codes [rows, groups, group], scales and zero points [rows, groups]; None where those are 2^(bits - 1), and with
-    the codebooks of bitsandbytes."""
+    """Returns codes [rows, groups, group], scales and zero points [rows, groups]. Zero points are None if all are
+    2^(bits - 1), and for the codebooks of bitsandbytes."""
     codes, header = unpack_codes(packed, name, rows)
     kind, scales = FORMATS[name].kind, header[0]
     if kind == "q8_0":
@@ -91,14 +93,14 @@ def affine(packed: U8, name: str, rows: int) -> tuple[U8, F32, F32 | None]:
     if kind != "q4_1":
         return codes, scales, None
     minima = header[1]
-    flat = scales == 0  # all of the group is its minimum, which is then once its scale
+    flat = scales == 0  # all weights of the group are its minimum, which is then used as the scale
     codes[flat] = 1
     scales = np.where(flat, minima, scales)
     return codes, scales, np.where(flat, 0, -minima / np.where(flat, 1, scales)).astype(np.float32)
 
 
 def product(graph: OnnxGraph, x: str, matrix: Matrix) -> str:
-    """x [tokens, cols] W^T, float32 [tokens, rows]."""
+    """Adds the product x [tokens, cols] W^T, float32 [tokens, rows]."""
     if matrix.scales is None:
         return graph.op("Gemm", x, _float32(graph, matrix.codes), transB=1)
     inputs = [x, matrix.codes, matrix.scales] + ([matrix.zero_points] if matrix.zero_points else [])
@@ -109,22 +111,22 @@ def product(graph: OnnxGraph, x: str, matrix: Matrix) -> str:
 
 
 def rows_of(graph: OnnxGraph, ids: str, matrix: Matrix) -> str:
-    """The rows `ids` [tokens] of a weight, float32 [tokens, cols]."""
+    """Adds the lookup of the rows `ids` [tokens] of a weight, float32 [tokens, cols]."""
     return _decoded(graph, matrix, lambda name: graph.op("Gather", name, ids))
 
 
 def dense(graph: OnnxGraph, matrix: Matrix) -> str:
-    """The whole weight, float32 [rows, cols]."""
+    """Adds the decoding of the whole weight, float32 [rows, cols]."""
     return _decoded(graph, matrix, lambda name: name)
 
 
 def _decoded(graph: OnnxGraph, matrix: Matrix, rows: Callable[[str], str]) -> str:
-    """What `rows` leaves of a weight, and of what belongs to it."""
+    """Decodes the rows that `rows` selects from each of a weight's tensors."""
     if matrix.scales is None:
         return _float32(graph, rows(matrix.codes))
 
     def by_groups(name: str, one: bool) -> str:
-        """`one`: it has a number for each group."""
+        """`one` means that the tensor has one value per group."""
         if matrix.codebook is not None:
             return rows(graph.op("Reshape", name, graph.constant([matrix.rows, matrix.cols // matrix.group, -1])))
         return graph.op("Unsqueeze", rows(name), graph.constant([2])) if one else rows(name)

@@ -1,7 +1,7 @@
-"""The runtime's ops in ONNX's standard ones, by the formulas of `mobile_ft.model.ops`.
+"""Translates the runtime's ops to ONNX's standard ops, by the formulas of `mobile_ft.model.ops`.
 
-Each function takes the graph, the node of the traced graph and its arguments: names of values, matrices, numbers; it
-gives the names of the op's outputs. Activations are float32 [tokens, width].
+Each function takes the graph, the node of the traced graph and its arguments (names of values, matrices, numbers), and
+returns the names of the op's outputs. Activations are float32 [tokens, width].
 """
 
 import math
@@ -26,12 +26,12 @@ def _number(g: OnnxGraph, value: float) -> str:
 
 
 def _mean(g: OnnxGraph, x: str) -> str:
-    """Of the last axis, which stays."""
+    """Mean over the last axis, which is kept with size 1."""
     return g.op("ReduceMean", x, g.constant([-1]))
 
 
 def _size(node: Any, argument: int, axis: int) -> int:
-    """A size that the trace knows."""
+    """Returns a size that is known from the trace."""
     return int(node.args[argument].meta["val"].shape[axis])
 
 
@@ -44,7 +44,7 @@ def _affine(g: OnnxGraph, node: Any, z: str, weight: str) -> list[str]:
 
 
 def _normalised(g: OnnxGraph, x: str, eps: float) -> tuple[str, str]:
-    """x over its root mean square along the last axis, and one over that."""
+    """Returns x divided by its root mean square over the last axis, and the reciprocal of the latter."""
     mean = _mean(g, g.op("Mul", x, x))
     rstd = g.op("Reciprocal", g.op("Sqrt", g.op("Add", mean, _number(g, eps))))
     return g.op("Mul", x, rstd), rstd
@@ -105,7 +105,7 @@ def _swiglu_backward(g: OnnxGraph, node: Any, dy: str, gate: str, up: str) -> li
 
 
 def _gelu_sigmoid(g: OnnxGraph, gate: str, square: str) -> str:
-    """gelu(gate) = gate * this."""
+    """Returns gelu(gate) / gate."""
     inner = g.op("Mul", gate, g.op("Add", _number(g, 1), g.op("Mul", _number(g, _CUBIC), square)))
     return g.op("Sigmoid", g.op("Mul", _number(g, _GELU), inner))
 
@@ -123,7 +123,7 @@ def _geglu_backward(g: OnnxGraph, node: Any, dy: str, gate: str, up: str) -> lis
 
 
 def _gate_gradient(g: OnnxGraph, dy: str, up: str, sigmoid: str, active: str, slope: str) -> list[str]:
-    """Of y = gate sigmoid(s(gate)) up with s' = slope."""
+    """Gradient of y = gate sigmoid(s(gate)) up to the gate, with s' = slope."""
     rest = g.op("Mul", g.op("Mul", active, g.op("Sub", _number(g, 1), sigmoid)), slope)
     dgate = g.op("Mul", g.op("Mul", dy, up), g.op("Add", sigmoid, rest))
     return [dgate, g.op("Mul", dy, active)]
@@ -153,7 +153,7 @@ def _packed_linear_lora_backward(
 
 
 class _Attention:
-    """Queries [kv_heads, group, tokens, dim], keys and values [kv_heads, 1, tokens, dim], and who sees whom."""
+    """Queries [kv_heads, group, tokens, dim], keys and values [kv_heads, 1, tokens, dim], and the attention mask."""
 
     def __init__(self, g: OnnxGraph, q: str, k: str, positions: str, width: int, shape: tuple[int, int, int]) -> None:
         heads, kv_heads, window = shape
@@ -187,7 +187,7 @@ class _Attention:
         return self.g.op("Reshape", back, self.g.constant([-1, self.width]))
 
     def flat_keys(self, x: str) -> str:
-        """The sum over a group's queries."""
+        """Sums over a group's queries."""
         summed = self.g.op("ReduceSum", x, self.g.constant([1]), keepdims=0)  # [kv_heads, tokens, dim]
         back = self.g.op("Transpose", summed, perm=[1, 0, 2])
         return self.g.op("Reshape", back, self.g.constant([-1, self.kv_heads * self.dim]))
@@ -216,7 +216,7 @@ def _attention_backward(
 
 
 class _ShortConv:
-    """The parts of bcx, and the taps one by one, of the current token first."""
+    """The parts of bcx, and the taps one by one, that of the current token first."""
 
     def __init__(self, g: OnnxGraph, bcx: str, taps: str, positions: str, count: int, width: int) -> None:
         self.g, self.count, self.width = g, count, width

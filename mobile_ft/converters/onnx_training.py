@@ -28,8 +28,8 @@ FILES = (INDEX_FILE, "*.onnx", "*.safetensors", CONFIG_FILE)
 
 
 def write(model: FineTuned, out: Path) -> None:
-    """Writes FILES into the folder `out`: docs/reference/convert.md says what they hold. One unit's weights and the
-    embedding are in memory at a time."""
+    """Writes FILES into the folder `out`; docs/reference/convert.md describes them. Only one unit's weights and the
+    embedding are in memory at the same time."""
     c = model.config
     specs = unit_specs(model, model.bundle.lora, "exact")
     for spec in {spec.kind: spec for _, spec in specs}.values():
@@ -41,7 +41,7 @@ def write(model: FineTuned, out: Path) -> None:
         tensors = {} if spec.inv_freq is None else {"inv_freq": model.inv_freq(spec.inv_freq != "inv_freq")}
         for part, shape in spec.vectors.items():
             vector = model.vector(prefix + part)
-            tensors[part] = vector if len(shape) == 1 else vector[:, 0].T  # a convolution's taps are rows
+            tensors[part] = vector if len(shape) == 1 else vector[:, 0].T  # a convolution's taps become rows
         for linear in spec.linears:
             weight = f"{linear.name}.weight"
             tensors |= {weight + end: x for end, x in matrix_arrays(model, prefix + weight).items()}
@@ -59,8 +59,8 @@ def write(model: FineTuned, out: Path) -> None:
 
 
 def _write_unit(out: Path, model: FineTuned, spec: UnitSpec) -> None:
-    """`<kind>_forward.onnx` gives y; `<kind>_backward.onnx` takes dy besides, computes the forward again, and gives dx
-    and the gradients of LoRA's A and B."""
+    """Writes `<kind>_forward.onnx`, which returns y, and `<kind>_backward.onnx`, which also takes dy, recomputes the
+    forward, and returns dx and the gradients of LoRA's A and B."""
     traced = trace_unit(spec).joint
     names = ["dy", "x", *(["positions"] if spec.takes_positions else []), *(["inv_freq"] if spec.inv_freq else [])]
     names += [*spec.weights, *spec.lora]
@@ -74,7 +74,7 @@ def _write_unit(out: Path, model: FineTuned, spec: UnitSpec) -> None:
 
 
 def _write_ends(out: Path, model: FineTuned) -> None:
-    """`embed.onnx`, and `head.onnx`, which gives each token's loss and its gradient to x."""
+    """Writes `embed.onnx`, and `head.onnx`, which returns each token's loss and the gradient of x."""
     c = model.config
     tokens = torch.zeros(EXAMPLE_TOKENS, dtype=torch.int64)
     x, norm = torch.empty(EXAMPLE_TOKENS, c.hidden_size), torch.empty(c.hidden_size)
@@ -104,8 +104,8 @@ def _save(
     matrices: dict[str, tuple[str, int, int]],
     outputs: dict[str, fx.Node],
 ) -> None:
-    """Writes what of a traced graph leads to `outputs`. `names` are those of its inputs; `matrices` says of those that
-    are packed weights the format, rows and columns."""
+    """Writes the part of a traced graph that computes `outputs`. `names` are the names of its inputs. `matrices` has
+    the format, rows and columns of the inputs that are packed weights."""
     g = OnnxGraph(io.BytesIO())
     needed, left = set(), list(outputs.values())
     while left:
@@ -114,7 +114,7 @@ def _save(
             needed.add(node)
             left += node.all_input_nodes
     placeholders = [node for node in traced.graph.nodes if node.op == "placeholder"]
-    tokens = str(placeholders[0].meta["val"].shape[0])  # its symbol; other sizes have theirs
+    tokens = str(placeholders[0].meta["val"].shape[0])  # the symbol of the token count; other sizes have other symbols
     values: dict[fx.Node, Any] = {}
     for node, name in zip(placeholders, names, strict=True):
         if node not in needed:

@@ -1,4 +1,4 @@
-"""`--to peft`: the adapter as PEFT saves it."""
+"""`--to peft`: the adapter in PEFT's format."""
 
 from pathlib import Path
 

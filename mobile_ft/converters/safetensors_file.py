@@ -1,6 +1,7 @@
-"""Writes safetensors files tensor by tensor; the library's own writer wants all of them in memory.
+"""Writes safetensors files tensor by tensor, because the library's own writer needs all tensors in memory.
 
-A file is the length of its header, uint64; the header, JSON of each tensor's dtype, shape and place; and the tensors.
+A file has the length of its header (uint64), the header (JSON with each tensor's dtype, shape and offsets) and the
+tensors.
 """
 
 import json
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 _DTYPES = {"float32": "F32", "float16": "F16", "uint8": "U8"}
-_ALIGNMENT = 8  # of the first tensor
+_ALIGNMENT = 8  # alignment of the first tensor
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,12 @@ class TensorInfo:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """Size in bytes."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 def write_safetensors(path: Path, tensors: dict[str, TensorInfo], arrays: Iterable[npt.NDArray]) -> None:
-    """`arrays` are the tensors' in their order, each asked for when its turn has come."""
+    """Writes `tensors` in order. `arrays` yields their values; each is requested when it is written."""
     entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, info in tensors.items():

@@ -1,4 +1,4 @@
-"""The bundle's tokenizer and the tokens that end an answer, for folders that carry them."""
+"""Writes the bundle's tokenizer and the end tokens into an output folder."""
 
 import json
 import shutil
@@ -12,7 +12,8 @@ FILES = (*TOKENIZER_FILES, GENERATION_FILE)
 
 
 def write_tokenizer_files(bundle: Bundle, out: Path) -> Tokenizer | None:
-    """Writes FILES into the folder `out`; None where the bundle has none, as after `export --random-init`."""
+    """Writes FILES into the folder `out`. Returns None if the bundle has no tokenizer, such as after
+    `export --random-init`."""
     if not set(TOKENIZER_FILES) <= bundle.files.keys():
         return None
     tokenizer = read_tokenizer(bundle)
@@ -26,7 +27,7 @@ def write_tokenizer_files(bundle: Bundle, out: Path) -> Tokenizer | None:
 
 
 def special_ids(tokenizer: Tokenizer) -> dict[str, Any]:
-    """What generation starts with, and all tokens that end it: a number, or several, as Transformers takes them."""
+    """Returns bos_token_id and eos_token_id (one id or several) in Transformers' form."""
     ends = tokenizer.end_ids
     bos = {} if tokenizer.bos_id is None else {"bos_token_id": tokenizer.bos_id}
     return bos | {"eos_token_id": ends if len(ends) > 1 else ends[0]}

@@ -1,1 +1,1 @@
-"""Training data: where rows are, what becomes of them as tokens."""
+"""Training data: reads rows and tokenizes them."""

@@ -1,9 +1,9 @@
-"""Token ids of a text of any length, in bounded memory: overlapping windows, joined where they agree.
+"""Tokenizes a text of any length in bounded memory: overlapping windows are tokenized and joined where they agree.
 
-A tokenizer takes some 180 bytes of memory a character, so a long text has to go through it in parts; wherever it is
-cut, though, the tokens around the cut are not those of the whole. Here each window starts within the one before it,
-at the start of a word, and the two are joined in the middle of what both make the same of: far enough from the end of
-the one, which saw too little of what follows, and from the start of the other, where there may be a space too much.
+A tokenizer needs about 180 bytes of memory per character, so a long text must be tokenized in parts. But near a cut,
+the tokens of a part can differ from those of the whole text. Here each window starts within the previous one, at the
+start of a word, and the two are joined in the middle of a run of equal tokens. The join is far enough from the end of
+the first window, which lacks the following text, and from the start of the second, which may have an additional space.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Encoding
 
-Encode = Callable[[str], Encoding]  # without special tokens before and after
+Encode = Callable[[str], Encoding]  # adds no special tokens
 
 WINDOW = 1 << 16  # characters
 
-_OVERLAP = 8  # the part of a window that the next one sees again
-_AGREED = 16  # words in a row that both must have made the same tokens of
-# Windows this many times as long may be joined within a word, by as many tokens.
+_OVERLAP = 8  # the overlap of two windows is 1 / _OVERLAP of a window
+_AGREED = 16  # consecutive words that must have the same tokens in both windows
+# Windows that are this many times longer may be joined within a word, at a run of this many tokens.
 _WIDE = 4
 
 
@@ -31,7 +31,7 @@ class _Window:
     end: int
     last: bool  # whether the text ends here
     ids: NDArray[np.int32]
-    starts: NDArray[np.int64]  # the characters [starts, ends) of the text that each token covers
+    starts: NDArray[np.int64]  # each token covers the characters [starts, ends) of the text
     ends: NDArray[np.int64]
     firsts: NDArray[np.bool_]  # whether a token is the first of its word, as the tokenizer splits a text
 
@@ -39,15 +39,17 @@ class _Window:
 def encode_long(
     encode: Encode, pieces: Iterable[str], window: int = WINDOW, local: bool = True
 ) -> Iterator[NDArray[np.int32]]:
-    """The token ids of the text that `pieces` make up, int32, in parts: together those of `encode(text)`.
+    """Yields the token ids (int32) of the text in `pieces`, in parts. Together they equal `encode(text)`.
 
-    Needs memory for a few windows of that many characters, or of four times as many where a word is longer than that.
-    `local` says that the tokenizer only compares neighbours within a word, as BPE does; where not, the longest word
-    must fit in memory. So must white space without an end.
+    Needs memory for a few windows, which are four times as long if a word is longer than a window. `local` means that
+    the tokenizer only compares neighbours within a word, as BPE does; otherwise the longest word must fit in memory.
+    The same holds for the longest run of white space.
     """
     text = _Text(pieces, window)
     left, done, scale = _read(encode, text, 0, window), 0, 1
-    splits = left.last or len(set(encode("a b\nc").word_ids)) > 1  # where it does not, all text is one long word
+    splits = (
+        left.last or len(set(encode("a b\nc").word_ids)) > 1
+    )  # if it does not split words, the whole text is one long word
     while not left.last:
         within_words = local and (not splits or scale >= _WIDE)
         overlap = window * scale // _OVERLAP
@@ -57,7 +59,7 @@ def encode_long(
             right = _read(encode, text, start, left.end + window * scale - overlap)
             seam = _seam(left, done, right, within_words)
             if seam and text.read(int(left.starts[seam[0]]), left.end).isspace():
-                seam = None  # what comes after white space can decide where it is split, and even that it is no token
+                seam = None  # the text after white space can decide how it is split, or whether it is a token
         if seam is None:
             scale *= 2
             if left.end < left.start + window * scale:
@@ -86,8 +88,9 @@ def _read(encode: Encode, text: "_Text", start: int, end: int) -> _Window:
 
 
 def _restart(window: _Window, limit: int, within_words: bool) -> int | None:
-    """The last character up to `limit`, but not the window's first, where a word or else a token starts."""
-    # Tokens may share a character: its bytes, or what it was normalised to.
+    """Returns the last character up to `limit` (but not the window's first) at which a word, or else a token,
+    starts."""
+    # Tokens may share a character, as its bytes or parts of its normalized form.
     starts_afresh = (window.starts[1:] >= window.ends[:-1]) & (window.starts[1:] > window.start)
     fit = starts_afresh & (window.firsts[1:] | within_words) & (window.starts[1:] <= limit)
     places = np.flatnonzero(fit)
@@ -95,9 +98,10 @@ def _restart(window: _Window, limit: int, within_words: bool) -> int | None:
 
 
 def _seam(left: _Window, done: int, right: _Window, within_words: bool) -> tuple[int, int] | None:
-    """A token of `left`, from `done` on, and the same of `right`: up to the one the text is `left`'s, then `right`'s.
+    """Returns the index of a token of `left`, from `done` on, and that of the same token in `right`, or None.
 
-    It is in the middle of the first run of equal tokens that has _AGREED words; None where there is none.
+    The text is joined there: `left` up to this token, then `right`. It is in the middle of the first run of equal
+    tokens with _AGREED words.
     """
     _, i, j = np.intersect1d(_keys(left), _keys(right), assume_unique=True, return_indices=True)
     i, j = i[i >= done], j[i >= done]
@@ -116,21 +120,21 @@ def _seam(left: _Window, done: int, right: _Window, within_words: bool) -> tuple
 
 
 def _keys(window: _Window) -> NDArray[np.int64]:
-    """A number for each token: where it starts, and how many tokens before it start there too."""
+    """Returns a number per token that combines its start and the number of earlier tokens with the same start."""
     before = np.arange(len(window.starts)) - np.searchsorted(window.starts, window.starts)
     return (window.starts << 24) + before
 
 
 class _Text:
-    """What is still needed of a text that comes in pieces; places are characters of the whole text."""
+    """Buffers the part of a text that is still needed. Positions are characters of the whole text."""
 
     def __init__(self, pieces: Iterable[str], size: int) -> None:
         self._pieces = (part for piece in pieces for part in _slices(piece, size))
         self._start, self._held = 0, ""
-        self._end: int | None = None  # of the whole text, once known
+        self._end: int | None = None  # length of the whole text, once known
 
     def read(self, start: int, end: int) -> str:
-        """The characters [start, end), or as many as there are."""
+        """Returns the characters [start, end), or fewer at the end of the text."""
         while self._end is None and self._start + len(self._held) <= end:
             piece = next(self._pieces, None)
             if piece is None:
@@ -140,11 +144,11 @@ class _Text:
         return self._held[start - self._start : end - self._start]
 
     def ends_by(self, end: int) -> bool:
-        """Whether the text has no character at `end`, which must have been read."""
+        """Whether the text ends at or before `end`. The text up to `end` must have been read."""
         return self._end is not None and self._end <= end
 
     def forget(self, start: int) -> None:
-        """Characters before `start` will not be read again."""
+        """Drops the characters before `start`."""
         self._held = self._held[start - self._start :]
         self._start = start
 

@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 from mobile_ft.runtime import pack as pack_places
 
-NO_LOSS = -100  # target where nothing is learned
+NO_LOSS = -100  # target of positions without loss
 
 _ITEM_BYTES = {"I64": 8, "I32": 4, "F32": 4}
 
 
 @dataclass(frozen=True)
 class EncodedRow:
-    """A row of L tokens as L - 1 places, both int32 [L - 1]; a target is NO_LOSS where there is no loss."""
+    """A row of L tokens as L - 1 positions: tokens and targets, int32 [L - 1]. Targets without loss are NO_LOSS."""
 
     tokens: NDArray[np.int32]
     targets: NDArray[np.int32]
-    weight: float = 1.0  # of its loss, 0 or more
+    weight: float = 1.0  # weight of its loss, at least 0
 
 
 EncodedPair = tuple[EncodedRow, EncodedRow]  # chosen and rejected
@@ -31,18 +31,18 @@ EncodedPair = tuple[EncodedRow, EncodedRow]  # chosen and rejected
 
 @dataclass(frozen=True)
 class TokenSequences:
-    """What a token file holds."""
+    """The content of a token file."""
 
-    rows: list[EncodedRow]  # one sequence after another
-    offsets: NDArray[np.int64]  # [S + 1]; where in all places each sequence starts, and the last ends
-    pairs: bool  # whether rows come in pairs, chosen then rejected
+    rows: list[EncodedRow]  # in the order of the sequences
+    offsets: NDArray[np.int64]  # [S + 1], the start of each of S sequences in all positions, and the end of the last
+    pairs: bool  # whether rows are pairs, the chosen one first
 
     @property
     def weighted(self) -> bool:
         return any(np.float32(row.weight) != 1 for row in self.rows)
 
     def parts(self, name: str) -> Iterator[NDArray[Any]]:
-        """The tensor `name`, row by row: as a whole, that of a long text takes as much memory as the text."""
+        """Yields the tensor `name` row by row. As a whole, it would need as much memory as the data."""
         if name == "offsets":
             yield self.offsets
             return
@@ -59,10 +59,10 @@ class TokenSequences:
 
 
 def pack(rows: Sequence[EncodedRow] | Sequence[EncodedPair], seq_len: int, seed: int) -> TokenSequences:
-    """Shuffles `rows` by `seed` and packs them whole into sequences of at most `seq_len` places, as devices do.
+    """Shuffles `rows` with `seed` and packs them unsplit into sequences of at most `seq_len` positions, as devices do.
 
-    `rows` is not empty and each row, or both of a pair together, has 1 to `seq_len` places. Positions restart at 0
-    with each row.
+    `rows` must not be empty, and each row, or both rows of a pair together, must have 1 to `seq_len` positions.
+    Positions restart at 0 with each row.
     """
     together = [row if isinstance(row, tuple) else (row,) for row in rows]
     places = [sum(len(row.tokens) for row in group) for group in together]
@@ -76,10 +76,10 @@ def pack(rows: Sequence[EncodedRow] | Sequence[EncodedPair], seq_len: int, seed:
 
 
 def write_token_file(path: Path, sequences: TokenSequences) -> None:
-    """Writes the token file; `path` is whole or untouched, even if power fails. Raises OSError."""
+    """Writes the token file. `path` is replaced as a whole or not at all, even if power fails. Raises OSError."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
-        # Part by part; safetensors' own `save` wants all tensors at once, and copies them twice.
+        # Written in parts, because safetensors' own `save` needs all tensors at once and copies them twice.
         tensors = _tensors(sequences)
         file.write(_header(tensors, sequences.pairs))
         for name in tensors:
@@ -96,7 +96,7 @@ def write_token_file(path: Path, sequences: TokenSequences) -> None:
 
 
 def _tensors(sequences: TokenSequences) -> dict[str, tuple[str, int]]:
-    """Type and length of each tensor in the file; the one with the largest items first, so that all are aligned."""
+    """Returns the type and length of each tensor, the largest type first, so that all are aligned."""
     places = int(sequences.offsets[-1])
     tensors = {"offsets": ("I64", len(sequences.offsets))}
     tensors |= {name: ("I32", places) for name in ("tokens", "targets", "positions")}
@@ -106,13 +106,13 @@ def _tensors(sequences: TokenSequences) -> dict[str, tuple[str, int]]:
 
 
 def _header(tensors: dict[str, tuple[str, int]], pairs: bool) -> bytes:
-    """What a safetensors file begins with."""
+    """Returns the header of the safetensors file."""
     fields: dict[str, object] = {"__metadata__": {"rows": "pairs"}} if pairs else {}
     start = 0
     for name, (dtype, length) in tensors.items():
         end = start + length * _ITEM_BYTES[dtype]
         fields[name] = {"dtype": dtype, "shape": [length], "data_offsets": [start, end]}
         start = end
-    header = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()  # to the byte as devices write it
+    header = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()  # the same bytes as devices write
     header += b" " * (-len(header) % 8)
     return len(header).to_bytes(8, "little") + header

@@ -1,4 +1,4 @@
-"""Training data from its source to a token file: rows become tokens with a loss mask, cut to length and packed."""
+"""Tokenizes training data with a loss mask, truncates and packs it, and writes a token file."""
 
 from array import array
 from collections import Counter
@@ -22,41 +22,41 @@ Loss = Literal["sft", "dpo"]
 Tokens = NDArray[np.int32]
 LossMask = NDArray[np.bool_]
 
-_MOST_NAMED = 10  # bad rows
+_MOST_NAMED = 10  # malformed rows in a message
 
-# Hears of each row: where it is, what it says, and the tokens of each side with whether each is learned, before a cut.
+# Called with each row: its place, its text, and the tokens and loss mask of each side, before truncation.
 OnRow = Callable[[str, RowText, list[tuple[Tokens, LossMask]]], None]
 
-# A side of a row: its text, the characters of it that are learned, and whether a chat template rendered it.
+# A side of a row: its text, the spans of characters that are learned, and whether a chat template rendered it.
 _Side = tuple[str, list[tuple[int, int]], bool]
 
 
 @dataclass
 class EncodedRows:
-    """Rows or pairs ready to pack, and what became of the others."""
+    """Rows or pairs that are ready to pack, and statistics of all rows."""
 
     rows: list[EncodedRow] | list[EncodedPair]
     read: int = 0
-    truncated: int = 0  # cut at the end
-    dropped: int = 0  # left out, as nothing to learn remained
-    bad: int = 0  # left out, as they cannot be used
-    bad_rows: list[str] = field(default_factory=list)  # what is wrong with the first of them
-    forms: Counter[str] = field(default_factory=Counter)  # how many rows had which form
+    truncated: int = 0  # rows cut at the end
+    dropped: int = 0  # rows left out because nothing to learn remained
+    bad: int = 0  # rows left out because they are malformed
+    bad_rows: list[str] = field(default_factory=list)  # errors of the first malformed rows
+    forms: Counter[str] = field(default_factory=Counter)  # number of rows by form
 
 
 @dataclass(frozen=True)
 class DataStats:
-    """What `prepare` did; a preference counts as one row."""
+    """Statistics of `prepare`. A preference counts as one row."""
 
-    rows: int  # read
-    sequences: int  # written
-    tokens: int  # places written
-    target_tokens: int  # places with loss
+    rows: int  # rows read
+    sequences: int  # sequences written
+    tokens: int  # positions written
+    target_tokens: int  # positions with loss
     truncated: int  # rows cut at the end
-    dropped: int  # rows left out, as nothing to learn remained
-    bad: int = 0  # rows left out, as they cannot be used
-    bad_rows: tuple[str, ...] = ()  # what is wrong with the first of them
-    forms: Mapping[str, int] = field(default_factory=dict)  # how many rows had which form
+    dropped: int  # rows left out because nothing to learn remained
+    bad: int = 0  # rows left out because they are malformed
+    bad_rows: tuple[str, ...] = ()  # errors of the first malformed rows
+    forms: Mapping[str, int] = field(default_factory=dict)  # number of rows by form
 
 
 def prepare(
@@ -71,8 +71,8 @@ def prepare(
 ) -> DataStats:
     """Reads, encodes, packs and writes one split of `data` to the token file `out`.
 
-    Preference rows are for the loss "dpo", and all others for "sft". `options` are those of `data_options`. Raises
-    UserError where the data cannot be used and OSError where `out` cannot be written.
+    Preference rows require the loss "dpo", and all others "sft". `options` are those of `data_options`. Raises
+    UserError if the data cannot be used and OSError if `out` cannot be written.
     """
     encoded = encode_rows(read_rows(data, split), tokenizer, seq_len, loss, options)
     sequences = pack(encoded.rows, seq_len, seed)
@@ -98,15 +98,15 @@ def encode_rows(
     options: Mapping[str, str] | None = None,
     on_row: OnRow = lambda where, text, sides: None,
 ) -> EncodedRows:
-    """Tokens and targets of `rows`, each of 1 to `seq_len` places, each side of a preference of up to half as many.
+    """Encodes `rows` as tokens and targets of 1 to `seq_len` positions. Each side of a preference has at most half.
 
-    Long texts are cut into windows that overlap by one token, so that every token is predicted once; other
-    long rows lose their end. Rows of weight 0 are left out. Raises UserError where a row does not suit the model or
-    the loss, or all rows are dropped; with the option `on_bad_row` "skip" the former are left out.
+    Long texts are split into windows that overlap by one token, so that every token is predicted once. Other long rows
+    are truncated at the end. Rows of weight 0 are left out. Raises UserError if a row cannot be used with the model or
+    the loss (unless the option `on_bad_row` is "skip"), or if all rows are dropped.
     """
     shortest = 2 if loss == "dpo" else 1
     if seq_len < shortest:
-        raise UserError(f"sequence length {seq_len}; it should be at least {shortest}")
+        raise UserError(f"seq_len {seq_len}: must be at least {shortest}")
     settings = dict(options or {})
     reader = _row_reader(tokenizer, settings)
     skip = settings.get("on_bad_row") == "skip"
@@ -124,17 +124,18 @@ def encode_rows(
                 encoded.bad_rows.append(str(error))
     if not encoded.rows:
         if encoded.bad:
-            raise UserError(f"{encoded.bad_rows[0]}; {encoded.bad} of {encoded.read} rows cannot be used")
-        room = f"{seq_len} tokens" if loss == "sft" else f"{seq_len // 2} tokens, half of a sequence for each answer"
+            raise UserError(f"{encoded.bad_rows[0]}; {encoded.bad} of {encoded.read} rows are malformed")
+        room = f"{seq_len} tokens" if loss == "sft" else f"{seq_len // 2} tokens (half of seq_len for each answer)"
         raise UserError(
-            f"{first} and all rows after it: nothing to learn within {room}; rows should not be "
-            "empty or of weight 0, and the sequence length should reach their completions"
+            f"{first} and all following rows: no tokens to train on within {room}; raise seq_len so that it reaches "
+            "the completions, or remove rows that are empty or have weight 0"
         )
     return encoded
 
 
 def read_row_text(row: JsonRow, reader: RowReader) -> RowText:
-    """What a row says and what of it is learned. Raises UserError naming the row where it cannot be used."""
+    """Returns a row's text and the spans of it that are learned. Raises UserError, with its place, if it is
+    malformed."""
     try:
         return reader.read(row.json)
     except RuntimeFailure as error:
@@ -151,19 +152,21 @@ def _row_reader(tokenizer: Tokenizer, options: dict[str, str]) -> RowReader:
 def _encode(
     row: Row, reader: RowReader, tokenizer: Tokenizer, seq_len: int, loss: Loss, encoded: EncodedRows, on_row: OnRow
 ) -> None:
-    """Adds what a row becomes to `encoded`."""
+    """Encodes a row and adds it to `encoded`."""
     if isinstance(row, FileRow):
         if loss == "dpo":
-            raise UserError(f"{row.where}: plain text; loss dpo needs preferences")
+            raise UserError(f"{row.where}: is plain text; loss dpo requires preferences")
         _keep_windows(_encode_text(row.where, read_text(row.file), tokenizer), seq_len, 1.0, encoded)
         encoded.forms["text file"] += 1
         return
     text = read_row_text(row, reader)
     preference = len(text.sides) == 2
     if preference and loss == "sft":
-        raise UserError(f'{row.where}: a preference, with "chosen" and "rejected"; loss dpo learns from these')
+        raise UserError(f'{row.where}: is a preference, with "chosen" and "rejected"; use loss dpo')
     if not preference and loss == "dpo":
-        raise UserError(f'{row.where}: loss dpo needs rows with "prompt", "chosen" and "rejected"; use loss sft')
+        raise UserError(
+            f'{row.where}: is not a preference; loss dpo requires "prompt", "chosen" and "rejected"; use loss sft'
+        )
     if text.plain:
         tokens = _encode_text(row.where, [text.sides[0][0]], tokenizer, ends=True)
         sides = [(tokens, np.ones(len(tokens), np.bool_))]
@@ -196,7 +199,7 @@ def _teaches(row: EncodedRow, weight: float) -> bool:
 
 
 def _encode_side(where: str, side: _Side, tokenizer: Tokenizer) -> tuple[Tokens, LossMask]:
-    """Tokens, int32 [L], and whether each is to be learned, bool [L]."""
+    """Returns tokens, int32 [L], and their loss mask, bool [L]."""
     text, learned, rendered = side
     try:
         ids, offsets = tokenizer.encode_with_offsets(text)
@@ -212,14 +215,14 @@ def _encode_side(where: str, side: _Side, tokenizer: Tokenizer) -> tuple[Tokens,
 
 
 def _start(tokens: Tokens, tokenizer: Tokenizer) -> list[int]:
-    """BOS, where the model wants one and the text does not begin with it."""
+    """Returns BOS if the model requires it and the text does not begin with it, else nothing."""
     start = tokenizer.encode("", add_special=True)
     return [] if start and len(tokens) and tokens[0] == start[0] else start
 
 
 def _encode_text(where: str, pieces: Iterable[str], tokenizer: Tokenizer, ends: bool = False) -> Tokens:
-    """Tokens of plain text; of a row, a token that `ends` it."""
-    tokens = array("i")  # grows in place, with no copy at the end
+    """Tokenizes plain text. With `ends`, adds the end-of-text token."""
+    tokens = array("i")  # grows without a copy at the end
     try:
         for part in tokenizer.encode_long(pieces):
             if not tokens:
@@ -235,7 +238,7 @@ def _encode_text(where: str, pieces: Iterable[str], tokenizer: Tokenizer, ends: 
 
 
 def _overlaps(offsets: list[tuple[int, int]], spans: list[tuple[int, int]]) -> LossMask:
-    """Which tokens cover some of the characters [start, end) of any of the spans."""
+    """Returns a mask of the tokens that overlap the characters [start, end) of any span."""
     places = np.array(offsets, np.int64).reshape(-1, 2)
     mask = np.zeros(len(places), np.bool_)
     for start, end in spans:
@@ -244,7 +247,7 @@ def _overlaps(offsets: list[tuple[int, int]], spans: list[tuple[int, int]]) -> L
 
 
 def _windows(tokens: Tokens, seq_len: int) -> Iterator[EncodedRow]:
-    """All of `tokens` as views: of a long text, a copy would weigh as much as all the rest."""
+    """Yields all of `tokens` as views, because a copy of a long text would double the memory."""
     for start in range(0, len(tokens) - 1, seq_len):
         window = tokens[start : start + seq_len + 1]
         yield EncodedRow(window[:-1], window[1:])

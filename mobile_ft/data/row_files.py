@@ -1,4 +1,4 @@
-"""Files of training data: JSON lines, a JSON array, CSV and Parquet become rows as JSON text."""
+"""Reads JSON lines, a JSON array, CSV or Parquet as rows of JSON text."""
 
 import codecs
 import csv
@@ -9,30 +9,31 @@ from typing import Any
 
 from mobile_ft.errors import UserError
 
-PlacedJson = tuple[str, str]  # where it is, for errors, and one JSON object
+PlacedJson = tuple[str, str]  # the row's place, for errors, and its JSON object
 
-_MOST_CELL = 1 << 26  # characters of a cell of CSV
+_MOST_CELL = 1 << 26  # characters of a CSV cell
 _BLOCK = 1 << 20  # bytes
 _BLANKS = " \t\r\n"
 
 
 def json_text(row: Any, where: str) -> str:
-    """The JSON of a row in memory; values of numpy as Python's. Raises UserError for a value that JSON has not."""
+    """Returns a row in memory as JSON. Converts numpy values. Raises UserError for a value that JSON cannot
+    represent."""
     try:
         return json.dumps(row, default=_plain, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"{where}: a value that JSON cannot hold ({error})") from error
+        raise UserError(f"{where}: has a value that JSON cannot represent ({error})") from error
 
 
 def without_nulls(value: Any) -> Any:
-    """A row of a table without the keys that tables fill with null: each column has one type in all rows."""
+    """Removes keys with null, which tables add because all rows have the same columns."""
     if isinstance(value, Mapping):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     return [without_nulls(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def json_rows(file: Path) -> Iterator[PlacedJson]:
-    """JSON lines, or one JSON array, whatever the file is called; lines are counted from 1, and so are items."""
+    """Reads JSON lines or one JSON array, whatever the file's suffix. Lines and items are counted from 1."""
     first = True
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -47,7 +48,7 @@ def json_rows(file: Path) -> Iterator[PlacedJson]:
 
 
 def csv_rows(file: Path) -> Iterator[PlacedJson]:
-    """Rows of a CSV file, whose first line names the columns. Cells stay texts, but for "weight"."""
+    """Reads a CSV file. Its first line names the columns. All cells except "weight" are text."""
     csv.field_size_limit(_MOST_CELL)
     with file.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.DictReader(lines, strict=True)
@@ -55,7 +56,7 @@ def csv_rows(file: Path) -> Iterator[PlacedJson]:
             for row in reader:
                 where = f"{file}:{reader.line_num}"
                 if None in row or None in row.values():
-                    raise UserError(f"{where}: as many cells are wanted as there are columns, {len(row)}")
+                    raise UserError(f"{where}: must have one cell per column ({len(row)})")
                 yield where, json_text(_typed(row, where), where)
         except csv.Error as error:
             raise UserError(f"{file}:{reader.line_num}: not CSV ({error})") from error
@@ -64,11 +65,11 @@ def csv_rows(file: Path) -> Iterator[PlacedJson]:
 
 
 def parquet_rows(file: Path) -> Iterator[PlacedJson]:
-    """Rows of a Parquet file. Raises UserError where pyarrow, an extra, is not installed."""
+    """Reads a Parquet file. Raises UserError if pyarrow, an optional dependency, is not installed."""
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
-        raise UserError(f"{file}: Parquet needs pyarrow; install mobile-ft[parquet]") from error
+        raise UserError(f"{file}: Parquet requires pyarrow; run `pip install mobile-ft[parquet]`") from error
     number = 0
     try:
         with parquet.ParquetFile(file) as table:
@@ -77,11 +78,11 @@ def parquet_rows(file: Path) -> Iterator[PlacedJson]:
                     number += 1
                     where = f"{file}: row {number}"
                     yield where, json_text(without_nulls(row), where)
-    except (ArrowException, OSError, UnicodeDecodeError) as error:  # the last of a name
-        raise UserError(f"{file}: not Parquet that can be read ({error})") from error
+    except (ArrowException, OSError, UnicodeDecodeError) as error:  # UnicodeDecodeError: a column's name
+        raise UserError(f"{file}: not a readable Parquet file ({error})") from error
 
 
-# What reads a file, by the end of its name. Text files are no rows of JSON.
+# Readers by suffix. Text files are not rows of JSON.
 READERS: dict[str, Callable[[Path], Iterator[PlacedJson]]] = {
     ".jsonl": json_rows,
     ".json": json_rows,
@@ -91,16 +92,16 @@ READERS: dict[str, Callable[[Path], Iterator[PlacedJson]]] = {
 
 
 def read_text(file: Path) -> Iterator[str]:
-    """The text of a file piece by piece, line ends as they are. Raises UserError at bytes that are not UTF-8."""
+    """Reads a text file piece by piece, without changing line ends. Raises UserError for bytes that are not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     read = 0
     with file.open("rb") as blocks:
-        if blocks.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:  # some editors put it first
+        if blocks.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:  # some editors write a byte order mark
             read = len(codecs.BOM_UTF8)
         blocks.seek(read)
         while True:
             block = blocks.read(_BLOCK)
-            held = len(decoder.getstate()[0])  # of a character that the last block ended within
+            held = len(decoder.getstate()[0])  # bytes of a character that continues in the next block
             try:
                 yield decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
@@ -112,15 +113,15 @@ def read_text(file: Path) -> Iterator[str]:
 
 
 def decoded(data: bytes, where: str) -> str:
-    """Raises UserError naming the first byte that is not UTF-8."""
+    """Decodes UTF-8. Raises UserError with the first byte that is not UTF-8."""
     try:
-        return data.decode("utf-8-sig")  # some editors put a byte order mark first
+        return data.decode("utf-8-sig")  # some editors write a byte order mark
     except UnicodeDecodeError as error:
         raise UserError(f"{where}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from error
 
 
 def _array_rows(file: Path) -> Iterator[PlacedJson]:
-    """The items of a JSON array, one after another: all of them at once would take many times the file's memory."""
+    """Reads a JSON array item by item, because all items at once would need many times the file's size."""
     text = decoded(file.read_bytes(), str(file)).strip()
     decoder, at, number = json.JSONDecoder(), 1, 0
     while True:
@@ -138,10 +139,10 @@ def _array_rows(file: Path) -> Iterator[PlacedJson]:
         if text[at : at + 1] == "]":
             break
         if text[at : at + 1] != ",":
-            raise UserError(f"{where}: not JSON (a comma or the end of the array is missing behind it)")
+            raise UserError(f"{where}: not JSON (after it, a comma or the end of the array is missing)")
         at += 1
     if _past_blanks(text, at + 1) < len(text):
-        raise UserError(f"{file}: not JSON (text behind the end of the array)")
+        raise UserError(f"{file}: not JSON (text after the end of the array)")
 
 
 def _past_blanks(text: str, at: int) -> int:
@@ -151,19 +152,19 @@ def _past_blanks(text: str, at: int) -> int:
 
 
 def _typed(row: dict[str, str], where: str) -> dict[str, Any]:
-    """A cell that is empty says nothing; a weight is a number."""
+    """Removes empty cells and converts the weight to a number."""
     cells: dict[str, Any] = {key: cell for key, cell in row.items() if cell != "" or key != "weight"}
     if "weight" in cells:
         try:
             cells["weight"] = float(cells["weight"])
         except ValueError:
-            raise UserError(f'{where}: "weight" should be a number, this is {cells["weight"]!r}') from None
+            raise UserError(f'{where}: "weight" is {cells["weight"]!r}; it must be a number') from None
     return cells
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):  # of numpy
+    if hasattr(value, "tolist"):  # a numpy value
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a {type(value).__name__}")
+    raise TypeError(f"type {type(value).__name__}")

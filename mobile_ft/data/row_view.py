@@ -1,4 +1,4 @@
-"""A row of training data to look at: its text, with what is learned and what is cut off marked."""
+"""Shows the text of a row, with its learned and its truncated tokens."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from mobile_ft.data.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Run:
-    """A piece of text whose tokens are all learned or none is, and which all stay or are cut off."""
+    """A piece of text whose tokens have the same flags: learned or not, truncated or not."""
 
     text: str
     learned: bool
@@ -17,18 +17,18 @@ class Run:
 
 @dataclass(frozen=True)
 class RowView:
-    """A row; a preference has two sides, the chosen and the rejected one."""
+    """A row. A preference has two sides, the chosen and the rejected answer."""
 
     where: str
     form: str
     weight: float
     sides: list[list[Run]]
-    tokens: int  # of all sides
+    tokens: int  # sum over all sides
     learned: int
 
 
 def runs_of(tokens: Tokens, learned: LossMask, places: int | None, tokenizer: Tokenizer) -> list[Run]:
-    """The text of a side's tokens, of which `places` + 1 stay; None: all."""
+    """Returns the text of a side's tokens. The first `places` + 1 tokens are kept (None: all), and the others cut."""
     runs: list[Run] = []
     start = 0
     for end in range(1, len(tokens) + 1):

@@ -1,6 +1,6 @@
-"""Where training data is: a folder, a file, rows in memory or a data set of the hub become rows as JSON text.
+"""Reads training data from a folder, a file, memory or the hub as rows of JSON text.
 
-What the rows mean is the runtime's to read (runtime/data), the same on a desktop and on a device.
+The runtime (runtime/data) interprets the rows, in the same way on a desktop and on a device.
 """
 
 import os
@@ -16,20 +16,20 @@ Split = Literal["train", "valid"]
 
 
 class RowsInMemory(Protocol):
-    """Rows as dicts: a list of them, say, or a `datasets.Dataset`."""
+    """A sequence of dicts, such as a list or a `datasets.Dataset`."""
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]: ...
 
 
-# A path or a data set's name, rows, or rows by split, as a `datasets.DatasetDict` has them.
+# A path or a data set's name, rows, or a mapping of splits to rows, such as a `datasets.DatasetDict`.
 DataSource = str | os.PathLike[str] | RowsInMemory | Mapping[str, RowsInMemory]
 
-_WANTED_PATH = "data is a folder with train.jsonl, or a .jsonl, .json, .csv, .parquet or .txt file"
+_WANTED_PATH = "data must be a folder with train.jsonl, or a .jsonl, .json, .csv, .parquet or .txt file"
 
-_NAMES = {"train": ["train"], "valid": ["valid", "validation", "test"]}  # of splits, the best first
-_SAVED_DATASET = ("dataset_dict.json", "dataset_info.json")  # what `datasets` leaves in a folder
+_NAMES = {"train": ["train"], "valid": ["valid", "validation", "test"]}  # names of a split, in order of preference
+_SAVED_DATASET = ("dataset_dict.json", "dataset_info.json")  # files of a folder that `datasets` saved
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class JsonRow:
 
 @dataclass(frozen=True)
 class FileRow:
-    """A file of plain text, which `read_text` reads and which just stops; the loss is everywhere."""
+    """A plain text file, read by `read_text`. It has no end token, and all its tokens are learned."""
 
     where: str
     file: Path
@@ -52,11 +52,12 @@ Row = JsonRow | FileRow
 
 
 def read_rows(data: DataSource, split: Split) -> Iterator[Row]:
-    """The rows of one split of `data`, at least one.
+    """Reads the rows of one split of `data`, at least one.
 
-    A folder has `train` and `valid` (or `validation` or `test`) with the end of a file's name, in one file or in
-    several such as `train-00000-of-00002.parquet`; a mapping has such keys. One file, or plain rows, are read whatever
-    the split. Rows are counted from 1. Raises UserError naming the file, line or row that is missing or malformed.
+    A folder has files named `train` and `valid` (or `validation` or `test`) with a suffix, or several files per split,
+    such as `train-00000-of-00002.parquet`. A mapping has these names as keys. A single file, or rows in memory, are
+    read for every split. Rows are counted from 1. Raises UserError, with the file, line or row, if it is missing or
+    malformed.
     """
     if isinstance(data, str | os.PathLike):
         yield from _path_rows(Path(data), split)
@@ -68,7 +69,8 @@ def read_rows(data: DataSource, split: Split) -> Iterator[Row]:
 
 
 def has_split(data: DataSource, split: Split) -> bool:
-    """Whether `data` has this split for a run of training; neither data for testing nor rows alone are "valid" ones."""
+    """Whether `data` has this split for training. A split named "test", or rows without splits, do not count as
+    "valid"."""
     names = [name for name in _NAMES[split] if name != "test"]
     if isinstance(data, str | os.PathLike):
         folder = Path(data)
@@ -82,31 +84,31 @@ def has_split(data: DataSource, split: Split) -> bool:
 
 
 def split_file(path: Path, split: Split) -> Path:
-    """The file that a split is read from: that of a folder, or `path` itself. Raises UserError where there is none."""
+    """Returns the file of a split in a folder, or `path` if it is a file. Raises UserError if there is none."""
     files = split_files(path, split)
     if len(files) > 1:
-        raise UserError(f"{path}: {split} is in {len(files)} files; give one")
+        raise UserError(f"{path}: {split} has {len(files)} files; use a folder with one file, or the path of one")
     return files[0]
 
 
 def split_files(path: Path, split: Split) -> list[Path]:
-    """The files that a split is read from. Raises UserError where there is none."""
+    """Returns the files of a split. Raises UserError if there is none."""
     if path.is_dir():
         for name in _NAMES[split]:
             if files := _files_named(path, name):
                 return files
         wanted = " or ".join(f"{name}.jsonl" for name in _NAMES[split])
-        raise UserError(f"{path}: no {wanted} in this folder, nor such a .json, .csv, .parquet or .txt file")
+        raise UserError(f"{path}: the folder has no {wanted} (or .json, .csv, .parquet or .txt)")
     if not path.is_file():
         raise UserError(f"{path}: not found; {_WANTED_PATH}")
     return [path]
 
 
 def _files_named(folder: Path, name: str) -> list[Path]:
-    """NAME.jsonl and so on, or the numbered files of one that is in parts. Raises UserError where two would do."""
+    """Returns NAME.jsonl (or another suffix), or the numbered parts of a split. Raises UserError if it is ambiguous."""
     whole = [folder / f"{name}{end}" for end in (*READERS, ".txt") if (folder / f"{name}{end}").is_file()]
     if len(whole) > 1:
-        raise UserError(f"{whole[0]} and {whole[1].name} beside it: which is meant? give one of them")
+        raise UserError(f"{whole[0]}: {whole[1].name} is also in this folder; use the path of one of them")
     return whole or sorted(folder.glob(f"{name}-?????-of-?????.*"))
 
 
@@ -121,21 +123,21 @@ def _path_rows(path: Path, split: Split) -> Iterator[Row]:
             yield _text_file(file)
             continue
         if file.suffix not in READERS:
-            raise UserError(f"{file}: unknown kind of file; {_WANTED_PATH}")
+            raise UserError(f"{file}: unknown file type; {_WANTED_PATH}")
         empty = True
         for where, text in READERS[file.suffix](file):
             empty = False
             yield JsonRow(where, text)
         if empty:
-            raise UserError(f"{file}: empty; it should hold rows, such as one JSON object a line")
+            raise UserError(f"{file}: is empty; it must have rows, such as one JSON object per line")
 
 
 def _text_file(file: Path) -> FileRow:
     empty = True
-    for piece in read_text(file):  # to the end, to find what is wrong with it now
+    for piece in read_text(file):  # reads it completely, to find errors now
         empty = empty and not piece.strip()
     if empty:
-        raise UserError(f"{file}: empty; it should hold the text to train on")
+        raise UserError(f"{file}: is empty; it must have the text to train on")
     return FileRow(str(file), file)
 
 
@@ -145,16 +147,14 @@ def _split_key(data: Mapping[str, Any], split: Split) -> str:
             return name
     wanted = " or ".join(f'"{name}"' for name in _NAMES[split])
     found = ", ".join(f'"{key}"' for key in data) or "nothing"
-    raise UserError(f"data: found {found} in this mapping of splits; it should have {wanted}")
+    raise UserError(f"data: this mapping of splits has {found}; it must have {wanted}")
 
 
 def _memory_rows(data: RowsInMemory, of_split: str) -> Iterator[JsonRow]:
     if isinstance(data, bytes | Mapping) or not hasattr(data, "__len__") or not hasattr(data, "__iter__"):
-        raise UserError(
-            f"data{of_split}: rows are wanted, a list of dicts or a dataset; this is a {type(data).__name__}"
-        )
+        raise UserError(f"data{of_split}: must be a list of dicts or a dataset, not a {type(data).__name__}")
     if not len(data):
-        raise UserError(f"data{of_split}: no rows; each should be a dict")
+        raise UserError(f"data{of_split}: is empty; it must have rows, each a dict")
     is_table = hasattr(data, "column_names")
     for number, row in enumerate(data, start=1):
         where = f"row {number}{of_split}"
@@ -166,7 +166,7 @@ def _is_saved_dataset(folder: Path) -> bool:
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether this may be a data set's name on the hub, OWNER/NAME."""
+    """Whether this can be a data set's name on the hub, OWNER/NAME."""
     parts = name.split("/")
     return len(parts) == 2 and all(parts) and Path(name).suffix not in (*READERS, ".txt") and "\\" not in name
 
@@ -177,14 +177,14 @@ def _dataset_splits(data: str | os.PathLike[str]) -> list[str]:
 
 
 def _datasets(name: str) -> Mapping[str, RowsInMemory]:
-    """A folder that `datasets` saved, or a data set of the hub, by split."""
+    """Loads a folder that `datasets` saved, or a data set from the hub, by split."""
     try:
         import datasets
     except ImportError as error:
-        raise UserError(f"{name}: no such file; data sets of the hub need `pip install datasets`") from error
+        raise UserError(f"{name}: no such file; for a data set on the hub, run `pip install datasets`") from error
     try:
         found = datasets.load_from_disk(name) if Path(name).is_dir() else datasets.load_dataset(name)
-    except Exception as error:  # of the network, of the hub, of the files
+    except Exception as error:  # from the network, the hub or the files
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{name}: no such file, nor a data set that can be loaded ({reason})") from error
+        raise UserError(f"{name}: no such file, and loading it as a data set failed ({reason})") from error
     return found if isinstance(found, Mapping) else {"train": found}

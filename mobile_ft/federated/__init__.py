@@ -1,7 +1,6 @@
-"""Federated fine-tuning on Flower: devices train LoRA on their own rows, and a server puts their changes together.
+"""Federated fine-tuning with Flower: devices train LoRA on their own rows, and a server aggregates their changes.
 
-`client_app()` and `server_app()` are what a Flower app's pyproject.toml names; docs/tutorials/fleet.md tells how to run
-them.
+A Flower app's pyproject.toml names `client_app()` and `server_app()`; docs/tutorials/fleet.md shows how to run them.
 """
 
 from mobile_ft.federated.client import client_app

@@ -1,4 +1,4 @@
-"""Which of a round's updates the server takes."""
+"""Checks the updates of a round and rejects those that the server must not aggregate."""
 
 import math
 from collections.abc import Mapping
@@ -16,22 +16,22 @@ from mobile_ft.federated.messages import ARRAYS, DEVICES, METRICS, file_of
 from mobile_ft.federated.round import METRICS as NAMES
 from mobile_ft.federated.wire import Shapes, decode
 
-LARGEST_RATIO = 10.0  # of an update's norm, or its targets, to the median of the round's
-FEWEST = 3  # updates whose median says what is usual
+LARGEST_RATIO = 10.0  # of an update's norm, or its number of targets, to the round's median
+FEWEST = 3  # fewest updates for which the median is compared
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one device sent, or several together. `bytes` of the file."""
+    """The update of one device, or the sum of several. `bytes` is the size of its file."""
 
-    nodes: tuple[int, ...]  # more than one of a sum
+    nodes: tuple[int, ...]  # several for a sum
     change: Tensors
     metrics: dict[str, float]
     bytes: int
 
     @property
     def name(self) -> str:
-        """For records."""
+        """The name in records and logs."""
         return str(self.nodes[0]) if len(self.nodes) == 1 else f"sum of {len(self.nodes)}"
 
     @cached_property
@@ -40,41 +40,41 @@ class Update:
 
 
 def read_update(reply: Message, shapes: Shapes, one_sum: bool = False) -> Update:
-    """`one_sum`: it comes of `SumOfDevices`, not of a device.
+    """Reads an update from a reply. `one_sum` means that it comes from `SumOfDevices` instead of a device.
 
-    Raises UserError where the reply is not an update of such tensors: damaged, of other shapes, not finite.
+    Raises UserError if the reply is damaged, has other tensors or shapes, or has values that are not finite.
     """
     if reply.has_error():
         raise UserError(reply.error.reason or "no reply")
     arrays, metrics = reply.content.get(ARRAYS), reply.content.get(METRICS)
     if not isinstance(arrays, ArrayRecord) or not isinstance(metrics, MetricRecord):
-        raise UserError(f"the reply lacks {ARRAYS} or {METRICS}")
+        raise UserError(f"the reply has no {ARRAYS} or no {METRICS}")
     try:
         values = {name: float(metrics[name]) for name in NAMES}  # type: ignore[arg-type]
         file = file_of(arrays)
     except (LookupError, ValueError, TypeError) as error:
-        raise UserError(f"the reply is not one of this program ({error})") from error
+        raise UserError(f"the reply is not from this program ({error})") from error
     for name, value in values.items():
         if not (math.isfinite(value) and value >= 0):
-            raise UserError(f"{name} is {value}")
+            raise UserError(f"{name} is {value}; it must be finite and not negative")
     if values["targets"] < 1:
-        raise UserError("nothing was learned from")
+        raise UserError("the update has no target tokens")
     nodes: tuple[int, ...] = (reply.metadata.src_node_id,)
     size = len(file)
     devices = reply.content.get(DEVICES)
     if isinstance(devices, ConfigRecord) and one_sum:
         nodes, size = tuple(cast(list[int], devices["nodes"])), cast(int, devices["bytes"])
     update = Update(nodes, decode(file, shapes), values, size)
-    if update.norm == 0:  # nor could it be clipped to a norm
+    if update.norm == 0:  # it could not be clipped to a norm either
         raise UserError("the change is all zeros")
     return update
 
 
 def usual(updates: list[Update], largest_ratio: float) -> tuple[list[Update], Mapping[str, str]]:
-    """Those that are not far beyond the median, and of the others why, by name.
+    """Returns the updates that are not far above the median, and the reason for each of the others, by name.
 
-    One device that scales its update, or says that it has more targets than all others together, could otherwise make
-    the mean its own.
+    Otherwise, one device that scales its update, or reports more targets than all others together, could determine the
+    mean alone.
     """
     if len(updates) < FEWEST:
         return updates, {}

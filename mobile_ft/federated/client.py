@@ -1,6 +1,7 @@
-"""The Flower ClientApp of a device: trains, and evaluates, within the device's own settings.
+"""The Flower ClientApp of a device: trains and evaluates within the device's own settings.
 
-Rows stay where they are, and so does what errors say of them: the server hears no more than that there was one.
+Rows never leave the device. Neither do error messages, which may quote rows: the server only learns that an error
+occurred.
 """
 
 import tempfile
@@ -20,11 +21,11 @@ from mobile_ft.federated.round import train_round, whole_adapter, write_peft
 from mobile_ft.federated.secure import add_to_sum, asks_for_sum
 from mobile_ft.federated.settings import Settings, settings_of
 
-COULD_NOT = 1000  # the code of a reply without result
+COULD_NOT = 1000  # the error code of a reply without a result
 
 
 def client_app() -> ClientApp:
-    """Its run config and node config: `mobile_ft.federated.settings`."""
+    """Returns the ClientApp. `mobile_ft.federated.settings` describes its run config and node config."""
     app = ClientApp()
     app.train()(train_message)
     app.evaluate()(evaluate_message)
@@ -32,13 +33,15 @@ def client_app() -> ClientApp:
 
 
 def train_message(message: Message, context: Context) -> Message:
-    """The change of the round's adapter and the metrics of its training."""
+    """Trains, and returns the change of the round's adapter and the metrics of the training."""
 
     def act(settings: Settings) -> RecordDict:
         if asks_for_sum(message):
             return add_to_sum(message, context, lambda wanted: train_round(settings, wanted))
         if settings.secure:
-            raise UserError("the server asks for this device's change by itself; secure-aggregation is set here")
+            raise UserError(
+                "the server requests this device's individual change, but secure-aggregation is set on this device"
+            )
         reply = train_round(settings, read_round(message.content))
         return RecordDict({ARRAYS: file_record(reply.change), METRICS: MetricRecord({**reply.metrics})})
 
@@ -46,7 +49,7 @@ def train_message(message: Message, context: Context) -> Message:
 
 
 def evaluate_message(message: Message, context: Context) -> Message:
-    """Loss and targets of the device's held-out rows."""
+    """Evaluates, and returns the loss and the number of targets of the device's held-out rows."""
 
     def act(settings: Settings) -> RecordDict:
         wanted, bundle = read_round(message.content), read_bundle(settings.bundle)
@@ -69,7 +72,7 @@ def evaluate_message(message: Message, context: Context) -> Message:
 def _reply(message: Message, context: Context, act: Callable[[Settings], RecordDict]) -> Message:
     try:
         return Message(act(settings_of(context)), reply_to=message)
-    except Exception as error:  # Flower would tell the server of any other than this program's own
-        # Here alone: it may quote a row.
+    except Exception as error:  # Flower would send any other exception to the server
+        # Only logged on the device, because it may quote a row.
         log(ERROR, "%s", error, exc_info=not isinstance(error, UserError))
-        return Message(Error(COULD_NOT, "the device could not do its part; its own log says why"), reply_to=message)
+        return Message(Error(COULD_NOT, "the device failed; see the device's own log"), reply_to=message)

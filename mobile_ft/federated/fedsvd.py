@@ -1,4 +1,4 @@
-"""Aggregation of both of LoRA's matrices as one product."""
+"""Aggregates LoRA's two matrices as one product."""
 
 from collections.abc import Iterable
 from math import sqrt
@@ -14,10 +14,11 @@ _A, _B = ".lora_A.weight", ".lora_B.weight"
 
 
 class FedSvd(FedAvg):
-    """The weighted mean of the clients' products B A, cut to the adapter's rank (`mobile_ft.federated.mean_product`).
+    """Aggregates by the weighted mean of the clients' products B A, truncated to the adapter's rank
+    (`mobile_ft.federated.mean_product`).
 
-    FedAvg's mean of A times its mean of B is another matrix: it has B_i A_j of different clients in it. `round_metrics`
-    has what was left out of the last mean, as a share of its norm over all layers.
+    FedAvg's mean of A times its mean of B is a different matrix, which has products B_i A_j of different clients.
+    `round_metrics` has the truncated part of the last mean, relative to the norm of the mean, over all layers.
     """
 
     round_metrics: dict[str, float]
@@ -39,7 +40,7 @@ class FedSvd(FedAvg):
                 continue
             other = name.removesuffix(_A) + _B
             if other not in clients[0]:
-                raise UserError(f"{name} has no {other}: FedSvd needs both")
+                raise UserError(f"{name} has no {other}; FedSvd requires both")
             product = mean_product([x[name].numpy() for x in clients], [x[other].numpy() for x in clients], shares)
             arrays[name], arrays[other] = Array(product.a), Array(product.b)
             left_out += product.left_out**2

@@ -1,8 +1,8 @@
-"""What a federated run has come to, on the server's disk after every round.
+"""The state of a federated run, saved on the server's disk after every round.
 
-The folder is a PEFT adapter, the one of the last round, with two files more: `rounds.jsonl`, what happened, a line a
-round, and `strategy.safetensors`, the momenta of a strategy that has some and, as metadata `run`, what was trained and
-the privacy spent. It is replaced as a whole, so a server that is killed goes on from the last round that ended.
+The folder is a PEFT adapter, that of the last round, with two more files. `rounds.jsonl` has a line per round.
+`strategy.safetensors` has the momenta of the strategy, if any, and as metadata `run` which matrices were trained and
+the privacy spent. The folder is replaced as a whole, so a killed server resumes after the last complete round.
 """
 
 import json
@@ -29,17 +29,17 @@ from mobile_ft.files.json_text import parse_json
 from mobile_ft.model.lora import write_adapter
 
 ROUNDS_FILE, STATE_FILE = "rounds.jsonl", "strategy.safetensors"
-_WANTED = "a federated run leaves it beside its adapter"
-_MOMENTA = ("m_t", "v_t")  # those of FedAdam, FedYogi and FedAdagrad
+_WANTED = "use the folder of a federated run"
+_MOMENTA = ("m_t", "v_t")  # attributes of FedAdam, FedYogi and FedAdagrad
 
 
 class History:
     """The adapter's trained tensors, and a record of each round."""
 
     def __init__(self, folder: Path, bundle: Bundle, lora_train: str) -> None:
-        """From `folder`, where an earlier run left something, else from the bundle's own adapter.
+        """Reads the state of an earlier run from `folder` if there is one, else starts with the bundle's own adapter.
 
-        Raises UserError where what is there is not of this bundle, or trained something else.
+        Raises UserError if the state belongs to another bundle or to other trained matrices.
         """
         self.folder, self._bundle, self._lora_train = folder, bundle, lora_train
         self._own = own_adapter(bundle)
@@ -52,9 +52,12 @@ class History:
             self.records = _read_rounds(folder / ROUNDS_FILE)
             values, self._momenta = _read_state(folder / STATE_FILE)
             if values["lora_train"] != lora_train:
-                raise UserError(f"{folder}: trained {values['lora_train']!r}, not {lora_train!r}; give another folder")
+                raise UserError(
+                    f"{folder}: its run has lora-train {values['lora_train']!r}, not {lora_train!r}; choose another "
+                    "folder"
+                )
             if values["frozen"] != self.frozen:
-                raise UserError(f"{folder}: of a bundle with another LoRA A; give another folder")
+                raise UserError(f"{folder}: its run used a bundle with another LoRA A; choose another folder")
             self._privacy = values["privacy"]
             self.adapter = trained_tensors(read_matching_tensors(folder, bundle), lora_train)
         self._began = time.monotonic()
@@ -62,7 +65,7 @@ class History:
 
     @property
     def rounds(self) -> int:
-        """How many have ended."""
+        """The number of complete rounds."""
         return len(self.records)
 
     def _begin_round(self) -> None:
@@ -70,7 +73,7 @@ class History:
         self._current: dict[str, Any] = {"clients": {}, "refused": {}, "bytes_down": 0, "bytes_up": 0}
 
     def sent(self, number: int, size: int) -> None:
-        """So many bytes to devices, all together, in that round: its training begins, or has ended and is evaluated."""
+        """Records `size` bytes sent to all devices in a round, for training or for evaluation."""
         if number > self.rounds:
             self._began = time.monotonic()
             self._current["bytes_down"] += size
@@ -78,18 +81,18 @@ class History:
             self.records[-1]["bytes_down"] += size
 
     def refused(self, name: str, reason: str) -> None:
-        """The update of a device, or that it sent none."""
-        log(WARNING, "device %s: refused: %s", name, reason)
+        """Records that a device's update was rejected, or that it sent none."""
+        log(WARNING, "device %s: rejected: %s", name, reason)
         self._current["refused"][name] = reason
 
     def taken(self, update: Update) -> None:
-        """The update of a device that is aggregated."""
+        """Records that a device's update is aggregated."""
         self._current["bytes_up"] += update.bytes
         self._current["clients"][update.name] = update.metrics | {"norm": update.norm, "bytes": update.bytes}
         self._devices += len(update.nodes)
 
     def end_round(self, number: int, inner: Strategy) -> None:
-        """Its training, that is: what devices lose with the new adapter is known later."""
+        """Ends the training of a round and saves the state. The held-out loss of the new adapter is recorded later."""
         clients = self._current["clients"].values()
         targets = sum(c["targets"] for c in clients)
         loss = sum(c["targets"] * c["loss"] for c in clients) / targets if targets else None
@@ -103,7 +106,7 @@ class History:
         shown = "no loss" if loss is None else f"loss {loss:.4f}"
         log(
             INFO,
-            "round %d: %d devices, %d refused, %s, %d targets, %.2f MB down, %.2f MB up, %.1f s",
+            "round %d: %d devices, %d rejected, %s, %d targets, %.2f MB down, %.2f MB up, %.1f s",
             number,
             self._devices,
             len(self._current["refused"]),
@@ -117,7 +120,7 @@ class History:
         self._save(inner)
 
     def end_evaluation(self, losses: dict[int, tuple[float, float]], inner: Strategy) -> float | None:
-        """Of (loss, targets) by device; the mean over all targets, None where nobody answered."""
+        """Records (loss, targets) by device. Returns the mean over all targets, or None if no device answered."""
         if not losses:
             return None
         targets = sum(n for _, n in losses.values())
@@ -138,7 +141,7 @@ class History:
             save_file(_momenta(inner), scratch / STATE_FILE, metadata={"run": run})
 
     def restore(self, inner: Strategy) -> None:
-        """The momenta and the privacy spent that were saved. Raises UserError where they are not those of `inner`."""
+        """Restores the saved momenta and the privacy spent. Raises UserError if they do not fit `inner`."""
         path = self.folder / STATE_FILE
         for attribute in _MOMENTA:
             mark = attribute + "."
@@ -149,12 +152,13 @@ class History:
                 x.shape == self.adapter[name].shape and np.isfinite(x).all() for name, x in found.items()
             )
             if not hasattr(inner, attribute) or not fits:
-                raise UserError(f"{path}: {attribute} is not of this strategy and bundle")
+                raise UserError(f"{path}: {attribute} does not fit this strategy and bundle; choose another folder")
             setattr(inner, attribute, found)
         accountant = _accountant(inner)
         if self.records and (accountant is None) != (self._privacy is None):
             raise UserError(
-                f"{self.folder}: its rounds were {'not ' if accountant else ''}private; give another folder"
+                f"{self.folder}: its rounds were {'not ' if accountant else ''}differentially private; choose another "
+                "folder"
             )
         if accountant is not None and self._privacy is not None:
             try:
@@ -184,12 +188,12 @@ def _read_rounds(path: Path) -> list[dict[str, Any]]:
         raise UserError(f"{path}: not readable ({error}); {_WANTED}") from error
     for number, record in enumerate(records, 1):
         if not isinstance(record, dict) or record.get("round") != number:
-            raise UserError(f"{path}: line {number} is not of round {number}; {_WANTED}")
+            raise UserError(f"{path}: line {number} is not the record of round {number}; {_WANTED}")
     return records
 
 
 def _read_state(path: Path) -> tuple[dict[str, Any], Tensors]:
-    """`lora_train`, `frozen` and `privacy`, and the momenta."""
+    """Returns `lora_train`, `frozen` and `privacy`, and the momenta."""
     try:
         with safe_open(path, framework="numpy") as file:
             values = parse_json((file.metadata() or {})["run"])

@@ -1,7 +1,8 @@
-"""What rounds are as Flower's messages.
+"""Converts rounds to and from Flower's messages.
 
-To train or to evaluate: ARRAYS, the adapter as a safetensors file, and CONFIG, how to train. Back come ARRAYS, the
-change, and METRICS; of an evaluation METRICS alone. A reply that is the sum of several devices' names them in DEVICES.
+A request to train or evaluate has ARRAYS, the adapter as a safetensors file, and CONFIG, the training settings. A reply
+has ARRAYS, the change, and METRICS; the reply of an evaluation has only METRICS. A reply that is the sum of several
+devices lists them in DEVICES.
 """
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -15,12 +16,12 @@ _FILE = "file"
 
 
 def file_record(data: bytes) -> ArrayRecord:
-    """A safetensors file as Flower carries it, in chunks where it is large."""
+    """Wraps a safetensors file for Flower, in chunks if it is large."""
     return ArrayRecord({_FILE: Array("uint8", (len(data),), "safetensors", data)})
 
 
 def file_of(record: ArrayRecord) -> bytes:
-    """Raises LookupError where the record holds none."""
+    """Returns the safetensors file in a record. Raises LookupError if it has none."""
     array = record[_FILE]
     if array.stype != "safetensors":
         raise LookupError(f"{_FILE} is {array.stype}, not safetensors")
@@ -28,10 +29,10 @@ def file_of(record: ArrayRecord) -> bytes:
 
 
 def read_round(content: RecordDict) -> Round:
-    """What a server asks for. Raises UserError where the message is not one of this program's server."""
+    """Reads a server's request. Raises UserError if the message is not from this program's server."""
     config, arrays = content.get(CONFIG), content.get(ARRAYS)
     if not isinstance(config, ConfigRecord) or not isinstance(arrays, ArrayRecord):
-        raise UserError(f"the server's message lacks {CONFIG} or {ARRAYS}")
+        raise UserError(f"the server's message has no {CONFIG} or no {ARRAYS}")
     try:
         return Round(
             int(config["server-round"]),  # type: ignore[arg-type]
@@ -43,4 +44,4 @@ def read_round(content: RecordDict) -> Round:
             str(config["frozen"]),
         )
     except (LookupError, ValueError, TypeError) as error:
-        raise UserError(f"the server's message is not one of this program ({error})") from error
+        raise UserError(f"the server's message is not from this program ({error})") from error

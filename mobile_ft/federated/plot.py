@@ -1,4 +1,4 @@
-"""A picture of a federated run: held-out loss by rounds."""
+"""Plots the held-out loss of a federated run by round."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,9 +8,9 @@ from mobile_ft.api.files import writing
 
 
 def plot_rounds(records: Sequence[Mapping[str, Any]], path: Path, lines: Mapping[str, float] | None = None) -> None:
-    """Each device's held-out loss, their mean, and `lines` to compare with, such as training on one device alone.
+    """Plots each device's held-out loss, the mean, and `lines` for comparison, such as training on one device alone.
 
-    Does nothing where no round has a held-out loss.
+    Does nothing if no round has a held-out loss.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator

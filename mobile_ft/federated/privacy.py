@@ -1,16 +1,16 @@
-"""Differential privacy of devices: each one's change clipped to a norm, noise on the mean, and what that amounts to.
+"""Differential privacy of devices: clips each change to a norm, adds noise to the mean, and accounts for epsilon.
 
 Keys of the run config:
 
-    privacy.clipping-norm      L2 norm that a device's change is cut to
-    privacy.noise-multiplier   standard deviation of the noise on the sum, in clipping norms; 0: no privacy at all
-    privacy.devices            how many take part in a round; one in which fewer answer changes nothing
-    privacy.delta              for which epsilon is told
-    privacy.max-epsilon        no round that would go beyond it is begun; may be left out
+    privacy.clipping-norm      L2 norm to which a device's change is clipped
+    privacy.noise-multiplier   standard deviation of the noise on the sum, relative to the clipping norm; 0: no privacy
+    privacy.devices            number of devices per round; a round with fewer replies changes nothing
+    privacy.delta              delta for which epsilon is reported
+    privacy.max-epsilon        no round starts that would exceed it; optional
 
-The guarantee is of what is published after each round, the adapter, against whoever sees that; the server itself sees
-single changes, and losses and counts of targets that devices report are not covered. Epsilon is worked out by Google's
-dp-accounting (Renyi), without amplification by sampling.
+The guarantee covers the adapter that is published after each round. It does not cover the server, which sees single
+changes, or the losses and numbers of targets that devices report. Epsilon is computed by Google's dp-accounting
+(Renyi), without amplification by sampling.
 """
 
 from collections.abc import Mapping
@@ -26,23 +26,24 @@ _KEYS = ("clipping-norm", "noise-multiplier", "devices", "delta")
 
 
 def with_privacy(inner: FedAvg, config: Mapping[str, Any]) -> DifferentialPrivacyServerSideFixedClipping | None:
-    """Around `inner`; None where the config asks for none. Raises UserError where settings lack or do not fit."""
+    """Wraps `inner`. Returns None if the config does not request privacy. Raises UserError if settings are missing or
+    wrong."""
     given = {k.removeprefix("privacy."): v for k, v in config.items() if k.startswith("privacy.")}
     for key in given:
         if key not in (*_KEYS, "max-epsilon"):
-            raise UserError(f"privacy.{key}: known are {', '.join(_KEYS)}, max-epsilon")
+            raise UserError(f"privacy.{key}: unknown setting; known: {', '.join(_KEYS)}, max-epsilon")
     if given.get("noise-multiplier", 0) == 0:
         return None
     for key in _KEYS:
         if key not in given:
-            raise UserError(f"privacy.{key} is not set; differential privacy needs {', '.join(_KEYS)}")
+            raise UserError(f"privacy.{key} is not set; differential privacy requires {', '.join(_KEYS)}")
     if type(inner) is not FedAvg:
         raise UserError(
-            f"privacy: its noise is that of a mean, so strategy.name has to be fedavg, not {type(inner).__name__}"
+            f"privacy: the noise is computed for a mean, so strategy.name must be fedavg, not {type(inner).__name__}"
         )
     try:
         devices = int(given["devices"])
-        # No more and no fewer, however many are there.
+        # Exactly this number, regardless of the number of connected devices.
         inner.fraction_train, inner.min_train_nodes = 1e-9, devices
         inner.min_available_nodes = max(inner.min_available_nodes, devices)
         limit = given.get("max-epsilon")

@@ -1,9 +1,9 @@
-"""A device's part of a round: from the round's adapter to its own change of it.
+"""A device's part of a round: trains from the round's adapter and computes the change.
 
-In the device's folder, `training/` is the run of the round in progress, as `mobile-ft train` leaves it, and
-`sent.safetensors` the last reply, with what its rounding left out. Asked for the same round again a device gives the
-same reply; killed in the middle of one it goes on from its last checkpoint; given another one it forgets what it had
-begun.
+In the device's folder, `training/` is the output folder of the current round's run, and `sent.safetensors` is the last
+reply, with its rounding error. If the same round is requested again, the device sends the same reply. If the device is
+killed during a round, it resumes from its last checkpoint. If another round is requested, it discards the unfinished
+one.
 """
 
 import hashlib
@@ -34,44 +34,44 @@ from mobile_ft.model.lora import WEIGHTS_FILE, write_adapter
 
 _SENT, _TRAINING, _START, _KEY = "sent.safetensors", "training", "start", "round"
 _RESIDUAL, _REPLY = "residual.", "reply"
-METRICS = ("steps", "targets", "loss", "seconds", "peak_anon_mb")  # the loss is the last step's
-_RESTARTS = 2  # of a training process that was killed, in one round
+METRICS = ("steps", "targets", "loss", "seconds", "peak_anon_mb")  # the loss is that of the last step
+_RESTARTS = 2  # of a killed training process, per round
 
 
 @dataclass(frozen=True)
 class Round:
-    """What the server asks for."""
+    """The server's request."""
 
     number: int  # from 1
-    adapter: bytes  # the tensors that are trained, as `wire.encode` gives them
+    adapter: bytes  # the trained tensors, encoded by `wire.encode`
     lora_train: str
     proximal_mu: float
     wire: Wire
-    lr_factor: float = 1.0  # of the device's learning rate
-    frozen: str = ""  # frozen_digest of the server's adapter
+    lr_factor: float = 1.0  # factor of the device's learning rate
+    frozen: str = ""  # `frozen_digest` of the server's adapter
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What goes back: the change, and METRICS of its training."""
+    """A device's reply: the change, and the METRICS of its training."""
 
     change: bytes
     metrics: dict[str, float]
 
 
 def own_adapter(bundle: Bundle) -> Tensors:
-    """The one that was exported with the bundle."""
+    """Returns the adapter that was exported with the bundle."""
     return read_tensors(bundle.verified(WEIGHTS_FILE))
 
 
 def trained_tensors(tensors: Tensors, lora_train: str) -> Tensors:
-    """Of an adapter, those that training changes. Of `lora_train` b, A is everywhere the bundle's."""
+    """Returns the adapter's tensors that are trained. With `lora_train` b, A is the bundle's on all devices."""
     return {name: x for name, x in tensors.items() if lora_train == "both" or name.endswith(".lora_B.weight")}
 
 
 def frozen_digest(own: Tensors, lora_train: str) -> str:
-    """SHA-256 of the tensors of a bundle's adapter that stay as they are, which have to be the same everywhere; of none
-    nothing."""
+    """Returns the SHA-256 of the bundle adapter's frozen tensors, which must be the same on all devices, or "" if there
+    are none."""
     frozen = sorted(own.keys() - trained_tensors(own, lora_train).keys())
     digest = hashlib.sha256()
     for name in frozen:
@@ -80,22 +80,25 @@ def frozen_digest(own: Tensors, lora_train: str) -> str:
 
 
 def whole_adapter(bundle: Bundle, wanted: Round) -> Tensors:
-    """The bundle's adapter with the tensors that came from the server. Raises UserError where they do not fit."""
+    """Returns the bundle's adapter with the tensors of the server. Raises UserError if they do not fit."""
     own = own_adapter(bundle)
     if wanted.frozen != frozen_digest(own, wanted.lora_train):
-        raise UserError(f"{bundle.folder}: its LoRA A is not the server's; lora-train b needs one bundle everywhere")
+        raise UserError(
+            f"{bundle.folder}: its LoRA A differs from the server's; lora-train b requires the same bundle on all "
+            "devices"
+        )
     shapes = {name: x.shape for name, x in trained_tensors(own, wanted.lora_train).items()}
     return own | decode(wanted.adapter, shapes)
 
 
 def write_peft(folder: Path, bundle: Bundle, tensors: Tensors) -> None:
-    """An adapter's folder, on disk when this returns. Raises UserError where it cannot be written."""
+    """Writes an adapter's folder and syncs it to disk. Raises UserError if it cannot be written."""
     with writing(folder), new_folder(folder) as scratch:
         write_adapter(scratch, bundle.lora, bundle.base, tensors)
 
 
 def train_round(settings: Settings, wanted: Round) -> Reply:
-    """Trains from the round's adapter on the device's rows. Raises UserError where it cannot."""
+    """Trains from the round's adapter on the device's rows. Raises UserError if training fails."""
     folder = settings.folder
     with writing(folder):
         make_folder(folder)
@@ -121,7 +124,7 @@ def train_round(settings: Settings, wanted: Round) -> Reply:
 
 
 def _key(settings: Settings, wanted: Round) -> str:
-    """Of all that a round's training follows from, but what is in the files."""
+    """Returns a key of all settings of a round's training, without the content of the files."""
     device = [str(settings.bundle), str(settings.data), settings.minutes, settings.options]
     parts = [wanted.number, wanted.lora_train, wanted.proximal_mu, wanted.wire, wanted.lr_factor, *device]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode() + b"\0" + wanted.adapter).hexdigest()
@@ -132,9 +135,9 @@ def _train(settings: Settings, wanted: Round, bundle: Bundle, start: Tensors, ke
     if _begun(out) != key:
         shutil.rmtree(out, ignore_errors=True)
         write_peft(out / _START, bundle, start)
-        write_text(out / _KEY, key)  # last: from here on the folder is this round's
+        write_text(out / _KEY, key)  # written last; from here on, the folder belongs to this round
     options: dict[str, Any] = settings.options | {
-        "seed": str(int(settings.options.get("seed", 0)) + wanted.number),  # other rows first in every round
+        "seed": str(int(settings.options.get("seed", 0)) + wanted.number),  # another order of rows in every round
         "lora_train": wanted.lora_train,
         "proximal_mu": str(wanted.proximal_mu),
     }
@@ -147,7 +150,7 @@ def _train(settings: Settings, wanted: Round, bundle: Bundle, start: Tensors, ke
         if event["event"] == "step" and settings.minutes is not None:
             out_of_time = time.monotonic() - begun > 60 * settings.minutes
             if out_of_time:
-                raise KeyboardInterrupt  # ends the run after the step in progress, saved
+                raise KeyboardInterrupt  # ends the run after the current step, with a checkpoint
 
     for restarts in range(_RESTARTS + 1):
         try:
@@ -177,7 +180,7 @@ def _train(settings: Settings, wanted: Round, bundle: Bundle, start: Tensors, ke
 
 
 def _begun(out: Path) -> str | None:
-    """The key of the round whose training is in the folder."""
+    """Returns the key of the round whose training is in the folder, or None."""
     with suppress(OSError, ValueError):
         return (out / _KEY).read_text()
     return None
@@ -185,7 +188,7 @@ def _begun(out: Path) -> str | None:
 
 @dataclass(frozen=True)
 class Sent:
-    """The last reply, and what its rounding left out."""
+    """The last reply, and its rounding error."""
 
     key: str
     reply: Reply
@@ -193,7 +196,7 @@ class Sent:
 
 
 def read_sent(path: Path) -> Sent | None:
-    """None where there is none, or none that can be read: then what rounding left out is lost, and nothing else."""
+    """Reads the last reply. Returns None if there is none or it is damaged; then only its rounding error is lost."""
     try:
         with safe_open(path, framework="numpy") as file:
             values = file.metadata() or {}

@@ -1,16 +1,16 @@
-"""Secure aggregation: the server learns the weighted mean of a round's changes, and no single one.
+"""Secure aggregation: the server learns the weighted mean of a round's changes, but no single change.
 
-Flower's SecAgg+ (Bell et al., eprint 2020/704): devices add masks to their changes, in fixed point, that cancel out in
-the sum; what is left of the masks of a device that drops out is put together from shares that others hold. What each
-device's training took and lost, and how many targets it counts for, the server still sees. It is safe from a server
-that follows the protocol and looks at all it gets; one that takes part as devices of its own sees through it, since it
-is the server that hands out the keys. Keys of the run config:
+It uses Flower's SecAgg+ (Bell et al., eprint 2020/704). Devices add masks to their changes, in fixed point, which
+cancel out in the sum. If a device drops out, its masks are reconstructed from shares that other devices have. The
+server still sees each device's metrics, such as time, loss and number of targets. The protocol protects against a
+server that follows it and inspects all messages. It does not protect against a server that adds devices of its own,
+because the server distributes the keys. Keys of the run config:
 
-    secure-aggregation        true or false; a device in whose node config it is true never sends a change by itself
-    secure.threshold          share of the devices that has to stay to the end of a round
-    secure.max-targets        most targets that a device counts for; if far more than they have, bits are lost
-    secure.clipping-range     numbers of a change, times the device's share of max-targets, are cut to plus and minus
-                              this, and have 22 bits within
+    secure-aggregation        true or false; a device with true in its node config never sends an individual change
+    secure.threshold          fraction of the devices that must complete a round
+    secure.max-targets        maximum number of targets of a device; precision is lost if it is far too high
+    secure.clipping-range     values of a change, times targets / max-targets, are clipped to this range (plus and
+                              minus) and rounded to 22 bits
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -42,17 +42,17 @@ from mobile_ft.federated.wire import encode
 _DEFAULTS = {"threshold": 0.5, "clipping-range": 0.5, "max-targets": 10_000.0}
 
 
-# --- The device's part -------------------------------------------------------------------------
+# --- The device's side -------------------------------------------------------------------------
 
 
 def asks_for_sum(message: Message) -> bool:
-    """Whether it is one of the protocol's four in a round."""
+    """Whether a message is one of the protocol's four messages per round."""
     return RECORD_KEY_CONFIGS in message.content
 
 
 def add_to_sum(message: Message, context: Context, train: Callable[[Round], Reply]) -> RecordDict:
-    """The answer of the protocol; `train` is called by one of a round's messages. Raises UserError on a server whose
-    sum would be this device's change alone."""
+    """Answers a message of the protocol. `train` is called for one of a round's messages. Raises UserError if the
+    server's sum would consist of this device's change alone."""
     _check_asked(message.content.config_records[RECORD_KEY_CONFIGS])
 
     def masked(message: Message, context: Context) -> Message:
@@ -60,7 +60,9 @@ def add_to_sum(message: Message, context: Context, train: Callable[[Round], Repl
         config = ConfigRecord({**asked.config})
         wanted = read_round(RecordDict({ARRAYS: file_record(asked.parameters.tensors[0]), CONFIG: config}))
         if wanted.wire != "float32":
-            raise UserError(f"wire is {wanted.wire}; secure aggregation has a fixed point of its own")
+            raise UserError(
+                f"wire is {wanted.wire}; secure aggregation requires float32, because it has its own fixed-point format"
+            )
         reply = train(wanted)
         change = load(reply.change)
         arrays = [change[name].astype(np.float64) for name in sorted(change)]
@@ -74,28 +76,28 @@ def add_to_sum(message: Message, context: Context, train: Callable[[Round], Repl
 
 
 def _check_asked(asked: ConfigRecord) -> None:
-    """Raises UserError where one device would be enough to take off its masks."""
+    """Raises UserError if the request would reveal this device's change."""
     of = cast(dict[str, Any], asked)
     if asked[Key.STAGE] == Stage.SETUP and min(of[Key.SAMPLE_NUMBER], of[Key.SHARE_NUMBER], of[Key.THRESHOLD]) < 2:
-        raise UserError("the server asks for a sum of fewer than two devices")
-    if asked[Key.STAGE] == Stage.SHARE_KEYS and len(of) < 3:  # the stage, and a pair of keys for each device
-        raise UserError("the server names no other device to share secrets with")
+        raise UserError("the server requests a sum of fewer than two devices")
+    if asked[Key.STAGE] == Stage.SHARE_KEYS and len(of) < 3:  # the stage, and a pair of keys per device
+        raise UserError("the server lists no other device to share secrets with")
     if asked[Key.STAGE] == Stage.UNMASK and set(of[Key.ACTIVE_NODE_ID_LIST]) & set(of[Key.DEAD_NODE_ID_LIST]):
-        raise UserError("the server asks for both secrets of a device")
+        raise UserError("the server requests both secrets of a device")
 
 
-# --- The server's ------------------------------------------------------------------------------
+# --- The server's side ------------------------------------------------------------------------------
 
 
 class SumOfDevices:
-    """A grid whose replies to training are one: the weighted mean of the changes."""
+    """A grid that replaces the replies to training by one: the weighted mean of the changes."""
 
     def __init__(self, grid: Grid, names: Iterable[str], config: Mapping[str, Any]) -> None:
-        """`names` of the tensors that changes are of. Raises UserError where settings do not go."""
+        """`names` are those of the trained tensors. Raises UserError if a setting is unknown."""
         given = {k.removeprefix("secure."): v for k, v in config.items() if k.startswith("secure.")}
         for key in given:
             if key not in _DEFAULTS:
-                raise UserError(f"secure.{key}: known are {', '.join(_DEFAULTS)}")
+                raise UserError(f"secure.{key}: unknown setting; known: {', '.join(_DEFAULTS)}")
         self._grid, self._names, self._settings = grid, sorted(names), _DEFAULTS | given
         self._bytes = 0
 
@@ -108,7 +110,7 @@ class SumOfDevices:
             return self._grid.send_and_receive(asked, timeout=timeout)
         try:
             workflow = _Workflow(
-                1.0,  # each device's secrets are shared among all
+                1.0,  # each device's secrets are shared among all devices
                 float(self._settings["threshold"]),
                 max_weight=float(self._settings["max-targets"]),
                 clipping_range=float(self._settings["clipping-range"]),
@@ -126,7 +128,7 @@ class SumOfDevices:
             workflow(cast(Grid, SimpleNamespace(send_and_receive=self._counted)), context)
             return [self._mean(asked[0], strategy.results)] if strategy.results else []
         except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-            # Of a reply that is not of the protocol; whose, and what the others' sum is, cannot be told apart.
+            # A reply violated the protocol. Its device, and the sum of the others, cannot be determined.
             log(WARNING, "the round is lost: %s: %s", type(error).__name__, error)
             return []
 
@@ -139,8 +141,8 @@ class SumOfDevices:
         return replies
 
     def _mean(self, message: Message, results: list[tuple[Any, FitRes]]) -> Message:
-        """As one device's reply."""
-        arrays = parameters_to_ndarrays(results[0][1].parameters)  # of all the same: what was unmasked
+        """Returns the mean in the form of one device's reply."""
+        arrays = parameters_to_ndarrays(results[0][1].parameters)  # the same for all: the unmasked sum
         mean = {name: x.astype(np.float32) for name, x in zip(self._names, arrays, strict=True)}
         of = [cast(dict[str, float], result.metrics) for _, result in results]
         targets = sum(x["targets"] for x in of)
@@ -158,10 +160,10 @@ class SumOfDevices:
 
 
 class _Workflow(SecAggPlusWorkflow):
-    """That of Flower, in which a device that never shared its secrets costs no round.
+    """Flower's workflow, changed so that a round survives a device that never shared its secrets.
 
-    Flower has the masks removed of all that were asked; those that did not answer one of the first two exchanges are in
-    nobody's masks, and have left no secrets to remove them by.
+    Flower removes the masks of all requested devices. Devices that did not answer one of the first two messages have no
+    masks in the sum, and no secrets with which to remove them.
     """
 
     def share_keys_stage(self, grid: Grid, context: LegacyContext, state: WorkflowState) -> bool:
@@ -173,7 +175,7 @@ class _Workflow(SecAggPlusWorkflow):
 
 
 class _OneRound(LegacyFedAvg):
-    """What SecAggPlusWorkflow asks a strategy: whom to send what, and what to do with what comes."""
+    """The strategy that SecAggPlusWorkflow calls: it defines the messages, and collects the result."""
 
     def __init__(self, messages: list[Message]) -> None:
         super().__init__()

@@ -1,19 +1,19 @@
-"""The Flower ServerApp: the strategy that a run config describes, and its rounds.
+"""The Flower ServerApp: runs the rounds of the strategy in the run config.
 
-Keys of the run config, beside those of devices (`mobile_ft.federated.settings`):
+Keys of the run config, besides those of devices (`mobile_ft.federated.settings`):
 
-    rounds           how many, those of an earlier run in `out` counted
-    out              folder of the adapter, of which it is a PEFT one after each round
+    rounds           total number of rounds, including those of an earlier run in `out`
+    out              output folder; it is a PEFT adapter after each round
     strategy.name    fedavg, fedsvd, fedadam, fedmedian or fedtrimmedavg
-    strategy.NAME    an argument of that strategy, such as fraction-train, min-available-nodes, eta, beta; eta is 0.01
-    lora-train       both, or b: A is the bundle's on all devices, and the mean of B exact (FFA-LoRA, arXiv 2403.12313)
-    wire             what changes are sent in: float32, float16 or int8
-    proximal-mu      FedProx's; 0: no proximal term
-    lr-scheduler     constant, or cosine: devices' learning rates go to 0 with the rounds
-    largest-ratio    most that an update's norm, or targets, may be of the median's
-    timeout          seconds that devices have for a round
+    strategy.NAME    an argument of that strategy, such as fraction-train, min-available-nodes, eta (0.01), beta
+    lora-train       both, or b: A is the bundle's on all devices, so the mean is exact (FFA-LoRA, arXiv 2403.12313)
+    wire             number format of changes: float32, float16 or int8
+    proximal-mu      mu of FedProx; 0: no proximal term
+    lr-scheduler     constant, or cosine: devices' learning rates decay to 0 over the rounds
+    largest-ratio    largest ratio of an update's norm, or number of targets, to the median
+    timeout          seconds per round
     secure-aggregation, secure.NAME
-                     the server sees the sum of changes alone (`mobile_ft.federated.secure`)
+                     the server sees only the sum of changes (`mobile_ft.federated.secure`)
     privacy.NAME     differential privacy (`mobile_ft.federated.privacy`)
 """
 
@@ -54,7 +54,7 @@ _TIMEOUT = 3600.0
 
 
 def server_app() -> ServerApp:
-    """Runs the rounds of its run config."""
+    """Returns the ServerApp, which runs the rounds of its run config."""
     app = ServerApp()
 
     @app.main()
@@ -65,14 +65,17 @@ def server_app() -> ServerApp:
 
 
 def run_rounds(grid: Grid, config: Mapping[str, Any]) -> None:
-    """Leaves the adapter, the record of its rounds and their picture in `out`. Raises UserError on bad settings."""
+    """Runs the rounds, and writes the adapter, the record of the rounds and a plot to `out`. Raises UserError if a
+    setting is wrong."""
     out, rounds = Path(str(_needed(config, "out"))), int(_needed(config, "rounds"))
     lora_train = str(config.get("lora-train", "both"))
     if lora_train not in ("both", "b"):
-        raise UserError(f"lora-train {lora_train!r}: known are both, b")
+        raise UserError(f"lora-train {lora_train!r}: must be both or b")
     inner = _strategy(config)
     if isinstance(inner, FedSvd) and lora_train == "b":
-        raise UserError("strategy.name fedsvd: with lora-train b the mean is exact by fedavg already")
+        raise UserError(
+            "strategy.name fedsvd: requires lora-train both; with lora-train b, use fedavg, whose mean is exact"
+        )
     history = History(out, read_bundle(Path(str(_needed(config, "bundle")))), lora_train)
     private = with_privacy(inner, config)
     secure = is_secure(config)
@@ -85,7 +88,7 @@ def run_rounds(grid: Grid, config: Mapping[str, Any]) -> None:
         wire=wire_of(str(config.get("wire", "float32"))),
         proximal_mu=float(config.get("proximal-mu", 0.0)),
         equal_weights=private is not None,
-        # Noise covers what one device may do to the mean, not what it may do to the others' being taken.
+        # Noise hides a device's effect on the mean, but not its effect on the acceptance of other updates.
         largest_ratio=float("inf") if private is not None else float(config.get("largest-ratio", LARGEST_RATIO)),
         one_sum=secure,
         lr_factor=_lr_factor(str(config.get("lr-scheduler", "constant")), rounds),
@@ -99,7 +102,7 @@ def run_rounds(grid: Grid, config: Mapping[str, Any]) -> None:
 
 
 def _check_secure(config: Mapping[str, Any], inner: FedAvg, private: bool) -> None:
-    """Raises UserError naming what needs single changes."""
+    """Raises UserError, with the setting, if one requires individual changes."""
     wire = str(config.get("wire", "float32"))
     for name, given in {
         f"strategy.name {config.get('strategy.name')}": type(inner) is not FedAvg,
@@ -109,7 +112,7 @@ def _check_secure(config: Mapping[str, Any], inner: FedAvg, private: bool) -> No
     }.items():
         if given:
             raise UserError(
-                f"{name}: not with secure-aggregation, which shows the server a sum of changes, in fixed point"
+                f"{name}: not supported with secure-aggregation, which only reveals a fixed-point sum of changes"
             )
 
 
@@ -118,12 +121,12 @@ def _lr_factor(scheduler: str, rounds: int) -> Callable[[int], float]:
         return lambda number: 1.0
     if scheduler == "cosine":
         return lambda number: 0.5 * (1 + math.cos(math.pi * (number - 1) / rounds))
-    raise UserError(f"lr-scheduler {scheduler!r}: known are constant, cosine")
+    raise UserError(f"lr-scheduler {scheduler!r}: must be constant or cosine")
 
 
 def _needed(config: Mapping[str, Any], name: str) -> Any:
     if name not in config:
-        raise UserError(f"{name} is not set, in [tool.flwr.app.config] or by --run-config")
+        raise UserError(f"{name} is not set; set it in [tool.flwr.app.config] or with --run-config")
     return config[name]
 
 
@@ -131,12 +134,12 @@ def _strategy(config: Mapping[str, Any]) -> FedAvg:
     given = {k.removeprefix("strategy.").replace("-", "_"): v for k, v in config.items() if k.startswith("strategy.")}
     name = str(given.pop("name", "fedavg"))
     if name not in STRATEGIES:
-        raise UserError(f"strategy.name {name!r}: known are {', '.join(STRATEGIES)}")
+        raise UserError(f"strategy.name {name!r}: must be one of {', '.join(STRATEGIES)}")
     kind = STRATEGIES[name]
-    if kind is FedAdam:  # what the example was measured with; Flower's is 0.1
+    if kind is FedAdam:  # the value of the example's measurements; Flower's default is 0.1
         given = {"eta": 0.01} | given
     known = inspect.signature(kind).parameters
     for key in given:
         if key not in known:
-            raise UserError(f"strategy.{key.replace('_', '-')}: {name} has {', '.join(known)}")
+            raise UserError(f"strategy.{key.replace('_', '-')}: unknown argument; {name} has {', '.join(known)}")
     return kind(**given, weighted_by_key=WEIGHT)

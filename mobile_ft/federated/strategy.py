@@ -1,4 +1,4 @@
-"""Federated LoRA around any strategy of Flower's."""
+"""Federated LoRA with any of Flower's strategies."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -17,17 +17,17 @@ from mobile_ft.federated.history import History
 from mobile_ft.federated.messages import ARRAYS, METRICS, file_record
 from mobile_ft.federated.wire import Wire, encode
 
-WEIGHT = "weight"  # of an update in the mean; what strategies inside have to weight by
+WEIGHT = "weight"  # metric with an update's weight in the mean, which the inner strategy must use
 
 
 class LoraStrategy(Strategy):
-    """Sends the adapter, checks what comes back, and lets `inner` aggregate it.
+    """Sends the adapter, checks the updates, and passes them to `inner` for aggregation.
 
-    `inner` is a strategy of flwr.serverapp.strategy, or FedSvd, with `weighted_by_key=WEIGHT`; it sees the tensors that
-    are trained, in float32, as each device has them after its training. Updates that are damaged, of other shapes, not
-    finite or far beyond the median do not reach it. Devices count by their targets, or all the same if
-    `equal_weights`, as differential privacy needs it. `one_sum`: the grid is `SumOfDevices`. `lr_factor` of
-    a round is what devices multiply their learning rates by. What a round gives is saved before the next one begins.
+    `inner` is a strategy of flwr.serverapp.strategy, or FedSvd, with `weighted_by_key=WEIGHT`. It receives the trained
+    tensors of each device in float32. Updates that are damaged, have other shapes, are not finite, or are far above the
+    median are rejected before. Devices are weighted by their number of targets, or equally with `equal_weights`, which
+    differential privacy requires. `one_sum` means that the grid is `SumOfDevices`. `lr_factor` returns the factor of
+    the devices' learning rates for a round. The result of a round is saved before the next one starts.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class LoraStrategy(Strategy):
         }
         self._equal_weights, self._largest_ratio, self._one_sum = equal_weights, largest_ratio, one_sum
         self._lr_factor = lr_factor
-        self._before = history.rounds  # of earlier runs, on which this one goes on
-        self._arrays: Tensors = {}  # of the round in progress
-        self._asked: set[int] = set()  # devices, what it is at
+        self._before = history.rounds  # rounds of earlier runs, after which this one continues
+        self._arrays: Tensors = {}  # tensors at the start of the current round
+        self._asked: set[int] = set()  # devices of the current request
         history.restore(inner)
 
     def run(self, grid: Grid, rounds: int, timeout: float) -> Result:
-        """Up to round `rounds`, those of earlier runs counted; devices have `timeout` seconds for each."""
+        """Runs up to round `rounds`, including those of earlier runs. Devices have `timeout` seconds per round."""
         left = rounds - self._before
         if left < 1:
-            raise UserError(f"{self._history.folder}: has {self._before} rounds already, as many as were asked for")
+            raise UserError(f"{self._history.folder}: already has {self._before} rounds; raise rounds to continue")
         return self.start(grid, _record(self._history.adapter), left, timeout)
 
     def configure_train(
@@ -82,7 +82,7 @@ class LoraStrategy(Strategy):
         config: ConfigRecord,
         grid: Grid,
     ) -> list[Message]:
-        """What `inner` asks of which devices, with the adapter as a file."""
+        """Returns the messages of `inner`, with the adapter as a file."""
         number = self._before + server_round
         for name, value in self._config.items():
             config[name] = value
@@ -115,7 +115,7 @@ class LoraStrategy(Strategy):
         else:
             tensors = {name: np.asarray(array.numpy(), np.float32) for name, array in arrays.items()}
             if not all(np.isfinite(x).all() for x in tensors.values()):
-                raise UserError(f"round {number}: what {type(self._inner).__name__} made of the updates is not finite")
+                raise UserError(f"round {number}: {type(self._inner).__name__} returned values that are not finite")
             self._history.adapter, arrays = tensors, _record(tensors)
         self._history.end_round(number, self._inner)
         return arrays, None
@@ -126,7 +126,7 @@ class LoraStrategy(Strategy):
         missing = set(self._asked)
         for reply in replies:
             node = reply.metadata.src_node_id
-            if node not in self._asked:  # the SuperLink, of a device that is gone
+            if node not in self._asked:  # the SuperLink, for a device that has disconnected
                 continue
             try:
                 update = read_update(reply, shapes, self._one_sum)
@@ -140,7 +140,7 @@ class LoraStrategy(Strategy):
         taken, refused = usual([update for _, update in updates.values()], self._largest_ratio)
         for name, reason in refused.items():
             self._history.refused(name, reason)
-        # In one order, whatever that of the replies was: sums of floats depend on it.
+        # In a fixed order, because sums of floats depend on it.
         return [updates[update.name] for update in sorted(taken, key=lambda update: update.nodes)]
 
     def _decoded(self, reply: Message, update: Update) -> Message:
@@ -150,7 +150,7 @@ class LoraStrategy(Strategy):
         return reply
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The mean loss of all targets; each device's goes into the history."""
+        """Returns the mean loss over all targets, and records each device's loss in the history."""
         losses: dict[int, tuple[float, float]] = {}
         for reply in replies:
             found = None if reply.has_error() else reply.content.get(METRICS)

@@ -1,8 +1,8 @@
-"""Tensors on their way between a device and the server: a safetensors file, its numbers in as many bits as asked.
+"""Encodes tensors for transfer between a device and the server, as a safetensors file in float32, float16 or int8.
 
-float32 and float16 are tensors of that type. int8 is rounded by blocks of BLOCK numbers in a row (the last one may be
-shorter), each with its own scale: tensor NAME is int8 in its own shape, NAME.scale float32 [blocks], and a number is
-code x scale. What rounding left out is the sender's to add to what it sends next (error feedback, arXiv 1901.09847).
+float32 and float16 are stored as tensors of that type. int8 is rounded in blocks of BLOCK consecutive values (the last
+block may be shorter), each with its own scale: tensor NAME is int8 in its own shape, NAME.scale is float32 [blocks],
+and a value is code x scale. The sender adds the rounding error to its next update (error feedback, arXiv 1901.09847).
 """
 
 import math
@@ -22,68 +22,68 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 BLOCK = 128
 _SCALE = ".scale"
-_HEADER_BYTES = 400  # of a tensor and its scale, at most, in the header of a file
+_HEADER_BYTES = 400  # maximum size of the header entries of a tensor and its scale
 
 
 def wire_of(name: str) -> Wire:
-    """Raises UserError where there is no such format."""
+    """Checks the name of a format. Raises UserError if it is unknown."""
     if name not in get_args(Wire):
-        raise UserError(f"wire {name!r}: known are {', '.join(get_args(Wire))}")
+        raise UserError(f"wire {name!r}: must be one of {', '.join(get_args(Wire))}")
     return cast(Wire, name)
 
 
 def encode(tensors: Tensors, wire: Wire) -> bytes:
-    """A file of float32 `tensors`. Raises UserError where a number is not finite, or none of float16's."""
+    """Encodes float32 `tensors` as a file. Raises UserError if a value is not finite or too large for float16."""
     encoded: dict[str, npt.NDArray] = {}
     for name, tensor in tensors.items():
         if not np.isfinite(tensor).all():
-            raise UserError(f"tensor {name} has numbers that are not finite")
+            raise UserError(f"tensor {name} has values that are not finite")
         if wire == "int8":
             encoded[name], encoded[name + _SCALE] = _rounded(tensor)
         else:
             with np.errstate(over="ignore"):
                 encoded[name] = np.ascontiguousarray(tensor, wire)
             if not np.isfinite(encoded[name]).all():
-                raise UserError(f"tensor {name} has numbers beyond float16's; send float32")
+                raise UserError(f"tensor {name} has values that are too large for float16; set wire to float32")
     return save(encoded)
 
 
 def decode(data: bytes, shapes: Shapes) -> Tensors:
-    """The float32 tensors of a file that somebody else wrote, in any of the formats.
+    """Decodes an untrusted file in any of the formats to float32 tensors.
 
-    Raises UserError where it is not one, or has other tensors than those of `shapes`, or numbers that are not finite.
+    Raises UserError if it is malformed, has other tensors than `shapes`, or has values that are not finite.
     """
     most = 4096 + sum(4 * math.prod(shape) + _HEADER_BYTES + len(name) for name, shape in shapes.items())
     if len(data) > most:
-        raise UserError(f"{len(data)} bytes; what was asked for takes at most {most}")
+        raise UserError(f"has {len(data)} bytes; at most {most} are expected")
     try:
         found = load(data)
     except (SafetensorError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise UserError(f"not a readable safetensors file ({error})") from error
     tensors = {name: _decoded(found, name, shape) for name, shape in shapes.items()}
     if found:
-        raise UserError(f"tensor {next(iter(found))} was not asked for")
+        raise UserError(f"tensor {next(iter(found))} is not expected")
     return tensors
 
 
 def _decoded(found: dict[str, npt.NDArray], name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-    """Takes what belongs to tensor `name` out of `found`."""
+    """Removes the entries of tensor `name` from `found` and decodes them."""
     if name not in found:
         raise UserError(f"tensor {name} is missing")
     tensor = found.pop(name)
     if tensor.shape != shape:
-        raise UserError(f"tensor {name} is {tensor.shape}; asked for was {shape}")
+        raise UserError(f"tensor {name} has shape {tensor.shape}; expected: {shape}")
     if tensor.dtype == np.int8:
         scale, blocks = found.pop(name + _SCALE, None), _blocks(shape)
         if scale is None or scale.dtype != np.float32 or scale.shape != (blocks,):
-            raise UserError(f"tensor {name}{_SCALE} has to be float32 [{blocks}]")
+            raise UserError(f"tensor {name}{_SCALE} must be float32 [{blocks}]")
         codes = tensor.reshape(-1).astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             tensor = (codes * np.repeat(scale, BLOCK)[: codes.size]).reshape(shape)
     elif tensor.dtype not in (np.float32, np.float16):
-        raise UserError(f"tensor {name} is {tensor.dtype}; known are {', '.join(get_args(Wire))}")
+        raise UserError(f"tensor {name} is {tensor.dtype}; supported: {', '.join(get_args(Wire))}")
     if not np.isfinite(tensor).all():
-        raise UserError(f"tensor {name} has numbers that are not finite")
+        raise UserError(f"tensor {name} has values that are not finite")
     return tensor.astype(np.float32)
 
 
@@ -92,12 +92,12 @@ def _blocks(shape: tuple[int, ...]) -> int:
 
 
 def _rounded(tensor: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
-    """Codes in -127..127, and a scale a block."""
+    """Returns codes in -127..127 and one scale per block."""
     flat = np.zeros(_blocks(tensor.shape) * BLOCK, np.float32)
     flat[: tensor.size] = tensor.reshape(-1)
     rows = flat.reshape(-1, BLOCK)
     scale = np.abs(rows).max(axis=1) / np.float32(127)
-    # Of a block of nothing but zeros, or of numbers too small to have a scale.
+    # For a block of zeros, or of values that are too small to have a scale.
     divisor = np.where(scale > 0, scale, np.float32(1))
     codes = np.clip(np.rint(rows / divisor[:, None]), -127, 127).astype(np.int8)
     return codes.reshape(-1)[: tensor.size].reshape(tensor.shape), scale

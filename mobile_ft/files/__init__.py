@@ -1,1 +1,1 @@
-"""What every part of the package needs of files: JSON with limits, safe replacement, paths under any locale."""
+"""File helpers of the whole package: JSON with limits, atomic replacement, paths under any locale."""

@@ -1,4 +1,4 @@
-"""Puts a finished folder or file in the place of another, so that one of the two is always there."""
+"""Replaces a folder or file by a finished one, so that one of the two exists at any time."""
 
 import ctypes
 import errno
@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # Linux's
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # constants of Linux
 
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder beside `target` that takes its place if the block succeeds, else vanishes. Raises OSError."""
-    target = target.resolve()  # a link goes on being one
+    """Yields a folder beside `target`. It replaces `target` if the block succeeds, and is deleted otherwise. Raises
+    OSError."""
+    target = target.resolve()  # replaces the target of a link, not the link
     make_folder(target.parent)
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
@@ -26,7 +27,7 @@ def new_folder(target: Path) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> None:
-    """With those above it; on disk when this returns. Raises OSError."""
+    """Creates a folder and its parents, and syncs them to disk. Raises OSError."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -34,8 +35,8 @@ def make_folder(path: Path) -> None:
 
 
 def replace_folder(scratch: Path, target: Path) -> None:
-    """Gives `scratch`, which lies beside `target`, its name. An older `target` has that of `scratch` then, and is the
-    caller's to remove. Raises OSError."""
+    """Renames `scratch`, which is beside `target`, to `target`. An older `target` gets the name of `scratch`, and the
+    caller must remove it. Raises OSError."""
     scratch.chmod(0o755)
     for path in [*scratch.rglob("*"), scratch]:
         _sync(path)
@@ -47,7 +48,7 @@ def replace_folder(scratch: Path, target: Path) -> None:
 
 
 def _exchange(a: Path, b: Path) -> None:
-    """Each gets the other's name, at once where the system can do that."""
+    """Exchanges the names of two folders, atomically if the system supports that."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is not None:
         if renameat2(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE) == 0:
@@ -66,7 +67,7 @@ def _exchange(a: Path, b: Path) -> None:
 
 
 def replace_file(scratch: Path, target: Path) -> None:
-    """Renames the file `scratch`, of the same file system, to `target`. Raises OSError."""
+    """Renames the file `scratch`, on the same file system, to `target`. Raises OSError."""
     _sync(scratch)
     scratch.replace(target)
     _sync(target.parent)

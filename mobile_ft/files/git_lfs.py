@@ -1,4 +1,4 @@
-"""Pointers of git-lfs: small texts that a clone has in place of large files which were not fetched."""
+"""Pointers of git-lfs: small text files that a clone has in place of large files that were not fetched."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ _BEGINNING = b"version https://git-lfs.github.com/spec/v1"
 
 
 def check_no_pointer(path: Path) -> None:
-    """Raises UserError naming the file where it is a pointer."""
+    """Raises UserError, with the file's name, if it is a pointer."""
     if is_pointer(path):
         raise UserError(
-            f"{path}: a pointer of git-lfs in place of the file; run `git lfs pull` in {path.parent}, which fetches it"
+            f"{path}: is a git-lfs pointer, not the file itself; run `git lfs pull` in {path.parent} to fetch it"
         )
 
 
@@ -20,4 +20,4 @@ def is_pointer(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(len(_BEGINNING)) == _BEGINNING
     except OSError:
-        return False  # whatever reads the file says why
+        return False  # the reader of the file reports the error

@@ -1,4 +1,4 @@
-"""JSON that may have been made to harm: no text of it takes much more memory than itself, or exhausts the stack."""
+"""Parses untrusted JSON: limits keep it from using much more memory than its text, or from exhausting the stack."""
 
 import json
 import re
@@ -9,28 +9,30 @@ from typing import Any
 from mobile_ft.errors import UserError
 from mobile_ft.files.git_lfs import check_no_pointer
 
-MOST_BYTES = 64 << 20  # of a file
+MOST_BYTES = 64 << 20  # size of a file
 _MOST_DEPTH = 64
 _MOST_PARTS = 1 << 21  # strings, brackets and commas
 _PARTS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{},]', re.DOTALL)
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text. Raises ValueError where it is none, is nested deeply or holds very many values."""
+    """Parses a JSON text. Raises ValueError if it is not valid, is nested too deeply or has too many values."""
     if text.count("[") + text.count("{") > _MOST_DEPTH or text.count(",") > _MOST_PARTS:
         _check_parts(text)
     return json.loads(text)
 
 
 def read_json_object(path: Path, wanted: str, check: Callable[[bytes], None] = lambda content: None) -> dict[str, Any]:
-    """The object that a file holds; `check` sees the file's content first. Raises UserError naming the file, and what
-    is `wanted`, where it holds none."""
+    """Reads a JSON object from a file. Calls `check` with the content first.
+
+    Raises UserError, with the file's name and the text `wanted`, if the file does not contain one.
+    """
     if not path.is_file():
         raise UserError(f"{path}: no such file; {wanted}")
     check_no_pointer(path)
     size = path.stat().st_size
     if size > MOST_BYTES:
-        raise UserError(f"{path}: {size} bytes, more than {MOST_BYTES}; {wanted}")
+        raise UserError(f"{path}: {size} bytes, but at most {MOST_BYTES} are supported; {wanted}")
     content = path.read_bytes()
     check(content)
     try:
@@ -38,7 +40,7 @@ def read_json_object(path: Path, wanted: str, check: Callable[[bytes], None] = l
     except ValueError as error:
         raise UserError(f"{path}: not JSON ({error}); {wanted}") from error
     if not isinstance(value, dict):
-        raise UserError(f"{path}: not a JSON object but a {type(value).__name__}; {wanted}")
+        raise UserError(f"{path}: must be a JSON object, not a {type(value).__name__}; {wanted}")
     return value
 
 

@@ -1,11 +1,11 @@
-"""Values of a JSON object of the types that are wanted; null counts as left out. All raise ValueError."""
+"""Typed values of a JSON object. null counts as missing. All functions raise ValueError for another type."""
 
 import sys
 from typing import Any
 
 Values = dict[str, Any]
 
-_MOST = (1 << 31) - 1  # of a count
+_MOST = (1 << 31) - 1  # limit of a count
 
 
 def positive_int(values: Values, key: str, default: int | None = None, most: int = _MOST) -> int:
@@ -34,7 +34,7 @@ def boolean(values: Values, key: str) -> bool:
 
 
 def json_object(values: Values, key: str) -> Values:
-    """Empty where it is left out."""
+    """Returns {} if the key is missing."""
     value = values.get(key)
     if value is None:
         return {}
@@ -44,8 +44,8 @@ def json_object(values: Values, key: str) -> Values:
 
 
 def integers(values: Values, key: str, most: int) -> list[int]:
-    """Whole numbers from 0 to `most`."""
+    """Returns a list of integers from 0 to `most`."""
     items = values.get(key)
     if not isinstance(items, list) or any(type(x) is not int or not 0 <= x <= most for x in items):
-        raise ValueError(f"{key} must be a list of whole numbers from 0 to {most}")
+        raise ValueError(f"{key} must be a list of integers from 0 to {most}")
     return items

@@ -1,1 +1,1 @@
-"""What a training step computes: families, configurations, residual units, custom ops, LoRA, packed weights."""
+"""The computation of a training step: families, configurations, residual units, custom ops, LoRA, packed weights."""

@@ -1,4 +1,4 @@
-"""What the exporter and the runtime know of a model: the shape of a decoder, and its family."""
+"""The configuration of a model: the shape of a decoder, and its family."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 from mobile_ft.errors import UserError
 from mobile_ft.model.families import CONV, FAMILIES, FULL, SLIDING, Family
 
-# Far above any decoder there is: what follows from a shape may be worked out without another thought.
+# Far above any existing decoder. Sizes that are computed from a shape need no further checks.
 MOST_LAYERS = 1000
-MOST_TAPS = 16  # of a short convolution
-_MOST_WEIGHTS = 1 << 32  # of a matrix
+MOST_TAPS = 16  # limit of a short convolution
+_MOST_WEIGHTS = 1 << 32  # limit of a matrix
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A decoder; field names are Hugging Face's."""
+    """The configuration of a decoder, with Hugging Face's field names."""
 
     name: str
     hidden_size: int
@@ -28,12 +28,12 @@ class ModelConfig:
     rope_theta: float
     max_position_embeddings: int
     tie_word_embeddings: bool
-    model_type: str = "llama"  # of FAMILIES
-    rope_scaling: dict[str, Any] | None = None  # of layers with full attention
-    layer_types: tuple[str, ...] = ()  # of `families`, one a layer; empty: all FULL
-    sliding_window: int = 0  # of SLIDING layers: tokens that a query sees, itself among them
-    rope_local_base_freq: float = 0.0  # of SLIDING layers: their rope_theta
-    # Of CONV layers: tokens that a channel's convolution sees, the current one among them.
+    model_type: str = "llama"  # a key of FAMILIES
+    rope_scaling: dict[str, Any] | None = None  # for layers with full attention
+    layer_types: tuple[str, ...] = ()  # one per layer, a constant of `families`; empty: all FULL
+    sliding_window: int = 0  # SLIDING layers: number of tokens that a query sees, including itself
+    rope_local_base_freq: float = 0.0  # SLIDING layers: their rope_theta
+    # CONV layers: number of tokens in a channel's convolution, including the current one.
     conv_L_cache: int = 0  # noqa: N815 (Hugging Face's name)
 
     def to_json(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class ModelConfig:
 
 
 def check_config(config: ModelConfig, source: str) -> ModelConfig:
-    """Raises UserError where the runtime could not run a model of this shape."""
+    """Returns the configuration. Raises UserError if the runtime does not support its shape."""
     if config.num_hidden_layers > MOST_LAYERS:
         raise UserError(f"{source}: num_hidden_layers is {config.num_hidden_layers}; it must be at most {MOST_LAYERS}")
     for key in ("hidden_size", "intermediate_size"):
@@ -64,13 +64,13 @@ def check_config(config: ModelConfig, source: str) -> ModelConfig:
             f"num_key_value_heads ({config.num_key_value_heads})"
         )
     if CONV in config.layer_types and not 1 < config.conv_L_cache <= MOST_TAPS:
-        raise UserError(f"{source}: conv_L_cache is {config.conv_L_cache}; it must be 2 to {MOST_TAPS}")
+        raise UserError(f"{source}: conv_L_cache is {config.conv_L_cache}; it must be from 2 to {MOST_TAPS}")
     if SLIDING in config.layer_types and not (config.sliding_window and config.rope_local_base_freq):
-        raise UserError(f"{source}: sliding_window and rope_local_base_freq must be there for layers that slide")
+        raise UserError(f"{source}: layers with a sliding window require sliding_window and rope_local_base_freq")
     rows = max(config.vocab_size, config.intermediate_size, config.num_attention_heads * config.head_dim)
     if config.hidden_size * rows > _MOST_WEIGHTS:
         raise UserError(
-            f"{source}: hidden_size {config.hidden_size} makes a matrix of {config.hidden_size} x {rows}; it must "
+            f"{source}: hidden_size {config.hidden_size} gives a matrix of {config.hidden_size} x {rows}; it must "
             f"have at most {_MOST_WEIGHTS} weights"
         )
     return config

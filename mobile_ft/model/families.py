@@ -1,7 +1,7 @@
-"""What tells one model family from another: one entry a family, and no code that asks for a family's name.
+"""The model families: one entry per family. No code checks for a family's name.
 
-A family that combines what is here is one more entry (docs/internals/adding_a_family.md); a trait that no family had
-yet is a field of `Family`, and the code that it changes (`shapes`, `units`).
+A family with known traits is a new entry (docs/internals/adding_a_family.md). A new trait is a field of `Family` and
+changes the code that uses it (`shapes`, `units`).
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 
 from mobile_ft.files.json_values import Values, boolean, integers, positive_int, positive_number
 
-# Types of layers: what comes before their MLP.
+# Types of layers, by the unit before their MLP.
 FULL, SLIDING, NO_ROPE, CONV = "full_attention", "sliding_attention", "full_attention_no_rope", "conv"
 
 
@@ -23,31 +23,31 @@ def _full_attention(values: Values, layers: int) -> Values:
 class Family:
     """The traits of a decoder, in Hugging Face's names.
 
-    `norms` are those of the units "attn", "conv" and "mlp": the norm before the branch, and one behind it. `linears`
-    names them by their role: q, k, v, o of attention, gate, up, down of the MLP, in and out of a short convolution.
+    `norms` has, for the units "attn", "conv" and "mlp", the norm before the branch and the one after it. `linears` maps
+    roles to names: q, k, v, o of attention, gate, up, down of the MLP, in and out of a short convolution.
     """
 
     norms: dict[str, tuple[str, str | None]]
     linears: dict[str, str]
     final_norm: str = "model.norm"
-    activation: str = "silu"  # of the gate; `units` has an op for each
-    activation_key: str = "hidden_act"  # what config.json calls it
-    qk_norms: tuple[str, str] | None = None  # RMS norms of q and k, head by head
+    activation: str = "silu"  # activation of the gate; `units` has an op for each
+    activation_key: str = "hidden_act"  # its key in config.json
+    qk_norms: tuple[str, str] | None = None  # RMS norms of q and k, per head
     qkv_bias: bool = False
-    scaled_embedding: bool = False  # by sqrt(hidden_size), but not the head tied to it
-    norm_offset: float = 0.0  # a norm multiplies by this + its weight
-    layers: tuple[str, ...] = (FULL,)  # types that its layers may have
+    scaled_embedding: bool = False  # whether embeddings (but not a tied head) are multiplied by sqrt(hidden_size)
+    norm_offset: float = 0.0  # a norm multiplies by norm_offset + its weight
+    layers: tuple[str, ...] = (FULL,)  # supported types of layers
     rope_by_type: bool = False  # `rope_parameters` has an object for each type of layer
     inside: str | None = None  # model_type of the model with vision whose `text_config` may be of this family
-    defaults: dict[str, Any] = field(default_factory=dict)  # what Transformers takes where config.json is silent
-    # What config.json says in a way of its own, in the usual keys; `layer_types` among them. Raises ValueError.
+    defaults: dict[str, Any] = field(default_factory=dict)  # Transformers' defaults
+    # Converts the family's own settings of config.json, including `layer_types`, to the usual keys. Raises ValueError.
     usual: Callable[[Values, int], Values] = _full_attention
-    # The family's own settings of config.json; `hf_config` has those that all share, and refuses any other.
-    keys: tuple[str, ...] = ()  # honoured, most of them by `usual`
+    # The family's own settings of config.json. `hf_config` has the shared ones, and rejects any other.
+    keys: tuple[str, ...] = ()  # implemented, most of them by `usual`
     only: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # {setting: values that change nothing}
-    repeats: dict[str, str] = field(default_factory=dict)  # {setting: the one that it has to be equal to}
-    unread: tuple[str, ...] = ()  # they change nothing, whatever they say
-    unread_outside: tuple[str, ...] = ()  # likewise, of the model with vision
+    repeats: dict[str, str] = field(default_factory=dict)  # {setting: the setting that it must be equal to}
+    unread: tuple[str, ...] = ()  # ignored, because they change nothing
+    unread_outside: tuple[str, ...] = ()  # the same, in the model with vision
 
 
 _NORMS: dict[str, tuple[str, str | None]] = {
@@ -59,25 +59,26 @@ _LINEARS = {role: f"self_attn.{role}_proj" for role in "qkvo"} | {
 }
 _QK_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 _DEFAULTS = {"rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False}
-# Without it, nothing reads the other settings of windows.
+# If it is false, the other settings of windows have no effect.
 _NO_WINDOW: dict[str, tuple[Any, ...]] = {"use_sliding_window": (False,)}
 _WINDOW = ("sliding_window", "max_window_layers")
 
 
 def _mistral(values: Values, layers: int) -> Values:
-    """One window for all layers; later models say null."""
+    """All layers have the same window; later models have null."""
     return _implied([FULL if values["sliding_window"] is None else SLIDING] * layers, values)
 
 
 def _implied(types: list[str], values: Values, said: list[str] | None = None) -> Values:
-    """Types of layers that follow from other settings; `layer_types` may say the same, in the words `said`."""
+    """Returns the types of layers that follow from other settings. `layer_types` may repeat them, by the names
+    `said`."""
     if values.get("layer_types") not in (None, said or types):
-        raise ValueError(f"layer_types must be {said or types} as other settings say, or left out")
+        raise ValueError(f"layer_types must be {said or types}, like the other settings, or be left out")
     return {"layer_types": types}
 
 
 def _smollm3(values: Values, layers: int) -> Values:
-    """`no_rope_layers` has a 1 for layers with rotary embedding."""
+    """Reads `no_rope_layers`, which has a 1 for layers with rotary embedding."""
     if values.get("no_rope_layers") is None:
         interval = positive_int(values, "no_rope_layer_interval", 4)
         rotary = [(layer + 1) % interval for layer in range(layers)]
@@ -97,7 +98,7 @@ def _gemma3(values: Values, layers: int) -> Values:
 
 
 def _lfm2(values: Values, layers: int) -> Values:
-    """The MLP is as wide as two thirds of what is said, rounded up to a multiple, unless that is said to be it."""
+    """Computes the width of the MLP: two thirds of the setting, rounded up to a multiple, unless adjustment is off."""
     types = values.get("layer_types")
     if types is None and values.get("full_attn_idxs") is not None:
         attention = integers(values, "full_attn_idxs", layers - 1)
@@ -181,7 +182,7 @@ FAMILIES: dict[str, Family] = {
         usual=_gemma3,
         rope_by_type=True,
         inside="gemma3",
-        defaults={  # published Gemma files leave most of it out
+        defaults={  # published Gemma files leave most of them out
             "vocab_size": 262208,
             "num_attention_heads": 8,
             "num_key_value_heads": 4,

@@ -1,7 +1,7 @@
 """Packed weight formats: 16-row panels of one-group-wide blocks (docs/reference/bundle_format.md).
 
-A format's name is its kind of code, `q4_0`, `q4_1`, `q8_0`, `q8_1`, `nf4`, `fp4`, `iq4_nl` or `f16`, with `_g16`,
-`_g64` or `_g128` behind it where the group is not 32 columns.
+A format's name is its kind of code, `q4_0`, `q4_1`, `q8_0`, `q8_1`, `nf4`, `fp4`, `iq4_nl` or `f16`, with the suffix
+`_g16`, `_g64` or `_g128` if the group is not 32 columns.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 PANEL_ROWS = 16
-PLAIN_GROUP = 32  # of a format without a suffix
+PLAIN_GROUP = 32  # group of a format without a suffix
 
 U8 = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
@@ -41,7 +41,7 @@ CODEBOOKS: dict[str, F32] = {
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of code, and the group of columns that share a scale."""
+    """A kind of code, and the number of columns that share a scale."""
 
     kind: str
     header_bytes: int  # scales, and minima, of a block's 16 rows
@@ -50,7 +50,7 @@ class Format:
 
     @property
     def scale_dtype(self) -> type[np.float32] | type[np.float16]:
-        """Of scales and minima; bitsandbytes has its codebooks' in float32."""
+        """Type of scales and minima: float32 for bitsandbytes' codebooks, else float16."""
         return np.float32 if self.kind in ("nf4", "fp4") else np.float16
 
     @property
@@ -76,7 +76,7 @@ FORMATS: dict[str, Format] = {"f16": Format("f16", 0, 32)} | {
 
 
 def parse_format(name: str) -> Format:
-    """Raises ValueError on an unknown name."""
+    """Returns the format with this name. Raises ValueError if it is unknown."""
     if name not in FORMATS:
         raise ValueError(f"unknown weight format {name!r}; known: {', '.join(FORMATS)}")
     return FORMATS[name]
@@ -93,10 +93,10 @@ class PackedWeight:
 
 
 def packed_shape(name: str, rows: int, cols: int) -> tuple[int, int, int]:
-    """Shape of the packed form of W [rows, cols]. Raises ValueError where cols is not a multiple of the group."""
+    """Returns the shape of a packed W [rows, cols]. Raises ValueError if cols is not a multiple of the group."""
     fmt = parse_format(name)
     if cols % fmt.group:
-        raise ValueError(f"{cols} columns: a {name} weight needs a multiple of {fmt.group}")
+        raise ValueError(f"{cols} columns: a {name} weight requires a multiple of {fmt.group}")
     return -(-rows // PANEL_ROWS), cols // fmt.group, fmt.block_bytes
 
 
@@ -121,7 +121,7 @@ def pack(name: str, codes: npt.NDArray, header: U8) -> PackedWeight:
 
 
 def decode(kind: str, codes: U8, scale: F32, minimum: F32 | None) -> F32:
-    """Values of codes of any kind but f16, float32 of their shape, to which scale and minimum broadcast."""
+    """Decodes codes of any kind except f16 to float32 of the same shape. Scale and minimum broadcast to it."""
     if kind == "q4_0":
         levels = codes.astype(np.float32) - 8
     elif kind == "q8_0":
@@ -133,13 +133,13 @@ def decode(kind: str, codes: U8, scale: F32, minimum: F32 | None) -> F32:
 
 
 def unpack_codes(data: U8, name: str, rows: int) -> tuple[npt.NDArray, list[F32]]:
-    """Codes [rows, groups, group], uint8 or of f16 uint16, and the scale and minimum that the format has, each float32
-    [rows, groups]."""
+    """Returns codes [rows, groups, group], uint8 (f16: uint16), and the scale and minimum if the format has them, each
+    float32 [rows, groups]."""
     fmt = parse_format(name)
     panels, groups, _ = data.shape
 
     def by_row(tiles: npt.NDArray) -> npt.NDArray:
-        """From [panel, group, column, row of the panel]."""
+        """Transposes from [panel, group, column, row of the panel]."""
         return tiles.transpose(0, 3, 1, 2).reshape(panels * PANEL_ROWS, groups, -1)[:rows]
 
     codes = np.ascontiguousarray(data[..., fmt.header_bytes :]).reshape(panels, groups, fmt.group, -1)
@@ -153,8 +153,7 @@ def unpack_codes(data: U8, name: str, rows: int) -> tuple[npt.NDArray, list[F32]
 
 
 def gguf_blocks(data: U8, kind: str, rows: int) -> U8:
-    """The rows of a packed q4_0, q4_1, iq4_nl or q8_0 weight as GGUF has them: uint8 [rows, bytes], block behind
-    block."""
+    """Converts a packed q4_0, q4_1, iq4_nl or q8_0 weight to rows of GGUF blocks: uint8 [rows, bytes]."""
     codes, header = unpack_codes(data, kind, rows)
     if kind != "q8_0":  # byte i holds column i (low nibble) and column i + 16 (high nibble)
         codes = codes[..., :16] | codes[..., 16:] << 4

@@ -1,4 +1,4 @@
-"""Reads a Hugging Face `config.json`, as it is published or as Transformers 5 writes it."""
+"""Reads a Hugging Face `config.json`, as published or as written by Transformers 5."""
 
 import os
 from pathlib import Path
@@ -13,8 +13,8 @@ from mobile_ft.model.families import CONV, FAMILIES, FULL, SLIDING, Family
 from mobile_ft.model.hub_cache import cached_repository
 from mobile_ft.model.lora import DECODER, INSIDE, BaseModel
 
-# Settings of all families: `_KEYS` are honoured, `_ONLY` are accepted with the values given, which change nothing, and
-# `_UNREAD` change nothing whatever they say. Any other setting is refused: it may change the model.
+# Settings of all families. `_KEYS` are implemented. `_ONLY` are accepted with the given values, which change nothing.
+# `_UNREAD` are ignored, because they change nothing. Any other setting is rejected, because it may change the model.
 _KEYS = (
     *("model_type", "_name_or_path", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
     *("num_attention_heads", "num_key_value_heads", "head_dim", "layer_types", "max_position_embeddings"),
@@ -36,7 +36,7 @@ _UNREAD = (
     *("architectures", "name_or_path", "_commit_hash", "transformers_version", "transformers.js_config"),
     *("unsloth_fixed", "unsloth_version", "model_name", "is_llama_config", "tokenizer_class", "model_max_length"),
     *("max_sequence_length", "task_specific_params", "prefix"),
-    # How Transformers stores, initializes and runs a model, and what it returns.
+    # Settings for storing, initializing and running a model in Transformers, and for its outputs.
     *("dtype", "torch_dtype", "use_bfloat16", "torchscript", "pretraining_tp", "initializer_range", "is_decoder"),
     *("attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "_flash_attn_2_enabled"),
     *("return_dict", "output_attentions", "output_hidden_states", "cross_attention_hidden_size", "tf_legacy_loss"),
@@ -57,7 +57,7 @@ _UNREAD = (
 _QUANTIZATION = (
     "quantization",
     "quantization_config",
-)  # of the whole file: hf_checkpoint.py reads them
+)  # outside of text_config; hf_checkpoint.py reads them
 _ROPE_NUMBERS: dict[str, tuple[str, ...]] = {
     "default": (),
     "linear": ("factor",),
@@ -67,18 +67,18 @@ _CONFIGS = Path(__file__).parent / "configs"
 
 
 def known_models() -> list[str]:
-    """Names of the models whose config.json comes with the program."""
+    """Returns the names of the models whose config.json is included in the package."""
     return sorted(path.stem for path in _CONFIGS.glob("*.json"))
 
 
 def known_config(name: str) -> Path | None:
-    """The config.json of a known model, None for any other name."""
+    """Returns the config.json of a known model, or None for another name."""
     return _CONFIGS / f"{name}.json" if name in known_models() else None
 
 
 def read_hf_config(path: Path) -> ModelConfig:
-    """Reads the `config.json` of a model of a known family. Raises UserError naming the file."""
-    values = read_json_object(path, "give a Hugging Face config.json")
+    """Reads the `config.json` of a model. Raises UserError, with the file's name, if the model is not supported."""
+    values = read_json_object(path, "use a Hugging Face config.json")
     try:
         return check_config(config_of(values, _name(path).rpartition("/")[2]), str(path))
     except ValueError as error:
@@ -86,25 +86,26 @@ def read_hf_config(path: Path) -> ModelConfig:
 
 
 def base_model(path: Path) -> BaseModel:
-    """What adapters say of the model whose `config.json` is read."""
+    """Returns the description of the model for adapters, from its `config.json`."""
     with_vision = [family.inside for family in FAMILIES.values() if family.inside is not None]
-    model_type = read_json_object(path, "give a Hugging Face config.json").get("model_type")
+    model_type = read_json_object(path, "use a Hugging Face config.json").get("model_type")
     return BaseModel(_name(path), INSIDE if model_type in with_vision else DECODER)
 
 
 def folder_name(folder: str | os.PathLike[str]) -> str:
-    """What `from_pretrained` takes for a folder: the model's name on the Hub if it is of the Hub's cache."""
+    """Returns the folder's name for `from_pretrained`: the model's name on the hub if the folder is in the hub's
+    cache."""
     path = Path(os.path.abspath(folder))
     return cached_repository(path) or path_text(path).encode("utf-8", "replace").decode()
 
 
 def _name(path: Path) -> str:
-    """Of the model; no published file is called by it, but its folder is."""
+    """Returns the model's name: that of the folder, because the file is always named config.json."""
     return folder_name(path.parent) if path.name == "config.json" else path.stem
 
 
 def config_of(values: Values, name: str) -> ModelConfig:
-    """The decoder that the values of a config.json describe, by that name if they say none. Raises ValueError."""
+    """Returns the decoder of a config.json's values. `name` is used if they have none. Raises ValueError."""
     values, said = _text_model(values)
     family = FAMILIES[values["model_type"]]
     layers = positive_int(values, "num_hidden_layers", most=MOST_LAYERS)
@@ -121,7 +122,7 @@ def config_of(values: Values, name: str) -> ModelConfig:
     special: Values = {}
     if SLIDING in types:
         if local_scaling is not None:
-            raise ValueError(f"rope type {local_scaling['rope_type']!r} of sliding attention is not supported")
+            raise ValueError(f"rope type {local_scaling['rope_type']!r} is not supported for sliding attention")
         special = {
             "sliding_window": positive_int(values, "sliding_window"),
             "rope_local_base_freq": positive_number(local, "rope_theta"),
@@ -149,8 +150,8 @@ def config_of(values: Values, name: str) -> ModelConfig:
 
 
 def _text_model(values: Values) -> tuple[Values, Values]:
-    """The file's values over Transformers' defaults, and as the file has them; of a model with vision, those of its
-    text model. All of the file's settings are known.
+    """Returns the file's values with Transformers' defaults, and without them. For a model with vision, these are the
+    values of its text model. Raises ValueError for an unknown setting.
     """
     with_vision = {family.inside: name for name, family in FAMILIES.items() if family.inside is not None}
     model_type = values.get("model_type")
@@ -170,8 +171,8 @@ def _text_model(values: Values) -> tuple[Values, Values]:
 
 
 def _inside(values: Values, model_type: str) -> Values:
-    """The values of the text model in those of a model with vision, which alone says whether embedding and head are
-    one.
+    """Returns the values of the text model in those of a model with vision. Only the outer values define whether
+    embedding and head are tied.
     """
     family, outside = FAMILIES[model_type], values["model_type"]
     text = values.get("text_config")
@@ -208,9 +209,9 @@ def _check_repeated(said: Values, values: Values, family: Family) -> None:
 
 
 def _rope_settings(values: Values, family: Family) -> tuple[Values, Values]:
-    """Rotary settings of full and of sliding attention: of `rope_parameters`, or of the fields that came before it.
+    """Returns the rotary settings of full and of sliding attention, from `rope_parameters` or the older fields.
 
-    The fields are taken where `rope_parameters` is silent.
+    The older fields are used for settings that `rope_parameters` leaves out.
     """
     parameters, scaling = json_object(values, "rope_parameters"), json_object(values, "rope_scaling")
     if parameters and scaling:
@@ -221,14 +222,14 @@ def _rope_settings(values: Values, family: Family) -> tuple[Values, Values]:
         return settings, settings
     for key, value in parameters.items():
         if key not in (FULL, SLIDING):
-            raise ValueError(f"rope_parameters has {key} {value!r}; it must have {FULL} and {SLIDING} alone")
-    # Transformers takes the scaling's type from `rope_type` alone.
+            raise ValueError(f"rope_parameters has {key} {value!r}; it must only have {FULL} and {SLIDING}")
+    # Transformers reads the scaling's type only from `rope_type`.
     full = json_object(parameters, FULL) or {"rope_type": "default"} | scaling
     return theta | full, {"rope_theta": values["rope_local_base_freq"]} | json_object(parameters, SLIDING)
 
 
 def _rope_scaling(settings: Values) -> Values | None:
-    """What scales the rotary frequencies, checked; None where nothing does."""
+    """Returns the checked scaling of the rotary frequencies, or None."""
     rope_type = settings.get("rope_type", settings.get("type", "default"))
     if not isinstance(rope_type, str) or rope_type not in _ROPE_NUMBERS:
         supported = ", ".join(repr(name) for name in _ROPE_NUMBERS)
@@ -250,5 +251,5 @@ def _rope_scaling(settings: Values) -> Values | None:
 
 def _layer_types(types: Any, family: Family, layers: int) -> tuple[str, ...]:
     if not isinstance(types, list) or len(types) != layers or any(x not in family.layers for x in types):
-        raise ValueError(f"layer_types must name one of {', '.join(family.layers)} for each of {layers} layers")
+        raise ValueError(f"layer_types must have one of {', '.join(family.layers)} for each of {layers} layers")
     return tuple(types)

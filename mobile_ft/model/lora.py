@@ -19,16 +19,16 @@ from mobile_ft.model.shapes import linear_names
 WEIGHTS_FILE = "adapter_model.safetensors"
 CONFIG_FILE = "adapter_config.json"
 MOST_RANK = 256
-# Where Transformers' classes hold the decoder: those of text models, and those of models with vision.
+# Path of the decoder in Transformers' classes: of text models (DECODER), and of models with vision (INSIDE).
 DECODER, INSIDE = "model", "model.language_model"
-_PREFIXES = (INSIDE, "language_model.model", DECODER)  # the second before Transformers 4.52
+_PREFIXES = (INSIDE, "language_model.model", DECODER)  # the second one is from before Transformers 4.52
 _PEFT = "base_model.model."
 ANOTHER_BUNDLE = "`mobile-ft export MODEL --adapter DIR` makes a bundle for this adapter"
 
 
 @dataclass(frozen=True)
 class LoraConfig:
-    """y = x W^T + scale * (x A^T) B^T on the linears named by `targets` (arXiv 2106.09685).
+    """LoRA's settings: y = x W^T + scale * (x A^T) B^T on the linear layers in `targets` (arXiv 2106.09685).
 
     The scale is alpha / rank, or alpha / sqrt(rank) with rsLoRA (arXiv 2312.03732).
     """
@@ -45,36 +45,37 @@ class LoraConfig:
 
 @dataclass(frozen=True)
 class BaseModel:
-    """The checkpoint that an adapter belongs to, as its files name it."""
+    """The checkpoint that an adapter belongs to, as named in the adapter's files."""
 
-    name: str  # a folder, a file, or a name on the Hub
-    modules: str = DECODER  # or INSIDE
+    name: str  # a folder, a file, or a name on the hub
+    modules: str = DECODER  # path of the decoder, DECODER or INSIDE
 
 
 def parse_targets(value: str, config: ModelConfig) -> tuple[str, ...]:
-    """`all-linear`, or a comma-separated list of the model's linears. Raises UserError on an unknown name."""
+    """Parses `all-linear` or a comma-separated list of linear layers. Raises UserError for an unknown name."""
     known = linear_names(config)
     if value == "all-linear":
         return known
     names = [name.strip() for name in value.split(",")]
     for name in names:
         if name not in known:
-            raise UserError(f"--lora-targets: {name!r} is not one of all-linear, {', '.join(known)}")
+            raise UserError(f"lora_targets {name}: must be all-linear, or some of {', '.join(known)}")
     return tuple(name for name in known if name in names)
 
 
 def adapter_key(layer: int, name: str, modules: str = DECODER) -> str:
-    """PEFT's tensor name, for a name such as `self_attn.q_proj.lora_A.weight`."""
+    """Returns PEFT's tensor name for a name within a layer, such as `self_attn.q_proj.lora_A.weight`."""
     return f"{_PEFT}{modules}.layers.{layer}.{name}"
 
 
 def within_decoder(key: str) -> str:
-    """PEFT's tensor name from `layers` on, whichever class holds the decoder; the name itself if it is of none."""
+    """Returns the part of PEFT's tensor name from `layers` on, or the name itself if it is not in a decoder."""
     return next((key.removeprefix(p) for p in (f"{_PEFT}{x}." for x in _PREFIXES) if key.startswith(p)), key)
 
 
 def init_adapter(shapes: Iterable[tuple[str, int, int]], rank: int, seed: int) -> dict[str, npt.NDArray[np.float32]]:
-    """PEFT's initialisation for (module key, in, out): A uniform in +-1/sqrt(in) (Kaiming, a = sqrt 5), B zero."""
+    """Initializes an adapter as PEFT does, for (module key, in, out): A is uniform in +-1/sqrt(in) (Kaiming, a = sqrt
+    5), and B is zero."""
     rng = np.random.default_rng(seed)
     tensors = {}
     for key, in_features, out_features in shapes:
@@ -86,9 +87,11 @@ def init_adapter(shapes: Iterable[tuple[str, int, int]], rank: int, seed: int) -
 
 
 def peft_config(lora: LoraConfig, base: BaseModel) -> dict[str, Any]:
-    """The content of `adapter_config.json`."""
+    """Returns the content of `adapter_config.json`."""
     targets: list[str] | str = list(lora.targets)
-    if base.modules != DECODER:  # a regular expression, because the model has linears of these names elsewhere too
+    if (
+        base.modules != DECODER
+    ):  # a regular expression, because other parts of the model have linear layers of these names, too
         targets = rf"{re.escape(base.modules)}\..*\.({'|'.join(map(re.escape, lora.targets))})"
     return {
         "peft_type": "LORA",

@@ -6,17 +6,17 @@ from collections import Counter
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import CONV
 
-TAPS = "conv.conv.weight"  # of a short convolution
+TAPS = "conv.conv.weight"  # weight of a short convolution
 
 
 def unit_types(config: ModelConfig, layer: int) -> tuple[str, str]:
-    """Types of the units of a layer, in execution order."""
+    """Returns the types of a layer's units, in execution order."""
     return ("conv" if config.layer_type(layer) == CONV else "attn"), "mlp"
 
 
 def vector_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, ...]]:
-    """{name within the layer: shape} of what a unit of that type has beside its linears: norms, biases, and the taps
-    of a short convolution, the oldest token's first."""
+    """Returns {name within the layer: shape} of the vectors of a unit of that type: norms, biases, and the taps of a
+    short convolution, oldest token first."""
     family = config.family
     before, behind = family.norms[unit_type]
     shapes: dict[str, tuple[int, ...]] = {f"{before}.weight": (config.hidden_size,)}
@@ -33,7 +33,7 @@ def vector_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, .
 
 
 def linear_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, int]]:
-    """{name: (in_features, out_features)} of the linears of a unit of that type, in execution order."""
+    """Returns {name: (in_features, out_features)} of the linear layers of a unit of that type, in execution order."""
     hidden, inner = config.hidden_size, config.intermediate_size
     queries = config.num_attention_heads * config.head_dim
     keys = config.num_key_value_heads * config.head_dim
@@ -46,15 +46,16 @@ def linear_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, i
 
 
 def linear_names(config: ModelConfig) -> tuple[str, ...]:
-    """Last parts of the linears' names, as LoRA's targets go by: `q_proj` and so on."""
+    """Returns the last parts of the linear layers' names, which LoRA's targets use, such as `q_proj`."""
     units = dict.fromkeys(unit for layer in range(config.num_hidden_layers) for unit in unit_types(config, layer))
     return tuple(dict.fromkeys(name.split(".")[-1] for unit in units for name in linear_shapes(config, unit)))
 
 
 def forward_flops(config: ModelConfig, unit_type: str, again: bool = False) -> list[int]:
-    """[a, b]: a unit's forward takes a t + b t^2 at t tokens, two a multiply-add of its linears and its attention.
+    """Returns [a, b]: a unit's forward has a t + b t^2 FLOPs at t tokens, 2 per multiply-add of linear layers and
+    attention.
 
-    `again`: without its last linear, whose output no gradient needs.
+    `again` leaves out the last linear layer, whose output no gradient needs.
     """
     linears = list(linear_shapes(config, unit_type).values())
     products = sum(k * n for k, n in (linears[:-1] if again else linears))
@@ -63,12 +64,12 @@ def forward_flops(config: ModelConfig, unit_type: str, again: bool = False) -> l
 
 
 def head_flops(config: ModelConfig) -> int:
-    """Of the loss and its gradient, for each token."""
+    """Returns the FLOPs of the loss and its gradient, per token."""
     return 4 * config.hidden_size * config.vocab_size
 
 
 def base_parameters(config: ModelConfig) -> int:
-    """How many weights the model has, LoRA aside."""
+    """Returns the number of the model's weights, without LoRA."""
     tables = 1 if config.tie_word_embeddings else 2
     weights = config.hidden_size * (tables * config.vocab_size + 1)
     for unit_type, count in Counter(x for i in range(config.num_hidden_layers) for x in unit_types(config, i)).items():

@@ -1,4 +1,4 @@
-"""What kinds of residual units a model has, and what their weights are; without torch."""
+"""The kinds of residual units of a model, and their weights, without torch."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class UnitSpec:
-    """What all units of one kind share: enough to trace their methods once."""
+    """The properties that all units of a kind share. They define the kind's methods."""
 
     kind: str  # prefix of the methods' names
     type: str  # "attn", "conv" or "mlp"
@@ -29,11 +29,11 @@ class UnitSpec:
     lora_scale: float
     config: ModelConfig
     activation: str = "exact"  # one of ACTIVATIONS
-    layer_type: str = FULL  # of attention
+    layer_type: str = FULL  # type of attention
 
     @property
     def vectors(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of norms, biases and taps."""
+        """Returns the shapes of norms, biases and taps."""
         return vector_shapes(self.config, self.type)
 
     @property
@@ -46,24 +46,24 @@ class UnitSpec:
 
     @property
     def takes_positions(self) -> bool:
-        """Whether tokens see each other."""
+        """Whether the unit mixes tokens."""
         return self.type != "mlp"
 
     @property
     def inv_freq(self) -> str | None:
-        """Name of the rotary frequencies in `weights.ptd`, None without."""
+        """Name of the rotary frequencies in `weights.ptd`, or None if the unit has none."""
         if self.type != "attn" or self.layer_type == NO_ROPE:
             return None
         return "inv_freq_sliding" if self.layer_type == SLIDING else "inv_freq"
 
     @property
     def cache_width(self) -> int:
-        """Numbers a token in each of the two caches of attention; other units have none."""
+        """Values per token in each of attention's two caches. Other units have no cache."""
         return self.config.num_key_value_heads * self.config.head_dim if self.type == "attn" else 0
 
     @property
     def state_shape(self) -> tuple[int, int]:
-        """Of what a short convolution remembers of earlier tokens."""
+        """Shape of the state that a short convolution keeps of earlier tokens."""
         return max(self.config.conv_L_cache - 1, 0) if self.type == "conv" else 0, self.config.hidden_size
 
     @property

@@ -1,8 +1,8 @@
-"""The training graph: a decoder as a chain of residual units, `x + attn(x)` or `x + conv(x)`, and `x + mlp(x)`.
+"""The training graph: a decoder is a chain of residual units, `x + attn(x)` or `x + conv(x)`, and `x + mlp(x)`.
 
-Weights are inputs of every function, so one traced program serves all layers. A unit's inputs are always in the
-order: activations, positions where its tokens see each other, caches or state where it decodes, rotary frequencies of
-attention that has them, then `UnitSpec.weights`, then `UnitSpec.lora` (A and B of each adapted linear in turn).
+Weights are inputs of every function, so one traced program serves all layers. A unit's inputs always have this order:
+activations; positions, if the unit mixes tokens; caches or state, if it decodes; rotary frequencies, if the attention
+has them; `UnitSpec.weights`; `UnitSpec.lora` (A and B of each adapted linear layer in turn).
 """
 
 import math
@@ -16,17 +16,17 @@ from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.shapes import TAPS
 from mobile_ft.model.unit_spec import Linear, UnitSpec
 
-# A trace's nodes that bear this mark hold values whose products go into an exponential: too much for 8 bits.
+# Marks nodes of a trace whose products are the input of an exponential: 8 bits are not precise enough for them.
 EXPONENT = "exponent"
-# Those that bear this one are the factors of a gated MLP, most of what it stores, which 4 bits do.
+# Marks the factors of a gated MLP, the largest part of its stored activations, for which 4 bits are precise enough.
 FACTOR = "factor"
 
-Weights = dict[str, Tensor]  # by the names of `UnitSpec.weights`
-Linears = dict[str, Callable[[Tensor], Tensor]]  # by the linears' names
+Weights = dict[str, Tensor]  # keys: names in `UnitSpec.weights`
+Linears = dict[str, Callable[[Tensor], Tensor]]  # keys: names of linear layers
 
 
 def _linears(spec: UnitSpec, weights: Weights, lora: list[Tensor]) -> Linears:
-    """One function x -> y for each linear of the unit."""
+    """Returns a function x -> y for each linear layer of the unit."""
     adapters = iter(lora)
 
     def bind(linear: Linear, a: Tensor | None, b: Tensor | None) -> Callable[[Tensor], Tensor]:
@@ -45,23 +45,24 @@ def _linears(spec: UnitSpec, weights: Weights, lora: list[Tensor]) -> Linears:
 
 
 def _norm(spec: UnitSpec, x: Tensor, weights: Weights, name: str) -> Tensor:
-    """RMS norm in the memory-sharing form: what it saves is z, and the linears' input is z times the weight again."""
+    """RMS norm in the memory-sharing form: it saves z, and the input of linear layers is recomputed as z times the
+    weight."""
     z, _ = ops.ms_rms_norm(x, spec.config.rms_norm_eps)
     return ops.affine(z, weights[f"{name}.weight"])
 
 
 def _head_norm(spec: UnitSpec, x: Tensor, weights: Weights, name: str) -> Tensor:
-    """RMS norm of every head by itself."""
+    """RMS norm of each head."""
     y, _ = ops.rms_norm(x, weights[f"{name}.weight"], spec.config.rms_norm_eps)
     return y
 
 
-# Of a family's activation: the gated op, and the one that keeps two bits of the gate.
+# Activation of a family -> its gated op, and the op that keeps two bits of the gate.
 _GATES = {"silu": (ops.swiglu, ops.swiglu_2bit), "gelu_pytorch_tanh": (ops.geglu, ops.geglu_2bit)}
 
 
 def _gated(spec: UnitSpec, gate: Tensor, up: Tensor) -> Tensor:
-    """act(gate) * up, with the exact derivative or the one of Approx-BP."""
+    """Returns act(gate) * up, with the exact derivative or that of Approx-BP."""
     exact, two_bits = _GATES[spec.config.family.activation]
     if spec.activation != "approx2bit":
         return exact(gate, up)
@@ -82,7 +83,7 @@ def _qkv(
     z = _norm(spec, x, weights, c.family.norms["attn"][0])
     with annotate({EXPONENT: True}):
         q, k = linears[names["q"]](z), linears[names["k"]](z)
-    v = linears[names["v"]](z)  # before the rest: z is then no longer in memory
+    v = linears[names["v"]](z)  # computed first, so that z can be freed early
     with annotate({EXPONENT: True}):
         if norms is not None:
             q, k = (_head_norm(spec, y, weights, norm) for norm, y in zip(norms, (q, k), strict=True))
@@ -114,7 +115,7 @@ def attn_decode(
     weights: list[Tensor],
     lora: list[Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Generation: like `attn` after positions[0] cached tokens; also returns the keys and values to append."""
+    """Generation: like `attn`, after positions[0] cached tokens. Also returns the keys and values to append."""
     named = dict(zip(spec.weights, weights, strict=True))
     linears = _linears(spec, named, lora)
     q, k, v = _qkv(spec, x, positions, inv_freq, named, linears)
@@ -134,7 +135,7 @@ def conv(spec: UnitSpec, x: Tensor, positions: Tensor, weights: list[Tensor], lo
 def conv_decode(
     spec: UnitSpec, x: Tensor, positions: Tensor, state: Tensor, weights: list[Tensor], lora: list[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Generation: like `conv` after the tokens that left `state`; also returns the state that follows."""
+    """Generation: like `conv`, after the tokens of `state`. Also returns the new state."""
     named = dict(zip(spec.weights, weights, strict=True))
     linears, names = _linears(spec, named, lora), spec.config.family.linears
     bcx = linears[names["in"]](_norm(spec, x, named, spec.config.family.norms["conv"][0]))
@@ -162,14 +163,14 @@ def embed(config: ModelConfig, fmt: str, tokens: Tensor, table: Tensor) -> Tenso
 def head(
     config: ModelConfig, fmt: str, x: Tensor, targets: Tensor, norm: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """x [T, hidden], targets [T] -> losses [T], 0 where the target is -100, and their gradients dx [T, hidden]."""
+    """x [T, hidden], targets [T] -> losses [T], 0 for targets of -100, and their gradients dx [T, hidden]."""
     z, rstd = ops.rms_norm(x, norm, config.rms_norm_eps)
     losses, dz = ops.linear_cross_entropy(z, weight, fmt, config.vocab_size, targets)
     return losses, ops.rms_norm_backward(dz, x, norm, rstd)
 
 
 def head_loss(config: ModelConfig, fmt: str, x: Tensor, targets: Tensor, norm: Tensor, weight: Tensor) -> Tensor:
-    """Evaluation: the losses [T] alone."""
+    """Evaluation: returns only the losses [T]."""
     z, _ = ops.rms_norm(x, norm, config.rms_norm_eps)
     return ops.linear_cross_entropy_loss(z, weight, fmt, config.vocab_size, targets)
 

@@ -1,1 +1,1 @@
-"""Holds a training process to its budget and sees where its memory lies, by the kernel's own figures."""
+"""Limits a training process to its budget and measures its memory by component, with the kernel's own figures."""

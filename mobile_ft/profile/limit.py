@@ -1,4 +1,4 @@
-"""A hard memory limit for a child process: a memory cgroup where one can be made, else RLIMIT_DATA."""
+"""A hard memory limit for a child process: a memory cgroup if one can be created, else RLIMIT_DATA."""
 
 import os
 import re
@@ -16,25 +16,26 @@ EnforcedBy = Literal["cgroup-v2", "cgroup-v1", "rlimit-data", "sampling"]
 
 
 class Limit:
-    """No limit: memory is only watched."""
+    """No limit: memory is only measured."""
 
     enforced_by: EnforcedBy = "sampling"
 
     def confine(self) -> None:
-        """Called in the child before it becomes another program."""
+        """Puts the current process under the limit. Called in the child before it executes the command."""
 
     def usage(self) -> int:
-        """Bytes that count against the limit, where the kernel tells; page cache may be among them."""
+        """Returns the bytes that count against the limit, or 0 if the kernel does not report them. Page cache may be
+        included."""
         return 0
 
     def explains(self, failure: str) -> bool:
-        """Whether it was the limit that ended the child, whose error is `failure`."""
+        """Whether the limit caused the child's error `failure`."""
         return False
 
 
 @dataclass(frozen=True)
 class _Files:
-    """What the two versions call the files of a cgroup."""
+    """File names of a cgroup, which differ between the two versions."""
 
     limit: str
     swap: str
@@ -51,33 +52,33 @@ _FILES: dict[EnforcedBy, _Files] = {
 
 
 class CgroupLimit(Limit):
-    """A cgroup of its own. Everything counts, page cache and kernel memory too; but not pages that another group has
-    read in before, as is likely of the libraries."""
+    """A cgroup for the child alone. Page cache and kernel memory count too, but not pages that another group has read
+    before, which is likely for libraries."""
 
     def __init__(self, version: EnforcedBy, folder: Path) -> None:
         self.enforced_by = version
         self._folder, self._files = folder, _FILES[version]
         self._processes = str(folder / "cgroup.procs")
         if not (folder / self._files.limit).exists():
-            raise OSError(f"{folder}: the memory controller is not on")
+            raise OSError(f"{folder}: the memory controller is not enabled")
 
     def set(self, size: int) -> None:
-        """Limits it to `size` bytes of memory, and no swap."""
+        """Sets the limit to `size` bytes of memory, without swap."""
         (self._folder / self._files.limit).write_text(str(size))
         swap = self._folder / self._files.swap
-        if swap.exists():  # version 1 limits the sum of both
+        if swap.exists():  # version 1 limits the sum of memory and swap
             swap.write_text("0" if self.enforced_by == "cgroup-v2" else str(size))
 
     def confine(self) -> None:
         file = os.open(self._processes, os.O_WRONLY)
-        os.write(file, b"0")  # 0: whoever writes
+        os.write(file, b"0")  # 0 is the writing process
         os.close(file)
 
     def usage(self) -> int:
         return int((self._folder / self._files.usage).read_text())
 
     def explains(self, failure: str) -> bool:
-        """Killed, or mft-run saw the limit itself."""
+        """Checks whether the kernel killed the child, or mft-run itself reported the limit."""
         kills = re.search(r"^oom_kill (\d+)$", (self._folder / self._files.events).read_text(), re.MULTILINE)
         return (kills is not None and int(kills[1]) > 0) or failure.startswith("the memory limit is ")
 
@@ -86,13 +87,13 @@ class CgroupLimit(Limit):
             try:
                 self._folder.rmdir()
                 return
-            except OSError:  # the child is still going
+            except OSError:  # the child is still ending
                 time.sleep(0.02)
 
 
 class DataLimit(Limit):
-    """RLIMIT_DATA: private memory that can be written to counts as soon as it is mapped, touched or not; pages of files
-    do not."""
+    """RLIMIT_DATA: writable private memory counts as soon as it is mapped, even if it is not touched. Pages of files do
+    not count."""
 
     enforced_by = "rlimit-data"
 
@@ -104,14 +105,14 @@ class DataLimit(Limit):
         resource.setrlimit(resource.RLIMIT_DATA, (self._size, self._size))
 
     def explains(self, failure: str) -> bool:
-        """The kernel counts no refusals, so what refused allocations look like has to do."""
+        """Looks for typical errors of failed allocations, because the kernel does not count them."""
         words = r"out of memory|bad_alloc|allocate memory|failed to map segment|temporarily unavailable|signal \d"
         return re.search(words, failure) is not None
 
 
 @contextmanager
 def memory_limit(size: int | None) -> Iterator[Limit]:
-    """The hardest limit of `size` bytes that can be had here; None: no limit. It is gone after the block."""
+    """Yields the strictest available limit of `size` bytes (None: no limit). It is removed after the block."""
     if size is None:
         yield Limit()
         return
@@ -136,7 +137,7 @@ def _new_cgroup(size: int) -> CgroupLimit | None:
             continue
         try:
             cgroup = CgroupLimit(version, folder)
-            # Moving a process can be forbidden where making a group is not.
+            # A system can allow creating a group but forbid moving a process.
             subprocess.run(["true"], preexec_fn=cgroup.confine, check=True)
             cgroup.set(size)
             return cgroup
@@ -146,7 +147,7 @@ def _new_cgroup(size: int) -> CgroupLimit | None:
 
 
 def cgroup_parents(mountinfo: str, own: str) -> list[tuple[EnforcedBy, Path]]:
-    """Where a memory cgroup might be made, from the texts of /proc/self/mountinfo and /proc/self/cgroup."""
+    """Returns candidates for the parent of a memory cgroup, from /proc/self/mountinfo and /proc/self/cgroup."""
     paths = {controllers: path for _, controllers, path in (line.split(":", 2) for line in own.splitlines())}
     parents: list[tuple[EnforcedBy, Path]] = []
     for line in mountinfo.splitlines():
@@ -156,7 +157,9 @@ def cgroup_parents(mountinfo: str, own: str) -> list[tuple[EnforcedBy, Path]]:
         if filesystem == "cgroup2" and "" in paths:
             group = _below(point, root, paths[""])
             parents.append(("cgroup-v2", group))
-            if group != Path(point):  # a group that holds processes hands no controllers down, its parent might
+            if group != Path(
+                point
+            ):  # a group with processes cannot have child groups with controllers, but its parent may
                 parents.append(("cgroup-v2", group.parent))
         elif filesystem == "cgroup" and "memory" in options.split(","):
             for controllers, path in paths.items():
@@ -166,6 +169,6 @@ def cgroup_parents(mountinfo: str, own: str) -> list[tuple[EnforcedBy, Path]]:
 
 
 def _below(point: str, root: str, path: str) -> Path:
-    """Where the group `path` lies in a mount of the group `root` at `point`."""
+    """Returns the folder of the group `path` in a mount of the group `root` at `point`."""
     inside = os.path.relpath(path, root)
     return Path(point) if inside.startswith("..") else Path(point, inside)

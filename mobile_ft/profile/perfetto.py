@@ -9,7 +9,8 @@ _PROCESS = 1
 
 
 def perfetto_trace(recording: Recording) -> dict[str, Any]:
-    """Steps and methods as complete events, a track a phase; memory by component as counters, in megabytes."""
+    """Writes steps and methods as complete events, with one track per phase, and memory by component in MB as
+    counters."""
     times = [call.begin for call in recording.calls] + [sample.time for sample in recording.samples]
     start = min(times, default=0.0)
 

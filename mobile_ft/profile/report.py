@@ -1,4 +1,4 @@
-"""A recording as one HTML file with nothing outside it."""
+"""Writes a recording as one self-contained HTML file."""
 
 import json
 from pathlib import Path
@@ -8,12 +8,12 @@ import numpy as np
 
 from mobile_ft.profile.recording import Call, Recording
 
-_MOST_SAMPLES = 5000  # in the file; of more, the largest of each few
+_MOST_SAMPLES = 5000  # limit of the file; beyond it, the largest of every few samples is kept
 _TEMPLATE = Path(__file__).with_name("report.html")
 
 
 def html_report(recording: Recording, result: dict[str, Any]) -> str:
-    """`result` holds the fields of `mobile-ft profile --json`."""
+    """Returns the report. `result` has the fields of `mobile-ft profile --json`."""
     # "<" could end the script that holds the data.
     data = json.dumps(_data(recording, result), separators=(",", ":")).replace("<", "\\u003c")
     return _TEMPLATE.read_text(encoding="utf-8").replace("/*DATA*/", data)
@@ -43,7 +43,7 @@ def _data(recording: Recording, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _joined(calls: list[Call]) -> list[Call]:
-    """A method that was called piece by piece counts as one call."""
+    """Joins the calls of a method that was called in parts."""
     joined: list[Call] = []
     for call in calls:
         if joined and joined[-1][:2] == call[:2]:
@@ -54,6 +54,6 @@ def _joined(calls: list[Call]) -> list[Call]:
 
 
 def _kept(totals: np.ndarray) -> np.ndarray:
-    """Indices of the samples to show: the largest of every few, so that no peak gets lost."""
+    """Returns the indices of the samples to show: the largest of every few, so that no peak is lost."""
     few = -(-len(totals) // _MOST_SAMPLES) or 1
     return np.array([i + int(np.argmax(totals[i : i + few])) for i in range(0, len(totals), few)], np.int64)

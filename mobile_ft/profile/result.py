@@ -1,4 +1,4 @@
-"""Planned against measured: the figures of a recorded run."""
+"""Compares planned and measured memory of a recorded run."""
 
 from statistics import median
 from typing import Any
@@ -10,9 +10,9 @@ _COUNTS = ("stored", "units", "checkpoints", "offloaded", "resident_units")
 
 
 def result_fields(recording: Recording, limit: Limit, budget_mb: float | None, survived: bool) -> dict[str, Any]:
-    """Sizes in megabytes of 10^6 bytes, times in seconds.
+    """Returns the fields of ProfileResult. Sizes are in MB of 10^6 bytes, times in seconds.
 
-    Components are the most of any sample, and need not have had it at the same time; totals are the kernel's own.
+    The value of a component is its maximum over all samples. Totals are the kernel's own peaks.
     """
     plan = recording.plan
     seconds = [step.end - step.begin for step in recording.steps]

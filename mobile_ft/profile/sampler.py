@@ -1,4 +1,4 @@
-"""Watches where the memory of a process lies, by what /proc tells. Linux only."""
+"""Samples the memory of a process by component, from /proc. Linux only."""
 
 import os
 import threading
@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 INTERVAL = 0.005  # seconds between samples, at least
-_SHARE = 0.04  # of a core that sampling may take; the process would have to wait for more
+_SHARE = 0.04  # fraction of a core that sampling may use, so that it does not slow down the process
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_PRESENT, _EXCLUSIVE = 0x80, 0x01  # of the top byte of a pagemap entry
+_PRESENT, _EXCLUSIVE = 0x80, 0x01  # bits of the top byte of a pagemap entry
 
 
 class Buffer(NamedTuple):
-    """A planned block of the process's memory."""
+    """A planned buffer in the process's memory."""
 
     name: str
     address: int
@@ -32,17 +32,17 @@ class Sample:
     time: float
     anon: int
     file: int
-    weights: int  # of `file`, pages of weights.ptd
-    program: int  # likewise, program.pte
-    limited: int  # what counts against the limit, 0 where the kernel does not tell
-    buffers: tuple[int, ...]  # of `anon`, in the order of the buffers given
+    weights: int  # part of `file`: pages of weights.ptd
+    program: int  # part of `file`: pages of program.pte
+    limited: int  # bytes that count against the limit, 0 if the kernel does not report them
+    buffers: tuple[int, ...]  # parts of `anon`, in the order of the given buffers
 
 
 class Sampler:
-    """Samples in a thread of its own until the process ends.
+    """Samples in its own thread until the process ends.
 
-    To cost little, pages are counted again only where the totals have changed, and never again in a buffer that is
-    resident as a whole: a buffer gives no page back.
+    To reduce the cost, pages are counted again only if the totals have changed, and never again in a buffer that is
+    fully resident, because buffers do not release pages.
     """
 
     def __init__(self, pid: int, buffers: Sequence[Buffer], bundle: Path, limited: Callable[[], int]) -> None:
@@ -74,11 +74,11 @@ class Sampler:
             pause = max(INTERVAL, (spent - before) / _SHARE)
 
     def sample(self, whole: bool = False) -> bool:
-        """Takes one now; `whole`: counts every page. False once the process has ended."""
+        """Takes a sample now; `whole` counts every page. Returns False if the process has ended."""
         with self._lock:
             try:
                 sample = self._take(whole)
-            except OSError:  # no such process
+            except OSError:  # the process has ended
                 return False
             if sample is not None:
                 self.samples.append(sample)
@@ -96,22 +96,22 @@ class Sampler:
         if whole or anon != self._anon:
             for i, buffer in enumerate(self._buffers):
                 if self._resident[i] < buffer.bytes:
-                    # The page of zeros that reading untouched memory maps is shared, and no memory of the process.
+                    # Reading untouched memory maps a shared page of zeros, which is not memory of the process.
                     pages = self._count(buffer.address, buffer.bytes, _PRESENT | _EXCLUSIVE)
                     self._resident[i] = max(self._resident[i], pages * _PAGE)
-        if anon < sum(self._resident):  # the process is ending: before that, buffers give nothing back
+        if anon < sum(self._resident):  # the process is ending; buffers release no pages before that
             return None
         self._anon, self._file = anon, file
         return Sample(now, anon, file, self._mapped[0], self._mapped[1], self._limited(), tuple(self._resident))
 
     def _count(self, address: int, size: int, bits: int) -> int:
-        """Pages of the range whose pagemap entry has these bits."""
+        """Counts the pages of the range whose pagemap entry has these bits."""
         first, end = address // _PAGE, -(-(address + size) // _PAGE)
         entries = os.pread(self._opened["pagemap"], (end - first) * 8, first * 8)
         return int(np.count_nonzero(np.frombuffer(entries, np.uint8)[7::8] & bits == bits))
 
     def _count_files(self) -> list[int]:
-        """Resident bytes of weights.ptd and program.pte."""
+        """Returns the resident bytes of weights.ptd and program.pte."""
         text = bytearray()
         while chunk := os.pread(self._opened["maps"], 1 << 16, len(text)):
             text += chunk

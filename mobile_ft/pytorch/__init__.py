@@ -1,17 +1,19 @@
-"""LowMemoryBP, LCSB and DropBP for any Hugging Face model in PyTorch, on CPU or GPU, full fine-tuning or PEFT.
+"""LowMemoryBP, LCSB and DropBP for Hugging Face models in PyTorch, on CPU or GPU, with full fine-tuning or PEFT.
 
     from mobile_ft.pytorch import Schedule, apply
 
     applied = apply(model, activation="approx2bit", norm="memory_sharing", schedule=Schedule("lcsb", steps=1000))
     for step, batch in enumerate(batches):
-        applied.scheduled.begin(step)     # or `callback.ScheduleCallback` in Trainer and TRL, and no schedule here
+        applied.scheduled.begin(step)     # in Trainer and TRL: `callback.ScheduleCallback` instead of `schedule`
         model(**batch).loss.backward()
         ...
     applied.undo()
 
-Forward outputs stay what they were within rounding. What autograd keeps for the backward gets smaller: of an
-activation 2 bits an element, of a norm nothing beside its output without weight, from which the weight is applied
-again where it is needed (LowMemoryBP, arXiv 2406.16282); of branches that a schedule does not train at a step, nothing.
+Forward outputs do not change, within rounding, but autograd keeps less for the backward:
+
+- for an activation, 2 bits per element (LowMemoryBP, arXiv 2406.16282);
+- for a norm, only its output without weight; the backward applies the weight again (also LowMemoryBP);
+- for branches that the schedule does not train at a step, nothing.
 """
 
 from mobile_ft.pytorch.activations import ReGELU2, ReSiLU2

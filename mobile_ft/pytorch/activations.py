@@ -1,7 +1,7 @@
-"""Activations that keep 2 bits an element (Approx-BP, arXiv 2406.16282).
+"""Activations that keep 2 bits per element (Approx-BP, arXiv 2406.16282).
 
-The forward is exact. The backward takes the derivative of h(x) = sum_i a_i max(x - c_i, 0) in place of the
-activation's: 0, a1, a1 + a2 or 1, by the interval between the thresholds c that x lies in.
+The forward is exact. The backward uses the derivative of h(x) = sum_i a_i max(x - c_i, 0) instead of the activation's.
+It is 0, a1, a1 + a2 or 1, depending on the interval between the thresholds c that contains x.
 """
 
 from itertools import accumulate
@@ -17,19 +17,19 @@ _PER_BYTE = 4
 
 
 def pack_2bit(codes: Tensor) -> Tensor:
-    """Codes 0..3 of any shape -> uint8 [ceil(n / 4)], the first in the lowest bits."""
+    """Packs codes 0..3 of any shape as uint8 [ceil(n / 4)], the first code in the lowest bits."""
     fours = pad(codes.flatten(), (0, -codes.numel() % _PER_BYTE)).view(-1, _PER_BYTE)
     return fours[:, 0] | fours[:, 1] << 2 | fours[:, 2] << 4 | fours[:, 3] << 6
 
 
 def unpack_2bit(packed: Tensor, shape: torch.Size) -> Tensor:
-    """The codes again, as int64 of that shape."""
+    """Unpacks the codes as int64 of the given shape."""
     codes = torch.stack([packed >> shift & 3 for shift in (0, 2, 4, 6)], dim=1)
     return codes.flatten()[: shape.numel()].view(shape).long()
 
 
 class _Approximate(torch.autograd.Function):
-    """y = x's activation, which is computed already, with the derivative of `h`."""
+    """Returns y, the activation of x, which is already computed, with the derivative of `h`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, h: ReluCombination) -> Tensor:
@@ -47,7 +47,7 @@ class _Approximate(torch.autograd.Function):
 
 
 def approximate(x: Tensor, y: Tensor, h: ReluCombination) -> Tensor:
-    """`y`, a function of x, with the derivative of `h` at x as its gradient."""
+    """Returns `y`, a function of x, with the derivative of `h` at x as its gradient."""
     return _Approximate.apply(x, y.detach(), h)
 
 

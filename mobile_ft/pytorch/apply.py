@@ -1,4 +1,4 @@
-"""Puts LowMemoryBP on a model, and takes it off again."""
+"""Applies LowMemoryBP to a model, and removes it."""
 
 from collections.abc import Callable
 from functools import partial, wraps
@@ -16,16 +16,16 @@ from mobile_ft.pytorch.replaced import replace_forward
 from mobile_ft.pytorch.schedule import Scheduled
 from mobile_ft.pytorch.selection import Schedule
 
-# Modules of Transformers by the names of their classes, which it has no common base for.
+# Modules of Transformers by class name, because they have no common base class.
 _SILU = ("SiLU", "SiLUActivation")
 _GELU = ("GELU", "GELUActivation", "NewGELUActivation", "FastGELUActivation", "GELUTanh", "PytorchGELUTanh")
 
 
 class Applied:
-    """What `apply` changed in a model."""
+    """The changes of `apply` to a model."""
 
     def __init__(self) -> None:
-        self.activations = 0  # how many were replaced
+        self.activations = 0  # number of replaced activations
         self.norms = 0
         self.scheduled: Scheduled | None = None
         self._undo: list[Callable[[], None]] = []
@@ -43,20 +43,20 @@ def apply(
     norm: Literal["exact", "memory_sharing"] = "memory_sharing",
     schedule: Schedule | None = None,
 ) -> Applied:
-    """Makes autograd keep less for the backward of `model`. Parameters and their names stay as they are. Works before
-    or after PEFT wraps the model.
+    """Makes autograd keep less for the backward of `model`. Parameters and their names do not change. Works before or
+    after PEFT wraps the model.
 
     Args:
         model: A Hugging Face model.
         activation: "approx2bit" keeps 2 bits per element of every SiLU and GELU, whose derivative becomes a step
             function.
-        norm: "memory_sharing" lets RMSNorms and LayerNorms keep their output without weight, which the following linear
-            layers keep too.
+        norm: "memory_sharing" makes RMSNorms and LayerNorms keep only their output without weight, which they share
+            with the following linear layers.
         schedule: Schedule to train by. Call `applied.scheduled.begin(step)` before every step; in Transformers'
             Trainer, `mobile_ft.pytorch.callback.ScheduleCallback` does that.
 
     Raises:
-        UserError: There is nothing to apply to.
+        UserError: The model has no such activations, norms or layers.
     """
     applied = Applied()
     for module in model.modules():
@@ -72,10 +72,10 @@ def apply(
                 applied.norms += 1
     if activation == "approx2bit" and applied.activations == 0:
         applied.undo()
-        raise UserError(f"activation approx2bit: {type(model).__name__} holds no SiLU and no GELU as a module")
+        raise UserError(f"activation approx2bit: {type(model).__name__} has no SiLU or GELU module")
     if norm == "memory_sharing" and applied.norms == 0:
         applied.undo()
-        raise UserError(f"norm memory_sharing: {type(model).__name__} holds no RMSNorm and no LayerNorm")
+        raise UserError(f"norm memory_sharing: {type(model).__name__} has no RMSNorm or LayerNorm")
     if applied.norms:
         applied._undo.append(replace_forward(model, partial(_within, RecomputeNorms)))
     if schedule is not None:
@@ -98,7 +98,7 @@ def _within(context: Callable[[], Any], forward: Callable[..., Any]) -> Callable
 
 
 def _step_function(module: nn.Module) -> ReluCombination | None:
-    """Whose derivative stands in for the activation's; None of other modules."""
+    """Returns the function whose derivative replaces the activation's, or None for other modules."""
     name = type(module).__name__
     return RESILU2 if name in _SILU else REGELU2 if name in _GELU else None
 
@@ -117,7 +117,7 @@ def _approximate(h: ReluCombination, exact: Callable[[Tensor], Tensor]) -> Calla
 
 
 def _memory_sharing(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
-    """The norm's forward, as the module computes it; None of other modules."""
+    """Returns the memory-sharing forward of a norm, or None for other modules."""
     name = type(module).__name__
     if isinstance(module, nn.LayerNorm):
         if len(module.normalized_shape) != 1:
@@ -131,7 +131,7 @@ def _memory_sharing(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
         return None
     eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
     eps = torch.finfo(torch.float32).eps if eps is None else eps
-    offset = 1.0 if name.startswith("Gemma") else 0.0  # Gemma's weights are what is added to 1
+    offset = 1.0 if name.startswith("Gemma") else 0.0  # Gemma adds 1 to its weights
 
     def rms_norm(x: Tensor) -> Tensor:
         weight = cast(Tensor, module.weight)

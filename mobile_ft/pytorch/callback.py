@@ -13,22 +13,24 @@ from mobile_ft.pytorch.selection import Schedule
 
 
 class ScheduleCallback(TrainerCallback, ExportableState):
-    """`Trainer(..., callbacks=[ScheduleCallback(Schedule("dropbp", ratio=0.5))])`; the steps are the trainer's.
+    """Trains by a schedule in Transformers' Trainer; the number of steps is the trainer's.
 
-    Sensitivities are saved with the trainer's checkpoints; to resume with them, give `TrainingArguments`
-    `restore_callback_states_from_checkpoint=True`, or they are measured again.
+    Use it as `Trainer(..., callbacks=[ScheduleCallback(Schedule("dropbp", ratio=0.5))])`.
+
+    Sensitivities are saved with the trainer's checkpoints. To resume with them, set
+    `restore_callback_states_from_checkpoint=True` in `TrainingArguments`; otherwise they are measured again.
     """
 
     def __init__(self, schedule: Schedule | Mapping[str, Any]) -> None:
         self.schedule = schedule if isinstance(schedule, Schedule) else Schedule(**schedule)
         self.sensitivities: list[float] | None = None
         self.flops: list[float] | None = None
-        self.scheduled: Scheduled | None = None  # during a run
+        self.scheduled: Scheduled | None = None  # set during a run
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        if self.scheduled is not None:  # of a run that did not get to its end
+        if self.scheduled is not None:  # of a run that did not finish
             self.scheduled.undo()
         model: nn.Module = kwargs["model"]
         self.scheduled = Scheduled(model, replace(self.schedule, steps=state.max_steps))
@@ -53,7 +55,7 @@ class ScheduleCallback(TrainerCallback, ExportableState):
             self.scheduled = None
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Returns the state to save in a checkpoint."""
         return {
             "args": {"schedule": asdict(self.schedule)},
             "attributes": {"sensitivities": self.sensitivities, "flops": self.flops},

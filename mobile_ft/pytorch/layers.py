@@ -1,4 +1,4 @@
-"""Where a Hugging Face model adds its attention and MLP branches to the residual stream."""
+"""Finds the attention and MLP branches of a Hugging Face model, and where they are added to the residual stream."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,7 @@ _ATTENTION = ("self_attn", "linear_attn", "attn", "attention")
 
 @dataclass(frozen=True)
 class Branch:
-    """Of a layer, attention or MLP: the modules that do its work, and the last one, whose output is added to the
-    residual."""
+    """The attention or MLP of a layer: its modules, and the last module, whose output is added to the residual."""
 
     modules: tuple[nn.Module, ...]
     end: nn.Module
@@ -32,8 +31,8 @@ class Layer:
 
 
 def find_layers(model: nn.Module) -> list[Layer]:
-    """All transformer layers, from the lowest. Raises UserError where none or only some are of a known kind, or where
-    they are of several towers."""
+    """Returns all transformer layers, from the lowest. Raises UserError if some layers are of an unknown kind, if there
+    are none, or if they belong to several towers."""
     layers: list[Layer] = []
     for parent in model.modules():
         if not isinstance(parent, nn.ModuleList):
@@ -41,15 +40,16 @@ def find_layers(model: nn.Module) -> list[Layer]:
         found = [layer for module in parent if (layer := _layer(module)) is not None]
         if found and len(found) < len(parent):
             raise UserError(
-                f"{type(model).__name__}: {len(parent) - len(found)} of {len(parent)} layers are of no known kind"
+                f"{type(model).__name__}: {len(parent) - len(found)} of {len(parent)} layers are not supported"
             )
         layers += found
     kinds = {type(layer.module).__name__ for layer in layers}
     if not layers:
-        raise UserError(f"{type(model).__name__} holds no transformer layers with attention and MLP")
+        raise UserError(f"{type(model).__name__}: has no transformer layers with attention and MLP")
     if len(kinds) > 1:
         raise UserError(
-            f"{type(model).__name__} holds {', '.join(sorted(kinds))}; give the part whose layers are meant"
+            f"{type(model).__name__}: has layers of several kinds ({', '.join(sorted(kinds))}); use the submodel to "
+            "train"
         )
     return layers
 
@@ -59,7 +59,7 @@ def _layer(module: nn.Module) -> Layer | None:
     attention = next((children[name] for name in _ATTENTION if name in children), None)
     if attention is None:
         return None
-    if "mlp" in children:  # the LLaMA family, GPT-2, ViT, Swin; Gemma 2 and 3 normalise what a branch gives
+    if "mlp" in children:  # the LLaMA family, GPT-2, ViT, Swin; Gemma 2 and 3 normalize a branch's output
         mlp, ends = children["mlp"], (attention, children["mlp"])
         if "post_feedforward_layernorm" in children:
             if "post_attention_layernorm" not in children:
@@ -68,7 +68,7 @@ def _layer(module: nn.Module) -> Layer | None:
         return Layer(module, Branch((attention,), ends[0]), Branch((mlp,), ends[1]))
     inner = dict(attention.named_modules()) | {f"mlp.{name}": part for name, part in module.named_modules()}
     names = ("self", "output.dense", "output.dropout", "mlp.intermediate", "mlp.output.dense", "mlp.output.dropout")
-    if all(name in inner for name in names):  # BERT, RoBERTa: after a dropout come the residual and a norm
+    if all(name in inner for name in names):  # BERT, RoBERTa: a dropout, the residual and a norm follow
         own, dense, dropout, intermediate, mlp_dense, mlp_dropout = (inner[name] for name in names)
         return Layer(module, Branch((own, dense), dropout), Branch((intermediate, mlp_dense), mlp_dropout))
     return None

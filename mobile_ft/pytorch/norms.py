@@ -5,7 +5,7 @@ With r the inverse deviation of a row, z = x r (RMSNorm) or (x - mean x) r (Laye
     dx = r (dz - z mean(dz z))                 RMSNorm
     dx = r (dz - mean dz - z mean(dz z))       LayerNorm
 
-with dz = dy w. Under autocast z is kept in the type that linears compute in.
+with dz = dy w. Under autocast, z is kept in the dtype in which linear layers compute.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from mobile_ft.pytorch.recompute_norms import remember, times
 
 
 class _MSNorm(torch.autograd.Function):
-    """y, of x [..., d], and what its backward needs: z, r [..., 1] in float32 or better, and the weight."""
+    """Computes y from x [..., d]. Saves z, r [..., 1] in float32 or better, and the weight for the backward."""
 
     @staticmethod
     def forward(
@@ -33,7 +33,7 @@ class _MSNorm(torch.autograd.Function):
         ctx.save_for_backward(kept, r, weight)
         ctx.centred, ctx.dtype, ctx.bias_dtype = centred, x.dtype, None if bias is None else bias.dtype
         y = times(z, weight, bias)
-        # As LayerNorm does on the CPU; under autocast on a GPU it gives float32.
+        # As LayerNorm on the CPU. Under autocast on a GPU, LayerNorm returns float32.
         return y.to(x.dtype) if centred and x.is_cpu else y
 
     @staticmethod
@@ -55,7 +55,7 @@ class _MSNorm(torch.autograd.Function):
 
 
 def _kept_dtype(x: Tensor) -> torch.dtype:
-    """That of x, or what linears will make of it."""
+    """Returns the dtype of x, or under autocast that of linear layers."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
@@ -68,10 +68,11 @@ def _ms_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, 
 
 
 def ms_rms_norm(x: Tensor, eps: float, weight: Tensor | None = None) -> Tensor:
-    """x r w with r = rsqrt(mean(x^2) + eps), over the last dimension; x r in float32 within."""
+    """Returns x r w with r = rsqrt(mean(x^2) + eps) over the last dimension. Computes x r in float32."""
     return _ms_norm(x, weight, None, eps, False)
 
 
 def ms_layer_norm(x: Tensor, eps: float, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
-    """(x - mean x) r w + b with r = rsqrt(var(x) + eps), over the last dimension; (x - mean x) r in float32 within."""
+    """Returns (x - mean x) r w + b with r = rsqrt(var(x) + eps) over the last dimension. Computes (x - mean x) r in
+    float32."""
     return _ms_norm(x, weight, bias, eps, True)

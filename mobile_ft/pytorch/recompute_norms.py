@@ -1,7 +1,8 @@
-"""A norm's weight, applied again in the backward instead of keeping what it gave.
+"""Applies a norm's weight again in the backward instead of keeping the norm's output.
 
-Autograd keeps a linear's input, which is a norm's output y = z w + b, or under autocast a copy of it in fewer bits. The
-norm keeps z. Within `RecomputeNorms` whatever would keep y, a view or a copy of it, keeps z and makes y again.
+Autograd keeps the input of a linear layer, which is a norm's output y = z w + b, or under autocast a copy of it in
+fewer bits. The norm keeps z. Within `RecomputeNorms`, every function that would keep y, or a view or copy of y, keeps z
+and recomputes y.
 """
 
 import weakref
@@ -16,18 +17,18 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from mobile_ft.pytorch.saved import kept, storage_of
 
-# Nodes of the graph that leave a contiguous tensor's numbers and their order as they are, but for rounding.
+# Nodes of the graph that preserve a contiguous tensor's values and their order, except for rounding.
 _COPIES = {"ToCopyBackward0", "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"}
 
 
 @dataclass
 class _Source:
-    """What a y was made of."""
+    """The tensors from which a y was computed."""
 
     z: Tensor
     weight: Tensor | None
     bias: Tensor | None
-    dtype: torch.dtype  # of y
+    dtype: torch.dtype  # dtype of y
     y: "weakref.ref[Tensor]"
     versions: tuple[int, ...]
 
@@ -40,7 +41,7 @@ class _Source:
 
 @dataclass
 class _View:
-    """A tensor on y's storage, or on that of a copy of y in another type."""
+    """A view of y, or of a copy of y in another dtype."""
 
     source: _Source
     dtype: torch.dtype
@@ -58,20 +59,22 @@ def _versions(*tensors: Tensor | None) -> tuple[int, ...]:
     return tuple(t._version for t in tensors if t is not None)
 
 
-_sources: dict[int, _Source] = {}  # by y's storage, as long as y lives
-_nodes: dict[int, _Source] = {}  # the same by the node of the graph that made y
+_sources: dict[int, _Source] = {}  # by the storage of y, while y exists
+_nodes: dict[int, _Source] = {}  # the same, by the node of the graph that computed y
 
 
 def remember(y: Tensor, z: Tensor, weight: Tensor | None, bias: Tensor | None) -> None:
-    """Notes that y is z w + b, so that `RecomputeNorms` keeps z only.
+    """Records that y is z w + b, so that `RecomputeNorms` keeps only z.
 
-    z has the shape of y, and the dtype of x or a lower one.
+    z has the shape of y, and the dtype of x or a smaller one.
     """
     if not (_depth and y.is_contiguous() and torch.is_grad_enabled() and y.grad_fn is not None):
         return
     key, node = storage_of(y), id(y.grad_fn)
 
-    def forget(dead: "weakref.ref[Tensor]") -> None:  # or z of every norm would stay until the forward ends
+    def forget(
+        dead: "weakref.ref[Tensor]",
+    ) -> None:  # without it, the z of every norm would be kept until the forward ends
         for known, name in ((_sources, key), (_nodes, node)):
             if name in known and known[name].y is dead:
                 del known[name]
@@ -84,7 +87,7 @@ _depth = 0
 
 
 class RecomputeNorms(AbstractContextManager[None]):
-    """Around a model's forward."""
+    """Context manager around a model's forward."""
 
     def __init__(self) -> None:
         self._hooks = saved_tensors_hooks(_pack, _unpack)
@@ -106,7 +109,7 @@ class RecomputeNorms(AbstractContextManager[None]):
 
 
 def _source_of(tensor: Tensor) -> _Source | None:
-    """What y the tensor is, or is a view or a copy of."""
+    """Returns the source of the y that the tensor is, or of which it is a view or copy."""
     source = _sources.get(storage_of(tensor))
     y = None if source is None else source.y()
     if y is not None and storage_of(y) == storage_of(tensor) and tensor.dtype == y.dtype and not y._version:
@@ -125,7 +128,7 @@ def _pack(tensor: Tensor) -> Any:
     source = _source_of(tensor)
     if source is None:
         kept(tensor)
-        return tensor.detach()  # of an output, the tensor itself would hold the graph that holds it
+        return tensor.detach()  # detached, because an output would refer to the graph that refers to it
     kept(source.z)
     return _View(source, tensor.dtype, tensor.size(), tensor.stride(), int(tensor.storage_offset()))
 

@@ -1,4 +1,4 @@
-"""Other forwards around a module's own, which come off again in any order."""
+"""Wraps a module's forward. Wrappers can be removed in any order."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,8 +10,9 @@ Forward = Callable[..., Any]
 
 
 def replace_forward(module: nn.Module, wrap: Callable[[Forward], Forward]) -> Callable[[], None]:
-    """Gives the module the forward `wrap(the one it has)`; what takes it off again, whatever was put on since."""
-    inner: list[Forward] = [module.forward]  # changes when what lies below comes off
+    """Replaces the module's forward by `wrap(forward)`. Returns a function that removes this wrapper, even if others
+    were added later."""
+    inner: list[Forward] = [module.forward]  # changes when an inner wrapper is removed
 
     @wraps(module.forward)
     def call_inner(*args: Any, **kwargs: Any) -> Any:

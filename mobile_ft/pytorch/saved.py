@@ -1,4 +1,4 @@
-"""What autograd keeps for the backward, counted."""
+"""Counts the memory that autograd keeps for the backward."""
 
 from types import TracebackType
 
@@ -9,20 +9,20 @@ _active: list["SavedTensors"] = []
 
 
 class SavedTensors:
-    """Counts the bytes that the forward within it leaves for the backward, each storage once.
+    """Counts the bytes that a forward keeps for the backward. Each storage counts once.
 
         with SavedTensors(model) as saved:
             loss = model(**batch).loss
         print(saved.bytes)
 
-    Parameters and buffers of `model` do not count: they are there anyway.
+    Parameters and buffers of `model` do not count, because they exist anyway.
     """
 
     def __init__(self, model: nn.Module | None = None) -> None:
         tensors = [] if model is None else [*model.parameters(), *model.buffers()]
         self._known = {tensor.untyped_storage().data_ptr() for tensor in tensors}
         self._sizes: dict[int, int] = {}
-        self._kept: list[Tensor] = []  # or the next tensor could get the address of one that is gone
+        self._kept: list[Tensor] = []  # kept alive, because a new tensor could reuse the address of a freed one
         self._hooks = saved_tensors_hooks(self._pack, lambda tensor: tensor)
 
     @property
@@ -30,7 +30,7 @@ class SavedTensors:
         return sum(self._sizes.values())
 
     def see(self, tensor: Tensor) -> None:
-        """Counts a tensor that is kept."""
+        """Counts a kept tensor."""
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._known and storage.data_ptr() not in self._sizes:
             self._sizes[storage.data_ptr()] = storage.nbytes()
@@ -38,7 +38,7 @@ class SavedTensors:
 
     def _pack(self, tensor: Tensor) -> Tensor:
         self.see(tensor)
-        return tensor.detach()  # of an output, the tensor itself would hold the graph that holds it
+        return tensor.detach()  # detached, because an output would refer to the graph that refers to it
 
     def __enter__(self) -> "SavedTensors":
         self._hooks.__enter__()
@@ -54,11 +54,12 @@ class SavedTensors:
 
 
 def kept(tensor: Tensor) -> None:
-    """Tells those that count: hooks of autograd do not hear of what other hooks within them keep."""
+    """Reports a kept tensor to the active counters, because autograd's hooks are not called for tensors that inner
+    hooks keep."""
     for counter in _active:
         counter.see(tensor)
 
 
 def storage_of(tensor: Tensor) -> int:
-    """The address of a tensor's storage, 0 of one that has none."""
+    """Returns the address of a tensor's storage, or 0 if it has none."""
     return 0 if tensor.is_meta else tensor.untyped_storage().data_ptr()

@@ -1,4 +1,4 @@
-"""Puts a schedule on a model: branches that a step does not train are detached, or layers frozen."""
+"""Applies a schedule to a model: detaches branches, or freezes layers, that a step does not train."""
 
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
@@ -17,7 +17,7 @@ _MARK = "_mobile_ft_scheduled"
 
 
 class Scheduled:
-    """A model whose layers train by a schedule, until `undo`, or the end of a `with` block.
+    """Trains the layers of a model by a schedule until `undo` or the end of the `with` block.
 
         with Scheduled(model, Schedule("dropbp", ratio=0.5, steps=len(batches))) as scheduled:
             for step, batch in enumerate(batches):
@@ -25,30 +25,30 @@ class Scheduled:
                 model(**batch).loss.backward()
                 ...
 
-    The forward is always complete. Of `lcsb` and `dropbp` the branches that are not selected are detached where they
-    are added to the residual; of `suffix` and `freeze` the layers below the lowest selected run without gradients; of
-    `lisa` the gradient goes through all layers, and the parameters of those not selected get none. Parameters without
-    gradient have None, which optimizers skip. Nothing happens in evaluation mode.
+    The forward is always complete. With `lcsb` and `dropbp`, branches that are not selected are detached before they
+    are added to the residual. With `suffix` and `freeze`, the layers below the lowest selected one run without
+    gradients. With `lisa`, the gradient passes through all layers, but only the parameters of selected layers get one.
+    The gradient of other parameters is None, so optimizers skip them. In evaluation mode, nothing changes.
 
-    `dropbp` measures sensitivities within the first forward of the step at a tenth of the run, on that batch, which
-    must come with labels: the model is run forward and back once more for each unit.
+    `dropbp` measures sensitivities in the first forward of the step at a tenth of the run. It runs one more forward and
+    backward per unit on that batch, which must have labels.
     """
 
     def __init__(self, model: nn.Module, schedule: Schedule) -> None:
         self.schedule = schedule
         self.layers = find_layers(model)
         if _MARK in self.layers[0].module.__dict__:
-            raise UserError("the model has a schedule already; undo that one first")
+            raise UserError("the model already has a schedule; call undo() on it first")
         self.layers[0].module.__dict__[_MARK] = True
-        self.sensitivities: list[float] | None = None  # of each unit: attention and MLP of a layer in turn
+        self.sensitivities: list[float] | None = None  # per unit: attention and MLP of each layer in turn
         self.drop_rates: list[float] | None = None
         self._model = model
-        self.flops: list[float] | None = None  # of each unit's forward, counted with the sensitivities
+        self.flops: list[float] | None = None  # of each unit's forward, counted when the sensitivities are measured
         self._count = 2 * len(self.layers) if schedule.drops_units else len(self.layers)
         self._detached = [False] * 2 * len(self.layers)
         self._frozen = [False] * len(self.layers)
         self._trainable = [[p for p in layer.module.parameters() if p.requires_grad] for layer in self.layers]
-        self._trains = [  # whether a unit holds parameters that train
+        self._trains = [  # whether a unit has trainable parameters
             any(p.requires_grad for module in branch.modules for p in module.parameters())
             for layer in self.layers
             for branch in layer.branches
@@ -58,7 +58,7 @@ class Scheduled:
         for index, layer in enumerate(self.layers):
             self._attach(index, layer)
         self._undo.append(replace_forward(model, self._measuring))
-        self.selected = [True] * self._count  # at the step that was begun
+        self.selected = [True] * self._count  # at the current step
 
     def __enter__(self) -> "Scheduled":
         return self
@@ -67,8 +67,9 @@ class Scheduled:
         self.undo()
 
     def begin(self, step: int) -> list[bool]:
-        """Sets the layers, or for dropbp the units, that train from here to the next `begin`, and returns a flag for
-        each. `step` counts from 0. With gradient checkpointing, do not call it between a forward and its backward.
+        """Selects the layers (for dropbp: units) that train until the next `begin`, and returns a flag for each.
+
+        `step` counts from 0. With gradient checkpointing, do not call it between a forward and its backward.
         """
         measuring = self.schedule.measuring_step
         self._measures_next = measuring is not None and step >= measuring and self.drop_rates is None
@@ -78,7 +79,7 @@ class Scheduled:
         return self.selected
 
     def _check_checkpointing(self) -> None:
-        """Reentrant checkpointing cuts the graph above layers whose output has no gradient."""
+        """Rejects reentrant checkpointing, which cuts the graph above layers whose output has no gradient."""
         if self.schedule.name not in ("suffix", "freeze"):
             return
         for layer in self.layers:
@@ -86,10 +87,12 @@ class Scheduled:
             if getattr(layer.module, "gradient_checkpointing", False) and getattr(how, "keywords", {}).get(
                 "use_reentrant"
             ):
-                raise UserError(f"schedule {self.schedule.name}: needs gradient checkpointing with use_reentrant=False")
+                raise UserError(
+                    f"schedule {self.schedule.name}: requires gradient checkpointing with use_reentrant=False"
+                )
 
     def use_sensitivities(self, sensitivities: Sequence[float], flops: Sequence[float]) -> None:
-        """Sets drop rates, from sensitivities and operations per unit that were measured or saved before."""
+        """Sets the drop rates from sensitivities and FLOPs per unit that were measured or saved before."""
         self.sensitivities, self.flops = list(sensitivities), list(flops)
         self.drop_rates = allocate_drop_rates(sensitivities, flops, 1 - self.schedule.ratio)
 
@@ -107,7 +110,7 @@ class Scheduled:
         self.selected = selected
         name, layers = self.schedule.name, len(self.layers)
         if self.schedule.drops_units:
-            # Or nothing would train: of LoRA on q and v, say, MLPs hold no parameters.
+            # Otherwise nothing might train: with LoRA on q and v, for example, MLPs have no parameters.
             if not any(flag and trains for flag, trains in zip(selected, self._trains, strict=True)):
                 selected[max((u for u, trains in enumerate(self._trains) if trains), default=-1)] = True
             self._detached = [not flag for flag in selected]
@@ -132,7 +135,7 @@ class Scheduled:
         return self._detached[unit]
 
     def _without_gradients_if(self, module: nn.Module, condition: Callable[[], bool]) -> None:
-        """Nothing of the module's forward is kept for a backward while the condition holds."""
+        """Runs the module's forward without gradients while the condition is true."""
 
         def wrap(forward: Callable[..., Any]) -> Callable[..., Any]:
             @wraps(forward)
@@ -167,7 +170,7 @@ class Scheduled:
         def loss() -> Tensor:
             value = getattr(forward(), "loss", None)
             if not isinstance(value, Tensor):
-                raise UserError("dropbp measures sensitivities by the loss that the model returns; give it labels")
+                raise UserError("dropbp measures sensitivities by the model's loss; pass labels to the model")
             return value
 
         def drop(unit: int | None) -> None:
@@ -177,6 +180,7 @@ class Scheduled:
         flops = unit_flops(loss, self.layers)
         if len(flops) != self._count:
             raise UserError(
-                f"the model's forward went through {len(flops)} attention and MLP branches of {self._count}"
+                f"the model's forward ran {len(flops)} of its {self._count} attention and MLP branches; dropbp "
+                "requires all"
             )
         self.use_sensitivities(measure_sensitivities(self._model, loss, drop, self._count), flops)

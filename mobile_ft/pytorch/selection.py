@@ -1,4 +1,4 @@
-"""Which layers, or units, a schedule trains at a step: as the runtime's `schedule/schedule_*.cpp`, flag by flag."""
+"""Selects the layers or units that a schedule trains at a step, exactly as the runtime's `schedule/schedule_*.cpp`."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,8 +8,8 @@ from typing import Literal
 from mobile_ft.errors import UserError
 
 _WORD = (1 << 64) - 1
-_MEASURED = 0.1  # share of the run before dropbp's sensitivities are measured
-_MOST_TENTHS = 9  # of a drop rate
+_MEASURED = 0.1  # fraction of the run after which dropbp measures sensitivities
+_MOST_TENTHS = 9  # highest drop rate, in tenths
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Schedule:
     """
 
     name: Literal["full", "lcsb", "suffix", "lisa", "freeze", "dropbp"] = "full"
-    ratio: float = 0.5  # share of the layers that a step trains; of dropbp, of attention and MLP units
-    selection: Literal["random", "contiguous", "strided"] = "random"  # of lcsb
-    suffix_depths: tuple[int, ...] = ()  # of suffix: top layers, step by step; empty: around the ratio
-    period: int = 20  # of lisa: steps until other layers are drawn
-    steps: int = 100  # of the run
+    ratio: float = 0.5
+    selection: Literal["random", "contiguous", "strided"] = "random"
+    suffix_depths: tuple[int, ...] = ()
+    period: int = 20
+    steps: int = 100
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -44,25 +44,27 @@ class Schedule:
 
     @property
     def drops_units(self) -> bool:
-        """Whether attention and MLP units are selected one by one, not whole layers."""
+        """Whether single attention and MLP units are selected instead of whole layers."""
         return self.name == "dropbp"
 
     @property
     def measuring_step(self) -> int | None:
-        """The step before which sensitivities are measured."""
+        """The step before which dropbp measures sensitivities, or None for other schedules."""
         return int(_MEASURED * self.steps) if self.drops_units else None
 
     def select(self, step: int, count: int, drop_rates: Sequence[float] | None = None) -> list[bool]:
-        """A flag for each of `count` layers, or units; `step` counts from 0. `drop_rates` [count] are dropbp's once its
-        sensitivities are measured."""
+        """Returns a flag for each of `count` layers or units.
+
+        `step` counts from 0. `drop_rates` [count] are those of dropbp, after its sensitivities are measured.
+        """
         if self.drops_units:
             return _dropbp(self, step, count, drop_rates)
         return _RULES[self.name](self, step, count)
 
 
 def allocate_drop_rates(sensitivities: Sequence[float], flops: Sequence[float], target: float) -> list[float]:
-    """DropBP's allocation (arXiv 2402.17812): rates 0, 0.1, ..., 0.9 that drop the share `target` of all operations on
-    average. One rate after another is raised, that whose sensitivity x rate is least then."""
+    """Allocates DropBP's rates (arXiv 2402.17812): 0, 0.1, ..., 0.9, so that the fraction `target` of all FLOPs is
+    dropped on average. Repeatedly raises the rate for which sensitivity x rate is then the lowest."""
     tenths = [0] * len(flops)
     wanted = 10 * target * sum(flops) * (1 - 1e-12)
     dropped = 0.0
@@ -101,7 +103,7 @@ class _Random:
 
 
 def _share_of(ratio: float, count: int) -> int:
-    """round(ratio x count), halves up, at least one."""
+    """Returns round(ratio x count), with halves rounded up, but at least 1."""
     whole = math.floor(ratio * count)
     return min(max(whole + (ratio * count - whole >= 0.5), 1), count)
 
@@ -121,7 +123,7 @@ def _full(schedule: Schedule, step: int, count: int) -> list[bool]:
 
 
 def _lcsb(schedule: Schedule, step: int, count: int) -> list[bool]:
-    """LCSB (arXiv 2602.13073): layers drawn anew at every step, blocks in turn, or every k-th in turn."""
+    """LCSB (arXiv 2602.13073): random layers at every step, or blocks in turn, or every k-th layer in turn."""
     share = _share_of(schedule.ratio, count)
     if schedule.selection == "random":
         return _drawn(schedule, step, count)
@@ -135,7 +137,7 @@ def _suffix(schedule: Schedule, step: int, count: int) -> list[bool]:
     depths = schedule.suffix_depths or [_share_of(schedule.ratio * factor, count) for factor in (0.5, 1.0, 1.5, 1.0)]
     for depth in depths:
         if not 1 <= depth <= count:
-            raise UserError(f"suffix depth {depth}: must be 1 to {count}, the model's layers")
+            raise UserError(f"suffix depth {depth}: must be from 1 to {count}, the number of layers")
     return _top(depths[step % len(depths)], count)
 
 
@@ -145,15 +147,15 @@ def _lisa(schedule: Schedule, step: int, count: int) -> list[bool]:
 
 
 def _freeze(schedule: Schedule, step: int, count: int) -> list[bool]:
-    """All at first, then fewer and fewer: (1 - t)^(1 / ratio - 1) after the share t of the run, which is `ratio` on
-    average; of a ratio of 1/4 FreezeOut's cubic schedule (arXiv 1706.04983)."""
+    """Selects all layers first, then fewer and fewer: the fraction (1 - t)^(1 / ratio - 1) after the fraction t of the
+    run, which is `ratio` on average. A ratio of 1/4 is FreezeOut's cubic schedule (arXiv 1706.04983)."""
     left = max(1 - (step + 0.5) / max(1, schedule.steps), 0.0)
     return _top(_share_of(left ** (1 / schedule.ratio - 1), count), count)
 
 
 def _dropbp(schedule: Schedule, step: int, count: int, drop_rates: Sequence[float] | None = None) -> list[bool]:
-    """DropBP (arXiv 2402.17812): units are dropped by their rates, and more by the highest rates where that leaves too
-    many. Where all are dropped, steps the paper skips, the one with the lowest rate is kept, the highest of such."""
+    """DropBP (arXiv 2402.17812): drops units at random by their rates, and more units by the highest rates if too many
+    are left. If all are dropped, which the paper skips, keeps the topmost of the units with the lowest rate."""
     rates = list(drop_rates) if drop_rates else [1 - schedule.ratio] * count
     random = _Random(schedule.seed, step)
     kept = [random.uniform() >= rate for rate in rates]

@@ -1,4 +1,4 @@
-"""DropBP's sensitivities (arXiv 2402.17812) and the operations of a model's units."""
+"""Measures DropBP's sensitivities (arXiv 2402.17812) and the FLOPs of a model's units."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,16 +8,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from mobile_ft.pytorch.layers import Layer
 
-_SEED = 0  # dropout has to be the same every time
+_SEED = 0  # fixed, so that dropout is the same in every run
 
 
 def measure_sensitivities(
     model: nn.Module, loss: Callable[[], Tensor], drop: Callable[[int | None], None], units: int
 ) -> list[float]:
-    """Of each unit: the sum over all parameters of (norm of the gradient - norm with that unit dropped)^2.
+    """Returns for each unit the sum over all parameters of (norm of the gradient - norm with that unit dropped)^2.
 
-    `loss` runs the model on one and the same batch, `drop` says which unit is dropped, None: none. Gradients that the
-    parameters hold already stay as they are.
+    `loss` runs the model, always on the same batch. `drop` sets the unit that is dropped (None: none). Existing
+    gradients of the parameters do not change.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     before = [p.grad for p in parameters]
@@ -29,7 +29,7 @@ def measure_sensitivities(
         with torch.random.fork_rng():
             torch.manual_seed(_SEED)
             value = loss()
-            if value.requires_grad:  # else all that trains was dropped
+            if value.requires_grad:  # otherwise, everything that trains was dropped
                 value.backward()
         zero = torch.zeros((), dtype=torch.float64)
         return torch.stack([zero if p.grad is None else p.grad.norm().double().cpu() for p in parameters])
@@ -43,8 +43,8 @@ def measure_sensitivities(
 
 
 def unit_flops(loss: Callable[[], Tensor], layers: Sequence[Layer]) -> list[float]:
-    """Operations of each unit's forward, by PyTorch's own count of matrix products: what is added up from a layer's
-    beginning to the end of its attention branch, and from there to the end of its MLP branch."""
+    """Returns the FLOPs of each unit's forward, from PyTorch's counter of matrix products. An attention unit is counted
+    from the beginning of the layer to the end of its attention branch, and an MLP unit from there to its end."""
     counts: list[int] = []
     counter = FlopCounterMode(display=False)
 

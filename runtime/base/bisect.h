@@ -4,7 +4,7 @@
 
 namespace mft {
 
-/// The last n in [low, high] up to which `holds`; it does at `low`, and from some n on no more.
+/// Returns the last n in [low, high] for which `holds` is true. It must be true at `low`, and false after some n.
 template <typename F>
 int64_t last_that(int64_t low, int64_t high, const F& holds) {
   while (low < high) {

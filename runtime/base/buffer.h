@@ -9,8 +9,8 @@
 
 namespace mft {
 
-/// Zeroed anonymous memory straight from the kernel: pages that are never touched cost nothing, and freeing returns
-/// them at once, so the process holds what the plan says.
+/// Zeroed anonymous memory, mapped directly: untouched pages use no memory, and freed pages return to the kernel at
+/// once, so that the process uses the planned memory.
 class Buffer {
  public:
   Buffer() = default;
@@ -19,7 +19,7 @@ class Buffer {
     data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data_ == MAP_FAILED) {
       data_ = nullptr;
-      fail("out of memory: ", bytes >> 20, " MB could not be mapped");
+      fail("out of memory: cannot map ", bytes >> 20, " MB");
     }
   }
   ~Buffer() {

@@ -6,10 +6,10 @@ namespace mft {
 namespace {
 
 constexpr size_t kLongest = 1000;
-// Of what is longer, bytes that stay: of the end too, where errors say what would be right.
+// Bytes kept of longer text. The end is kept too, because errors say there what would be right.
 constexpr size_t kBeginning = 700, kEnd = 250;
 
-/// Bytes of the UTF-8 sequence that `text` begins with, 0 where it is none or not printable.
+/// The length of the UTF-8 sequence at the beginning of `text`, or 0 if it is invalid or not printable.
 size_t printable_bytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
@@ -23,7 +23,7 @@ size_t printable_bytes(std::string_view text) {
   }
   const bool overlong = code < (size == 4 ? 0x10000u : size == 3 ? 0x800u : 0x80u);
   const bool surrogate = code >= 0xd800 && code <= 0xdfff;
-  // What begins a new line or turns the direction of text around.
+  // Characters that begin a new line or change the direction of text.
   const bool control = code < 0xa0 || code == 0x2028 || code == 0x2029 || (code >= 0x202a && code <= 0x202e) ||
                        (code >= 0x2066 && code <= 0x2069);
   return overlong || surrogate || control || code > 0x10ffff ? 0 : size;
@@ -39,7 +39,7 @@ std::string one_line(std::string_view text) {
     return one_line(std::string(beginning).append(" ... ").append(end));
   }
   std::string line;
-  size_t keep = 0;  // of a line that turns out too long
+  size_t keep = 0;  // bytes to keep if the line is too long
   for (size_t i = 0; i < text.size() && line.size() <= kLongest;) {
     if (line.size() <= kLongest - kCut.size()) keep = line.size();
     if (const size_t bytes = printable_bytes(text.substr(i)); bytes > 0) {

@@ -7,17 +7,17 @@
 
 namespace mft {
 
-/// `text` as one printable line: control characters and bytes that are no UTF-8 as \xNN, cut where it is too long to be
-/// read. Names out of files go into errors, and on to terminals and JSON.
+/// Returns `text` as one printable line: control characters and invalid UTF-8 become \xNN, and long text is shortened.
+/// Errors quote names from files, and are shown on terminals and written as JSON.
 std::string one_line(std::string_view text);
 
-/// What the runtime throws: one line that names the file, row or value at fault and what would be right.
+/// The runtime's exception. The message is one line that names the file, row or value, and says what would be right.
 class Error : public std::runtime_error {
  public:
   explicit Error(std::string_view message) : std::runtime_error(one_line(message)) {}
 };
 
-/// Throws Error with the arguments written one after another.
+/// Throws Error with the concatenated arguments.
 template <typename... Args>
 [[noreturn]] void fail(const Args&... args) {
   std::ostringstream message;

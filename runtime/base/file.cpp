@@ -41,7 +41,7 @@ void write_all(int fd, const std::string& path, const FilePart& part) {
   size_t left = part.size;
   while (left > 0) {
     const ssize_t n = uninterrupted([&] { return write(fd, data, left); });
-    if (n < 0) fail(path, ": could not be saved (", std::strerror(errno), "); what was there before is untouched");
+    if (n < 0) fail(path, ": cannot save the file (", std::strerror(errno), "); the old file is unchanged");
     data += n;
     left -= static_cast<size_t>(n);
   }
@@ -50,13 +50,13 @@ void write_all(int fd, const std::string& path, const FilePart& part) {
 /// Reads the first `size` bytes in small pieces, so that none of them stays in memory.
 template <typename F>
 void read_pieces(const OpenFile& file, uint64_t size, const F& take) {
-  if (file.size() < size) fail(file.path(), ": shorter than ", size, " bytes");
+  if (file.size() < size) fail(file.path(), ": must have at least ", size, " bytes");
   std::array<char, 1 << 16> chunk;
   for (uint64_t done = 0; done < size;) {
     const ssize_t n =
         pread(file.descriptor(), chunk.data(), std::min<uint64_t>(chunk.size(), size - done), static_cast<off_t>(done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail(file.path(), ": ", n == 0 ? "became shorter" : std::strerror(errno));
+    if (n <= 0) fail(file.path(), ": ", n == 0 ? "the file became shorter" : std::strerror(errno));
     take(chunk.data(), static_cast<size_t>(n));
     done += static_cast<uint64_t>(n);
   }
@@ -65,7 +65,9 @@ void read_pieces(const OpenFile& file, uint64_t size, const F& take) {
 }  // namespace
 
 OpenFile::OpenFile(const std::string& path)
-    : path_(path), fd_(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {  // a pipe without a writer would hang
+    : path_(path),
+      fd_(open(path.c_str(),
+               O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {  // O_NONBLOCK: opening a pipe without a writer would block
   if (fd_ < 0) fail(path, ": ", std::strerror(errno));
   struct stat status;
   if (fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -86,9 +88,9 @@ std::string OpenFile::beginning(uint64_t size) const {
 MappedRange::MappedRange(const OpenFile& file, uint64_t offset, uint64_t size) {
   if (file.size() == 0) fail(file.path(), ": the file is empty");
   if (size == 0 || offset > file.size() || size > file.size() - offset) {
-    fail(file.path(), ": ", size, " bytes at ", offset, " of a file of ", file.size());
+    fail(file.path(), ": ", size, " bytes at ", offset, " are beyond the end of the file (", file.size(), " bytes)");
   }
-  const uint64_t before = offset % page_bytes();  // mappings begin with a page
+  const uint64_t before = offset % page_bytes();  // mappings start at a page
   void* mapped =
       mmap(nullptr, before + size, PROT_READ, MAP_PRIVATE, file.descriptor(), static_cast<off_t>(offset - before));
   if (mapped == MAP_FAILED) fail(file.path(), ": ", std::strerror(errno));
@@ -118,9 +120,9 @@ void MappedRange::advise(int advice) const {
 
 LockedFolder::LockedFolder(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
   if (fd_ < 0) fail(path, ": ", std::strerror(errno));
-  if (flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;  // some file systems know no locks
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;  // some file systems do not support locks
   close(fd_);
-  fail(path, ": another run writes there");
+  fail(path, ": another run is writing to this folder");
 }
 
 LockedFolder::~LockedFolder() { close(fd_); }
@@ -132,10 +134,10 @@ void write_atomically(const std::string& path, const std::vector<FilePart>& part
       Descriptor fd(beside, O_WRONLY | O_CREAT | O_TRUNC);
       for (const FilePart& part : parts) write_all(fd.get(), path, part);
       if (uninterrupted([&] { return fsync(fd.get()); }) != 0)
-        fail(path, ": could not be saved (", std::strerror(errno), ")");
+        fail(path, ": cannot save the file (", std::strerror(errno), ")");
     }
     if (rename(beside.c_str(), path.c_str()) != 0) {
-      fail(path, ": could not be saved (", std::strerror(errno), ")");
+      fail(path, ": cannot save the file (", std::strerror(errno), ")");
     }
   } catch (...) {
     unlink(beside.c_str());
@@ -155,30 +157,30 @@ std::string sha256_of_file(const std::string& path, uint64_t size) {
 
 std::string read_text(const std::string& path, size_t most) {
   const MappedFile file(path);
-  if (file.size() > most) fail(path, ": ", file.size(), " bytes; no more than ", most, " are read");
+  if (file.size() > most) fail(path, ": has ", file.size(), " bytes; at most ", most, " are supported");
   return std::string(reinterpret_cast<const char*>(file.data()), file.size());
 }
 
 void make_folder(const std::string& path) {
   std::error_code error;
-  std::vector<std::string> names = {path};  // its own even where it is there: who made it may not have got to this
+  std::vector<std::string> names = {path};  // includes `path` if it exists, because its creator may not have synced it
   for (auto above = std::filesystem::path(path).parent_path(); !above.empty() && !file_exists(above.string());) {
     names.push_back(above.string());
     above = above.parent_path();
   }
   std::filesystem::create_directories(path, error);
-  if (error) fail(path, ": cannot be created (", error.message(), ")");
+  if (error) fail(path, ": cannot create the folder (", error.message(), ")");
   for (const std::string& name : names) sync_folder_of(name);
 }
 
 void sync_folder_of(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path();
   const int fd = uninterrupted([&] { return open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC); });
-  if (fd < 0) return;  // a folder that may not be read
+  if (fd < 0) return;  // the folder is not readable
   const bool synced = uninterrupted([&] { return fsync(fd); }) == 0 || errno == EINVAL || errno == EROFS;
   const int reason = errno;
   close(fd);
-  if (!synced) fail(path, ": may not be on disk (", std::strerror(reason), ")");
+  if (!synced) fail(path, ": cannot sync to disk (", std::strerror(reason), ")");
 }
 
 bool file_exists(const std::string& path) {

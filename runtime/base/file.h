@@ -10,17 +10,17 @@
 
 namespace mft {
 
-/// A regular file, open for reading: what is mapped and read is one file, even where its name is given to another.
+/// A regular file, open for reading. All reads and mappings use the same file, even if its name is reused.
 class OpenFile {
  public:
-  /// Throws Error naming the file where it cannot be opened or is anything else; a pipe or device is not opened for
-  /// long enough to hang.
+  /// Throws Error, with the file's name, if it cannot be opened or is not a regular file. Pipes and devices do not
+  /// block.
   explicit OpenFile(const std::string& path);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
-  /// The first `size` bytes, a copy. Throws Error where there are fewer.
+  /// Returns a copy of the first `size` bytes. Throws Error if there are fewer.
   std::string beginning(uint64_t size) const;
   int descriptor() const { return fd_; }
   uint64_t size() const { return size_; }
@@ -32,11 +32,11 @@ class OpenFile {
   uint64_t size_ = 0;
 };
 
-/// Bytes of a file mapped read-only while this lives. They go with it, as memory does that a file becoming shorter
-/// takes away: touching those kills the process.
+/// Bytes of a file, mapped read-only during the object's lifetime. If the file becomes shorter, touching the missing
+/// bytes kills the process.
 class MappedRange {
  public:
-  /// Throws Error naming the file where the range is empty or reaches past its end.
+  /// Throws Error, with the file's name, if the range is empty or extends beyond the end.
   MappedRange(const OpenFile& file, uint64_t offset, uint64_t size);
   ~MappedRange();
   MappedRange(MappedRange&& other) noexcept;
@@ -44,7 +44,7 @@ class MappedRange {
 
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  /// Lets the pages leave the process; they come back from the file when they are read again.
+  /// Drops the pages from the process. They are read from the file again when they are used.
   void drop() const { advise(MADV_DONTNEED); }
   /// madvise(2) on the pages.
   void advise(int advice) const;
@@ -54,7 +54,7 @@ class MappedRange {
   size_t size_ = 0;
 };
 
-/// A whole file mapped read-only. Throws Error naming it where it cannot be opened or is empty.
+/// A whole file, mapped read-only. Throws Error, with its name, if it cannot be opened or is empty.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path) : file_(path), range_(file_, 0, file_.size()) {}
@@ -69,7 +69,7 @@ class MappedFile {
   MappedRange range_;
 };
 
-/// A folder that this process alone writes to while this lives. Throws Error where another one does.
+/// A folder that is locked for writing during the object's lifetime. Throws Error if another process has locked it.
 class LockedFolder {
  public:
   explicit LockedFolder(const std::string& path);
@@ -86,25 +86,25 @@ struct FilePart {
   size_t size;
 };
 
-/// Writes the parts one after another: beside the target, fsync, rename. A reader sees the old file or the whole new
-/// one, and so it is after a power cut; where the disk is full the old one stays and nothing is left behind.
+/// Writes the parts to a file beside the target, syncs it and renames it. Readers see the old or the complete new file,
+/// also after a power failure. If the disk is full, the old file stays and the temporary file is removed.
 void write_atomically(const std::string& path, const std::vector<FilePart>& parts);
 
-/// Bytes of a regular file. Throws Error naming it where it is anything else.
+/// The size of a regular file in bytes. Throws Error, with its name, if it is not a regular file.
 uint64_t file_size(const std::string& path);
 
-/// SHA-256 in hexadecimal of the first `size` bytes of a file, read in small pieces so that none of it stays in memory.
+/// SHA-256 (hexadecimal) of the first `size` bytes of a file. Reads small pieces, so that nothing stays in memory.
 std::string sha256_of_file(const std::string& path, uint64_t size);
 
-/// The whole file. Throws Error where it has more than `most` bytes.
+/// Returns the whole file. Throws Error if it has more than `most` bytes.
 std::string read_text(const std::string& path, size_t most);
-/// With those above it; on disk when this returns.
+/// Creates a folder and its parents, and syncs them to disk.
 void make_folder(const std::string& path);
 
-/// A new name in a folder is on disk only once the folder is. Throws Error naming the path.
+/// Syncs a path's folder, which stores a new name on disk. Throws Error, with the path.
 void sync_folder_of(const std::string& path);
 
-/// Calls again what a signal interrupted.
+/// Repeats a call that a signal interrupted.
 template <typename Call>
 auto uninterrupted(const Call& call) {
   auto result = call();

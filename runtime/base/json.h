@@ -9,21 +9,21 @@
 
 namespace mft {
 
-/// The largest text of JSON that is read: a hundred times what a model of 1,000 layers needs.
+/// Maximum size of a JSON text: a hundred times the size for a model of 1,000 layers.
 constexpr size_t kMostJsonBytes = size_t{64} << 20;
-/// The deepest nesting. To destroy or write deep JSON takes stack in proportion.
+/// Maximum nesting. Destroying or writing nested JSON uses stack in proportion to the depth.
 constexpr int kMostJsonLevels = 64;
-/// How many values it may hold, each of which takes up to 100 bytes.
+/// Maximum number of values, each of which uses up to 100 bytes.
 constexpr int64_t kMostJsonValues = 4000000;
 
-/// How many objects: the parser looks at all those before in the same list as each one ends.
+/// Maximum number of objects: at the end of each object, the parser visits all earlier ones of the same list.
 constexpr int64_t kMostJsonObjects = 100000;
 
-/// JSON from `text`. Throws Error that begins with `error` where it is none, too deep or too large.
+/// Parses JSON. Throws Error, beginning with `error`, if it is invalid, too deep or too large.
 template <typename Json>
 Json parse_json(std::string_view text, const std::string& error) {
   if (text.size() > kMostJsonBytes)
-    fail(error, " (", text.size(), " bytes; no more than ", kMostJsonBytes, " are read)");
+    fail(error, " (", text.size(), " bytes; at most ", kMostJsonBytes, " are supported)");
   int64_t values = 0, objects = 0;
   const auto check = [&](int depth, typename Json::parse_event_t event, Json&) {
     const bool opens = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
@@ -41,15 +41,15 @@ Json parse_json(std::string_view text, const std::string& error) {
   }
 }
 
-/// A whole number within [least, most]. Throws Error naming `key` otherwise, Json::exception where it is missing.
+/// Returns an integer within [least, most]. Throws Error, with `key`, otherwise, and Json::exception if it is missing.
 template <typename Json>
 int64_t integer(const Json& object, const char* key, int64_t least, int64_t most) {
   const Json& value = object.at(key);
-  // A number above int64's largest counts as unsigned.
+  // A number above the maximum of int64 is unsigned.
   const bool fits =
       value.is_number_integer() && !(value.is_number_unsigned() && value.template get<uint64_t>() > INT64_MAX);
   if (!fits || value.template get<int64_t>() < least || value.template get<int64_t>() > most) {
-    fail(key, " is ", value.dump(), "; must be a whole number from ", least, " to ", most);
+    fail(key, " is ", value.dump(), "; must be an integer from ", least, " to ", most);
   }
   return value.template get<int64_t>();
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kNone = UINT64_MAX;
 
-/// All of a file, empty where it cannot be read. (Files of /proc have no size to map.)
+/// The content of a file, or "" if it cannot be read. (Files in /proc have no size, so they cannot be mapped.)
 std::string content_of(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};

@@ -5,14 +5,14 @@
 
 namespace mft {
 
-/// The tightest memory limit of this process's control groups (v1 or v2) in bytes, 0 where there is none.
+/// The lowest memory limit of this process's control groups (v1 or v2) in bytes, or 0 if there is none.
 uint64_t memory_limit();
 
-/// Where the memory controller is mounted, and the path from there to a process's group.
+/// The mount point of the memory controller, and the path from there to a process's group.
 struct MemoryGroup {
-  std::string mount;  // empty where there is none
+  std::string mount;  // empty if there is none
   std::string path;
-  std::string file;  // the limit's in each group's folder
+  std::string file;  // name of the file with the limit in each group's folder
 
   bool operator==(const MemoryGroup& other) const {
     return mount == other.mount && path == other.path && file == other.file;
@@ -22,7 +22,8 @@ struct MemoryGroup {
 /// The group, from the contents of /proc/self/cgroup and /proc/self/mounts.
 MemoryGroup find_memory_group(const std::string& cgroup, const std::string& mounts);
 
-/// The limit that such a file's content says, UINT64_MAX for none: version 2 says "max", version 1 a huge number.
+/// Parses the content of such a file. Returns UINT64_MAX for no limit, which is "max" in version 2 and a huge number in
+/// version 1.
 uint64_t parse_memory_limit(const std::string& content);
 
 }  // namespace mft

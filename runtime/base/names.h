@@ -7,15 +7,15 @@
 
 namespace mft {
 
-// The names of an enum's values stand beside it, in its order, as what `names(E{})` gives: the one table that options,
-// checkpoints and reports read.
+// `names(E{})`, defined next to each enum, returns the names of its values in order. Options, checkpoints and reports
+// use this table.
 
 template <typename E>
 const char* name_of(E value) {
   return names(value).at(static_cast<size_t>(value));
 }
 
-/// Throws Error that lists the names where `text` is none of them.
+/// Returns the value with the name `text`. Throws Error with all names if there is none.
 template <typename E>
 E value_of(const std::string& text) {
   const auto all = names(E{});

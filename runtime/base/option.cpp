@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMostBytes = 1e15;
 
-/// Splits "1.5GB" into a finite number and the rest, whatever the process's locale is; false where there is no number.
+/// Splits "1.5GB" into a finite number and the rest, in any locale. Returns false if there is no number.
 bool leading_number(const std::string& text, double& number, std::string& rest) {
   const size_t end = std::min(text.find_first_not_of("+-.0123456789eE"), text.size());
   std::istringstream stream(text.substr(0, end));
@@ -59,7 +59,7 @@ void read_value(const std::string& text, uint64_t& value) {
   const auto unit = leading_number(text, number, rest) ? units.find(rest) : units.end();
   const double bytes = unit == units.end() ? 0 : number * unit->second;
   if (!(bytes >= 1) || bytes > kMostBytes) {
-    fail("must be a size such as 512MB, 1.5GB, 512MiB, 1GiB or bytes");
+    fail("must be a size such as 512MB, 1.5GB, 512MiB or 1GiB, or a number of bytes");
   }
   value = static_cast<uint64_t>(bytes);
 }
@@ -72,7 +72,7 @@ void read_value(const std::string& text, std::vector<int64_t>& values) {
     try {
       read_value(text.substr(begin, end - begin), number);
     } catch (const Error&) {
-      fail("must be integers with commas between");
+      fail("must be integers separated by commas");
     }
     values.push_back(number);
     begin = end + 1;

@@ -17,35 +17,35 @@ inline std::vector<const char*> names(OptionType) {
   return {"integer", "number", "text", "choice", "size", "integers", "flag"};
 }
 
-/// What an option has a part in: a step's memory and time, which plans depend on, or the run around the steps.
+/// Whether an option affects a step's memory and time, and thus the plan, or only the run around the steps.
 enum class OptionGroup { kStep, kRun };
 inline std::vector<const char*> names(OptionGroup) { return {"step", "run"}; }
 
-/// One option of a configuration `C`, as every front end shows it and takes it: by its name, as text.
+/// An option of a configuration `C`. All front ends show and set it by name, as text.
 template <typename C>
 struct Option {
   std::string name;  // "grad_accum"; on a command line "--grad-accum"
   OptionType type;
-  std::vector<std::string> choices;  // of a choice
+  std::vector<std::string> choices;  // values of a choice
   std::string metavar;
-  std::string help;  // empty: --help does not list it
+  std::string help;  // empty: not listed in --help
   OptionGroup group;
-  bool decides_result;  // a resumed run must have the same
+  bool decides_result;  // a resumed run must have the same value
   std::function<void(C&, const std::string&)> set;
   std::function<std::string(const C&)> get;
 };
 
-// Values as text and back. Reading throws Error that says what would be right.
+// Conversion of values to and from text. Reading throws Error with the valid values.
 void read_value(const std::string& text, int64_t& value);
 /// Empty: none.
 void read_value(const std::string& text, std::optional<int64_t>& value);
 void read_value(const std::string& text, double& value);
 void read_value(const std::string& text, std::string& value);
-/// "true" or "false", also as Python writes them.
+/// "true" or "false", or Python's "True" and "False".
 void read_value(const std::string& text, bool& value);
 /// Bytes: "512MB", "1.5GB" (powers of ten), "512MiB", "1GiB" (powers of two) or a plain number; empty: 0.
 void read_value(const std::string& text, uint64_t& value);
-/// Integers with commas between; empty: none.
+/// Integers separated by commas; empty: none.
 void read_value(const std::string& text, std::vector<int64_t>& values);
 template <typename E, typename = std::enable_if_t<std::is_enum_v<E>>>
 void read_value(const std::string& text, E& value) {
@@ -73,7 +73,7 @@ const Option<C>& find_option(const std::vector<Option<C>>& options, const std::s
   fail("unknown option ", name);
 }
 
-/// Sets one option. Throws Error naming option and value.
+/// Sets one option. Throws Error, with the option and the value.
 template <typename C>
 void set_option(const std::vector<Option<C>>& options, C& config, const std::string& name, const std::string& text) {
   const Option<C>& option = find_option(options, name);
@@ -84,7 +84,7 @@ void set_option(const std::vector<Option<C>>& options, C& config, const std::str
   }
 }
 
-/// An option that sets the member which `field(config)` refers to; its type says how it reads.
+/// Returns an option that sets the member `field(config)`. Its type defines how the text is read.
 template <typename C, typename Field>
 Option<C> option(const char* name, Field field, OptionGroup group, bool decides_result, const char* help) {
   using T = std::remove_reference_t<decltype(field(std::declval<C&>()))>;

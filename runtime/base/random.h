@@ -8,7 +8,7 @@
 
 namespace mft {
 
-/// SplitMix64 (Steele et al. 2014): small, and the same on every platform, which std::shuffle is not.
+/// SplitMix64 (Steele et al. 2014): small, and, unlike std::shuffle, the same on every platform.
 class Random {
  public:
   Random(uint64_t seed, uint64_t stream) : state_(seed * 0x9E3779B97F4A7C15u + stream * 0xD1342543DE82EF95u) { next(); }
@@ -23,13 +23,13 @@ class Random {
   /// Uniform in [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
-  /// 0 .. n-1 in random order (Fisher-Yates).
+  /// Returns 0 .. n-1 in random order (Fisher-Yates).
   std::vector<int64_t> permutation(int64_t n) {
     std::vector<int64_t> order;
     permute(n, order);
     return order;
   }
-  /// The same into `order`, in whose memory it is made.
+  /// The same, written to `order`, whose memory is reused.
   void permute(int64_t n, std::vector<int64_t>& order) {
     order.resize(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);

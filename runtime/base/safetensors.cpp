@@ -18,7 +18,7 @@ size_t dtype_bytes(const std::string& dtype) {
   return 0;
 }
 
-/// Elements of a shape, or -1 where a dimension is negative or the product exceeds `limit`.
+/// The number of elements of a shape, or -1 if a dimension is negative or the product exceeds `limit`.
 int64_t element_count(const std::vector<int64_t>& shape, int64_t limit) {
   int64_t count = 1;
   for (int64_t n : shape) {
@@ -34,7 +34,7 @@ SafeTensors::SafeTensors(const std::string& path) : file_(path) {
   uint64_t header_size = 0;
   if (file_.size() < 8) fail(path, ": not a safetensors file (shorter than its header)");
   std::memcpy(&header_size, file_.data(), 8);
-  if (header_size > file_.size() - 8) fail(path, ": truncated, or not a safetensors file");
+  if (header_size > file_.size() - 8) fail(path, ": not a safetensors file, or truncated");
   const char* text = reinterpret_cast<const char*>(file_.data()) + 8;
   const std::byte* body = file_.data() + 8 + header_size;
   const size_t body_size = file_.size() - 8 - header_size;
@@ -52,7 +52,7 @@ SafeTensors::SafeTensors(const std::string& path) : file_(path) {
       const int64_t count = element_count(view.shape, static_cast<int64_t>(body_size));
       if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > body_size || count < 0 ||
           offsets[1] - offsets[0] != static_cast<uint64_t>(count) * size) {
-        fail(path, ": tensor ", name, " lies outside the file; it is truncated or damaged");
+        fail(path, ": tensor ", name, " is outside of the file; the file is truncated or damaged");
       }
       view.data = body + offsets[0];
       view.bytes = offsets[1] - offsets[0];

@@ -21,13 +21,13 @@ class SafeTensors {
 
   explicit SafeTensors(const std::string& path);
 
-  /// The tensor `name`, which must have that dtype. Throws Error naming file and tensor otherwise.
+  /// Returns the tensor `name`. Throws Error, with the file and the tensor, if it is missing or has another dtype.
   const View& get(const std::string& name, const std::string& dtype) const;
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
   const std::map<std::string, View>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::string& path() const { return file_.path(); }
-  /// Lets the file's pages leave the process until they are read again.
+  /// Drops the file's pages from the process until they are read again.
   void drop() const { file_.drop(); }
 
  private:

@@ -57,7 +57,7 @@ bool has_sha_instructions() {
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & (1u << 29)) != 0;
 }
 
-/// Sixteen rounds at a time on the registers ABEF and CDGH, as the instructions want the state.
+/// Computes sixteen rounds at a time on the registers ABEF and CDGH, the layout of the instructions.
 __attribute__((target("sha,sse4.1,ssse3"))) void sha_blocks(uint32_t* state, const uint8_t* data, size_t count) {
   const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0bLL, 0x0405060700010203LL);
   const __m128i dcba = _mm_loadu_si128(reinterpret_cast<const __m128i*>(state));
@@ -71,7 +71,7 @@ __attribute__((target("sha,sse4.1,ssse3"))) void sha_blocks(uint32_t* state, con
       w[i] = _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(data) + i), swap);
     }
     for (int i = 0; i < 16; ++i) {
-      if (i >= 4) {  // words 4 i to 4 i + 3, in the place of those 16 before
+      if (i >= 4) {  // words 4 i to 4 i + 3 replace the words 16 before them
         const __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(w[i % 4], w[(i + 1) % 4]),
                                           _mm_alignr_epi8(w[(i + 3) % 4], w[(i + 2) % 4], 4));
         w[i % 4] = _mm_sha256msg2_epu32(sum, w[(i + 3) % 4]);

@@ -7,11 +7,11 @@
 
 namespace mft {
 
-/// SHA-256 (FIPS 180-4), fed piece by piece. Uses the processor's own instructions where it has them.
+/// SHA-256 (FIPS 180-4) of data in pieces. Uses the processor's SHA instructions if it has them.
 class Sha256 {
  public:
   void update(const void* data, size_t size);
-  /// The digest in hexadecimal; nothing may be added after that.
+  /// Returns the digest in hexadecimal. No data may be added afterwards.
   std::string hex();
 
  private:
@@ -19,7 +19,7 @@ class Sha256 {
 
   std::array<uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<uint8_t, 64> rest_{};  // bytes of a block that is not whole yet
+  std::array<uint8_t, 64> rest_{};  // bytes of an incomplete block
   uint64_t size_ = 0;
 };
 

@@ -68,7 +68,7 @@ std::array<uint8_t, 64> sha512(const std::vector<Bytes>& parts) {
   const uint64_t bits = size * 8;
   add(0x80);
   while (size % kBlock != kBlock - 16) add(0);
-  for (int i = 0; i < 8; ++i) add(0);  // of the length's 16 bytes
+  for (int i = 0; i < 8; ++i) add(0);  // the upper 8 of the length's 16 bytes
   for (int shift = 56; shift >= 0; shift -= 8) add(static_cast<uint8_t>(bits >> shift));
   std::array<uint8_t, 64> digest;
   for (size_t i = 0; i < digest.size(); ++i) digest[i] = static_cast<uint8_t>(state[i / 8] >> (56 - 8 * (i % 8)));

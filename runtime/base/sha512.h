@@ -12,7 +12,7 @@ struct Bytes {
   size_t size;
 };
 
-/// SHA-512 (FIPS 180-4) of the parts one after another.
+/// SHA-512 (FIPS 180-4) of the concatenated parts.
 std::array<uint8_t, 64> sha512(const std::vector<Bytes>& parts);
 
 }  // namespace mft

@@ -17,9 +17,9 @@ namespace {
 
 constexpr const char* kWeightsFile = "/adapter_model.safetensors";
 constexpr const char* kConfigFile = "/adapter_config.json";
-constexpr const char* kAnotherBundle = "; `mobile-ft export MODEL --adapter DIR` makes a bundle for this adapter";
-// PEFT's names of what is in the decoder begin so: Transformers' classes of models with vision hold it deeper, and held
-// it in another place before version 4.52.
+constexpr const char* kAnotherBundle = "; export a bundle for this adapter with `mobile-ft export MODEL --adapter DIR`";
+// Prefixes of PEFT's names of tensors in the decoder. In Transformers' models with vision, the decoder is nested
+// deeper, and before version 4.52 it was at another place.
 constexpr std::string_view kPrefixes[] = {"base_model.model.model.language_model.",
                                           "base_model.model.language_model.model.", "base_model.model.model."};
 
@@ -40,7 +40,7 @@ void check_config(const std::string& path, const Bundle& bundle) {
       if (config.contains(key) && !config.at(key).empty()) fail(path, ": ", key, " is not supported");
     }
     if (config.value("use_rslora", false) != bundle.lora_rslora) {
-      fail(path, ": use_rslora is not as in the bundle, ", bundle.lora_rslora ? "true" : "false", kAnotherBundle);
+      fail(path, ": use_rslora must be ", bundle.lora_rslora ? "true" : "false", ", as in the bundle", kAnotherBundle);
     }
     if (config.value("use_dora", false)) fail(path, ": use_dora is not supported");
   } catch (const Json::exception& error) {
@@ -48,7 +48,8 @@ void check_config(const std::string& path, const Bundle& bundle) {
   }
 }
 
-/// A tensor's name within the decoder, "layers.0.mlp.up_proj.lora_A.weight"; the whole of it if it is not of one.
+/// A tensor's name within the decoder, such as "layers.0.mlp.up_proj.lora_A.weight", or the whole name if it is not in
+/// the decoder.
 std::string_view within_decoder(std::string_view name) {
   for (const std::string_view prefix : kPrefixes) {
     if (name.compare(0, prefix.size(), prefix) == 0) return name.substr(prefix.size());
@@ -56,7 +57,7 @@ std::string_view within_decoder(std::string_view name) {
   return name;
 }
 
-/// Copies a tensor of float32, float16 or bfloat16, aligned or not. False where it is of another type.
+/// Copies a tensor of float32, float16 or bfloat16, aligned or not. Returns false for another type.
 bool copy_floats(const SafeTensors::View& view, size_t count, float* to) {
   if (view.dtype == "F32") {
     std::memcpy(to, view.data, view.bytes);
@@ -116,10 +117,10 @@ bool all_finite(const std::byte* values, size_t count) {
 void load_adapter(const std::string& folder, const Bundle& bundle, const AdapterLayout& layout, float* parameters) {
   check_config(folder + kConfigFile, bundle);
   const SafeTensors file(folder + kWeightsFile);
-  std::map<std::string_view, const std::string*> names;  // by the name within the decoder
+  std::map<std::string_view, const std::string*> names;  // key: name within the decoder
   for (const auto& [name, view] : file.tensors()) {
     const auto [other, first] = names.emplace(within_decoder(name), &name);
-    if (!first) fail(file.path(), ": tensors ", *other->second, " and ", name, " are of the same linear");
+    if (!first) fail(file.path(), ": tensors ", *other->second, " and ", name, " belong to the same linear layer");
   }
   for (const auto& unit : layout.units) {
     for (const AdapterTensor& tensor : unit) {
@@ -129,7 +130,7 @@ void load_adapter(const std::string& folder, const Bundle& bundle, const Adapter
       names.erase(found);
       const SafeTensors::View& view = file.tensors().at(name);
       if (view.shape != std::vector<int64_t>{tensor.rows, tensor.cols}) {
-        fail(file.path(), ": tensor ", name, " has another shape than the bundle's [", tensor.rows, ", ", tensor.cols,
+        fail(file.path(), ": tensor ", name, " has the wrong shape; the bundle's is [", tensor.rows, ", ", tensor.cols,
              "]", kAnotherBundle);
       }
       float* const to = parameters + tensor.offset;
@@ -137,7 +138,7 @@ void load_adapter(const std::string& folder, const Bundle& bundle, const Adapter
         fail(file.path(), ": tensor ", name, " is ", view.dtype, "; it must be F32, F16 or BF16");
       }
       if (!all_finite(reinterpret_cast<const std::byte*>(to), tensor.size())) {
-        fail(file.path(), ": tensor ", name, " holds numbers that are not finite");
+        fail(file.path(), ": tensor ", name, " has values that are not finite");
       }
     }
   }
@@ -155,7 +156,7 @@ void save_adapter(const std::string& folder, const Bundle& bundle, const Adapter
     }
   }
   write_safetensors(folder + kWeightsFile, tensors, {{"format", "pt"}});
-  // The same fields as mobile_ft/model/lora.py writes at export, so copy the bundle's own file.
+  // The export has written the same fields (mobile_ft/model/lora.py), so the bundle's own file is copied.
   const std::string config = read_text(bundle.verified("adapter_config.json"), kMostJsonBytes);
   write_atomically(folder + kConfigFile, {{config.data(), config.size()}});
 }

@@ -11,14 +11,14 @@ namespace mft {
 
 class Program;
 
-/// Which of LoRA's matrices are trained; b: A stays as it is, as in LoRA-FA (arXiv 2308.03303) and FFA-LoRA (arXiv
+/// The LoRA matrices that are trained. With b, A is frozen, as in LoRA-FA (arXiv 2308.03303) and FFA-LoRA (arXiv
 /// 2403.12313).
 enum class LoraTrain { kBoth, kB };
 inline std::vector<const char*> names(LoraTrain) { return {"both", "b"}; }
 
 /// One LoRA matrix in the flat parameter array: A [rank, in] or B [out, rank].
 struct AdapterTensor {
-  std::string name;  // PEFT's
+  std::string name;  // PEFT's name
   int64_t rows;
   int64_t cols;
   bool is_a;
@@ -26,8 +26,8 @@ struct AdapterTensor {
   size_t size() const { return static_cast<size_t>(rows * cols); }
 };
 
-/// Where every LoRA matrix lies in one flat float array: those of a unit together, its A's before its B's, so that what
-/// of a unit is trained is one range. Gradients and AdamW's moments are of such ranges.
+/// The layout of all LoRA matrices in one flat float array. The matrices of a unit are contiguous, with all A's before
+/// all B's, so that the trained part of a unit is one range. Gradients and AdamW's moments use such ranges.
 struct AdapterLayout {
   struct Range {
     size_t begin;
@@ -41,7 +41,7 @@ struct AdapterLayout {
   size_t size = 0;                                // floats in total
 
   Range range(size_t unit) const { return ranges_[unit]; }
-  /// Of `range`, what is trained.
+  /// The trained part of `range`.
   Range trained(size_t unit, LoraTrain train) const {
     return train == LoraTrain::kB ? Range{first_b_[unit], ranges_[unit].end} : ranges_[unit];
   }
@@ -54,12 +54,12 @@ struct AdapterLayout {
 /// Whether `count` float32 values, aligned or not, are all finite.
 bool all_finite(const std::byte* values, size_t count);
 
-/// Reads `adapter_model.safetensors` in `folder`, of float32, float16 or bfloat16, into `parameters` [layout.size].
-/// Names may have the prefix of another of Transformers' classes. Throws Error naming file and tensor where rank,
-/// scale, names or shapes are not the bundle's, or a number is not finite.
+/// Reads `adapter_model.safetensors` in `folder` (float32, float16 or bfloat16) into `parameters` [layout.size]. Names
+/// may have the prefix of any of Transformers' classes. Throws Error, with the file and the tensor, if rank, scale,
+/// names or shapes differ from the bundle's, or a value is not finite.
 void load_adapter(const std::string& folder, const Bundle& bundle, const AdapterLayout& layout, float* parameters);
 
-/// Writes `adapter_model.safetensors` and `adapter_config.json` into `folder`, as PEFT does.
+/// Writes `adapter_model.safetensors` and `adapter_config.json` to `folder`, in PEFT's format.
 void save_adapter(const std::string& folder, const Bundle& bundle, const AdapterLayout& layout,
                   const float* parameters);
 

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 6;
 constexpr double kMostFlops = 1e18;
-// Far above any model, and low enough that no product of sizes overflows.
+// Limits far above any model, but low enough that products of sizes do not overflow.
 constexpr int64_t kMostWidth = 1 << 20;
 constexpr int64_t kMostVocabulary = 1 << 24;
 constexpr int64_t kMostBytes = int64_t{1} << 44;
@@ -26,7 +26,7 @@ constexpr int64_t kMostBytes = int64_t{1} << 44;
 int64_t width(const Json& object, const char* key) { return integer(object, key, 1, kMostWidth); }
 int64_t tokens(const Json& object) { return integer(object, "tokens", 1, kMostTokens); }
 
-/// A number of operations, which time is estimated from.
+/// A number of operations, from which time is estimated.
 double operations(const Json& value) {
   const double number = value.get<double>();
   if (!(number >= 0 && number <= kMostFlops)) fail("flops are ", number);
@@ -34,7 +34,7 @@ double operations(const Json& value) {
 }
 
 Flops flops(const Json& pair) {
-  if (pair.size() != 2) fail("flops should be two numbers");
+  if (pair.size() != 2) fail("flops must be two numbers");
   return {operations(pair.at(0)), operations(pair.at(1))};
 }
 
@@ -52,12 +52,12 @@ std::vector<SavedTensor> saved_tensors(const Json& entries) {
     } else if (stored == "int4" && dtype == "float32") {
       tensor.stored = Stored::kInt4Blocks;
     } else if (stored != dtype) {
-      fail("saved tensor of type ", dtype, " as ", stored);
+      fail("a saved tensor of type ", dtype, " cannot be stored as ", stored);
     }
     if (dtype == "uint8") {
       tensor.item_bytes = 1;
     } else if (dtype != "float32") {
-      fail("saved tensor of type ", dtype);
+      fail("a saved tensor has the unsupported type ", dtype);
     }
     for (size_t d = 0; d < shape.size(); ++d) {
       if (shape[d] == -1) {
@@ -65,10 +65,10 @@ std::vector<SavedTensor> saved_tensors(const Json& entries) {
         continue;
       }
       const int64_t n = shape[d].is_number_integer() ? shape[d].get<int64_t>() : 0;
-      if (n <= 0 || n > kMostWidth * 16 / tensor.values) fail("saved tensor with dimension ", shape[d]);
+      if (n <= 0 || n > kMostWidth * 16 / tensor.values) fail("a saved tensor has the invalid dimension ", shape[d]);
       tensor.values *= n;
     }
-    if (tensor.token_dim == shape.size()) fail("saved tensor without tokens");
+    if (tensor.token_dim == shape.size()) fail("a saved tensor has no token dimension");
     saved.push_back(tensor);
   }
   return saved;
@@ -85,20 +85,21 @@ UnitKind unit_kind(const std::string& name, const Json& entry, int64_t max_seq_l
   kind.recompute_flops = flops(entry.at("recompute_flops"));
   kind.saved = saved_tensors(entry.at("saved"));
   kind.backward_reads_x = entry.at("reads_x");
-  // Tokens that see each other cannot be split over calls.
+  // A unit that mixes tokens cannot be split over several calls.
   if (kind.cache_width > 0 && kind.state_size > 0) fail(name, " has both caches and a state");
-  if ((kind.takes_positions || kind.decodes()) && kind.tokens < max_seq_len) fail(name, " takes too few tokens");
+  if ((kind.takes_positions || kind.decodes()) && kind.tokens < max_seq_len)
+    fail(name, " must take at least max_seq_len tokens");
   return kind;
 }
 
-/// The length of a file or of a part of one.
+/// The size of a file or of a part of it.
 uint64_t bytes(const Json& object, const char* key) {
   return static_cast<uint64_t>(integer(object, key, 0, kMostBytes));
 }
 
 FileChecksum file_checksum(const Json& entry) { return {bytes(entry, "size"), entry.at("sha256")}; }
 
-/// A file of the folder itself: no path that leads out of it.
+/// Returns the name if it is a file of the folder itself, not a path that leads out of it.
 void check_plain(const std::string& name) {
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
       name.find('\0') != std::string::npos) {
@@ -128,7 +129,7 @@ void parse_model(const Json& json, Bundle& bundle) {
   json.at("embed").at("weights").get_to(bundle.embed_weights);
   json.at("head").at("weights").get_to(bundle.head_weights);
   if (bundle.embed_weights.size() != 1 || bundle.head_weights.size() != 2) {
-    fail("embed takes one weight and head two");
+    fail("embed must have one weight and head two");
   }
 }
 
@@ -142,7 +143,7 @@ void parse_units(const Json& json, Bundle& bundle) {
     UnitInfo unit;
     unit.name = entry.at("name");
     const auto kind = kinds.find(entry.at("kind").get<std::string>());
-    if (kind == kinds.end()) fail("unit ", unit.name, " is of unknown kind ", entry.at("kind"));
+    if (kind == kinds.end()) fail("unit ", unit.name, " has the unknown kind ", entry.at("kind"));
     unit.kind = kind->second;
     unit.layer = integer(entry, "layer", 0, kMostWidth);
     entry.at("weights").get_to(unit.weights);
@@ -154,7 +155,7 @@ void parse_units(const Json& json, Bundle& bundle) {
     bundle.units.push_back(std::move(unit));
   }
   if (bundle.units.empty() || bundle.units.back().layer + 1 != bundle.num_layers || bundle.units.front().layer != 0) {
-    fail("the units do not make ", bundle.num_layers, " layers");
+    fail("the units do not form ", bundle.num_layers, " layers");
   }
 }
 
@@ -164,7 +165,7 @@ void parse_checksums(const Json& json, Bundle& bundle) {
     bundle.files[name] = file_checksum(entry);
   }
   for (const char* name : {"program.pte", "adapter_model.safetensors", "adapter_config.json"}) {
-    if (bundle.files.count(name) == 0) fail("no checksum for ", name);
+    if (bundle.files.count(name) == 0) fail("the checksum of ", name, " is missing");
   }
   const Json& weights = json.at("weights");
   bundle.weights.size = bytes(weights, "size");
@@ -179,8 +180,8 @@ void parse_checksums(const Json& json, Bundle& bundle) {
 void check_size(const std::string& path, uint64_t expected) {
   const uint64_t found = file_size(path);
   if (found != expected) {
-    fail(path, ": ", found, " bytes where bundle.json says ", expected,
-         "; it is truncated or was replaced, export the bundle again");
+    fail(path, ": has ", found, " bytes, but bundle.json lists ", expected,
+         "; the file is truncated or was replaced; export the bundle again");
   }
 }
 
@@ -205,9 +206,9 @@ size_t SavedTensor::stored_bytes(int64_t tokens) const {
 
 Bundle::Bundle(const std::string& path) : folder(path) {
   const std::string index = file("bundle.json");
-  if (!file_exists(index)) fail(index, ": no such file; ", path, " is not a bundle made by `mobile-ft export`");
+  if (!file_exists(index)) fail(index, ": no such file; ", path, " is not a bundle written by `mobile-ft export`");
   const std::string text = read_text(index, kMostJsonBytes);
-  check_signature(index, text);  // before anything of it is believed, and all else by its checksums
+  check_signature(index, text);  // checked before its content is used; other files are verified by its checksums
   const Json json = parse_json<Json>(text, index + ": not a valid bundle description");
   try {
     if (json.at("format") != "mobile-ft-bundle") fail("format is ", json.at("format"));
@@ -229,11 +230,11 @@ Bundle::Bundle(const std::string& path) : folder(path) {
 std::string Bundle::verified(const std::string& name) const {
   const std::string path = file(name);
   const auto found = files.find(name);
-  if (found == files.end()) fail(path, ": not part of the bundle, so its model reads no text");
+  if (found == files.end()) fail(path, ": not part of the bundle; export a model with a tokenizer");
   const FileChecksum& expected = found->second;
   check_size(path, expected.size);
   if (sha256_of_file(path, expected.size) != expected.sha256) {
-    fail(path, ": checksum differs from bundle.json; it is damaged or was edited, export the bundle again");
+    fail(path, ": the checksum does not match bundle.json; the file is damaged or was edited; export the bundle again");
   }
   return path;
 }

@@ -11,7 +11,7 @@
 
 namespace mft {
 
-/// Bytes that should be a flatbuffer, little-endian. Whatever lies outside of them throws Error naming `path`.
+/// Untrusted bytes of a little-endian flatbuffer. Any access outside of them throws Error with `path`.
 class FlatBuffer {
  public:
   FlatBuffer(const std::byte* data, size_t size, std::string path) : data_(data), size_(size), path_(std::move(path)) {}
@@ -24,20 +24,20 @@ class FlatBuffer {
     std::memcpy(&value, bytes(at, sizeof(T)), sizeof(T));
     return value;
   }
-  /// `count` bytes at `at`.
+  /// Returns `count` bytes at `at`.
   const std::byte* bytes(uint64_t at, uint64_t count) const {
-    if (at > size_ || count > size_ - at) fail(path_, ": damaged, something in it lies outside the file");
+    if (at > size_ || count > size_ - at) fail(path_, ": an offset points outside of the file; the file is damaged");
     return data_ + at;
   }
-  /// Where the offset that stands at `at` leads.
+  /// Returns the position to which the offset at `at` points.
   uint64_t follow(uint64_t at) const { return at + read<uint32_t>(at); }
-  /// Counts the tables read: few bytes may refer to the same ones over and over.
+  /// Limits the number of tables read, because few bytes can refer to the same tables many times.
   void count_table() const {
-    if (++tables_ > kMostTables) fail(path_, ": damaged, more than ", kMostTables, " entries");
+    if (++tables_ > kMostTables) fail(path_, ": has more than ", kMostTables, " entries; the file is damaged");
   }
 
  private:
-  static constexpr int64_t kMostTables = 1000000;  // as flatbuffers' own verifier has it
+  static constexpr int64_t kMostTables = 1000000;  // the limit of flatbuffers' own verifier
 
   const std::byte* data_;
   size_t size_;
@@ -59,7 +59,7 @@ class FlatVector {
   T number(uint32_t i) const {
     return buffer_->read<T>(begin_ + uint64_t{i} * sizeof(T));
   }
-  /// Where item `i` leads, of a vector of tables.
+  /// Returns the position of item `i` of a vector of tables.
   uint64_t place(uint32_t i) const { return buffer_->follow(begin_ + uint64_t{i} * sizeof(uint32_t)); }
 
  private:
@@ -68,13 +68,13 @@ class FlatVector {
   uint32_t size_ = 0;
 };
 
-/// A table of a flatbuffer; fields go by their number in the schema. A union takes two, its type and its value.
+/// A table of a flatbuffer. Fields are numbered as in the schema; a union has two, its type and its value.
 class FlatTable {
  public:
   FlatTable(const FlatBuffer& buffer, uint64_t at) : buffer_(&buffer), at_(at) {
     buffer.count_table();
     const int64_t vtable = static_cast<int64_t>(at) - buffer.read<int32_t>(at);
-    if (vtable < 0) fail(buffer.path(), ": damaged, a table without fields");
+    if (vtable < 0) fail(buffer.path(), ": has a table without fields; the file is damaged");
     vtable_ = static_cast<uint64_t>(vtable);
     vtable_bytes_ = buffer.read<uint16_t>(vtable_);
     buffer.bytes(vtable_, vtable_bytes_);
@@ -92,13 +92,13 @@ class FlatTable {
     if (at == 0) return std::nullopt;
     return FlatTable(*buffer_, buffer_->follow(at));
   }
-  /// A vector with items of `item_bytes`, empty where it is left out.
+  /// Returns a vector with items of `item_bytes`, empty if it is left out.
   FlatVector vector(int field, size_t item_bytes = sizeof(uint32_t)) const {
     const uint64_t at = place(field);
     return at == 0 ? FlatVector() : FlatVector(*buffer_, buffer_->follow(at), item_bytes);
   }
   FlatTable item(const FlatVector& tables, uint32_t i) const { return {*buffer_, tables.place(i)}; }
-  /// A string; empty where it is left out.
+  /// Returns a string, empty if it is left out.
   std::string_view text(int field) const {
     const uint64_t at = place(field);
     if (at == 0) return {};
@@ -108,7 +108,7 @@ class FlatTable {
   }
 
  private:
-  /// Where a field is kept, 0 where it is left out.
+  /// Returns the position of a field, or 0 if it is left out.
   uint64_t place(int field) const {
     const uint64_t slot = 4 + 2 * static_cast<uint64_t>(field);
     const uint16_t offset = slot + 2 <= vtable_bytes_ ? buffer_->read<uint16_t>(vtable_ + slot) : 0;

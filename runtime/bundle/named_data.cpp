@@ -42,10 +42,10 @@ std::map<std::string, FilePlace> read_named_data(const OpenFile& file, std::stri
     FilePlace place = places[segment];
     const bool inside = base <= file.size() && place.offset <= file.size() - base &&
                         place.bytes <= file.size() - base - place.offset && base + place.offset >= index.size();
-    if (!inside) fail(path, ": tensor ", name, " lies outside the file");
+    if (!inside) fail(path, ": tensor ", name, " is outside of the file");
     place.offset += base;
     if (place.offset % kAlignment != 0) fail(path, ": tensor ", name, " is not aligned to ", kAlignment, " bytes");
-    if (!found.emplace(name, place).second) fail(path, ": tensor ", name, " is there twice");
+    if (!found.emplace(name, place).second) fail(path, ": tensor ", name, " is duplicated");
   }
   return found;
 }

@@ -9,15 +9,16 @@
 
 namespace mft {
 
-/// Where a tensor lies in weights.ptd.
+/// The location of a tensor in weights.ptd.
 struct FilePlace {
   uint64_t offset;
   uint64_t bytes;
 };
 
-/// The index of an ExecuTorch FlatTensor file (extension/flat_tensor/serialize/flat_tensor.fbs), which fills the file's
-/// first bytes, `index`: where each tensor lies, aligned to 64 bytes, within the file and behind the index.
-/// Throws Error naming the file, and the tensor that lies elsewhere.
+/// Reads the index of an ExecuTorch FlatTensor file (extension/flat_tensor/serialize/flat_tensor.fbs). `index` is the
+/// beginning of the file. Returns the location of each tensor, which is aligned to 64 bytes, after the index and within
+/// the file.
+/// Throws Error, with the file and the tensor, otherwise.
 std::map<std::string, FilePlace> read_named_data(const OpenFile& file, std::string_view index);
 
 }  // namespace mft

@@ -27,7 +27,7 @@ bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-/// Sizes of a tensor with its dimension `token_dim` set to `tokens` where that is not -1.
+/// The sizes of a tensor, with dimension `token_dim` set to `tokens` if that is not -1.
 Sizes sizes_of(const executorch::runtime::TensorInfo& info, int64_t tokens, size_t token_dim) {
   Sizes sizes(info.sizes().begin(), info.sizes().end());
   if (tokens >= 0 && token_dim < sizes.size()) sizes[token_dim] = static_cast<executorch::aten::SizesType>(tokens);
@@ -40,7 +40,7 @@ size_t bytes_of(const executorch::runtime::TensorInfo& info, const Sizes& sizes)
   return bytes;
 }
 
-/// Errors are reported once, by exception; ExecuTorch's own log lines would only repeat them.
+/// Errors are reported by exceptions; ExecuTorch's own log would only repeat them.
 void discard_log(et_timestamp_t, et_pal_log_level_t, const char*, const char*, size_t, const char*, size_t) {}
 
 }  // namespace
@@ -67,7 +67,7 @@ struct Program::Loaded {
     auto method = program.load_method(name.c_str(), manager);
     if (!method.ok()) {
       fail(path, ": method ", name, " cannot be loaded (error ", static_cast<int>(method.error()),
-           "); the bundle was exported for another version of this runtime");
+           "); the bundle was exported for another version of this runtime; export it again");
     }
     return std::move(method.get());
   }
@@ -89,20 +89,21 @@ Program::Program(const std::string& path)
   start_executorch();
   auto program =
       executorch::runtime::Program::load(&loader_, executorch::runtime::Program::Verification::InternalConsistency);
-  if (!program.ok()) fail(path, ": not an ExecuTorch program, export the bundle again");
+  if (!program.ok()) fail(path, ": not an ExecuTorch program; export the bundle again");
   program_ = std::make_unique<executorch::runtime::Program>(std::move(program.get()));
   size_t arena = 0;
   for (size_t i = 0; i < program_->num_methods(); ++i) {
     const auto meta = program_->method_meta(*program_->get_method_name(i));
-    if (!meta.ok()) fail(path, ": not an ExecuTorch program, export the bundle again");
+    if (!meta.ok()) fail(path, ": not an ExecuTorch program; export the bundle again");
     arena = std::max(arena, static_cast<size_t>(*meta->memory_planned_buffer_size(0)));
   }
   arena_ = Buffer(arena);
 }
 
 void Program::reserve_scratch(size_t bytes, size_t staged) {
-  if (bytes > UINT32_MAX) fail("kernel scratch of ", bytes >> 20, " MB; the runtime takes at most 4095");
-  methods_.clear();  // they hold the allocators
+  if (bytes > UINT32_MAX)
+    fail("the kernel scratch needs ", bytes >> 20, " MB, but at most 4095 MB are supported; use shorter sequences");
+  methods_.clear();  // they refer to the allocators
   scratch_ = Buffer(bytes);
   const auto first = [this](size_t size) {
     return std::make_unique<MemoryAllocator>(static_cast<uint32_t>(size), reinterpret_cast<uint8_t*>(scratch_.bytes()));
@@ -147,8 +148,8 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
   Method& method = entry.method;
   const auto meta = method.method_meta();
   if (inputs.size() != meta.num_inputs() || outputs.size() != meta.num_outputs()) {
-    fail(file_.path(), ": method ", name, " takes ", meta.num_inputs(), " inputs and gives ", meta.num_outputs(),
-         " outputs, the bundle describes ", inputs.size(), " and ", outputs.size());
+    fail(file_.path(), ": method ", name, " takes ", meta.num_inputs(), " inputs and returns ", meta.num_outputs(),
+         " outputs, but bundle.json lists ", inputs.size(), " and ", outputs.size());
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     const auto info = meta.input_tensor_meta(i);
@@ -157,7 +158,7 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
     if (inputs[i].data == nullptr) fail("method ", name, ", input ", i, " has no data");
     if (bytes_of(*info, sizes) > inputs[i].bytes) {
       fail(file_.path(), ": method ", name, ", input ", i, " needs ", bytes_of(*info, sizes),
-           " bytes, the bundle's tensor has ", inputs[i].bytes);
+           " bytes, but the bundle's tensor has ", inputs[i].bytes);
     }
     const auto tensor = executorch::extension::make_tensor_ptr(std::move(sizes), const_cast<void*>(inputs[i].data), {},
                                                                {}, info->scalar_type());
@@ -168,9 +169,9 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto info = meta.output_tensor_meta(i);
     if (!info.ok() || bytes_of(*info, sizes_of(*info, outputs[i].tokens, outputs[i].token_dim)) > outputs[i].bytes) {
-      fail(file_.path(), ": method ", name, ", output ", i, " does not fit the buffer that bundle.json asks for");
+      fail(file_.path(), ": method ", name, ", output ", i, " does not fit the buffer that bundle.json defines");
     }
-    // ExecuTorch holds the buffer against the shape of the last call (at first: the largest), not of this one.
+    // ExecuTorch checks the buffer against the shape of the last call (at first: the largest), not of this one.
     const size_t bytes = std::max(outputs[i].bytes, info->nbytes());
     if (method.set_output_data_ptr(outputs[i].data, bytes, i) != executorch::runtime::Error::Ok) {
       fail(file_.path(), ": method ", name, ", output ", i, " cannot be set");
@@ -188,7 +189,7 @@ void Program::run(const std::string& name, const std::vector<Input>& inputs, con
     const auto& written = method.get_output(i).toTensor().sizes();
     const auto expected = sizes_of(*meta.output_tensor_meta(i), outputs[i].tokens, outputs[i].token_dim);
     if (!std::equal(written.begin(), written.end(), expected.begin(), expected.end())) {
-      fail(file_.path(), ": method ", name, ", output ", i, " has another shape than its description");
+      fail(file_.path(), ": method ", name, ", output ", i, " has another shape than in bundle.json");
     }
   }
   ++entry.calls;

@@ -18,11 +18,11 @@
 #include "runtime/ops/context.h"
 
 namespace mft {
-/// Starts ExecuTorch without its log. A program does so itself.
+/// Initializes ExecuTorch without its log. `Program` calls it too.
 void start_executorch();
 
-/// One input of a method call. `tokens` is the size of dimension `token_dim`, -1 where the program fixes the whole
-/// shape. `bytes` is what `data` holds; too little is an error, never an overrun.
+/// An input of a method call. `tokens` is the size of dimension `token_dim`, or -1 if the program fixes the whole
+/// shape. `bytes` is the size of `data`; too small a size is an error, never an overrun.
 struct Input {
   const void* data;
   size_t bytes;
@@ -30,7 +30,7 @@ struct Input {
   size_t token_dim = 0;
 };
 
-/// One output, likewise: an op that would write past `bytes` fails.
+/// An output. An op that would write beyond `bytes` fails.
 struct Output {
   void* data;
   size_t bytes;
@@ -38,35 +38,35 @@ struct Output {
   size_t token_dim = 0;
 };
 
-/// program.pte: methods that share one activation arena and one kernel scratch, since they never run at once.
+/// program.pte. Its methods share one activation arena and one kernel scratch, because they never run concurrently.
 class Program {
  public:
-  /// Throws Error where the file is not a program that `check_program` lets through.
+  /// Throws Error if the file is not a program that `check_program` accepts.
   explicit Program(const std::string& path);
   ~Program();
 
-  /// Allocates the kernels' scratch, in place of any earlier one; must be called before the first `run`. Its last
-  /// `staged` bytes are no kernel's where something is staged: in methods `<kind>_forward_save` and `<kind>_backward`.
+  /// Allocates the kernels' scratch and frees an earlier one. It must be called before the first `run`. Its last
+  /// `staged` bytes are reserved for staging in the methods `<kind>_forward_save` and `<kind>_backward`.
   void reserve_scratch(size_t bytes, size_t staged);
 
-  /// Runs a method. Throws Error naming method and input or output where a shape does not fit.
+  /// Runs a method. Throws Error, with the method and the input or output, if a shape does not fit.
   void run(const std::string& method, const std::vector<Input>& inputs, const std::vector<Output>& outputs);
 
-  /// What the ops of all methods compute with.
+  /// The context in which the ops of all methods compute.
   OpContext& op_context() { return op_context_; }
   const OpContext& op_context() const { return op_context_; }
 
-  /// {method: (calls, seconds)} since the scratch was reserved, mapping of inputs included.
+  /// {method: (calls, seconds)} since the scratch was allocated, including mapping of inputs.
   std::map<std::string, std::pair<int64_t, double>> times() const;
 
-  /// Of the largest method's size; a call touches what its token count needs.
+  /// The size of the largest method's arena. A call touches only the part for its number of tokens.
   const Buffer& arena() const { return arena_; }
   const Buffer& scratch() const { return scratch_; }
 
-  /// What a method keeps in the arena. Throws Error where there is no such method.
+  /// The tensors of a method in the arena. Throws Error if there is no such method.
   const std::vector<ArenaTensor>& arena_tensors(const std::string& method) const;
 
-  /// Fixed sizes of input `index` of a method (upper bounds where dynamic).
+  /// Sizes of input `index` of a method; upper bounds for dynamic dimensions.
   std::vector<int64_t> input_sizes(const std::string& method, size_t index) const;
 
  private:

@@ -49,7 +49,7 @@ constexpr uint8_t kKernelCall = 1;
 constexpr int8_t kByteType = 0, kLongType = 4, kFloatType = 6;
 constexpr int8_t kMostDynamism = 1;  // a shape with an upper bound
 
-/// One value of a method: what the check knows of it.
+/// A value of a method, and its state during the check.
 struct Value {
   uint8_t type = 0;
   int8_t scalar = 0;
@@ -74,13 +74,13 @@ class MethodCheck {
     read_outputs();
     for (const Value& value : values_) {
       if (value.tensor() && value.in_arena == (value.input || value.output)) {
-        wrong("has a tensor that lies nowhere, or an input or output in the arena");
+        wrong("has a tensor without arena allocation, or an input or output in the arena");
       }
-      if (value.tensor() && value.scalar == kLongType && !value.input) wrong("computes with whole numbers");
+      if (value.tensor() && value.scalar == kLongType && !value.input) wrong("computes integer tensors");
     }
     read_calls();
     for (const Value& value : values_) {
-      if (value.output && !value.has_data) wrong("leaves an output unwritten");
+      if (value.output && !value.has_data) wrong("does not write an output");
     }
     return std::move(arena_);
   }
@@ -88,7 +88,7 @@ class MethodCheck {
  private:
   template <typename... Args>
   [[noreturn]] void wrong(const Args&... args) const {
-    fail(where_, " ", args..., "; it is damaged, export the bundle again");
+    fail(where_, " ", args..., "; the file is damaged; export the bundle again");
   }
 
   void read_values() {
@@ -107,16 +107,16 @@ class MethodCheck {
         case kDouble:
           break;
         case kString:
-          if (!content->has(0)) wrong("has a text without content");
+          if (!content->has(0)) wrong("has a string without content");
           break;
         case kTensor:
           read_tensor(*content, value);
           break;
-        case kTensorList: {  // what an op with several outputs returns; ExecuTorch reads the tensors before it
+        case kTensorList: {  // the result of an op with several outputs; ExecuTorch reads the tensors before it
           const FlatVector items = content->vector(0);
           for (uint32_t j = 0; j < items.size(); ++j) {
             if (items.number<uint32_t>(j) >= i || !values_[items.number<uint32_t>(j)].tensor()) {
-              wrong("has a list of something else than tensors");
+              wrong("has a list of values that are not tensors");
             }
           }
           break;
@@ -134,16 +134,17 @@ class MethodCheck {
     if (item == 4 && value.scalar != kFloatType) wrong("has a tensor of type ", int{value.scalar});
     if (tensor.number<int32_t>(kStorageOffset) != 0 || tensor.number<uint32_t>(kDataBuffer) != 0 ||
         tensor.has(kExtra)) {
-      wrong("has a tensor with data of its own");
+      wrong("has a tensor with constant data");
     }
     const int8_t dynamism = tensor.number<int8_t>(kDynamism);
     if (dynamism < 0 || dynamism > kMostDynamism) wrong("has a tensor without bounds");
     const FlatVector sizes = tensor.vector(kSizes), order = tensor.vector(kDimOrder, 1);
-    if (sizes.size() == 0 || sizes.size() > 4 || order.size() != sizes.size()) wrong("has a tensor of no known shape");
+    if (sizes.size() == 0 || sizes.size() > 4 || order.size() != sizes.size())
+      wrong("has a tensor with an unsupported shape");
     uint64_t bytes = item;
     for (uint32_t d = 0; d < sizes.size(); ++d) {
       const int32_t n = sizes.number<int32_t>(d);
-      if (n <= 0 || order.number<uint8_t>(d) != d) wrong("has a tensor of no known shape");
+      if (n <= 0 || order.number<uint8_t>(d) != d) wrong("has a tensor with an unsupported shape");
       if (bytes > kMostTensorBytes / static_cast<uint64_t>(n)) wrong("has a tensor that is too large");
       bytes *= static_cast<uint64_t>(n);
     }
@@ -153,12 +154,12 @@ class MethodCheck {
     const uint64_t offset = place->number<uint32_t>(kOffsetLow) | uint64_t{place->number<uint32_t>(kOffsetHigh)} << 32;
     if (place->number<uint32_t>(kMemory) != 1 || offset > arena_bytes_ || bytes > arena_bytes_ - offset ||
         offset % kArenaAlignment != 0) {
-      wrong("has a tensor outside the arena");
+      wrong("has a tensor outside of the arena");
     }
     arena_.push_back({offset, bytes});
   }
 
-  /// The value that entry `i` of a list of indices names.
+  /// Returns the value at entry `i` of a list of indices.
   Value& value_at(const FlatVector& indices, uint32_t i) {
     const uint32_t index = indices.number<uint32_t>(i);
     if (index >= values_.size()) wrong("refers to value ", index, " of ", values_.size());
@@ -169,7 +170,7 @@ class MethodCheck {
     const FlatVector inputs = plan_.vector(kInputs);
     for (uint32_t i = 0; i < inputs.size(); ++i) {
       Value& value = value_at(inputs, i);
-      if (!value.tensor() || value.input) wrong("has an input that is no tensor, or twice the same");
+      if (!value.tensor() || value.input) wrong("has an input that is not a tensor or is repeated");
       value.input = value.has_data = true;
     }
   }
@@ -178,7 +179,7 @@ class MethodCheck {
     const FlatVector outputs = plan_.vector(kOutputs);
     for (uint32_t i = 0; i < outputs.size(); ++i) {
       Value& value = value_at(outputs, i);
-      if (!value.tensor() || value.input || value.output) wrong("has an output that is no tensor of its own");
+      if (!value.tensor() || value.input || value.output) wrong("has an output that is not a separate tensor");
       value.output = true;
     }
   }
@@ -186,20 +187,21 @@ class MethodCheck {
   void read_calls() {
     const FlatVector operators = plan_.vector(kOperators), chains = plan_.vector(kChains);
     std::vector<const OpSchema*> ops;
-    if (operators.size() > kMostCalls) wrong("names ", operators.size(), " ops");
+    if (operators.size() > kMostCalls) wrong("lists ", operators.size(), " ops");
     for (uint32_t i = 0; i < operators.size(); ++i) {
       const FlatTable entry = plan_.item(operators, i);
       const std::string name = std::string(entry.text(kOperatorName)) + "." + std::string(entry.text(kOverload));
       ops.push_back(find_op(name));
-      if (ops.back() == nullptr) wrong("calls ", name, ", which this runtime does not have");
+      if (ops.back() == nullptr) wrong("calls ", name, ", which this runtime does not support");
     }
-    if (chains.size() != 1) wrong("must be one chain of calls");
+    if (chains.size() != 1) wrong("must have one chain of calls");
     const FlatVector instructions = plan_.item(chains, 0).vector(kInstructions);
     if (instructions.size() == 0 || instructions.size() > kMostCalls) wrong("makes ", instructions.size(), " calls");
     for (uint32_t i = 0; i < instructions.size(); ++i) {
       const FlatTable instruction = plan_.item(instructions, i);
       const std::optional<FlatTable> call = instruction.table(kInstruction);
-      if (instruction.number<uint8_t>(kInstructionType) != kKernelCall || !call) wrong("does not only call ops");
+      if (instruction.number<uint8_t>(kInstructionType) != kKernelCall || !call)
+        wrong("has instructions other than calls of ops");
       const uint32_t op = call->number<uint32_t>(kOperator);
       if (op >= ops.size()) wrong("calls op ", op, " of ", ops.size());
       read_arguments(*ops[op], call->vector(kArguments));
@@ -208,8 +210,9 @@ class MethodCheck {
 
   void read_arguments(const OpSchema& op, const FlatVector& arguments) {
     const size_t written = op.inputs + op.outputs;
-    if (arguments.size() != written + 1) {  // the last is what the op returns: its output, or a list of them
-      wrong("calls an op of ", op.inputs, " inputs and ", op.outputs, " outputs with ", arguments.size(), " arguments");
+    if (arguments.size() != written + 1) {  // the last argument is the op's result: its output, or a list of outputs
+      wrong("calls an op with ", op.inputs, " inputs and ", op.outputs, " outputs with ", arguments.size(),
+            " arguments");
     }
     for (uint32_t i = 0; i < op.inputs; ++i) {
       const Value& value = value_at(arguments, i);
@@ -217,7 +220,7 @@ class MethodCheck {
     }
     for (uint32_t i = static_cast<uint32_t>(op.inputs); i < written; ++i) {
       Value& value = value_at(arguments, i);
-      if (!value.tensor() || value.input) wrong("writes to something else than its own tensors");
+      if (!value.tensor() || value.input) wrong("writes to a value that is not one of its own tensors");
       value.has_data = true;
     }
     value_at(arguments, static_cast<uint32_t>(written));
@@ -240,7 +243,7 @@ std::map<std::string, std::vector<ArenaTensor>> check_program(const std::byte* d
   if (program.vector(kConstants).size() > 0 || program.vector(kDelegateData).size() > 0 ||
       program.vector(kMutableData).size() > 0 || program.vector(kNamedData).size() > 0 ||
       (constants && constants->vector(kOffsets, sizeof(uint64_t)).size() > 1)) {
-    fail(path, ": brings data of its own; it is damaged, export the bundle again");
+    fail(path, ": has constant data; the file is damaged; export the bundle again");
   }
   const FlatVector plans = program.vector(kPlans);
   if (plans.size() == 0 || plans.size() > kMostMethods) fail(path, ": has ", plans.size(), " methods");
@@ -248,9 +251,9 @@ std::map<std::string, std::vector<ArenaTensor>> check_program(const std::byte* d
   for (uint32_t i = 0; i < plans.size(); ++i) {
     const FlatTable plan = program.item(plans, i);
     const std::string name(plan.text(kName));
-    if (name.find('\0') != std::string::npos) fail(path, ": method ", name, " has no name");
+    if (name.find('\0') != std::string::npos) fail(path, ": method ", name, " has an invalid name");
     if (!methods.emplace(name, MethodCheck(plan, path + ": method " + name).run()).second) {
-      fail(path, ": method ", name, " is there twice");
+      fail(path, ": method ", name, " is duplicated");
     }
   }
   return methods;

@@ -8,17 +8,17 @@
 
 namespace mft {
 
-/// A tensor in the activation arena, at the most tokens that its method takes.
+/// A tensor in the activation arena, with its size at the maximum number of tokens.
 struct ArenaTensor {
   uint64_t offset;
   uint64_t bytes;
 };
 
-/// Holds a whole program.pte (ExecuTorch's schema/program.fbs) against the little that export writes of that format:
-/// straight-line calls of this runtime's ops on tensors that lie in the arena, within its bounds, or are the method's
-/// inputs and outputs. No delegates, jumps, constants or data of its own; ops write neither inputs nor what is not
-/// theirs, and read nothing that no op wrote; indices of tokens come from the caller alone. Throws Error naming file
-/// and method otherwise. Returns each method's tensors in the arena.
+/// Checks that a program.pte (ExecuTorch's schema/program.fbs) uses only the part of the format that export writes:
+/// straight-line calls of this runtime's ops on tensors within the arena, or on the method's inputs and outputs. It may
+/// not have delegates, jumps or constant data. Ops may not write inputs or foreign tensors, or read tensors that no op
+/// wrote. Token indices come only from the caller. Throws Error, with the file and the method, otherwise. Returns each
+/// method's tensors in the arena.
 std::map<std::string, std::vector<ArenaTensor>> check_program(const std::byte* data, size_t size,
                                                               const std::string& path);
 

@@ -17,14 +17,14 @@ namespace {
 using Key = std::array<uint8_t, 32>;
 
 constexpr size_t kSignatureSize = 64;
-// An Ed25519 key in DER (RFC 8410) is these 12 bytes and its own 32, so in base64 this and 44 letters.
+// An Ed25519 key in DER (RFC 8410) has 12 fixed bytes, in base64 kBegin, and the 32 bytes of the key, 44 letters.
 constexpr const char* kBegin = "MCowBQYDK2VwAyEA";
 constexpr size_t kLetters = 44;
 
 std::mutex mutex;
 std::optional<Key> trusted;
 
-/// The base64 between PEM's two lines, without line ends. Empty where there are no such lines.
+/// Returns the base64 text between PEM's two lines, without line ends, or "" if there are no such lines.
 std::string body_of(const std::string& pem) {
   const std::string head = "-----BEGIN PUBLIC KEY-----";
   const size_t begin = pem.find(head);
@@ -69,7 +69,7 @@ bool made_by(const Key& key, const std::string& signature, const std::string& te
 void trust_key(const std::string& pem) {
   const std::string body = body_of(pem), begin = kBegin;
   const auto key = body.rfind(begin, 0) == 0 ? key_of(body.substr(begin.size())) : std::nullopt;
-  if (!key) fail("not an Ed25519 public key in PEM, as `openssl pkey -in KEY -pubout` writes it");
+  if (!key) fail("must be an Ed25519 public key in PEM; write one with `openssl pkey -in KEY -pubout`");
   const std::lock_guard<std::mutex> lock(mutex);
   trusted = key;
 }
@@ -83,11 +83,12 @@ void check_signature(const std::string& path, const std::string& text) {
   if (!key) return;
   const std::string file = path + ".sig";
   if (!file_exists(file))
-    fail(file, ": no such file; the bundle is not signed, and only those of a trusted key are used");
+    fail(file, ": no such file; the bundle is not signed, but only bundles signed with the trusted key are accepted");
   const uint64_t size = file_size(file);
-  if (size != kSignatureSize) fail(file, ": ", size, " bytes; an Ed25519 signature has ", kSignatureSize);
+  if (size != kSignatureSize) fail(file, ": has ", size, " bytes; an Ed25519 signature has ", kSignatureSize);
   if (!made_by(*key, read_text(file, kSignatureSize), text)) {
-    fail(path, ": not as the trusted key signed it: signed with another key, or changed since");
+    fail(path,
+         ": the signature does not match the trusted key; the bundle was signed with another key or changed since");
   }
 }
 

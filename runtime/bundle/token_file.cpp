@@ -44,16 +44,17 @@ TokenFile::TokenFile(const std::string& path, int64_t vocab_size) : file_(path) 
     fail(path, ": offsets must run from 0 to the number of tokens, ", count, ", over at least one sequence");
   }
   for (size_t s = 0; s + 1 < offsets_.size(); ++s) {
-    if (offsets_[s + 1] <= offsets_[s] || offsets_[s + 1] > count) {  // before the difference, which could overflow
+    if (offsets_[s + 1] <= offsets_[s] ||
+        offsets_[s + 1] > count) {  // checked before the difference is computed, which could overflow
       fail(path, ": sequence ", s, " is empty or out of order");
     }
     longest_ = std::max(longest_, offsets_[s + 1] - offsets_[s]);
     for (int64_t i = offsets_[s]; i < offsets_[s + 1]; ++i) {
       const bool target_ok = targets_[i] == kIgnore || (targets_[i] >= 0 && targets_[i] < vocab_size);
       if (tokens_[i] < 0 || tokens_[i] >= vocab_size || !target_ok) {
-        fail(path, ": token ", i, " is outside the model's vocabulary of ", vocab_size);
+        fail(path, ": token ", i, " is not in the model's vocabulary of ", vocab_size);
       }
-      // A row starts at 0 and counts up, so that attention never looks before its sequence.
+      // Positions of a row start at 0 and count up, so that attention never reads before its sequence.
       const bool starts = positions_[i] == 0;
       const bool goes_on = i > offsets_[s] && positions_[i] == positions_[i - 1] + 1;
       targets_count_ += targets_[i] != kIgnore;
@@ -65,14 +66,14 @@ TokenFile::TokenFile(const std::string& path, int64_t vocab_size) : file_(path) 
   pairs_ = rows != file_.metadata().end() && rows->second == "pairs";
   if (pairs_) check_pairs();
   sha256_ = sha256_of_file(path, file_size(path));
-  drop();  // a step needs a few hundred of the tokens, not all that were checked
+  drop();  // a step needs only a few hundred of the checked tokens
 }
 
 void TokenFile::read_weights(int64_t count) {
   const auto& view = file_.get("weights", "F32");
   if (view.bytes != static_cast<size_t>(count) * sizeof(float) ||
       reinterpret_cast<uintptr_t>(view.data) % alignof(float) != 0) {
-    fail(path(), ": weights must be as many as tokens, aligned to 4 bytes in the file");
+    fail(path(), ": weights must have the length of tokens and be aligned to 4 bytes in the file");
   }
   weights_ = reinterpret_cast<const float*>(view.data);
   for (int64_t i = 0; i < count; ++i) {
@@ -87,7 +88,7 @@ void TokenFile::check_pairs() const {
     const auto first = positions_ + offsets_[static_cast<size_t>(s)];
     const auto last = positions_ + offsets_[static_cast<size_t>(s) + 1];
     if (std::count(first, last, 0) % 2 != 0) {
-      fail(path(), ": sequence ", s, " has an odd number of rows; they must come in pairs, chosen then rejected");
+      fail(path(), ": sequence ", s, " has an odd number of rows; rows must be pairs, chosen then rejected");
     }
   }
 }

@@ -8,19 +8,19 @@
 
 namespace mft {
 
-/// Tokens of one call of the model: several sequences one after another.
+/// The tokens of one call of the model: several concatenated sequences.
 struct Batch {
   std::vector<int64_t> tokens;
   std::vector<int64_t> targets;    // -100: no loss there
   std::vector<int64_t> positions;  // 0 starts a row; rows do not see each other
-  std::vector<float> weights;      // of each place's loss; empty: all 1
-  int64_t target_count = 0;        // places with loss
+  std::vector<float> weights;      // of each position's loss; empty: all 1
+  int64_t target_count = 0;        // positions with loss
 
   struct Sequence {
-    int64_t index;  // in its token file
-    int64_t begin;  // its first place here
+    int64_t index;  // index in its token file
+    int64_t begin;  // its first position in the batch
   };
-  std::vector<Sequence> sequences;  // none where the tokens are of no file
+  std::vector<Sequence> sequences;  // empty if the tokens are not from a file
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   void clear();
@@ -29,24 +29,24 @@ struct Batch {
 /// A token file (docs/reference/bundle_format.md), checked on opening.
 class TokenFile {
  public:
-  /// Throws Error naming the file where a tensor is missing or a value is out of range.
+  /// Throws Error, with the file's name, if a tensor is missing or a value is out of range.
   TokenFile(const std::string& path, int64_t vocab_size);
 
   int64_t sequences() const { return static_cast<int64_t>(offsets_.size()) - 1; }
   int64_t longest() const { return longest_; }
   int64_t total_tokens() const { return offsets_.back(); }
   int64_t targets() const { return targets_count_; }
-  /// Where each sequence begins, in tokens, and where the last ends.
+  /// The first token of each sequence, and the end of the last one.
   const std::vector<int64_t>& offsets() const { return offsets_; }
-  /// Whether the rows of every sequence come in pairs, chosen then rejected.
+  /// Whether the rows of every sequence are pairs, chosen then rejected.
   bool pairs() const { return pairs_; }
 
-  /// Lets the file's pages leave the process until they are read again.
+  /// Drops the file's pages from the process until they are read again.
   void drop() const { file_.drop(); }
   /// Adds sequence `index` to `batch`.
   void append(int64_t index, Batch& batch) const;
 
-  /// Of the whole file: identifies the data in checkpoints.
+  /// SHA-256 of the whole file, which identifies the data in checkpoints.
   const std::string& sha256() const { return sha256_; }
   const std::string& path() const { return file_.path(); }
 
@@ -58,7 +58,7 @@ class TokenFile {
   const int32_t* tokens_;
   const int32_t* targets_;
   const int32_t* positions_;
-  const float* weights_ = nullptr;  // none where all are 1
+  const float* weights_ = nullptr;  // nullptr if all are 1
   std::vector<int64_t> offsets_;
   int64_t longest_ = 0;
   int64_t targets_count_ = 0;
@@ -66,14 +66,15 @@ class TokenFile {
   std::string sha256_;
 };
 
-/// Endless shuffled order of the sequences: every epoch each one once, in an order that (seed, epoch) fixes.
+/// An endless shuffled order of the sequences. Each epoch has every sequence once, in an order defined by (seed,
+/// epoch).
 class TokenOrder {
  public:
   TokenOrder(int64_t sequences, uint64_t seed) : sequences_(sequences), seed_(seed) {}
 
   int64_t sequences() const { return sequences_; }
 
-  /// The sequence at place `i` of the endless order.
+  /// Returns the sequence at position `i` of the endless order.
   int64_t at(int64_t i);
 
  private:

@@ -9,18 +9,21 @@
 namespace mft {
 namespace {
 
-constexpr uint64_t kVerifiedAtOnce = uint64_t{1} << 20;  // bytes that verifying makes resident
+constexpr uint64_t kVerifiedAtOnce = uint64_t{1} << 20;  // bytes that are resident during verification
 
 constexpr uint64_t kMostIndexBytes = uint64_t{64} << 20;
 
-/// The index, once it is what bundle.json says.
+/// Returns the index after comparing it with bundle.json.
 std::string checked_index(const OpenFile& file, const FileChecksum& expected) {
-  if (expected.size > kMostIndexBytes) fail(file.path(), ": an index of ", expected.size, " bytes");
+  if (expected.size > kMostIndexBytes)
+    fail(file.path(), ": its index has ", expected.size, " bytes; at most ", kMostIndexBytes, " are supported");
   std::string index = file.beginning(expected.size);
   Sha256 sha;
   sha.update(index.data(), index.size());
   if (sha.hex() != expected.sha256) {
-    fail(file.path(), ": its index differs from bundle.json; it is damaged or was edited, export the bundle again");
+    fail(file.path(),
+         ": the checksum of its index does not match bundle.json; the file is damaged or was edited; export the bundle "
+         "again");
   }
   return index;
 }
@@ -63,7 +66,8 @@ std::vector<WeightStore::Run> WeightStore::runs(const std::vector<std::string>& 
 
 MappedWeights WeightStore::map(const std::vector<std::string>& names) {
   MappedWeights mapped;
-  // To unmap interrupts every core that runs a thread of the process: few large ranges rather than one a tensor.
+  // Unmapping interrupts every core that runs a thread of the process, so few large ranges are mapped instead of one
+  // per tensor.
   for (const Run& run : runs(names)) {
     const MappedRange& range = mapped.ranges_.emplace_back(file_, run.whole.offset, run.whole.bytes);
     for (const FilePlace& at : run.tensors) {
@@ -94,7 +98,7 @@ void WeightStore::verify(const std::string& name, const MappedRange& range, uint
   }
   if (sha.hex() != expected->second) {
     fail(file_.path(), ": tensor ", name,
-         " differs from its checksum; it is damaged or was edited, export the bundle again");
+         " does not match its checksum; the file is damaged or was edited; export the bundle again");
   }
   verified_.insert(name);
 }

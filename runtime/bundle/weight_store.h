@@ -11,7 +11,7 @@
 
 namespace mft {
 
-/// Weights of one unit, mapped while this object lives: destroying it unmaps them, and their pages leave the process.
+/// The weights of one unit, mapped during the object's lifetime. Destroying it unmaps them and drops their pages.
 class MappedWeights {
  public:
   struct Weight {
@@ -20,33 +20,33 @@ class MappedWeights {
   };
   const Weight& operator[](size_t i) const { return weights_[i]; }
   size_t size() const { return weights_.size(); }
-  /// Starts reading the pages from disk, without making them part of the process.
+  /// Starts reading the pages from disk, without mapping them into the process.
   void prefetch() const;
-  /// Lets the pages leave the process until they are read again.
+  /// Drops the pages from the process until they are read again.
   void drop() const;
-  /// The kernel need not read ahead around a page that is touched.
+  /// Tells the kernel not to read ahead around a touched page.
   void expect_random_access() const;
 
  private:
   friend class WeightStore;
   std::vector<Weight> weights_;
-  std::vector<MappedRange> ranges_;  // tensors that follow each other in the file share one
+  std::vector<MappedRange> ranges_;  // consecutive tensors in the file share a range
 };
 
 /// The tensors of weights.ptd.
 class WeightStore {
  public:
-  /// Checks the file's index. Throws Error naming the file where it is not readable or not what was exported.
+  /// Checks the file's index. Throws Error, with the file's name, if it is not readable or its checksum does not match.
   WeightStore(const std::string& path, const WeightChecksums& checksums);
 
-  /// Maps the named tensors, each one's content verified the first time. Throws Error naming file and tensor where one
-  /// is missing or damaged.
+  /// Maps the named tensors, and verifies each tensor the first time. Throws Error, with the file and the tensor, if
+  /// one is missing or damaged.
   MappedWeights map(const std::vector<std::string>& names);
-  /// What mapping them makes resident once all is read: whole pages.
+  /// The resident size of the tensors when they are mapped and completely read, in whole pages.
   size_t resident_bytes(const std::vector<std::string>& names) const;
 
  private:
-  /// Tensors that follow each other in the file, with less than a page between them.
+  /// Consecutive tensors in the file, with less than a page between them.
   struct Run {
     FilePlace whole;
     std::vector<FilePlace> tensors;

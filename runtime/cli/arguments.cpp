@@ -32,7 +32,7 @@ Arguments::Arguments(const std::vector<std::string>& arguments, const std::map<s
       values_[name] = {"true"};
       continue;
     }
-    if (++i == arguments.size()) fail(argument, " needs a value");
+    if (++i == arguments.size()) fail(argument, " requires a value");
     if (is_option) {
       options_[underscored(name)] = arguments[i];
     } else {
@@ -40,7 +40,7 @@ Arguments::Arguments(const std::vector<std::string>& arguments, const std::map<s
       values_[name].push_back(arguments[i]);
     }
   }
-  if (bundle_.empty()) fail("the bundle's folder is missing");
+  if (bundle_.empty()) fail("the argument BUNDLE is missing");
 }
 
 std::vector<std::string> Arguments::all(const std::string& word) const {

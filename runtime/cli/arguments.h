@@ -8,8 +8,8 @@
 
 namespace mft {
 
-/// Command line of one subcommand: one positional argument, the bundle, the command's own words, and options of a
-/// table of the core (base/option.h) with dashes in their names. Throws Error naming what is wrong.
+/// The command line of a subcommand: one positional argument (the bundle), the command's own words, and options of a
+/// table (base/option.h) with dashes in their names. Throws Error with the wrong argument.
 class Arguments {
  public:
   enum class Word { kValue, kFlag, kRepeated };
@@ -22,14 +22,14 @@ class Arguments {
             const std::vector<std::string>& options);
 
   const std::string& bundle() const { return bundle_; }
-  /// A word's value; empty where it was not given.
+  /// The value of a word, or "" if it was not given.
   std::string text(const std::string& word) const;
   /// Like `text`, but must not be empty.
   std::string required(const std::string& word) const;
   bool flag(const std::string& word) const { return values_.count(word) != 0; }
-  /// All values of a word that may be repeated.
+  /// All values of a repeatable word.
   std::vector<std::string> all(const std::string& word) const;
-  /// The options given, under the table's names.
+  /// The given options, by the table's names.
   const std::map<std::string, std::string>& options() const { return options_; }
 
  private:
@@ -45,7 +45,7 @@ class Arguments {
   std::map<std::string, std::string> options_;
 };
 
-/// "grad-accum" as "grad_accum".
+/// Converts "grad-accum" to "grad_accum".
 std::string underscored(std::string name);
 
 }  // namespace mft

@@ -1,5 +1,5 @@
-/// mft-run: trains, evaluates and generates from a bundle, with no Python anywhere. Results are JSON lines on standard
-/// output, one event a line; an error is one line on standard error and exit code 1.
+/// mft-run: trains, evaluates and generates from a bundle, without Python. Results are events on standard output, one
+/// JSON object per line. An error is one line on standard error and exit status 1.
 
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -37,27 +37,28 @@ constexpr const char* kUsage =
     "       mft-run generate BUNDLE --prompt TEXT [--adapter DIR] [options]\n"
     "       mft-run generate BUNDLE --prompt-tokens 1,2,3 [--stop-tokens 0] [--adapter DIR] [options]\n"
     "       mft-run options\n"
-    "ROWS is a .jsonl file as `mobile-ft train` takes it. TOKENS is a token file (docs/reference/bundle_format.md).\n"
-    "With --trust KEY, a public Ed25519 key in PEM, only a bundle that is signed with it is used.\n";
+    "ROWS is a .jsonl file in the format of `mobile-ft train`. TOKENS is a token file\n"
+    "(docs/reference/bundle_format.md).\n"
+    "With --trust KEY (a public Ed25519 key in PEM), only bundles that are signed with it are accepted.\n";
 
 constexpr size_t kMostKeyBytes = 4096;
 
 StopRequest stop;
 
-/// One event as a line; a reader that is gone ends the run, saved.
+/// Prints an event as a line. If the reader has closed the pipe, the run ends with a checkpoint.
 void emit(const Event& event) {
   std::cout << text_of(event) << std::endl;
   if (!std::cout) stop.signal(SIGPIPE);
 }
 
-/// From now on a signal to end lets the step in progress come to its end.
+/// Makes signals end the run after the current step.
 void stop_between_steps() {
   const auto end = [](int signal) { stop.signal(signal); };
   for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) std::signal(signal, end);
-  if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, end);  // ignored under nohup, and stays so
+  if (std::signal(SIGHUP, SIG_IGN) != SIG_IGN) std::signal(SIGHUP, end);  // stays ignored under nohup
 }
 
-/// `read_value`, with an error that names the word.
+/// Calls `read_value`, and adds the word to its error.
 template <typename T>
 void read_word(const char* word, const std::string& text, T& value) {
   try {
@@ -67,17 +68,17 @@ void read_word(const char* word, const std::string& text, T& value) {
   }
 }
 
-/// Where `--parent` names the process that started this one: ends with it, as by SIGTERM.
+/// With `--parent`, makes this process end, as by SIGTERM, when the parent process ends.
 void end_with_parent(const Arguments& arguments) {
   const std::string parent = arguments.text("parent");
   if (parent.empty()) return;
   int64_t pid = 0;
   read_word("parent", parent, pid);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != pid) raise(SIGTERM);  // it went before that
+  if (getppid() != pid) raise(SIGTERM);  // the parent has already ended
 }
 
-/// The bundle's folder, which from now on has to be signed where `--trust` names a key.
+/// Returns the bundle's folder. With `--trust`, bundles must be signed from now on.
 std::string trusted_bundle(const Arguments& arguments) {
   const std::string file = arguments.text("trust");
   if (!file.empty()) {
@@ -91,7 +92,7 @@ std::string trusted_bundle(const Arguments& arguments) {
   return arguments.bundle();
 }
 
-/// Options that decide how rows become tokens.
+/// Returns the options that affect tokenization.
 std::vector<std::string> token_options() {
   std::vector<std::string> names = {"seq_len", "seed", "loss"};
   for (const Option<DataConfig>& option : data_options()) names.push_back(option.name);
@@ -145,8 +146,8 @@ int train(const std::vector<std::string>& argv) {
   return 0;
 }
 
-/// The plan of `config`, the smallest budget that works, and the longest sequence within its own; for this machine, or
-/// for another machine.
+/// Returns the plan of `config`, the smallest budget that works, and the longest sequence within the budget, for this
+/// machine or for the given throughput.
 Event planned(const Model& model, const TrainConfig& config, const std::optional<Throughput>& others) {
   const Throughput throughput = others ? *others : measured_throughput(config, model.bundle());
   const ProcessMemory now = process_memory();
@@ -180,7 +181,8 @@ int plan(const std::vector<std::string>& argv) {
       const size_t end = std::min(variant.find(',', begin), variant.size());
       const std::string change = variant.substr(begin, end - begin);
       const size_t equals = change.find('=');
-      if (equals == std::string::npos) fail("--variant ", variant, ": must be name=value, with commas between");
+      if (equals == std::string::npos)
+        fail("--variant ", variant, ": must be a list of name=value separated by commas");
       set_option(train_options(), changed, underscored(change.substr(0, equals)), change.substr(equals + 1));
       begin = end + 1;
     }
@@ -224,7 +226,7 @@ int generate(const std::vector<std::string>& argv) {
   std::optional<BundleText> text;
   if (!arguments.text("prompt").empty()) {
     if (!arguments.text("prompt-tokens").empty() || !arguments.text("stop-tokens").empty()) {
-      fail("--prompt: leave out --prompt-tokens and --stop-tokens, or --prompt");
+      fail("--prompt: cannot be combined with --prompt-tokens or --stop-tokens");
     }
     text.emplace(Bundle(trusted_bundle(arguments)));
     Chat chat;
@@ -272,8 +274,8 @@ int options(const std::vector<std::string>&) {
 }
 
 int run(int argc, char** argv) {
-  // A huge page is resident as a whole where a few bytes of it are used, and plans count what is used. Kernels of many
-  // distributions give them unasked.
+  // A huge page is resident as a whole even if only a few bytes are used, but plans count used pages. The kernels of
+  // many distributions use huge pages by default.
   prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   static const std::map<std::string, int (*)(const std::vector<std::string>&)> commands = {
       {"tokens", tokens}, {"train", train},       {"plan", plan},

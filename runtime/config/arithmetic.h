@@ -7,13 +7,13 @@
 
 namespace mft {
 
-/// What linear layers compute with on this machine.
+/// The arithmetic of linear layers on this machine.
 inline Compute compute_of(const TrainConfig& config) {
   if (config.compute == ComputeChoice::kAuto) return kernels().dot_products ? Compute::kInt8 : Compute::kFloat32;
   return config.compute == ComputeChoice::kInt8 ? Compute::kInt8 : Compute::kFloat32;
 }
 
-/// That, and the instruction set. A run that is resumed or repeated with another one differs in the last bits.
+/// The arithmetic and the instruction set. If a run is resumed or repeated with another one, the last bits differ.
 inline std::string arithmetic(const TrainConfig& config) {
   return std::string(name_of(compute_of(config))) + "-" + kernels().isa;
 }

@@ -7,7 +7,7 @@ using C = DataConfig;
 
 template <typename Field>
 Option<C> data_option(const char* name, Field field, const char* help) {
-  // The data itself decides whether a run can be resumed, so these need not.
+  // A resumed run compares the tokenized data, so these options need not be compared.
   return option<C>(name, field, OptionGroup::kRun, false, help);
 }
 

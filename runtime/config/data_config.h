@@ -7,16 +7,16 @@
 
 namespace mft {
 
-/// Which answers of a chat are learned.
+/// Selects the assistant turns of a chat that are learned.
 enum class AssistantTurns { kAll, kLast };
 inline std::vector<const char*> names(AssistantTurns) { return {"all", "last"}; }
 
-/// What to do about a row that cannot be used.
+/// Whether a malformed row is an error or is skipped.
 enum class OnBadRow { kError, kSkip };
 inline std::vector<const char*> names(OnBadRow) { return {"error", "skip"}; }
 
-/// How rows of data become tokens. Names, texts and defaults reach every front end through `data_options`, and as
-/// options of a training run.
+/// Options of tokenization. All front ends get their names, texts and defaults from `data_options`, and as options of a
+/// training run.
 struct DataConfig {
   bool mask_prompt = true;
   AssistantTurns assistant_turns = AssistantTurns::kAll;

@@ -62,9 +62,9 @@ void check(const C& c) {
   not_negative("repetition_context_size", c.repetition_context_size);
   not_negative("seed", c.seed);
   if (!(c.top_p > 0 && c.top_p <= 1)) fail("top_p ", c.top_p, ": must be above 0 and at most 1");
-  if (!(c.min_p >= 0 && c.min_p <= 1)) fail("min_p ", c.min_p, ": must be 0 to 1");
+  if (!(c.min_p >= 0 && c.min_p <= 1)) fail("min_p ", c.min_p, ": must be from 0 to 1");
   if (!(static_cast<float>(c.repetition_penalty) > 0))
-    fail("repetition_penalty ", c.repetition_penalty, ": must be above 0");
+    fail("repetition_penalty ", c.repetition_penalty, ": must be positive");
 }
 
 }  // namespace mft

@@ -13,10 +13,10 @@ namespace {
 using C = TrainConfig;
 
 constexpr int64_t kMostSteps = 1000000000;
-// The warm-up where none is given: that of docs/quality.md, less in runs that are shorter than those measured there.
+// Default warm-up, from docs/quality.md. Shorter runs than those measured there warm up for fewer steps.
 constexpr int64_t kWarmupSteps = 5, kStepsPerWarmupStep = 10;
 
-/// `--schedule` reads the table of rules.
+/// The option `schedule` uses the table of rules.
 Option<C> schedule_option() {
   Option<C> option{
       "schedule", OptionType::kChoice, {}, "", "which layers each step trains", OptionGroup::kStep, true, {}, {}};
@@ -36,7 +36,7 @@ Option<C> schedule_option() {
   return option;
 }
 
-/// The seed of the data's order is that of a random selection too.
+/// One seed sets both the order of the data and random selections.
 Option<C> seed_option() {
   Option<C> made = option<C>(
       "seed", [](C& c) -> auto& { return c.seed; }, OptionGroup::kRun, true,
@@ -48,7 +48,7 @@ Option<C> seed_option() {
   return made;
 }
 
-/// An option of the data as one of the run.
+/// Converts a data option to an option of the run.
 Option<C> option_of_run(const Option<DataConfig>& of_data) {
   Option<C> made{of_data.name,           of_data.type, of_data.choices,
                  of_data.metavar,        of_data.help, of_data.group,
@@ -125,7 +125,7 @@ std::vector<Option<C>> make_options() {
   return options;
 }
 
-/// Whether each value is in its range, whatever bundle and data are.
+/// Checks the ranges of all values that do not depend on the bundle or the data.
 void check_values(const C& c) {
   const auto positive = [](const char* name, int64_t value) {
     if (value < 1) fail(name, " ", value, ": must be at least 1");
@@ -144,27 +144,27 @@ void check_values(const C& c) {
   not_negative("epochs", c.epochs);
   not_negative("warmup_steps", c.warmup_steps.value_or(0));
   not_negative("weight_decay", c.weight_decay);
-  not_negative("max_grad_norm", c.max_grad_norm, "; 0 is no clipping");
+  not_negative("max_grad_norm", c.max_grad_norm, "; 0 disables clipping");
   not_negative("seed", c.seed);
   not_negative("mlp_tokens", c.mlp_tokens);
-  if (c.threads < 0 || c.threads > kMostThreads) fail("threads ", c.threads, ": must be 0 to ", kMostThreads);
+  if (c.threads < 0 || c.threads > kMostThreads) fail("threads ", c.threads, ": must be from 0 to ", kMostThreads);
   if (!(c.warmup_ratio >= 0 && c.warmup_ratio < 1)) {
     fail("warmup_ratio ", c.warmup_ratio, ": must be at least 0 and below 1");
   }
   if (c.warmup_ratio > 0 && c.warmup_steps.value_or(0) > 0)
-    fail("warmup_ratio ", c.warmup_ratio, ": give it or warmup_steps");
-  if (!(c.lr > 0) || !std::isfinite(c.lr)) fail("lr ", c.lr, ": must be above 0");
+    fail("warmup_ratio ", c.warmup_ratio, ": set either warmup_ratio or warmup_steps");
+  if (!(c.lr > 0) || !std::isfinite(c.lr)) fail("lr ", c.lr, ": must be a positive number");
   if (!(c.proximal_mu >= 0) || !std::isfinite(c.proximal_mu)) {
-    fail("proximal_mu ", c.proximal_mu, ": must not be negative; 0 is no proximal term");
+    fail("proximal_mu ", c.proximal_mu, ": must not be negative; 0 disables the proximal term");
   }
-  if (!(c.beta > 0) || !std::isfinite(c.beta)) fail("beta ", c.beta, ": must be above 0");
+  if (!(c.beta > 0) || !std::isfinite(c.beta)) fail("beta ", c.beta, ": must be a positive number");
   if (c.patience > 0 && c.eval_every == 0)
-    fail("patience ", c.patience, ": needs eval_every, the steps between validations");
+    fail("patience ", c.patience, ": requires eval_every, the number of steps between validations");
   if (c.cache_prefix && c.schedule.rule != &kFreeze)
-    fail("cache_prefix: needs schedule freeze, not ", c.schedule.rule->name);
+    fail("cache_prefix: requires schedule freeze, not ", c.schedule.rule->name);
   if (!c.arithmetic.empty() && c.arithmetic != arithmetic(c)) {
     fail("arithmetic ", c.arithmetic, ": this machine computes with ", arithmetic(c),
-         ", which would give other last bits; leave the option out to go without them");
+         ", whose results differ in the last bits; remove arithmetic to accept that");
   }
 }
 
@@ -178,7 +178,7 @@ const std::vector<Option<C>>& train_options() {
 C make_train_config(const std::map<std::string, std::string>& given) {
   C config;
   for (const auto& [name, text] : given) set_option(train_options(), config, name, text);
-  if (config.epochs != 0 && given.count("steps")) fail("epochs ", config.epochs, ": give steps or epochs, not both");
+  if (config.epochs != 0 && given.count("steps")) fail("epochs ", config.epochs, ": set either steps or epochs");
   return config;
 }
 
@@ -194,7 +194,7 @@ void resolve(C& c, int64_t sequences) {
   if (c.epochs > 0) {
     const double steps = std::ceil(c.epochs * static_cast<double>(sequences) /
                                    (static_cast<double>(c.batch_size) * static_cast<double>(c.grad_accum)));
-    if (!(steps <= kMostSteps)) fail("epochs ", c.epochs, ": makes ", steps, " steps; must be at most ", kMostSteps);
+    if (!(steps <= kMostSteps)) fail("epochs ", c.epochs, ": gives ", steps, " steps; the maximum is ", kMostSteps);
     c.steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
     c.epochs = 0;
   }
@@ -211,7 +211,7 @@ void check(const C& c, int64_t max_seq_len) {
   check_values(c);
   if (c.seq_len > max_seq_len || c.batch_size > max_seq_len / c.seq_len) {
     fail("batch_size ", c.batch_size, " x seq_len ", c.seq_len, " tokens; the bundle's maximum is ", max_seq_len,
-         " (export with a larger --max-seq-len)");
+         "; lower them, or export the bundle again with a larger max_seq_len");
   }
 }
 

@@ -18,13 +18,13 @@ namespace {
 
 RowKeys keys_of(const DataConfig& config) { return {config.messages_key, config.prompt_key, config.completion_key}; }
 
-/// The bundle's chat template as a run wants it; none where there is none.
+/// The bundle's chat template with the run's settings, if it has one.
 std::optional<ChatTemplate> template_of(const BundleText& text, const DataConfig& config) {
   if (text.chat_template() == nullptr) return std::nullopt;
   return text.chat_template()->with({config.chat_template_kwargs, config.chat_template_date});
 }
 
-/// `body`, with errors that name file and line.
+/// Runs `body`, and adds the file and the line to its errors.
 template <typename Body>
 auto naming(const std::string& path, int64_t line, const Body& body) {
   try {
@@ -34,13 +34,13 @@ auto naming(const std::string& path, int64_t line, const Body& body) {
   }
 }
 
-/// JSON without the line ends between its values; those within its texts are escaped.
+/// Removes the line ends between JSON values. Line ends within strings are escaped.
 std::string on_one_line(std::string json) {
   std::replace_if(json.begin(), json.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return json;
 }
 
-/// Row groups, each with the weight of its row.
+/// Encoded row groups, each with the weight of its row.
 struct Encoded {
   std::vector<RowGroup> groups;
   std::vector<float> weights;
@@ -52,7 +52,7 @@ int64_t places_of(const RowGroup& group) {
   return places;
 }
 
-/// Writes a token file (docs/reference/bundle_format.md), and says how large it is.
+/// Writes a token file (docs/reference/bundle_format.md) and returns its statistics.
 DataStats write_packed(const std::string& path, const Encoded& encoded, const TrainConfig& config) {
   std::vector<int64_t> lengths;
   for (const RowGroup& group : encoded.groups) lengths.push_back(places_of(group));
@@ -77,7 +77,7 @@ DataStats write_packed(const std::string& path, const Encoded& encoded, const Tr
     offsets.push_back(static_cast<int64_t>(tokens.size()));
   }
   const auto count = static_cast<int64_t>(total);
-  // The one with the largest items first, so that all are aligned.
+  // The tensor with the largest items is first, so that all are aligned.
   std::vector<NamedTensor> tensors = {{"offsets", "I64", {static_cast<int64_t>(offsets.size())}, offsets.data()},
                                       {"tokens", "I32", {count}, tokens.data()},
                                       {"targets", "I32", {count}, targets.data()},
@@ -106,23 +106,24 @@ Dataset::Dataset(BundleText text, std::string path) : text_(std::move(text)), pa
 void Dataset::add(const std::string& given) {
   const Row row = parse_row(given);
   const bool preference = row.preference();
-  encode_row(row, text_, text_.chat_template(), INT32_MAX, preference ? Loss::kDpo : Loss::kSft, {});  // may throw
-  int64_t before = 0;  // others may have added some
+  encode_row(row, text_, text_.chat_template(), INT32_MAX, preference ? Loss::kDpo : Loss::kSft,
+             {});      // throws if the row cannot be used
+  int64_t before = 0;  // other processes may have added rows
   append_line(path_, on_one_line(given), [&](int64_t number, std::string_view line) {
     if (++before > 1 || naming(path_, number, [&] { return parse_row(line).preference(); }) == preference) return;
-    fail(path_, ": this row is ", preference ? "a" : "no", " preference, and those before it are",
-         preference ? " not" : "", "; data is all preferences or has none");
+    fail(path_, ": this row is ", preference ? "a" : "not a", " preference, but the rows before it are",
+         preference ? " not" : "", "; either all rows or none must be preferences");
   });
   rows_ = before + 1;
 }
 
 DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& config) const {
-  if (config.seed < 0) fail("seed ", config.seed, ": must not be negative");  // nor is it for `mobile-ft train`
+  if (config.seed < 0) fail("seed ", config.seed, ": must not be negative");  // as in `mobile-ft train`
   Encoded encoded;
   int64_t rows = 0, truncated = 0, dropped = 0;
   std::error_code none;
   if (std::filesystem::equivalent(tokens, path_, none))
-    fail(path_, ": holds the rows; tokens need a file of their own");
+    fail(path_, ": is the file with the rows; choose another file for the tokens");
   const std::optional<ChatTemplate> chat_template = template_of(text_, config.data);
   const RowKeys keys = keys_of(config.data);
   int64_t bad = 0;
@@ -149,11 +150,11 @@ DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& co
     }
   };
   if (file_exists(path_)) for_each_line(path_, take);
-  if (rows == 0) fail(path_, ": empty; it should hold one JSON object a line");
+  if (rows == 0) fail(path_, ": is empty; it must have one JSON object per line");
   if (encoded.groups.empty()) {
-    fail(path_, ": nothing to learn within --seq-len ", config.seq_len,
-         config.loss == Loss::kDpo ? ", half of it for each answer" : "",
-         "; rows should not be empty or of weight 0, and the sequence length should reach their completions");
+    fail(path_, ": no tokens to train on within seq_len ", config.seq_len,
+         config.loss == Loss::kDpo ? " (half of it for each answer)" : "",
+         "; raise seq_len so that it reaches the completions, or remove rows that are empty or have weight 0");
   }
   DataStats stats = write_packed(tokens, encoded, config);
   stats.rows = rows;

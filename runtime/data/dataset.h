@@ -9,34 +9,34 @@
 
 namespace mft {
 
-/// What `write_tokens` did; a preference counts as one row.
+/// Statistics of `write_tokens`. A preference counts as one row.
 struct DataStats {
-  int64_t rows = 0;           // read
-  int64_t sequences = 0;      // written
-  int64_t tokens = 0;         // places written
-  int64_t target_tokens = 0;  // places with loss
-  int64_t truncated = 0;      // rows that lost their end
-  int64_t dropped = 0;        // rows left out, as nothing to learn remained
-  int64_t bad = 0;            // rows left out, as they cannot be used; only if on_bad_row is skip
+  int64_t rows = 0;           // rows read
+  int64_t sequences = 0;      // sequences written
+  int64_t tokens = 0;         // positions written
+  int64_t target_tokens = 0;  // positions with loss
+  int64_t truncated = 0;      // rows cut at the end
+  int64_t dropped = 0;        // rows left out because nothing to learn remained
+  int64_t bad = 0;            // malformed rows left out; only if on_bad_row is skip
 };
 
-/// Rows of training data in a .jsonl file, the same that `mobile-ft train` takes, to which rows are added as they come
-/// up. What adding a row left half written, as the power failed, is no row, and gone with the next one.
+/// Training data in a .jsonl file, as `mobile-ft train` reads it, to which an app adds rows. An incomplete last row,
+/// written when power failed, is ignored and overwritten by the next row.
 class Dataset {
  public:
-  /// `bundle`'s model will read the rows in the file `path`, which may not exist yet. Throws Error.
+  /// Opens the file `path`, which may not exist yet, for the model of `bundle`. Throws Error.
   Dataset(const std::string& bundle, std::string path);
-  /// The same for a model whose way of reading text is known already.
+  /// The same for a tokenizer that is already loaded.
   Dataset(BundleText text, std::string path);
 
-  /// Adds a row, which is on disk when this returns. Throws Error where it is no row, this model's chat template has no
-  /// such turns, or it is a preference and the others are not; the file is then as it was. `row` is JSON.
+  /// Adds a row, as JSON, and syncs it to disk. Throws Error, without changing the file, if the row is malformed, the
+  /// model's chat template does not support its turns, or it is a preference and the other rows are not.
   void add(const std::string& row);
-  /// As many as there were when this was opened, or a row was added last.
+  /// The number of rows when the file was opened or a row was last added.
   int64_t rows() const { return rows_; }
 
-  /// Writes all rows as tokens, shuffled and packed, to the token file `tokens`: the file that `mobile-ft train` makes
-  /// of them with the same `seq_len`, `seed` and `loss`. Throws Error naming file and line.
+  /// Writes all rows, tokenized, shuffled and packed, to the token file `tokens`. `mobile-ft train` writes the same
+  /// file for the same `seq_len`, `seed` and `loss`. Throws Error, with the file and the line.
   DataStats write_tokens(const std::string& tokens, const TrainConfig& config) const;
 
  private:

@@ -13,7 +13,7 @@ EncodedText encode(const LearnedText& side, const BundleText& text) {
   return side.rendered ? text.rendered(side.text, side.learned) : text.plain(side.text, side.learned);
 }
 
-/// Up to `places` places from token `begin` on.
+/// Returns up to `places` positions from token `begin` on.
 EncodedRow places_of(const EncodedText& row, size_t begin, size_t places) {
   EncodedRow cut;
   const size_t end = std::min(begin + places, row.tokens.empty() ? 0 : row.tokens.size() - 1);
@@ -28,7 +28,7 @@ bool teaches(const EncodedRow& row) {
   return std::any_of(row.targets.begin(), row.targets.end(), [](int32_t target) { return target != kNoLoss; });
 }
 
-/// Adds the group where there is something to learn from each of its rows.
+/// Adds the group if each of its rows has something to learn.
 void keep(RowGroup group, EncodedRows& rows) {
   if (std::all_of(group.begin(), group.end(), teaches)) rows.groups.push_back(std::move(group));
 }
@@ -58,13 +58,13 @@ EncodedRows cut(const std::vector<EncodedText>& sides, size_t places) {
 EncodedRows encode_row(const Row& row, const BundleText& text, const ChatTemplate* chat_template, int64_t seq_len,
                        Loss loss, const DataConfig& config) {
   if (row.preference() && loss == Loss::kSft) {
-    fail("a preference, with \"chosen\" and \"rejected\"; --loss dpo learns from these");
+    fail("the row is a preference, with \"chosen\" and \"rejected\"; use loss dpo");
   }
   if (!row.preference() && loss == Loss::kDpo) {
-    fail("loss dpo needs rows with \"prompt\", \"chosen\" and \"rejected\"; use loss sft");
+    fail("the row is not a preference; loss dpo requires \"prompt\", \"chosen\" and \"rejected\"; use loss sft");
   }
   const auto places = static_cast<size_t>(loss == Loss::kDpo ? seq_len / 2 : seq_len);
-  if (places < 1) fail("seq_len ", seq_len, ": too short for a row");
+  if (places < 1) fail("seq_len ", seq_len, " is too short for a row; raise it");
   const RowText rendered = row_text(row, chat_template, config);
   std::vector<EncodedText> sides;
   for (const LearnedText& side : rendered.sides) sides.push_back(encode(side, text));

@@ -9,24 +9,24 @@
 
 namespace mft {
 
-/// A row of L tokens as L - 1 places: what is read there, and what to predict, or -100 where nothing is learned.
+/// A row of L tokens as L - 1 positions: the input token, and the target, which is -100 for positions without loss.
 struct EncodedRow {
   std::vector<int32_t> tokens, targets;
 };
 
-/// Rows that stay in one sequence: one, or the chosen and the rejected one of a preference.
+/// Rows that must be in the same sequence: one row, or the chosen and the rejected row of a preference.
 using RowGroup = std::vector<EncodedRow>;
 
-/// What a row of training data becomes.
+/// An encoded row of training data.
 struct EncodedRows {
-  std::vector<RowGroup> groups;  // several of a long text; none where nothing to learn remained
-  bool truncated = false;        // whether the row lost its end
+  std::vector<RowGroup> groups;  // several for a long text; none if nothing to learn remained
+  bool truncated = false;        // whether the row was cut at the end
 };
 
-/// Each group has 1 to `seq_len` places, each side of a preference up to half as many. Long texts are cut into windows
-/// that overlap by one token, so that every token is predicted once; other long rows lose their end. `chat_template` is
-/// the bundle's with the run's settings, nullptr where it has none. Throws Error where the row suits the model or the
-/// loss not.
+/// Encodes a row. Each group has 1 to `seq_len` positions, and each side of a preference at most half. Long texts are
+/// split into windows that overlap by one token, so that every token is predicted once. Other long rows are cut at the
+/// end. `chat_template` is the bundle's with the run's settings, or nullptr if it has none. Throws Error if the row
+/// cannot be used with the model or the loss.
 EncodedRows encode_row(const Row& row, const BundleText& text, const ChatTemplate* chat_template, int64_t seq_len,
                        Loss loss, const DataConfig& config);
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kBlank = " \t\r\n\v\f";
 
-/// Whether this is JSON that ends too early.
+/// Whether this is incomplete JSON.
 bool breaks_off(std::string_view text) {
   try {
     const auto keep_none = [](int, nlohmann::json::parse_event_t, nlohmann::json&) { return false; };
@@ -26,18 +26,19 @@ bool breaks_off(std::string_view text) {
     return false;
   } catch (const nlohmann::json::parse_error& error) {
     return error.byte > text.size();
-  } catch (const nlohmann::json::exception&) {  // a number too large
+  } catch (const nlohmann::json::exception&) {  // a number is too large
     return false;
   }
 }
 
-/// Bytes of `text` up to the end of its last whole line. File systems put zeros where data never came to disk.
+/// The size of `text` up to the end of its last complete line. File systems fill in zeros for data that was not written
+/// to disk.
 size_t whole(std::string_view text) {
   const size_t end = text.rfind('\n') + 1;  // npos + 1 is 0
   const std::string_view rest = text.substr(end), tail = rest.substr(0, rest.find('\0'));
   if (tail.find_first_not_of(kBlank) != tail.npos) return breaks_off(tail) ? end : end + tail.size();
   if (!rest.empty()) return end;
-  // The end of a long line may have come to disk, and its beginning not.
+  // The end of a long line may be on disk, but not its beginning.
   const size_t last = end == 0 ? 0 : text.substr(0, end - 1).rfind('\n') + 1;
   return text.find('\0', last) == text.npos ? text.size() : last;
 }
@@ -58,7 +59,7 @@ void lock(int fd, const std::string& path, int kind) {
   if (uninterrupted([&] { return flock(fd, kind); }) != 0) fail(path, ": ", std::strerror(errno));
 }
 
-/// A file to add to, made where there is none, which no other adds to meanwhile.
+/// A file, locked and open for appending. It is created if it does not exist.
 class Appending {
  public:
   explicit Appending(const std::string& path)
@@ -75,12 +76,12 @@ class Appending {
   Appending(const Appending&) = delete;
   Appending& operator=(const Appending&) = delete;
 
-  /// `text` behind the first `keep` bytes.
+  /// Writes `text` after the first `keep` bytes.
   void write_behind(uint64_t keep, std::string_view text) const {
     if (cut(keep) && write_all(text) && uninterrupted([&] { return fsync(fd_); }) == 0) return;
     const int reason = errno;
     const bool undone = cut(keep);
-    fail(path_, ": the row could not be saved (", std::strerror(reason), ")", undone ? "; those before it are" : "");
+    fail(path_, ": cannot save the row (", std::strerror(reason), ")", undone ? "; earlier rows are unchanged" : "");
   }
 
  private:
@@ -107,8 +108,9 @@ class Appending {
 
 void for_each_line(const std::string& path, const TakeLine& take) {
   const OpenFile file(path);
-  lock(file.descriptor(), path, LOCK_SH);  // nobody takes away a line cut short meanwhile: touching that would kill
-  const OpenFile now(path);                // its size as it is under the lock
+  lock(file.descriptor(), path,
+       LOCK_SH);  // so that no process removes an incomplete line, whose mapped bytes would then kill this process
+  const OpenFile now(path);  // its size under the lock
   if (now.size() == 0) return;
   const MappedRange mapped(now, 0, now.size());
   give_lines(text_of(mapped).substr(0, whole(text_of(mapped))), take);
@@ -118,14 +120,15 @@ void append_line(const std::string& path, const std::string& line, const TakeLin
   const Appending file(path);
   uint64_t keep = file_size(path);
   if (keep == 0) {
-    sync_folder_of(path);  // before there is anything to lose
+    sync_folder_of(path);  // before any data is written
   } else {
     const OpenFile open(path);
     const MappedRange mapped(open, 0, keep);
     const std::string_view text = text_of(mapped).substr(0, whole(text_of(mapped)));
     keep = text.size();
     give_lines(text, take);
-    if (keep > 0 && text.back() != '\n') file.write_behind(keep++, "\n");  // by itself: it ends a row that is there
+    if (keep > 0 && text.back() != '\n')
+      file.write_behind(keep++, "\n");  // written separately, because it completes an existing row
   }
   file.write_behind(keep, line + "\n");
 }

@@ -15,7 +15,7 @@ using jinja::Memory;
 using jinja::Type;
 using jinja::Value;
 
-/// ShareGPT's names of roles, and OpenAI's.
+/// ShareGPT's and OpenAI's names of roles.
 const std::unordered_map<std::string_view, const char*>& roles() {
   static const std::unordered_map<std::string_view, const char*> names = {{"human", "user"},
                                                                           {"user", "user"},
@@ -36,10 +36,10 @@ const std::unordered_map<std::string_view, const char*>& roles() {
 bool flag_of(const Value& message, const std::string& what) {
   const Value *weight = find(message, "weight"), *train = find(message, "train");
   if (weight != nullptr && !(weight->is_number() && (weight->number() == 0 || weight->number() == 1))) {
-    fail(what, ": \"weight\" should be 0, not learned, or 1; this is ", shown(*weight));
+    fail(what, ": \"weight\" is ", shown(*weight), "; it must be 0 (not learned) or 1");
   }
   if (train != nullptr && !train->is(Type::kBool)) {
-    fail(what, ": \"train\" should be true or false, this is ", shown(*train));
+    fail(what, ": \"train\" is ", shown(*train), "; it must be true or false");
   }
   return !(weight != nullptr && weight->number() == 0) && !(train != nullptr && !is_true(*train));
 }
@@ -48,21 +48,21 @@ void check_content(const Value& message, const std::string& what) {
   const Value* content = message.dict().find("content");
   const bool calls = find(message, "tool_calls") != nullptr || find(message, "function_call") != nullptr;
   if (content == nullptr || content->is(Type::kNone)) {
-    if (!calls) fail(what, " should be an object with \"role\" and \"content\"");
+    if (!calls) fail(what, " must be an object with \"role\" and \"content\"");
   } else if (!content->is(Type::kText) && !content->is(Type::kList)) {
-    fail(what, ": \"content\" should be a string or a list of parts, this is ", shown(*content));
+    fail(what, ": \"content\" is ", shown(*content), "; it must be a string or a list of parts");
   }
 }
 
-/// {"from", "value"} as {"role", "content"}; a function call's text becomes a tool call.
+/// Converts {"from", "value"} to {"role", "content"}. A function call's text becomes a tool call.
 Value from_share_gpt(const Value& message, const std::string& what, Memory& memory) {
   const std::string from = text_of(*find(message, "from"), what + ": \"from\"");
   const Value* value = find(message, "value");
-  if (value == nullptr) fail(what, " should be an object with \"from\" and \"value\"");
+  if (value == nullptr) fail(what, " must be an object with \"from\" and \"value\"");
   const auto role = roles().find(from);
   if (role == roles().end()) {
-    fail(what, ": the role ", shown(*find(message, "from")),
-         " is not known; human, gpt, system, tool, function_call and observation are");
+    fail(what, ": unknown role ", shown(*find(message, "from")),
+         "; known: human, gpt, system, tool, function_call and observation");
   }
   Dict* made = memory.dict();
   made->set(memory.text("role"), memory.text(role->second), memory);
@@ -72,7 +72,7 @@ Value from_share_gpt(const Value& message, const std::string& what, Memory& memo
     try {
       call = jinja::read_json(text, memory);
     } catch (const Error& error) {
-      fail(what, ": a function call should be JSON with \"name\" and \"arguments\": ", error.what());
+      fail(what, ": a function call must be JSON with \"name\" and \"arguments\": ", error.what());
     }
     const std::vector<Value> calls = call.is(Type::kList) ? call.list().items : std::vector<Value>{call};
     std::vector<Value> wrapped;
@@ -93,7 +93,7 @@ Value from_share_gpt(const Value& message, const std::string& what, Memory& memo
   return Value::of(made);
 }
 
-/// Without what only says whether it is learned, and without keys that tables fill with null.
+/// Removes the keys that only control learning, and keys that tables fill with null.
 Value for_template(const Value& message, Memory& memory) {
   Dict* made = memory.dict();
   for (const auto& [name, value] : message.dict().items()) {
@@ -121,16 +121,16 @@ void Messages::append(const Messages& others) {
 
 Messages messages_of(const Value& list, const std::string& key, Memory& memory) {
   if (!list.is(Type::kList) || list.list().items.empty()) {
-    fail('"', key, "\" should be a non-empty list of {\"role\", \"content\"} objects");
+    fail('"', key, "\" must be a non-empty list of {\"role\", \"content\"} objects");
   }
   Messages messages;
   for (const Value& given : list.list().items) {
     const std::string what =
         "message " + std::to_string(messages.values.size() + 1) + (key == "messages" ? "" : " of \"" + key + '"');
-    if (!given.is(Type::kDict)) fail(what, " should be an object with \"role\" and \"content\"");
+    if (!given.is(Type::kDict)) fail(what, " must be an object with \"role\" and \"content\"");
     Value message = given;
     if (find(given, "role") == nullptr && find(given, "from") != nullptr) message = from_share_gpt(given, what, memory);
-    if (find(message, "role") == nullptr) fail(what, " should be an object with \"role\" and \"content\"");
+    if (find(message, "role") == nullptr) fail(what, " must be an object with \"role\" and \"content\"");
     const std::string role = text_of(*find(message, "role"), what + ": \"role\"");
     check_content(message, what);
     messages.learned.push_back(flag_of(message, what) && role == "assistant");

@@ -8,8 +8,8 @@
 
 namespace mft {
 
-/// Messages of a row as templates take them, and which are to be learned: the assistant's, but for those whose "weight"
-/// is 0 or whose "train" is false.
+/// The messages of a row in the form of templates, and whether each is learned: the assistant's messages are, unless
+/// their "weight" is 0 or their "train" is false.
 struct Messages {
   std::vector<jinja::Value> values;
   std::vector<bool> learned;
@@ -18,11 +18,11 @@ struct Messages {
   void append(const Messages& others);
 };
 
-/// OpenAI's messages, {"role", "content"}, or ShareGPT's, {"from", "value"}, with their usual names of roles. `key` is
-/// what holds them, for errors. Throws Error.
+/// Reads OpenAI's messages, {"role", "content"}, or ShareGPT's, {"from", "value"}, with their usual names of roles.
+/// `key` is their key in the row, for errors. Throws Error.
 Messages messages_of(const jinja::Value& list, const std::string& key, jinja::Memory& memory);
 
-/// Where in the messages the learned ones begin: those before `count` become unlearned.
+/// Marks the messages before `count` as not learned.
 void learn_from(Messages& messages, size_t count);
 
 }  // namespace mft

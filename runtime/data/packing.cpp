@@ -9,12 +9,12 @@
 namespace mft {
 namespace {
 
-constexpr size_t kOpenSequences = 16;      // how many sequences first-fit looks at; more packs hardly tighter
-constexpr uint64_t kShuffle = 0x7061636b;  // the stream of random numbers; training's begin at 0
+constexpr size_t kOpenSequences = 16;      // sequences that first-fit considers; more would hardly pack tighter
+constexpr uint64_t kShuffle = 0x7061636b;  // stream of random numbers; those of training start at 0
 
 struct OpenSequence {
   size_t index;
-  int64_t room;  // places left
+  int64_t room;  // free positions
 };
 
 }  // namespace
@@ -24,7 +24,7 @@ std::vector<std::vector<int64_t>> pack(const std::vector<int64_t>& lengths, int6
   std::deque<OpenSequence> open;
   for (const int64_t item : Random(seed, kShuffle).permutation(static_cast<int64_t>(lengths.size()))) {
     const int64_t places = lengths[static_cast<size_t>(item)];
-    if (places < 1 || places > seq_len) fail("item ", item, " has ", places, " places; a sequence has 1 to ", seq_len);
+    if (places < 1 || places > seq_len) fail("item ", item, " has ", places, " positions; it must have 1 to ", seq_len);
     auto fit = std::find_if(open.begin(), open.end(), [&](const OpenSequence& one) { return places <= one.room; });
     if (fit == open.end()) {
       open.push_back({sequences.size(), seq_len});

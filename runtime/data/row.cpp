@@ -20,14 +20,14 @@ using jinja::Value;
 constexpr const char* kWanted =
     "\"messages\", \"conversations\", \"prompt\" and \"completion\", \"instruction\" and \"output\", \"text\", or "
     "\"chosen\" and \"rejected\"";
-/// What would be lost: inputs that are no text, and forms of before.
+/// Keys that would be lost: inputs that are not text, and outdated keys.
 constexpr const char* kUnsupported[] = {"images", "image", "audio", "audios", "videos", "video", "functions"};
 
-/// A row while it is taken apart.
+/// A row that is being parsed.
 struct Source {
   Value row;
   RowKeys keys;
-  Chat chat;  // with what all its chats have: memory and variables
+  Chat chat;  // memory and variables that all its chats share
 
   const Value* get(std::string_view key) const { return find(row, key); }
   bool has(std::string_view key) const { return get(key) != nullptr; }
@@ -39,34 +39,34 @@ float weight_of(const Source& source) {
   const Value* weight = source.get("weight");
   if (weight == nullptr) return 1;
   const double value = weight->is_number() && !weight->is(Type::kBool) ? weight->number() : -1;
-  if (!(value >= 0 && value <= FLT_MAX)) {  // what a token file can hold
-    fail("\"weight\" should be a finite number of at least 0, this is ", shown(*weight));
+  if (!(value >= 0 && value <= FLT_MAX)) {  // the range of token files
+    fail("\"weight\" is ", shown(*weight), "; it must be a finite number of at least 0");
   }
   return static_cast<float>(value);
 }
 
-/// A value that may be given as JSON text, as tables with columns of one type have it.
+/// A value that may also be JSON text, because columns of tables have one type.
 Value decoded(const Value& value, const std::string& key, Memory& memory) {
   if (!value.is(Type::kText)) return value;
   try {
     return jinja::read_json(value.text(), memory);
   } catch (const Error& error) {
-    fail('"', key, "\" is text that is no JSON: ", error.what());
+    fail('"', key, "\" is a string that is not valid JSON: ", error.what());
   }
 }
 
-/// What a row says to the template beside its messages.
+/// The variables of a row for the template, besides its messages.
 Variables variables_of(const Source& source) {
   Variables variables;
   for (const char* key : {"tools", "documents"}) {
     if (!source.has(key)) continue;
     const Value list = decoded(*source.get(key), key, source.memory());
-    if (!list.is(Type::kList)) fail('"', key, "\" should be a list, this is ", shown(list));
+    if (!list.is(Type::kList)) fail('"', key, "\" is ", shown(list), "; it must be a list");
     if (!list.list().items.empty()) variables.emplace_back(key, list);
   }
   if (const Value* given = source.get("chat_template_kwargs")) {
     const Value named = decoded(*given, "chat_template_kwargs", source.memory());
-    if (!named.is(Type::kDict)) fail("\"chat_template_kwargs\" should be an object, this is ", shown(named));
+    if (!named.is(Type::kDict)) fail("\"chat_template_kwargs\" is ", shown(named), "; it must be an object");
     for (const auto& [name, value] : named.dict().items()) {
       if (!value.is(Type::kNone)) variables.emplace_back(name.text(), value);
     }
@@ -84,11 +84,11 @@ void check_answered(const Messages& messages, size_t learned_from) {
   for (size_t i = learned_from; i < messages.values.size(); ++i) {
     if (find(messages.values[i], "role")->text() == "assistant") return;
   }
-  fail("nothing to learn; a message with the role \"assistant\" is needed",
+  fail("nothing to learn; the row must have a message with the role \"assistant\"",
        learned_from > 0 ? " after message " + std::to_string(learned_from) : "");
 }
 
-/// Messages, behind what the row has as "system" if they do not begin with one.
+/// Returns the messages, with the row's "system" in front if they do not begin with a system message.
 Messages conversation(const Source& source, const Value& list, const std::string& key) {
   const Messages given = messages_of(list, key, source.memory());
   const std::string system = source.has("system") ? source.text("system") : "";
@@ -107,7 +107,7 @@ Messages conversation(const Source& source, const Value& list, const std::string
   return messages;
 }
 
-/// Instruction, input and output, with what came before as "history": pairs of a question and its answer.
+/// Instruction, input and output. "history" has the earlier turns, as pairs of a question and its answer.
 Row alpaca_row(const Source& source, const std::string& input, const std::string& output) {
   std::string prompt = source.text("instruction");
   if (source.has(input) && !source.text(input).empty()) prompt += "\n" + source.text(input);
@@ -119,7 +119,7 @@ Row alpaca_row(const Source& source, const std::string& input, const std::string
   if (const Value* history = source.get("history")) {
     for (const Value& turn : jinja::items_of(*history, memory)) {
       const bool pair = turn.is(Type::kList) && turn.list().items.size() == 2;
-      if (!pair) fail("\"history\" should be a list of pairs of texts");
+      if (!pair) fail("\"history\" must be a list of pairs of strings");
       for (size_t i = 0; i < 2; ++i) {
         messages.add(i == 0 ? "user" : "assistant", memory.text(text_of(turn.list().items[i], "a turn of \"history\"")),
                      memory);
@@ -131,7 +131,7 @@ Row alpaca_row(const Source& source, const std::string& input, const std::string
   return {chat_row(source, std::move(messages)), 1, ""};
 }
 
-/// A prompt and a completion, each a text or both messages, as TRL has them.
+/// A prompt and a completion, both strings or both messages, as in TRL.
 Row pair_row(const Source& source, const std::string& prompt, const std::string& completion) {
   if (!source.get(prompt)->is(Type::kList)) {
     return {PairRow{source.text(prompt), source.text(completion), source.chat}, 1, ""};
@@ -146,25 +146,25 @@ Row pair_row(const Source& source, const std::string& prompt, const std::string&
 
 bool same(const Value& one, const Value& other, Memory& memory) { return jinja::equal(one, other, memory); }
 
-/// Two chats that begin with the same `prompt`, or with what both have in common.
+/// Two chats that begin with the same `prompt`, or with their common beginning.
 PreferenceRow preferred_chats(const Source& source, const Value* prompt, const std::string& chosen,
                               const std::string& rejected) {
   Memory& memory = source.memory();
   Messages sides[2] = {messages_of(*source.get(chosen), chosen, memory),
                        messages_of(*source.get(rejected), rejected, memory)};
   Messages before;
-  bool apart = false;  // whether `before` is not in the sides yet
+  bool apart = false;  // whether `before` is not part of the sides yet
   if (prompt != nullptr && prompt->is(Type::kList)) {
     before = messages_of(*prompt, "prompt", memory);
     for (const Messages& side : sides) {
       const Value& role = *find(side.values.front(), "role");
       if (role.text() != "assistant") {
         fail('"', &side == sides ? chosen : rejected, "\" starts with the role ", shown(role),
-             "; \"assistant\" should follow what is in \"prompt\"");
+             "; it must start with \"assistant\", because it follows \"prompt\"");
       }
     }
     apart = true;
-  } else {  // data sets may have the question once more as a string, which TRL ignores too
+  } else {  // data sets may repeat the question as a string, which TRL ignores too
     const size_t most = std::min(sides[0].values.size(), sides[1].values.size());
     size_t common = 0;
     while (common < most && same(sides[0].values[common], sides[1].values[common], memory)) ++common;
@@ -183,7 +183,7 @@ PreferenceRow preferred_chats(const Source& source, const Value* prompt, const s
     }
   }
   if (same(memory.list(sides[0].values), memory.list(sides[1].values), memory)) {
-    fail('"', chosen, "\" and \"", rejected, "\" are the same; nothing to prefer");
+    fail('"', chosen, "\" and \"", rejected, "\" are the same; they must differ");
   }
   for (Messages& side : sides) {
     check_answered(side, before.values.size());
@@ -192,20 +192,20 @@ PreferenceRow preferred_chats(const Source& source, const Value* prompt, const s
   return {chat_row(source, std::move(sides[0])), chat_row(source, std::move(sides[1]))};
 }
 
-/// Two texts after the same prompt. Without one, what both begin with is the prompt, as in TRL; a blank between is the
-/// answers' own.
+/// Two texts after the same prompt. Without a prompt, their common beginning is the prompt, as in TRL; a blank after it
+/// belongs to the answers.
 PreferenceRow preferred_texts(const Source& source, const Value* prompt) {
   const std::string chosen = source.text("chosen"), rejected = source.text("rejected");
   if (prompt != nullptr) {
     const std::string before = text_of(*prompt, "\"prompt\"");
     return {PairRow{before, chosen, source.chat}, PairRow{before, rejected, source.chat}};
   }
-  if (chosen == rejected) fail("\"chosen\" and \"rejected\" are the same; nothing to prefer");
+  if (chosen == rejected) fail("\"chosen\" and \"rejected\" are the same; they must differ");
   size_t common = 0;
   while (common < std::min(chosen.size(), rejected.size()) && chosen[common] == rejected[common]) ++common;
-  while (common > 0 && (chosen[common] & 0xc0) == 0x80) --common;  // to where the character begins
+  while (common > 0 && (chosen[common] & 0xc0) == 0x80) --common;  // back to the beginning of the character
   if (common > 0 && chosen[common - 1] == ' ') --common;
-  if (common == 0) fail("\"chosen\" and \"rejected\" begin with nothing in common; they need a \"prompt\"");
+  if (common == 0) fail("\"chosen\" and \"rejected\" have no common beginning; add a \"prompt\"");
   return {PairRow{chosen.substr(0, common), chosen.substr(common), source.chat},
           PairRow{rejected.substr(0, common), rejected.substr(common), source.chat}};
 }
@@ -214,7 +214,7 @@ PreferenceRow preferred_texts(const Source& source, const Value* prompt) {
 PreferenceRow preferred_outputs(const Source& source) {
   const Value* input = source.get("input");
   const Value* prompt = input == nullptr ? nullptr : find(*input, "messages");
-  if (prompt == nullptr) fail("\"preferred_output\" needs an \"input\" with \"messages\"");
+  if (prompt == nullptr) fail("\"preferred_output\" requires an \"input\" with \"messages\"");
   Source with_tools = source;
   const Value* tools = find(*input, "tools");
   if (tools != nullptr) with_tools.chat.variables.emplace_back("tools", *tools);
@@ -233,11 +233,11 @@ std::optional<Row> preference_of(const Source& source) {
   return Row{preferred_texts(source, prompt), 1, "preferences"};
 }
 
-/// Columns with names of their own, as --messages-key and its like say.
+/// A row with custom columns, set by messages_key, prompt_key and completion_key.
 std::optional<Row> named_row(const Source& source) {
   const RowKeys& keys = source.keys;
   for (const std::string& key : {keys.messages, keys.prompt, keys.completion}) {
-    if (!key.empty() && !source.has(key)) fail("\"", key, "\" is missing, which the data is said to have");
+    if (!key.empty() && !source.has(key)) fail("\"", key, "\" is missing, but is set as the name of a column");
   }
   if (!keys.messages.empty()) {
     return Row{chat_row(source, conversation(source, *source.get(keys.messages), keys.messages)), 1, "chat messages"};
@@ -267,8 +267,9 @@ std::optional<Row> answered_row(const Source& source) {
     if (!source.has(prompt) || !source.has(completion)) continue;
     if (source.has("label") && source.get("label")->is(Type::kBool)) {
       fail(
-          "\"label\" says whether an answer is good, which no --loss learns from yet; keep the rows whose label is "
-          "true, without \"label\", for --loss sft");
+          "rows with \"label\" are not supported by any loss; keep the rows whose label is true, remove \"label\", and "
+          "use "
+          "loss sft");
     }
     Row row = pair_row(source, prompt, completion);
     row.form = std::string(prompt) + " and " + completion;
@@ -282,23 +283,23 @@ std::optional<Row> answered_row(const Source& source) {
     return row;
   }
   if (source.has("text")) {
-    if (!source.chat.variables.empty()) fail('"', source.chat.variables[0].first, "\" has no place beside \"text\"");
+    if (!source.chat.variables.empty()) fail('"', source.chat.variables[0].first, "\" cannot be used with \"text\"");
     return Row{TextRow{source.text("text")}, 1, "text"};
   }
   return std::nullopt;
 }
 
-/// The object that JSON holds, with what it says beside its messages.
+/// Parses a row's JSON object and the variables besides its messages.
 Source source_of(std::string_view json, const RowKeys& keys) {
   Source source{{}, keys, {}};
   try {
     source.row = jinja::read_json(json, source.memory());
   } catch (const Error& error) {
-    fail("not JSON; a row is one JSON object on one line (", error.what(), ")");
+    fail("not JSON; a row must be one JSON object on one line (", error.what(), ")");
   }
-  if (!source.row.is(Type::kDict)) fail("an object with ", kWanted, " is wanted, this is ", shown(source.row));
+  if (!source.row.is(Type::kDict)) fail("the row is ", shown(source.row), "; it must be an object with ", kWanted);
   for (const char* key : kUnsupported) {
-    if (source.has(key) && jinja::is_true(*source.get(key))) fail('"', key, "\" is not supported, and would be lost");
+    if (source.has(key) && jinja::is_true(*source.get(key))) fail('"', key, "\" is not supported; remove it");
   }
   source.chat.variables = variables_of(source);
   return source;
@@ -308,7 +309,7 @@ Source source_of(std::string_view json, const RowKeys& keys) {
 
 Chat parse_chat(std::string_view json) {
   const Source source = source_of(json, {});
-  if (!source.has("messages")) fail("a chat needs \"messages\"");
+  if (!source.has("messages")) fail("a chat must have \"messages\"");
   Chat chat = source.chat;
   chat.messages = messages_of(*source.get("messages"), "messages", source.memory()).values;
   return chat;
@@ -325,7 +326,7 @@ Row parse_row(std::string_view json, const RowKeys& keys) {
     for (const auto& [key, value] : source.row.dict().items()) {
       if (!value.is(Type::kNone)) found += (found.empty() ? "" : ", ") + shown(key);
     }
-    fail("found ", found.empty() ? "nothing" : found, "; a row needs ", kWanted);
+    fail("the row has ", found.empty() ? "no keys" : found, "; it must have ", kWanted);
   }
   row->weight = weight;
   return std::move(*row);

@@ -10,26 +10,26 @@
 
 namespace mft {
 
-/// A chat, and of which of its messages the answers are learned.
+/// A chat, and the messages whose answers are learned.
 struct ChatRow {
   Chat chat;
   std::vector<bool> learned;
 };
 
-/// A prompt and what should follow, which is learned.
+/// A prompt and its completion, which is learned.
 struct PairRow {
   std::string prompt, completion;
-  Chat chat;  // without messages: what else the row says to a chat template
+  Chat chat;  // variables of the chat template, without messages
 };
 
-/// Plain text, all of it learned.
+/// Plain text, which is learned completely.
 struct TextRow {
   std::string text;
 };
 
 using AnswerRow = std::variant<ChatRow, PairRow>;
 
-/// Two ways to go on after the same prompt, and the first should become the likelier one.
+/// Two continuations of the same prompt, of which the first is preferred.
 struct PreferenceRow {
   AnswerRow chosen, rejected;
 };
@@ -37,21 +37,21 @@ struct PreferenceRow {
 /// A row of training data, in any of the forms of docs/reference/data.md.
 struct Row {
   std::variant<ChatRow, PairRow, TextRow, PreferenceRow> content;
-  float weight = 1;  // of its loss, 0 or more
+  float weight = 1;  // weight of its loss, at least 0
   std::string form;  // "chat messages", "Alpaca instructions", ...
 
   bool preference() const { return std::holds_alternative<PreferenceRow>(content); }
 };
 
-/// Names of the columns of data that has its own; empty: the usual names.
+/// Custom names of columns; empty: the usual names.
 struct RowKeys {
   std::string messages, prompt, completion;
 };
 
-/// The row that one line of JSON holds. Throws Error that says what is wrong with it, and what would be right.
+/// Parses a row from one line of JSON. Throws Error with the reason and the valid form.
 Row parse_row(std::string_view json, const RowKeys& keys = {});
 
-/// A chat to be answered: "messages", and "tools", "documents" and "chat_template_kwargs" if they are there.
+/// Parses a chat to be answered: "messages", and optionally "tools", "documents" and "chat_template_kwargs".
 Chat parse_chat(std::string_view json);
 
 }  // namespace mft

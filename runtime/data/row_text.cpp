@@ -38,7 +38,7 @@ struct Texts {
       return of(dialogue);
     }
     if (!row.chat.variables.empty()) fail('"', row.chat.variables[0].first, "\": ", kNoTemplate);
-    // One text, not two, so that a completion's leading space joins its word as it does everywhere else.
+    // Tokenized as one text, so that a completion's leading space is merged with its word as usual.
     const size_t size = row.prompt.size() + row.completion.size();
     return {row.prompt + row.completion, {{config.mask_prompt ? row.prompt.size() : 0, size}}, false};
   }

@@ -10,23 +10,23 @@
 
 namespace mft {
 
-/// The text of a row, or of a side of a preference, and which bytes [begin, end) of it are learned.
+/// The text of a row or of a side of a preference, and the bytes [begin, end) that are learned.
 struct LearnedText {
   std::string text;
   std::vector<std::pair<size_t, size_t>> learned;
-  bool rendered = false;  // by a chat template, which writes BOS and ends itself
+  bool rendered = false;  // by a chat template, which writes BOS and end tokens itself
 };
 
-/// A row as text: one, or the chosen and the rejected one of a preference.
+/// A row as text: one text, or the chosen and the rejected text of a preference.
 struct RowText {
   std::vector<LearnedText> sides;
-  bool plain = false;  // text, which is learned whole and in windows
+  bool plain = false;  // plain text, which is learned completely, in windows
   float weight = 1;
   std::string form;
 };
 
-/// Puts a row's chats into the model's chat template; nullptr: it has none. Throws Error where the template refuses
-/// them, or the row needs one.
+/// Renders a row's chats with the model's chat template (nullptr: it has none). Throws Error if the template rejects
+/// them, or if the row requires a template.
 RowText row_text(const Row& row, const ChatTemplate* chat_template, const DataConfig& config);
 
 }  // namespace mft

@@ -14,7 +14,7 @@ const Value* find(const Value& dict, std::string_view key) {
 }
 
 std::string text_of(const Value& value, const std::string& what) {
-  if (!value.is(Type::kText)) fail(what, " should be a string, this is ", shown(value));
+  if (!value.is(Type::kText)) fail(what, " is ", shown(value), "; it must be a string");
   return value.text();
 }
 

@@ -8,11 +8,11 @@
 
 namespace mft {
 
-/// The value of a key that is there and not null; nullptr otherwise. Tables have all columns in every row.
+/// Returns the value of a key, or nullptr if it is missing or null. Tables have all columns in every row.
 const jinja::Value* find(const jinja::Value& dict, std::string_view key);
-/// A text. Throws Error that begins with `what`.
+/// Returns a string. Throws Error, beginning with `what`, for another type.
 std::string text_of(const jinja::Value& value, const std::string& what);
-/// As JSON, cut where it is long; for errors.
+/// Returns the value as JSON for errors, shortened if it is long.
 std::string shown(const jinja::Value& value);
 
 }  // namespace mft

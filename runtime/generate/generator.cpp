@@ -16,13 +16,13 @@ Generator::Generator(Model& model) : model_(model) {
     offsets_.push_back(cache);
     cache += static_cast<size_t>(b.kind_of(u).memory_size(b.max_seq_len));
   }
-  first_ = Buffer(cache * sizeof(float));  // pages are touched as tokens come
+  first_ = Buffer(cache * sizeof(float));  // pages are touched as tokens are added
   second_ = Buffer(cache * sizeof(float));
   activations_ = Buffer(2 * model_.activation_bytes(prepared_tokens(b)));
   logits_.resize(static_cast<size_t>(b.vocab_size));
 }
 
-/// Runs tokens behind those held, at most a piece of them; leaves the logits after the last if `last`.
+/// Runs at most one piece of tokens after the cached ones. With `last`, computes the logits after the last token.
 void Generator::feed(const int64_t* tokens, int64_t count, bool last) {
   const Bundle& b = model_.bundle();
   std::vector<int64_t> positions;
@@ -46,16 +46,16 @@ std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, con
   if (length == 0) fail("the prompt is empty");
   if (length >= b.max_seq_len) {
     fail("the prompt has ", length, " tokens; the bundle's maximum is ", b.max_seq_len,
-         " with the answer (export with a larger --max-seq-len)");
+         " including the answer; shorten it, or export the bundle again with a larger max_seq_len");
   }
   for (const int64_t token : prompt) {
     if (token < 0 || token >= b.vocab_size) fail("prompt: token ", token, " is not in the vocabulary");
   }
-  // At least the last token of the prompt is fed, for its logits.
+  // At least the last token of the prompt is computed, for its logits.
   auto same = std::mismatch(prompt.begin(), prompt.end() - 1, held_.begin(), held_.end()).first - prompt.begin();
   const bool states =
       std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& kind) { return kind.state_size > 0; });
-  if (states && static_cast<size_t>(same) < held_.size()) same = 0;  // a state does not go back
+  if (states && static_cast<size_t>(same) < held_.size()) same = 0;  // a state cannot be rewound
   held_.resize(static_cast<size_t>(same));
   for (int64_t i = same; i < length;) {
     const int64_t count = std::min(prepared_tokens(b), length - i);

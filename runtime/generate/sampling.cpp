@@ -10,7 +10,7 @@
 namespace mft {
 namespace {
 
-/// CTRL's penalty (arXiv 1909.05858): logits of tokens that came lately are divided, negative ones multiplied.
+/// CTRL's penalty (arXiv 1909.05858): divides positive logits of recent tokens, and multiplies negative ones.
 void penalise(std::vector<float>& logits, const std::vector<int64_t>& recent, const GenerateConfig& config) {
   const size_t count = std::min(recent.size(), static_cast<size_t>(config.repetition_context_size));
   for (const int64_t token : std::set<int64_t>(recent.end() - static_cast<ptrdiff_t>(count), recent.end())) {
@@ -20,7 +20,7 @@ void penalise(std::vector<float>& logits, const std::vector<int64_t>& recent, co
   }
 }
 
-/// How many of the probabilities, which fall from first to last, top-p and min-p leave; at least one.
+/// Returns the number of tokens that top-p and min-p keep, at least one. The probabilities are in descending order.
 size_t kept(const std::vector<double>& probabilities, const GenerateConfig& config) {
   double sum = 0;
   size_t count = 0;
@@ -38,7 +38,8 @@ int64_t sample(std::vector<float>& logits, const std::vector<int64_t>& recent, c
   if (config.repetition_penalty != 1) penalise(logits, recent, config);
   const bool numbers = std::none_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); });
   const auto best = std::max_element(logits.begin(), logits.end());
-  if (!numbers || !std::isfinite(*best)) fail("the model's output is not finite: the adapter is too large for it");
+  if (!numbers || !std::isfinite(*best))
+    fail("the model's output is not finite; the values of the adapter are too large");
   if (config.temp == 0) return best - logits.begin();
 
   std::vector<int64_t> tokens(logits.size());

@@ -8,8 +8,8 @@
 
 namespace mft {
 
-/// Draws the next token from `logits` [n], which are changed. `recent` are the tokens before it, the latest last. In
-/// the order of Hugging Face's processors: repetition penalty, temperature, top-k, top-p, min-p.
+/// Samples the next token from `logits` [n], which are modified. `recent` has the tokens before it, the latest last.
+/// The order is that of Hugging Face's processors: repetition penalty, temperature, top-k, top-p, min-p.
 int64_t sample(std::vector<float>& logits, const std::vector<int64_t>& recent, const GenerateConfig& config,
                Random& random);
 

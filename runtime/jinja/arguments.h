@@ -11,22 +11,22 @@
 
 namespace mft::jinja {
 
-/// The arguments of a call of something built in.
+/// The arguments of a call of a built-in function.
 class CallArguments {
  public:
   CallArguments(std::string function, std::vector<Value> positional, std::vector<std::pair<std::string, Value>> named)
       : function_(std::move(function)), positional_(std::move(positional)), named_(std::move(named)) {}
 
-  /// Puts the arguments in the order of the parameters' names. Throws Error where there is one too many, or of no such
-  /// name, or one of the first `required` is missing.
+  /// Sorts the arguments by the parameters' names. Throws Error if there are too many, a name is unknown, or one of the
+  /// first `required` is missing.
   void match(std::initializer_list<std::string_view> parameters, size_t required = 0);
-  /// The same of parameters that cannot be named: up to `most` of them.
+  /// The same for up to `most` parameters that cannot be named.
   void match_positional(size_t most, size_t required = 0);
-  /// After `match`: the argument of a parameter, nullptr where it was left out.
+  /// After `match`: returns the argument of a parameter, or nullptr if it was left out.
   const Value* get(size_t index) const { return matched_[index]; }
   bool has(size_t index) const { return matched_[index] != nullptr; }
   const Value& at(size_t index) const { return *matched_[index]; }
-  /// After `match`; `otherwise` where it was left out. Throws Error where it is of another type.
+  /// After `match`: returns the argument, or `otherwise` if it was left out. Throws Error for another type.
   const std::string& text(size_t index) const;
   int64_t integer(size_t index, int64_t otherwise) const;
   bool flag(size_t index) const { return has(index) && is_true(at(index)); }

@@ -174,14 +174,14 @@ Value Evaluator::call(const Expression& expression, Scope* scope, const Value* c
   const Function& function = callee.function();
   CallArguments arguments = arguments_of(expression, function.name, scope);
   if (function.macro != nullptr) return call_macro(function, arguments, caller);
-  if (caller != nullptr) fail(function.name, "() takes no caller");
+  if (caller != nullptr) fail(function.name, "() does not support a caller");
   if (!function.self.is(Type::kUndefined)) return call_method(function.self, function.name, arguments, memory_);
   return call_function(function.name, arguments, now_, memory_);
 }
 
 Value Evaluator::call_macro(const Function& function, const CallArguments& arguments, const Value* caller) {
   const Macro& macro = *function.macro;
-  if (function.scope->over) fail("the macro '", macro.name, "' is called when what it is defined in is over");
+  if (function.scope->over) fail("the macro '", macro.name, "' is called after the end of the block that defines it");
   const Frame frame(*this, function.scope, macro.unset);
   bind(macro, arguments, caller, frame.scope());
   return memory_.text(text_of(macro, frame.scope()));
@@ -205,10 +205,10 @@ void Evaluator::bind(const Macro& macro, const CallArguments& arguments, const V
     }
   }
   if ((!macro.takes_varargs && positional.size() > count) || (!macro.takes_kwargs && named_rest->size() > 0)) {
-    fail("macro '", macro.name, "' takes no more than ", count, " arguments, each once");
+    fail("macro '", macro.name, "' takes at most ", count, " arguments, each once");
   }
   if (caller != nullptr && !macro.takes_caller) {
-    fail("macro '", macro.name, "' was invoked with a caller, and takes none");
+    fail("macro '", macro.name, "' was called with a caller, but does not use one");
   }
   if (macro.takes_caller) {
     const bool has_caller = caller != nullptr && !caller->is(Type::kNone);
@@ -219,7 +219,7 @@ void Evaluator::bind(const Macro& macro, const CallArguments& arguments, const V
     define(scope, kVarargsName, memory_.list({rest, positional.end()}, true));
   }
   if (macro.takes_kwargs) define(scope, kKwargsName, Value::of(named_rest));
-  // A default may read parameters before it, and those behind it that are given.
+  // A default may read earlier parameters, and later ones that are given.
   for (size_t i = 0; i < count; ++i) {
     define(scope, macro.parameters[i],
            given[i] != nullptr ? *given[i] : memory_.undefined("parameter '" + macro.parameter_names[i] + "'"));

@@ -13,7 +13,7 @@
 
 namespace mft::jinja {
 
-/// Runs expressions, and keeps variables for them; what runs statements builds on it.
+/// Evaluates expressions and stores their variables. It is the base of the interpreter of statements.
 class Evaluator {
  public:
   Evaluator(const Syntax& syntax, const std::tm& now, Memory& memory) : syntax_(syntax), now_(now), memory_(memory) {}
@@ -23,15 +23,15 @@ class Evaluator {
  protected:
   ~Evaluator() = default;
 
-  // Of statements and expressions that run within each other. Threads of Android's have 512 KB of stack; macros that
-  // call themselves for the default of a parameter take most of it, 330 KB without optimization.
+  // Maximum nesting of running statements and expressions. Android's threads have 512 KB of stack. Macros that call
+  // themselves in the default of a parameter use the most, 330 KB without optimization.
   static constexpr int kMostLevels = 200;
 
-  /// Counts what runs within each other as long as it lives.
+  /// Counts the nesting of running code during its lifetime.
   class Level {
    public:
     explicit Level(Evaluator& evaluator) : evaluator_(evaluator) {
-      if (++evaluator_.level_ > kMostLevels) fail("it nests deeper than ", kMostLevels, " levels");
+      if (++evaluator_.level_ > kMostLevels) fail("the nesting exceeds ", kMostLevels, " levels");
       evaluator_.memory_.spend(kStepPrice);
     }
     ~Level() { --evaluator_.level_; }
@@ -42,7 +42,7 @@ class Evaluator {
     Evaluator& evaluator_;
   };
 
-  /// The variables of a body, as long as it runs.
+  /// The variables of a body while it runs.
   class Frame {
    public:
     Frame(Evaluator& evaluator, Scope* parent, const std::vector<int>& unset)
@@ -69,10 +69,10 @@ class Evaluator {
   // Expressions.
 
   Value evaluate(const Expression& expression, Scope* scope);
-  /// The filters of an expression on a value; those of a filter block have no innermost operand.
+  /// Applies the filters of an expression to a value. Those of a filter block have no innermost operand.
   Value filtered(const Expression& expression, Value value, Scope* scope);
   Value call(const Expression& expression, Scope* scope, const Value* caller);
-  /// What the body of a macro puts out.
+  /// Returns the output of a macro's body.
   virtual std::string text_of(const Macro& macro, Scope* scope) = 0;
 
   const Syntax& syntax_;
@@ -89,7 +89,7 @@ class Evaluator {
   CallArguments arguments_of(const Expression& expression, const std::string& function, Scope* scope);
   static bool is_of_block(const Expression& filter);
   Value call_macro(const Function& function, const CallArguments& arguments, const Value* caller);
-  /// Gives a macro's parameters, and what it reads besides, their values.
+  /// Sets a macro's parameters and its special variables.
   void bind(const Macro& macro, const CallArguments& arguments, const Value* caller, Scope* scope);
 };
 

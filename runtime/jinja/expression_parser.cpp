@@ -7,7 +7,7 @@
 namespace mft::jinja {
 
 ExpressionParser::ExpressionParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
-  for (const char* name : {"loop", "caller", "varargs", "kwargs"}) number_of(name);  // as KnownName has them
+  for (const char* name : {"loop", "caller", "varargs", "kwargs"}) number_of(name);  // in the order of KnownName
 }
 
 int ExpressionParser::number_of(const std::string& name) {
@@ -56,7 +56,7 @@ ExpressionPtr ExpressionParser::name(const std::string& word) {
   if (word == "self") fail_here("self is not supported");
   auto made = make(ExpressionKind::kName, {}, word);
   made->name = number_of(word);
-  for (Macro* macro : macros_) {  // macros within a macro count for it too
+  for (Macro* macro : macros_) {  // a nested macro counts for the outer macro too
     macro->takes_caller |= word == "caller";
     macro->takes_varargs |= word == "varargs";
     macro->takes_kwargs |= word == "kwargs";
@@ -64,7 +64,7 @@ ExpressionPtr ExpressionParser::name(const std::string& word) {
   return made;
 }
 
-// Expressions, from what binds least to what binds most.
+// Expressions, in ascending order of precedence.
 
 ExpressionPtr ExpressionParser::expression(bool with_condition) {
   const Level level(*this);
@@ -209,13 +209,13 @@ int64_t ExpressionParser::integer(const std::string& text) const {
   int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto read = std::from_chars(text.data() + (base == 10 ? 0 : 2), end, value, base);
-  if (read.ec != std::errc() || read.ptr != end) fail_here("an integer of more than 63 bits");
+  if (read.ec != std::errc() || read.ptr != end) fail_here("integers of more than 63 bits are not supported");
   return value;
 }
 
 double ExpressionParser::real(const std::string& text) const {
   double value = 0;
-  if (!read_real(text, value)) fail_here("no number: ", text);
+  if (!read_real(text, value)) fail_here("not a number: ", text);
   return value;
 }
 
@@ -313,7 +313,7 @@ void ExpressionParser::read_arguments(Expression& made) {
       arguments.named.emplace_back(key, expression());
       deepen(made, arguments.named.back().second);
     } else {
-      if (!arguments.named.empty()) fail_here("an argument without name behind one with name");
+      if (!arguments.named.empty()) fail_here("a positional argument follows a keyword argument");
       arguments.positional.push_back(expression());
       deepen(made, arguments.positional.back());
     }
@@ -342,7 +342,7 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr value) {
   if (is_sign("(")) {
     read_arguments(*made);
   } else if (operand && !is_any_name({"else", "or", "and"})) {
-    if (is_name("is")) fail_here("tests with `is` cannot follow each other");
+    if (is_name("is")) fail_here("consecutive `is` tests are not supported");
     made->arguments.positional.push_back(postfix(primary()));
     deepen(*made, made->arguments.positional.back());
   }

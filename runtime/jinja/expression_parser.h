@@ -14,16 +14,15 @@
 
 namespace mft::jinja {
 
-/// Reads tokens and the expressions that they are, by recursive descent, as Jinja's own parser does; what reads
-/// statements builds on it.
+/// Parses expressions by recursive descent, like Jinja's own parser. It is the base of the parser of statements.
 class ExpressionParser {
  public:
   explicit ExpressionParser(std::vector<Token> tokens);
 
  protected:
-  static constexpr int kMostDepth = 150;  // of expressions within expressions, and of statements
+  static constexpr int kMostDepth = 150;  // maximum nesting of expressions and of statements
 
-  /// Counts levels of the parser's own recursion as long as it lives.
+  /// Counts the levels of the parser's recursion during its lifetime.
   class Level {
    public:
     explicit Level(ExpressionParser& parser) : parser_(parser) {
@@ -82,7 +81,7 @@ class ExpressionParser {
   // Expressions.
 
   ExpressionPtr expression(bool with_condition = true);
-  /// Expressions with commas between, or the one there is.
+  /// Parses expressions separated by commas, or one expression.
   ExpressionPtr tuple(bool in_brackets, bool with_condition = true, std::string_view end_name = "");
   bool at_tuple_end(std::string_view end_name) const;
   ExpressionPtr filter(ExpressionPtr value);
@@ -90,7 +89,7 @@ class ExpressionParser {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int level_ = 0;
-  std::vector<Macro*> macros_;  // that are being read, from the outside in
+  std::vector<Macro*> macros_;  // macros that are being parsed, from the outermost
   std::unordered_map<std::string, int> numbers_;
   Syntax syntax_;
 
@@ -107,7 +106,7 @@ class ExpressionParser {
   ExpressionPtr negation();
   ExpressionPtr comparison();
   std::string comparison_word();
-  /// What binds alike: operands of `next` with any of the signs between.
+  /// Parses operators of the same precedence: operands of `next` with any of the signs between them.
   template <typename Next>
   ExpressionPtr chain(std::initializer_list<std::string_view> signs, Next next);
   ExpressionPtr sum();

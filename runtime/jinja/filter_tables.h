@@ -12,9 +12,9 @@ namespace mft::jinja {
 using Filter = Value (*)(const Value& value, CallArguments& arguments, Memory& memory);
 using FilterTable = std::unordered_map<std::string_view, Filter>;
 
-/// Filters of lists, and of whatever else can be walked over, by name.
+/// Filters of lists and other iterables, by name.
 const FilterTable& list_filters();
-/// Filters that give numbers, by name.
+/// Filters that return numbers, by name.
 const FilterTable& number_filters();
 
 }  // namespace mft::jinja

@@ -31,7 +31,7 @@ Value upper(const Value& value, CallArguments& arguments, Memory& memory) {
 
 Value title(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  // Jinja has its own words, of which each first character is in upper case.
+  // Jinja has its own definition of words, and capitalizes the first character of each.
   const auto is_between = [](char32_t c) {
     return is_space(c) || (c >= 0x1c && c <= 0x1f) ||
            (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
@@ -77,7 +77,7 @@ Value replace(const Value& value, CallArguments& arguments, Memory& memory) {
 
 Value indent(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({"width", "first", "blank"});
-  if (!value.is(Type::kText)) fail("indent() wants a str, not a ", type_name(value));
+  if (!value.is(Type::kText)) fail("indent() requires a str, not a ", type_name(value));
   const std::string text = to_text(value, memory) + "\n";  // this quirk is necessary for splitlines method
   std::string margin;
   if (arguments.has(0) && arguments.at(0).is(Type::kText)) {
@@ -116,7 +116,7 @@ Value fallback(const Value& value, CallArguments& arguments, Memory& memory) {
 Value attribute_of(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({"name"}, 1);
   const std::string& name = arguments.text(0);
-  // All attributes but items of dicts, which are none here.
+  // All attributes, but not items of dicts.
   const bool item = value.is(Type::kDict) && !is_method(value, name) && name.substr(0, 2) != "__";
   if (!value.is(Type::kUndefined) && !item) return attribute(value, name, memory);
   if (value.is(Type::kUndefined)) fail(value.undefined_name(), " is undefined");

@@ -7,8 +7,8 @@
 namespace mft::jinja {
 namespace {
 
-constexpr size_t kMostStyle = 100;       // characters of a date's format
-constexpr int64_t kMostRange = 100'000;  // items, as of Jinja's sandbox
+constexpr size_t kMostStyle = 100;       // maximum characters of a date's format
+constexpr int64_t kMostRange = 100'000;  // maximum items, as in Jinja's sandbox
 
 void fill(Dict& made, const Value& from, Memory& memory) {
   if (from.is(Type::kUndefined)) fail(from.undefined_name(), " is undefined");
@@ -18,7 +18,7 @@ void fill(Dict& made, const Value& from, Memory& memory) {
   }
   for (const Value& one : items_of(from, memory)) {
     const std::vector<Value> pair = items_of(one, memory);
-    if (pair.size() != 2) fail("dict() wants pairs of a key and a value");
+    if (pair.size() != 2) fail("dict() requires pairs of a key and a value");
     made.set(pair[0], pair[1], memory);
   }
 }
@@ -32,7 +32,7 @@ Value range(CallArguments& arguments, Memory& memory) {
   std::vector<Value> items;
   int64_t value = start;
   while (step > 0 ? value < stop : value > stop) {
-    if (items.size() == static_cast<size_t>(kMostRange)) fail("range() of more than ", kMostRange, " numbers");
+    if (items.size() == static_cast<size_t>(kMostRange)) fail("range() supports at most ", kMostRange, " numbers");
     memory.spend(kItemPrice);
     items.push_back(Value::of(value));
     if (__builtin_add_overflow(value, step, &value)) break;
@@ -40,13 +40,13 @@ Value range(CallArguments& arguments, Memory& memory) {
   return memory.sequence(Type::kRange, std::move(items));
 }
 
-/// Python's strftime, of a date in no time zone.
+/// Python's strftime, for a date without a time zone.
 std::string date(const std::string& style, const std::tm& now) {
   constexpr std::string_view kFields = "aAbBcdDeFhHIjmMnpSTtuUVwWxXyY%";
-  if (style.size() > kMostStyle) fail("a date in more than ", kMostStyle, " characters");
+  if (style.size() > kMostStyle) fail("date formats of more than ", kMostStyle, " characters are not supported");
   std::string known;
   for (size_t i = 0; i < style.size(); ++i) {
-    if (style[i] == '\0') fail("a date in characters of which one is 0");
+    if (style[i] == '\0') fail("date formats with a zero character are not supported");
     if (style[i] != '%') {
       known += style[i];
       continue;
@@ -54,8 +54,8 @@ std::string date(const std::string& style, const std::tm& now) {
     const bool short_form = i + 1 < style.size() && style[i + 1] == '-';
     i += short_form ? 2 : 1;
     const char field = i < style.size() ? style[i] : '\0';
-    if (field == 'z' || field == 'Z') continue;  // there is none
-    if (field == '\0' || kFields.find(field) == kFields.npos) fail("the date ", style, " is not supported");
+    if (field == 'z' || field == 'Z') continue;  // the date has no time zone
+    if (field == '\0' || kFields.find(field) == kFields.npos) fail("the date format ", style, " is not supported");
     known += short_form ? "%-" : "%";
     known += field;
   }
@@ -79,13 +79,13 @@ Value call_function(const std::string& name, CallArguments& arguments, const std
   Dict made;
   if (!arguments.positional().empty()) {
     const Value& from = arguments.positional()[0];
-    if (arguments.positional().size() > 1) fail(name, "() takes one argument without name");
+    if (arguments.positional().size() > 1) fail(name, "() takes one positional argument");
     fill(made, from, memory);
   }
   for (const auto& [key, value] : arguments.named()) made.set(memory.text(key), value, memory);
   if (name == "namespace") {
     for (const auto& [key, value] : made.items()) {
-      if (!key.is(Type::kText)) fail("a namespace with a name that is a ", type_name(key));
+      if (!key.is(Type::kText)) fail("the names of a namespace must be str, not ", type_name(key));
       check_name(key.text());
     }
     return memory.name_space(std::move(made));

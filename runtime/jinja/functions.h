@@ -10,14 +10,14 @@
 
 namespace mft::jinja {
 
-/// Functions that every template has.
+/// Functions that all templates can call.
 constexpr const char* kFunctions[] = {"dict", "namespace", "raise_exception", "range", "strftime_now"};
-/// What Jinja has besides, and templates may ask for, but not call here.
+/// Other functions of Jinja. Templates may test for them, but cannot call them.
 constexpr const char* kOtherFunctions[] = {"cycler", "joiner", "lipsum"};
 
-/// name(arguments), where `now` is what strftime_now formats. Throws Error where it is not supported, or fails.
+/// Calls name(arguments). strftime_now formats `now`. Throws Error if the function is not supported or fails.
 Value call_function(const std::string& name, CallArguments& arguments, const std::tm& now, Memory& memory);
-/// Throws Error for a name that Transformers lets no attribute of a namespace have.
+/// Throws Error if Transformers does not allow an attribute of a namespace with this name.
 void check_name(std::string_view name);
 
 }  // namespace mft::jinja

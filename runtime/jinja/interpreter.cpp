@@ -72,7 +72,7 @@ class Interpreter final : Evaluator {
     parts.back().end = out_->size();
   }
 
-  /// What `write` puts out.
+  /// Returns the output of `write`.
   template <typename Write>
   std::string captured(Write write) {
     std::string text;
@@ -138,7 +138,7 @@ class Interpreter final : Evaluator {
     }
   }
 
-  /// A message's number, -1 of any other value.
+  /// Returns a message's number, or -1 for any other value.
   int message_of(const Value& value) const {
     if (!value.is(Type::kDict)) return -1;
     const auto found = numbers_.find(&value.dict());
@@ -148,11 +148,11 @@ class Interpreter final : Evaluator {
   void run_set(const Statement& statement, Scope* scope) {
     const Value value = evaluate(*statement.value, scope);
     assign(*statement.target, value, scope);
-    // A loop over the messages' numbers takes each by such an assignment.
+    // A loop over the messages' numbers gets each message by such an assignment.
     if (loops_ > 0 && message_ < 0) message_ = message_of(value);
   }
 
-  /// Statements whose body has a scope of its own.
+  /// Runs statements whose body has its own scope.
   Flow run_block(const Statement& statement, Scope* scope) {
     if (statement.kind == StatementKind::kMacro) {
       define(scope, statement.target->name,
@@ -174,13 +174,13 @@ class Interpreter final : Evaluator {
     }
     Flow flow = Flow::kNext;
     std::string text = captured([&] { flow = run(statement.body, inner); });
-    if (flow != Flow::kNext) return flow;  // out of a loop, and the text is lost
+    if (flow != Flow::kNext) return flow;  // leaves a loop, and discards the text
     Value value = memory_.text(std::move(text));
     if (statement.value != nullptr) value = filtered(*statement.value, value, inner);
     if (statement.kind == StatementKind::kSetBlock) {
       assign(*statement.target, value, scope);
     } else {
-      if (!value.is_text()) fail("a filter block whose filters give a ", type_name(value));
+      if (!value.is_text()) fail("the filters of a filter block must return text, not a ", type_name(value));
       print(value);
     }
     return flow;
@@ -197,8 +197,7 @@ class Interpreter final : Evaluator {
     return Flow::kNext;
   }
 
-  /// The items that a loop with a condition walks over are sought one by one, since what its body does may change
-  /// which they are.
+  /// The items of a loop with a condition are found one by one, because the body may change the condition.
   void run_for(const Statement& statement, Scope* scope) {
     const Value source = evaluate(*statement.value, scope);
     std::vector<Value> items = items_of(source, memory_);
@@ -231,9 +230,9 @@ class Interpreter final : Evaluator {
     }
   }
 
-  [[noreturn]] static bool fail_over() { fail("a loop with a condition is asked for its items when it is over"); }
+  [[noreturn]] static bool fail_over() { fail("the items of a loop with a condition are read after its end"); }
 
-  /// What a loop with a condition makes of an item: tuples of what it assigns to tuples.
+  /// Converts an item as a loop with a condition does: items that are assigned to tuples become tuples.
   Value rebuilt(const Expression& target, const Value& value) {
     if (target.kind != ExpressionKind::kTuple) return value;
     std::vector<Value> items = items_of(value, memory_);
@@ -242,8 +241,8 @@ class Interpreter final : Evaluator {
   }
 
   struct LoopEnd {
-    bool ran = false;     // an iteration to the end of the body, without break and continue: `else` is for none
-    bool broken = false;  // by a break
+    bool ran = false;     // whether an iteration reached the end of the body; if not, `else` runs
+    bool broken = false;  // whether a break ended the loop
   };
 
   LoopEnd run_loop(const Statement& statement, const Value& loop, Scope* scope) {
@@ -263,13 +262,13 @@ class Interpreter final : Evaluator {
       end.broken = flow == Flow::kBreak;
       if (!end.broken) ++state.index;
     }
-    if (!end.broken && state.index > 0) --state.index;  // it stays at the last item
+    if (!end.broken && state.index > 0) --state.index;  // stays at the last item
     --loops_;
     message_ = message_before;
     return end;
   }
 
-  std::unordered_map<const Dict*, int> numbers_;  // of messages
+  std::unordered_map<const Dict*, int> numbers_;  // message -> number
   Rendering rendering_;
   std::string* out_ = nullptr;
   int message_ = -1, loops_ = 0;

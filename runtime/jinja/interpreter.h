@@ -12,20 +12,20 @@
 
 namespace mft::jinja {
 
-/// What a template makes of its variables, and where in the text what comes from. `message` numbers the item of the
-/// list of messages that the innermost loop over them was at, -1 outside of any.
+/// The output of a template, and the origin of its parts. `message` is the number of the message that the innermost
+/// loop over the messages had reached, or -1 outside of such loops.
 struct Rendering {
   struct Part {
     size_t begin, end;  // bytes of `text`
     int message;
   };
   std::string text;
-  std::vector<Part> parts;  // all of the text, in order
-  std::vector<Part> marks;  // what {% generation %} encloses
+  std::vector<Part> parts;  // cover the whole text, in order
+  std::vector<Part> marks;  // contents of {% generation %} blocks
 };
 
-/// Runs a template. `messages` is the list whose items' places `Rendering` tells; `now` is what strftime_now formats.
-/// Throws Error where the template fails, refuses its variables, or takes too much time or memory.
+/// Runs a template. `Rendering` has the places of the items of `messages`. strftime_now formats `now`. Throws Error if
+/// the template fails, rejects its variables, or takes too much time or memory.
 Rendering run(const Syntax& syntax, const std::vector<std::pair<std::string, Value>>& variables, const List* messages,
               const std::tm& now, Memory& memory);
 

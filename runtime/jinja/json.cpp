@@ -11,9 +11,9 @@
 namespace mft::jinja {
 namespace {
 
-constexpr int64_t kMostIndent = 16;  // characters of indent or separators
+constexpr int64_t kMostIndent = 16;  // maximum characters of indent or separators
 
-/// Makes values of what nlohmann's parser finds.
+/// Converts the events of nlohmann's parser to values.
 class Reader {
  public:
   explicit Reader(Memory& memory) : memory_(memory) {}
@@ -22,11 +22,11 @@ class Reader {
   bool boolean(bool value) { return add(Value::of(value)); }
   bool number_integer(int64_t value) { return add(Value::of(value)); }
   bool number_unsigned(uint64_t value) {
-    if (value > INT64_MAX) fail("an integer of more than 63 bits: ", value);
+    if (value > INT64_MAX) fail("integers of more than 63 bits are not supported: ", value);
     return add(Value::of(static_cast<int64_t>(value)));
   }
   bool number_float(double value, const std::string& text) {
-    if (text.find_first_of(".eE") == text.npos) fail("an integer of more than 63 bits: ", text);
+    if (text.find_first_of(".eE") == text.npos) fail("integers of more than 63 bits are not supported: ", text);
     return add(Value::of(value));
   }
   bool string(std::string& text) { return add(memory_.text(std::move(text))); }
@@ -49,7 +49,7 @@ class Reader {
 
  private:
   struct Level {
-    Dict* dict;  // nullptr of a list
+    Dict* dict;  // nullptr for a list
     std::vector<Value> items;
     Value key;
   };
@@ -81,7 +81,7 @@ class Reader {
   Value value_;
 };
 
-/// How json.dumps of Python is asked to write.
+/// The settings of Python's json.dumps.
 struct Style {
   bool ascii = false, indented = false, sorted = false;
   std::string indent, between_items = ", ", between_key_and_value = ": ";
@@ -99,7 +99,7 @@ Style style_of(CallArguments& arguments) {
       style.indent = arguments.text(1);
     } else {
       const int64_t width = std::max<int64_t>(arguments.integer(1, 0), 0);
-      if (width > kMostIndent) fail("tojson with an indent of more than ", kMostIndent);
+      if (width > kMostIndent) fail("tojson: indents of more than ", kMostIndent, " are not supported");
       style.indent.assign(static_cast<size_t>(width), ' ');
     }
   }
@@ -107,14 +107,14 @@ Style style_of(CallArguments& arguments) {
     const Value& given = arguments.at(2);
     if (!given.is(Type::kList) || given.list().items.size() != 2 || !given.list().items[0].is(Type::kText) ||
         !given.list().items[1].is(Type::kText)) {
-      fail("tojson: separators should be two texts");
+      fail("tojson: separators must be two strings");
     }
     style.between_items = given.list().items[0].text();
     style.between_key_and_value = given.list().items[1].text();
   }
   if (static_cast<int64_t>(std::max(style.indent.size(),
                                     style.between_items.size() + style.between_key_and_value.size())) > kMostIndent) {
-    fail("tojson with more than ", kMostIndent, " characters of indent or separators");
+    fail("tojson: indents and separators of more than ", kMostIndent, " characters are not supported");
   }
   return style;
 }
@@ -130,7 +130,7 @@ class Writer {
 
  private:
   void write(const Value& value, int depth) {
-    if (depth > kMostDepth) fail("lists within lists, deeper than ", kMostDepth);
+    if (depth > kMostDepth) fail("lists nested deeper than ", kMostDepth, " levels are not supported");
     const size_t before = out_.size();
     switch (value.type()) {
       case Type::kNone:

@@ -11,10 +11,10 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-/// What Python's \s is.
+/// The characters of Python's \s.
 bool is_python_space(char32_t c) { return is_space(c) || (c >= 0x1c && c <= 0x1f); }
 
-/// With one kind of line ends, and without the last one.
+/// Normalizes line ends and removes the last one.
 std::string normalized(std::string_view source) {
   std::string text;
   for (size_t i = 0; i < source.size(); ++i) {
@@ -58,7 +58,7 @@ class Lexer {
     at_ = end;
   }
 
-  /// Text up to the next tag, and that tag. False at the end.
+  /// Reads the text up to the next tag, and the tag. Returns false at the end.
   bool read_data() {
     size_t tag = at_;
     do {
@@ -85,7 +85,7 @@ class Lexer {
     return true;
   }
 
-  /// The text before a tag, without the blanks that the tag takes off.
+  /// Returns the text before a tag, without the blanks that the tag strips.
   void add_data(size_t end, char sign, bool trims) {
     std::string_view data = std::string_view(text_).substr(at_, end - at_);
     if (sign == '-') {
@@ -98,7 +98,7 @@ class Lexer {
     if (!data.empty()) add(TokenType::kData, std::string(data));
   }
 
-  /// Past an end of a tag, which may take off what follows it.
+  /// Moves past the end of a tag, and the text that it strips.
   void pass_end(char sign, bool trims) {
     if (sign == '-') {
       advance_to(skip(text_, at_, is_python_space));
@@ -109,13 +109,14 @@ class Lexer {
 
   void read_comment() {
     const size_t end = text_.find("#}", at_);
-    if (end == text_.npos) fail_here("a comment without end");
+    if (end == text_.npos) fail_here("a comment has no end");
     const char sign = end > at_ ? text_[end - 1] : '\0';
     advance_to(end + 2);
     pass_end(sign, true);
   }
 
-  /// Where the tag of the word that stands at `at` ends, with its sign: at %} or -%}. npos of any other tag.
+  /// Returns the end of a tag that only has the word at `at`: the position of %} or -%}. Returns npos for any other
+  /// tag.
   size_t end_of_tag(size_t at, std::string_view word, bool takes_plus) const {
     at = skip(text_, at, is_python_space);
     if (text_.compare(at, word.size(), word) != 0) return text_.npos;
@@ -125,7 +126,7 @@ class Lexer {
     return text_.compare(at + (has_sign ? 1 : 0), 2, "%}") == 0 ? at : text_.npos;
   }
 
-  /// {% raw %}, whose text up to {% endraw %} has no tags.
+  /// Reads {% raw %}. The text up to {% endraw %} has no tags.
   void read_raw(size_t end) {
     const bool trims = text_[end] == '-';
     advance_to(end + (trims ? 3 : 2));
@@ -142,15 +143,15 @@ class Lexer {
       pass_end(close_sign, true);
       return;
     }
-    fail_here("a raw block without end");
+    fail_here("a raw block has no end");
   }
 
   void read_tag(bool block) {
     add(block ? TokenType::kBlockBegin : TokenType::kVariableBegin, "");
-    std::string open;  // brackets
+    std::string open;  // open brackets
     for (;;) {
       advance_to(skip(text_, at_, is_python_space));
-      if (at_ >= text_.size()) fail_here("a tag without end");
+      if (at_ >= text_.size()) fail_here("a tag has no end");
       if (open.empty() && read_end(block)) return;
       read_token(open);
     }
@@ -194,7 +195,7 @@ class Lexer {
       }
     }
     const char c = next();
-    if (c & 0x80) fail_here("names beyond ASCII are not supported");
+    if (c & 0x80) fail_here("names with characters other than ASCII are not supported");
     if (kOne.find(c) == kOne.npos) fail_here("unexpected character '", c, "'");
     if (c == '(' || c == '[' || c == '{') {
       open += c == '(' ? ')' : c == '[' ? ']' : '}';
@@ -206,7 +207,7 @@ class Lexer {
     advance_to(at_ + 1);
   }
 
-  /// Past digits from `at`, with an underscore between two.
+  /// Returns the end of the digits from `at`, with underscores between digits.
   template <typename Is>
   size_t digits_end(size_t at, Is is) const {
     const auto has = [&](size_t i) { return i < text_.size() && is(text_[i]); };
@@ -243,7 +244,7 @@ class Lexer {
     }
     if (type == TokenType::kInt && kind != 'x' && kind != 'o' && kind != 'b' && next() == '0') {
       const auto is_zero = [](char c) { return c == '0'; };
-      if (end > digits_end(at_, is_zero)) fail_here("an integer that begins with 0");
+      if (end > digits_end(at_, is_zero)) fail_here("an integer begins with 0");
     }
     std::string digits = text_.substr(at_, end - at_);
     digits.erase(std::remove(digits.begin(), digits.end(), '_'), digits.end());
@@ -262,19 +263,19 @@ class Lexer {
         read_escape(i, value);
       }
     }
-    if (i >= text_.size()) fail_here("a string without end");
+    if (i >= text_.size()) fail_here("a string has no end");
     advance_to(i + 1);
     tokens_.push_back({TokenType::kText, std::move(value), line});
   }
 
-  /// What stands behind a backslash, at `i`, of which that is left at the last character.
+  /// Decodes the escape at `i`, after a backslash, and leaves `i` at its last character.
   void read_escape(size_t& i, std::string& value) const {
     static constexpr std::string_view kNames = "abfnrtv\\'\"", kValues = "\a\b\f\n\r\t\v\\'\"";
     const char c = text_[i];
     const size_t name = kNames.find(c);
     if (name != kNames.npos) {
       value += kValues[name];
-    } else if (c == '\n') {  // a line goes on
+    } else if (c == '\n') {  // line continuation
     } else if (c >= '0' && c <= '7') {
       append_utf8(value, number(i, i + 3, 8));
     } else if (c == 'x' || c == 'u' || c == 'U') {
@@ -282,18 +283,19 @@ class Lexer {
       const size_t begin = ++i;
       const char32_t character = number(i, begin + digits, 16);
       if (i + 1 != begin + digits || character > 0x10ffff || (character >= 0xd800 && character < 0xe000)) {
-        fail_here("a string with an escape \\", c, " that is no character");
+        fail_here("a string has an escape \\", c, " that is not a character");
       }
       append_utf8(value, character);
-    } else if ((c & 0x80) != 0 || c == 'N') {  // Jinja writes out the number of what stands behind the backslash
-      fail_here("a string with a backslash before ", c == 'N' ? "N" : "a character beyond ASCII");
+    } else if ((c & 0x80) != 0 || c == 'N') {  // Jinja escapes the number of the character after the backslash
+      fail_here("a backslash before ", c == 'N' ? "N" : "a character other than ASCII",
+                " is not supported in a string");
     } else {
       value += '\\';
       value += c;
     }
   }
 
-  /// Of digits from `i` on, which is left at the last one; `end` is past the most there may be.
+  /// Decodes digits from `i` to at most `end`, and leaves `i` at the last one.
   char32_t number(size_t& i, size_t end, int base) const {
     char32_t value = 0;
     for (; i < std::min(end, text_.size()); ++i) {
@@ -309,7 +311,7 @@ class Lexer {
   std::string text_;
   size_t at_ = 0;
   int line_ = 1;
-  bool line_starts_ = true;  // whether a line begins at at_
+  bool line_starts_ = true;  // whether at_ is at the beginning of a line
   std::vector<Token> tokens_;
 };
 
@@ -317,7 +319,7 @@ class Lexer {
 
 std::vector<Token> tokenize(std::string_view source) {
   const size_t invalid = invalid_utf8(source);
-  if (invalid != source.npos) fail("no UTF-8 from byte ", invalid, " on");
+  if (invalid != source.npos) fail("not valid UTF-8 at byte ", invalid);
   return Lexer(source).tokens();
 }
 

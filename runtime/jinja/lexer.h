@@ -22,12 +22,12 @@ enum class TokenType {
 
 struct Token {
   TokenType type;
-  std::string text;  // of a string: what it stands for; of a sign: ( or == or any other
+  std::string text;  // of a string: its value; of a sign: such as ( or ==
   int line = 1;
 };
 
-/// The tokens of a template, with the blanks around tags taken off as `trim_blocks` and `lstrip_blocks` of
-/// Transformers' environment and the signs - and + of tags want it. The last one is kEnd. Throws Error.
+/// Returns the tokens of a template. Blanks around tags are stripped according to `trim_blocks` and `lstrip_blocks` of
+/// Transformers' environment and the signs - and + of tags. The last token is kEnd. Throws Error.
 std::vector<Token> tokenize(std::string_view source);
 
 }  // namespace mft::jinja

@@ -12,14 +12,15 @@
 namespace mft::jinja {
 namespace {
 
-/// Python walks over items when what a filter gives is used. Of values that may be others by then, that could be seen.
+/// Python evaluates a filter's items when the result is used. For values that may change before, the difference would
+/// be visible, so they are rejected.
 void check_lasting(const Value& value) {
   if (value.is(Type::kNamespace) || value.is(Type::kLoop) || value.is(Type::kIterator)) {
-    fail("a filter of items that are ", type_name(value), "s is not supported");
+    fail("filters of ", type_name(value), " items are not supported");
   }
 }
 
-/// What to look at of each item: the item, or what a path of attributes such as "function.name" leads to.
+/// Gets the value of each item to look at: the item, or the value at a path of attributes such as "function.name".
 class Getter {
  public:
   Getter(const Value* path, const Value* otherwise, Memory& memory) : otherwise_(otherwise), memory_(memory) {
@@ -60,13 +61,13 @@ class Getter {
   Memory& memory_;
 };
 
-/// Lower case for comparisons that do not mind it; any other value as it is.
+/// Converts text to lower case for case-insensitive comparisons. Other values are not changed.
 Value folded(const Value& value, Memory& memory) {
   if (!value.is(Type::kText)) return value;
   return memory.text(cased(value.text(), lower_case, memory));
 }
 
-/// A stable sort, by what `key` makes of the items. `equal_first`: equal values need no order, as in lists.
+/// Sorts stably by the `key` of the items. `equal_first`: equal values need no order, as in lists.
 template <typename Key>
 std::vector<Value> sorted(const std::vector<Value>& items, bool reverse, bool equal_first, Key key, Memory& memory) {
   std::vector<std::pair<Value, Value>> keyed;
@@ -96,7 +97,7 @@ Value first(const Value& value, CallArguments& arguments, Memory& memory) {
 
 Value last(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  if (value.is(Type::kIterator)) fail("last() of what can be walked over once");
+  if (value.is(Type::kIterator)) fail("last() of an iterator is not supported");
   const std::vector<Value> items = items_of(value, memory);
   return items.empty() ? memory.undefined("the last item of an empty sequence") : items.back();
 }
@@ -195,7 +196,7 @@ Value map(const Value& value, CallArguments& arguments, Memory& memory) {
     return memory.iterator(std::move(made));
   }
   const Value& name = arguments.positional()[0];
-  if (!name.is(Type::kText)) fail("map() wants a filter's name");
+  if (!name.is(Type::kText)) fail("map() requires a filter's name");
   for (Value& one : made) {
     CallArguments rest = arguments.rest();
     check_lasting(one);
@@ -207,7 +208,7 @@ Value map(const Value& value, CallArguments& arguments, Memory& memory) {
 /// select, reject, selectattr and rejectattr.
 template <bool keep, bool by_attribute>
 Value choose(const Value& value, CallArguments& arguments, Memory& memory) {
-  if (by_attribute && arguments.positional().empty()) fail(arguments.function(), "() needs an attribute");
+  if (by_attribute && arguments.positional().empty()) fail(arguments.function(), "() requires an attribute");
   const Getter get(by_attribute ? &arguments.positional()[0] : nullptr, nullptr, memory);
   const CallArguments of_test = by_attribute ? arguments.rest() : arguments;
   if (!is_true(value)) return memory.iterator({});
@@ -219,7 +220,7 @@ Value choose(const Value& value, CallArguments& arguments, Memory& memory) {
     if (of_test.positional().empty()) {
       holds = is_true(looked_at);
     } else {
-      if (!of_test.positional()[0].is(Type::kText)) fail(arguments.function(), "() wants a test's name");
+      if (!of_test.positional()[0].is(Type::kText)) fail(arguments.function(), "() requires a test's name");
       CallArguments rest = of_test.rest();
       holds = apply_test(of_test.positional()[0].text(), looked_at, rest, memory);
     }

@@ -10,20 +10,20 @@
 
 namespace mft::jinja {
 
-/// What a rendering may cost. A unit is about ten nanoseconds, or a byte of memory.
+/// The cost of a rendering. A unit is about ten nanoseconds, or a byte of memory.
 constexpr int64_t kBudget = 50'000'000;
-constexpr int64_t kStepPrice = 4;   // of an expression or a statement, each time it runs
-constexpr int64_t kCallPrice = 50;  // of a function, a filter, a test or an operator
-constexpr size_t kTextPrice = 32;   // of a text, beside its bytes
-constexpr int64_t kItemPrice = 64;  // of an item of a list or a dict, made or looked at
+constexpr int64_t kStepPrice = 4;   // per run of an expression or a statement
+constexpr int64_t kCallPrice = 50;  // per call of a function, a filter, a test or an operator
+constexpr size_t kTextPrice = 32;   // per text, in addition to its bytes
+constexpr int64_t kItemPrice = 64;  // per item of a list or a dict that is created or read
 
-/// That a rendering costs too much: where a template may refuse, this must not pass as a refusal.
+/// A rendering costs too much. This must not be mistaken for a template's rejection of a chat.
 struct OverBudget : Error {
   using Error::Error;
 };
 
-/// Owns the values of one rendering, or of one JSON text, until it is destroyed. Whatever takes time or memory is paid
-/// for here, so that a template that somebody else wrote can take neither without end.
+/// Owns the values of a rendering, or of a JSON text. All time and memory is charged to its budget, so that an
+/// untrusted template cannot use an unlimited amount.
 class Memory {
  public:
   explicit Memory(int64_t budget = kBudget) : left_(budget) {}
@@ -35,7 +35,7 @@ class Memory {
     left_ -= price;
     if (left_ < 0) throw OverBudget("it takes too much time or memory");
   }
-  /// The same for a price that is a size.
+  /// The same, for a price of type size_t.
   void spend(size_t price) { spend(static_cast<int64_t>(price)); }
 
   Value text(std::string bytes) {
@@ -50,7 +50,7 @@ class Memory {
     spend(kItemPrice * static_cast<int64_t>(1 + items.size()));
     return Value::of(&lists_.emplace_back(List{std::move(items), tuple, nullptr}));
   }
-  /// A kRange or a kView, which then has a name.
+  /// Creates a kRange, or with a name a kView.
   Value sequence(Type type, std::vector<Value> items, const char* view = nullptr) {
     spend(kItemPrice * static_cast<int64_t>(1 + items.size()));
     return Value::of(type, &lists_.emplace_back(List{std::move(items), false, view}));
@@ -67,7 +67,7 @@ class Memory {
     spend(kItemPrice);
     return &dicts_.emplace_back();
   }
-  /// A dict that templates read by attributes, and alone may change.
+  /// Creates a namespace: a dict that templates read by attributes, the only one that they can change.
   Value name_space(Dict values) {
     spend(kItemPrice);
     return Value::name_space(&dicts_.emplace_back(std::move(values)));

@@ -100,7 +100,7 @@ const MethodTable* table_of(const Value& value) {
 }  // namespace
 
 bool is_method(const Value& value, const std::string& name) {
-  // Methods that Python has and templates may not call, or do not: what they name is no item all the same.
+  // Methods of Python that templates cannot call here. Their names must not be treated as items.
   static const std::unordered_set<std::string_view> text_others = {
       "casefold",    "center",  "encode", "expandtabs", "format_map", "isascii",  "isdecimal", "isidentifier",
       "isprintable", "istitle", "ljust",  "maketrans",  "rjust",      "swapcase", "translate", "zfill"};
@@ -137,7 +137,8 @@ Value loop_attribute(const Value& value, const std::string& name, Memory& memory
   if (name == "length") return Value::of(length(value));
   if (name == "revindex") return Value::of(length(value) - index);
   if (name == "revindex0") return Value::of(length(value) - index - 1);
-  if (name == "depth" || name == "depth0") return Value::of(int64_t{name == "depth"});  // of recursive loops it grows
+  if (name == "depth" || name == "depth0")
+    return Value::of(int64_t{name == "depth"});  // constant, because recursive loops are not supported
   if (name == "previtem") return index > 0 ? loop.items[loop.index - 1] : memory.undefined("there is no previous item");
   if (name == "nextitem") {
     return loop.has_next() ? loop.items[loop.index + 1] : memory.undefined("there is no next item");

@@ -9,7 +9,7 @@
 namespace mft::jinja {
 namespace {
 
-/// What int() and float() read of a text: without blanks around it, a plus, and underscores between digits.
+/// The digits of a text for int() and float(), without surrounding blanks, a plus, and underscores between digits.
 struct Digits {
   std::string text;
   bool valid;
@@ -17,7 +17,7 @@ struct Digits {
 
 Digits digits_of(const std::string& given) {
   if (std::any_of(given.begin(), given.end(), [](char c) { return (c & 0x80) != 0 || (c >= 0x1c && c <= 0x1f); })) {
-    fail("a number in text that is not plain ASCII is not supported");
+    fail("numbers in text other than ASCII are not supported");
   }
   constexpr const char* kBlanks = " \t\n\v\f\r";
   const size_t begin = given.find_first_not_of(kBlanks);
@@ -42,7 +42,7 @@ Digits digits_of(const std::string& given) {
   return digits;
 }
 
-/// float() of a text; false where it is none. Throws Error for what is none of our numbers, or not of these limits.
+/// float() of a text. Returns false if it is not a number. Throws Error for numbers that are not supported.
 bool read_float(const std::string& given, double& number) {
   const Digits digits = digits_of(given);
   const std::string& text = digits.text;
@@ -59,7 +59,7 @@ Value to_int(const Value& value, CallArguments& arguments, Memory&) {
   arguments.match({"default", "base"});
   const Value otherwise = arguments.has(0) ? arguments.at(0) : Value::of(int64_t{0});
   const int64_t base = arguments.integer(1, 10);
-  if (base < 2 || base > 36) fail("int() base must be 2 to 36");
+  if (base < 2 || base > 36) fail("int() base must be from 2 to 36");
   if (value.is(Type::kUndefined)) fail(value.undefined_name(), " is undefined");
   if (value.is_integer()) return Value::of(value.integer());
   double number = 0;
@@ -76,14 +76,14 @@ Value to_int(const Value& value, CallArguments& arguments, Memory&) {
     int64_t whole = 0;
     const auto read = std::from_chars(text.data(), end, whole, static_cast<int>(base));
     const bool is_integer = given.valid && !text.empty() && text[0] != '-' && read.ptr == end;
-    if (is_integer && read.ec != std::errc()) fail("an integer of more than 63 bits");
+    if (is_integer && read.ec != std::errc()) fail("integers of more than 63 bits are not supported");
     if (is_integer) return Value::of(negative ? -whole : whole);
     if (!read_float(value.text(), number)) return otherwise;
   } else {
     return otherwise;
   }
   if (std::isinf(number) && value.is(Type::kText)) return otherwise;
-  if (!(std::abs(number) < 9.2e18)) fail("an integer of more than 63 bits");
+  if (!(std::abs(number) < 9.2e18)) fail("integers of more than 63 bits are not supported");
   return Value::of(static_cast<int64_t>(number));
 }
 

@@ -26,18 +26,18 @@ Value missing(const Value& value, const std::string& name, Memory& memory) {
   fail("unsupported operand types for ", sign, ": '", type_name(left), "' and '", type_name(right), "'");
 }
 
-/// Where character `index` of a text begins.
+/// Returns the beginning of character `index` of a text.
 size_t character_place(const std::string& text, int64_t index) {
   size_t at = 0;
   while (index-- > 0) character_at(text, at, at);
   return at;
 }
 
-/// What an operation of the compiler's makes of two integers, if it fits.
+/// Applies a checked operation to two integers. Throws Error on overflow.
 template <typename Operation>
 int64_t whole(Operation operation, int64_t a, int64_t b) {
   int64_t value = 0;
-  if (operation(a, b, &value)) fail("an integer of more than 63 bits");
+  if (operation(a, b, &value)) fail("integers of more than 63 bits are not supported");
   return value;
 }
 
@@ -52,15 +52,16 @@ int64_t power(int64_t base, int64_t exponent) {
   return value;
 }
 
-/// Not a number: comparisons with it are Python's own in lists and sorts.
+/// Rejects NaN, because Python compares it in special ways in lists and sorts.
 Value checked(double value) {
-  if (std::isnan(value)) fail("the result is not a number");
+  if (std::isnan(value)) fail("results that are not a number are not supported");
   return Value::of(value);
 }
 
 double divided(int64_t a, int64_t b) {
   constexpr int64_t kExact = int64_t{1} << 53;
-  if (std::max(a, b) > kExact || std::min(a, b) < -kExact) fail("integers of more than 53 bits cannot be divided");
+  if (std::max(a, b) > kExact || std::min(a, b) < -kExact)
+    fail("division of integers of more than 53 bits is not supported");
   return static_cast<double>(a) / static_cast<double>(b);
 }
 
@@ -111,7 +112,7 @@ Value of_floats(std::string_view sign, double a, double b) {
 Value repeated(const Value& value, int64_t times, Memory& memory) {
   times = std::max<int64_t>(times, 0);
   const int64_t size = value.is(Type::kText) ? static_cast<int64_t>(value.text().size()) : length(value) * kItemPrice;
-  memory.spend(whole(multiply, size, times));  // before it is made
+  memory.spend(whole(multiply, size, times));  // charged before it is created
   if (value.is(Type::kText)) {
     std::string text;
     text.reserve(value.text().size() * static_cast<size_t>(times));
@@ -125,7 +126,7 @@ Value repeated(const Value& value, int64_t times, Memory& memory) {
   return memory.list(std::move(items), value.list().tuple);
 }
 
-/// A text beside Markup, as Markup.
+/// Converts a text that is combined with Markup to Markup.
 std::string escaped(const Value& value, Memory& memory) {
   if (value.is(Type::kMarkup)) return value.text();
   std::string out;
@@ -154,7 +155,7 @@ std::string escaped(const Value& value, Memory& memory) {
   return out;
 }
 
-/// Whether Python's type has an attribute of that name, and templates cannot have it here.
+/// Whether the type in Python has an attribute of that name that is not supported here.
 bool is_unsupported(const Value& value, std::string_view name) {
   static const std::unordered_set<std::string_view> of_numbers = {
       "as_integer_ratio", "bit_count", "bit_length", "conjugate", "denominator", "from_bytes", "fromhex", "hex", "imag",
@@ -201,7 +202,7 @@ bool contains(const Value& container, const Value& value, Memory& memory) {
       return container.dict().find(value, memory) != nullptr;
     case Type::kIterator: {
       Iterator& iterator = container.iterator();
-      if (iterator.busy) fail("a generator that a loop walks over cannot be used meanwhile");
+      if (iterator.busy) fail("a generator cannot be used while a loop iterates over it");
       while (iterator.next < iterator.items.size()) {
         if (equal(iterator.items[iterator.next++], value, memory)) return true;
       }
@@ -220,7 +221,7 @@ Value attribute(const Value& value, const std::string& name, Memory& memory) {
   memory.spend(kCallPrice + static_cast<int64_t>(name.size()));
   const std::string_view word = name;
   if (word.size() > 3 && word.substr(0, 2) == "__" && word.substr(word.size() - 2) == "__") {
-    fail("attributes such as ", name, " are not supported");  // Jinja forbids those that there are
+    fail("attributes such as ", name, " are not supported");  // Jinja forbids existing ones
   }
   switch (value.type()) {
     case Type::kUndefined:
@@ -297,7 +298,7 @@ Value slice(const Value& value, const Value& start, const Value& stop, const Val
   std::vector<Value> items;
   for (int64_t i = from; by > 0 ? i < to : i > to; i += by) {
     items.push_back(value.list().items[static_cast<size_t>(i)]);
-    if (by > INT32_MAX || by < -INT32_MAX) break;  // one item, and no overflow
+    if (by > INT32_MAX || by < -INT32_MAX) break;  // one item; avoids overflow
   }
   return memory.list(std::move(items), value.list().tuple);
 }
@@ -315,7 +316,7 @@ Value binary(std::string_view sign, const Value& left, const Value& right, Memor
     memory.spend(left.text().size() + right.text().size());
     return memory.text(left.text() + right.text());
   }
-  if (sign == "+" && left.is_text() && right.is_text()) {  // one of them is Markup
+  if (sign == "+" && left.is_text() && right.is_text()) {  // one operand is Markup
     return memory.markup(escaped(left, memory) + escaped(right, memory));
   }
   if (sign == "+" && left.is(Type::kList) && right.is(Type::kList) && left.list().tuple == right.list().tuple) {

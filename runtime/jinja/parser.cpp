@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMostCharacters = size_t{1} << 18;
 
-/// Reads statements, and whole templates.
+/// Parses statements and whole templates.
 class Parser : ExpressionParser {
  public:
   using ExpressionParser::ExpressionParser;
@@ -24,8 +24,7 @@ class Parser : ExpressionParser {
   }
 
  private:
-  /// Up to a tag that begins with any of `ends`, at whose name it stops; to the end of the template where there are
-  /// none.
+  /// Parses up to the name of a tag in `ends`, or up to the end of the template if `ends` is empty.
   Body body(std::initializer_list<std::string_view> ends) {
     const Level level(*this);
     Body statements;
@@ -61,7 +60,7 @@ class Parser : ExpressionParser {
     return made;
   }
 
-  /// The text up to `end`, whose tag is left at its own end.
+  /// Parses the text up to the tag `end`, and stops at the end of that tag.
   Body block(std::string_view end) {
     expect_end(TokenType::kBlockEnd);
     Body statements = body({end});
@@ -85,7 +84,7 @@ class Parser : ExpressionParser {
     }
     if (word == "generation") {
       auto made = begin(StatementKind::kGeneration);
-      made->macro = std::make_unique<Macro>();  // Transformers makes it the body of a call
+      made->macro = std::make_unique<Macro>();  // Transformers compiles it as the body of a call
       made->macro->name = "caller";
       read_macro_body(*made->macro, "endgeneration");
       if (made->macro->takes_caller || made->macro->takes_varargs || made->macro->takes_kwargs) {
@@ -94,7 +93,7 @@ class Parser : ExpressionParser {
       return made;
     }
     if (word == "break" || word == "continue") {
-      if (loops_ == 0) fail_here(word, " outside of a loop");
+      if (loops_ == 0) fail_here(word, " is outside of a loop");
       return begin(word == "break" ? StatementKind::kBreak : StatementKind::kContinue);
     }
     fail_here("the tag ", word, " is not supported");
@@ -122,7 +121,7 @@ class Parser : ExpressionParser {
   std::unique_ptr<Statement> for_statement() {
     auto made = begin(StatementKind::kFor);
     made->target = target("in");
-    if (is_loop(*made->target)) fail_here("loop cannot be what a loop assigns to");
+    if (is_loop(*made->target)) fail_here("a loop cannot assign to the name loop");
     if (!skip_name("in")) fail_unexpected();
     made->value = tuple(false, false, "recursive");
     if (skip_name("if")) made->test = expression();
@@ -135,7 +134,7 @@ class Parser : ExpressionParser {
     return made;
   }
 
-  /// Names with commas between; those of namespaces' attributes where `with_namespace`.
+  /// Parses names separated by commas; `with_namespace` allows attributes of namespaces.
   ExpressionPtr target(std::string_view end_name, bool with_namespace = false) {
     const Level level(*this);
     std::vector<ExpressionPtr> names;
@@ -167,10 +166,10 @@ class Parser : ExpressionParser {
     return made;
   }
 
-  /// A name that is assigned to.
+  /// Parses the name of an assignment.
   std::string expect_assignable() {
     if (is_any_name({"true", "false", "none", "True", "False", "None"})) fail_unexpected();
-    // Whether a macro has what these stand for depends on whether it reads them before.
+    // Whether a macro has these variables depends on whether it reads them before.
     if (!macros_.empty() && is_any_name({"caller", "varargs", "kwargs"})) {
       fail_here(current().text, " is not supported as a name in a macro");
     }
@@ -204,13 +203,13 @@ class Parser : ExpressionParser {
       if (is_any_name({"caller", "varargs", "kwargs"})) fail_here(current().text, " is not supported as a parameter");
       macro.parameter_names.push_back(expect_assignable());
       if (std::count(macro.parameter_names.begin(), macro.parameter_names.end(), macro.parameter_names.back()) > 1) {
-        fail_here("a macro with two parameters of one name");
+        fail_here("a macro has two parameters with the same name");
       }
       macro.parameters.push_back(number_of(macro.parameter_names.back()));
       if (skip_sign("=")) {
         macro.defaults.push_back(expression());
       } else if (!macro.defaults.empty()) {
-        fail_here("a parameter without default behind one with default");
+        fail_here("a parameter without default follows one with a default");
       }
     }
     expect_sign(")");
@@ -241,7 +240,7 @@ class Parser : ExpressionParser {
     made->macro->name = "caller";
     if (is_sign("(")) read_parameters(*made->macro);
     made->value = expression();
-    if (made->value->kind != ExpressionKind::kCall) fail_here("a call is wanted");
+    if (made->value->kind != ExpressionKind::kCall) fail_here("expected a call");
     read_macro_body(*made->macro, "endcall");
     return made;
   }
@@ -264,7 +263,8 @@ class Parser : ExpressionParser {
 }  // namespace
 
 Syntax parse(std::string_view source) {
-  if (source.size() > 4 * kMostCharacters) fail(source.size(), " bytes, more than ", 4 * kMostCharacters);
+  if (source.size() > 4 * kMostCharacters)
+    fail("has ", source.size(), " bytes; at most ", 4 * kMostCharacters, " are supported");
   Syntax syntax = Parser(tokenize(source)).parse();
   find_unset(syntax);
   return syntax;

@@ -6,10 +6,10 @@
 
 namespace mft::jinja {
 
-/// Variables that the interpreter sets have these numbers.
+/// Numbers of the variables that the interpreter sets.
 enum KnownName { kLoopName, kCallerName, kVarargsName, kKwargsName };
 
-/// Throws Error naming the line where `source` is no template, or nests deeper than is safe.
+/// Parses a template. Throws Error, with the line, if `source` is not a template or is nested too deeply.
 Syntax parse(std::string_view source);
 
 }  // namespace mft::jinja

@@ -21,7 +21,7 @@ enum class ExpressionKind {
   kDict,       // `parts`: a key, its value, the next key ...
   kAttribute,  // `word` of parts[0]
   kItem,       // parts[1] of parts[0]
-  kSlice,      // parts[0][parts[1]:parts[2]:parts[3]], those left out nullptr
+  kSlice,      // parts[0][parts[1]:parts[2]:parts[3]]; nullptr if left out
   kCall,       // parts[0] with `arguments`
   kFilter,     // `word` of parts[0], nullptr in a filter block, with `arguments`
   kTest,       // parts[0] is `word`, with `arguments`
@@ -29,7 +29,7 @@ enum class ExpressionKind {
   kBinary,     // parts[0] `word` parts[1]; and, or, ~ and arithmetic
   kCompare,    // parts[0] words[0] parts[1] words[1] parts[2] ...
   kCondition,  // parts[0] if parts[1] else parts[2], which may be nullptr
-  kNamespace,  // attribute `word` of the namespace `name`, as what is assigned to
+  kNamespace,  // attribute `word` of the namespace `name`, as the target of an assignment
 };
 
 enum class ConstantType { kNone, kBool, kInt, kFloat, kText };
@@ -49,7 +49,7 @@ struct Arguments {
 struct Expression {
   ExpressionKind kind;
   int line = 0;
-  int depth = 1;  // levels of expressions within expressions
+  int depth = 1;  // levels of nested expressions
   int name = -1;  // number of a variable's name
   std::string word;
   std::vector<std::string> words;
@@ -61,12 +61,12 @@ struct Expression {
 /// A macro's parameters and body.
 struct Macro {
   std::string name;
-  std::vector<int> parameters;  // numbers of names
+  std::vector<int> parameters;  // numbers of their names
   std::vector<std::string> parameter_names;
-  std::vector<ExpressionPtr> defaults;  // of the last parameters
+  std::vector<ExpressionPtr> defaults;  // defaults of the last parameters
   Body body;
   std::vector<int> unset;                                                  // as in Statement
-  bool takes_caller = false, takes_varargs = false, takes_kwargs = false;  // whether the body reads these variables
+  bool takes_caller = false, takes_varargs = false, takes_kwargs = false;  // whether its body reads these variables
 };
 
 enum class StatementKind {
@@ -80,7 +80,7 @@ enum class StatementKind {
   kCall,        // `value`, a call, with `macro` as caller
   kFilter,      // the text of `body` through the filters of `value`
   kWith,        // `targets` = `values`: `body`
-  kGeneration,  // the body of `macro`, which is the assistant's
+  kGeneration,  // the body of `macro`, which is text of the assistant
   kBreak,
   kContinue,
 };
@@ -98,17 +98,17 @@ struct Statement {
   std::vector<ExpressionPtr> targets, values;
   std::vector<Branch> branches;
   Body body, otherwise;
-  // Variables that are undefined when the body begins, whatever the template was given: it assigns them before it reads
-  // them.
+  // Variables that are undefined when the body begins, even if the template was given them, because the body assigns
+  // them before it reads them.
   std::vector<int> unset, otherwise_unset;
   std::unique_ptr<Macro> macro;
 };
 
-/// A template as it was parsed.
+/// A parsed template.
 struct Syntax {
   Body body;
   std::vector<int> unset;          // as in Statement
-  std::vector<std::string> names;  // of variables, by number
+  std::vector<std::string> names;  // names of variables, by number
 };
 
 }  // namespace mft::jinja

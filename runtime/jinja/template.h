@@ -11,11 +11,11 @@
 namespace mft::jinja {
 
 /// A Jinja template in the environment of Transformers' apply_chat_template: trim_blocks and lstrip_blocks, loop
-/// controls, {% generation %}, tojson without escapes of HTML, raise_exception and strftime_now. It renders what Jinja
-/// renders, or refuses (docs/security.md says what it refuses).
+/// controls, {% generation %}, tojson without HTML escapes, raise_exception and strftime_now. The output is the same as
+/// that of Jinja, or the template is rejected (docs/security.md lists the cases).
 class Template {
  public:
-  /// Throws Error where `source` is no template.
+  /// Throws Error if `source` is not a template.
   explicit Template(std::string_view source);
 
   /// Throws Error as `run` does.
@@ -24,7 +24,7 @@ class Template {
     return run(syntax_, variables, messages, now, memory);
   }
 
-  /// Whether a variable of that name is in it.
+  /// Whether the template uses a variable of that name.
   bool reads(const std::string& name) const;
 
  private:

@@ -43,7 +43,7 @@ bool is_string(const Value& value, CallArguments& arguments, Memory&) {
   return value.is_text();
 }
 
-/// Text, lists, dicts; and undefined values, which Jinja counts as empty ones.
+/// Text, lists and dicts, and undefined values, which Jinja treats as empty.
 bool is_sequence(const Value& value, CallArguments& arguments, Memory&) {
   arguments.match({});
   return value.is_text() || value.is(Type::kList) || value.is(Type::kRange) || value.is(Type::kDict) ||
@@ -55,7 +55,7 @@ bool is_iterable(const Value& value, CallArguments& arguments, Memory& memory) {
          value.is(Type::kIterator);
 }
 
-/// Python's `is`. Which equal numbers, texts and tuples are one object is up to Python.
+/// Python's `is`. It is rejected for equal numbers, texts and tuples, because Python may or may not share the object.
 bool is_same(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({"other"}, 1);
   const Value& other = arguments.at(0);
@@ -66,7 +66,7 @@ bool is_same(const Value& value, CallArguments& arguments, Memory& memory) {
   if (unclear && value.is(Type::kInt) && value.same(other) && value.integer() >= -5 && value.integer() <= 256)
     return true;
   if (unclear && (value.is(Type::kFunction) || value.is(Type::kUndefined) || equal(value, other, memory))) {
-    fail("whether two values of the type ", type_name(value), " are the same is not supported");
+    fail("the test sameas is not supported for values of type ", type_name(value));
   }
   return value.same(other);
 }
@@ -74,13 +74,13 @@ bool is_same(const Value& value, CallArguments& arguments, Memory& memory) {
 template <int wanted>
 bool has_parity(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({});
-  if (!value.is_number()) fail("a number is wanted, this is a ", type_name(value));
+  if (!value.is_number()) fail("expected a number, not a ", type_name(value));
   return binary("%", value, Value::of(int64_t{2}), memory).number() == wanted;
 }
 
 bool is_divisible(const Value& value, CallArguments& arguments, Memory& memory) {
   arguments.match({"num"}, 1);
-  if (!value.is_number()) fail("a number is wanted, this is a ", type_name(value));
+  if (!value.is_number()) fail("expected a number, not a ", type_name(value));
   return binary("%", value, arguments.at(0), memory).number() == 0;
 }
 

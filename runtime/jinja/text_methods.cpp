@@ -10,7 +10,7 @@
 namespace mft::jinja {
 namespace {
 
-/// Of a search: the place in characters of what lies at `place` in bytes.
+/// Converts the result of a search from bytes to characters.
 int64_t in_characters(const std::string& text, size_t place) {
   return place == std::string::npos ? -1 : count_characters(std::string_view(text).substr(0, place));
 }
@@ -57,7 +57,7 @@ Value starts_or_ends(const Value& self, CallArguments& arguments, Memory& memory
   arguments.match_positional(1, 1);
   const std::string& text = self.text();
   const auto holds = [&](const Value& affix) {
-    if (!affix.is(Type::kText)) fail(arguments.function(), "() wants a str or a tuple of them");
+    if (!affix.is(Type::kText)) fail(arguments.function(), "() requires a str or a tuple of str");
     const std::string& with = affix.text();
     memory.spend(with.size());
     return with.size() <= text.size() && text.compare(at_end ? text.size() - with.size() : 0, with.size(), with) == 0;
@@ -77,13 +77,13 @@ Value without_affix(const Value& self, CallArguments& arguments, Memory& memory)
   return memory.text(at_end ? text.substr(0, text.size() - affix.size()) : text.substr(affix.size()));
 }
 
-/// Words between blanks, at most `most` cuts, from the left or from the right.
+/// Splits at blanks, with at most `most` splits, from the left or from the right.
 std::vector<std::string> words_of(const std::string& text, int64_t most, bool from_end) {
   std::vector<std::string> words;
   size_t begin = skip(text, 0, is_python_space), end = skip_back(text, text.size(), is_python_space);
   while (begin < end) {
     const auto is_word = [](char32_t c) { return !is_python_space(c); };
-    if (most == 0) {  // the rest with its blanks
+    if (most == 0) {  // the rest, including its blanks
       words.push_back(from_end ? text.substr(0, end) : text.substr(begin));
       break;
     }
@@ -201,7 +201,7 @@ Value join(const Value& self, CallArguments& arguments, Memory& memory) {
   arguments.match_positional(1, 1);
   const std::vector<Value> items = items_of(arguments.at(0), memory);
   for (const Value& one : items) {
-    if (!one.is(Type::kText)) fail("join() wants texts, not a ", type_name(one));
+    if (!one.is(Type::kText)) fail("join() requires str items, not ", type_name(one));
   }
   return memory.text(joined(self.text(), items, memory));
 }
@@ -212,7 +212,7 @@ Value change_case(const Value& self, CallArguments& arguments, Memory& memory) {
   return memory.text(cased(self.text(), how, memory));
 }
 
-/// str.isdigit() and its like: whether all of a text that is not empty is of a kind.
+/// str.isdigit() and similar methods: whether a text is not empty and all its characters are of a kind.
 template <bool (*is)(char32_t)>
 Value all_are(const Value& self, CallArguments& arguments, Memory& memory) {
   arguments.match_positional(0);
@@ -223,7 +223,7 @@ Value all_are(const Value& self, CallArguments& arguments, Memory& memory) {
 
 bool is_letter_or_digit(char32_t c) { return is_letter(c) || is_digit(c) || is_numeral(c); }
 
-/// str.islower() and isupper(): some are of the case, and none of another.
+/// str.islower() and isupper(): whether some characters have the case, and none has another.
 template <bool (*is)(char32_t), bool (*is_other)(char32_t)>
 Value is_cased(const Value& self, CallArguments& arguments, Memory& memory) {
   arguments.match_positional(0);
@@ -234,15 +234,15 @@ Value is_cased(const Value& self, CallArguments& arguments, Memory& memory) {
   return Value::of(!none && !others);
 }
 
-/// str.format() of fields that are empty, numbers or names.
+/// str.format() with fields that are empty, numbers or names.
 Value format(const Value& self, CallArguments& arguments, Memory& memory) {
   const std::string& text = self.text();
   std::string out;
   size_t next_index = 0;
-  bool counts = false, numbers = false;  // fields {} and {0}, which Python lets nobody mix
+  bool counts = false, numbers = false;  // fields {} and {0}, which Python does not allow to mix
   const auto field = [&](const std::string& name) -> const Value& {
     const bool number = !name.empty() && name.find_first_not_of("0123456789") == name.npos;
-    if (name.find_first_of("{[.:!") != name.npos) fail("format() with more than names in {} is not supported");
+    if (name.find_first_of("{[.:!") != name.npos) fail("format() supports only names and numbers in {}");
     if (!name.empty() && !number) {
       for (const auto& [key, value] : arguments.named()) {
         if (key == name) return value;
@@ -250,7 +250,7 @@ Value format(const Value& self, CallArguments& arguments, Memory& memory) {
       fail("format() has no argument ", name);
     }
     (number ? numbers : counts) = true;
-    if (counts && numbers) fail("format() with {} and with numbers in {}");
+    if (counts && numbers) fail("format() cannot mix {} and numbers in {}");
     if (name.size() > 2) fail("format() has no argument ", name);
     const size_t index = number ? static_cast<size_t>(std::stoi(name)) : next_index++;
     if (index >= arguments.positional().size()) fail("format() has no argument ", index);
@@ -265,7 +265,7 @@ Value format(const Value& self, CallArguments& arguments, Memory& memory) {
       continue;
     }
     const size_t end = text.find('}', i);
-    if (text[i] == '}' || end == text.npos) fail("format() with a single ", text[i]);
+    if (text[i] == '}' || end == text.npos) fail("format() has a single ", text[i]);
     out += to_text(field(text.substr(i + 1, end - i - 1)), memory);
     i = end;
   }

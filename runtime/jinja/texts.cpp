@@ -5,7 +5,7 @@
 namespace mft::jinja {
 namespace {
 
-constexpr size_t kBytesAtOnce = 16;  // that are compared in the time of a unit
+constexpr size_t kBytesAtOnce = 16;  // bytes compared in the time of a unit
 
 }  // namespace
 

@@ -15,16 +15,16 @@ namespace mft::jinja {
 namespace {
 
 void check_depth(int depth) {
-  if (depth > kMostDepth) fail("lists within lists, deeper than ", kMostDepth);
+  if (depth > kMostDepth) fail("lists nested deeper than ", kMostDepth, " levels are not supported");
 }
 
-/// Below 0, 0 or above 0, as the first of two numbers is less than the other, equal, or greater.
+/// Compares two numbers. The result is below, equal to or above 0.
 int order_of(const Value& one, const Value& other) {
-  constexpr double kExact = 9007199254740992;  // above it not all integers are doubles
+  constexpr double kExact = 9007199254740992;  // above it, not all integers are exact doubles
   for (const Value* value : {&one, &other}) {
-    if (std::isnan(value->number())) fail("nan cannot be compared");
+    if (std::isnan(value->number())) fail("comparison with nan is not supported");
     if (value->is_integer() && std::abs(value->number()) >= kExact) {
-      fail("integers of more than 53 bits cannot be compared with floats");
+      fail("comparison of integers of more than 53 bits with floats is not supported");
     }
   }
   return one.number() < other.number() ? -1 : one.number() == other.number() ? 0 : 1;
@@ -70,10 +70,10 @@ bool equal_at(const Value& one, const Value& other, Memory& memory, int depth) {
     case Type::kDict:
       return equal_dicts(one.dict(), other.dict(), memory, depth);
     case Type::kView:
-      fail("views of dicts cannot be compared");
+      fail("comparison of views of dicts is not supported");
     case Type::kFunction:
-      // Python makes methods anew each time, and compares what they are of.
-      if (one.function().macro == nullptr) fail("functions cannot be compared");
+      // Python creates method objects each time, and compares their objects.
+      if (one.function().macro == nullptr) fail("comparison of functions is not supported");
       return one.same(other);
     default:
       return one.same(other);
@@ -87,7 +87,7 @@ bool less_at(const Value& one, const Value& other, Memory& memory, int depth) {
   if (one.is_number() && other.is_number()) return order_of(one, other) < 0;
   if (one.is(Type::kText) && other.is(Type::kText)) {
     memory.spend(std::min(one.text().size(), other.text().size()));
-    return one.text() < other.text();  // UTF-8 sorts as the characters do
+    return one.text() < other.text();  // UTF-8 has the order of the characters
   }
   if (one.is(Type::kList) && other.is(Type::kList) && one.list().tuple == other.list().tuple) {
     const auto &a = one.list().items, &b = other.list().items;
@@ -206,7 +206,7 @@ void write(const Value& value, std::string& out, Memory& memory, bool quote, int
       out += '>';
       break;
     default:
-      fail("a ", type_name(value), " has no text here");
+      fail("conversion of a ", type_name(value), " to text is not supported");
   }
   memory.spend(kStepPrice + static_cast<int64_t>(out.size() - before));
 }
@@ -215,7 +215,7 @@ void write(const Value& value, std::string& out, Memory& memory, bool quote, int
 
 namespace {
 
-/// Throws Error for what Python cannot hash.
+/// Throws Error for values that Python cannot hash.
 void check_key(const Value& key, Memory& memory, int depth) {
   check_depth(depth);
   memory.spend(kStepPrice);
@@ -409,7 +409,7 @@ std::vector<Value> items_of(const Value& value, Memory& memory) {
       return value.list().items;
     case Type::kIterator: {
       Iterator& iterator = value.iterator();
-      if (iterator.busy) fail("a generator that a loop walks over cannot be used meanwhile");
+      if (iterator.busy) fail("a generator cannot be used while a loop iterates over it");
       memory.spend(kItemPrice * static_cast<int64_t>(iterator.items.size() - iterator.next));
       items.assign(iterator.items.begin() + static_cast<std::ptrdiff_t>(iterator.next), iterator.items.end());
       iterator.next = iterator.items.size();

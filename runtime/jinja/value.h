@@ -25,19 +25,19 @@ enum class Type : uint8_t {
   kInt,
   kFloat,
   kText,
-  kMarkup,    // text that the filter `safe` gave, beside which + escapes other text
-  kList,      // or a tuple
-  kRange,     // what range() gives
+  kMarkup,    // text from the filter `safe`; + escapes other text that is added to it
+  kList,      // a list or a tuple
+  kRange,     // the result of range()
   kView,      // keys(), values() or items() of a dict
-  kIterator,  // what map, select, reverse and so on give: it can be walked over once
+  kIterator,  // the result of map, select, reverse and so on, which can be iterated once
   kDict,
   kNamespace,
   kFunction,
   kLoop,
 };
 
-/// A value of Jinja, which are Python's: 16 bytes, copied freely. What it points to belongs to a Memory. Texts are
-/// UTF-8; integers have 64 bits.
+/// A value of Jinja, with the types of Python: 16 bytes, cheap to copy. A Memory owns the data that it points to. Texts
+/// are UTF-8; integers have 64 bits.
 class Value {
  public:
   Value() : type_(Type::kUndefined), text_(nullptr) {}
@@ -103,7 +103,7 @@ class Value {
     made.loop_ = loop;
     return made;
   }
-  /// What is not there, and what it was to be, for errors.
+  /// An undefined value, with a description for errors.
   static Value undefined(const std::string* what) {
     Value made;
     made.text_ = what;
@@ -112,7 +112,7 @@ class Value {
 
   Type type() const { return type_; }
   bool is(Type type) const { return type_ == type; }
-  /// An int or a bool, which Python counts as one.
+  /// An int or a bool, which is an int in Python.
   bool is_integer() const { return type_ == Type::kInt || type_ == Type::kBool; }
   bool is_number() const { return is_integer() || type_ == Type::kFloat; }
   bool is_text() const { return type_ == Type::kText || type_ == Type::kMarkup; }
@@ -120,15 +120,15 @@ class Value {
   int64_t integer() const { return integer_; }
   double number() const { return type_ == Type::kFloat ? real_ : static_cast<double>(integer_); }
   const std::string& text() const { return *text_; }
-  const List& list() const { return *list_; }  // of a range and a view too
+  const List& list() const { return *list_; }  // also for ranges and views
   Iterator& iterator() const { return *iterator_; }
   const Dict& dict() const { return *dict_; }
-  Dict& names() const { return *dict_; }  // of a namespace
+  Dict& names() const { return *dict_; }  // for namespaces
   const Function& function() const { return *function_; }
   LoopState& loop() const { return *loop_; }
-  /// What an undefined value was to be.
+  /// The description of an undefined value.
   std::string undefined_name() const { return text_ == nullptr ? "a value" : *text_; }
-  /// Whether two values are one object, as Python's `is`.
+  /// Whether two values are the same object, like Python's `is`.
   bool same(const Value& other) const;
 
  private:
@@ -150,19 +150,19 @@ class Value {
 struct List {
   std::vector<Value> items;
   bool tuple = false;
-  const char* view = nullptr;  // of a view: "dict_keys" and so on
+  const char* view = nullptr;  // name of a view, such as "dict_keys"
 };
 
 struct Iterator {
   std::vector<Value> items;
-  size_t next = 0;    // the first item that nothing took yet
-  bool busy = false;  // whether a loop walks over it, or did and left it before its end
+  size_t next = 0;    // the next item
+  bool busy = false;  // whether a loop iterates over it, or left it before its end
 };
 
-/// Keys in the order in which they came.
+/// A dict with keys in the order of insertion.
 class Dict {
  public:
-  /// The value of a key; nullptr where there is none.
+  /// Returns the value of a key, or nullptr.
   const Value* find(std::string_view key) const;
   const Value* find(const Value& key, Memory& memory) const;
   void set(const Value& key, const Value& value, Memory& memory);
@@ -171,56 +171,56 @@ class Dict {
 
  private:
   std::vector<std::pair<Value, Value>> items_;
-  std::unordered_map<std::string_view, size_t> by_text_;  // of keys that are texts
+  std::unordered_map<std::string_view, size_t> by_text_;  // keys that are texts
 };
 
-/// Variables: (number of the name, value), looked for from the inside out.
+/// Variables as (number of the name, value). Lookups search from the innermost scope.
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<int, Value>> values;
-  bool over = false;  // whether what it belongs to has run
+  bool over = false;  // whether its block has ended
 };
 
-/// A macro with the scope that it was defined in, or a built-in one by name, which may be a method of `self`.
+/// A macro with its defining scope, or a built-in function by name, which may be a method of `self`.
 struct Function {
   std::string name;
-  Value self;  // of methods
+  Value self;  // for methods
   const Macro* macro = nullptr;
   Scope* scope = nullptr;
 };
 
-/// The variable `loop` of a for.
+/// The variable `loop` of a for loop.
 struct LoopState {
-  std::vector<Value> items;     // as far as they are known
-  std::function<bool()> fetch;  // adds the next item, if there is one; of loops with a condition
+  std::vector<Value> items;     // the known items
+  std::function<bool()> fetch;  // for loops with a condition: adds the next item, if there is one
   size_t index = 0;
-  Value changed;  // the arguments of the last call of loop.changed
+  Value changed;  // arguments of the last call of loop.changed
 
   bool has_next() { return index + 1 < items.size() || (fetch && fetch()); }
 };
 
-/// The name of the type in Python, for errors.
+/// The name of the type in Python, for error messages.
 const char* type_name(const Value& value);
 bool is_true(const Value& value);
-/// Python's ==. Pays for each item that it compares.
+/// Python's ==. Charges the cost of each compared item.
 bool equal(const Value& one, const Value& other, Memory& memory);
-/// Python's <. Throws Error where the types have no order.
+/// Python's <. Throws Error if the types have no order.
 bool less(const Value& one, const Value& other, Memory& memory);
-/// How many items or characters. Throws Error where the value has no length.
+/// The number of items or characters. Throws Error if the value has no length.
 int64_t length(const Value& value);
-/// Python's str(): what {{ }} prints.
+/// Python's str(), the output of {{ }}.
 std::string to_text(const Value& value, Memory& memory);
-/// The number that a decimal text is, all of it; false where it is none. Throws Error where it is too large. Whatever
-/// the process's locale is, and without std::from_chars, which Android's C++ library has for integers alone.
+/// Parses a whole text as a decimal number, in any locale. Returns false if it is not a number. Throws Error if it is
+/// too large. std::from_chars is not used, because Android's C++ library supports it only for integers.
 bool read_real(const std::string& text, double& number);
-/// Python's repr of a float: the shortest text that reads as the same number.
+/// Python's repr of a float: the shortest text that parses as the same number.
 std::string float_text(double value);
-/// Characters of UTF-8 text.
+/// The number of characters of UTF-8 text.
 int64_t count_characters(std::string_view text);
-/// What a for walks over: items, keys or characters. Throws Error where nothing can be walked over.
+/// Returns the items of an iteration: items, keys or characters. Throws Error if the value is not iterable.
 std::vector<Value> items_of(const Value& value, Memory& memory);
 
-/// Lists within lists: the most levels that are looked at.
+/// Maximum nesting of lists.
 constexpr int kMostDepth = 64;
 
 }  // namespace mft::jinja

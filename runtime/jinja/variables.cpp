@@ -32,7 +32,7 @@ const std::unordered_set<std::string_view>& tests() {
   return names;
 }
 
-/// A body with variables of its own, as Jinja's compiler sees it.
+/// A body with its own variables, as in Jinja's compiler.
 class Frame {
  public:
   explicit Frame(const Frame* parent) : parent_(parent) {}
@@ -41,7 +41,7 @@ class Frame {
   void load(int name) {
     if (!knows(name)) names_.insert(name);
   }
-  /// An assignment; `always`: not under an if, which leaves the variable as it was.
+  /// Records an assignment. `always`: it is not under an if, which may leave the variable unchanged.
   void store(int name, bool always) {
     if (!names_.insert(name).second || !always) return;
     if (parent_ == nullptr || !parent_->knows(name)) unset_.push_back(name);
@@ -63,7 +63,7 @@ class Finder {
   }
 
  private:
-  /// What a frame's body reads and assigns; then the same for the bodies within it.
+  /// Finds the variables that a frame's body reads and assigns, and then those of nested bodies.
   std::vector<int> enter(Frame& frame, Body& body, const Expression* filters = nullptr) {
     collect(frame, body, true);
     if (filters != nullptr) loads(frame, filters, false);
@@ -116,7 +116,8 @@ class Finder {
     for (const auto& part : target.parts) declare(frame, *part);
   }
 
-  /// What an expression reads. `soft`: under a condition, where unknown filters count only once they are reached.
+  /// Finds the variables that an expression reads. `soft`: it is under a condition, so unknown filters are errors only
+  /// when they run.
   void loads(Frame& frame, const Expression* expression, bool soft) {
     if (expression == nullptr) return;
     if (expression->kind == ExpressionKind::kName) frame.load(expression->name);
@@ -189,7 +190,7 @@ class Finder {
     macro.unset = enter(frame, macro.body);
   }
 
-  /// The filters of a set block may read only what is known around them: of anything else Jinja loses sight.
+  /// The filters of a set block may only read variables that are known outside of it. Jinja fails to find others.
   void check_filters(const Frame& frame, const Expression* expression) {
     if (expression == nullptr) return;
     if (expression->kind == ExpressionKind::kName && !frame.knows(expression->name)) {

@@ -24,7 +24,7 @@ bool is_anonymous(Component component) {
     case Component::kCheckpoints:
       return true;
   }
-  fail("component ", static_cast<int>(component), " is not known");
+  fail("component ", static_cast<int>(component), " is unknown");
 }
 
 }  // namespace mft

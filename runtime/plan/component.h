@@ -5,7 +5,7 @@
 
 namespace mft {
 
-/// What a run's memory is made of. In the order of `names`, which reports and `mobile-ft profile` use.
+/// The components of a run's memory, in the order of `names`, which reports and `mobile-ft profile` use.
 enum class Component {
   kCode,
   kWeightsWindow,
@@ -31,7 +31,7 @@ inline std::array<const char*, kComponents> names(Component) {
           "kernel_scratch", "arena",           "saved_activations",
           "activations",    "checkpoints",     "resident_weights"};
 }
-/// Whether it is anonymous memory; else it is pages of files, which the kernel can drop and read again.
+/// Whether it is anonymous memory. Otherwise it consists of pages of files, which the kernel can drop and read again.
 bool is_anonymous(Component component);
 
 }  // namespace mft

@@ -15,10 +15,10 @@ using Json = nlohmann::json;
 
 constexpr size_t kMostBytes = size_t{1} << 20;
 constexpr int64_t kKept = 24 * 60 * 60;     // seconds
-constexpr double kLeast = 1, kMost = 1e18;  // of what is measured here; another number in the file is damage
-const char* const kTime = "time";           // of a measurement, seconds since 1970
+constexpr double kLeast = 1, kMost = 1e18;  // range of measurements; other numbers in the file are damage
+const char* const kTime = "time";           // time of the measurement, in seconds since 1970
 
-/// The folder for caches, made if need be; empty where there is none.
+/// Returns the folder for caches, and creates it if needed. Returns "" if there is none.
 std::string cache_folder() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
@@ -38,7 +38,7 @@ std::string cache_folder() {
   return folder + "/mobile-ft";
 }
 
-/// {key: measurement}; nothing where there is no such file, or what is in it is of no use.
+/// Returns {key: measurement}, or nothing if the file does not exist or is damaged.
 Json read(const std::string& path) {
   try {
     if (file_exists(path)) {
@@ -50,7 +50,7 @@ Json read(const std::string& path) {
   return Json::object();
 }
 
-/// Empty where it is not one of `names`, or too old.
+/// Returns an empty list if a name is missing or the measurement is too old.
 std::vector<double> numbers(const Json& entry, const std::vector<std::string>& names) {
   const auto number = [&](const std::string& name) {
     const auto found = entry.find(name);
@@ -87,7 +87,7 @@ std::vector<double> remembered(const std::string& key, const std::vector<std::st
   const std::string text = all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
   try {
     write_atomically(path, {{text.data(), text.size()}});
-  } catch (const Error&) {  // it is measured again next time
+  } catch (const Error&) {  // not fatal: it is measured again next time
   }
   return values;
 }

@@ -12,23 +12,24 @@ namespace mft {
 namespace {
 
 constexpr uint64_t kMegabyte = 1000 * 1000;
-// Fewest tokens of an MLP's call: below, decoding its weights takes most of the time.
+// Minimum tokens of an MLP's call. Below, decoding its weights takes most of the time.
 constexpr int64_t kFewestTokens = 32;
 
 std::vector<int64_t> given_counts(const TrainConfig& config, const std::vector<UnitGroup>& groups) {
   const std::vector<int64_t>& given = config.stored_units;
   const std::string what = "stored_units " + text_of(given) + ": ";
-  if (config.backward != Backward::kAuto) fail(what, "goes with backward auto, not ", name_of(config.backward));
-  if (given.size() != groups.size()) fail(what, "this bundle has ", groups.size(), " groups of units");
+  if (config.backward != Backward::kAuto) fail(what, "requires backward auto, not ", name_of(config.backward));
+  if (given.size() != groups.size())
+    fail(what, "must have a number for each of the bundle's ", groups.size(), " groups of units");
   for (size_t g = 0; g < given.size(); ++g) {
     if (given[g] < 0 || given[g] > groups[g].units) {
-      fail(what, "of ", groups[g].name, " a step has ", groups[g].units, " units at most");
+      fail(what, "group ", groups[g].name, " has at most ", groups[g].units, " units per step");
     }
   }
   return given;
 }
 
-/// The best of the policies that the options allow.
+/// Returns the best policy that the options allow.
 ActivationPolicy best_mix(const TrainConfig& config, PolicyCosts& costs) {
   if (!config.stored_units.empty()) return costs.of(given_counts(config, costs.groups()));
   std::vector<int64_t> none(costs.groups().size()), all;
@@ -44,7 +45,7 @@ ActivationPolicy best_mix(const TrainConfig& config, PolicyCosts& costs) {
   return config.budget == 0 ? costs.of(none) : fastest_policy(costs);
 }
 
-/// Spends what is left of the budget on keeping weights mapped from step to step.
+/// Uses the rest of the budget to keep weights mapped between steps.
 void keep_weights(const Model& model, uint64_t budget, Plan& plan) {
   const size_t units = model.bundle().units.size();
   const uint64_t total = plan.total();
@@ -81,13 +82,13 @@ Plan plan_of(const Model& model, const TrainConfig& config, PolicyCosts& costs, 
   return plan;
 }
 
-/// The sizes of an MLP's calls to choose from.
+/// The possible sizes of an MLP's calls.
 std::vector<int64_t> mlp_tokens(const Bundle& bundle, const TrainConfig& config) {
   int64_t most = 1;
   for (const UnitKind& kind : bundle.kinds) {
     if (!kind.takes_positions) most = std::max(most, kind.tokens);
   }
-  if (config.mlp_tokens > most) fail("mlp_tokens ", config.mlp_tokens, ": this bundle's MLPs take ", most, " at most");
+  if (config.mlp_tokens > most) fail("mlp_tokens ", config.mlp_tokens, ": must be at most ", most, " for this bundle");
   if (config.mlp_tokens > 0) return {config.mlp_tokens};
   std::vector<int64_t> sizes{most};
   for (int64_t size = most / 2; config.budget > 0 && size >= kFewestTokens; size /= 2) {
@@ -114,7 +115,7 @@ size_t Plan::group_of(const UnitInfo& unit) const {
   for (size_t g = 0; g < groups.size(); ++g) {
     if (groups[g].kinds[unit.kind]) return g;
   }
-  fail("unit ", unit.name, " is in no group");
+  fail("unit ", unit.name, " is not in any group");
 }
 
 Plan plan_training(const Model& model, const TrainConfig& config) {
@@ -126,7 +127,7 @@ Plan plan_training(const Model& model, const TrainConfig& config) {
 Plan plan_training(const Model& model, const TrainConfig& config, const ProcessMemory& now,
                    const Throughput& throughput) {
   check(config, model.bundle().max_seq_len);
-  const ThreadParts parts(config.threads);  // kernels size their scratch by it
+  const ThreadParts parts(config.threads);  // the kernels' scratch depends on it
   std::optional<Plan> best;
   for (const int64_t tokens : mlp_tokens(model.bundle(), config)) {
     PolicyCosts costs(model, config, now, throughput, tokens);
@@ -142,7 +143,7 @@ Plan plan_training(const Model& model, const TrainConfig& config, const ProcessM
 
 void check_budget(const Plan& plan, uint64_t budget) {
   if (budget == 0 || plan.total() <= budget) return;
-  fail("budget ", budget / kMegabyte, "MB is too small: this run needs ", (plan.total() + kStartSpread) / kMegabyte + 1,
+  fail("budget ", budget / kMegabyte, "MB is too small; this run needs ", (plan.total() + kStartSpread) / kMegabyte + 1,
        "MB; raise it, or lower seq_len or batch_size");
 }
 

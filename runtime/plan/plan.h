@@ -13,46 +13,46 @@
 
 namespace mft {
 
-/// What a training run will hold at its peak, and how its units go about their backward. The one description of memory:
-/// the trainer allocates what it says.
+/// The peak memory of a training run, and the activation policy of its units. The trainer allocates exactly this
+/// memory.
 struct Plan {
-  std::array<uint64_t, kComponents> bytes{};  // by Component
+  std::array<uint64_t, kComponents> bytes{};  // index: Component
   std::vector<UnitGroup> groups;
 
-  // Of the units whose backward a step runs, counted from the top: so many of each group store their activations. The
-  // others compute them again from their input, the checkpoint; so many keep it in memory, the lowest offload it.
+  // Among the units whose backward a step runs, counted from the top, this many of each group store their activations.
+  // The others recompute them from their input, the checkpoint. This many keep it in memory; the lowest units offload
+  // it.
   std::vector<int64_t> stored;
   int64_t checkpoints = 0;
   int64_t offloaded = 0;
-  size_t resident = 0;     // units whose weights stay mapped; one more: the head's too
-  int64_t mlp_tokens = 0;  // that an MLP computes at once, at most
-  double seconds = 0;      // of a step, estimated; `read_seconds` of them to read weights from storage
+  size_t resident = 0;     // units whose weights stay mapped; the head counts as one more
+  int64_t mlp_tokens = 0;  // maximum tokens that an MLP computes at once
+  double seconds = 0;      // estimated time of a step, including `read_seconds` to read weights from storage
   double read_seconds = 0;
-  double relative_time = 1;  // of a step, 1 where everything is stored and all weights stay in memory
+  double relative_time = 1;  // relative to a step that stores everything, with all weights in memory
 
   uint64_t of(Component component) const { return bytes[static_cast<size_t>(component)]; }
   uint64_t total() const;
   uint64_t anonymous() const;
-  /// The group of a unit.
+  /// Returns the group of a unit.
   size_t group_of(const UnitInfo& unit) const;
 };
 
-/// Plans a run before anything of it is allocated: of all policies of store, recompute and offload that
-/// `config.backward` and `config.stored_units` allow, and sizes of an MLP's calls, the fastest within `config.budget`,
-/// or the smallest where none fits. Without a budget, auto recomputes: to hold little is what this runtime is for.
-/// Throws Error where an option is wrong.
+/// Plans a run before it allocates memory. Searches all policies (store, recompute, offload) that `config.backward` and
+/// `config.stored_units` allow, and all sizes of an MLP's calls. Returns the fastest within `config.budget`, or the
+/// smallest if none fits. Without a budget, auto recomputes, to use little memory. Throws Error if an option is wrong.
 Plan plan_training(const Model& model, const TrainConfig& config);
-/// The same for a process that holds `now` already, on a machine of this throughput.
+/// The same for a process that already uses the memory `now`, on a machine of this throughput.
 Plan plan_training(const Model& model, const TrainConfig& config, const ProcessMemory& now,
                    const Throughput& throughput);
 
-/// By how much starts of the same program differ in how many pages of its files they find mapped: 0.17 MB of 80.
+/// Variation of the mapped file pages between starts of the same program: 0.17 MB of 80.
 constexpr uint64_t kStartSpread = uint64_t{1} << 18;
 
-/// Throws Error with the smallest budget that works where the plan exceeds `budget` bytes; 0 is no limit.
+/// Throws Error with the smallest budget that works if the plan exceeds `budget` bytes. 0 means no limit.
 void check_budget(const Plan& plan, uint64_t budget);
 
-/// The most tokens a sequence may have within the budget, at most the bundle's maximum; 0 where none fits.
+/// The longest sequence that fits the budget, at most the bundle's maximum; 0 if none fits.
 int64_t longest_sequence(const Model& model, TrainConfig config, const Throughput& throughput);
 
 }  // namespace mft

@@ -9,28 +9,28 @@
 namespace mft {
 namespace {
 
-// Around each number of stored units at which something changes, so many neighbours are tried too: what a unit saves is
-// no multiple of a checkpoint, so the fastest number lies near a change, not always on it.
+// Number of neighbours tried around each number of stored units at which the costs change. A unit's saved bytes are not
+// a multiple of a checkpoint, so the fastest number is near a change, but not always at it.
 constexpr int64_t kNeighbours = 4;
-// How many policies of all groups but one are tried at once: all there are of today's models, else a grid of so many,
-// and finer ones around the best of it.
+// Number of policies, of all groups but one, that are tried at once. It covers all policies of today's models. For
+// more, a grid of this size is tried, and then finer grids around its best policy.
 constexpr double kGridPoints = 2000;
 
 using Counts = std::vector<int64_t>;
 
-/// The numbers that are tried for a group: the first, every `step`th after it, and the last.
+/// The numbers tried for a group: the first, every `step`th after it, and the last.
 struct Grid {
   int64_t first, last, step;
 };
 
 struct Search {
   PolicyCosts& costs;
-  std::vector<size_t> order;  // of the groups
+  std::vector<size_t> order;  // order of the groups
   std::vector<Grid> grid;
   Counts counts;
   ActivationPolicy best;
 
-  /// Tries numbers for the groups from order[depth] on.
+  /// Tries numbers of the groups from order[depth] on.
   void from(size_t depth) {
     if (depth == order.size()) return;
     const size_t group = order[depth];
@@ -46,9 +46,9 @@ struct Search {
     counts[group] = 0;
   }
 
-  /// Between 1 and most - 1 the methods in use do not change; memory is linear in the number but for what offloading
-  /// evens out, and so is time up to where not all weights stay in memory, from there to where offloading begins, and
-  /// from there.
+  /// Between 1 and most - 1, the same methods are used. Memory is linear in the number, except for the effect of
+  /// offloading. Time is piecewise linear: up to the point at which not all weights stay in memory, from there to the
+  /// point at which offloading begins, and from there on.
   void last_group(size_t group) {
     const int64_t most = costs.groups()[group].units;
     const auto at = [&](int64_t n) {
@@ -81,7 +81,7 @@ struct Search {
 ActivationPolicy fastest_policy(PolicyCosts& costs) {
   const std::vector<UnitGroup>& groups = costs.groups();
   const Counts none(groups.size());
-  // The last group's number follows from the others' in a few tries, so the largest comes last.
+  // The last group's number follows from the others in a few tries, so the largest group is last.
   std::vector<size_t> order(groups.size());
   for (size_t g = 0; g < order.size(); ++g) order[g] = g;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return groups[a].units < groups[b].units; });

@@ -4,7 +4,7 @@
 
 namespace mft {
 
-/// The fastest policy that fits the budget, or the smallest where none does.
+/// Returns the fastest policy that fits the budget, or the smallest if none does.
 ActivationPolicy fastest_policy(PolicyCosts& costs);
 
 }  // namespace mft

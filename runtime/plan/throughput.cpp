@@ -20,19 +20,19 @@
 namespace mft {
 namespace {
 
-constexpr double kMeasured = 0.04;  // seconds, each kernel
+constexpr double kMeasured = 0.04;  // seconds per kernel
 constexpr int64_t kTokens = 256, kFewTokens = 32, kRank = 16;
-constexpr int64_t kSmallest = 64, kLargest = 768;  // of the model's width, which linear layers are measured with
+constexpr int64_t kSmallest = 64, kLargest = 768;  // range of the width of the measured linear layers
 constexpr int64_t kRoundTo = 64;
 constexpr AttentionShape kAttention = {256, 4, 4, 64, 0, 0.125f};
 constexpr int64_t kElements = int64_t{1} << 17;
 constexpr size_t kReadBytes = size_t{8} << 20, kReadAtOnce = size_t{1} << 20;
-constexpr double kFlashBytesPerSecond = 0.5e9;  // a phone's
+constexpr double kFlashBytesPerSecond = 0.5e9;  // typical of phones
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// The shortest of the runs of `work` within kMeasured: at first threads may share a core until the system spreads
-/// them.
+/// Returns the shortest time of several runs of `work` within kMeasured, because threads may first share a core until
+/// the system spreads them.
 template <typename F>
 double seconds_of(const F& work) {
   double best = std::numeric_limits<double>::infinity();
@@ -45,7 +45,7 @@ double seconds_of(const F& work) {
   return std::max(best, 1e-9);
 }
 
-/// Numbers that are no special case for any kernel.
+/// Returns values that are no special case for any kernel.
 Buffer noise(int64_t floats) {
   Buffer buffer(static_cast<size_t>(floats) * sizeof(float));
   Random random(1, 0);
@@ -53,7 +53,7 @@ Buffer noise(int64_t floats) {
   return buffer;
 }
 
-/// Of the forward and backward of a linear layer [size, size].
+/// Measures the forward and backward of a linear layer [size, size].
 double linear_seconds(Compute compute, int64_t size, int64_t tokens) {
   const Format format{Code::kQ4_1, 32};
   const Buffer weight(static_cast<size_t>(size * size / kPanelRows / format.group) * format.block_bytes());
@@ -84,7 +84,7 @@ double attention_seconds() {
   });
 }
 
-/// Linear, attention, decoded, elements, as Throughput has them.
+/// Returns linear, attention, decoded and elements of Throughput.
 std::vector<double> compute_rates(Compute compute, int64_t size) {
   const double many = linear_seconds(compute, size, kTokens), few = linear_seconds(compute, size, kFewTokens);
   const double weights = static_cast<double>(size * size),
@@ -99,8 +99,8 @@ std::vector<double> compute_rates(Compute compute, int64_t size) {
   return {linear, attention, decoded, elements};
 }
 
-/// Bytes a second of a file past the page cache; nothing where it has none on the disk, or so few that a rate would
-/// mean nothing.
+/// Measures the bytes per second of reading a file without the page cache. Returns nothing if too few of its bytes are
+/// on a disk for a meaningful rate.
 std::vector<double> read_rate(const std::string& path) {
   const Buffer room(kReadAtOnce);
   struct stat status;
@@ -109,7 +109,8 @@ std::vector<double> read_rate(const std::string& path) {
   const bool there = fstat(fd, &status) == 0 && static_cast<uint64_t>(status.st_blocks) * 512 >= kReadBytes &&
                      static_cast<uint64_t>(status.st_size) >= kReadBytes;
   close(fd);
-  // Where the file system knows no direct reading it is in memory, or the page cache has to be asked to forget.
+  // If the file system does not support direct reads, it is in memory, or its pages must be dropped from the page
+  // cache.
   int direct = there ? open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT) : -1;
   if (there && direct < 0) {
     direct = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -127,7 +128,7 @@ std::vector<double> read_rate(const std::string& path) {
   return {static_cast<double>(done) / std::max(seconds, 1e-9)};
 }
 
-/// As Linux names it, of x86.
+/// The CPU's name in Linux on x86.
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -161,7 +162,7 @@ void read_value(const std::string& text, Throughput& throughput) {
   std::vector<int64_t> numbers;
   read_value(text, numbers);
   const bool positive = std::all_of(numbers.begin(), numbers.end(), [](int64_t n) { return n > 0; });
-  if (numbers.size() != 5 || !positive) fail("must be five whole numbers above zero, with commas between");
+  if (numbers.size() != 5 || !positive) fail("must be five positive integers separated by commas");
   const std::vector<double> r(numbers.begin(), numbers.end());
   throughput = {r[0], r[1], r[2], r[3], r[4]};
 }

@@ -7,20 +7,21 @@
 
 namespace mft {
 
-/// What this machine does in a second.
+/// The throughput of a machine, per second.
 struct Throughput {
-  double linear = 0;     // operations, two a multiply-add, of linear layers with LoRA, forward and backward alike
+  double linear = 0;     // operations (2 per multiply-add) of linear layers with LoRA, the same in forward and backward
   double attention = 0;  // operations of exact attention
-  double decoded = 0;    // packed weights made ready for a product
-  double elements = 0;   // numbers that an elementwise op makes
-  double read = 0;       // bytes of weights that come from storage
+  double decoded = 0;    // packed weights decoded for a product
+  double elements = 0;   // values computed by an elementwise op
+  double read = 0;       // bytes of weights read from storage
 };
 
-/// This machine's, for a run of `config` from this bundle: measured within some tenths of a second, in some MB that
-/// are given back, and remembered for a day. Weights that lie nowhere yet count as read from a phone's flash.
+/// Returns this machine's throughput for a run of `config` with this bundle. The measurement takes some tenths of a
+/// second and some MB, which are freed, and is cached for a day. If the weights are not on a disk, the read speed of a
+/// phone's flash is used.
 Throughput measured_throughput(const TrainConfig& config, const Bundle& bundle);
 
-/// Another machine's: five whole numbers above zero in this order, with commas between. Throws Error.
+/// Parses another machine's throughput: five positive integers in this order, separated by commas. Throws Error.
 void read_value(const std::string& text, Throughput& throughput);
 
 }  // namespace mft

@@ -6,70 +6,70 @@
 
 namespace mft {
 
-/// How lcsb chooses its layers.
+/// How lcsb selects layers.
 enum class Selection { kRandom, kContiguous, kStrided };
 inline std::vector<const char*> names(Selection) { return {"random", "contiguous", "strided"}; }
 
 struct Schedule;
 
-/// What becomes of layers that a step did not select, but for those below the lowest that it did, where nothing runs.
+/// How layers are treated that a step did not select. Below the lowest selected layer, nothing runs.
 enum class Rest {
-  kIdentity,       // they pass the gradient on unchanged, and AdamW's momentum may move them on
-  kFrozen,         // the same, and they stay as they are
-  kPassedThrough,  // their backward runs for the gradient that it passes on, and they stay as they are
+  kIdentity,       // they pass the gradient on unchanged; AdamW's momentum may still update them
+  kFrozen,         // they pass the gradient on unchanged and are not updated
+  kPassedThrough,  // their backward runs to compute the gradient of their input; they are not updated
 };
 
-/// One way to decide which layers, or units, are trained at a step, of `layers` or units in all; `step` counts from 0.
-/// What it selects is a function of (schedule, step) alone, so a resumed run selects the same.
+/// A rule that selects the trained layers or units of a step, out of `layers` layers or units. `step` counts from 0.
+/// The selection depends only on (schedule, step), so a resumed run makes the same selections.
 struct ScheduleRule {
   const char* name;
   std::vector<bool> (*select)(const Schedule& schedule, int64_t step, int64_t layers);
-  /// The most layers that any step selects: what memory has to be planned for.
+  /// The maximum number of layers that a step selects, for which memory is planned.
   int64_t (*most_selected)(const Schedule& schedule, int64_t layers);
   Rest rest = Rest::kIdentity;
-  /// What is selected are units, attention and MLP by themselves, at drop rates that follow from their sensitivities.
+  /// Whether units (attention and MLP separately) are selected, with drop rates computed from their sensitivities.
   bool drops_units = false;
 };
 
-// Each in a file of its own, schedule_<name>.cpp; schedule.cpp has the table.
+// Each rule is in its own file, schedule_<name>.cpp; schedule.cpp has the table.
 extern const ScheduleRule kFull;    // every layer
 extern const ScheduleRule kLcsb;    // LCSB, arXiv 2602.13073
-extern const ScheduleRule kSuffix;  // the top layers, to depths that change from step to step
-extern const ScheduleRule kLisa;    // a few layers a period, LISA
-extern const ScheduleRule kFreeze;  // fewer and fewer of the lower layers
+extern const ScheduleRule kSuffix;  // the top layers; their number changes from step to step
+extern const ScheduleRule kLisa;    // a few layers per period: LISA
+extern const ScheduleRule kFreeze;  // freezes layers from the bottom
 extern const ScheduleRule kDropBP;  // attention and MLP units, by their sensitivities: DropBP, arXiv 2402.17812
 
-/// The rules by name: what `--schedule` takes.
+/// The rules by name, the values of the option `schedule`.
 const std::vector<const ScheduleRule*>& schedule_rules();
 
-/// Which layers are trained at a step: a rule and its options.
+/// A schedule: a rule with its options.
 struct Schedule {
   const ScheduleRule* rule = &kFull;
-  double ratio = 0.5;                        // share of the layers that are trained
-  Selection selection = Selection::kRandom;  // of lcsb
-  std::vector<int64_t> suffix_depths;        // cycle of suffix; empty: ratio x {1/2, 1, 3/2, 1}
-  int64_t period = 20;                       // of lisa, steps
-  int64_t steps = 100;                       // of the run
+  double ratio = 0.5;                        // fraction of layers that are trained
+  Selection selection = Selection::kRandom;  // lcsb only
+  std::vector<int64_t> suffix_depths;        // suffix only, cycled; empty: ratio x {1/2, 1, 3/2, 1}
+  int64_t period = 20;                       // lisa only; in steps
+  int64_t steps = 100;                       // steps of the run
   uint64_t seed = 0;
-  std::vector<double> drop_rates;  // of dropbp: of each unit, once its sensitivity is measured; 1 - ratio until then
+  std::vector<double> drop_rates;  // dropbp only: rate of each unit after the measurement; 1 - ratio before
 
-  /// One flag a layer. Throws Error where an option is out of range.
+  /// Returns a flag per layer. Throws Error if an option is out of range.
   std::vector<bool> select(int64_t step, int64_t layers) const;
   int64_t most_selected(int64_t layers) const;
-  /// Of a step's layers those whose backward runs, given the selected ones.
+  /// Returns the layers whose backward runs at a step, given the selected layers.
   std::vector<bool> with_backward(const std::vector<bool>& selected) const;
   int64_t most_with_backward(int64_t layers) const;
-  /// The step before which sensitivities are measured, -1 where the rule needs none.
+  /// The step before which sensitivities are measured, or -1 if the rule does not need them.
   int64_t measuring_step() const;
 };
 
-/// round(ratio x layers), at least one and at most all.
+/// Returns round(ratio x layers), at least one and at most all.
 int64_t share_of(double ratio, int64_t layers);
-/// DropBP's allocation: drop rates 0, 0.1, ..., 0.9 such that units with at least the share `target` of the operations
-/// are dropped on average. One rate after another is raised, that whose sensitivity x rate is least then.
+/// DropBP's allocation of drop rates 0, 0.1, ..., 0.9, so that units with at least the fraction `target` of all
+/// operations are dropped on average. Repeatedly raises the rate for which sensitivity x rate is then the lowest.
 std::vector<double> allocate_drop_rates(const std::vector<double>& sensitivities, const std::vector<double>& flops,
                                         double target);
-/// So many layers, the `number`th that the schedule's seed draws.
+/// Returns this many random layers: the `number`th selection of the schedule's seed.
 std::vector<bool> drawn_layers(const Schedule& schedule, int64_t number, int64_t layers);
 
 }  // namespace mft

@@ -8,11 +8,12 @@
 namespace mft {
 namespace {
 
-constexpr double kMeasured = 0.1;  // share of the run before sensitivities are measured
-constexpr int kTenths = 9;         // the highest drop rate
+constexpr double kMeasured = 0.1;  // fraction of the run after which sensitivities are measured
+constexpr int kTenths = 9;         // the highest drop rate, in tenths
 
-/// Each unit is dropped with its rate, and where that leaves more than round(ratio x units), those with the highest
-/// rates are dropped too; of equal ones the lowest unit first, since nothing below the lowest kept one has to run.
+/// Drops each unit at random with its rate. If more than round(ratio x units) are left, drops those with the highest
+/// rates too. Among equal rates, the lowest unit is dropped first, because nothing below the lowest kept unit has to
+/// run.
 std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t units) {
   std::vector<double> rates = schedule.drop_rates;
   if (rates.empty()) rates.assign(static_cast<size_t>(units), 1 - schedule.ratio);
@@ -28,8 +29,8 @@ std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t units) 
     too_many -= kept[unit];
     kept[unit] = false;
   }
-  // Where all were dropped the paper skips the step; here it trains the unit with the lowest rate, of equal ones the
-  // highest, which costs least.
+  // If all units are dropped, the paper skips the step. Here, the unit with the lowest rate is trained; among equal
+  // rates the highest unit, which costs the least.
   if (std::find(kept.begin(), kept.end(), true) == kept.end()) kept[order.back()] = true;
   return kept;
 }
@@ -46,11 +47,11 @@ int64_t Schedule::measuring_step() const {
 
 std::vector<double> allocate_drop_rates(const std::vector<double>& sensitivities, const std::vector<double>& flops,
                                         double target) {
-  if (sensitivities.size() != flops.size()) fail("as many sensitivities as units are wanted");
+  if (sensitivities.size() != flops.size()) fail("the number of sensitivities must be the number of units");
   const double total = std::accumulate(flops.begin(), flops.end(), 0.0);
   std::vector<int> tenths(flops.size());
   const double wanted = 10 * target * total * (1 - 1e-12);
-  double dropped = 0;  // ten times the operations dropped on average, without rounding
+  double dropped = 0;  // ten times the average number of dropped operations, exact
   while (dropped < wanted) {
     size_t best = flops.size();
     const auto cost = [&](size_t u) { return sensitivities[u] * (tenths[u] + 1); };

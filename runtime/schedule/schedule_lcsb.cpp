@@ -4,7 +4,7 @@
 namespace mft {
 namespace {
 
-/// round(ratio x layers) layers: drawn anew at every step, blocks in turn, or every k-th layer in turn.
+/// Selects round(ratio x layers) layers: random ones at every step, blocks in turn, or every k-th layer in turn.
 std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t layers) {
   std::vector<bool> selected(static_cast<size_t>(layers));
   const int64_t count = share_of(schedule.ratio, layers);
@@ -18,7 +18,7 @@ std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t layers)
       for (int64_t i = 0; i < layers; ++i) selected[static_cast<size_t>(i)] = (i + step) * count % layers < count;
       return selected;
   }
-  fail("selection ", static_cast<int>(schedule.selection), " is not known");
+  fail("selection ", static_cast<int>(schedule.selection), " is unknown");
 }
 
 }  // namespace

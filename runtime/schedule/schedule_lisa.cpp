@@ -3,7 +3,7 @@
 namespace mft {
 namespace {
 
-/// round(ratio x layers) layers, drawn anew every `period` steps (LISA, arXiv 2403.17919).
+/// Selects round(ratio x layers) random layers, again every `period` steps (LISA, arXiv 2403.17919).
 std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t layers) {
   return drawn_layers(schedule, step / schedule.period, layers);
 }

@@ -12,12 +12,13 @@ std::vector<int64_t> depth_cycle(const Schedule& schedule, int64_t layers) {
     for (const double factor : {0.5, 1.0, 1.5, 1.0}) depths.push_back(share_of(schedule.ratio * factor, layers));
   }
   for (const int64_t depth : depths) {
-    if (depth < 1 || depth > layers) fail("suffix depth ", depth, ": must be 1 to ", layers, ", the model's layers");
+    if (depth < 1 || depth > layers)
+      fail("suffix depth ", depth, ": must be from 1 to ", layers, ", the number of layers");
   }
   return depths;
 }
 
-/// The top d layers, d cycling from step to step.
+/// Selects the top d layers; d cycles from step to step.
 std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t layers) {
   const std::vector<int64_t> depths = depth_cycle(schedule, layers);
   const int64_t depth = depths[static_cast<size_t>(step) % depths.size()];

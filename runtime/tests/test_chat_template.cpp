@@ -29,7 +29,7 @@ void test_settings() {
   CHECK_ERROR(plain.with({"[]", ""}), "chat_template_kwargs []: must be a JSON object");
   CHECK_ERROR(plain.with({R"({"led": 1})", ""}),
               R"(chat_template_kwargs {"led": 1}: the model's chat template has no variable led)");
-  CHECK_ERROR(plain.with({"", "2031-02-30"}), "date 2031-02-30: must be a day as YYYY-MM-DD");
+  CHECK_ERROR(plain.with({"", "2031-02-30"}), "date 2031-02-30: must have the form YYYY-MM-DD");
 }
 
 /// A template stays open for weeks: what one chat sets must not be kept for the next.

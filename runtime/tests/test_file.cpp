@@ -29,7 +29,7 @@ void test_mapped(const TempFolder& folder) {
   const MappedFile file(path);
   CHECK(file.size() == 5 && static_cast<char>(file.data()[4]) == 'o' && file.path() == path);
   CHECK(read_text(path, 5) == "hello");
-  CHECK_ERROR(read_text(path, 4), "mapped: 5 bytes; no more than 4 are read");
+  CHECK_ERROR(read_text(path, 4), "mapped: has 5 bytes; at most 4 are supported");
   write_file(path + "2", "");
   CHECK_ERROR(MappedFile(path + "2"), "mapped2: the file is empty");
   CHECK_ERROR(MappedFile(folder.path()), "not a regular file");
@@ -50,7 +50,7 @@ void test_write(const TempFolder& folder) {
 void test_write_nowhere(const TempFolder& folder) {
   CHECK_ERROR(write_atomically(folder / "no/such/folder", {{"x", 1}}), "no/such/folder");
   make_folder(folder / "taken");
-  CHECK_ERROR(write_atomically(folder / "taken", {{"x", 1}}), "taken: could not be saved");
+  CHECK_ERROR(write_atomically(folder / "taken", {{"x", 1}}), "taken: cannot save the file");
   CHECK(!file_exists(folder / "taken.partial"));
 }
 
@@ -67,7 +67,7 @@ void test_write_full(const TempFolder& folder) {
   setrlimit(RLIMIT_FSIZE, &small);
   const std::string error = error_of([&] { write_atomically(path, {{"head", 4}, {big.data(), big.size()}}); });
   setrlimit(RLIMIT_FSIZE, &before);
-  CHECK(contains(error, "full: could not be saved"));
+  CHECK(contains(error, "full: cannot save the file"));
   CHECK(read_file(path) == "precious");
   CHECK(!file_exists(path + ".partial"));
   write_atomically(path, {{big.data(), big.size()}});
@@ -79,7 +79,7 @@ void test_make_folder(const TempFolder& folder) {
   CHECK(file_exists(folder / "a/b/c"));
   make_folder(folder / "a/b/c");
   write_file(folder / "plain", "x");
-  CHECK_ERROR(make_folder(folder / "plain/inside"), "plain/inside: cannot be created");
+  CHECK_ERROR(make_folder(folder / "plain/inside"), "plain/inside: cannot create the folder");
 }
 
 }  // namespace

@@ -53,14 +53,14 @@ void test_errors(const std::string& index) {
   const TempFolder folder;
   const std::string path = folder / "weights.ptd";
   write_file(path, "PK" + index.substr(2));
-  CHECK_ERROR(places_of(path, index.size()), "lies outside the file");
+  CHECK_ERROR(places_of(path, index.size()), "is outside of the file");
   write_file(path, index.substr(0, 4) + "FT99" + index.substr(8));
   CHECK_ERROR(places_of(path, index.size()), "not an ExecuTorch named-data file");
   write_file(path, index);  // without the tensors
-  CHECK_ERROR(places_of(path, index.size()), "lies outside the file");
-  CHECK_ERROR(places_of(path, 3), "damaged, something in it lies outside the file");
-  CHECK_ERROR(places_of(path, index.size() + 1), "weights.ptd: shorter than ");
-  CHECK_ERROR(places_of(path, 0), "lies outside the file");
+  CHECK_ERROR(places_of(path, index.size()), "is outside of the file");
+  CHECK_ERROR(places_of(path, 3), "an offset points outside of the file");
+  CHECK_ERROR(places_of(path, index.size() + 1), "weights.ptd: must have at least ");
+  CHECK_ERROR(places_of(path, 0), "is outside of the file");
 }
 
 }  // namespace

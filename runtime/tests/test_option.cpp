@@ -25,7 +25,8 @@ void test_numbers() {
   CHECK(made("suffix_depths", "3,-1,12").schedule.suffix_depths == (std::vector<int64_t>{3, -1, 12}));
   CHECK(made("suffix_depths", "").schedule.suffix_depths.empty());
   for (const char* text : {"x", ",1", "1,,2", "1,2x", "1.5", "1;2"}) {
-    CHECK_ERROR(made("suffix_depths", text), std::string("suffix_depths ") + text + ": must be integers with commas");
+    CHECK_ERROR(made("suffix_depths", text),
+                std::string("suffix_depths ") + text + ": must be integers separated by commas");
   }
 }
 
@@ -120,7 +121,7 @@ void test_round_trip() {
 }
 
 void test_steps_and_epochs() {
-  CHECK_ERROR(make_train_config({{"steps", "5"}, {"epochs", "1"}}), "epochs 1: give steps or epochs, not both");
+  CHECK_ERROR(make_train_config({{"steps", "5"}, {"epochs", "1"}}), "epochs 1: set either steps or epochs");
   TrainConfig config = make_train_config({{"epochs", "1.5"}, {"batch_size", "2"}, {"warmup_ratio", "0.25"}});
   CHECK(options_of(config).count("steps") == 0);
   resolve(config, 11);
@@ -141,7 +142,7 @@ void test_steps_and_epochs() {
     CHECK(warmed.warmup_steps == steps);
   }
   TrainConfig both = make_train_config({{"warmup_ratio", "0.5"}, {"warmup_steps", "5"}});
-  CHECK_ERROR(resolve(both, 1), "warmup_ratio 0.5: give it or warmup_steps");
+  CHECK_ERROR(resolve(both, 1), "warmup_ratio 0.5: set either warmup_ratio or warmup_steps");
   config = make_train_config({{"epochs", "1e-9"}});
   resolve(config, 11);
   CHECK(config.steps == 1);
@@ -169,11 +170,11 @@ void test_arguments() {
   CHECK(!parse({}).flag("resume") && parse({}).text("data").empty());
   CHECK(parse({"--data", "a", "--data", "b"}).text("data") == "b");
   CHECK_ERROR(parse({}).required("data"), "--data is missing");
-  CHECK_ERROR(Arguments({"--resume"}, words, train_options()), "the bundle's folder is missing");
+  CHECK_ERROR(Arguments({"--resume"}, words, train_options()), "the argument BUNDLE is missing");
   CHECK_ERROR(parse({"second"}), "unexpected argument second");
   CHECK_ERROR(parse({"--stepz", "5"}), "unknown option --stepz");
   CHECK_ERROR(parse({"--"}), "unknown option --");
-  CHECK_ERROR(parse({"--steps"}), "--steps needs a value");
+  CHECK_ERROR(parse({"--steps"}), "--steps requires a value");
 }
 
 }  // namespace

@@ -140,14 +140,14 @@ void test_refusals(const Model& model) {
     config.stored_units = std::move(stored);
     CHECK_ERROR(plan_training(model, config), part);
   };
-  refuses({1}, "stored_units 1: this bundle has 2 groups of units");
+  refuses({1}, "stored_units 1: must have a number for each of the bundle's 2 groups");
   refuses({0, 99}, "stored_units 0,99: of ");
   refuses({-1, 0}, "stored_units -1,0: of ");
   config.backward = Backward::kStore;
-  refuses({1, 1}, "goes with backward auto, not store");
+  refuses({1, 1}, "requires backward auto, not store");
   config = config_of(kFull, "");
   config.mlp_tokens = 65;
-  CHECK_ERROR(plan_training(model, config), "mlp_tokens 65: this bundle's MLPs take 64 at most");
+  CHECK_ERROR(plan_training(model, config), "mlp_tokens 65: must be at most 64 for this bundle");
   config = config_of(kFull, "");
   config.arithmetic = "abacus";
   CHECK_ERROR(plan_training(model, config), "arithmetic abacus: this machine computes with ");
@@ -159,7 +159,7 @@ void test_components(const Model& model) {
   const Event event = describe(plan_training(model, config), config);
   CHECK(event.at("components_mb").size() == kComponents);
   CHECK(event.at("anonymous").size() == kComponents - 3);
-  CHECK_ERROR(is_anonymous(static_cast<Component>(kComponents)), "component 15 is not known");
+  CHECK_ERROR(is_anonymous(static_cast<Component>(kComponents)), "component 15 is unknown");
 }
 
 /// A long run needs memory for what it remembers; in whole pages.

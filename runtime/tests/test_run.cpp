@@ -263,11 +263,11 @@ void test_refusals(const Fixture& fixture) {
   CHECK_ERROR(run(fixture, config, paths), "warmup_ratio 10: must be at least 0 and below 1");
   config.warmup_ratio = 0.5;
   config.warmup_steps = 1;
-  CHECK_ERROR(run(fixture, config, paths), "warmup_ratio 0.5: give it or warmup_steps");
+  CHECK_ERROR(run(fixture, config, paths), "warmup_ratio 0.5: set either warmup_ratio or warmup_steps");
   config.warmup_ratio = 0;
   config.warmup_steps = 0;
   config.patience = 1;
-  CHECK_ERROR(run(fixture, config, paths), "patience 1: needs eval_every");
+  CHECK_ERROR(run(fixture, config, paths), "patience 1: requires eval_every");
   config.patience = 0;
   config.loss = Loss::kDpo;
   CHECK_ERROR(run(fixture, config, paths), "contains no preference pairs");

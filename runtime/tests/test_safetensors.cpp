@@ -78,7 +78,7 @@ void test_header(const TempFolder& folder) {
   std::string huge = with_header("{}", 8);
   for (const uint64_t size : {~uint64_t{0}, ~uint64_t{0} - 7, uint64_t{1} << 63, uint64_t{11}}) {
     std::memcpy(huge.data(), &size, 8);
-    refuses(huge, "truncated, or not a safetensors file");
+    refuses(huge, "not a safetensors file, or truncated");
   }
   refuses(with_header("", 8), "not a safetensors file");
   refuses(with_header("{", 8), "not a safetensors file");
@@ -98,7 +98,7 @@ void test_tensor_entry(const TempFolder& folder) {
     write_file(path, with_header(tensor_header(dtype, shape, offsets), 16));
     CHECK_ERROR(SafeTensors(path), part);
   };
-  const char* outside = "tensor t lies outside the file";
+  const char* outside = "tensor t is outside of the file";
   refuses("\"F32\"", "[4]", "[4,20]", outside);
   refuses("\"F32\"", "[4]", "[16,0]", outside);
   refuses("\"F32\"", "[4]", "[0,12]", outside);

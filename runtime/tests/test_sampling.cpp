@@ -75,9 +75,9 @@ int main() {
   }
 
   CHECK_ERROR(make_generate_config({{"top_p", "0"}}), "top_p 0: must be above 0 and at most 1");
-  CHECK_ERROR(make_generate_config({{"min_p", "1.1"}}), "min_p 1.1: must be 0 to 1");
+  CHECK_ERROR(make_generate_config({{"min_p", "1.1"}}), "min_p 1.1: must be from 0 to 1");
   CHECK_ERROR(make_generate_config({{"temp", "-1"}}), "temp -1: must not be negative");
   CHECK_ERROR(make_generate_config({{"max_tokens", "0"}}), "max_tokens 0: must be at least 1");
-  CHECK_ERROR(make_generate_config({{"repetition_penalty", "0"}}), "repetition_penalty 0: must be above 0");
+  CHECK_ERROR(make_generate_config({{"repetition_penalty", "0"}}), "repetition_penalty 0: must be positive");
   return finish();
 }

@@ -121,9 +121,9 @@ void test_suffix() {
   for (int64_t step = 0; step < 5; ++step) CHECK(depth(automatic.select(step, 12)) == cycle[step]);
   CHECK(automatic.most_selected(12) == 9);
 
-  CHECK_ERROR(suffix({0}).select(0, 8), "suffix depth 0: must be 1 to 8");
-  CHECK_ERROR(suffix({4, 9}).select(0, 8), "suffix depth 9: must be 1 to 8");
-  CHECK_ERROR(suffix({-1}).most_selected(8), "suffix depth -1: must be 1 to 8");
+  CHECK_ERROR(suffix({0}).select(0, 8), "suffix depth 0: must be from 1 to 8");
+  CHECK_ERROR(suffix({4, 9}).select(0, 8), "suffix depth 9: must be from 1 to 8");
+  CHECK_ERROR(suffix({-1}).most_selected(8), "suffix depth -1: must be from 1 to 8");
 }
 
 void test_suffix_bound() {

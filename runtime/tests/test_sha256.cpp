@@ -33,7 +33,7 @@ int main() {
   write_file(folder / "file", std::string(1000000, 'a') + "more");
   CHECK(sha256_of_file(folder / "file", 1000000) == vectors[3].second);
   CHECK(file_size(folder / "file") == 1000004);
-  CHECK_ERROR(sha256_of_file(folder / "file", 1000005), "shorter than 1000005 bytes");
+  CHECK_ERROR(sha256_of_file(folder / "file", 1000005), "must have at least 1000005 bytes");
   CHECK_ERROR(sha256_of_file(folder / "none", 1), "none: No such file");
   return finish();
 }

@@ -66,7 +66,7 @@ int main() {
                                  pem(good.substr(0, 59) + "A"), pem("MCowBQYDK2VuAyEA" + good.substr(16)),
                                  pem(good.substr(0, 20) + "*" + good.substr(21)), "-----BEGIN PUBLIC KEY-----\n" + good,
                                  "-----BEGIN PRIVATE KEY-----\n" + good + "\n-----END PRIVATE KEY-----\n"}) {
-    CHECK_ERROR(trust_key(bad), "not an Ed25519 public key in PEM");
+    CHECK_ERROR(trust_key(bad), "must be an Ed25519 public key in PEM");
   }
   check_signature(file, "anything");  // none of those is trusted
 
@@ -75,27 +75,28 @@ int main() {
     const std::string signature = bytes_of(vector.signature);
     write_file(file + ".sig", signature);
     check_signature(file, vector.text);
-    CHECK_ERROR(check_signature(file, vector.text + "x"), "bundle.json: not as the trusted key signed it");
+    CHECK_ERROR(check_signature(file, vector.text + "x"), "bundle.json: the signature does not match the trusted key");
     for (size_t bit = 0; bit < 8 * signature.size(); ++bit) {
       std::string wrong = signature;
       wrong[bit / 8] = static_cast<char>(wrong[bit / 8] ^ 1 << bit % 8);
       write_file(file + ".sig", wrong);
-      CHECK_ERROR(check_signature(file, vector.text), "not as the trusted key signed it");
+      CHECK_ERROR(check_signature(file, vector.text), "the signature does not match the trusted key");
     }
   }
   write_file(file + ".sig", bytes_of(kVectors[0].signature));
-  CHECK_ERROR(check_signature(file, kVectors[0].text), "not as the trusted key signed it");  // by another key
+  CHECK_ERROR(check_signature(file, kVectors[0].text),
+              "the signature does not match the trusted key");  // by another key
 
   trust_key("of whom\r\n-----BEGIN PUBLIC KEY-----\r\n" + der(kVectors[2]) + "\r\n-----END PUBLIC KEY-----");
   write_file(file + ".sig", bytes_of(kVectors[2].signature));
   check_signature(file, kVectors[2].text);
   write_file(file + ".sig", bytes_of(kMalleable));
-  CHECK_ERROR(check_signature(file, kVectors[2].text), "not as the trusted key signed it");
+  CHECK_ERROR(check_signature(file, kVectors[2].text), "the signature does not match the trusted key");
 
   write_file(file + ".sig", bytes_of(kVectors[2].signature) + "x");
-  CHECK_ERROR(check_signature(file, kVectors[2].text), "bundle.json.sig: 65 bytes; an Ed25519 signature has 64");
+  CHECK_ERROR(check_signature(file, kVectors[2].text), "bundle.json.sig: has 65 bytes; an Ed25519 signature has 64");
   write_file(file + ".sig", "");
-  CHECK_ERROR(check_signature(file, kVectors[2].text), "bundle.json.sig: 0 bytes");
+  CHECK_ERROR(check_signature(file, kVectors[2].text), "bundle.json.sig: has 0 bytes");
   std::filesystem::remove(file + ".sig");
   CHECK_ERROR(check_signature(file, kVectors[2].text), "the bundle is not signed");
   return finish();

@@ -73,13 +73,13 @@ void test_not_finite(const Fixture& fixture) {
       std::filesystem::rename(checkpoint + "2", folder + "/damaged/checkpoint.safetensors");
       const auto before = run.parameters();
       CHECK_ERROR(run.trainer.resume(folder + "/damaged", run.data),
-                  std::string("tensor ") + name + " holds numbers that are not finite");
+                  std::string("tensor ") + name + " has values that are not finite");
       CHECK(run.parameters() == before);
     }
     run.model.parameters()[3] = std::nanf("");
     save_adapter(folder, run.model.bundle(), run.model.layout(), run.model.parameters());
     Model other(fixture.bundle);
-    CHECK_ERROR(other.prepare(folder, 8), "holds numbers that are not finite");
+    CHECK_ERROR(other.prepare(folder, 8), "has values that are not finite");
   }
 }
 
@@ -188,7 +188,7 @@ void test_budget(const Fixture& fixture) {
   const auto refusal = [&] { return error_of([&] { Run(fixture, tokens, config); }); };
   refusal();  // the first exception of a process makes it grow
   const std::string error = refusal();
-  CHECK(contains(error, "budget 1MB is too small: this run needs "));
+  CHECK(contains(error, "budget 1MB is too small; this run needs "));
   const std::string needs = "needs ";
   // The process counts too, and grows a little from one plan to the next, under sanitizers above all.
   config.budget = (std::stoull(error.substr(error.find(needs) + needs.size())) + 4) * 1000000;
@@ -210,8 +210,8 @@ void test_bad_config(const Fixture& fixture) {
   refuses("batch_size -1: must be at least 1", [](TrainConfig& c) { c.batch_size = -1; });
   refuses("grad_accum 0: must be at least 1", [](TrainConfig& c) { c.grad_accum = 0; });
   refuses("warmup_steps -1", [](TrainConfig& c) { c.warmup_steps = -1; });
-  refuses("lr 0: must be above 0", [](TrainConfig& c) { c.lr = 0; });
-  refuses("lr nan: must be above 0", [](TrainConfig& c) { c.lr = std::nan(""); });
+  refuses("lr 0: must be a positive number", [](TrainConfig& c) { c.lr = 0; });
+  refuses("lr nan: must be a positive number", [](TrainConfig& c) { c.lr = std::nan(""); });
   refuses("weight_decay -1", [](TrainConfig& c) { c.weight_decay = -1; });
   refuses("proximal_mu -1", [](TrainConfig& c) { c.proximal_mu = -1; });
   refuses("proximal_mu inf", [](TrainConfig& c) { c.proximal_mu = std::numeric_limits<double>::infinity(); });

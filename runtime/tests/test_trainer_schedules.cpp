@@ -125,7 +125,7 @@ void test_prefix_cache(const Fixture& fixture) {
   config.offload_folder.clear();
   CHECK_ERROR(Run(fixture, tokens, config), "cache_prefix: needs a folder to write to");
   config.schedule.rule = &kFull;
-  CHECK_ERROR(Run(fixture, tokens, config), "cache_prefix: needs schedule freeze, not full");
+  CHECK_ERROR(Run(fixture, tokens, config), "cache_prefix: requires schedule freeze, not full");
 }
 
 /// Sensitivities against their definition: the norms of all gradients of one batch, and again with each unit dropped.

@@ -11,14 +11,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMostId = INT32_MAX;  // what a token file holds
+constexpr int64_t kMostId = INT32_MAX;  // limit of token files
 
 int64_t token_of(const Json& json) {
-  if (!json.is_number_integer() || json < 0 || json > kMostId) fail(json.dump(), " is no token");
+  if (!json.is_number_integer() || json < 0 || json > kMostId) fail(json.dump(), " is not a token id");
   return json.get<int64_t>();
 }
 
-/// What `read` makes of a file of JSON, with errors that name it.
+/// Calls `read` with the JSON of a file, and adds the file's name to errors.
 template <typename Read>
 void read_json_file(const std::string& path, const Read& read) {
   try {
@@ -30,7 +30,7 @@ void read_json_file(const std::string& path, const Read& read) {
   }
 }
 
-/// The texts of bos_token and so on. Older configurations hold {"content": "</s>", ...} instead of "</s>".
+/// Returns the texts of bos_token and so on. Older configurations have {"content": "</s>", ...} instead of "</s>".
 std::map<std::string, std::string> named_tokens(const Json& config) {
   std::map<std::string, std::string> tokens;
   for (const char* name : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
@@ -50,7 +50,7 @@ BundleText::BundleText(const std::string& tokenizer_json, const std::string& tok
   read_json_file(text_json, [&](const Json& json) {
     if (!json.at("bos").is_null()) begin_.push_back(token_of(json["bos"]));
     for (const auto& end : json.at("ends")) ends_.push_back(token_of(end));
-    if (ends_.empty()) fail("names no token that ends a text");
+    if (ends_.empty()) fail("has no token that ends a text");
   });
   read_json_file(tokenizer_config_json, [&](const Json& config) {
     const auto source = config.find("chat_template");

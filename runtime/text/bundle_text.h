@@ -11,40 +11,41 @@
 
 namespace mft {
 
-/// Text as tokens, and whether each is to be learned.
+/// The tokens of a text, and whether each is learned.
 struct EncodedText {
   std::vector<int64_t> tokens;
   std::vector<bool> learned;
 };
 
-/// How a bundle's model reads text: tokenizer.json, tokenizer_config.json with the chat template, and text.json
+/// The tokenizer and chat template of a bundle, from tokenizer.json, tokenizer_config.json and text.json
 /// (docs/reference/bundle_format.md).
 class BundleText {
  public:
-  /// Throws Error naming the file where one is missing, or not what was exported.
+  /// Throws Error, with the file's name, if one is missing or its checksum does not match.
   explicit BundleText(const Bundle& bundle)
       : BundleText{bundle.verified("tokenizer.json"), bundle.verified("tokenizer_config.json"),
                    bundle.verified("text.json")} {}
-  /// The three files' paths.
+  /// Arguments are the paths of the three files.
   BundleText(const std::string& tokenizer_json, const std::string& tokenizer_config_json, const std::string& text_json);
 
-  /// Tokens of a text that a chat template rendered, of which the bytes [begin, end) in `learned` are learned.
+  /// Tokenizes a text that a chat template rendered. The bytes [begin, end) in `learned` are learned.
   EncodedText rendered(const std::string& text, const std::vector<std::pair<size_t, size_t>>& learned) const;
-  /// Tokens of any other text: behind BOS if the model has that and the text does not begin with it, and with the
-  /// token that ends a text behind it, which is learned, if the text does not end with such a token.
+  /// Tokenizes any other text. Adds BOS if the model has it and the text does not begin with it. Adds an end token,
+  /// which is learned, if the text does not end with one.
   EncodedText plain(const std::string& text, const std::vector<std::pair<size_t, size_t>>& learned) const;
-  /// What an answer to the last message follows. Throws Error where the model has no chat template or it refuses.
+  /// Returns the prompt for an answer to the last message. Throws Error if the model has no chat template, or the
+  /// template rejects the chat.
   std::vector<int64_t> prompt(const Chat& chat, const TemplateSettings& settings = {}) const;
 
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  /// nullptr: the model has none.
+  /// nullptr if the model has none.
   const ChatTemplate* chat_template() const { return chat_template_ ? &*chat_template_ : nullptr; }
-  /// Any of which ends an answer.
+  /// The tokens that end an answer.
   const std::vector<int64_t>& end_tokens() const { return ends_; }
 
  private:
   Tokenizer tokenizer_;
-  std::vector<int64_t> begin_, ends_;  // begin_: BOS, or nothing
+  std::vector<int64_t> begin_, ends_;  // begin_: BOS, or empty
   std::optional<ChatTemplate> chat_template_;
 };
 

@@ -18,7 +18,7 @@ using jinja::Value;
 
 constexpr const char* kReasoningKeys[] = {"reasoning_content", "reasoning", "thinking"};
 constexpr const char* kAdvice =
-    "; export the model with --chat-template FILE, a template that does, or take it out of the row";
+    "; remove it from the row, or export the model with a template that uses it (--chat-template FILE)";
 
 const Value* find(const Value& dict, std::string_view key) {
   return dict.is(Type::kDict) ? dict.dict().find(key) : nullptr;
@@ -26,7 +26,7 @@ const Value* find(const Value& dict, std::string_view key) {
 
 bool is_empty(const Value* value) { return value == nullptr || !jinja::is_true(*value); }
 
-/// A copy of a dict with one value replaced, or without it where that is nullptr.
+/// Returns a copy of a dict with one value replaced, or removed if it is nullptr.
 Value replaced(const Value& dict, std::string_view key, const Value* with, Memory& memory) {
   Dict* copy = memory.dict();
   bool found = false;
@@ -48,7 +48,7 @@ std::string json_of(const Value& value, Memory& memory) {
   return jinja::json_text(value, plain, memory);
 }
 
-/// What `change` makes of each message that has a key which is not empty.
+/// Applies `change` to each message in which a key is not empty.
 Chat changed(const Chat& chat, std::string_view key, const std::function<Value(const Value& message)>& change) {
   Chat other = chat;
   for (Value& message : other.messages) {
@@ -74,14 +74,14 @@ bool has(const Chat& chat, std::string_view key) {
                      [&](const Value& message) { return !is_empty(find(message, key)); });
 }
 
-/// 1 for the first message that has a key.
+/// The number, from 1, of the first message that has a key.
 size_t number_with(const Chat& chat, std::string_view key) {
   const auto found = std::find_if(chat.messages.begin(), chat.messages.end(),
                                   [&](const Value& message) { return !is_empty(find(message, key)); });
   return static_cast<size_t>(found - chat.messages.begin()) + 1;
 }
 
-/// The function of a tool call: what "function" holds, or the call itself.
+/// The function of a tool call: the value of "function", or the call itself.
 const Value& function_of(const Value& call) {
   const Value* function = find(call, "function");
   return function == nullptr ? call : *function;
@@ -89,7 +89,7 @@ const Value& function_of(const Value& call) {
 
 enum class Form { kObject, kText };
 
-/// A tool call's arguments in one form. JSON text that is no object stays text.
+/// Converts a tool call's arguments to one form. JSON text that is not an object stays text.
 Value arguments_as(const Value& arguments, Form form, Memory& memory) {
   if (form == Form::kText) return arguments.is(Type::kText) ? arguments : memory.text(json_of(arguments, memory));
   if (!arguments.is(Type::kText)) return arguments;
@@ -121,7 +121,7 @@ Chat with_arguments(const Chat& chat, Form form) {
   });
 }
 
-/// Content that says nothing beside tool calls, as `content`, or left out where that is nullptr.
+/// Replaces empty content beside tool calls by `content`, or removes it if that is nullptr.
 Chat with_content(const Chat& chat, const Value* content) {
   return changed(chat, "tool_calls", [&](const Value& message) {
     const Value* given = find(message, "content");
@@ -135,8 +135,8 @@ size_t count_of(const std::string& text, std::string_view word) {
   return count;
 }
 
-/// Whether a text shows arguments in a form that no template means, JSON text within a string or Python's dicts, more
-/// often than without the calls.
+/// Whether a text shows arguments in an unintended form (JSON text within a string, or Python's dicts) more often than
+/// without the calls.
 bool distorts_arguments(const std::string& text, const std::string& without_calls, const Chat& chat) {
   Memory& memory = *chat.memory;
   for (const Value& message : chat.messages) {
@@ -164,7 +164,7 @@ void check_calls(const Chat& chat) {
       return name != nullptr && name->is(Type::kText);
     };
     if (!calls->is(Type::kList) || !std::all_of(calls->list().items.begin(), calls->list().items.end(), is_call)) {
-      fail("message ", i + 1, ": \"tool_calls\" should be a list of {\"function\": {\"name\", \"arguments\"}} objects");
+      fail("message ", i + 1, ": \"tool_calls\" must be a list of {\"function\": {\"name\", \"arguments\"}} objects");
     }
   }
 }
@@ -221,9 +221,9 @@ Chat ChatFitting::with_joined_parts(const Chat& chat) const {
       const bool is_text = text != nullptr && text->is(Type::kText) &&
                            (type == nullptr || (type->is(Type::kText) && type->text() == "text"));
       if (!is_text) {
-        fail("message ", i + 1, ": \"content\" has a part that is no text",
+        fail("message ", i + 1, ": \"content\" has a part that is not text",
              type != nullptr && type->is(Type::kText) ? " but \"" + type->text() + '"' : "",
-             "; parts should be {\"type\": \"text\", \"text\"} objects");
+             "; parts must be {\"type\": \"text\", \"text\"} objects");
       }
       joined += text->text();
     }
@@ -255,7 +255,7 @@ Chat ChatFitting::with_usable_calls(const Chat& chat, bool generation_prompt) co
         const std::string shown = text(fitted, generation_prompt);
         rendered = true;
         const std::string without_calls = text_if_any(without(fitted, "tool_calls"), generation_prompt);
-        // Where null is printed as a word, nothing is meant.
+        // If the template prints null as a word, empty content is meant.
         const std::string without_null = text_if_any(with_content(fitted, &empty), generation_prompt);
         const bool prints_null = !without_null.empty() && count_of(shown, "None") > count_of(without_null, "None");
         if (without_calls != shown && !prints_null && !distorts_arguments(shown, without_calls, fitted)) return fitted;
@@ -294,7 +294,7 @@ void ChatFitting::check_use(const Fitted& fitted, bool generation_prompt) const 
 void ChatFitting::check_reasoning(const Fitted& fitted, const std::string& key, bool generation_prompt) const {
   const Chat& chat = fitted.chat;
   if (text_if_any(without(chat, key), generation_prompt) != fitted.rendering.text) return;
-  // Templates that show thoughts leave out those before the last question.
+  // Templates that show reasoning leave out the reasoning before the last question.
   Chat thought;
   thought.variables = chat.variables;
   thought.add("user", "?");
@@ -315,10 +315,11 @@ void ChatFitting::check_shown(const Fitted& fitted, bool generation_prompt) cons
     if (made[i] || is_empty(find(chat.messages[i], "content"))) continue;
     Chat other = chat;
     other.messages.erase(other.messages.begin() + static_cast<std::ptrdiff_t>(i));
-    if (text_if_any(other, generation_prompt) != rendering.text) continue;  // shown elsewhere, as system messages are
+    if (text_if_any(other, generation_prompt) != rendering.text)
+      continue;  // shown at another place, such as a system message
     const Value* role = find(chat.messages[i], "role");
     fail("message ", i + 1, ": the model's chat template does not show messages with the role ",
-         role == nullptr ? "that it has" : json_of(*role, *chat.memory));
+         role == nullptr ? "of this message" : json_of(*role, *chat.memory));
   }
 }
 

@@ -6,11 +6,11 @@
 
 namespace mft {
 
-/// Gives a template a chat in the form that it takes, and finds what it would drop.
+/// Converts a chat to the form that a template expects, and finds parts that the template would ignore.
 ///
-/// Templates differ in what they want: arguments of tool calls as an object or as JSON text, content that is missing
-/// beside tool calls as null or "", parts of text as a list or as one text. Where it can use what the chat has, that
-/// stays as it is.
+/// Templates expect different forms: arguments of tool calls as an object or as JSON text, missing content beside tool
+/// calls as null or "", parts of text as a list or as one text. If a template can use the form of the chat, the chat is
+/// not changed.
 class ChatFitting {
  public:
   explicit ChatFitting(const ChatTemplate& chat_template) : template_(chat_template) {}
@@ -20,7 +20,7 @@ class ChatFitting {
     jinja::Rendering rendering;
   };
 
-  /// Throws Error that names what the template refuses, or does not use.
+  /// Throws Error with the part that the template rejects or ignores.
   Fitted fit(const Chat& chat, bool generation_prompt) const;
 
  private:
@@ -33,7 +33,7 @@ class ChatFitting {
   std::string text(const Chat& chat, bool generation_prompt) const {
     return template_.render(chat, generation_prompt).text;
   }
-  /// The same, "" where the template refuses the chat.
+  /// The same, but "" if the template rejects the chat.
   std::string text_if_any(const Chat& chat, bool generation_prompt) const;
 
   const ChatTemplate& template_;

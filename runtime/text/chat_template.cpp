@@ -14,7 +14,7 @@ using jinja::Rendering;
 using jinja::Type;
 using jinja::Value;
 
-constexpr const char* kRefuses = "the model's chat template refuses these messages: ";
+constexpr const char* kRefuses = "the model's chat template rejects these messages: ";
 
 std::tm date_of(const std::string& text) {
   std::tm date{};
@@ -29,7 +29,7 @@ std::tm date_of(const std::string& text) {
     date = given;
     if (std::mktime(&date) != -1 && date.tm_mday == given.tm_mday && date.tm_mon == given.tm_mon) return date;
   }
-  fail("date ", text, ": must be a day as YYYY-MM-DD");
+  fail("date ", text, ": must have the form YYYY-MM-DD");
 }
 
 size_t common_length(std::string_view one, std::string_view other) {
@@ -45,7 +45,7 @@ std::string_view role_of(const Value& message) {
   return role != nullptr && role->is(Type::kText) ? std::string_view(role->text()) : std::string_view();
 }
 
-/// The bytes of the text that a message made: all from its first to its last part.
+/// The bytes of the text that a message produced, from its first to its last part.
 Answer region_of(const Rendering& rendering, size_t message) {
   Answer region{message, rendering.text.size(), 0};
   for (const Rendering::Part& part : rendering.parts) {
@@ -56,7 +56,7 @@ Answer region_of(const Rendering& rendering, size_t message) {
   return region;
 }
 
-/// What stands behind the last message's text.
+/// The text after the last message.
 std::string_view tail_of(const Rendering& rendering) {
   size_t end = 0;
   for (const Rendering::Part& part : rendering.parts) {
@@ -72,7 +72,7 @@ Chat beginning_of(const Chat& chat, size_t count) {
   return beginning;
 }
 
-/// With a mark in the place of what a message says.
+/// Returns the chat with a message's content replaced by a mark.
 Chat marked(const Chat& chat, size_t message) {
   Chat other = chat;
   jinja::Dict* dict = other.memory->dict();
@@ -102,7 +102,7 @@ ChatTemplate::ChatTemplate(std::string_view source, const std::map<std::string, 
   const auto memory = std::make_shared<jinja::Memory>();
   for (const auto& [name, text] : tokens) variables_.emplace_back(name, memory->text(text));
   memories_.push_back(memory);
-  // Templates ask `is none`, which a variable that is not defined is not.
+  // Templates test `is none`, which is false for an undefined variable.
   for (const char* name : {"tools", "documents"}) variables_.emplace_back(name, Value::none());
   *this = with(settings);
 }
@@ -135,7 +135,7 @@ void ChatTemplate::check_variable(const std::string& name) const {
 
 void ChatTemplate::check_variables(const Chat& chat) const {
   for (const auto& [name, value] : chat.variables) {
-    if (name != "tools" && name != "documents") check_variable(name);  // those are known by their effect
+    if (name != "tools" && name != "documents") check_variable(name);  // these are checked by their effect
   }
 }
 
@@ -156,7 +156,7 @@ Rendering ChatTemplate::render(const Chat& chat, bool generation_prompt) const {
 }
 
 std::string ChatTemplate::prompt(const Chat& chat) const {
-  if (chat.messages.empty()) fail("a chat without messages; there is nothing to answer");
+  if (chat.messages.empty()) fail("the chat has no messages to answer");
   check_variables(chat);
   return ChatFitting(*this).fit(chat, true).rendering.text;
 }
@@ -208,8 +208,8 @@ size_t ChatTemplate::head_size(std::string_view region, const Chat& chat, size_t
     if (!one.empty() && starts_with(region, one)) return one.size();
   }
   if (head.empty()) return region_of_marked(chat, message).find(kMark) == std::string::npos ? region.size() : 0;
-  // The head of the prompt goes on in another way than the answer, or something stands before it. What both begin with
-  // may be the answer's own words by chance: with a mark in their place it is the template's alone.
+  // The prompt continues differently than the answer, or text precedes it. Their common beginning may include words of
+  // the answer by chance. With a mark instead of the answer, it has only the template's text.
   const std::string marked_region = region_of_marked(chat, message);
   const std::string_view lead = std::string_view(marked_region).substr(0, marked_region.find(kMark));
   const size_t place = lead.rfind(head);
@@ -234,7 +234,7 @@ std::pair<std::string, std::string> ChatTemplate::heads_of(const Chat& chat, siz
     return {std::string(behind_last), std::string(added)};
   } catch (const jinja::OverBudget&) {
     throw;
-  } catch (const Error&) {  // it asks for turns that come in another order
+  } catch (const Error&) {  // the template requires another order of turns
     if (message > 0) return heads_of(beginning_of(chat, 0), 0);
     return {"", ""};
   }
@@ -247,7 +247,7 @@ std::string ChatTemplate::region_of_marked(const Chat& chat, size_t message) con
     return region.begin < region.end ? rendering.text.substr(region.begin, region.end - region.begin) : "";
   } catch (const jinja::OverBudget&) {
     throw;
-  } catch (const Error&) {  // it asks for something else in this place
+  } catch (const Error&) {  // the template requires another message at this place
     return "";
   }
 }
@@ -259,9 +259,9 @@ Answer ChatTemplate::answer_by_prefixes(const Chat& chat, const std::string& tex
   const bool prompt_differs = starts_with(text, answered);
   const std::string_view one = prompt_differs ? answered : text, other = prompt_differs ? asked : answered;
   const size_t common = common_length(one, other);
-  fail("the model's chat template leaves unclear where the answer of message ", message + 1,
-       " begins: ", shown(one.substr(common)), " stands in the ", prompt_differs ? "answered" : "whole", " chat where ",
-       shown(other.substr(common)), " stands in the ", prompt_differs ? "prompt" : "chat up to that message");
+  fail("cannot determine where the answer of message ", message + 1, " begins in the model's chat template: the ",
+       prompt_differs ? "answered" : "whole", " chat has ", shown(one.substr(common)), " where the ",
+       prompt_differs ? "prompt" : "chat up to that message", " has ", shown(other.substr(common)));
 }
 
 }  // namespace mft

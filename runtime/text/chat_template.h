@@ -16,28 +16,28 @@ namespace mft {
 
 using Variables = std::vector<std::pair<std::string, jinja::Value>>;
 
-/// A chat as a chat template takes it: dicts with "role", "content", "tool_calls" and so on.
+/// A chat in the form of chat templates: dicts with "role", "content", "tool_calls" and so on.
 struct Chat {
-  /// More than any chat needs: what a row of data takes is bounded by what is read of it.
+  /// More than any chat needs. The cost of a row of data is limited when it is read.
   static constexpr int64_t kBudget = 256'000'000;
 
   std::shared_ptr<jinja::Memory> memory = std::make_shared<jinja::Memory>(kBudget);  // owns the values
   std::vector<jinja::Value> messages;
-  Variables variables;  // what else the row brings: tools, documents, the row's own chat_template_kwargs
+  Variables variables;  // the row's tools, documents and chat_template_kwargs
 
   void add(std::string role, std::string content);
 };
 
-/// U+E000, which no chat holds: what a text's place in a rendering is found by.
+/// U+E000, which no chat contains. It marks the place of a text in a rendering.
 constexpr const char* kMark = "\xee\x80\x80";
 
-/// What a run sets for a chat template.
+/// A run's settings of the chat template.
 struct TemplateSettings {
   std::string variables;  // chat_template_kwargs: a JSON object; empty: none
-  std::string date;       // YYYY-MM-DD, for templates that ask for the date; empty: today
+  std::string date;       // YYYY-MM-DD, for templates that use the date; empty: today
 };
 
-/// An assistant's turn in a rendered chat: bytes [begin, end) that the model is to produce.
+/// An assistant's turn in a rendered chat: the bytes [begin, end) that the model must generate.
 struct Answer {
   size_t message, begin, end;
 };
@@ -47,24 +47,24 @@ struct RenderedChat {
   std::vector<Answer> answers;
 };
 
-/// A model's chat template, cheap to copy. Chats become the text that Transformers' apply_chat_template makes of them;
-/// a key of a chat that changes its meaning and that the template does not use is an error.
+/// A model's chat template, cheap to copy. Chats are rendered to the same text as by Transformers' apply_chat_template.
+/// A key of a chat that changes its meaning but that the template ignores is an error.
 class ChatTemplate {
  public:
-  /// `tokens` are the texts of bos_token, eos_token and so on. Throws Error where `source` is no template, or a setting
+  /// `tokens` are the texts of bos_token, eos_token and so on. Throws Error if `source` is not a template, or a setting
   /// cannot be used.
   ChatTemplate(std::string_view source, const std::map<std::string, std::string>& tokens,
                const TemplateSettings& settings = {});
-  /// The same template with the settings of a run.
+  /// Returns the same template with the settings of a run.
   ChatTemplate with(const TemplateSettings& settings) const;
 
-  /// Whether it asks for the date.
+  /// Whether it uses the date.
   bool shows_date() const { return template_->reads("strftime_now"); }
 
-  /// The chat with the beginning of the next answer. Throws Error where the template refuses the chat.
+  /// Renders the chat with the beginning of the next answer. Throws Error if the template rejects the chat.
   std::string prompt(const Chat& chat) const;
-  /// The chat, and where each of its answers lies. What follows the last one is part of it. Throws Error where the
-  /// template refuses the chat, does not show one of its messages, or leaves unclear where an answer begins.
+  /// Renders the chat and finds its answers. The text after the last answer is part of it. Throws Error if the template
+  /// rejects the chat or ignores one of its messages, or if the beginning of an answer cannot be determined.
   RenderedChat answers(const Chat& chat) const;
 
  private:
@@ -73,19 +73,19 @@ class ChatTemplate {
   void check_variable(const std::string& name) const;
   void check_variables(const Chat& chat) const;
 
-  // Of `answers`, in the order in which they are tried: by the template's own marks; by what each message made, without
-  // the head that its prompt has; by what the chat before it and up to it renders to.
+  // Ways to find the answers, in this order: the template's own marks; the text of each message without the beginning
+  // that its prompt has; the renderings of the chat before a message and up to it.
   std::vector<Answer> marked_answers(const jinja::Rendering& rendering, const std::vector<size_t>& messages) const;
   Answer answer_of(const Chat& chat, const jinja::Rendering& rendering, size_t message) const;
-  /// Bytes at the beginning of a message's text that are not the answer: all of it if the template leaves that out.
+  /// The number of bytes at the beginning of a message's text that are not the answer: all if the template omits it.
   size_t head_size(std::string_view region, const Chat& chat, size_t message) const;
-  /// How the prompt of an answer ends: what stands behind its last message, and what add_generation_prompt adds.
+  /// The end of an answer's prompt: the text after its last message, and the text that add_generation_prompt adds.
   std::pair<std::string, std::string> heads_of(const Chat& chat, size_t message) const;
   std::string region_of_marked(const Chat& chat, size_t message) const;
   Answer answer_by_prefixes(const Chat& chat, const std::string& text, size_t message) const;
 
   std::shared_ptr<const jinja::Template> template_;
-  Variables variables_;                                         // those of every rendering
+  Variables variables_;                                         // variables of every rendering
   std::vector<std::shared_ptr<const jinja::Memory>> memories_;  // own the values of `variables_`
   std::tm date_{};
 };

@@ -16,7 +16,7 @@ bool ends_with(std::string_view text, std::string_view end) {
 std::string TextStream::add(int64_t token) {
   pending_.push_back(token);
   std::string text = finish();
-  if (text.empty() || ends_with(text, kReplacement)) return "";  // the last bytes of a character are still to come
+  if (text.empty() || ends_with(text, kReplacement)) return "";  // the last bytes of a character are missing
   shown_ = std::move(pending_);
   pending_.clear();
   return text;

@@ -8,20 +8,20 @@
 
 namespace mft {
 
-/// Turns generated tokens into text piece by piece, never half a character. Special tokens have no text.
+/// Decodes generated tokens piece by piece. A piece never ends within a character. Special tokens have no text.
 class TextStream {
  public:
   explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  /// The text that is complete now that `token` has come; often one word, sometimes empty.
+  /// Adds a token. Returns the text that is now complete, which may be empty.
   std::string add(int64_t token);
-  /// What is left; the replacement character stands for bytes that never became a character.
+  /// Returns the remaining text. Bytes that are not a complete character become the replacement character.
   std::string finish() const;
 
  private:
   const Tokenizer& tokenizer_;
-  // What is shown stays in front of what is pending: a token's text, its leading space say, can depend on the one
-  // before.
+  // Some decoded tokens are kept before the pending ones, because a token's text, such as its leading space, can depend
+  // on the previous token.
   std::vector<int64_t> shown_, pending_;
 };
 

@@ -9,7 +9,7 @@
 namespace mft {
 namespace {
 
-/// As Rust's regular expressions have it.
+/// The definition in Rust's regular expressions.
 bool joins_words(char32_t c) { return is_word(c) || c == 0x200c || c == 0x200d; }
 
 bool word_before(const std::string& text, size_t at) {
@@ -25,7 +25,7 @@ bool word_at(const std::string& text, size_t at) {
 }  // namespace
 
 AddedTokens::AddedTokens(const nlohmann::json& json, const Normalizer& normalizer, const Vocabulary& vocabulary) {
-  tokens_.reserve(json.size());  // pointers to them stay
+  tokens_.reserve(json.size());  // so that pointers to elements stay valid
   auto next_id = static_cast<int64_t>(vocabulary.count());
   std::unordered_set<std::string> contents;
   size_t bytes = 0;
@@ -34,8 +34,8 @@ AddedTokens::AddedTokens(const nlohmann::json& json, const Normalizer& normalize
     if (content.empty()) continue;
     const int64_t known = vocabulary.find(content), id = known >= 0 ? known : next_id++;
     const int64_t given = integer(entry, "id", 0, INT32_MAX);
-    if (given != id) fail("its added token ", content, " has the id ", given, "; must be ", id);
-    if (!contents.insert(content).second) fail("its added token ", content, " is there twice");
+    if (given != id) fail("its added token ", content, " has id ", given, "; it must be ", id);
+    if (!contents.insert(content).second) fail("its added token ", content, " is duplicated");
     Token token = {content, id, entry.at("single_word"), entry.at("lstrip"), entry.at("rstrip")};
     const bool normalized = entry.at("normalized");
     if (normalized) {
@@ -63,7 +63,7 @@ std::vector<AddedTokens::Found> AddedTokens::find_all(const std::string& text, b
   for (size_t at = 0; at < text.size();) {
     const Token* token = nullptr;
     by_match_[normalized].find(std::string_view(text).substr(at), [&](size_t, int64_t index) {
-      token = &tokens_[static_cast<size_t>(index)];  // the longest is the last
+      token = &tokens_[static_cast<size_t>(index)];  // the longest match is last
     });
     if (token == nullptr) {
       ++at;
@@ -74,7 +74,7 @@ std::vector<AddedTokens::Found> AddedTokens::find_all(const std::string& text, b
     if (token->single_word && (word_before(text, begin) || word_at(text, end))) continue;
     if (token->left) begin = std::max(skip_back(text, begin, is_space), done);
     if (token->right) end = skip(text, end, is_space);
-    if (begin >= end) continue;  // in what the token before it took
+    if (begin >= end) continue;  // overlaps the previous token
     all.push_back({token, begin, end});
     done = end;
   }

@@ -13,18 +13,18 @@
 
 namespace mft {
 
-/// Tokens that are found in a text before it is split into words: <|im_start|> and the like.
+/// Tokens such as <|im_start|> that are matched before a text is split into words.
 class AddedTokens {
  public:
-  /// Of a tokenizer.json's "added_tokens". Throws Error where one is damaged, or has another id than Hugging Face gives
-  /// it: that of the vocabulary, or the next one behind it.
+  /// Reads a tokenizer.json's "added_tokens". Throws Error if one is damaged, or has another id than in Hugging Face's
+  /// library: that of the vocabulary, or the next one after it.
   AddedTokens(const nlohmann::json& json, const Normalizer& normalizer, const Vocabulary& vocabulary);
 
-  /// Those that are looked for in the text as it was given, or in the normalized one. Pieces without a token in place
-  /// of what lies around those found; of several that match at a place the longest counts.
+  /// Matches the tokens that apply to the given text, or to the normalized one. The text between matches becomes pieces
+  /// without a token. At each position, the longest match counts.
   void split(Pieces& pieces, bool normalized) const;
 
-  /// What a token decodes from; nullptr where it is no added one.
+  /// Returns the text of an added token, or nullptr for other tokens.
   const std::string* text(int64_t id) const;
   bool is_special(const std::string& text) const { return special_.count(text) != 0; }
 
@@ -42,7 +42,7 @@ class AddedTokens {
   std::vector<Found> find_all(const std::string& text, bool normalized) const;
 
   std::vector<Token> tokens_;
-  PrefixTable by_match_[2];  // of given and of normalized texts: indices into tokens_
+  PrefixTable by_match_[2];  // for given and for normalized texts: indices of tokens_
   std::unordered_map<int64_t, const Token*> by_id_;
   std::unordered_set<std::string> special_;
 };

@@ -12,7 +12,7 @@ struct Merge {
   uint32_t rank, id;
 };
 
-/// Merges by their two tokens.
+/// Merges by their pair of tokens.
 class Merges {
  public:
   void reserve(size_t count) {
@@ -20,7 +20,7 @@ class Merges {
     while (slots < 2 * count) slots *= 2;
     slots_.assign(slots, {kNone, {0, 0}});
   }
-  /// The later of two merges of the same tokens counts, as in Hugging Face's.
+  /// Of two merges of the same pair, the later counts, as in Hugging Face's library.
   void add(int64_t left, int64_t right, Merge merge) { slots_[slot(key(left, right))] = {key(left, right), merge}; }
   const Merge* find(int64_t left, int64_t right) const {
     const Slot& found = slots_[slot(key(left, right))];
@@ -29,7 +29,7 @@ class Merges {
 
  private:
   static constexpr uint64_t kNone = UINT64_MAX;
-  static constexpr size_t kMostSteps = 1000;  // that no table half full takes by chance
+  static constexpr size_t kMostSteps = 1000;  // a half-full table does not need as many by chance
   struct Slot {
     uint64_t key;
     Merge merge;
@@ -40,7 +40,8 @@ class Merges {
   size_t slot(uint64_t key) const {
     size_t at = (key * 0x9e3779b97f4a7c15u >> 20) & (slots_.size() - 1);
     for (size_t steps = 0; slots_[at].key != kNone && slots_[at].key != key; ++steps) {
-      if (steps > kMostSteps) fail("its merges are made to be slow");
+      if (steps > kMostSteps)
+        fail("its merges collide too often in the hash table; the file is not a normal tokenizer");
       at = (at + 1) & (slots_.size() - 1);
     }
     return at;
@@ -49,17 +50,17 @@ class Merges {
   std::vector<Slot> slots_;
 };
 
-/// A part of a word; one that was merged into its left neighbour has no length.
+/// A part of a word. A part that was merged into its left neighbour has length 0.
 struct Symbol {
   int64_t id;
   size_t length;
-  int64_t before, after;  // indices, -1 where there is none
+  int64_t before, after;  // indices, or -1 if there is none
 };
 
 struct Candidate {
   uint32_t rank, id;
   size_t at;
-  bool operator<(const Candidate& other) const {  // the lowest rank comes first, then the leftmost
+  bool operator<(const Candidate& other) const {  // lowest rank first, then leftmost
     return rank != other.rank ? rank > other.rank : at > other.at;
   }
 };
@@ -70,7 +71,7 @@ class Bpe : public TokenModel {
     const nlohmann::json& options = file.options;
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       if (options.contains(name) && !options[name].is_null() && options[name] != "") {
-        fail("its model's ", name, " is not known on the device");
+        fail("its model's ", name, " is not supported");
       }
     }
     const auto flag = [&](const char* name) { return options.contains(name) && options[name] == true; };
@@ -106,7 +107,7 @@ class Bpe : public TokenModel {
  private:
   int64_t token(const std::string& text) const {
     const int64_t id = vocabulary_.find(text);
-    if (id < 0) fail("its merges make ", text, ", which is not in the vocabulary");
+    if (id < 0) fail("its merges produce ", text, ", which is not in the vocabulary");
     return id;
   }
 
@@ -117,7 +118,7 @@ class Bpe : public TokenModel {
       if (index > 0) symbols.back().after = index;
       symbols.push_back({id, length, index - 1, -1});
     };
-    size_t unknown = 0;  // bytes of unknown characters that are no token yet
+    size_t unknown = 0;  // bytes of unknown characters before the next token
     for (size_t at = 0, end; at < word.size(); at = end) {
       character_at(word, at, end);
       const int64_t id = vocabulary_.find(word.substr(at, end - at));
@@ -162,7 +163,7 @@ class Bpe : public TokenModel {
       if (left.length == 0 || left.after < 0) continue;
       Symbol& right = symbols[static_cast<size_t>(left.after)];
       const Merge* found = merges_.find(left.id, right.id);
-      if (found == nullptr || found->id != best.id) continue;  // one of the two has changed since
+      if (found == nullptr || found->id != best.id) continue;  // one of the two parts has changed
       left.id = best.id;
       left.length += right.length;
       left.after = right.after;
@@ -177,7 +178,7 @@ class Bpe : public TokenModel {
   bool whole_words_, fuse_unknown_, has_unknown_ = false;
   std::string unknown_token_;
   int64_t unknown_ = -1;
-  std::vector<int64_t> bytes_;  // empty: no tokens of bytes
+  std::vector<int64_t> bytes_;  // empty if there are no byte tokens
 };
 
 }  // namespace

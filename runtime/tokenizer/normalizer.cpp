@@ -23,7 +23,7 @@ void decompose(char32_t c, Span from, std::vector<Character>& out) {
   if (parts->second != 0) decompose(parts->second, from, out);
 }
 
-/// Within runs of combining characters, by class.
+/// Sorts runs of combining characters by class.
 void order(std::vector<Character>& text) {
   for (auto begin = text.begin(); begin != text.end();) {
     if (begin->combining_class == 0) {
@@ -37,7 +37,8 @@ void order(std::vector<Character>& text) {
   }
 }
 
-/// Each character with the last starter before it, unless something between them is of the same or a higher class.
+/// Composes each character with the last starter before it, unless a character between them has the same or a higher
+/// class.
 std::vector<Character> compose(const std::vector<Character>& text) {
   std::vector<Character> out;
   size_t starter = SIZE_MAX;
@@ -130,7 +131,7 @@ Normalizer make_normalizer(const nlohmann::json& json) {
     const bool left = json.at("strip_left"), right = json.at("strip_right");
     return [left, right](SourceText& text) { strip(text, left, right); };
   }
-  fail("its normalizer ", type, " is not known on the device");
+  fail("its normalizer ", type, " is not supported");
 }
 
 }  // namespace mft

@@ -7,10 +7,10 @@
 
 namespace mft {
 
-/// Changes a text before it is split into words.
+/// Normalizes a text before it is split into words.
 using Normalizer = std::function<void(SourceText&)>;
 
-/// Of a tokenizer.json's "normalizer": null, Sequence, NFC, Replace, Prepend or Strip. Throws Error naming any other.
+/// Reads a tokenizer.json's "normalizer": null, Sequence, NFC, Replace, Prepend or Strip. Throws Error for any other.
 Normalizer make_normalizer(const nlohmann::json& json);
 
 }  // namespace mft

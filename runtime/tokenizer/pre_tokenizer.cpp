@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What becomes of what a pattern matches.
+/// How the matches of a pattern are split off.
 enum class Behavior { kRemoved, kIsolated, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 Behavior behavior_of(const std::string& name) {
@@ -22,7 +22,7 @@ Behavior behavior_of(const std::string& name) {
   if (name == "MergedWithPrevious") return Behavior::kMergedWithPrevious;
   if (name == "MergedWithNext") return Behavior::kMergedWithNext;
   if (name == "Contiguous") return Behavior::kContiguous;
-  fail("its split behavior ", name, " is not known");
+  fail("its split behavior ", name, " is not supported");
 }
 
 struct Part {
@@ -30,7 +30,7 @@ struct Part {
   bool matched;
 };
 
-/// All of the text, in order: what the pattern matches and what lies between.
+/// Returns the matches of the pattern and the parts between them, in order.
 std::vector<Part> parts_of(const Characters& text, const std::vector<Regex::Match>& matches) {
   std::vector<Part> parts;
   size_t done = 0;
@@ -43,7 +43,7 @@ std::vector<Part> parts_of(const Characters& text, const std::vector<Regex::Matc
   return parts;
 }
 
-/// What the parts become, in order.
+/// Applies the behavior to the parts, in order.
 std::vector<Part> merged(std::vector<Part> parts, Behavior behavior) {
   if (behavior == Behavior::kIsolated) return parts;
   const bool backwards = behavior == Behavior::kMergedWithNext;
@@ -64,7 +64,7 @@ std::vector<Part> merged(std::vector<Part> parts, Behavior behavior) {
   return out;
 }
 
-/// Every piece that is no token in place of what `split` makes of it.
+/// Replaces every piece that is not a token by the result of `split`.
 template <typename Split>
 void split_all(Pieces& pieces, const Split& split) {
   Pieces out;
@@ -97,7 +97,7 @@ PreTokenizer splitting(std::shared_ptr<const Regex> pattern, Behavior behavior, 
   };
 }
 
-/// By the characters that `matched` tells.
+/// Splits by the characters for which `matched` is true.
 PreTokenizer splitting_at(bool (*matched)(char32_t), Behavior behavior) {
   return [matched, behavior](Pieces& pieces) {
     split_all(pieces, [&](const SourceText& text, Pieces& out) {
@@ -111,7 +111,7 @@ PreTokenizer splitting_at(bool (*matched)(char32_t), Behavior behavior) {
   };
 }
 
-/// Each byte as a character that can be read.
+/// Maps each byte to a printable character.
 void to_byte_characters(SourceText& text) {
   SourceText out;
   for (size_t i = 0; i < text.bytes.size(); ++i) {
@@ -141,7 +141,7 @@ PreTokenizer byte_level(const Json& json) {
   };
 }
 
-/// Spaces as a visible character, which also goes in front of the first word.
+/// Replaces spaces by a visible character, which is also added before the first word.
 PreTokenizer metaspace(const Json& json) {
   const std::string mark = metaspace_mark(json), scheme = metaspace_scheme(json);
   const PreTokenizer split =
@@ -180,14 +180,14 @@ std::array<char32_t, 256> byte_characters() {
 
 std::string metaspace_mark(const Json& json) {
   const std::string mark = json.at("replacement");
-  if (Characters(mark).at.size() != 1) fail("its replacement of spaces is ", mark, "; must be one character");
+  if (Characters(mark).at.size() != 1) fail("its replacement of spaces is ", mark, "; it must be one character");
   return mark;
 }
 
 std::string metaspace_scheme(const Json& json) {
   const std::string scheme = json.value("prepend_scheme", "always");
   if (scheme != "always" && scheme != "first" && scheme != "never")
-    fail("its prepend scheme ", scheme, " is not known");
+    fail("its prepend scheme ", scheme, " is not supported");
   return json.contains("add_prefix_space") && json["add_prefix_space"] == false ? "never" : scheme;
 }
 
@@ -225,7 +225,7 @@ PreTokenizer make_pre_tokenizer(const Json& json) {
     return splitting_at(is_numeric, json.at("individual_digits") ? Behavior::kIsolated : Behavior::kContiguous);
   }
   if (type == "Metaspace") return metaspace(json);
-  fail("its pre-tokenizer ", type, " is not known on the device");
+  fail("its pre-tokenizer ", type, " is not supported");
 }
 
 }  // namespace mft

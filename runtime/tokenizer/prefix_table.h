@@ -8,20 +8,20 @@
 
 namespace mft {
 
-/// Texts with a value each, found by all that a longer text begins with.
+/// Texts with values. Finds all texts that are prefixes of a longer text.
 class PrefixTable {
  public:
   void add(std::string_view text, int64_t value) { entries_.push_back({std::string(text), value}); }
-  /// Once, when all are added; of equal texts the last counts.
+  /// Call it once, after all texts are added. Of equal texts, the last counts.
   void sort() {
     std::stable_sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) { return a.text < b.text; });
   }
   bool empty() const { return entries_.empty(); }
 
-  /// Calls `found(length, value)` for every text that `text` begins with, the shortest first.
+  /// Calls `found(length, value)` for every text that is a prefix of `text`, shortest first.
   template <typename Found>
   void find(std::string_view text, const Found& found) const {
-    auto begin = entries_.begin(), end = entries_.end();  // of those that agree so far
+    auto begin = entries_.begin(), end = entries_.end();  // range of entries that match so far
     for (size_t length = 0; begin != end; ++length) {
       while (begin != end && begin->text.size() == length) {
         const auto next = begin + 1;
@@ -41,7 +41,7 @@ class PrefixTable {
     std::string text;
     int64_t value;
   };
-  std::vector<Entry> entries_;  // by text
+  std::vector<Entry> entries_;  // sorted by text
 };
 
 }  // namespace mft

@@ -18,17 +18,17 @@ Characters::Characters(std::string_view text) {
 
 namespace {
 
-constexpr size_t kMostNodes = 500;  // which bounds the stack, of which a thread may have half a megabyte
+constexpr size_t kMostNodes = 500;  // limits the stack; a thread may have only half a megabyte
 constexpr size_t kMostClassParts = 10000;
 constexpr int kMostDepth = 50;
-constexpr size_t kMostSteps = 1000;  // a character of the text, on average
+constexpr size_t kMostSteps = 1000;  // per character of the text, on average
 
 /// A set of characters.
 struct Set {
-  std::vector<std::pair<char32_t, char32_t>> ranges;  // apart and in order, once sorted
+  std::vector<std::pair<char32_t, char32_t>> ranges;  // disjoint and ordered after sorting
   uint32_t categories = 0;
   bool space = false, word = false;
-  std::vector<Set> parts;  // classes within this one
+  std::vector<Set> parts;  // nested classes
   bool negated = false;
 
   void sort() {
@@ -53,7 +53,7 @@ struct Set {
   }
 };
 
-/// The characters that are the same but for their case, of those that tokenizers write down.
+/// Returns the characters that differ only in case, for the characters that tokenizers use.
 std::vector<char32_t> any_case(char32_t c) {
   std::vector<char32_t> all = {c};
   const char32_t lower = c >= 'A' && c <= 'Z' ? c + 32 : c;
@@ -70,7 +70,7 @@ std::vector<char32_t> any_case(char32_t c) {
 struct Regex::Node {
   enum Kind { kSet, kSequence, kAlternatives, kRepeat, kLookahead } kind;
   Set set;                                      // kSet, kRepeat
-  std::vector<std::unique_ptr<Node>> children;  // kSequence, kAlternatives; one of kLookahead
+  std::vector<std::unique_ptr<Node>> children;  // of kSequence and kAlternatives; kLookahead has one
   size_t least = 1, most = 1;                   // kRepeat
   bool lazy = false;                            // kRepeat
   bool negative = false;                        // kLookahead
@@ -87,7 +87,7 @@ NodePtr make(Node::Kind kind) {
   return node;
 }
 
-/// Recursive descent.
+/// A recursive descent parser.
 class Parser {
  public:
   explicit Parser(std::string_view pattern) : pattern_(pattern), text_(pattern) {}
@@ -100,7 +100,7 @@ class Parser {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    fail("its regular expression has ", what, ", which is not known on the device: ", pattern_);
+    fail("its regular expression has ", what, ", which is not supported: ", pattern_);
   }
   bool done() const { return at_ == text_.at.size(); }
   char32_t peek() const { return done() ? 0 : text_.at[at_]; }
@@ -143,7 +143,7 @@ class Parser {
       node->set = bracketed(depth);
     } else if (c == '\\') {
       node->set = escaped();
-      // Superscripts and fractions, which Oniguruma has in \w, but not within brackets.
+      // Superscripts and fractions, which are part of Oniguruma's \w, but not within brackets.
       if (node->set.word) node->set.ranges = {{0xb2, 0xb3}, {0xb9, 0xb9}, {0xbc, 0xbe}};
     } else if (c == '.') {
       node->set.ranges = {{'\n', '\n'}};
@@ -188,13 +188,13 @@ class Parser {
     } else if (take("{")) {
       least = peek() == ',' ? 0 : number();
       most = !take(",") ? least : peek() == '}' ? SIZE_MAX : number();
-      if (!take("}") || most < least) refuse("a { } that is no count");
+      if (!take("}") || most < least) refuse("a { } that is not a count");
     } else {
       return node;
     }
-    if (least == most && peek() == '?') refuse("a { } that may be there or not");
+    if (least == most && peek() == '?') refuse("an optional { }");
     const bool lazy = take("?");
-    if (peek() == '+' || peek() == '*' || peek() == '?' || peek() == '{') refuse("a quantifier behind another one");
+    if (peek() == '+' || peek() == '*' || peek() == '?' || peek() == '{') refuse("a quantifier after another one");
     if (node->kind == Node::kSet) {
       node->kind = Node::kRepeat;
       node->least = least, node->most = most, node->lazy = lazy;
@@ -212,20 +212,20 @@ class Parser {
     size_t value = 0;
     const size_t begin = at_;
     while (peek() >= '0' && peek() <= '9' && value < 100000) value = 10 * value + (next() - '0');
-    if (at_ == begin) refuse("a { } that is no count");
+    if (at_ == begin) refuse("a { } that is not a count");
     return value;
   }
 
   void add(Set& set, char32_t first, char32_t last) const {
     set.ranges.emplace_back(first, last);
     if (!any_case_) return;
-    if (last >= 0x80) refuse("letters other than ASCII's without case");
+    if (last >= 0x80) refuse("case-insensitive letters other than ASCII");
     for (char32_t c = first; c <= last; ++c) {
       for (const char32_t other : any_case(c)) set.ranges.emplace_back(other, other);
     }
   }
 
-  /// Behind a backslash.
+  /// Parses an escape after the backslash.
   Set escaped() {
     Set set;
     const char32_t c = next();
@@ -262,7 +262,7 @@ class Parser {
     }
   }
 
-  /// The character that a backslash and `c` stand for.
+  /// Returns the character of the escape `c`.
   char32_t literal(char32_t c) {
     switch (c) {
       case 'n':
@@ -284,7 +284,7 @@ class Parser {
     return c;
   }
 
-  /// Behind a [.
+  /// Parses a class after the [.
   Set bracketed(int depth) {
     if (depth > kMostDepth) refuse("classes too deep");
     Set set;
@@ -313,7 +313,7 @@ class Parser {
         ++at_;
         last = next();
         if (last == '\\') last = literal(next());
-        if (last < c) refuse("a range that runs backwards");
+        if (last < c) refuse("a reversed range");
       }
       add(set, c, last);
     }
@@ -328,7 +328,7 @@ class Parser {
   bool any_case_ = false;
 };
 
-/// Whether it matches nothing, somewhere.
+/// Whether it can match the empty text.
 bool may_be_empty(const Node& node) {
   const auto child_may = [](const NodePtr& child) { return may_be_empty(*child); };
   switch (node.kind) {
@@ -346,14 +346,15 @@ bool may_be_empty(const Node& node) {
   return true;
 }
 
-/// Backtracking; the stack grows with the pattern, never with the text, as only single characters repeat.
+/// A backtracking matcher. The stack grows with the pattern but not with the text, because only single characters
+/// repeat.
 class Matcher {
  public:
   using Rest = std::function<bool(size_t)>;
 
   explicit Matcher(const Characters& text) : text_(text), most_steps_(kMostSteps * (text.at.size() + 1000)) {}
 
-  /// The end of the match that begins at `at`, `at` where there is none.
+  /// Returns the end of the match that begins at `at`, or `at` if there is none.
   size_t match(const Node& root, size_t at) {
     size_t end = at;
     run(root, at, [&](size_t i) {
@@ -420,7 +421,7 @@ class Matcher {
 
 Regex::Regex() = default;
 Regex::Regex(std::string_view pattern) : root_(Parser(pattern).parse()) {
-  if (may_be_empty(*root_)) fail("its regular expression matches nothing at some place: ", pattern);
+  if (may_be_empty(*root_)) fail("its regular expression can match the empty text, which is not supported: ", pattern);
 }
 Regex::Regex(Regex&&) noexcept = default;
 Regex::~Regex() = default;

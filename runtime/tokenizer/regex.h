@@ -8,22 +8,23 @@
 
 namespace mft {
 
-/// A text as characters, which is how patterns see it.
+/// A text as a sequence of characters, for matching.
 struct Characters {
   explicit Characters(std::string_view text);
 
   std::vector<char32_t> at;
-  std::vector<uint32_t> begin;  // byte of each, and the text's end
+  std::vector<uint32_t> begin;  // first byte of each, and the text's end
 };
 
-/// A regular expression as tokenizers use them to split text into words: alternatives, groups `(?:)` and `(?i:)`,
-/// lookahead, classes with \p{..}, \s, \d, \w, and `? * + {m,n}` of single characters and `?` of groups. Matches what
-/// Oniguruma matches, the engine of Hugging Face tokenizers; without case, ASCII letters are all that it knows.
+/// The regular expressions with which tokenizers split text into words: alternatives, groups `(?:)` and `(?i:)`,
+/// lookahead, classes with \p{..}, \s, \d, \w, and `? * + {m,n}` of single characters and `?` of groups. Matches are
+/// the same as in Oniguruma, the engine of Hugging Face's tokenizers. Case-insensitive matching supports only ASCII
+/// letters.
 class Regex {
  public:
-  /// Throws Error where the pattern needs more than that, or matches nothing at some place.
+  /// Throws Error if the pattern uses other features, or can match the empty text.
   explicit Regex(std::string_view pattern);
-  /// Matches this very text.
+  /// Returns an expression that matches exactly this text.
   static Regex literal(std::string_view text);
   Regex(Regex&&) noexcept;
   ~Regex();
@@ -31,7 +32,7 @@ class Regex {
   struct Match {
     size_t begin, end;  // characters
   };
-  /// All matches from left to right, none of them empty. Throws Error where matching takes too many steps.
+  /// Returns all matches from left to right. None is empty. Throws Error if matching takes too many steps.
   std::vector<Match> find_all(const Characters& text) const;
 
   struct Node;
@@ -40,7 +41,7 @@ class Regex {
   Regex();
 
   std::unique_ptr<Node> root_;
-  std::vector<char32_t> literal_;  // where there is no root
+  std::vector<char32_t> literal_;  // used if there is no root
 };
 
 }  // namespace mft

@@ -6,7 +6,7 @@
 namespace mft {
 
 void check_text_bytes(size_t bytes) {
-  if (bytes > kMostTextBytes) fail("the tokenizer makes the text longer than ", kMostTextBytes, " bytes");
+  if (bytes > kMostTextBytes) fail("the tokenizer expands the text to more than ", kMostTextBytes, " bytes");
 }
 
 SourceText SourceText::of(std::string_view text, uint32_t begin) {

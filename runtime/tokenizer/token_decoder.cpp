@@ -22,7 +22,7 @@ void fuse(Texts& texts) {
   texts = {std::move(all)};
 }
 
-/// Characters that stand for bytes, as those; texts with any other character as they are.
+/// Decodes characters that represent bytes. Texts with any other character are not changed.
 void from_byte_characters(Texts& texts) {
   std::string all;
   for (const std::string& text : texts) {
@@ -38,7 +38,7 @@ void from_byte_characters(Texts& texts) {
   texts = {valid_utf8(all)};
 }
 
-/// The byte that <0x41> names, -1 for any other text.
+/// Returns the byte of a text such as <0x41>, or -1 for any other text.
 int named_byte(const std::string& text) {
   const auto digit = [](char c) {
     return c >= '0' && c <= '9'   ? c - '0'
@@ -51,7 +51,7 @@ int named_byte(const std::string& text) {
   return high < 0 || low < 0 ? -1 : 16 * high + low;
 }
 
-/// Runs of byte tokens to the characters they spell, or one U+FFFD for each byte of a run that spells none.
+/// Decodes runs of byte tokens. Each byte of an invalid run becomes U+FFFD.
 void from_named_bytes(Texts& texts) {
   Texts out;
   std::string bytes;
@@ -93,7 +93,7 @@ void replace(Texts& texts, const Regex& pattern, const std::string& content) {
   }
 }
 
-/// Up to so many of the character off the start and the end of each text.
+/// Removes up to this many of the character from the start and the end of each text.
 void strip(Texts& texts, char32_t stripped, size_t start, size_t stop) {
   for (std::string& text : texts) {
     const auto up_to = [&](size_t left) { return [=](char32_t c) mutable { return c == stripped && left-- > 0; }; };
@@ -103,7 +103,7 @@ void strip(Texts& texts, char32_t stripped, size_t start, size_t stop) {
   }
 }
 
-/// The mark as a space, but for those of the first token where one was put in front.
+/// Replaces the mark by a space. Removes it from the first token if it was added there.
 void from_marks(Texts& texts, const std::string& mark, bool prepended) {
   for (size_t i = 0; i < texts.size(); ++i) {
     std::string out;
@@ -146,7 +146,7 @@ TokenDecoder make_token_decoder(const Json& json) {
   if (type == "Strip") {
     const std::string content = json.at("content");
     const Characters characters(content);
-    if (characters.at.size() != 1) fail("its decoder strips ", content, "; must be one character");
+    if (characters.at.size() != 1) fail("its decoder strips ", content, "; it must be one character");
     const auto start = static_cast<size_t>(integer(json, "start", 0, INT32_MAX));
     const auto stop = static_cast<size_t>(integer(json, "stop", 0, INT32_MAX));
     return [c = characters.at[0], start, stop](Texts& texts) { strip(texts, c, start, stop); };
@@ -156,7 +156,7 @@ TokenDecoder make_token_decoder(const Json& json) {
     const bool kept = metaspace_scheme(json) == "never";
     return [mark, kept](Texts& texts) { from_marks(texts, mark, !kept); };
   }
-  fail("its decoder ", type, " is not known on the device");
+  fail("its decoder ", type, " is not supported");
 }
 
 }  // namespace mft

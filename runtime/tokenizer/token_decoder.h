@@ -7,11 +7,11 @@
 
 namespace mft {
 
-/// Tokens' texts to what is joined to the text they spell.
+/// Converts the texts of tokens to the parts of the decoded text.
 using TokenDecoder = std::function<void(std::vector<std::string>&)>;
 
-/// Of a tokenizer.json's "decoder": null, Sequence, ByteLevel, Replace, ByteFallback, Fuse, Strip or Metaspace. Throws
-/// Error naming any other.
+/// Reads a tokenizer.json's "decoder": null, Sequence, ByteLevel, Replace, ByteFallback, Fuse, Strip or Metaspace.
+/// Throws Error for any other.
 TokenDecoder make_token_decoder(const nlohmann::json& json);
 
 }  // namespace mft

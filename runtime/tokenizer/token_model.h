@@ -12,13 +12,13 @@
 
 namespace mft {
 
-/// A token of a word, whose bytes it covers after those of the tokens before it.
+/// A token of a word. It covers `length` bytes after the previous token.
 struct WordToken {
   int64_t id;
   size_t length;  // bytes
 };
 
-/// What makes a word tokens.
+/// A tokenizer model, which splits words into tokens.
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
@@ -30,23 +30,23 @@ class TokenModel {
  protected:
   explicit TokenModel(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}
 
-  /// The ids of <0x00> to <0xFF>, -1 where there is none.
+  /// The ids of <0x00> to <0xFF>, or -1 if there is none.
   std::vector<int64_t> byte_tokens() const;
 
   Vocabulary vocabulary_;
 };
 
-/// What a tokenizer.json's "model" holds; its long lists apart from the rest.
+/// The content of a tokenizer.json's "model", with its long lists separate.
 struct ModelFile {
-  nlohmann::json options;  // all but vocab and merges
+  nlohmann::json options;  // all except vocab and merges
   Vocabulary vocabulary;
-  std::vector<double> scores;                               // of Unigram, by id
-  std::vector<std::pair<std::string, std::string>> merges;  // of BPE, the first first
+  std::vector<double> scores;                               // Unigram only; index: id
+  std::vector<std::pair<std::string, std::string>> merges;  // BPE only, in order of rank
 };
 
-/// Byte-pair encoding (arXiv 1508.07909), as GPT-2, Llama and SentencePiece have it.
+/// Byte-pair encoding (arXiv 1508.07909), in the variants of GPT-2, Llama and SentencePiece.
 std::unique_ptr<TokenModel> make_bpe(ModelFile file);
-/// The split of highest probability, SentencePiece's unigram (arXiv 1804.10959).
+/// SentencePiece's unigram model (arXiv 1804.10959), which uses the split with the highest probability.
 std::unique_ptr<TokenModel> make_unigram(ModelFile file);
 
 }  // namespace mft

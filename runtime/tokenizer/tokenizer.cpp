@@ -30,10 +30,10 @@ Tokenizer::Tokenizer(const std::string& path) {
 
 std::vector<TextToken> Tokenizer::encode(std::string_view text) const {
   if (text.size() > kMostGivenBytes) {
-    fail("a text of ", text.size(), " bytes; no more than ", kMostGivenBytes, " are taken at once");
+    fail("the text has ", text.size(), " bytes; at most ", kMostGivenBytes, " are supported at once");
   }
   const size_t invalid = invalid_utf8(text);
-  if (invalid != std::string_view::npos) fail("the text is no UTF-8 from byte ", invalid, " on");
+  if (invalid != std::string_view::npos) fail("the text is not valid UTF-8 at byte ", invalid);
   Pieces pieces;
   if (!text.empty()) pieces.push_back({SourceText::of(text, 0)});
   added_->split(pieces, false);
@@ -44,7 +44,7 @@ std::vector<TextToken> Tokenizer::encode(std::string_view text) const {
     check_text_bytes(bytes);
   }
   added_->split(pieces, true);
-  const auto empty = [](const Piece& piece) { return piece.text.bytes.empty(); };  // normalized away
+  const auto empty = [](const Piece& piece) { return piece.text.bytes.empty(); };  // removed by normalization
   pieces.erase(std::remove_if(pieces.begin(), pieces.end(), empty), pieces.end());
   pre_tokenizer_(pieces);
 

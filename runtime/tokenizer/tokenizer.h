@@ -13,24 +13,24 @@
 
 namespace mft {
 
-/// A token, and the bytes [begin, end) of the text that it stands for: those that share a character have all of it, and
-/// those of a replacement all of what was replaced.
+/// A token, and the bytes [begin, end) of the text that it represents. Tokens that share a character have the bytes of
+/// the whole character, and tokens of a replacement have all replaced bytes.
 struct TextToken {
   int64_t id;
   Span text;
 };
 
-/// A tokenizer.json of Hugging Face's `tokenizers`, and the same tokens as that makes of any text: byte-level BPE,
-/// SentencePiece's BPE and unigram. What adds BOS or trims spans is no part of it (`post_processor`), nor are
-/// truncation and padding.
+/// Tokenizes text with a tokenizer.json of Hugging Face's `tokenizers`, with the same tokens as that library:
+/// byte-level BPE, SentencePiece's BPE and unigram. It does not apply the `post_processor`, which adds BOS or trims
+/// spans, truncation or padding.
 class Tokenizer {
  public:
-  /// Throws Error naming the file where it is damaged, or has a part that is not known here.
+  /// Throws Error, with the file's name, if it is damaged or has an unsupported part.
   explicit Tokenizer(const std::string& path);
 
-  /// Throws Error where `text` is no UTF-8 or too long.
+  /// Throws Error if `text` is not UTF-8 or too long.
   std::vector<TextToken> encode(std::string_view text) const;
-  /// The text of tokens; ids that no token has are left out, and so are special ones where told.
+  /// Decodes tokens. Unknown ids are left out, and optionally special tokens.
   std::string decode(const std::vector<int64_t>& ids, bool skip_special) const;
 
  private:

@@ -8,14 +8,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMostListed = 16000000;  // values of vocabulary and merges, up to four each
+constexpr int64_t kMostListed = 16000000;  // values of the vocabulary and merges, up to four per entry
 
-/// Takes what lies in "model" / "vocab" and "merges" out of the JSON as it is parsed.
+/// Removes the entries of "vocab" and "merges" of "model" from the JSON while it is parsed.
 class Reader {
  public:
   explicit Reader(ModelFile& model) : model_(model) {}
 
-  /// Whether the value is kept in the JSON.
+  /// Returns whether the value is kept in the JSON.
   bool operator()(int depth, Json::parse_event_t event, Json& value) {
     using Event = Json::parse_event_t;
     const bool listed = part_ == "model" && depth >= 3;
@@ -38,7 +38,7 @@ class Reader {
       return false;
     }
     if (list_ == "vocab") {
-      if (event == Event::array_end) {  // [token, score], the id is its place
+      if (event == Event::array_end) {  // [token, score]; the id is the index
         model_.vocabulary.add(value.at(0).get<std::string>(), static_cast<int64_t>(model_.scores.size()));
         model_.scores.push_back(value.at(1).get<double>());
       } else {
@@ -60,7 +60,7 @@ class Reader {
     const std::string text = value.is_string() ? value.get<std::string>() : "";
     const size_t space = text.find(' ');
     if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
-      fail("its merge ", value.dump(-1, ' ', false, Json::error_handler_t::replace), " is not of two tokens");
+      fail("its merge ", value.dump(-1, ' ', false, Json::error_handler_t::replace), " must have two tokens");
     }
     model_.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
   }
@@ -79,9 +79,9 @@ TokenizerFile parse_tokenizer_file(const std::string& text) {
       Json::parse(text, [&](int depth, Json::parse_event_t event, Json& value) { return reader(depth, event, value); });
   file.model.options = file.parts.at("model");
   file.parts.erase("model");
-  // Files of older versions do not name it.
+  // Files of older versions do not have it.
   file.type = file.model.options.value("type", file.model.scores.empty() ? "BPE" : "Unigram");
-  if (file.type != "BPE" && file.type != "Unigram") fail("its model ", file.type, " is not known on the device");
+  if (file.type != "BPE" && file.type != "Unigram") fail("its model ", file.type, " is not supported");
   if (file.type == "Unigram" && static_cast<int64_t>(file.model.scores.size()) != file.model.vocabulary.size()) {
     fail("its vocabulary is not that of a Unigram model");
   }

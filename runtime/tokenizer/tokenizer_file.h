@@ -7,14 +7,14 @@
 
 namespace mft {
 
-/// A tokenizer.json as it is read: its vocabulary and merges, which may be a million texts, never as JSON values.
+/// A parsed tokenizer.json. The vocabulary and merges, which may be a million texts, are never stored as JSON values.
 struct TokenizerFile {
   nlohmann::json parts;  // "normalizer", "pre_tokenizer", "decoder", "added_tokens", ...; not "model"
-  std::string type;      // of the model, "BPE" or "Unigram"
+  std::string type;      // type of the model, "BPE" or "Unigram"
   ModelFile model;
 };
 
-/// Throws Error, or nlohmann::json::exception where a part has another type than it should.
+/// Throws Error, or nlohmann::json::exception if a part has the wrong type.
 TokenizerFile parse_tokenizer_file(const std::string& text);
 
 }  // namespace mft

@@ -10,7 +10,7 @@
 namespace mft {
 namespace {
 
-constexpr double kUnknownPenalty = 10.0;  // below the lowest score
+constexpr double kUnknownPenalty = 10.0;  // subtracted from the lowest score
 
 class Unigram : public TokenModel {
  public:
@@ -36,7 +36,7 @@ class Unigram : public TokenModel {
       const Step& step = best[end];
       const bool unknown = step.id == unknown_;
       if (unknown && tokens.size() > first && tokens.back().id == unknown_) {
-        tokens.back().length += end - step.begin;  // unknown neighbours are one token
+        tokens.back().length += end - step.begin;  // neighbouring unknown characters become one token
       } else {
         tokens.push_back({step.id, end - step.begin});
       }
@@ -47,7 +47,7 @@ class Unigram : public TokenModel {
   }
 
  private:
-  /// The last token of the best split of what ends at a byte.
+  /// The last token of the best split of the text up to a byte.
   struct Step {
     int64_t id = -1;
     size_t begin = SIZE_MAX;
@@ -69,13 +69,13 @@ class Unigram : public TokenModel {
         known = known || at + length == next;
       });
       if (known) continue;
-      if (unknown_ < 0) fail("the tokenizer knows no token for a character of this text, and none for unknown ones");
+      if (unknown_ < 0) fail("the tokenizer has no token for a character of this text, and no unknown token");
       consider(next, unknown_, lowest_ - kUnknownPenalty);
     }
     return best;
   }
 
-  /// What unknown ones are after all: a token that they make together, or tokens of their bytes.
+  /// Replaces unknown characters by a token of all of them together, or by tokens of their bytes.
   void spell_unknown(std::string_view word, std::vector<WordToken>& tokens, size_t first) const {
     std::vector<WordToken> spelled;
     size_t at = 0;

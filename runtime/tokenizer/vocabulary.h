@@ -7,12 +7,12 @@
 
 namespace mft {
 
-/// Tokens by their text, and texts by their token, in little more memory than the texts.
+/// Maps texts to tokens and tokens to texts, with little more memory than the texts.
 class Vocabulary {
  public:
-  /// Throws Error where the text or the id is there already, or the id is below 0 or too large.
+  /// Throws Error if the text or the id is duplicated, or the id is negative or too large.
   void add(std::string_view text, int64_t id);
-  /// -1 where there is no such token.
+  /// Returns -1 if there is no such token.
   int64_t find(std::string_view text) const;
   bool has(int64_t id) const { return id >= 0 && id < size() && tokens_[static_cast<size_t>(id)].length != kNone; }
   std::string_view text(int64_t id) const {
@@ -33,8 +33,8 @@ class Vocabulary {
   void grow();
 
   std::string texts_;
-  std::vector<Token> tokens_;    // by id
-  std::vector<uint32_t> slots_;  // ids by the texts' hashes, kNone where empty
+  std::vector<Token> tokens_;    // index: id
+  std::vector<uint32_t> slots_;  // hash table of ids by text; kNone if empty
   size_t count_ = 0;
 };
 

@@ -17,7 +17,7 @@ bool is_among(const CharacterRange* ranges, size_t count, char32_t c) {
   return range != ranges && c <= (range - 1)->last;
 }
 
-/// What a table of runs makes of a character; false where it has none.
+/// Looks up a character in a table of runs. Returns false if it has no entry.
 bool map(const CaseRun* runs, size_t count, char32_t c, char32_t& mapped) {
   const CaseRun* run =
       std::upper_bound(runs, runs + count, c, [](char32_t x, const CaseRun& r) { return x < r.first; });
@@ -52,7 +52,7 @@ bool is_ignorable(char32_t c) {
   return is_in(ignorable, c) != is_among(kIgnorableExceptions, kIgnorableExceptionCount, c);
 }
 
-/// Whether a sigma in text[begin, end) ends a word: a letter stands before it, and none behind it.
+/// Whether the sigma in text[begin, end) ends a word: it is preceded by a letter and not followed by one.
 bool is_final(std::string_view text, size_t begin, size_t end) {
   size_t past = 0;
   const size_t before = skip_back(text, begin, is_ignorable), behind = skip(text, end, is_ignorable);
@@ -60,7 +60,7 @@ bool is_final(std::string_view text, size_t begin, size_t end) {
   return behind == text.size() || !is_cased(character_at(text, behind, past));
 }
 
-/// The character of text[begin, end) in lower case.
+/// Returns the character in text[begin, end) in lower case.
 void append_lower(std::string& out, std::string_view text, size_t begin, size_t end, char32_t c) {
   char32_t mapped = c;
   if (c == kSigma) {
@@ -74,7 +74,7 @@ void append_lower(std::string& out, std::string_view text, size_t begin, size_t 
   if (c == kDottedI) append_utf8(out, kDotAbove);
 }
 
-/// Title case for characters that `is_first` holds of, given the one before; lower case for all others.
+/// Converts characters to title case if `is_first` is true for the previous character, and all others to lower case.
 template <typename IsFirst>
 std::string with_capitals(std::string_view text, IsFirst is_first) {
   std::string out;

@@ -5,16 +5,16 @@
 
 namespace mft {
 
-// Python's methods of str, of valid UTF-8.
+// Python's methods of str, for valid UTF-8.
 
 std::string upper_case(std::string_view text);
 std::string lower_case(std::string_view text);
-/// Each word's first letter in title case, all else in lower case.
+/// Converts each word's first letter to title case, and all others to lower case.
 std::string title_case(std::string_view text);
-/// The first character in title case, all else in lower case.
+/// Converts the first character to title case, and all others to lower case.
 std::string capitalized(std::string_view text);
 
-/// Whether a character is what str.islower(), isupper(), isalpha(), isdigit() and isnumeric() ask for.
+/// Whether a character satisfies str.islower(), isupper(), isalpha(), isdigit() and isnumeric().
 bool is_lower(char32_t c);
 bool is_upper(char32_t c);
 bool is_title(char32_t c);

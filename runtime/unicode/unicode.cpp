@@ -8,7 +8,7 @@
 namespace mft {
 namespace {
 
-/// Of the categories, in the order of unicode_tables.cpp.
+/// Names of the categories, in the order of unicode_tables.cpp.
 constexpr const char* kNames[] = {"Cc", "Cf", "Cn", "Co", "Cs", "Ll", "Lm", "Lo", "Lt", "Lu",
                                   "Mc", "Me", "Mn", "Nd", "Nl", "No", "Pc", "Pd", "Pe", "Pf",
                                   "Pi", "Po", "Ps", "Sc", "Sk", "Sm", "So", "Zl", "Zp", "Zs"};
@@ -20,12 +20,12 @@ constexpr char32_t kSyllables = 0xac00, kLeads = 0x1100, kVowels = 0x1161, kTail
 constexpr char32_t kLeadCount = 19, kVowelCount = 21, kTailCount = 28;
 constexpr char32_t kSyllableCount = kLeadCount * kVowelCount * kTailCount;
 
-/// The length that a character's first byte tells, 0 where none begins so.
+/// The length of a character according to its first byte, or 0 if the byte is invalid.
 size_t length_of(unsigned char first) {
   return first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
 }
 
-/// How many bytes from `at` on are the beginning of a character, and whether they are one.
+/// Returns the number of bytes from `at` on that begin a character, and whether the character is complete.
 size_t beginning(std::string_view text, size_t at, bool& whole) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(at);
@@ -33,7 +33,7 @@ size_t beginning(std::string_view text, size_t at, bool& whole) {
   whole = length == 1;
   if (length < 2) return 1;
   for (size_t i = 1; i < length; ++i) {
-    // The second byte rules out overlong forms, surrogates and what is above U+10FFFF.
+    // The second byte excludes overlong forms, surrogates and values above U+10FFFF.
     const unsigned char least = i > 1 ? 0x80 : first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     const unsigned char most = i > 1 ? 0xbf : first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
     if (at + i >= text.size() || byte(at + i) < least || byte(at + i) > most) return i;
@@ -54,7 +54,7 @@ uint32_t categories_named(std::string_view name) {
 
 bool is_in(uint32_t categories, char32_t c) {
   const uint32_t* end = kCategoryRuns + kCategoryRunCount;
-  // A run is its first character times 32 and its category.
+  // A run is encoded as its first character times 32 plus its category.
   const uint32_t* run = std::upper_bound(kCategoryRuns, end, (static_cast<uint32_t>(c) << 5) | 31) - 1;
   return categories >> (*run & 31) & 1;
 }

@@ -44,7 +44,7 @@ struct CaseRun {
 };
 extern const CaseRun kUpperRuns[], kLowerRuns[];  // by character
 extern const size_t kUpperRunCount, kLowerRunCount;
-extern const CaseRun kTitleRuns[];  // where title case is not upper case
+extern const CaseRun kTitleRuns[];  // characters whose title case differs from upper case
 extern const size_t kTitleRunCount;
 
 /// What becomes several characters, 0 behind the last.
@@ -55,7 +55,7 @@ struct CaseExpansion {
 extern const CaseExpansion kExpansions[];  // by character
 extern const size_t kExpansionCount;
 
-// Where a property is not what the categories tell (letter_case.cpp), in order.
+// Characters for which a property does not follow from the category (letter_case.cpp), in order.
 extern const CharacterRange kLowerExceptions[], kUpperExceptions[], kIgnorableExceptions[], kDigitExceptions[],
     kNumeralExceptions[];
 extern const size_t kLowerExceptionCount, kUpperExceptionCount, kIgnorableExceptionCount, kDigitExceptionCount,

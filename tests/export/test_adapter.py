@@ -130,32 +130,42 @@ PEFT_HARM: dict[str, tuple[Callable[[Path], object], str]] = {
     "ranks": (_config(rank_pattern={"q_proj": 2}), "rank_pattern is {'q_proj': 2}, which is not supported"),
     "whole modules": (_config(modules_to_save=["lm_head"]), "modules_to_save is ['lm_head'], which is not supported"),
     "biases": (_config(bias="lora_only"), "bias is 'lora_only'; supported: 'none'"),
-    "another base": (_config(init_lora_weights="pissa_niter_4"), "init_lora_weights is 'pissa_niter_4', which goes"),
+    "another base": (
+        _config(init_lora_weights="pissa_niter_4"),
+        "init_lora_weights is 'pissa_niter_4', which changes the base model",
+    ),
     "IA3": (_config(peft_type="IA3"), "peft_type is 'IA3'; supported: 'LORA'"),
     "rank": (_config(r=1000), "r is 1000; it must be a positive integer, at most 256"),
     "alpha": (_config(lora_alpha=-1), "lora_alpha is -1; it must be a positive number"),
-    "other rank": (_config(r=3), f"tensor {A} is F32 [4, 128]; it should be one of F32, F16, BF16, [3, 128]"),
-    "pickle": (_pickle, "no such file; adapter_model.bin is a pickle, which is not read; an adapter is a folder with"),
+    "other rank": (_config(r=3), f"tensor {A} is F32 [4, 128]; it must be one of F32, F16, BF16, [3, 128]"),
+    "pickle": (
+        _pickle,
+        "no such file; adapter_model.bin is a pickle, which is not supported; an adapter is a folder with",
+    ),
     "link": (_link, "which is outside of the folder"),
     "truncated": (
         lambda f: (f / "adapter_model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{}"),
         "not a readable safetensors file",
     ),
-    "no A": (_tensor(A, lambda x: None), f"tensor {A.replace('_A', '_B')} is there alone; an adapter has A and B"),
-    "not finite": (_tensor(A, lambda x: x / 0), f"tensor {A} holds numbers that are not finite"),
+    "no A": (_tensor(A, lambda x: None), f"tensor {A.replace('_A', '_B')} has no counterpart; an adapter has A and B"),
+    "not finite": (_tensor(A, lambda x: x / 0), f"tensor {A} has values that are not finite"),
     "head": (
         _tensor(A, _same, "base_model.model.lm_head.lora_A.weight"),
-        "tensor base_model.model.lm_head.lora_A.weight is no A or B of one of the model's linears: q_proj, k_proj",
+        "tensor base_model.model.lm_head.lora_A.weight is not A or B of one of the model's linear layers: q_proj, "
+        "k_proj",
     ),
     "embedding": (
         _tensor(A, _same, "base_model.model.model.embed_tokens.lora_embedding_A"),
-        "embed_tokens.lora_embedding_A is no A or B of one of the model's linears",
+        "embed_tokens.lora_embedding_A is not A or B of one of the model's linear layers",
     ),
     "third layer": (
         _tensor(A, _same, A.replace("layers.0", "layers.2")),
-        "layers.2.self_attn.q_proj.lora_A.weight is no",
+        "layers.2.self_attn.q_proj.lora_A.weight is not A or B",
     ),
-    "nothing": (lambda f: save_file({}, f / "adapter_model.safetensors"), "adapts nothing; an adapter is a folder"),
+    "nothing": (
+        lambda f: save_file({}, f / "adapter_model.safetensors"),
+        "has no tensors of an adapter; an adapter is a folder",
+    ),
 }
 
 
@@ -177,9 +187,9 @@ MLX_HARM: dict[str, tuple[dict[str, Any], str]] = {
     "scale": ({"lora_parameters": {"rank": 3, "scale": 1.7e308}}, "scale is 1.7e+308; it must be smaller"),
     "other rank": (
         {"lora_parameters": {"rank": 4, "scale": 1.0}},
-        "mlp.down_proj.lora_a is F32 [256, 3]; it should be one of F32, F16, BF16, [256, 4]",
+        "mlp.down_proj.lora_a is F32 [256, 3]; it must be one of F32, F16, BF16, [256, 4]",
     ),
-    "layers": ({"layers": (1, 2)}, "tensor model.layers.2.mlp.down_proj.lora_a is no A or B of one of"),
+    "layers": ({"layers": (1, 2)}, "tensor model.layers.2.mlp.down_proj.lora_a is not A or B of one of"),
 }
 
 
@@ -193,5 +203,5 @@ def test_mlx_refused(config: ModelConfig, tmp_path: Path, harm: str) -> None:
 
 
 def test_an_adapter_brings_its_own_settings(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="adapter here: brings its own rank, alpha and targets; leave those out"):
+    with pytest.raises(UserError, match="adapter here: defines rank, alpha and targets"):
         export_bundle("qwen2.5-0.5b", tmp_path / "bundle", random_init=True, adapter="here", lora_rank=8)

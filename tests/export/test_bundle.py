@@ -99,7 +99,7 @@ def test_a_bundle_is_replaced_and_nothing_else(folder: Path, tmp_path: Path) -> 
     target = Path(shutil.copytree(folder, tmp_path / "bundle"))
     (target / "notes").write_text("mine")
     small = dataclasses.replace(CONFIG, num_hidden_layers=1)
-    with pytest.raises(UserError, match="holds notes, which is not part of a bundle"):
+    with pytest.raises(UserError, match="contains notes, which is not part of a bundle"):
         write_bundle(RandomModel(small, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, target)
     (target / "notes").unlink()
     write_bundle(RandomModel(small, 0), LoraConfig(4, 8.0, ALL_LINEAR), 64, 0, target)

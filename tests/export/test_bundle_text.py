@@ -67,7 +67,7 @@ def test_settings_that_cannot_be_used(make: Callable[..., Path]) -> None:
     folder = make()
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     for change, message in (
-        ({"eos_token": None}, "eos_token should name the vocabulary's token that ends a text"),
+        ({"eos_token": None}, "eos_token must be a token of the vocabulary that ends a text"),
         ({"chat_template": "{% for"}, "chat_template is not a Jinja template"),
     ):
         (folder / "tokenizer_config.json").write_text(json.dumps(settings | change))
@@ -83,8 +83,8 @@ def add(folder: Path, token: str, special: bool) -> None:
 def test_tokens_beyond_the_embedding(make: Callable[..., Path]) -> None:
     folder = make()
     add(folder, "<call>", special=True)
-    message = f"added token '<call>' has the number {TOKENS}, but the model's embedding has {TOKENS} rows (vocab_size)"
-    assert refusal(folder).startswith(f"{folder / 'tokenizer.json'}: {message}, for numbers up to {TOKENS - 1}; resize")
+    message = f"added token '<call>' has id {TOKENS}, but the model's embedding has only {TOKENS} rows (vocab_size)"
+    assert refusal(folder).startswith(f"{folder / 'tokenizer.json'}: {message}, for ids up to {TOKENS - 1}; resize")
 
 
 def test_tokens_beyond_it_that_no_text_holds(make: Callable[..., Path]) -> None:
@@ -101,4 +101,4 @@ def test_tokens_of_a_family_with_vision(make: Callable[..., Path]) -> None:
     with pytest.raises(WrittenError):
         export(folder)
     add(folder, "<mine>", special=False)
-    assert f"added token '<mine>' has the number {TOKENS + 1}" in refusal(folder)
+    assert f"added token '<mine>' has id {TOKENS + 1}" in refusal(folder)

@@ -80,21 +80,24 @@ def test_errors_are_weighed(tmp_path: Path, tiny_bundle: Any) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"short", "text: 5 tokens; a calibration text needs at least 256"), (b"\xff" * 1000, "text: cannot be read as")],
+    [
+        (b"short", "text: has 5 tokens; a calibration text must have at least 256"),
+        (b"\xff" * 1000, "text: not readable as"),
+    ],
 )
 def test_bad_texts(content: bytes, message: str, tmp_path: Path, tiny_bundle: Any) -> None:
     saved("qwen3", tmp_path / "model", tiny_bundle())
     (tmp_path / "text").write_bytes(content)
     with pytest.raises(UserError, match=message):
         open_checkpoint(tmp_path / "model", quantization=Quantization(calibration=tmp_path / "text"))
-    with pytest.raises(UserError, match="nowhere: cannot be read as text"):
+    with pytest.raises(UserError, match="nowhere: not readable as UTF-8 text"):
         open_checkpoint(tmp_path / "model", quantization=Quantization(calibration=tmp_path / "nowhere"))
 
 
 def test_only_for_models_in_floats() -> None:
-    with pytest.raises(UserError, match="calibration x: goes with a Hugging Face model; smollm2-135m has weights"):
+    with pytest.raises(UserError, match="calibration x: applies to models with float weights"):
         open_checkpoint("smollm2-135m", quantization=Quantization(calibration=Path("x")))
-    with pytest.raises(UserError, match="quant_embedding q4_0: goes with a Hugging Face model"):
+    with pytest.raises(UserError, match="quant_embedding q4_0: applies to models with float weights"):
         open_checkpoint("smollm2-135m", quantization=Quantization(embedding="q4_0"))
     with pytest.raises(UserError, match="quant_embedding q5: must be one of f16"):
         Quantization(embedding="q5")

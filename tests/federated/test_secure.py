@@ -161,10 +161,10 @@ def test_a_device_that_insists(secure: Fleet) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"strategy.name": "fedsvd"}, "strategy.name fedsvd: not with secure-aggregation"),
-        ({"strategy.name": "fedmedian"}, "strategy.name fedmedian: not with secure-aggregation"),
-        ({"wire": "int8"}, "wire int8: not with secure-aggregation"),
-        ({"largest-ratio": 5.0}, "largest-ratio: not with secure-aggregation"),
+        ({"strategy.name": "fedsvd"}, "strategy.name fedsvd: not supported with secure-aggregation"),
+        ({"strategy.name": "fedmedian"}, "strategy.name fedmedian: not supported with secure-aggregation"),
+        ({"wire": "int8"}, "wire int8: not supported with secure-aggregation"),
+        ({"largest-ratio": 5.0}, "largest-ratio: not supported with secure-aggregation"),
         (
             {
                 "privacy.noise-multiplier": 1.0,
@@ -172,9 +172,9 @@ def test_a_device_that_insists(secure: Fleet) -> None:
                 "privacy.devices": 3,
                 "privacy.delta": 1e-3,
             },
-            "privacy: not with secure-aggregation",
+            "privacy: not supported with secure-aggregation",
         ),
-        ({"secure.shares": 3}, "secure.shares: known are threshold, clipping-range, max-targets"),
+        ({"secure.shares": 3}, "secure.shares: unknown setting; known: threshold, clipping-range, max-targets"),
         ({"secure.threshold": 2.0}, "secure: .*threshold"),
     ],
 )

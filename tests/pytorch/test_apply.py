@@ -121,10 +121,10 @@ def test_a_forward_without_backward_leaves_nothing(counted: bool) -> None:
 
 
 def test_nothing_to_apply_to() -> None:
-    with pytest.raises(UserError, match="approx2bit: Sequential holds no SiLU and no GELU"):
+    with pytest.raises(UserError, match="approx2bit: Sequential has no SiLU or GELU"):
         apply(nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3)))
     model = nn.Sequential(nn.Linear(3, 3), nn.SiLU())
-    with pytest.raises(UserError, match="memory_sharing: Sequential holds no RMSNorm and no LayerNorm"):
+    with pytest.raises(UserError, match="memory_sharing: Sequential has no RMSNorm or LayerNorm"):
         apply(model)
     assert "forward" not in model[1].__dict__
 

@@ -80,5 +80,5 @@ def test_drop_rates_are_the_same() -> None:
 def test_bad_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Schedule(**options)
-    with pytest.raises(UserError, match="suffix depth 4: must be 1 to 3"):
+    with pytest.raises(UserError, match="suffix depth 4: must be from 1 to 3"):
         Schedule("suffix", suffix_depths=(4,)).select(0, 3)

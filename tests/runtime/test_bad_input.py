@@ -59,7 +59,7 @@ def test_a_flipped_byte_in_any_unit_is_found_before_it_computes(bundle: Path, da
         if result.returncode == 0:  # between two tensors: nothing that anybody reads
             shutil.rmtree(tmp_path / "out")
             continue
-        tensor = re.search(r"tensor (\S+) differs from its checksum", result.stderr)
+        tensor = re.search(r"tensor (\S+) does not match its checksum", result.stderr)
         assert tensor is not None, result.stderr
         ran = {json.loads(line).get("unit") for line in trace.read_text().splitlines()}
         unit = next((u["name"] for u in description["units"] if tensor[1] in u["weights"]), tensor[1])
@@ -101,7 +101,7 @@ def test_damaged_bundle_description(bundle: Path, data: Path, tmp_path: Path) ->
     units = [unit | {"weights": unit["weights"][::-1]} for unit in content["units"]]
     index.write_text(json.dumps(content | {"units": units}))
     assert "program.pte" in failure("eval", bundle, "--data", data)
-    assert "not a bundle made by" in failure("eval", tmp_path, "--data", data)
+    assert "not a bundle written by" in failure("eval", tmp_path, "--data", data)
 
 
 def test_bad_token_file(small_bundle: Path, data: Path) -> None:
@@ -111,8 +111,8 @@ def test_bad_token_file(small_bundle: Path, data: Path) -> None:
         save_file(good | changed, data)
         return failure("eval", small_bundle, "--data", data)
 
-    assert "outside the model's vocabulary of 250" in attempt(tokens=good["tokens"] + 200)
-    assert "outside the model's vocabulary of 250" in attempt(targets=np.full_like(good["targets"], -7))
+    assert "is not in the model's vocabulary of 250" in attempt(tokens=good["tokens"] + 200)
+    assert "is not in the model's vocabulary of 250" in attempt(targets=np.full_like(good["targets"], -7))
     assert "does not follow its row" in attempt(positions=good["positions"] + 1)
     assert "offsets must run from 0" in attempt(offsets=good["offsets"] + 1)
     assert "empty or out of order" in attempt(offsets=np.array([0, 60, 30, good["offsets"][-1]]))
@@ -153,7 +153,7 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     for value in (np.nan, np.inf):
         damaged = tensors[name].copy()
         damaged[1, 2] = value
-        message = f"tensor {name} holds numbers that are not finite"
+        message = f"tensor {name} has values that are not finite"
         assert message in attempt({name: damaged})
         options = ["--adapter", adapter]
         assert message in failure("generate", small_bundle, "--prompt-tokens", "1,2", *options)
@@ -167,17 +167,17 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     [
         (["--schedule", "half"], "schedule half: must be one of full, lcsb, suffix"),
         (["--ratio", "0", "--schedule", "lcsb"], "ratio 0: must be above 0"),
-        (["--suffix-depths", "2,9", "--schedule", "suffix"], "suffix depth 9: must be 1 to 4"),
+        (["--suffix-depths", "2,9", "--schedule", "suffix"], "suffix depth 9: must be from 1 to 4"),
         (["--steps", "0"], "steps 0: must be at least 1"),
         (["--steps", "ten"], "steps ten: must be an integer"),
-        (["--lr", "-1"], "lr -1: must be above 0"),
+        (["--lr", "-1"], "lr -1: must be a positive number"),
         (["--budget", "10GX"], "budget 10GX: must be a size such as 512MB"),
-        (["--epochs", "1", "--steps", "5"], "give steps or epochs"),
+        (["--epochs", "1", "--steps", "5"], "set either steps or epochs"),
         (["--eval-every", "2"], "eval_every 2: needs data for validation"),
         (["--seq-len", "65"], "x seq_len 65 tokens; the bundle's maximum is 64"),
         (["--seq-len", "8"], "contains a sequence of"),
         (["--speed", "9"], "unknown option --speed"),
-        (["--lr"], "--lr needs a value"),
+        (["--lr"], "--lr requires a value"),
     ],
 )
 def test_bad_option(small_bundle: Path, data: Path, tmp_path: Path, options: list[str], expected: str) -> None:
@@ -203,7 +203,7 @@ def test_disk_full(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     if result.returncode == 77:
         pytest.skip("needs the right to mount a tmpfs in a namespace of its own")
     assert result.returncode == 1, result.stderr
-    assert ".safetensors: could not be saved (No space left on device)" in result.stderr
+    assert ".safetensors: cannot save the file (No space left on device)" in result.stderr
     left = tmp_path / "left"
     assert files(left) == {"checkpoint.safetensors", "adapter_model.safetensors", "adapter_config.json"}
     assert load_file(left / "checkpoint.safetensors")["losses"].shape == (20,)

@@ -158,12 +158,12 @@ def test_bad_rows_are_refused_in_the_same_words(row: Any, bundle: Path, tmp_path
 def test_rows_that_do_not_suit_the_others_the_model_or_the_loss(bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     dataset = Dataset(str(bundle), str(path))
-    with pytest.raises(RuntimeFailure, match="rows.jsonl: empty"):
+    with pytest.raises(RuntimeFailure, match="rows.jsonl: is empty"):
         dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig())
     dataset.add(json.dumps({"text": "a"}))
-    with pytest.raises(RuntimeFailure, match="this row is a preference, and those before it are not"):
+    with pytest.raises(RuntimeFailure, match="this row is a preference, but the rows before it are not"):
         dataset.add(json.dumps(preferences(1)[0]))
-    with pytest.raises(RuntimeFailure, match="rows.jsonl:1: loss dpo needs rows with"):
+    with pytest.raises(RuntimeFailure, match="rows.jsonl:1: the row is not a preference; loss dpo requires"):
         dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig(loss="dpo"))
     with pytest.raises(RuntimeFailure, match='message 2: "tool_calls" are not used by the model'):
         called = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
@@ -171,12 +171,12 @@ def test_rows_that_do_not_suit_the_others_the_model_or_the_loss(bundle: Path, tm
     with pytest.raises(RuntimeFailure, match="seed -1: must not be negative"):
         dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig(seed="-1"))
     write_rows([{"prompt": "long " * 50, "completion": "b"}], path)
-    with pytest.raises(RuntimeFailure, match="nothing to learn within --seq-len 8"):
+    with pytest.raises(RuntimeFailure, match="no tokens to train on within seq_len 8"):
         Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig(seq_len="8"))
     write_rows(preferences(1), path)
-    with pytest.raises(RuntimeFailure, match="this row is no preference, and those before it are;"):
+    with pytest.raises(RuntimeFailure, match="this row is not a preference, but the rows before it are;"):
         Dataset(str(bundle), str(path)).add('{"text": "a"}')
-    with pytest.raises(RuntimeFailure, match="rows.jsonl:1: a preference"):
+    with pytest.raises(RuntimeFailure, match="rows.jsonl:1: the row is a preference"):
         Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig())
 
 
@@ -231,7 +231,7 @@ def test_two_that_add_to_one_file(bundle: Path, tmp_path: Path) -> None:
     path = str(tmp_path / "rows.jsonl")
     one, other = Dataset(str(bundle), path), Dataset(str(bundle), path)
     one.add('{"text": "a"}')
-    with pytest.raises(RuntimeFailure, match="a preference, and those before it are not"):
+    with pytest.raises(RuntimeFailure, match="a preference, but the rows before it are not"):
         other.add(json.dumps(preferences(1)[0]))
     other.add('{"text": "b"}')
     one.add('{"text": "c"}')
@@ -247,7 +247,7 @@ def test_tokens_never_take_the_place_of_the_rows(bundle: Path, tmp_path: Path) -
     path = write_rows([{"text": "one"}], tmp_path / "rows.jsonl")
     (tmp_path / "link").symlink_to(path)
     for out in (path, tmp_path / "link"):
-        assert "holds the rows" in failure("tokens", bundle, "--data", path, "--out", out)
+        assert "is the file with the rows" in failure("tokens", bundle, "--data", path, "--out", out)
     assert path.read_text() == '{"text": "one"}\n'
 
 
@@ -258,7 +258,7 @@ def test_a_full_disk_loses_nothing(bundle: Path, tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))
     try:
-        with pytest.raises(RuntimeFailure, match="could not be saved .*those before it are"):
+        with pytest.raises(RuntimeFailure, match="cannot save the row .*earlier rows are unchanged"):
             dataset.add(json.dumps({"text": "a longer row"}))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

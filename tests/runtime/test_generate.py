@@ -67,9 +67,9 @@ def test_bad_prompts(small_bundle: Path) -> None:
     assert "250 is not in the vocabulary" in failure("generate", small_bundle, "--prompt-tokens", "1,250")
     assert "the prompt is empty" in failure("generate", small_bundle, "--prompt-tokens", "")
     both = failure("generate", small_bundle, "--prompt", "Hello", "--prompt-tokens", "1")
-    assert "--prompt: leave out --prompt-tokens and --stop-tokens" in both
+    assert "--prompt: cannot be combined with --prompt-tokens or --stop-tokens" in both
     no_text = failure("generate", small_bundle, "--prompt", "Hello")
-    assert "tokenizer.json: not part of the bundle, so its model reads no text" in no_text
+    assert "tokenizer.json: not part of the bundle; export a model with a tokenizer" in no_text
     assert "temp -1" in failure("generate", small_bundle, "--prompt-tokens", "1", "--temp", "-1")
     too_long = ",".join(["1"] * 65)
     assert "the prompt has 65 tokens; the bundle's maximum is 64" in failure(

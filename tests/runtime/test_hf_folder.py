@@ -47,7 +47,7 @@ def test_four_bits_by_default(model: Any, tiny_bundle: Any, tmp_path: Path) -> N
     folder = tiny_bundle("model")
     model.save_pretrained(folder)
     made = export_bundle(folder, tmp_path / "bundle", max_seq_len=16)
-    linears, tables = made.summary()[1]["F32 kept as iq4_nl"], made.summary()[1]["F32 kept as q8_0"]
+    linears, tables = made.summary()[1]["F32 stored as iq4_nl"], made.summary()[1]["F32 stored as q8_0"]
     assert "relative error" in linears and "relative error" in tables
     assert sum(conversion["weights"] for conversion in made.conversions) == sum(
         p.numel() for name, p in model.named_parameters() if p.ndim == 2
@@ -63,10 +63,10 @@ def test_formats_that_are_not(model: Any, tmp_path: Path, quant: str) -> None:
 
 def test_a_group_that_does_not_divide_rows(model: Any, tmp_path: Path) -> None:
     model.save_pretrained(write_small_tokenizer(tmp_path / "model"))
-    with pytest.raises(UserError, match="q_proj.weight: 64 columns: a q4_1_g128 weight needs a multiple of 128"):
+    with pytest.raises(UserError, match="q_proj.weight: 64 columns: a q4_1_g128 weight requires a multiple of 128"):
         export_bundle(tmp_path / "model", tmp_path / "bundle", quant="q4_1_g128")
 
 
 def test_other_models_have_formats_of_their_own(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="quant q4_0: goes with a Hugging Face model"):
+    with pytest.raises(UserError, match="quant q4_0: applies to models with float weights"):
         export_bundle("qwen2.5-0.5b", tmp_path / "bundle", quant="q4_0", random_init=True)

@@ -75,17 +75,17 @@ HARM: dict[str, tuple[Callable[[Plan], object], str]] = {
     "negative op index": (lambda p: set_attribute(calls(p)[0], "op_index", -1), "calls op 4294967295 of 6"),
     "op of another library": (
         lambda p: p.operators.__setitem__(0, schema.Operator("aten::add", "out")),
-        "calls aten::add.out, which this runtime does not have",
+        "calls aten::add.out, which this runtime does not support",
     ),
     "argument index": (lambda p: calls(p)[0].args.__setitem__(0, 5000), "refers to value 5000 of 50"),
     "too few arguments": (lambda p: calls(p)[0].args.pop(), "with 4 arguments"),
     "writes to weights": (
         lambda p: calls(p)[0].args.__setitem__(2, 2),
-        "writes to something else than its own tensors",
+        "writes to a value that is not one of its own tensors",
     ),
     "writes to a number": (
         lambda p: calls(p)[0].args.__setitem__(2, calls(p)[0].args[1]),
-        "writes to something else than its own tensors",
+        "writes to a value that is not one of its own tensors",
     ),
     "reads what nobody wrote": (
         lambda p: calls(p)[0].args.__setitem__(0, calls(p)[-1].args[-1]),
@@ -93,48 +93,54 @@ HARM: dict[str, tuple[Callable[[Plan], object], str]] = {
     ),
     "outside the arena": (
         lambda p: set_attribute(in_arena(p)[0].allocation_info, "memory_offset_low", 2**31 - 16),
-        "has a tensor outside the arena",
+        "has a tensor outside of the arena",
     ),
     "far outside the arena": (
         lambda p: set_attribute(in_arena(p)[0].allocation_info, "memory_offset_high", 2**31),
-        "has a tensor outside the arena",
+        "has a tensor outside of the arena",
     ),
     "other memory": (
         lambda p: set_attribute(in_arena(p)[0].allocation_info, "memory_id", 0),
-        "has a tensor outside the arena",
+        "has a tensor outside of the arena",
     ),
-    "larger than the arena": (lambda p: p.non_const_buffer_sizes.__setitem__(1, 64), "has a tensor outside the arena"),
-    "null data": (lambda p: set_attribute(in_arena(p)[0], "allocation_info", None), "has a tensor that lies nowhere"),
+    "larger than the arena": (
+        lambda p: p.non_const_buffer_sizes.__setitem__(1, 64),
+        "has a tensor outside of the arena",
+    ),
+    "null data": (
+        lambda p: set_attribute(in_arena(p)[0], "allocation_info", None),
+        "has a tensor without arena allocation",
+    ),
     "input in the arena": (
         lambda p: set_attribute(p.values[0].val, "allocation_info", in_arena(p)[0].allocation_info),
         "input or output in the arena",
     ),
     "indices that ops write": (
         lambda p: set_attribute(in_arena(p)[0], "scalar_type", schema.ScalarType.LONG),
-        "computes with whole numbers",
+        "computes integer tensors",
     ),
     "no bounds": (
         lambda p: set_attribute(in_arena(p)[0], "shape_dynamism", schema.TensorShapeDynamism.DYNAMIC_UNBOUND),
         "has a tensor without bounds",
     ),
-    "negative size": (lambda p: in_arena(p)[0].sizes.__setitem__(0, -4), "has a tensor of no known shape"),
+    "negative size": (lambda p: in_arena(p)[0].sizes.__setitem__(0, -4), "has a tensor with an unsupported shape"),
     "data of its own": (
         lambda p: set_attribute(in_arena(p)[0], "data_buffer_idx", 1),
-        "has a tensor with data of its own",
+        "has a tensor with constant data",
     ),
-    "jumps": (jump_to_itself, "does not only call ops"),
+    "jumps": (jump_to_itself, "has instructions other than calls of ops"),
     "delegate": (delegate, "has a delegate"),
     "the same input twice": (
         lambda p: p.inputs.__setitem__(1, p.inputs[0]),
-        "has an input that is no tensor, or twice",
+        "has an input that is not a tensor or is repeated",
     ),
     "an input as output": (
         lambda p: p.outputs.__setitem__(0, p.inputs[0]),
-        "has an output that is no tensor of its own",
+        "has an output that is not a separate tensor",
     ),
     "no such input": (lambda p: p.inputs.__setitem__(0, 77), "refers to value 77 of 50"),
     "nothing computed": (lambda p: p.chains[0].instructions.clear(), "makes 0 calls"),
-    "no chain": (lambda p: p.chains.clear(), "must be one chain of calls"),
+    "no chain": (lambda p: p.chains.clear(), "must have one chain of calls"),
 }
 
 

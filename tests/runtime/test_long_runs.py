@@ -54,7 +54,7 @@ def test_one_run_a_folder(run: list[Any], tmp_path: Path) -> None:
         # Else the plan would hold only where the kernel gives no huge pages unasked.
         assert "THP_enabled:\t0\n" in Path(f"/proc/{first.pid}/status").read_text()
         before = {path.name: path.read_bytes() for path in out.iterdir()}
-        assert f"{out}: another run writes there" in failure(*run, "--steps", 1)
+        assert f"{out}: another run is writing to this folder" in failure(*run, "--steps", 1)
         assert {path.name: path.read_bytes() for path in out.iterdir()} == before
         first.kill()
     assert events(*run, "--steps", 1)[-1]["steps"] == 1

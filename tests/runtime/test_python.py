@@ -133,7 +133,7 @@ def test_options(small_bundle: Path) -> None:
         ({"steps": 1.5}, "steps 1.5: must be an integer"),
         ({"steps": True}, "True: a number or text is wanted"),
         ({"schedule": "half"}, "schedule half: must be one of full, lcsb, suffix"),
-        ({"suffix_depths": ["a"]}, "suffix_depths a: must be integers with commas between"),
+        ({"suffix_depths": ["a"]}, "suffix_depths a: must be integers separated by commas"),
     ):
         with pytest.raises(RuntimeFailure, match=message):
             TrainConfig(**options)

@@ -69,11 +69,11 @@ def test_a_model_in_memory(tmp_path: Path) -> None:
 
 def test_a_tokenizer_goes_with_a_model_in_memory(tmp_path: Path) -> None:
     tokenizer: Any = object()
-    with pytest.raises(UserError, match="model: brings its own tokenizer; give one with a model in memory only"):
+    with pytest.raises(UserError, match="model: has its own tokenizer; set tokenizer only for a model in memory"):
         export_bundle(tmp_path / "model", tmp_path / "bundle", tokenizer=tokenizer)
 
 
 def test_what_is_quantized_keeps_its_format(tmp_path: Path) -> None:
     write_gptq(tmp_path / "model")
-    with pytest.raises(UserError, match="quant q4_0: .*model has the formats that gptq quantized it to"):
+    with pytest.raises(UserError, match="quant q4_0: .*model is already quantized by gptq"):
         export_bundle(tmp_path / "model", tmp_path / "bundle", quant="q4_0")

@@ -212,10 +212,12 @@ def test_a_phone_that_does_all(
     minutes = [name for name in heat if name.isdigit()]
     assert minutes == ["1", "2", "3", "4", "5"][: len(minutes)] and len(minutes) > 1  # 2.4 s, with a busy machine
     assert all(int(heat[name][0]) > 0 and heat[name][2:] == heat["before"][2:] for name in minutes)
-    assert re.search(r"s a step at the beginning, \S+ s at the end: \d+\.\d\d times as long\.", sections["Heat"])
+    assert re.search(r"s per step at the beginning, \S+ s at the end: \d+\.\d\d times as long\.", sections["Heat"])
     assert "Battery: 83 to 83 %, powered by USB." in sections["Heat"]
 
-    went_on = re.search(r"50 steps, kill -9 when 3 were saved; (\d+) were done when it went on", sections["Kill"])
+    went_on = re.search(
+        r"50 steps, kill -9 after the checkpoint of step 3; it resumed after step (\d+)", sections["Kill"]
+    )
     assert went_on and 3 <= int(went_on[1]) < 50
 
 
@@ -243,8 +245,8 @@ def test_memory_over_the_plan(check: Callable[..., tuple[int, Sections]], fake: 
     code, sections = check("Memory")
     assert code == 1
     assert sections["Memory"].splitlines()[0] == (
-        "failed: resident memory came to 330.0 MB, planned were 320.0; anonymous memory came to 290.0 MB, "
-        "planned were 280.0; resident memory came to 330.0 MB, the budget is 300"
+        "failed: resident memory reached 330.0 MB, but 320.0 MB were planned; anonymous memory reached 290.0 MB, "
+        "but 280.0 MB were planned; resident memory reached 330.0 MB, but the budget is 300 MB"
     )
 
 
@@ -257,8 +259,9 @@ def test_a_killed_run_that_goes_on_otherwise(check: Callable[..., tuple[int, Sec
     code, sections = check("Kill")
     assert code == 1
     assert sections["Kill"].splitlines()[0] == (
-        "failed: went on at step 0, was killed after 3 were saved; losses of steps 2, 50 are not those of the "
-        "uninterrupted run; its result has other losses than the uninterrupted run"
+        "failed: resumed at step 0, but was killed after the checkpoint of step 3; losses of steps 2, 50 differ from "
+        "the "
+        "uninterrupted run; the losses of its result differ from the uninterrupted run"
     )
 
 
@@ -268,7 +271,7 @@ def test_a_kill_that_does_not_come(
     monkeypatch.setattr(tool, "KILL_STEPS", 4)
     monkeypatch.setattr(tool.Phone, "signal", lambda self, name: None)
     code, sections = check("Kill")
-    assert code == 1 and sections["Kill"] == "failed: kill -9 at step 3 came after the last one"
+    assert code == 1 and sections["Kill"] == "failed: kill -9 at step 3 was sent after the last step"
 
 
 def test_a_phone_that_is_unplugged(check: Callable[..., tuple[int, Sections]], fake: Path) -> None:
@@ -278,10 +281,10 @@ def test_a_phone_that_is_unplugged(check: Callable[..., tuple[int, Sections]], f
     assert "The runtime chose" in sections["Device"]
     verdict = sections["Heat"].splitlines()[0]
     assert re.fullmatch(
-        "failed: .+; the phone does not answer any more, /data/local/tmp/mobile-ft-check stays on it", verdict
+        "failed: .+; the phone does not respond any more; /data/local/tmp/mobile-ft-check stays on it", verdict
     )
     assert rows(sections["Heat"])["1"][0] == "2"  # steps that were seen, behind the plan
-    assert sections["Kill"] == "failed: not run, since the phone was lost in Heat"
+    assert sections["Kill"] == "failed: not run, because the phone was lost in Heat"
 
 
 def test_a_phone_that_says_nothing(check: Callable[..., tuple[int, Sections]], fake: Path) -> None:
@@ -296,7 +299,7 @@ def test_a_phone_that_says_nothing(check: Callable[..., tuple[int, Sections]], f
     assert device["model"] == device["kernel"] == device["page size"] == ["unknown"]
     assert device["cores"] == ["4 of unknown GHz, capacity unknown"]
     assert device["heat"] == ["throttling unknown, skin unknown °C, CPU unknown °C, battery unknown °C"]
-    assert sections["Memory"].startswith("passed\n") and "told of the process 0 times" in sections["Memory"]
+    assert sections["Memory"].startswith("passed\n") and "reported the process 0 times" in sections["Memory"]
     assert rows(sections["Heat"])["1"][2:] == ["unknown"] * 5
     assert (fake / "tmp" / "mobile-ft-check" / "mft-run").exists()  # --keep
 

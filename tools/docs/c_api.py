@@ -1,4 +1,4 @@
-"""The C API, from its header."""
+"""Generates the reference of the C API from its header."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ _SECTION = re.compile(r"^/\* ---- (.*) ---- \*/$", re.MULTILINE)
 
 
 def reference() -> str:
-    """A section of the page for each of the header, and in it the declarations with what is said of them."""
+    """Returns a section for each section of the header, with its declarations and their comments."""
     text = HEADER.read_text(encoding="utf-8")
     head, *sections = _SECTION.split(text)
     lines = [_prose(_comment(head)), "", "## Status", "", *_items(head[head.index("typedef enum") :])]
@@ -20,7 +20,7 @@ def reference() -> str:
 
 
 def _items(body: str) -> list[str]:
-    """What stands together in the header, a comment and what it is about, under the names that are declared."""
+    """Returns each comment with its declarations, under the declared names."""
     lines, comment = [], ""
     for part in re.split(r"(^/\*.*?\*/\n+|\n\n)", body, flags=re.MULTILINE | re.DOTALL):
         if part.startswith("/*"):
@@ -34,7 +34,8 @@ def _items(body: str) -> list[str]:
 
 
 def _narrow(code: str) -> str:
-    """Declarations that fit beside the navigation: parameters one a line, and comments above what they are about."""
+    """Formats declarations to fit beside the navigation: one parameter per line, and comments above their
+    declarations."""
     lines = []
     for line in re.sub(r",\n {10,}", ", ", code).splitlines():
         member = re.fullmatch(r"( +)(\S.*?) +(/\*.*\*/)", line)
@@ -51,7 +52,7 @@ def _narrow(code: str) -> str:
 
 
 def _declared(code: str) -> list[str]:
-    """Names of functions and types."""
+    """Returns the names of declared functions and types."""
     code = re.sub(r"/\*.*?\*/", "", code, flags=re.DOTALL)
     functions = re.findall(r"\b(mft_\w+)\(", code)
     types = re.findall(r"^(?:typedef struct mft_\w+|}) (mft_\w+);", code, re.MULTILINE)
@@ -60,14 +61,14 @@ def _declared(code: str) -> list[str]:
 
 
 def _comment(text: str) -> str:
-    """The first comment, without its stars."""
+    """Returns the first comment, without its stars."""
     found = re.search(r"/\*(.*?)\*/", text, re.DOTALL)
     assert found is not None
     return "\n".join(re.sub(r"^ \* ?", "", line) for line in found[1].splitlines()).strip()
 
 
 def _prose(comment: str) -> str:
-    """What is indented is an example."""
+    """Converts a comment to Markdown. Indented paragraphs are examples."""
     paragraphs = []
     for paragraph in comment.split("\n\n"):
         if paragraph.startswith("  "):

@@ -1,4 +1,4 @@
-"""The command line, from its own parsers, and the runtime's options, from its tables."""
+"""Generates the reference of the command line from its parsers, and of the runtime's options from its tables."""
 
 import argparse
 import re
@@ -14,12 +14,12 @@ _USAGE: Any = {"subsequent_indent": "    ", "break_long_words": False, "break_on
 
 
 def commands() -> str:
-    """A section for every command."""
+    """Returns a section for every command."""
     return "\n".join(_section(name, parser) for name, parser in _commands(_parser(), "mobile-ft"))
 
 
 def training_options(group: str) -> str:
-    """What decides over a step and its memory ("step"), or over the whole run ("run"); without those of the data."""
+    """Returns the options that affect a step and its memory ("step") or the whole run ("run"), without data options."""
     data = {option.name for option in of_data()}
     return _table(option for option in train_options() if option.group == group and option.name not in data)
 
@@ -34,7 +34,7 @@ def generation_options() -> str:
 
 
 def _commands(parser: argparse.ArgumentParser, name: str) -> list[tuple[str, argparse.ArgumentParser]]:
-    """All of the parser's commands that have none below them."""
+    """Returns all commands of the parser without subcommands."""
     found = []
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -61,7 +61,7 @@ def _section(name: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _option_groups() -> dict[str, set[str]]:
-    """The options of each table of options.md."""
+    """Returns the options of each table of options.md."""
     data = {option.name for option in of_data()}
     groups: dict[str, set[str]] = {name: set() for name in ("step", "run", "data", "generation")}
     for option in train_options():
@@ -113,7 +113,7 @@ def _row(action: argparse.Action) -> str:
 def _table(options: Iterable[Option]) -> str:
     lines = []
     for option in options:
-        if not option.help:  # what a run resolves, in run.yaml
+        if not option.help:  # resolved by a run, only in run.yaml
             continue
         name = _flag(option)
         if option.type == "flag":
@@ -125,7 +125,7 @@ def _table(options: Iterable[Option]) -> str:
 
 
 def _narrow(head: str, rows: list[str]) -> list[str]:
-    """A table whose second column stays wide enough to read on a phone."""
+    """Returns a table whose second column stays readable on a phone."""
     return ['<div class="options" markdown>', "", head, "|---|---|---|", *rows, "", "</div>", ""]
 
 
@@ -147,7 +147,7 @@ def _sentence(text: str) -> str:
 
 
 def _code(name: str) -> str:
-    """Each word for itself, such that a narrow table may break between them."""
+    """Formats each word separately, so that a narrow table can break between them."""
     return ", ".join(f"`{part}`" for part in name.split(", ")).replace("|", "\\|")
 
 

@@ -1,4 +1,4 @@
-"""MkDocs hooks: pages are filled from the code, and links are the ones that also work in the repository."""
+"""MkDocs hooks: fill pages with generated content, and convert links that work in the repository."""
 
 import re
 from pathlib import Path
@@ -22,7 +22,7 @@ GENERATED = {
     "Java SDK": java.reference,
     "result fields": results.reference,
 }
-# Words that would break behind a hyphen.
+# Words that would break after a hyphen.
 _HYPHENATED = re.compile(r"(?<!\S)(?=\S*-)\S{1,30}(?!\S)")
 _CODE_IN_TABLE = re.compile(r"^ *\|.*`.*$", re.MULTILINE)
 _WORD = r'<span class="word">\g<0></span>'
@@ -44,12 +44,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def _bars(row: re.Match[str]) -> str:
-    r"""GitHub wants \| within code in tables, and MkDocs |."""
+    r"""Replaces \| in code within tables, which GitHub requires, by |, which MkDocs requires."""
     return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row[0])
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Keeps the words of code together; links the pages that comments and docstrings name by their paths."""
+    """Keeps words of code together, and links pages that comments and docstrings name by path."""
 
     def link(match: re.Match[str]) -> str:
         file = files.get_file_from_path(match[1])

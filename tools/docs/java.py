@@ -1,4 +1,4 @@
-"""The classes of the Java SDK, from their sources."""
+"""Generates the reference of the Java SDK from its sources."""
 
 import re
 from pathlib import Path
@@ -15,13 +15,13 @@ _MEMBER = re.compile(
 
 
 def reference() -> str:
-    """A section a class, with its public methods."""
+    """Returns a section per class, with its public methods."""
     sections = []
     for file in sorted(SOURCES.glob("*.java")):
         text = file.read_text(encoding="utf-8")
         found = _TYPE.search(text)
         if found is None:
-            continue  # of the package
+            continue  # package-private
         sections.append(_section(found, text[found.end() :]))
     return "\n".join(sections)
 
@@ -43,7 +43,7 @@ def _section(found: re.Match[str], body: str) -> str:
 
 
 def _doc(comment: str | None) -> str:
-    """Javadoc as Markdown."""
+    """Converts Javadoc to Markdown."""
     if comment is None:
         return ""
     text = re.sub(r"^\s*(/\*\*|\*/|\*) ?|\*/\s*$", "", comment.strip(), flags=re.MULTILINE).strip()

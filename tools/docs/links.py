@@ -1,4 +1,4 @@
-"""Links between pages. Pages are written such that their links work in the repository; the site has other paths."""
+"""Converts links between pages. Links in pages work in the repository; the site has other paths."""
 
 import posixpath
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = "docs/"
 
-# Pages and pictures of the repository outside docs/, and where the site has them.
+# Pages and pictures of the repository outside of docs/, and their paths on the site.
 OUTSIDE = {
     "CHANGELOG.md": "internals/changelog.md",
     "CONTRIBUTING.md": "internals/contributing.md",
@@ -20,7 +20,7 @@ _CODE_OR_LINK = re.compile(r"(?P<code>^```.*?^```|`[^`\n]*`)|\[(?P<text>[^\]]*)\
 
 
 def for_site(markdown: str, uri: str) -> str:
-    """The page `uri` of the site with the links that it has there."""
+    """Returns the Markdown of the site's page `uri` with the site's links."""
     inverse = {to: path for path, to in OUTSIDE.items()}
     folder = posixpath.dirname(inverse.get(uri, DOCS + uri))
 
@@ -30,7 +30,7 @@ def for_site(markdown: str, uri: str) -> str:
             return match[0]
         path, mark, anchor = to.partition("#")
         target = posixpath.normpath(posixpath.join(folder, path))
-        if target == "README.md":  # whose place the site's first page takes
+        if target == "README.md":  # the site's first page replaces it
             target = "docs/index.md"
         if target.startswith(DOCS):
             there = target.removeprefix(DOCS)
@@ -39,12 +39,12 @@ def for_site(markdown: str, uri: str) -> str:
         elif (ROOT / target).exists():
             return f"`{target}`" if posixpath.basename(target) in match["text"] else f"{match['text']} (`{target}`)"
         else:
-            return match[0]  # MkDocs names it
+            return match[0]  # MkDocs reports it
         return f"[{match['text']}]({relative(there, uri)}{mark}{anchor})"
 
     return _CODE_OR_LINK.sub(replace, markdown)
 
 
 def relative(there: str, uri: str) -> str:
-    """The page `there` of the site, as the page `uri` names it."""
+    """Returns the path of the site's page `there` relative to the page `uri`."""
     return posixpath.relpath(there, posixpath.dirname(uri) or ".")

@@ -1,4 +1,4 @@
-"""The fields of what the Python functions return, with the comments beside them."""
+"""Generates the reference of the Python results' fields from their comments."""
 
 import ast
 import tokenize
@@ -8,7 +8,7 @@ SOURCE = Path(__file__).parents[2] / "mobile_ft/api/results.py"
 
 
 def reference() -> str:
-    """A section a dataclass."""
+    """Returns a section per dataclass."""
     text = SOURCE.read_text(encoding="utf-8")
     with tokenize.open(SOURCE) as file:
         tokens = tokenize.generate_tokens(file.readline)
@@ -28,7 +28,7 @@ def reference() -> str:
 
 
 def _above(comments: dict[int, str], line: int) -> str:
-    """The comment in the lines before, which has them for itself."""
+    """Returns the comment in the lines above."""
     said: list[str] = []
     while (line := line - 1) in comments and not _beside(line):
         said.insert(0, comments[line])

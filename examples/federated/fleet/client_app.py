@@ -1,4 +1,4 @@
-"""What a device runs."""
+"""The ClientApp, which runs on devices."""
 
 from mobile_ft.federated import client_app
 

@@ -1,4 +1,4 @@
-"""What the server runs."""
+"""The ServerApp, which runs on the server."""
 
 from mobile_ft.federated import server_app
 

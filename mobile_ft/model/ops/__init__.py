@@ -1,7 +1,6 @@
 """The custom ops (namespace `mobile_ft`): schema, PyTorch reference, shapes and autograd formula of each.
 
-Every tensor is float32 unless said otherwise; tokens, targets and positions are int64; packed weights and 2-bit codes
-are uint8.
+Tensors are float32 by default. Tokens, targets and positions are int64. Packed weights and 2-bit codes are uint8.
 """
 
 from mobile_ft.model.ops.add import add

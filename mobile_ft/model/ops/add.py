@@ -1,4 +1,4 @@
-"""`add`: x + y of the same shape [T, D]. With it the runtime needs no operator library but its own."""
+"""`add`: x + y of the same shape [T, D]. Because of it, the runtime needs no other operator library."""
 
 from typing import Any
 

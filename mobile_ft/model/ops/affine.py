@@ -1,7 +1,8 @@
-"""`affine`: y = z * weight, row by row; the weight of a norm, applied to what `ms_rms_norm` leaves.
+"""`affine`: y = z * weight for each row. It applies a norm's weight to the output of `ms_rms_norm`.
 
-It is frozen, so its backward is itself. Cheap enough to be computed again in a backward, which then shares one saved z
-with the norm (LowMemoryBP, arXiv 2406.16282; there the weight is merged into the next linear, which 4 bits forbid).
+The weight is frozen, so the backward is the same op. The op is cheap enough to be recomputed in the backward, which
+then shares one saved z with the norm (LowMemoryBP, arXiv 2406.16282; the paper merges the weight into the next linear
+layer, which is not possible in 4 bits).
 """
 
 from typing import Any

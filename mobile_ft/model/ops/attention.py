@@ -1,8 +1,8 @@
 """`attention`: causal attention with grouped heads over packed rows, on [T, heads * dim].
 
-Query i sees keys i - positions[i] .. i: a position of 0 starts a row, and rows packed into one sequence do not see
-each other. A sliding window leaves those keys j with i - window < j; 0 is none. Only o and the log-sum-exp of each
-query and head are kept; the backward recomputes the scores.
+Query i sees keys i - positions[i] .. i. A position of 0 starts a row, so rows packed into one sequence do not see each
+other. A sliding window keeps only the keys j with i - window < j; 0 means no window. Only o and the log-sum-exp of each
+query and head are saved; the backward recomputes the scores.
 """
 
 import math
@@ -15,7 +15,7 @@ from mobile_ft.model.ops.define import define_autograd, define_op
 
 
 def _causal(queries: Tensor, keys: Tensor, window: int) -> Tensor:
-    """Mask [queries, keys] from the places of both in the sequence."""
+    """Returns the mask [queries, keys] from the indices of both in the sequence."""
     distance = queries[:, None] - keys[None]
     return (distance >= 0) & (distance < window) if window else distance >= 0
 
@@ -26,7 +26,7 @@ def _mask(positions: Tensor, window: int) -> Tensor:
 
 
 def _scores(q: Tensor, k: Tensor, heads: int, kv_heads: int, mask: Tensor) -> Tensor:
-    """Scaled, masked scores [heads, T, S]."""
+    """Returns scaled, masked scores [heads, T, S]."""
     queries = q.reshape(q.shape[0], heads, -1)
     keys = k.reshape(k.shape[0], kv_heads, -1).repeat_interleave(heads // kv_heads, 1)
     scores = torch.einsum("thd,shd->hts", queries, keys) / math.sqrt(queries.shape[-1])
@@ -151,8 +151,8 @@ def _decode_fake(
     return torch.empty_like(q)
 
 
-# Generation: T new tokens of one sequence after positions[0] cached ones. The cache is only read; the runtime appends
-# the new keys and values.
+# Generation: T new tokens of one sequence after positions[0] cached tokens. The op only reads the cache; the runtime
+# appends the new keys and values.
 attention_decode = define_op(
     "attention_decode(Tensor q, Tensor k, Tensor v, Tensor k_cache, Tensor v_cache, Tensor positions, int heads,"
     " int kv_heads, int window=0) -> Tensor",

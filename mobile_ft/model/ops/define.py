@@ -1,4 +1,4 @@
-"""Defines one custom op: functional variant with a reference, `.out` variant for ExecuTorch, fake, autograd."""
+"""Defines a custom op: a functional variant with a reference, an `.out` variant for ExecuTorch, fake and autograd."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def define_op(
 ) -> Any:
     """Registers `schema` ("name(Tensor x) -> Tensor", outputs all tensors) and its `.out` variant.
 
-    `reference` computes on dense float32 tensors and returns fresh tensors; `fake` gives the output shapes.
+    `reference` computes on dense float32 tensors and returns new tensors; `fake` returns tensors of the output shapes.
     Returns the callable op, `torch.ops.mobile_ft.<name>`.
     """
     match = re.fullmatch(r"(\w+)\((.*)\) -> (.*)", schema)
@@ -45,5 +45,5 @@ def define_op(
 
 
 def define_autograd(name: str, backward: Callable[..., Any], setup_context: Callable[..., Any]) -> None:
-    """Gives op `name` its backward; both callables are those of `torch.library.register_autograd`."""
+    """Registers the backward of op `name`. Both callables are arguments of `torch.library.register_autograd`."""
     torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup_context, lib=_library)

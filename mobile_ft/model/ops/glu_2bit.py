@@ -1,25 +1,26 @@
 """`swiglu_2bit`, `geglu_2bit`: gated activations that keep two bits of the gate (Approx-BP, arXiv 2406.16282).
 
-The forward is exact, y = act(gate) * up. The backward takes the derivative of h(g) = sum_i a_i max(g - c_i, 0) in
-place of act', a step function: `codes` says which of the intervals between the thresholds c a gate lies in, and the
-derivative is the sum of the a passed, 0, a1, a1 + a2 or 1.
+The forward is exact, y = act(gate) * up. The backward replaces act' by the derivative of h(g) = sum_i a_i max(g - c_i,
+0), a step function. `codes` has the interval between the thresholds c that contains a gate, and the derivative is the
+sum of the a below it: 0, a1, a1 + a2 or 1.
 
     dgate = dy * up * h'(gate)      dup = dy * act(gate), with act(gate) = y / up
 
-Saved: `codes` [T, ceil(D / 4)], `up`, and y, which the next linear keeps as its input (its LoRA gradient needs it). The
-division costs a rounding; only where `up` is exactly 0 the activation is lost, and dup is 0 there. Bytes per element in
-float32:
+Saved are `codes` [T, ceil(D / 4)], `up`, and y, which the next linear layer saves as its input anyway (for its LoRA
+gradient). The division adds a rounding error. If `up` is exactly 0, the activation is lost, and dup is 0. Bytes per
+element in float32:
 
-    gate, act, up, y          16     every op saves what it needs, as PyTorch does
-    codes, act, up, y         12.25  the same with Approx-BP, as the paper does it
+    gate, act, up, y          16     every op saves its own inputs, as in PyTorch
+    codes, act, up, y         12.25  the same with Approx-BP, as in the paper
     gate, up, y               12     `swiglu`, and a linear that saves its input
-    codes, up, y               8.25  here
-    gate, up                   8     `swiglu`, y computed again in the backward
+    codes, up, y               8.25  this op
+    gate, up                   8     `swiglu`, with y recomputed in the backward
 
-So a gated activation gains nothing over the last line: its backward needs two numbers an element whatever the form, and
-the codes come on top. They pay where the linear saves y anyway, and save the exponential of the backward.
+So a gated activation gains nothing over the last line: its backward needs two numbers per element in any form, and the
+codes are additional. They are useful if the linear layer saves y anyway, and they avoid the exponential in the
+backward.
 
-The codes depend on the gate alone: a unit that computes its gate again gets the same codes, and the same gradients.
+The codes depend only on the gate, so a unit that recomputes its gate gets the same codes and the same gradients.
 """
 
 from collections.abc import Callable
@@ -35,14 +36,14 @@ from mobile_ft.model.ops.define import define_autograd, define_op
 
 @dataclass(frozen=True)
 class ReluCombination:
-    """h(x) = sum_i a_i max(x - c_i, 0), the c ascending and the a of sum 1."""
+    """h(x) = sum_i a_i max(x - c_i, 0). The c are ascending, and the sum of the a is 1."""
 
     a: tuple[float, float, float]
     c: tuple[float, float, float]
 
 
-# Found by the paper's authors with simulated annealing on the L2 distance to SiLU and GELU; benchmarks/search_approx.py
-# comes within 0.02 % of the same distance.
+# The paper's authors found these values with simulated annealing on the L2 distance to SiLU and GELU.
+# benchmarks/search_approx.py reaches the same distance within 0.02 %.
 RESILU2 = ReluCombination(
     a=(-0.04060357190528599, 1.080925428529668, -0.040321856624382146),
     c=(-6.3050461001646445, -0.0008684942046214787, 6.325815242089708),
@@ -54,7 +55,7 @@ REGELU2 = ReluCombination(
 
 
 def _pack(codes: Tensor) -> Tensor:
-    """Codes 0..3 [T, D] -> uint8 [T, ceil(D / 4)], the first element in the lowest bits."""
+    """Packs codes 0..3 [T, D] as uint8 [T, ceil(D / 4)], the first element in the lowest bits."""
     fours = torch.nn.functional.pad(codes, (0, -codes.shape[1] % 4)).unflatten(1, (-1, 4))
     return (fours << torch.arange(0, 8, 2)).sum(2).to(torch.uint8)
 
@@ -64,7 +65,7 @@ def _unpack(packed: Tensor, shape: torch.Size) -> Tensor:
 
 
 def _define(name: str, act: Callable[[Tensor], Tensor], h: ReluCombination) -> tuple[Any, Any]:
-    """The op and its backward."""
+    """Defines the op and its backward."""
 
     def reference(gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
         return act(gate) * up, _pack(torch.stack([gate > c for c in h.c]).sum(0))

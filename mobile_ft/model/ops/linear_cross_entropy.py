@@ -1,8 +1,8 @@
-"""`linear_cross_entropy`: cross-entropy of every row of x W^T against its target, and the gradient to x, in one pass.
+"""`linear_cross_entropy`: cross-entropy of every row of x W^T with its target, and the gradient of x, in one pass.
 
-dx = sum_v p_v w_v - w_target is attention of x over the vocabulary, so the kernel needs one sweep over the packed
-head with an online softmax and never holds the logits. A row of dx is the gradient of that row's loss, so weights of
-tokens may be applied outside. Targets of -100 count for nothing: their losses and rows of dx are 0.
+dx = sum_v p_v w_v - w_target is attention of x over the vocabulary. So the kernel needs one pass over the packed head
+with an online softmax, and never stores the logits. A row of dx is the gradient of that row's loss, so token weights
+can be applied outside of the op. Targets of -100 are ignored: their losses and rows of dx are 0.
 """
 
 import torch
@@ -41,7 +41,7 @@ def _loss_fake(x: Tensor, weight: Tensor, fmt: str, rows: int, targets: Tensor) 
     return x.new_empty((x.shape[0],))
 
 
-# Evaluation: the same without the gradient, at half the work.
+# Evaluation: the same without the gradient, with half of the work.
 linear_cross_entropy_loss = define_op(
     "linear_cross_entropy_loss(Tensor x, Tensor weight, str format, int rows, Tensor targets) -> Tensor",
     _loss_reference,

@@ -1,8 +1,8 @@
 """`ms_rms_norm`: RMS norm without a weight, z = x * r with r = rsqrt(mean(x^2) + eps).
 
-Memory-sharing form (LowMemoryBP, arXiv 2406.16282): the backward needs z, which the next linear keeps as its input, and
-r of each row, but not x: dx = r * (dz - z * mean(dz * z)). The weight is merged into the next linear; where that cannot
-be exact, as with 4-bit weights, there is `rms_norm`, which keeps x.
+This is the memory-sharing form (LowMemoryBP, arXiv 2406.16282). The backward needs z, which the next linear layer saves
+as its input, and r of each row, but not x: dx = r * (dz - z * mean(dz * z)). The weight is applied separately, by
+`affine`; `rms_norm` includes it, but saves x.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""`packed_embedding`: gathers and decodes rows of a packed table, times a number."""
+"""`packed_embedding`: gathers and decodes rows of a packed table, and multiplies them by `scale`."""
 
 import torch
 from torch import Tensor

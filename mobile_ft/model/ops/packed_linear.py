@@ -1,8 +1,8 @@
 """`packed_linear`: a linear layer on a packed weight, with its LoRA branch.
 
 y = x W^T + scale * (x A^T) B^T, with W [out_features, in_features] packed (mobile_ft/model/formats.py), A [rank, in],
-B [out, rank]. Only dx, dA and dB are ever needed: W is frozen. The backward recomputes h = x A^T instead of storing
-it (MeSP, arXiv 2602.13069). The kernel decodes tiles of W inside the GEMM; this reference decodes all of it.
+B [out, rank]. W is frozen, so only dx, dA and dB are needed. The backward recomputes h = x A^T instead of storing it
+(MeSP, arXiv 2602.13069). The kernel decodes tiles of W inside the GEMM; this reference decodes the whole W.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """`rms_norm`: y = x * r * weight with r = rsqrt(mean(x^2) + eps); the weight is frozen.
 
-x [T, D] is normalised in groups of the weight's size: the whole row, or each of its heads. r is [T, groups].
+x [T, D] is normalized in groups of the weight's size: the whole row, or each of its heads. r is [T, groups].
 
 Backward (LowMemoryBP, arXiv 2406.16282): dx = r * (dz - z * mean(dz * z)) with z = x * r, dz = dy * weight.
 """
@@ -14,7 +14,7 @@ from mobile_ft.model.ops.define import define_autograd, define_op
 
 
 def _groups(x: Tensor, weight: Tensor) -> Tensor:
-    """[T, D] -> [T, groups, size of the weight]."""
+    """Reshapes [T, D] to [T, groups, size of the weight]."""
     return x.reshape(x.shape[0], -1, weight.shape[0])
 
 

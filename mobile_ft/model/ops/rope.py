@@ -1,6 +1,7 @@
 """`rope`: rotary position embedding in Hugging Face's half-split form, on [T, heads * dim].
 
-Pair (i, i + dim / 2) of every head turns by positions[t] * inv_freq[i]; the backward turns the other way.
+Pair (i, i + dim / 2) of every head is rotated by positions[t] * inv_freq[i]; the backward rotates by the opposite
+angle.
 """
 
 from typing import Any

@@ -2,7 +2,7 @@
 
     y[t] = c[t] * sum over j of taps[L - 1 - j] * (b * x)[t - j],  j = 0 .. min(L - 1, positions[t])
 
-taps [L, d], the oldest token's first; a position of 0 starts a row, and no row sees another. The taps are not trained.
+taps is [L, d], oldest token first. A position of 0 starts a row, and rows do not see each other. The taps are frozen.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from mobile_ft.model.ops.define import define_autograd, define_op
 
 
 def _delayed(u: Tensor, positions: Tensor, j: int) -> Tensor:
-    """u[t - j] for the last T of u's tokens, 0 before the row's first."""
+    """Returns u[t - j] for the last T tokens of u, and 0 before the first token of a row."""
     t = positions.shape[0]
     padded = torch.cat([u.new_zeros(j, u.shape[1]), u])
     return padded[u.shape[0] - t : u.shape[0]] * (positions >= j)[:, None].to(u.dtype)
@@ -78,8 +78,8 @@ def _decode_fake(bcx: Tensor, taps: Tensor, state: Tensor, positions: Tensor) ->
     return bcx.new_empty((bcx.shape[0], taps.shape[1])), torch.empty_like(state)
 
 
-# Generation: T new tokens of one sequence; `state` [L - 1, d] holds b * x of the tokens before them, and what is given
-# beside y takes its place.
+# Generation: T new tokens of one sequence. `state` [L - 1, d] has b * x of the tokens before them; the second output is
+# the new state.
 short_conv_decode = define_op(
     "short_conv_decode(Tensor bcx, Tensor taps, Tensor state, Tensor positions) -> (Tensor, Tensor)",
     _decode_reference,

@@ -72,7 +72,7 @@ def test_the_program_is_what_to_edge_makes() -> None:
 
 def test_ops_that_need_decomposition_are_refused() -> None:
     program = torch.export.export(torch.nn.SiLU(), (torch.zeros(2),))
-    with pytest.raises(ValueError, match="method f: aten.silu.default is no op of mobile_ft"):
+    with pytest.raises(ValueError, match="method f: aten.silu.default is not an op of mobile_ft"):
         lower({"f": Method(program, 2)})
 
 

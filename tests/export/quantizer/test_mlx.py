@@ -105,23 +105,23 @@ HARM: dict[str, tuple[Callable[[Path], object], str]] = {
         _config({"group_size": 32, "bits": 4, "mode": "mxfp4"}),
         "mode of the quantization is 'mxfp4'; supported: 'affine'",
     ),
-    "no object": (_config([4]), "quantization is [4]; it should be an object"),
+    "no object": (_config([4]), "quantization is [4]; it must be an object"),
     "no bits": (_config({"group_size": 64}), "bits of the quantization is None; supported: 4, 8"),
     "other group": (
         _config({"group_size": 32, "bits": 4}),
-        f"tensor {UP}.scales is BF16 [256, 2]; it should be one of F32, F16, BF16, [256, 4]",
+        f"tensor {UP}.scales is BF16 [256, 2]; it must be one of F32, F16, BF16, [256, 4]",
     ),
-    "other bits": (_config({"group_size": 64, "bits": 8}), f"{UP}.scales is BF16 [256, 2]; it should be one of"),
+    "other bits": (_config({"group_size": 64, "bits": 8}), f"{UP}.scales is BF16 [256, 2]; it must be one of"),
     "no biases": (_tensor("biases", lambda x: None), f"tensor {UP}.biases is missing"),
-    "few rows": (_tensor("scales", lambda x: x[:-1].clone()), "scales is BF16 [255, 2]; it should be one of"),
-    "signed": (_tensor("weight", lambda x: x.view(torch.int32)), "weight is I32 [256, 16]; it should be U32 [256, 16]"),
-    "a vector": (_tensor("weight", lambda x: x.reshape(-1)), "weight is [4096]; it should have 2 dimensions"),
+    "few rows": (_tensor("scales", lambda x: x[:-1].clone()), "scales is BF16 [255, 2]; it must be one of"),
+    "signed": (_tensor("weight", lambda x: x.view(torch.int32)), "weight is I32 [256, 16]; it must be U32 [256, 16]"),
+    "a vector": (_tensor("weight", lambda x: x.reshape(-1)), "weight has shape [4096]; it must have 2 dimensions"),
     "half a layer": (
         lambda f: [_tensor(part, lambda x: x[:128].clone())(f) for part in ("weight", "scales", "biases")],
-        "is of [128, 128]; it should be of [256, 128] as config.json says",
+        "has shape [128, 128]; config.json requires [256, 128]",
     ),
-    "not finite": (_tensor("scales", lambda x: x * torch.nan), "holds scales that are not finite"),
-    "too large": (_tensor("biases", lambda x: x * 1e6), "holds scales that are not finite, or too large for q4_1_g64"),
+    "not finite": (_tensor("scales", lambda x: x * torch.nan), "has scales that are not finite"),
+    "too large": (_tensor("biases", lambda x: x * 1e6), "has scales that are not finite, or too large for q4_1_g64"),
 }
 
 

@@ -78,7 +78,7 @@ def test_scales_that_are_no_numbers(kind: Q) -> None:
         for half in (np.inf, -np.inf, np.nan):
             raw = random_rows(kind, 16, 256)
             raw[3, place : place + 2] = np.array([half], np.float16).view(np.uint8)
-            with pytest.raises(ValueError, match="^holds numbers that are not finite$"):
+            with pytest.raises(ValueError, match="^has values that are not finite$"):
                 take_apart(raw, kind)
 
 
@@ -86,7 +86,7 @@ def test_scales_that_are_no_numbers(kind: Q) -> None:
 def test_scales_that_float16_does_not_hold(kind: Q) -> None:
     raw = random_rows(kind, 16, 256)
     raw[3, HALVES[kind][0] : HALVES[kind][0] + 2] = np.array([60000], np.float16).view(np.uint8)
-    with pytest.raises(ValueError, match="^holds numbers too large for float16$"):
+    with pytest.raises(ValueError, match="^has values that are too large for float16$"):
         take_apart(raw, kind)
 
 

@@ -130,8 +130,8 @@ def test_the_same_model(name: str, tmp_path: Path) -> None:
     [
         ("lfm2", {"lfm2.attention.head_count_kv": [2, 2]}, "a count, or one for each of 3 layers"),
         ("lfm2", {"lfm2.attention.head_count_kv": "2"}, "a count, or one for each of 3 layers"),
-        ("lfm2", {"lfm2.attention.sliding_window": 9}, "layers that slide are not supported"),
-        ("lfm2", {"lfm2.shortconv.l_cache": 1}, "conv_L_cache is 1; it must be 2 to 16"),
+        ("lfm2", {"lfm2.attention.sliding_window": 9}, "layers with a sliding window are not supported"),
+        ("lfm2", {"lfm2.shortconv.l_cache": 1}, "conv_L_cache is 1; it must be from 2 to 16"),
         ("gemma3", {"gemma3.attention.sliding_window_pattern": [True]}, "true or false for each of 3 layers"),
         ("gemma3", {"gemma3.attention.sliding_window_pattern": [1, 0]}, "true or false for each of 3 layers"),
         ("gemma3", {"gemma3.final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0, which is not supported"),

@@ -146,10 +146,10 @@ def test_same_ids_as_tokenizers(tmp_path: Path) -> None:
         ({"scores": None}, "has no tokenizer.ggml.scores"),
         ({"scores": [float("nan")] * 400}, "tokenizer.ggml.scores has values that are not finite"),
         ({"scores": [0.0]}, "tokenizer.ggml.scores has 1 values for 400 tokens"),
-        ({"unknown_token_id": 400}, "tokenizer.ggml.unknown_token_id is 400; it should be a number below 400"),
-        ({"precompiled_charsmap": "abc"}, "tokenizer.ggml.precompiled_charsmap is no list of bytes"),
-        ({"precompiled_charsmap": [256]}, "tokenizer.ggml.precompiled_charsmap is no list of bytes"),
-        ({"precompiled_charsmap": [255, 255, 255, 127]}, "describes no unigram model: .*precompiled_charsmap"),
+        ({"unknown_token_id": 400}, "tokenizer.ggml.unknown_token_id is 400; it must be an integer from 0 to 399"),
+        ({"precompiled_charsmap": "abc"}, "tokenizer.ggml.precompiled_charsmap must be a list of bytes"),
+        ({"precompiled_charsmap": [256]}, "tokenizer.ggml.precompiled_charsmap must be a list of bytes"),
+        ({"precompiled_charsmap": [255, 255, 255, 127]}, "is not a valid unigram model: .*precompiled_charsmap"),
     ],
 )
 def test_metadata_that_cannot_be_used(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -163,12 +163,12 @@ def test_a_charsmap_that_leads_out_of_itself(tmp_path: Path) -> None:
     """The library panics where it is used."""
     charsmap = [144, 1, 0, 0] + [255] * 400 + [65, 0]
     write_tokenizer(trained_fields()[1] | {"tokenizer.ggml.precompiled_charsmap": charsmap}, tmp_path)
-    with pytest.raises(UserError, match="the model's tokenizer cannot take this text"):
+    with pytest.raises(UserError, match="the model's tokenizer cannot process this text"):
         Tokenizer(tmp_path).encode("a")
 
 
 def test_a_charsmap_that_makes_texts_grow(tmp_path: Path) -> None:
     charsmap = [8, 0, 0, 0] + [0] * 8 + [65] * 1001 + [0]
     write_tokenizer(trained_fields()[1] | {"tokenizer.ggml.precompiled_charsmap": charsmap}, tmp_path)
-    with pytest.raises(UserError, match="makes a character 1001 characters; it should be 1000 at most"):
+    with pytest.raises(UserError, match="its replacements turn one character into 1001; at most 1000 are supported"):
         Tokenizer(tmp_path)

@@ -93,33 +93,33 @@ def test_a_missing_part_is_named(whole: Path, missing: int) -> None:
     parts[missing].unlink()
     given = parts[1]
     assert refusal(given) == (
-        f"{parts[missing]}: no such file; {given.name} is one of {COUNT} parts of a GGUF file, all of which are needed "
-        "in one folder"
+        f"{parts[missing]}: no such file; {given.name} is one of {COUNT} parts of a GGUF file; put all parts "
+        "into one folder"
     )
 
 
 def test_parts_that_are_none(whole: Path) -> None:
     parts = write_parts(whole)
     renamed = parts[0].rename(parts[0].with_name("model.gguf"))
-    assert "is part 1 of 4 of a split GGUF file, which its name does not say" in refusal(renamed)
+    assert "is part 1 of 4 of a split GGUF file, but its name does not match" in refusal(renamed)
     renamed.rename(parts[0])
     third = parts[2].read_bytes()
     parts[2].write_bytes(parts[3].read_bytes())
-    assert refusal(parts[0]) == f"{parts[2]}: is not part 3 of 4, as its split.no and split.count say"
+    assert refusal(parts[0]) == f"{parts[2]}: its split.no and split.count are not those of part 3 of 4"
     parts[2].write_bytes(whole.read_bytes())
-    assert "is not part 3 of 4" in refusal(parts[0])
+    assert "are not those of part 3 of 4" in refusal(parts[0])
     parts[2].write_bytes(third[:-200])
-    assert f"{parts[2]}: not a readable GGUF file, or a truncated one" in refusal(parts[1])
+    assert f"{parts[2]}: not a readable GGUF file, or truncated" in refusal(parts[1])
 
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("split.no", -1, "metadata split.no is -1; it should be a whole number"),
-        ("split.no", "x", "metadata split.no is 'x'; it should be a whole number"),
-        ("split.count", 5, "is part 1 of 5 of a split GGUF file, which its name does not say"),
-        ("split.count", "x", "is part 1 of 'x' of a split GGUF file, which its name does not say"),
-        ("split.tensors.count", 11, "split.tensors.count is 11, but all parts together hold 12 tensors"),
+        ("split.no", -1, "metadata split.no is -1; it must be a non-negative integer"),
+        ("split.no", "x", "metadata split.no is 'x'; it must be a non-negative integer"),
+        ("split.count", 5, "is part 1 of 5 of a split GGUF file, but its name does not match"),
+        ("split.count", "x", "is part 1 of 'x' of a split GGUF file, but its name does not match"),
+        ("split.tensors.count", 11, "split.tensors.count is 11, but all parts together have 12 tensors"),
         ("split.tensors.count", None, "metadata split.tensors.count is None"),
     ],
 )
@@ -149,4 +149,4 @@ def test_tensors_twice(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return file
 
     monkeypatch.setattr("mobile_ft.export.source.gguf_split.read_gguf", changed)
-    assert "is in an earlier part too" in refusal(parts[0])
+    assert "is also in an earlier part" in refusal(parts[0])

@@ -208,7 +208,7 @@ def test_what_is_assumed_of_a_file_that_says_nothing_is_said(tmp_path: Path) -> 
         unsaid = {key: value for key, value in sentencepiece_fields().items() if key != "tokenizer.ggml.pre"}
         write_tokenizer(unsaid, tmp_path)  # which needs none
     del fields["tokenizer.ggml.pre"]
-    with pytest.warns(MobileFtWarning, match="no tokenizer.ggml.pre, .*; 'default', GPT-2's way, is assumed"):
+    with pytest.warns(MobileFtWarning, match="no tokenizer.ggml.pre .*; using 'default', that of GPT-2"):
         write_tokenizer(fields, tmp_path)
     tokenizer = HfTokenizer.from_file(str(tmp_path / "tokenizer.json"))
     assert tokenizer.encode("1234", add_special_tokens=False).tokens == ["123", "4"]
@@ -278,21 +278,21 @@ def test_same_ids_as_a_tokenizer_that_splits_by_the_models_expression(pre: str, 
         ({"merges": ["1 2 3"]}, "tokenizer.ggml.merges does not fit"),
         ({"tokens": None}, "has no tokenizer.ggml.tokens"),
         ({"eos_token_id": None}, "has no tokenizer.ggml.eos_token_id"),
-        ({"eos_token_id": 999}, "tokenizer.ggml.eos_token_id is 999; it should be a number below 29"),
-        ({"eos_token_id": 1.0}, "tokenizer.ggml.eos_token_id is 1.0; it should be a number below 29"),
-        ({"eos_token_id": [1]}, "tokenizer.ggml.eos_token_id is .1.; it should be a number below 29"),
-        ({"eot_token_id": 29}, "tokenizer.ggml.eot_token_id is 29; it should be a number below 29"),
-        ({"eom_token_id": -1}, "tokenizer.ggml.eom_token_id is -1; it should be a number below 29"),
-        ({"tokens": 5}, "tokenizer.ggml.tokens is no list of texts"),
-        ({"tokens": [1, 2]}, "tokenizer.ggml.tokens is no list of texts"),
-        ({"merges": [1]}, "tokenizer.ggml.merges is no list of texts"),
-        ({"token_type": "abc"}, "tokenizer.ggml.token_type is no list of numbers"),
-        ({"token_type": ["1"] * 29}, "tokenizer.ggml.token_type is no list of numbers"),
+        ({"eos_token_id": 999}, "tokenizer.ggml.eos_token_id is 999; it must be an integer from 0 to 28"),
+        ({"eos_token_id": 1.0}, "tokenizer.ggml.eos_token_id is 1.0; it must be an integer from 0 to 28"),
+        ({"eos_token_id": [1]}, "tokenizer.ggml.eos_token_id is .1.; it must be an integer from 0 to 28"),
+        ({"eot_token_id": 29}, "tokenizer.ggml.eot_token_id is 29; it must be an integer from 0 to 28"),
+        ({"eom_token_id": -1}, "tokenizer.ggml.eom_token_id is -1; it must be an integer from 0 to 28"),
+        ({"tokens": 5}, "tokenizer.ggml.tokens must be a list of strings"),
+        ({"tokens": [1, 2]}, "tokenizer.ggml.tokens must be a list of strings"),
+        ({"merges": [1]}, "tokenizer.ggml.merges must be a list of strings"),
+        ({"token_type": "abc"}, "tokenizer.ggml.token_type must be a list of numbers"),
+        ({"token_type": ["1"] * 29}, "tokenizer.ggml.token_type must be a list of numbers"),
         ({"pre": ["gpt-2"]}, "tokenizer.ggml.pre is .'gpt-2'.; supported"),
         ({"model": 1}, "tokenizer.ggml.model is 1; supported"),
-        ({"model": "llama", "merges": None, "scores": ["a"] * 29}, "tokenizer.ggml.scores is no list of numbers"),
+        ({"model": "llama", "merges": None, "scores": ["a"] * 29}, "tokenizer.ggml.scores must be a list of numbers"),
         ({"token_type": [1, 1]}, "tokenizer.ggml.token_type has 2 values for 29 tokens"),
-        ({"bos_token_id": None, "add_bos_token": True}, "asks for a BOS token"),
+        ({"bos_token_id": None, "add_bos_token": True}, "requires a BOS token"),
     ],
 )
 def test_metadata_that_cannot_be_used(change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -325,12 +325,12 @@ def test_an_end_of_turn_that_no_key_names(kind: int, ends: list[int], tmp_path: 
 
 
 def test_a_chat_template_that_is_no_text(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="tokenizer.chat_template is a list; a text is wanted"):
+    with pytest.raises(UserError, match="tokenizer.chat_template is a list; it must be a string"):
         write_tokenizer(byte_level_fields("gpt-2") | {"tokenizer.chat_template": [1]}, tmp_path)
 
 
 def test_tokens_too_long_for_merges(tmp_path: Path) -> None:
     fields = sentencepiece_fields()
     fields["tokenizer.ggml.tokens"][-1] = "x" * 100_000
-    with pytest.raises(UserError, match="tokenizer.ggml.tokens holds tokens too long to work out merges"):
+    with pytest.raises(UserError, match="tokenizer.ggml.tokens has tokens that are too long to compute their merges"):
         write_tokenizer(fields, tmp_path)

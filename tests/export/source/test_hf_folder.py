@@ -190,9 +190,9 @@ def test_what_is_no_token_is_refused(folder: Path, tiny_bundle: Any, tmp_path: P
     with pytest.raises(UserError) as error:
         HfFolder(folder, "q4_0", "q8_0").write_tokenizer(tmp_path)
     assert str(error.value).startswith(
-        f"{folder / file}: eos_token_id is {value!r}; it must be a token's id, or several"
+        f"{folder / file}: eos_token_id is {value!r}; it must be one or several token ids"
     )
-    assert str(error.value).endswith(", below 260")
+    assert str(error.value).endswith("token ids below 260")
 
 
 def test_chat_template_of_an_older_processor(folder: Path, tiny_bundle: Any, tmp_path: Path, chatml: str) -> None:
@@ -214,7 +214,9 @@ def test_chat_template_of_an_older_processor(folder: Path, tiny_bundle: Any, tmp
     older.write_text(json.dumps({"chat_template": [{"name": "default", "template": "named"}]}))
     assert template() == "named"
     older.write_text(json.dumps({"chat_template": 1}))
-    with pytest.raises(UserError, match=r"chat_template\.json: chat_template is no text, nor a list with one named"):
+    with pytest.raises(
+        UserError, match=r"chat_template\.json: chat_template must be a string, or a list that has one named"
+    ):
         template()
     config = json.loads((folder / "tokenizer_config.json").read_text()) | {"chat_template": "configured"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
@@ -254,20 +256,20 @@ HARM: dict[str, tuple[Callable[[Path], object], str]] = {
         "not a readable safetensors file",
     ),
     "huge": (_huge, "not a readable safetensors file"),
-    "pickle": (_pickle, "pytorch_model.bin is a pickle, which is not read"),
+    "pickle": (_pickle, "pytorch_model.bin is a pickle, which is not supported"),
     "link": (_link, "which is outside of the folder"),
     "missing": (lambda f: _rewrite(f, **{NORM: None}), "tensor model.layers.0.input_layernorm.weight is missing"),
-    "shape": (lambda f: _rewrite(f, **{NORM: torch.ones(63)}), "F32 [63]; it should be one of F32, F16, BF16, [64]"),
-    "integers": (lambda f: _rewrite(f, **{NORM: torch.ones(64, dtype=torch.int32)}), "I32 [64]; it should be one of"),
-    "not finite": (lambda f: _rewrite(f, **{NORM: torch.full((64,), torch.inf)}), "numbers that are not finite"),
+    "shape": (lambda f: _rewrite(f, **{NORM: torch.ones(63)}), "F32 [63]; it must be one of F32, F16, BF16, [64]"),
+    "integers": (lambda f: _rewrite(f, **{NORM: torch.ones(64, dtype=torch.int32)}), "I32 [64]; it must be one of"),
+    "not finite": (lambda f: _rewrite(f, **{NORM: torch.full((64,), torch.inf)}), "values that are not finite"),
     "two models": (
         lambda f: _rewrite(f, vision__embed_tokens__weight=torch.ones(2)),
-        "2 tensors are called embed_tokens",
+        "2 tensors named embed_tokens",
     ),
-    "no index": (lambda f: _index(f, []), "weight_map is []; it should name each tensor's file"),
-    "index leads out": (lambda f: _index(f, {"a": "../x.safetensors"}), "in '../x.safetensors'; it should be in a"),
+    "no index": (lambda f: _index(f, []), "weight_map is []; it must map each tensor to its file"),
+    "index leads out": (lambda f: _index(f, {"a": "../x.safetensors"}), "in '../x.safetensors'; it must be in a"),
     "missing shard": (lambda f: _index(f, {"embed_tokens.weight": "x.safetensors"}), "x.safetensors: no such file"),
-    "index of pickles": (lambda f: _index(f, {"a": "pytorch_model.bin"}), "in 'pytorch_model.bin'; it should be in a"),
+    "index of pickles": (lambda f: _index(f, {"a": "pytorch_model.bin"}), "in 'pytorch_model.bin'; it must be in a"),
 }
 
 

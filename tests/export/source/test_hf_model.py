@@ -29,7 +29,7 @@ def test_another_architecture() -> None:
 
 
 def test_a_model_with_an_adapter() -> None:
-    with pytest.raises(UserError, match=r"^PeftModelForCausalLM: has an adapter on it; call merge_and_unload\(\)"):
+    with pytest.raises(UserError, match=r"^PeftModelForCausalLM: has an adapter; call merge_and_unload\(\)"):
         HfModel(random_adapter(random_model(FAMILIES["qwen2"])), None, "q4_0", "q8_0")
 
 

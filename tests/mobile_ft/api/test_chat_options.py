@@ -51,7 +51,7 @@ def test_a_date_is_recorded_and_repeated(dated: Path, data: Path, tmp_path: Path
     train(dated, data, tmp_path / "whole", mask_prompt=False, **options)
     assert train(dated, data, tmp_path / "whole", resume=True, progress=False).options["seq_len"] == "64"
     assert train(dated, data, tmp_path / "first", resume=True, **options).losses == first.losses
-    with pytest.raises(UserError, match="date soon: must be a day as YYYY-MM-DD"):
+    with pytest.raises(UserError, match="date soon: must have the form YYYY-MM-DD"):
         train(dated, data, tmp_path / "other", chat_template_date="soon", **options)
 
 
@@ -70,7 +70,7 @@ def test_variables_of_the_template(dated: Path, bundle: Path, data: Path, tmp_pa
     command = ["generate", dated, "--prompt", "Hi", "--max-tokens", 1, "--chat-template-kwargs"]
     assert cli(*command, '{"thinking": true}').code == 0
     assert "has no variable thoughts" in cli(*command, '{"thoughts": true}').err
-    assert "should be an object, this is [1]" in cli(*command, "[1]").err
+    assert "is [1]; it must be an object" in cli(*command, "[1]").err
     arguments: dict[str, Any] = {"steps": 1, "seq_len": 64, "progress": False}
     with pytest.raises(UserError, match="has no variable thinking"):
         train(bundle, data, tmp_path / "out", chat_template_kwargs='{"thinking": true}', **arguments)

@@ -141,7 +141,7 @@ def test_run_and_pull(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "photo").write_text("")
     assert main(["device", "pull", *there, "-o", str(tmp_path / "mine")]) == 1
-    assert "mine: exists and is no adapter" in capsys.readouterr().err
+    assert "mine: exists and is not an adapter" in capsys.readouterr().err
 
 
 def test_a_broken_connection_loses_nothing(
@@ -171,7 +171,9 @@ def test_another_pack_in_the_same_place(bundle: Path, runtime: Path, rows: Path,
     other_rows.write_text("".join(json.dumps(row) + "\n" for row in reversed(ROWS[:20])))
     second = pack_for_device(bundle, other_rows, tmp_path / "second", raw_data=True, runtime=runtime, **OPTIONS)
     run_on_device(first, place, progress=False)
-    with pytest.raises(UserError, match="adb phone:work: holds the run of another pack in out; give another folder"):
+    with pytest.raises(
+        UserError, match="adb phone:work: the folder out has a run of another pack; choose another folder"
+    ):
         run_on_device(second, place, progress=False)
     shutil.rmtree(device / "work" / "out")  # what the user does not want any more
     result = run_on_device(second, place, progress=False)
@@ -203,12 +205,12 @@ def test_nothing_of_others_is_lost(bundle: Path, runtime: Path, rows: Path, tmp_
     site.mkdir()
     (site / "manifest.json").write_text('{"name": "my site"}')
     (site / "index.html").write_text("")
-    with pytest.raises(UserError, match="site: exists and holds index.html, which would be lost"):
+    with pytest.raises(UserError, match="site: contains index.html, which would be deleted"):
         pack_for_device(bundle, rows, site, runtime=runtime, **OPTIONS)
     pack = pack_for_device(bundle, rows, tmp_path / "phone", runtime=runtime, **OPTIONS)
     pack_for_device(bundle, rows, pack, runtime=runtime, **OPTIONS)  # nothing but a pack
     subprocess.run(["sh", str(pack / "run.sh")], capture_output=True, check=True)
-    with pytest.raises(UserError, match="phone: exists and holds out/adapter_config.json, which would be lost"):
+    with pytest.raises(UserError, match="phone: contains out/adapter_config.json, which would be deleted"):
         pack_for_device(bundle, rows, pack, runtime=runtime, **OPTIONS)
     assert (pack / "out" / "adapter_config.json").is_file()
 
@@ -217,27 +219,29 @@ def test_what_the_device_cannot_read_is_not_packed(bundle: Path, runtime: Path, 
     """Python takes longer texts than the runtime's tokenizer, which says so now."""
     long = tmp_path / "long.jsonl"
     long.write_text(json.dumps({"text": "hello " * 1_000_000}) + "\n")
-    with pytest.raises(UserError, match="no more than 4194304 are taken at once"):
+    with pytest.raises(UserError, match="at most 4194304 are supported at once"):
         pack_for_device(bundle, long, tmp_path / "phone", raw_data=True, runtime=runtime, seq_len=32)
     assert not (tmp_path / "phone").exists()
 
 
 def test_mistakes(bundle: Path, runtime: Path, rows: Path, device: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no runtime for devices there; tools/gather_runtime.py makes one"):
+    with pytest.raises(UserError, match="no runtime for devices found; create one with tools/gather_runtime.py"):
         pack_for_device(bundle, rows, tmp_path / "phone", runtime=tmp_path)
-    with pytest.raises(UserError, match="valid: needs eval_every"):
+    with pytest.raises(UserError, match="valid: requires eval_every"):
         pack_for_device(bundle, rows, tmp_path / "phone", valid=rows, runtime=runtime, seq_len=32)
-    with pytest.raises(UserError, match="raw_data: data is wanted that is a .jsonl file"):
+    with pytest.raises(UserError, match="raw_data: requires data as a .jsonl file"):
         pack_for_device(bundle, ROWS, tmp_path / "phone", raw_data=True, runtime=runtime, seq_len=32)
-    with pytest.raises(UserError, match="is more than the 64 tokens"):
+    with pytest.raises(UserError, match="exceeds the 64 tokens"):
         pack_for_device(bundle, rows, tmp_path / "phone", runtime=runtime, seq_len=65)
     assert not (tmp_path / "phone").exists()
     full = tmp_path / "full"
     full.mkdir()
     (full / "photo").write_text("")
-    with pytest.raises(UserError, match="holds photo, which would be lost"):
+    with pytest.raises(UserError, match="contains photo, which would be deleted"):
         pack_for_device(bundle, rows, full, runtime=runtime, seq_len=32)
-    with pytest.raises(UserError, match="full/manifest.json: no such file; a folder that"):
+    with pytest.raises(
+        UserError, match="full/manifest.json: no such file; use a folder written by `mobile-ft device pack`"
+    ):
         run_on_device(full, Device("ssh", "host", "work"), progress=False)
     pack = pack_for_device(bundle, rows, tmp_path / "phone", runtime=runtime, seq_len=32)
     for unreachable, message in (
@@ -278,5 +282,5 @@ def test_a_folder_brings_its_validation_data(bundle: Path, runtime: Path, rows: 
         )
         assert "--valid valid.tokens" in (pack / "run.sh").read_text()
         assert (pack / ("valid.jsonl" if raw_data else "valid.tokens")).is_file()
-    with pytest.raises(UserError, match="eval_every 3: needs valid, or data with a split for it"):
+    with pytest.raises(UserError, match="eval_every 3: requires valid, or data with a validation split"):
         pack_for_device(bundle, rows, tmp_path / "phone", runtime=runtime, eval_every=3, **OPTIONS)

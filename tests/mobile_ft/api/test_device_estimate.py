@@ -55,5 +55,5 @@ def test_every_device_is_whole(name: str) -> None:
 
 
 def test_an_unknown_device_is_told() -> None:
-    with pytest.raises(UserError, match="device pixel-88: not known; did you mean pixel-8"):
+    with pytest.raises(UserError, match="device pixel-88: unknown device; did you mean pixel-8"):
         estimate_device("pixel-88", {})

@@ -57,5 +57,5 @@ def test_examples_run(
     assert "20 steps of full at 64 tokens" in shown
     if page == "docs/how-to/python.md":
         assert (folder / "adapter" / "best" / "adapter_model.safetensors").is_file()
-        assert "lerning_rate: no such option" in shown
+        assert "lerning_rate: unknown option" in shown
         assert (folder / "peft-adapter" / "adapter_config.json").is_file()

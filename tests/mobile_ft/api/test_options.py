@@ -39,14 +39,14 @@ def test_values_become_text() -> None:
 @pytest.mark.parametrize("value", ["\ud800", "a\0", ["1", "\udcff"]])
 def test_texts_that_the_runtime_cannot_be_told(value: str | list[str]) -> None:
     """Which are bad casts, or no arguments of a process."""
-    with pytest.raises(UserError, match=r"^suffix_depths: '.*': not a text in UTF-8$"):
+    with pytest.raises(UserError, match=r"^suffix_depths: '.*' is not valid UTF-8 text$"):
         option_texts(OPTIONS, {"suffix_depths": value})
 
 
 def test_unknown_name_lists_what_is_close() -> None:
-    with pytest.raises(UserError, match=r"^seqlen: no such option; did you mean seq_len"):
+    with pytest.raises(UserError, match=r"^seqlen: unknown option; did you mean seq_len"):
         option_texts(OPTIONS, {"seqlen": 64})
-    with pytest.raises(UserError, match="^zzz: no such option; known are seq_len, schedule, suffix_depths$"):
+    with pytest.raises(UserError, match="^zzz: unknown option; known: seq_len, schedule, suffix_depths$"):
         option_texts(OPTIONS, {"zzz": 1})
 
 

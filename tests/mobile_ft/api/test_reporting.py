@@ -75,8 +75,8 @@ def test_trackers_get_configuration_and_figures(name: str, tmp_path: Path, monke
 
 def test_what_is_not_installed_is_said_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(UserError, match="^report_to wandb: needs wandb; pip install wandb$"):
+    with pytest.raises(UserError, match="^report_to wandb: wandb is not installed; run `pip install wandb`$"):
         open_reporters(["jsonl", "wandb"], tmp_path, False)
-    with pytest.raises(UserError, match=r"^report_to tensorbord: no such reporter; did you mean tensorboard\?$"):
+    with pytest.raises(UserError, match=r"^report_to tensorbord: unknown logger; did you mean tensorboard\?$"):
         open_reporters("tensorbord", tmp_path, False)
     assert list(tmp_path.iterdir()) == []

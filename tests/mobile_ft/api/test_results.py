@@ -38,7 +38,9 @@ def test_results_are_readable() -> None:
 
 def test_notebooks_show_a_table_in_which_nothing_is_markup() -> None:
     page = GenerateResult("<b>1</b>", "stop", 3, 4, 2.0)._repr_html_()
-    assert page.startswith("<table><caption>&lt;b&gt;1&lt;/b&gt;</caption><tr><th>tokens</th><td>4, 2.0 a second</td>")
+    assert page.startswith(
+        "<table><caption>&lt;b&gt;1&lt;/b&gt;</caption><tr><th>tokens</th><td>4, 2.0 per second</td>"
+    )
     assert str(GenerateResult("text", "stop", 3, 4, 2.0)) == "text"
     assert EvalResult(1.0, 2.718, 5).to_json() == {"loss": 1.0, "ppl": 2.718, "tokens": 5}
 

@@ -181,7 +181,7 @@ def test_cache_prefix(train: Train, cli: Cli, bundle: Path, data: Path, tmp_path
     run = ["train", bundle, "--data", data, "--seq-len", 64, "--steps", 4, "--schedule", "freeze", "--cache-prefix"]
     cli(*run, "--out", tmp_path / "flag", "--json", tmp_path / "run.json")
     assert json.loads((tmp_path / "run.json").read_text())["options"]["cache_prefix"] == "true"
-    with pytest.raises(mobile_ft.UserError, match="cache_prefix: needs schedule freeze, not full"):
+    with pytest.raises(mobile_ft.UserError, match="cache_prefix: requires schedule freeze, not full"):
         train("full", cache_prefix=True)
     with pytest.raises(mobile_ft.UserError, match="cache_prefix yes: must be true or false"):
         train("full", cache_prefix="yes")
@@ -212,16 +212,16 @@ def test_schedule_report(train: Train, tmp_path: Path, schedule: str) -> None:
     ("options", "message"),
     [
         ({"schedule_report": "nowhere/report.html"}, "schedule_report nowhere/report.html: the folder nowhere does"),
-        ({"learning_rate": 1}, "learning_rate: no such option"),
-        ({"step": 3}, r"step: no such option; did you mean steps"),
-        ({"eval_every": 2}, "eval_every 2: needs valid, or data with a split for it"),
-        ({"valid": ROWS}, "valid: needs eval_every"),
-        ({"report_to": "paper"}, "report_to paper: no such reporter"),
-        ({"seq_len": 65}, "seq_len 65 is more than the 64 tokens"),
+        ({"learning_rate": 1}, "learning_rate: unknown option"),
+        ({"step": 3}, r"step: unknown option; did you mean steps"),
+        ({"eval_every": 2}, "eval_every 2: requires valid, or data with a validation split"),
+        ({"valid": ROWS}, "valid: requires eval_every"),
+        ({"report_to": "paper"}, "report_to paper: unknown logger"),
+        ({"seq_len": 65}, "seq_len 65 exceeds the 64 tokens"),
         ({"steps": 0}, "steps 0: must be at least 1"),
         ({"steps": True}, "steps True: must be an integer"),
         ({"budget": "1MB"}, "budget 1MB is too small"),
-        ({"steps": 3, "epochs": 1}, "give steps or epochs"),
+        ({"steps": 3, "epochs": 1}, "set either steps or epochs"),
         ({"in_process": True, "budget": "1MB"}, "budget 1MB is too small"),
         ({"in_process": True, "adapter": "nowhere"}, "nowhere/adapter_config.json"),
     ],

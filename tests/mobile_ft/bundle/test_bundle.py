@@ -67,7 +67,7 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (["version"], 3, "version 3, this program reads 6"),
+        (["version"], 3, "version 3, this program reads version 6"),
         (["format"], "other", "format is 'other'"),
         (["max_seq_len"], 0, "max_seq_len is 0"),
         (["max_seq_len"], True, "max_seq_len is True"),
@@ -75,13 +75,13 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
         (["max_seq_len"], "64", "max_seq_len is '64'"),
         (["activation"], "int2", "activation is 'int2'; known: exact, int8, int4, approx2bit"),
         (["activation"], ["exact"], "activation is"),
-        (["formats"], {"a": "q5_0"}, "'q5_0' among formats"),
-        (["formats"], {"a": []}, "[] among formats"),
-        (["formats"], "q4_0", "formats is 'q4_0'; it should be an object"),
+        (["formats"], {"a": "q5_0"}, "formats has 'q5_0'"),
+        (["formats"], {"a": []}, "formats has []"),
+        (["formats"], "q4_0", "formats is 'q4_0'; it must be an object"),
         (["conversions"], 1, "not iterable"),
-        (["conversions"], [CONVERSION | {"format": "q5_0"}], "'q5_0' among conversions"),
-        (["conversions"], [CONVERSION | {"source": "a\n"}], "source is 'a\\n'; it should be a short name"),
-        (["conversions"], [CONVERSION | {"source": "a" * 65}], "it should be a short name"),
+        (["conversions"], [CONVERSION | {"format": "q5_0"}], "conversions has 'q5_0'"),
+        (["conversions"], [CONVERSION | {"source": "a\n"}], "source is 'a\\n'; it must be a short name"),
+        (["conversions"], [CONVERSION | {"source": "a" * 65}], "it must be a short name"),
         (["conversions"], [CONVERSION | {"source": 1}], "source is 1"),
         (["conversions"], [CONVERSION | {"weights": -1}], "weights is -1"),
         (["conversions"], [CONVERSION | {"error": float("nan")}], "error is nan"),
@@ -91,22 +91,22 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
         (["lora", "alpha"], float("nan"), "alpha is nan"),
         (["lora", "alpha"], float("inf"), "alpha is inf"),
         (["lora", "use_rslora"], 1, "use_rslora is 1"),
-        (["lora", "targets"], ["q_proj", "lm_head"], "'lm_head' among targets"),
+        (["lora", "targets"], ["q_proj", "lm_head"], "targets has 'lm_head'"),
         (["model", "hidden_size"], "wide", "hidden_size is 'wide'"),
         (["model", "num_key_value_heads"], 0, "num_key_value_heads is 0"),
         (["model", "sliding_window"], -1, "sliding_window is -1"),
         (["model", "rms_norm_eps"], "small", "rms_norm_eps is 'small'"),
         (["model", "tie_word_embeddings"], "yes", "tie_word_embeddings is 'yes'"),
         (["model", "model_type"], "mamba", "model_type is 'mamba'; known: llama, mistral, smollm3"),
-        (["model", "layer_types"], ["full_attention"], "1 layer_types of 4 layers"),
-        (["model", "layer_types"], ["other"] * 4, "'other' among layer_types"),
+        (["model", "layer_types"], ["full_attention"], "1 layer_types for 4 layers"),
+        (["model", "layer_types"], ["other"] * 4, "layer_types has 'other'"),
         (["model", "rope_scaling"], 2, "rope_scaling is 2"),
         (["model", "more"], 2, "more"),
         (["model", "hidden_size"], 65, "hidden_size is 65; it must be a multiple of 32"),
         (["checksums", "program.pte", "size"], -1, "size is -1"),
         (["checksums", "program.pte", "sha256"], "abc", "sha256 is 'abc'; it must be a SHA-256"),
         (["weights", "sha256", "inv_freq"], 1, "inv_freq is 1"),
-        (["weights", "index_size"], 2**25, "an index of"),
+        (["weights", "index_size"], 2**25, "index_size 33554432 exceeds size"),
         (["weights", "index_size"], 2**40, "index_size is 1099511627776"),
         (["lora", "alpha"], 10**400, "alpha is 1000"),
         (["format"], {"a": 1}, "format is {'a': 1}"),
@@ -127,8 +127,8 @@ def test_what_is_no_description(
 def test_conversions(edit: Callable[..., None], bundle: Path) -> None:
     edit("conversions", value=[CONVERSION, CONVERSION | {"source": "Q8_0", "error": 0}])
     rows = describe(read_bundle(bundle)).summary()[1]
-    assert rows["Q6_K kept as q8_0_g16"] == "relative error 0.01 %, 0.0 M weights"
-    assert rows["Q8_0 kept as q8_0_g16"] == "exactly, 0.0 M weights"
+    assert rows["Q6_K stored as q8_0_g16"] == "relative error 0.01 %, 0.0 M weights"
+    assert rows["Q8_0 stored as q8_0_g16"] == "exact, 0.0 M weights"
     assert describe(read_bundle(bundle)).to_json()["conversions"][0] == CONVERSION
     edit("conversions")  # as in bundles without it
     assert read_bundle(bundle).conversions == ()
@@ -148,7 +148,7 @@ def test_what_is_missing(edit: Callable[..., None], bundle: Path, keys: list[str
 )
 def test_names_that_are_not_plain(edit: Callable[..., None], bundle: Path, name: str) -> None:
     edit("checksums", name, value={"size": 1, "sha256": "0" * 64})
-    assert f"a file named {name!r} among checksums" in refusal(lambda: read_bundle(bundle))
+    assert f"{name!r} is not a valid file name" in refusal(lambda: read_bundle(bundle))
 
 
 @pytest.mark.parametrize("name", ["program.pte", "weights.ptd", "adapter_config.json"])
@@ -171,9 +171,11 @@ def test_a_changed_byte_is_found(bundle: Path) -> None:
     description = read_bundle(bundle)
     weights = bundle / "weights.ptd"
     places = tensor_places(weights.read_bytes()[: description.weights.index_size])
-    damage = [(bundle / name, size // 2, "checksum differs") for name, (size, _) in description.files.items()]
-    damage += [(weights, 9, "the checksum of its index differs")]
-    damage += [(weights, start + size - 1, f"{name} is damaged") for name, (start, size) in places.items()]
+    damage = [(bundle / name, size // 2, "checksum does not match") for name, (size, _) in description.files.items()]
+    damage += [(weights, 9, "the checksum of its index does not match")]
+    damage += [
+        (weights, start + size - 1, f"the checksum of {name} does not match") for name, (start, size) in places.items()
+    ]
     for path, offset, message in damage:
         content = bytearray(path.read_bytes())
         content[offset] ^= 1
@@ -186,7 +188,7 @@ def test_a_changed_byte_is_found(bundle: Path) -> None:
     for path in (weights, bundle / "program.pte"):
         whole = path.read_bytes()
         path.write_bytes(whole[:-1])
-        assert f"{len(whole) - 1} bytes where bundle.json says {len(whole)}" in refusal(
+        assert f"has {len(whole) - 1} bytes, but bundle.json lists {len(whole)}" in refusal(
             lambda: check_files(description)
         )
         path.write_bytes(whole)
@@ -196,8 +198,8 @@ def test_a_changed_byte_is_found(bundle: Path) -> None:
     ("segments", "message"),
     [
         ([(0, 4096), (0, 4096), (0, 4096)], "its tensors overlap"),
-        ([(0, 1), (0, 1), (2**64 - 4096, 1)], "c ends at byte 18446744073709551617 of 8192"),
-        ([(0, 1), (0, 1), (5000, 1)], "c ends at byte 9097 of 8192"),
+        ([(0, 1), (0, 1), (2**64 - 4096, 1)], "c ends at byte 18446744073709551617, but the file has 8192"),
+        ([(0, 1), (0, 1), (5000, 1)], "c ends at byte 9097, but the file has 8192"),
     ],
 )
 def test_tensors_that_lie_elsewhere(
@@ -216,9 +218,9 @@ def sha256(content: bytes) -> str:
 
 def test_an_index_of_other_tensors(edit: Callable[..., None], bundle: Path) -> None:
     edit("weights", "sha256", "inv_freq")
-    assert "inv_freq is not in both" in refusal(lambda: check_files(read_bundle(bundle)))
+    assert "inv_freq is missing in the file or in bundle.json" in refusal(lambda: check_files(read_bundle(bundle)))
     content = b"not an index".ljust((bundle / "weights.ptd").stat().st_size)
     (bundle / "weights.ptd").write_bytes(content)
     edit("weights", "index_size", value=4096)
     edit("weights", "index_sha256", value=hashlib.sha256(content[:4096]).hexdigest())
-    assert "weights.ptd: no FlatTensor file" in refusal(lambda: check_files(read_bundle(bundle)))
+    assert "weights.ptd: not a FlatTensor file" in refusal(lambda: check_files(read_bundle(bundle)))

@@ -18,10 +18,10 @@ def test_every_truncation_and_changed_byte_is_an_error_or_an_index() -> None:
             try:
                 assert isinstance(tensor_places(broken), dict)
             except ValueError as error:
-                assert str(error) in ("not the index of a FlatTensor file", "no FlatTensor file")
+                assert str(error) in ("not a valid index of a FlatTensor file", "not a FlatTensor file")
 
 
 def test_names_that_share_their_bytes() -> None:
     """Some hundred kilobytes that would else be gigabytes of names."""
-    with pytest.raises(ValueError, match="not the index of a FlatTensor file"):
+    with pytest.raises(ValueError, match="not a valid index of a FlatTensor file"):
         tensor_places(index(["x" * 200_000] * 10_000, [(0, 1)] * 10_000))

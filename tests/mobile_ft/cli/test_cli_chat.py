@@ -48,13 +48,13 @@ def test_answers_and_commands(talk: Talk) -> None:
     lines, errors = talk("2+2?", "/adapter off", "/reset", "2+2?", "/adapter on", "/reset", "2+2?", "/exit", "2+2?")
     assert errors == ""
     assert lines[:2] == ["4, sir", "adapter off"]
-    assert lines[-3:] == ["adapter on", "forgotten", "4, sir"]
+    assert lines[-3:] == ["adapter on", "conversation cleared", "4, sir"]
     assert "4, sir" not in lines[2:-1]
 
 
 def test_end_of_input_leaves(talk: Talk) -> None:
     assert talk() == ([""], "")
-    assert talk("/help me")[0][0].startswith("/reset forgets")
+    assert talk("/help me")[0][0].startswith("Commands: /reset")
 
 
 def test_the_conversation_goes_along(talk: Talk) -> None:
@@ -71,7 +71,7 @@ def test_system_prompt_is_part_of_it(talk: Talk) -> None:
     assert talk("2+2?", options=["--system", long])[1].startswith(too_long)
     lines, errors = talk(f"/system {long}", "2+2?", "/system", "2+2?")
     assert errors.startswith(too_long) and errors.count("\n") == 1
-    assert lines[:3] == ["system prompt set", "no system prompt", "4, sir"]
+    assert lines[:3] == ["system prompt set", "system prompt removed", "4, sir"]
 
 
 class SlowModel:
@@ -123,7 +123,7 @@ def test_keys_on_a_terminal(bundle: Path) -> None:
         assert text in shown, (shown, process.poll())
         return shown
 
-    assert b"/reset forgets" in wait_for(b"> ")
+    assert b"Commands: /reset" in wait_for(b"> ")
     for _ in range(5):
         os.write(leader, b"go on\n")
         wait_for(b"go on")

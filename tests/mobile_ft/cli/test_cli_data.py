@@ -32,11 +32,11 @@ def test_rows_as_text_with_what_is_learned(cli: Cli, bundle: Path, folder: Path,
     assert result.code == 0
     assert "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[[b<|im_end|>\n]]" in result.out
     assert "train.jsonl:1: chat messages, 3 of " in result.out
-    assert result.out.count("[cut here]") == 2
-    assert 'train.jsonl:6: found "txt"; a row needs' in result.err
-    assert "valid.jsonl:1: this row of valid is in train too" in result.err
+    assert result.out.count("[truncated here]") == 2
+    assert 'train.jsonl:6: the row has "txt"; it must have' in result.err
+    assert "valid.jsonl:1: this row of valid is also in train" in result.err
     flat = " ".join(result.out.split())
-    assert "1 cut, 1 dropped, 1 cannot be used, 1 repeated" in flat and "1 rows of valid are in train too" in flat
+    assert "1 truncated, 1 dropped, 1 malformed, 1 duplicated" in flat and "1 rows of valid are also in train" in flat
     found = json.loads(values.read_text())
     train = found["splits"]["train"]
     assert (train["rows"], train["truncated"], train["dropped"], train["bad"], train["repeated"]) == (6, 1, 1, 1, 1)

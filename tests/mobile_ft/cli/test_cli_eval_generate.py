@@ -80,7 +80,7 @@ def test_generate_refuses(cli: Cli, bundle: Path, options: list[object], message
 def test_eval_refuses(cli: Cli, bundle: Path, data: Path) -> None:
     result = cli("eval", bundle, "--data", data, "--seq-len", 65)
     assert result.code == 1
-    assert "seq_len 65 is more than the 64 tokens" in result.err
+    assert "seq_len 65 exceeds the 64 tokens" in result.err
     (data / "valid.jsonl").unlink()
     result = cli("eval", bundle, "--data", data)
     assert result.code == 1

@@ -46,12 +46,12 @@ def test_export_prints_what_it_wrote_and_no_noise(model_config: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "config.json: holds no weights; give a Hugging Face folder or a .gguf file, or set random_init"),
-        (["--random-init", "--max-seq-len", 7], "max_seq_len 7: this model takes 8 to 128"),
-        (["--random-init", "--max-seq-len", 129], "max_seq_len 129: this model takes 8 to 128"),
+        ([], "config.json: has no weights; use a Hugging Face folder or a .gguf file, or set random_init"),
+        (["--random-init", "--max-seq-len", 7], "max_seq_len 7: must be from 8 to 128 for this model"),
+        (["--random-init", "--max-seq-len", 129], "max_seq_len 129: must be from 8 to 128 for this model"),
         (
             ["--random-init", "--lora-targets", "lm_head"],
-            "--lora-targets: 'lm_head' is not one of all-linear",
+            "lora_targets lm_head: must be all-linear, or some of q_proj",
         ),
     ],
 )
@@ -69,17 +69,17 @@ def test_bad_values(cli: Cli, model_config: Path, tmp_path: Path, options: list[
         (
             "gpt2",
             [],
-            "gpt2: there is no such file or folder, and no built-in model of that name; give smollm2-135m, a .gguf "
+            "gpt2: no such file, folder or built-in model; use smollm2-135m, a .gguf "
             "file, a Hugging Face folder, a model on the hub as OWNER/NAME, or a config.json with random_init",
         ),
         (
             "qwen2.5-0.5b",
             [],
-            "qwen2.5-0.5b: holds no weights; give a Hugging Face folder or a .gguf file, or set random_init",
+            "qwen2.5-0.5b: has no weights; use a Hugging Face folder or a .gguf file, or set random_init",
         ),
         ("none.gguf", [], "none.gguf: no such file"),
         ("none.json", ["--random-init"], "none.json: no such file"),
-        ("smollm2-135m", ["--random-init"], "smollm2-135m: random_init takes a config.json or one of gemma-3-1b"),
+        ("smollm2-135m", ["--random-init"], "smollm2-135m: random_init requires a config.json or one of gemma-3-1b"),
     ],
 )
 def test_bad_models(cli: Cli, tmp_path: Path, model: str, options: list[str], message: str) -> None:
@@ -97,11 +97,11 @@ def test_known_models_need_no_file() -> None:
 @pytest.mark.parametrize(
     ("option", "code", "message"),
     [
-        (["--lora-rank", "0"], 1, "lora_rank 0: must be 1 to 256"),
-        (["--lora-rank", "257"], 1, "lora_rank 257: must be 1 to 256"),
+        (["--lora-rank", "0"], 1, "lora_rank 0: must be from 1 to 256"),
+        (["--lora-rank", "257"], 1, "lora_rank 257: must be from 1 to 256"),
         (["--lora-rank", "x"], 2, "invalid int value: 'x'"),
-        (["--lora-alpha", "0"], 1, "lora_alpha 0: must be above 0"),
-        (["--lora-alpha", "inf"], 1, "lora_alpha inf: must be above 0"),
+        (["--lora-alpha", "0"], 1, "lora_alpha 0: must be a positive number"),
+        (["--lora-alpha", "inf"], 1, "lora_alpha inf: must be a positive number"),
     ],
 )
 def test_usage_errors(cli: Cli, model_config: Path, tmp_path: Path, option: list[str], code: int, message: str) -> None:

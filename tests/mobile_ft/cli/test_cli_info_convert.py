@@ -88,7 +88,7 @@ def test_info_on_what_is_not_supported(cli: Cli, tmp_path: Path) -> None:
     result = cli("info", tmp_path)
     assert result.code == 1 and "model_type is 'mamba'; supported: 'llama'" in result.err
     result = cli("info", "smollm2-135m", "--verify")
-    assert "verify checks the files of a bundle; this is none" in result.err
+    assert "not a bundle; verify checks the files of a bundle" in result.err
 
 
 def test_parameter_count_of_smollm2() -> None:
@@ -111,15 +111,15 @@ def set_hidden_size(path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "harm", "message"),
     [
-        ("weights.ptd", damage_middle, "is damaged or edited, its checksum differs"),
+        ("weights.ptd", damage_middle, "does not match; the file is damaged or was edited"),
         (
             "weights.ptd",
             lambda path: path.write_bytes(b"short"),
-            "weights.ptd: 5 bytes where bundle.json says",
+            "weights.ptd: has 5 bytes, but bundle.json lists",
         ),
         ("program.pte", lambda path: path.unlink(), "program.pte: No such file or directory"),
         ("bundle.json", lambda path: path.write_text("{"), "bundle.json: not JSON"),
-        ("bundle.json", lambda path: path.write_text("[]"), "bundle.json: not a JSON object but a list"),
+        ("bundle.json", lambda path: path.write_text("[]"), "bundle.json: must be a JSON object, not a list"),
         ("bundle.json", lambda path: path.write_text("{}"), "('format' is missing)"),
         ("bundle.json", lambda path: path.write_text("[" * 100_000), "bundle.json: not JSON (brackets nested deeper"),
         ("bundle.json", set_hidden_size, "(hidden_size is 'wide')"),
@@ -146,13 +146,13 @@ def test_without_verify_large_files_are_not_read(cli: Cli, bundle: Path) -> None
 def test_verify_says_so(cli: Cli, bundle: Path) -> None:
     result = cli("info", bundle, "--verify")
     assert (result.code, result.err) == (0, "")
-    assert result.out.endswith("every file is as it was written\n")
+    assert result.out.endswith("all checksums match\n")
 
 
 def test_other_version(cli: Cli, bundle: Path) -> None:
     index = bundle / "bundle.json"
     index.write_text(json.dumps(json.loads(index.read_text()) | {"version": 1}))
-    assert "version 1, this program reads 6" in cli("info", bundle).err
+    assert "version 1, this program reads version 6" in cli("info", bundle).err
 
 
 def test_convert_writes_only_the_adapter(
@@ -201,7 +201,7 @@ KEY = "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (edit_config(r=8), "r is 8; the bundle was exported with 4; `mobile-ft export MODEL --adapter DIR` makes a"),
+        (edit_config(r=8), "r is 8; the bundle was exported with 4; `mobile-ft export MODEL --adapter DIR`"),
         (edit_config(lora_alpha=16), "lora_alpha is 16; the bundle was exported with 8"),
         (edit_config(use_rslora=True), "use_rslora is True; the bundle was exported with False"),
         (edit_config(use_dora=True), "use_dora is not supported"),
@@ -214,10 +214,10 @@ KEY = "base_model.model.model.layers.1.mlp.up_proj.lora_A.weight"
         (edit_tensors(lambda t: t.update(more=np.zeros(1, np.float32))), "tensor more adapts a layer"),
         (
             edit_tensors(lambda t: t.update({KEY: np.zeros((4, 32), np.float32)})),
-            f"tensor {KEY} is (4, 32); ",
+            f"tensor {KEY} has shape (4, 32), ",
         ),
         (edit_tensors(lambda t: t.update({KEY: t[KEY].astype(np.int32)})), "I32; supported: F32, F16, BF16"),
-        (edit_tensors(lambda t: t.update({KEY: t[KEY] * np.nan})), f"tensor {KEY} holds numbers that are not finite"),
+        (edit_tensors(lambda t: t.update({KEY: t[KEY] * np.nan})), f"tensor {KEY} has values that are not finite"),
     ],
 )
 def test_convert_refuses_adapters_that_do_not_fit(
@@ -234,7 +234,7 @@ def test_convert_refuses_adapters_that_do_not_fit(
 def test_convert_keeps_folders_that_hold_more(cli: Cli, bundle: Path, adapter: Path) -> None:
     result = cli("convert", bundle, "--adapter", adapter, "--to", "peft", "-o", adapter)
     assert result.code == 1
-    assert "holds checkpoint.safetensors, which would be lost" in result.err
+    assert "contains checkpoint.safetensors, which would be deleted" in result.err
     assert (adapter / "checkpoint.safetensors").exists()
 
 

@@ -38,7 +38,7 @@ def test_plan_adds_up(plan: Run) -> None:
     assert sum(components[name] for name in values["anonymous"]) == pytest.approx(values["planned_anon_mb"])
     assert values["planned_mb"] < values["budget_mb"] == 1000
     assert values["longest_seq_len"] == 64
-    for text in ("optimizer", "anonymous", "of 1000 MB budget", "64 tokens, all that the bundle was made for"):
+    for text in ("optimizer", "anonymous", "budget 1000 MB", "64 tokens, the maximum of the bundle"):
         assert text in result.out
 
 
@@ -91,7 +91,7 @@ def test_nothing_left_to_save(plan: Run) -> None:
     options = ("--optimizer", "adamw8bit", "--max-grad-norm", 0, "--schedule", "suffix")
     result, values = plan(*options)
     assert values["savings"] == []
-    assert "What would save memory" not in result.out
+    assert "Options that save memory" not in result.out
 
 
 def test_savings_are_those_that_would_work(plan: Run) -> None:
@@ -106,7 +106,7 @@ def test_too_small_a_budget_is_refused_with_the_smallest_that_works(plan: Run) -
     assert result.code == 1
     assert f"error: --budget 1MB is too small: the smallest that works is {smallest} MB; raise it" in result.err
     assert result.err.count("\n") == 1
-    assert "of 1 MB budget" in result.out
+    assert "budget 1 MB" in result.out
     assert "none fits" in result.out
     result, values = plan("--budget", f"{smallest}MB")
     assert (result.code, result.err) == (0, "")
@@ -130,7 +130,7 @@ def test_a_model_in_its_own_format(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--seq-len", 65], "seq_len 65 is more than the 64 tokens that "),
+        (["--seq-len", 65], "seq_len 65 exceeds the 64 tokens that "),
         (["--seq-len", 64, "--budget", "lots"], "budget lots: must be a size such as 512MB"),
         (["--seq-len", 64, "--json", "nowhere/p.json"], "--json nowhere/p.json: the folder nowhere does not exist"),
     ],
@@ -145,7 +145,7 @@ def test_bad_values_are_one_line(cli: Cli, bare_bundle: Path, options: list[obje
 def test_config_of_a_model_with_a_shorter_limit(cli: Cli, model_config: Path) -> None:
     result = cli("plan", model_config, "--seq-len", 100, "--batch-size", 2)
     assert result.code == 1
-    assert f"seq_len x batch_size is 200 tokens; {model_config} takes at most 128" in result.err
+    assert f"seq_len x batch_size is 200 tokens; {model_config} supports at most 128" in result.err
 
 
 def test_another_device_is_estimated(plan: Run) -> None:
@@ -166,4 +166,4 @@ def test_another_device_is_estimated(plan: Run) -> None:
 def test_an_unknown_device_is_an_error(cli: Cli, bare_bundle: Path) -> None:
     result = cli("plan", bare_bundle, "--seq-len", 64, "--device", "pixel-88")
     assert (result.code, result.out) == (1, "")
-    assert "device pixel-88: not known; did you mean pixel-8" in result.err
+    assert "device pixel-88: unknown device; did you mean pixel-8" in result.err

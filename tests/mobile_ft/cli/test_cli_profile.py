@@ -61,7 +61,7 @@ def test_measured_memory_is_within_the_plan(profile: Run) -> None:
     assert 0 < values["files_mb"]["weights.ptd"] < 0.3
     assert 0 < values["files_mb"]["program.pte"] < 0.1
     assert sum(values["planned_mb"].values()) == pytest.approx(values["planned_total_mb"])
-    assert "nothing, memory was only watched" in result.out
+    assert "nothing; memory was only measured" in result.out
 
 
 def test_components_make_up_the_kernels_total(profile: Run, small_bundle: Path, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_cgroup_that_is_too_small_ends_the_run(profile: Run, tmp_path: Path) -
     assert warning.startswith("mobile-ft: warning: budget 1MB: the plan needs ")
     planned = f"{values['planned_total_mb']:.0f}"
     assert error.startswith("mobile-ft: error: the limit of 1 MB ended the training process in step ")
-    assert f"by plan it needs {planned} MB" in error
+    assert f"the plan needs {planned} MB" in error
     assert not values["survived"]
     assert report.exists() and trace.exists()
 
@@ -107,7 +107,7 @@ def test_a_cgroup_that_is_too_small_ends_the_run(profile: Run, tmp_path: Path) -
 def test_without_a_cgroup_there_is_rlimit_data(profile: Run) -> None:
     result, values = profile("--budget", "1MB")
     assert (result.code, values["enforced_by"], values["survived"]) == (1, "rlimit-data", False)
-    assert "the limit of 1 MB ended the training process in step 1; by plan it needs " in result.err
+    assert "the limit of 1 MB ended the training process in step 1; the plan needs " in result.err
     result, values = profile("--budget", "100MB")
     assert (result.code, values["enforced_by"], values["survived"]) == (0, "rlimit-data", True)
 

@@ -99,7 +99,7 @@ def test_config_that_is_wrong_is_named(cli: Cli, tmp_path: Path) -> None:
     config = tmp_path / "mine.yaml"
     config.write_text("batchsize: 2\n")
     result = cli("train", "--config", config)
-    message = f"{config}: batchsize: no such option; did you mean batch_size?"
+    message = f"{config}: batchsize: unknown option; did you mean batch_size?"
     assert result == (1, "", f"mobile-ft: error: {message}\n")
 
 
@@ -130,25 +130,25 @@ def test_validation_is_shown_and_reported(cli: Cli, bundle: Path, data: Path, tm
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--seq-len", 65], "seq_len 65 is more than the 64 tokens that "),
+        (["--seq-len", 65], "seq_len 65 exceeds the 64 tokens that "),
         (
             ["--seq-len", 32, "--batch-size", 3],
-            "seq_len 32 x batch_size 3 is more than the 64 tokens that ",
+            "seq_len 32 x batch_size 3 exceeds the 64 tokens that ",
         ),
         (
             ["--seq-len", 64, "--json", "nowhere/r.json"],
             "--json nowhere/r.json: the folder nowhere does not exist",
         ),
         (["--seq-len", 64, "--json", "."], "--json .: not a regular file"),
-        (["--seq-len", 0], "sequence length 0; it should be at least 1"),
+        (["--seq-len", 0], "seq_len 0: must be at least 1"),
         (["--seq-len", 64, "--steps", 0], "steps 0: must be at least 1"),
         (["--seq-len", 64, "--steps", "many"], "steps many: must be an integer"),
         (["--seq-len", 64, "--seed", "-1"], "seed -1: must "),
         (["--seq-len", 64, "--lr", "nan"], "lr nan: must be a number"),
         (["--seq-len", 64, "--budget", "lots"], "budget lots: must be a size such as 512MB"),
-        (["--seq-len", 64, "--budget", "1MB"], "budget 1MB is too small: this run needs "),
+        (["--seq-len", 64, "--budget", "1MB"], "budget 1MB is too small; this run needs "),
         (["--seq-len", 64, "--adapter", "nowhere"], "nowhere/adapter_config.json: "),
-        (["--seq-len", 64, "--suffix-depths", "9", "--schedule", "suffix"], "suffix depth 9: must be 1 to 2"),
+        (["--seq-len", 64, "--suffix-depths", "9", "--schedule", "suffix"], "suffix depth 9: must be from 1 to 2"),
     ],
 )
 def test_bad_values_are_one_line(
@@ -194,7 +194,7 @@ def test_too_long_is_refused_before_the_data_is_read(cli: Cli, bundle: Path, tmp
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "train.jsonl: empty"),
+        ("", "train.jsonl: is empty"),
         ('{"text": "fine"}\n{"text": oops}\n', "train.jsonl:2: not JSON"),
         ('{"text": "fine"}\n\n{"body": "x"}\n', 'train.jsonl:3: found "body"'),
     ],
@@ -244,9 +244,9 @@ def test_killed_child_is_told(
     fake_mft_run("kill -9 $$")
     command = ["train", bundle, "--data", data, "--seq-len", 64, "--out", out]
     killed = "mobile-ft: error: the training process was killed (signal 9); "
-    assert cli(*command) == (1, "data: 1 rows of prompt and completion\n", f"{killed}nothing was saved yet\n")
+    assert cli(*command) == (1, "data: 1 rows of prompt and completion\n", f"{killed}no checkpoint was written yet\n")
     fake_mft_run(f"touch {out}/checkpoint.safetensors; kill -9 $$")
-    assert cli(*command).err == f"{killed}what was saved last is in {out}, go on with --resume\n"
+    assert cli(*command).err == f"{killed}a checkpoint is in {out}; resume the run to continue\n"
 
 
 def test_child_that_fails_without_a_message(
@@ -290,7 +290,7 @@ def test_ctrl_c_saves_the_step_in_progress(bundle: Path, data: Path, tmp_path: P
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert f"interrupted; what was saved last is in {out}, go on with --resume\n" in err
+    assert f"interrupted; a checkpoint is in {out}; resume the run to continue\n" in err
     assert "Traceback" not in err
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
@@ -314,7 +314,7 @@ def test_ctrl_c_twice_does_not_wait_for_a_long_step(
     threading.Thread(target=interrupt, daemon=True).start()
     result = cli("train", bundle, "--data", data, "--seq-len", 64, "--out", tmp_path / "out")
     assert result.code == 130
-    assert result.err == "mobile-ft: warning: interrupted; nothing was saved yet\n"
+    assert result.err == "mobile-ft: warning: interrupted; no checkpoint was written yet\n"
     for _ in range(100):
         if not Path(f"/proc/{pid_file.read_text().strip()}").exists():
             return

@@ -142,7 +142,7 @@ def test_gguf(ends: list[int], added: dict[str, int]) -> None:
 
 def test_gguf_of_more_than_three() -> None:
     writer: Any = _Writer()
-    with pytest.warns(MobileFtWarning, match="GGUF names at most three tokens that end; left out: '<d>', '<e>'"):
+    with pytest.warns(MobileFtWarning, match="GGUF supports at most three end tokens; left out: '<d>', '<e>'"):
         _add_ends(writer, [0, 1, 2, 3, 4], ["<a>", "<b>", "<c>", "<d>", "<e>"])
     assert writer.added == {"eot": 1, "eom": 2}
 

@@ -55,7 +55,7 @@ def test_a_grid_that_swallows_the_adapter_is_warned_of(
     for quant in ("q4_0", "q8_0", "q4_1"):
         convert(bundle, bundle, tmp_path / f"{quant}.gguf", to="gguf", quant=quant, progress=False)
     warnings = [str(found.message) for found in recwarn if found.category is MobileFtWarning]
-    assert len(warnings) == 1 and warnings[0].startswith("quant q4_0: the model's weights lie on that very grid")
+    assert len(warnings) == 1 and warnings[0].startswith("quant q4_0: the model already uses this format")
 
 
 def test_configuration_and_tokens_come_back(
@@ -86,7 +86,9 @@ def test_other_tokenizers_are_refused(
 ) -> None:
     word_level = Tokenizer(models.WordLevel({"a": 0, "<s>": 1, "</s>": 2}))
     tuned = with_tokenizer(tuned_of("llama3"), word_level, tmp_path)
-    with pytest.raises(UserError, match="tokenizer.json: a WordLevel tokenizer; GGUF is written of BPE"):
+    with pytest.raises(
+        UserError, match="tokenizer.json: is a WordLevel tokenizer; GGUF output supports byte-level BPE"
+    ):
         converted(tuned, "gguf")
     assert not (tmp_path / "gguf").exists()
 
@@ -97,7 +99,7 @@ def test_unknown_pre_tokenizers_are_refused(
     tokenizer = byte_level()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), tokenizer.pre_tokenizer])
     tuned = with_tokenizer(tuned_of("llama3"), tokenizer, tmp_path)
-    with pytest.raises(UserError, match="tokenizer.json: its pre-tokenizer is none that GGUF has a name for"):
+    with pytest.raises(UserError, match="tokenizer.json: its pre-tokenizer is not supported in GGUF output"):
         converted(tuned, "gguf")
 
 

@@ -161,9 +161,9 @@ def test_empty_rows_are_dropped(plain: Tokenizer) -> None:
 
 
 def test_nothing_left_to_learn(plain: Tokenizer) -> None:
-    with pytest.raises(UserError, match="^x:1 and all rows after it: nothing to learn within 3 tokens"):
+    with pytest.raises(UserError, match="^x:1 and all following rows: no tokens to train on within 3 tokens"):
         encode_rows([pair_row("long prompt", "c")], plain, seq_len=3)
-    with pytest.raises(UserError, match="sequence length 0"):
+    with pytest.raises(UserError, match="seq_len 0: must be at least 1"):
         encode_rows([row(text="ab")], plain, seq_len=0)
 
 
@@ -185,12 +185,12 @@ def test_answers_that_a_template_leaves_out_are_not_learned(tiny_bundle: Bundle)
 
 def test_bad_rows_are_skipped_if_wanted(plain: Tokenizer) -> None:
     rows = [row(f"x:{i}", text="good") if i % 2 else row(f"x:{i}", txt="bad") for i in range(40)]
-    with pytest.raises(UserError, match='^x:0: found "txt"; a row needs'):
+    with pytest.raises(UserError, match='^x:0: the row has "txt"; it must have'):
         encode_rows(rows, plain, LONG)
     encoded = encode_rows(rows, plain, LONG, options={"on_bad_row": "skip"})
     assert (len(encoded.rows), encoded.read, encoded.bad) == (20, 40, 20)
-    assert len(encoded.bad_rows) == 10 and encoded.bad_rows[9].startswith('x:18: found "txt"')
-    with pytest.raises(UserError, match="^x:0: found .*; 20 of 20 rows cannot be used"):
+    assert len(encoded.bad_rows) == 10 and encoded.bad_rows[9].startswith('x:18: the row has "txt"')
+    with pytest.raises(UserError, match="^x:0: the row has .*; 20 of 20 rows are malformed"):
         encode_rows(rows[::2], plain, LONG, options={"on_bad_row": "skip"})
 
 
@@ -249,10 +249,10 @@ def test_each_side_of_a_preference_has_half_the_places(plain: Tokenizer) -> None
     assert sides == [["cccccc<|endoftext|>", "d<|endoftext|>"], ["c<|endoftext|>", "ddddddd"]]
     with pytest.raises(
         UserError,
-        match="^x:1 and all rows after it: nothing to learn within 10 tokens, half of a sequence for each answer",
+        match="^x:1 and all following rows: no tokens to train on within 10 tokens .half of seq_len for each answer",
     ):
         encode_rows([no_completion], plain, 21, "dpo")
-    with pytest.raises(UserError, match="sequence length 1; it should be at least 2"):
+    with pytest.raises(UserError, match="seq_len 1: must be at least 2"):
         encode_rows([fits], plain, 1, "dpo")
 
 
@@ -264,9 +264,11 @@ def test_one_long_side_is_enough_to_drop_a_preference(chat: Tokenizer) -> None:
 
 
 def test_rows_for_another_loss(plain: Tokenizer) -> None:
-    with pytest.raises(UserError, match='^x:1: a preference, with "chosen" and "rejected"; loss dpo'):
+    with pytest.raises(UserError, match='^x:1: is a preference, with "chosen" and "rejected"; use loss dpo'):
         encode_rows([preference("p", "c", "d")], plain, LONG)
-    with pytest.raises(UserError, match='^x:2: loss dpo needs rows with "prompt", "chosen" and "rejected"'):
+    with pytest.raises(
+        UserError, match='^x:2: is not a preference; loss dpo requires "prompt", "chosen" and "rejected"'
+    ):
         encode_rows([row("x:2", text="a")], plain, LONG, "dpo")
 
 
@@ -283,7 +285,7 @@ def test_weights_of_rows(plain: Tokenizer) -> None:
     assert encoded.dropped == 2
     chosen, rejected = encode_pair(preference("p", "c", "d", weight=3), plain)
     assert chosen.weight == rejected.weight == 3
-    with pytest.raises(UserError, match="nothing to learn"):
+    with pytest.raises(UserError, match="no tokens to train on"):
         encode_rows([preference("p", "c", "d", weight=0)], plain, LONG, "dpo")
 
 

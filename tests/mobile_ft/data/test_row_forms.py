@@ -136,7 +136,7 @@ def test_columns_with_names_of_their_own() -> None:
     }
     assert marked(row, prompt_key="q", completion_key="a") == [LIMA]
     assert marked(row, messages_key="chat") == [LIMA]
-    with pytest.raises(RuntimeFailure, match='"x" is missing, which the data is said to have'):
+    with pytest.raises(RuntimeFailure, match='"x" is missing, but is set as the name of a column'):
         read(row, messages_key="x")
     with pytest.raises(RuntimeFailure, match='"completion" is missing'):
         read({"q": "a"}, prompt_key="q")
@@ -199,58 +199,70 @@ TURNS = '"messages": [{"role": "user", "content": "a"}'
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"text": "a"', "not JSON; a row is one JSON object on one line \\(parse error"),
+        ('{"text": "a"', "not JSON; a row must be one JSON object on one line \\(parse error"),
         ("[" * 100_000, "not JSON; .*nested deeper than 64 levels"),
         ('{"text": "a\\ud83d"}', "not JSON; .*surrogate"),
-        ("[1]", 'an object with "messages", '),
-        ('{"txt": "a", "id": 1}', 'found "txt", "id"; a row needs "messages", '),
-        ("{}", "found nothing; a row needs"),
-        ('{"prompt": "a"}', 'found "prompt"; a row needs'),
-        ('{"prompt": "a", "answer": "b"}', 'found "prompt", "answer"; a row needs'),
-        ('{"text": 3}', '"text" should be a string, this is 3'),
-        ('{"text": null, "id": 1}', 'found "id"; a row needs "messages"'),
-        ('{"text": "a", "weight": true}', '"weight" should be a finite number of at least 0, this is true'),
-        ('{"text": "a", "weight": "2"}', '"weight" should be a finite number of at least 0, this is "2"'),
-        ('{"text": "a", "weight": -0.5}', '"weight" should be a finite number of at least 0, this is -0.5'),
+        ("[1]", r'the row is \[1\]; it must be an object with "messages", '),
+        ('{"txt": "a", "id": 1}', 'the row has "txt", "id"; it must have "messages", '),
+        ("{}", "the row has no keys; it must have"),
+        ('{"prompt": "a"}', 'the row has "prompt"; it must have'),
+        ('{"prompt": "a", "answer": "b"}', 'the row has "prompt", "answer"; it must have'),
+        ('{"text": 3}', '"text" is 3; it must be a string'),
+        ('{"text": null, "id": 1}', 'the row has "id"; it must have "messages"'),
+        ('{"text": "a", "weight": true}', '"weight" is true; it must be a finite number'),
+        ('{"text": "a", "weight": "2"}', '"weight" is "2"; it must be a finite number'),
+        ('{"text": "a", "weight": -0.5}', '"weight" is -0.5; it must be a finite number'),
         ('{"text": "a", "weight": NaN}', "not JSON"),
-        ('{"text": "a", "weight": 1e39}', r'"weight" should be a finite number of at least 0, this is 1e\+39'),
-        ('{"text": "a", "tools": [1]}', '"tools" has no place beside "text"'),
-        ('{"prompt": "a", "completion": ["b"]}', r'"completion" should be a string, this is \["b"\]'),
-        ('{"question": {"q": 1}, "answer": "b"}', r'"question" should be a string, this is \{"q": 1\}'),
-        ('{"messages": []}', '"messages" should be a non-empty list'),
-        ('{"messages": {"role": "user"}}', '"messages" should be a non-empty list'),
-        ('{"messages": ["hi"]}', 'message 1 should be an object with "role" and "content"'),
-        ("{" + TURNS + ', {"role": "assistant"}]}', 'message 2 should be an object with "role" and "content"'),
-        ("{" + TURNS + ', {"role": "assistant", "content": null}]}', "message 2 should be an object with"),
-        ("{" + TURNS + ', {"role": "assistant", "content": 3}]}', 'message 2: "content" should be a string or a list'),
-        ("{" + TURNS + ', {"role": "assistant", "content": "b", "weight": 0.5}]}', 'message 2: "weight" should be 0'),
-        ("{" + TURNS + ', {"role": "assistant", "content": "b", "train": 1}]}', 'message 2: "train" should be true'),
-        ("{" + TURNS + "]}", 'nothing to learn; a message with the role "assistant"'),
+        ('{"text": "a", "weight": 1e39}', r'"weight" is 1e\+39; it must be a finite number'),
+        ('{"text": "a", "tools": [1]}', '"tools" cannot be used with "text"'),
+        ('{"prompt": "a", "completion": ["b"]}', r'"completion" is \["b"\]; it must be a string'),
+        ('{"question": {"q": 1}, "answer": "b"}', r'"question" is \{"q": 1\}; it must be a string'),
+        ('{"messages": []}', '"messages" must be a non-empty list'),
+        ('{"messages": {"role": "user"}}', '"messages" must be a non-empty list'),
+        ('{"messages": ["hi"]}', 'message 1 must be an object with "role" and "content"'),
+        ("{" + TURNS + ', {"role": "assistant"}]}', 'message 2 must be an object with "role" and "content"'),
+        ("{" + TURNS + ', {"role": "assistant", "content": null}]}', "message 2 must be an object with"),
+        (
+            "{" + TURNS + ', {"role": "assistant", "content": 3}]}',
+            'message 2: "content" is 3; it must be a string or a list',
+        ),
+        (
+            "{" + TURNS + ', {"role": "assistant", "content": "b", "weight": 0.5}]}',
+            'message 2: "weight" is 0.5; it must be 0',
+        ),
+        (
+            "{" + TURNS + ', {"role": "assistant", "content": "b", "train": 1}]}',
+            'message 2: "train" is 1; it must be true',
+        ),
+        ("{" + TURNS + "]}", 'nothing to learn; the row must have a message with the role "assistant"'),
         (
             '{"prompt": "a", "completion": "b", "label": true}',
-            '"label" says whether an answer is good, which no --loss',
+            'rows with "label" are not supported by any loss',
         ),
         (
             '{"system": "s", "messages": [{"role": "system", "content": "t"}, {"role": "assistant", "content": "a"}]}',
             '"system" and the system message of "messages" differ; keep one',
         ),
-        ("{" + TURNS + '], "images": ["x"]}', '"images" is not supported, and would be lost'),
-        ("{" + TURNS + '], "tools": "x"}', '"tools" is text that is no JSON'),
-        ("{" + TURNS + '], "tools": {"a": 1}}', '"tools" should be a list'),
+        ("{" + TURNS + '], "images": ["x"]}', '"images" is not supported; remove it'),
+        ("{" + TURNS + '], "tools": "x"}', '"tools" is a string that is not valid JSON'),
+        ("{" + TURNS + '], "tools": {"a": 1}}', r'"tools" is \{"a": 1\}; it must be a list'),
         (
             '{"conversations": [{"from": "alien", "value": "a"}]}',
-            'message 1 of "conversations": the role "alien" is not',
+            'message 1 of "conversations": unknown role "alien"; known: human',
         ),
-        ('{"conversations": [{"from": "human"}]}', 'message 1 of "conversations" should be an object with "from" and'),
+        ('{"conversations": [{"from": "human"}]}', 'message 1 of "conversations" must be an object with "from" and'),
         (
             '{"conversations": [{"from": "function_call", "value": "x"}]}',
-            "message 1 of .*: a function call should be JSON",
+            "message 1 of .*: a function call must be JSON",
         ),
-        ('{"chosen": "c", "rejected": "r"}', '"chosen" and "rejected" begin with nothing in common; they need a'),
+        ('{"chosen": "c", "rejected": "r"}', '"chosen" and "rejected" have no common beginning; add a'),
         ('{"chosen": "c", "rejected": "c"}', '"chosen" and "rejected" are the same'),
-        ('{"prompt": "p", "chosen": 1, "rejected": "r"}', '"chosen" should be a string, this is 1'),
-        ('{"prompt": "p", "chosen": ' + TURNS[12:] + '], "rejected": "r"}', '"rejected" should be a non-empty list'),
-        ('{"text": "a", "n": 123456789012345678901234567890}', "not JSON; .*an integer of more than 63 bits"),
+        ('{"prompt": "p", "chosen": 1, "rejected": "r"}', '"chosen" is 1; it must be a string'),
+        ('{"prompt": "p", "chosen": ' + TURNS[12:] + '], "rejected": "r"}', '"rejected" must be a non-empty list'),
+        (
+            '{"text": "a", "n": 123456789012345678901234567890}',
+            "not JSON; .*integers of more than 63 bits are not supported",
+        ),
     ],
 )
 def test_rows_that_cannot_be_used(line: str, message: str) -> None:
@@ -264,7 +276,7 @@ def test_rows_that_cannot_be_used(line: str, message: str) -> None:
     [
         (
             {"prompt": CHAT, "chosen": [assistant("c")], "rejected": [*CHAT, assistant("r")]},
-            '"rejected" starts with the role "user"; "assistant" should follow what is in "prompt"',
+            '"rejected" starts with the role "user"; it must start with "assistant", because it follows "prompt"',
         ),
         (
             {"chosen": [*CHAT, assistant("c")], "rejected": [*CHAT, assistant("c")]},
@@ -272,10 +284,10 @@ def test_rows_that_cannot_be_used(line: str, message: str) -> None:
         ),
         (
             {"chosen": [*CHAT, assistant("c")], "rejected": CHAT},
-            'nothing to learn; a message with the role "assistant" is needed after message 3',
+            'nothing to learn; the row must have a message with the role "assistant" after message 3',
         ),
-        ({"chosen": [user("a"), {}], "rejected": CHAT}, 'message 2 of "chosen" should be an object with "role"'),
-        ({"preferred_output": CHAT, "non_preferred_output": CHAT}, '"preferred_output" needs an "input"'),
+        ({"chosen": [user("a"), {}], "rejected": CHAT}, 'message 2 of "chosen" must be an object with "role"'),
+        ({"preferred_output": CHAT, "non_preferred_output": CHAT}, '"preferred_output" requires an "input"'),
     ],
 )
 def test_preferences_that_cannot_be_used(row: dict[str, Any], message: str) -> None:

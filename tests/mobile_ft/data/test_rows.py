@@ -45,10 +45,10 @@ def test_a_json_array_whatever_its_file_is_called(name: str, indent: int | None,
     ("text", "message"),
     [
         ("[1, ", ": row 2: not JSON"),
-        ("[1 2]", ": row 1: not JSON (a comma or the end"),
-        ("[1] 2", ": not JSON (text behind the end"),
+        ("[1 2]", ": row 1: not JSON (after it, a comma or the end"),
+        ("[1] 2", ": not JSON (text after the end"),
         ("[", ": row 1: not JSON"),
-        ("[]", ": empty; it should hold rows"),
+        ("[]", ": is empty; it must have rows"),
         ("[" * 100_000, ": row 1: not JSON"),
     ],
 )
@@ -73,11 +73,11 @@ def test_csv(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1\n", ":2: as many cells are wanted as there are columns, 2"),
-        ("a,b\n1,2,3\n", ":2: as many cells are wanted"),
+        ("a,b\n1\n", ":2: must have one cell per column (2)"),
+        ("a,b\n1,2,3\n", ":2: must have one cell per column"),
         ('a,b\n1,"2', ":1: not CSV"),
-        ("a,weight\n1,x\n", ":2: \"weight\" should be a number, this is 'x'"),
-        ("a,b\n", ": empty; it should hold rows"),
+        ("a,weight\n1,x\n", ":2: \"weight\" is 'x'; it must be a number"),
+        ("a,b\n", ": is empty; it must have rows"),
     ],
 )
 def test_csv_that_cannot_be_used(text: str, message: str, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_parquet_leaves_out_what_the_table_filled(tmp_path: Path) -> None:
         parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / name)
     assert values(tmp_path) == rows * 2
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
-    with pytest.raises(UserError, match="bad.parquet: not Parquet that can be read"):
+    with pytest.raises(UserError, match="bad.parquet: not a readable Parquet file"):
         list(read_rows(tmp_path / "bad.parquet", "train"))
 
 
@@ -127,7 +127,9 @@ def test_data_sets_of_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     monkeypatch.chdir(tmp_path)
     assert values("owner/name") == [{"text": "a"}] and values(Path("owner/name"), "valid") == [{"text": "b"}]
     assert not has_split("owner/name", "valid") and set(asked) == {"owner/name"}
-    with pytest.raises(UserError, match=r"^owner/none: no such file, nor a data set that can be loaded \(no network\)"):
+    with pytest.raises(
+        UserError, match=r"^owner/none: no such file, and loading it as a data set failed \(no network\)"
+    ):
         values("owner/none")
     with pytest.raises(UserError, match="^data/train.jsonl: not found"):
         values("data/train.jsonl")
@@ -161,10 +163,12 @@ def test_splits_of_a_folder(tmp_path: Path) -> None:
         (row,) = values(tmp_path, split)
         return row["text"]
 
-    with pytest.raises(UserError, match=re.escape(f"{tmp_path}: no train.jsonl in")):
+    with pytest.raises(UserError, match=re.escape(f"{tmp_path}: the folder has no train.jsonl (or ")):
         list(read_rows(tmp_path, "train"))
     (tmp_path / "train.jsonl").write_text('{"text": "train"}')
-    with pytest.raises(UserError, match=re.escape(f"{tmp_path}: no valid.jsonl or validation.jsonl or test.jsonl in")):
+    with pytest.raises(
+        UserError, match=re.escape(f"{tmp_path}: the folder has no valid.jsonl or validation.jsonl or test.jsonl (or ")
+    ):
         list(read_rows(tmp_path, "valid"))
     for name, content in [
         ("test.csv", "text\ntest\n"),
@@ -175,20 +179,20 @@ def test_splits_of_a_folder(tmp_path: Path) -> None:
         assert text_of("valid") == name.split(".")[0]
     assert text_of("train") == "train"
     (tmp_path / "train.json").write_text("[]")
-    with pytest.raises(UserError, match="train.jsonl and train.json beside it: which is meant"):
+    with pytest.raises(UserError, match="train.jsonl: train.json is also in this folder"):
         list(read_rows(tmp_path, "train"))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", b"", ": empty; it should hold rows, such as one JSON object a line"),
-        ("a.jsonl", b"\n \n", ": empty"),
-        ("a.txt", b" \n", ": empty; it should hold the text to train on"),
+        ("a.jsonl", b"", ": is empty; it must have rows, such as one JSON object per line"),
+        ("a.jsonl", b"\n \n", ": is empty"),
+        ("a.txt", b" \n", ": is empty; it must have the text to train on"),
         ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', ":2: byte 11 is not UTF-8; save the file as UTF-8"),
         ("a.txt", b"abc\xff", ": byte 4 is not UTF-8"),
-        ("a.xml", b"a,b", ": unknown kind of file; data is a folder with train.jsonl, or a .jsonl"),
-        ("a.jsonl", None, ": not found; data is a folder with train.jsonl, or a .jsonl"),
+        ("a.xml", b"a,b", ": unknown file type; data must be a folder with train.jsonl, or a .jsonl"),
+        ("a.jsonl", None, ": not found; data must be a folder with train.jsonl, or a .jsonl"),
     ],
 )
 def test_files_that_cannot_be_used(name: str, content: bytes | None, message: str, tmp_path: Path) -> None:
@@ -226,7 +230,7 @@ def test_rows_from_memory() -> None:
     assert values(Dataset(rows)) == [{"text": "t"}, {"messages": [{"role": "user"}], "weight": 0.25}]
     assert [row.where for row in read_rows(rows, "train")] == ["row 1", "row 2"]
     for bad in (object(), float("nan"), b"x"):
-        with pytest.raises(UserError, match="^row 1: a value that JSON cannot hold"):
+        with pytest.raises(UserError, match="^row 1: has a value that JSON cannot represent"):
             list(read_rows([{"text": bad}], "train"))
 
 
@@ -237,20 +241,20 @@ def test_splits_in_memory() -> None:
     del rows["validation"]
     assert values(rows, "valid") == [{"text": "test"}]
     del rows["train"]
-    with pytest.raises(UserError, match='^data: found "test" in this mapping of splits; it should have "train"$'):
+    with pytest.raises(UserError, match='^data: this mapping of splits has "test"; it must have "train"$'):
         list(read_rows(rows, "train"))
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([], "data: no rows; each should be a dict"),
-        ({"train": []}, 'data of "train": no rows'),
-        (iter([{"text": "a"}]), "data: rows are wanted, .* this is a list_iterator"),
-        (b"train.jsonl", "data: rows are wanted, .* this is a bytes"),
-        ({"train": {"text": ["a"]}}, 'data of "train": rows are wanted, .* this is a dict'),
-        (3, "data: rows are wanted, .* this is a int"),
-        ({"text": "a"}, 'data: found "text" in this mapping of splits; it should have "train"'),
+        ([], "data: is empty; it must have rows, each a dict"),
+        ({"train": []}, 'data of "train": is empty'),
+        (iter([{"text": "a"}]), "data: must be a list of dicts or a dataset, not a list_iterator"),
+        (b"train.jsonl", "data: must be a list of dicts or a dataset, not a bytes"),
+        ({"train": {"text": ["a"]}}, 'data of "train": must be a list of dicts or a dataset, not a dict'),
+        (3, "data: must be a list of dicts or a dataset, not a int"),
+        ({"text": "a"}, 'data: this mapping of splits has "text"; it must have "train"'),
     ],
 )
 def test_data_that_is_none(data: Any, message: str) -> None:

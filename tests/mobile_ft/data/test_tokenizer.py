@@ -53,7 +53,7 @@ def test_offsets_cover_every_character(tiny_bundle: Bundle) -> None:
 def test_texts_that_cannot_be_taken(tiny_bundle: Bundle) -> None:
     folder = tiny_bundle()
     with pytest.raises(
-        UserError, match="^the model's tokenizer cannot take this text: it holds half a surrogate pair$"
+        UserError, match="^the model's tokenizer cannot process this text: it has an unpaired surrogate$"
     ):
         Tokenizer(folder).encode("a\ud83d")
     # Of a vocabulary with neither the word nor a token for unknown ones.
@@ -62,7 +62,7 @@ def test_texts_that_cannot_be_taken(tiny_bundle: Bundle) -> None:
     tokenizer = Tokenizer(folder)
     assert tokenizer.encode("a") == [0]
     for encode in (tokenizer.encode, tokenizer.encode_with_offsets, lambda text: list(tokenizer.encode_long([text]))):
-        with pytest.raises(UserError, match=r"^the model's tokenizer cannot take this text: WordLevel error: .*$"):
+        with pytest.raises(UserError, match=r"^the model's tokenizer cannot process this text: WordLevel error: .*$"):
             encode("b")
 
 
@@ -74,11 +74,11 @@ def test_token_numbers_beyond_a_token_file(tiny_bundle: Bundle) -> None:
     file.write_text(json.dumps(values))
     tokenizer = Tokenizer(folder)
     for encode in (tokenizer.encode, lambda text: list(tokenizer.encode_long([text]))):
-        with pytest.raises(UserError, match="gives a token the number 2147483648; it should be at most 2147483647"):
+        with pytest.raises(UserError, match="has a token with id 2147483648; it must be at most 2147483647"):
             encode("a")
     values["added_tokens"][0]["id"] = values["model"]["vocab"]["<|endoftext|>"] = 1 << 31
     file.write_text(json.dumps(values))
-    with pytest.raises(UserError, match="gives a token the number 2147483648"):
+    with pytest.raises(UserError, match="has a token with id 2147483648"):
         Tokenizer(folder)
 
 
@@ -101,7 +101,7 @@ def test_replacements_without_end(part: str, steps: str, tiny_bundle: Bundle) ->
         if growth is None:
             Tokenizer(folder)
         else:
-            with pytest.raises(UserError, match=f"tokenizer.json: makes a character {growth} characters"):
+            with pytest.raises(UserError, match=f"tokenizer.json: its replacements turn one character into {growth}"):
                 Tokenizer(folder)
 
 
@@ -171,9 +171,9 @@ def test_template_environment(template: str, text: str, tiny_bundle: Bundle) -> 
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{{ raise_exception('roles must alternate') }}", "refuses these messages: roles must alternate"),
-        ("{{ messages.append(1) }}", "refuses these messages"),  # the sandbox: templates change nothing
-        ("{{ ''.__class__.__mro__ }}", "refuses these messages"),
+        ("{{ raise_exception('roles must alternate') }}", "rejects these messages: roles must alternate"),
+        ("{{ messages.append(1) }}", "rejects these messages"),  # the sandbox: templates change nothing
+        ("{{ ''.__class__.__mro__ }}", "rejects these messages"),
         (None, "no chat template"),
     ],
 )
@@ -194,16 +194,16 @@ def test_tokens_written_as_objects(tiny_bundle: Bundle) -> None:
     [
         ({"eos_token": None}, "tokenizer_config.json: eos_token"),
         ({"eos_token": "<nope>"}, "tokenizer_config.json: eos_token"),
-        ({"eos_token": 3}, "tokenizer_config.json: eos_token is 3; it should be a token's text"),
+        ({"eos_token": 3}, "tokenizer_config.json: eos_token is 3; it must be a token's text"),
         ({"pad_token": {"content": ["<pad>"]}}, "tokenizer_config.json: pad_token is {'content'"),
-        ({"eos_token": "\ud800"}, "the model's tokenizer cannot take eos_token: "),
+        ({"eos_token": "\ud800"}, "the model's tokenizer cannot process eos_token: "),
         (
             {"chat_template": "{% include 'other' %}"},
             "chat_template is not a Jinja template: line 1: the tag include is not",
         ),
         ({"add_bos_token": True, "bos_token": None}, "tokenizer_config.json: add_bos_token"),
         ({"chat_template": "{% if %}"}, "tokenizer_config.json: chat_template is not a Jinja template"),
-        ({"chat_template": [{"name": "default"}]}, "chat_template is a list; a string is wanted"),
+        ({"chat_template": [{"name": "default"}]}, "chat_template is a list; it must be a string"),
     ],
 )
 def test_configurations_that_cannot_be_used(config: dict[str, Any], message: str, tiny_bundle: Bundle) -> None:
@@ -228,7 +228,9 @@ def test_generation_config(given: str, ends: list[int] | None, tiny_bundle: Bund
     folder = tiny_bundle()
     (folder / "generation_config.json").write_text(f'{{"eos_token_id": {given}}}')
     if ends is None:
-        with pytest.raises(UserError, match="generation_config.json: eos_token_id is .*; it must be a token's id"):
+        with pytest.raises(
+            UserError, match="generation_config.json: eos_token_id is .*; it must be one or several token ids"
+        ):
             Tokenizer(folder)
     else:
         tokenizer = Tokenizer(folder)
@@ -240,7 +242,7 @@ def test_damaged_files(name: str, tiny_bundle: Bundle) -> None:
     file = tiny_bundle() / name
     for damage in ["{", json.dumps([1]), None]:
         file.write_text(damage) if damage else file.unlink()
-        with pytest.raises(UserError, match=f"{name}: (not a|not JSON|no such file)"):
+        with pytest.raises(UserError, match=f"{name}: (not a|not JSON|must be a JSON|no such file)"):
             Tokenizer(file.parent)
 
 

@@ -42,7 +42,7 @@ def test_files(tmp_path: Path) -> None:
         (b"{", "not JSON (Expecting property name"),
         (b'{"a": "\xff"}', "not JSON ('utf-8' codec can't decode byte 0xff"),
         (b"[" * 10_000_000, "not JSON (brackets nested deeper than 64"),
-        (b"[1]", "not a JSON object but a list; give one"),
+        (b"[1]", "must be a JSON object, not a list; give one"),
     ]:
         if content is not None:
             path.write_bytes(content)
@@ -51,7 +51,7 @@ def test_files(tmp_path: Path) -> None:
         assert str(error.value).startswith(f"{path}: {message}")
     with path.open("r+b") as file:
         file.truncate(1 << 40)  # a hole, as large as any disk
-    with pytest.raises(UserError, match="1099511627776 bytes, more than 67108864; give one"):
+    with pytest.raises(UserError, match="1099511627776 bytes, but at most 67108864 are supported; give one"):
         read_json_object(path, "give one")
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}')
     assert read_json_object(path, "") == {"a": 1}

@@ -285,9 +285,9 @@ _OF_GEMMA: list[tuple[dict[str, Any], str]] = [
     ({"rope_parameters": GONE, "rope_scaling": {"type": "linear", "factor": 3.0}}, "factor is 3.0, which rope type 'd"),
     ({"rope_parameters": GONE, "rope_scaling": {"rope_type": "yarn", "factor": 3.0}}, "rope type 'yarn' is not"),
     ({"rope_parameters": _LINEAR}, "rope_parameters has rope_type 'linear'"),
-    ({"rope_parameters.sliding_attention": _LINEAR}, "rope type 'linear' of sliding attention is not supported"),
+    ({"rope_parameters.sliding_attention": _LINEAR}, "rope type 'linear' is not supported for sliding attention"),
     ({"rope_parameters.sliding_attention.attention_factor": 2.0}, "attention_factor is 2.0"),
-    ({"layer_types": ["full_attention", "full_attention"]}, "layer_types must name one of"),
+    ({"layer_types": ["full_attention", "full_attention"]}, "layer_types must have one of"),
 ]
 _IN_TEXT: list[tuple[dict[str, Any], str]] = [
     ({f"text_config.{key}": value for key, value in changes.items()}, message)
@@ -299,7 +299,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         *(_ALL_REFUSE + _ROPE_REFUSED),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"sliding_window": 9}, "sliding_window is 9"),
-        ({"layer_types": ["sliding_attention"] * 2, "sliding_window": None}, "layer_types must name one of"),
+        ({"layer_types": ["sliding_attention"] * 2, "sliding_window": None}, "layer_types must have one of"),
         ({"embedding_multiplier": 12.0}, "embedding_multiplier is 12.0, which is not supported; supported: 1.0"),
         ({"query_pre_attn_scalar": 16}, "query_pre_attn_scalar is 16"),
         ({"activation": "gelu"}, "activation is 'gelu'"),
@@ -308,11 +308,11 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "mistral": [
         *(_ALL_REFUSE + _ROPE_REFUSED),
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
-        ({"rope_parameters": _LINEAR}, "rope type 'linear' of sliding attention is not supported"),
-        ({"rope_parameters": _LLAMA3}, "rope type 'llama3' of sliding attention is not supported"),
+        ({"rope_parameters": _LINEAR}, "rope type 'linear' is not supported for sliding attention"),
+        ({"rope_parameters": _LLAMA3}, "rope type 'llama3' is not supported for sliding attention"),
         (
             {"rope_parameters": GONE, "rope_scaling": _LINEAR},
-            "rope type 'linear' of sliding attention is not supported",
+            "rope type 'linear' is not supported for sliding attention",
         ),
         ({"use_sliding_window": False}, "use_sliding_window is False, which is not a known setting"),
         ({"layer_types": ["full_attention"] * 2}, "layer_types must be ['sliding_attention', 'sliding_attention']"),
@@ -321,7 +321,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "smollm3": [
         *(_ALL_REFUSE + _ROPE_REFUSED + _WINDOWS_REFUSED),
         ({"layer_types": ["full_attention"] * 3 + ["full_attention_no_rope"]}, "layer_types must be ["),
-        ({"no_rope_layers": [1, 0]}, "layer_types must name one of"),
+        ({"no_rope_layers": [1, 0]}, "layer_types must have one of"),
         ({"no_rope_layers": None, "no_rope_layer_interval": 0}, "no_rope_layer_interval is 0"),
     ],
     "qwen2": [*(_ALL_REFUSE + _ROPE_REFUSED + _WINDOWS_REFUSED), ({"use_mrope": True}, "use_mrope is True")],

@@ -24,7 +24,7 @@ def test_a_component_that_nobody_watched_is_an_error_and_not_zero() -> None:
     recording = Recording({"components_mb": components}, [Buffer("arena", 0, 3_000_000)], [sample])
     assert recording.measured_mb() == {"code": 1.0, "weights": 1.0, "heap": 2.0, "arena": 3.0, "checkpoints": 0.0}
     recording.plan["components_mb"]["checkpoints"] = 0.5
-    with pytest.raises(ValueError, match="the plan's checkpoints: no such block of memory in the trace"):
+    with pytest.raises(ValueError, match="the trace has no buffers for these components of the plan: checkpoints"):
         recording.measured_mb()
     del recording.plan["components_mb"]["resident_weights"]
     with pytest.raises(KeyError):
@@ -52,12 +52,12 @@ def test_traces(tmp_path: Path) -> None:
         ("3", "argument of type 'int'"),
         ("\xff", "Expecting value"),
         ('{"unit": "a"}', "'method'"),
-        ('{"unit": "a", "method": 3}', "3 is no such str"),
-        ('{"unit": "a", "method": "b", "begin": NaN, "end": 1}', "nan is no such float"),
-        ('{"unit": "a", "method": "b", "begin": true, "end": 1}', "True is no such float"),
-        ('{"buffer": "a", "address": 1.5, "bytes": 1}', "1.5 is no such int"),
-        ('{"buffer": "a", "address": 9223372036854775808, "bytes": 1}', "9223372036854775808 is no such int"),
-        ('{"buffer": "a", "address": 1, "bytes": -1}', "-1 is no such int"),
+        ('{"unit": "a", "method": 3}', "3 is not a valid str"),
+        ('{"unit": "a", "method": "b", "begin": NaN, "end": 1}', "nan is not a valid float"),
+        ('{"unit": "a", "method": "b", "begin": true, "end": 1}', "True is not a valid float"),
+        ('{"buffer": "a", "address": 1.5, "bytes": 1}', "1.5 is not a valid int"),
+        ('{"buffer": "a", "address": 9223372036854775808, "bytes": 1}', "9223372036854775808 is not a valid int"),
+        ('{"buffer": "a", "address": 1, "bytes": -1}', "-1 is not a valid int"),
     ],
 )
 def test_lines_that_are_none_of_a_trace(tmp_path: Path, line: str, message: str) -> None:
@@ -65,4 +65,4 @@ def test_lines_that_are_none_of_a_trace(tmp_path: Path, line: str, message: str)
     trace.write_text(TRACE + line + "\n")
     with pytest.raises(UserError) as error:
         read_buffers(trace), read_calls(trace)
-    assert str(error.value).startswith(f"{trace}:3: not a line of a trace (") and message in str(error.value)
+    assert str(error.value).startswith(f"{trace}:3: not a valid line of a trace (") and message in str(error.value)

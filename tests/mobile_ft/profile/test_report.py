@@ -79,7 +79,7 @@ def test_charts_are_drawn(tmp_path: Path) -> None:
     assert drawn["units"]["painted"] > 0.8 and drawn["units"]["colours"] >= 4
     assert "&lt;model&gt;, 2 steps of 2 x 64 tokens" in dom
     assert len(re.findall("<tr[^>]*><td", dom)) == 4 + 2  # components, totals
-    assert re.findall("<button[^>]*>([^<]*)", dom) == ["everything", "step 1", "step 2"]
+    assert re.findall("<button[^>]*>([^<]*)", dom) == ["all", "step 1", "step 2"]
 
 
 @needs_browser

@@ -1,5 +1,6 @@
-// The native methods of ai.mobileft.Native, over the C API. Objects travel as pointers in a long, and texts as UTF-8 in
-// byte[]: JNI's own strings are no UTF-8. Java lets one call at a time use an object, and keeps it open meanwhile.
+// The native methods of ai.mobileft.Native, which call the C API. Objects are passed as pointers in a long, and texts
+// as UTF-8 in byte[], because JNI's own strings are not UTF-8. The Java code ensures that only one call at a time uses
+// an object, and that the object stays open meanwhile.
 
 #include <jni.h>
 
@@ -14,10 +15,10 @@
 
 namespace {
 
-/// A Java exception is on its way already.
+/// A Java exception is already pending.
 struct Thrown {};
 
-/// The C API's call failed; mft_last_error() says why.
+/// A call of the C API failed; mft_last_error() has the reason.
 struct Failed {
   mft_status status;
 };
@@ -26,14 +27,14 @@ void check(mft_status status) {
   if (status != MFT_OK) throw Failed{status};
 }
 
-/// For what JNI makes, which is NULL where Java threw.
+/// Checks a result of JNI, which is NULL if Java threw an exception.
 template <typename T>
 T made(T object) {
   if (object == nullptr) throw Thrown{};
   return object;
 }
 
-/// NULL where Java threw.
+/// NULL if Java threw an exception.
 jbyteArray bytes_of(JNIEnv* env, const char* text) {
   const auto count = static_cast<jsize>(std::strlen(text));
   jbyteArray bytes = env->NewByteArray(count);
@@ -41,7 +42,7 @@ jbyteArray bytes_of(JNIEnv* env, const char* text) {
   return bytes;
 }
 
-/// Empty for null, which the C API takes for none, too.
+/// Returns "" for null, which means none in the C API.
 std::string text_of(JNIEnv* env, jbyteArray bytes) {
   if (bytes == nullptr) return "";
   std::string text(static_cast<size_t>(env->GetArrayLength(bytes)), 0);
@@ -54,7 +55,7 @@ std::vector<std::string> texts_of(JNIEnv* env, jobjectArray array) {
   for (jsize i = 0; i < env->GetArrayLength(array); ++i) {
     auto* bytes = static_cast<jbyteArray>(env->GetObjectArrayElement(array, i));
     texts.push_back(text_of(env, bytes));
-    env->DeleteLocalRef(bytes);  // a frame has room for few
+    env->DeleteLocalRef(bytes);  // a frame has room for only a few references
   }
   return texts;
 }
@@ -69,7 +70,7 @@ jlong pointer(T* object) {
   return reinterpret_cast<jlong>(object);
 }
 
-/// Native.exception() of a failed call.
+/// Throws Native.exception() for a failed call.
 jthrowable exception(JNIEnv* env, jclass native, mft_status status, const char* message) {
   jmethodID make = made(env->GetStaticMethodID(native, "exception", "(I[B)Ljava/lang/RuntimeException;"));
   jbyteArray text = made(bytes_of(env, message));
@@ -85,7 +86,7 @@ void throw_java(JNIEnv* env, jclass native, mft_status status, const char* messa
   }
 }
 
-/// Runs `body`; its error becomes a Java exception, with which nothing of the result is read.
+/// Runs `body` and turns its error into a Java exception. The result is not used then.
 template <typename Body>
 auto guarded(JNIEnv* env, jclass native, const Body& body) noexcept -> decltype(body()) {
   try {
@@ -123,8 +124,8 @@ std::vector<mft_message> messages_of(const std::vector<std::string>& texts) {
   return messages;
 }
 
-/// Of one call: the Java object that hears, and what it threw. After that it hears nothing more, and the call is asked
-/// to end.
+/// The Java listener of a call, and its exception. After an exception, the listener is not called again, and the call
+/// is asked to end.
 class Listener {
  public:
   Listener(JNIEnv* env, jclass native, jobject listener, const char* method, const char* signature)
@@ -132,13 +133,13 @@ class Listener {
     method_ = made(env->GetMethodID(env->GetObjectClass(listener), method, signature));
   }
 
-  /// Nonzero: to end.
+  /// Returns nonzero to end the call.
   int hear(const char* text) noexcept {
     if (thrown_ != nullptr) return 1;
     jbyteArray bytes = bytes_of(env_, text);
     if (bytes == nullptr) return take_thrown();
     const int end = answer(env_->CallBooleanMethod(listener_, method_, bytes));
-    env_->DeleteLocalRef(bytes);  // millions may come before Java has the frame back
+    env_->DeleteLocalRef(bytes);  // millions may be created before the frame returns to Java
     return end;
   }
 
@@ -147,7 +148,8 @@ class Listener {
     return answer(env_->CallBooleanMethod(listener_, method_, static_cast<jlong>(token)));
   }
 
-  /// After the call: throws what the listener threw, with the call's own failure beside it, or else that.
+  /// After the call: throws the listener's exception, with the call's own error as a suppressed one, or else the call's
+  /// error.
   void finish(mft_status status) {
     if (thrown_ == nullptr) return check(status);
     if (status == MFT_ERROR_FAILED) {
@@ -163,7 +165,7 @@ class Listener {
  private:
   int answer(jboolean go_on) noexcept { return env_->ExceptionCheck() ? take_thrown() : !go_on; }
 
-  /// Kept until the call is over, since JNI can do nothing with an exception on its way.
+  /// Keeps the exception until the call ends, because JNI cannot be used while an exception is pending.
   int take_thrown() noexcept {
     thrown_ = env_->ExceptionOccurred();
     env_->ExceptionClear();
@@ -295,7 +297,7 @@ NATIVE(void, generate)
   guarded(env, native, [&] {
     const auto* begin = static_cast<const int64_t*>(env->GetDirectBufferAddress(prompt));
     if (reinterpret_cast<uintptr_t>(begin) % alignof(int64_t) != 0) {
-      return throw_java(env, native, MFT_ERROR_ARGUMENT, "prompt: must begin at a multiple of 8 bytes");
+      return throw_java(env, native, MFT_ERROR_ARGUMENT, "prompt: must be aligned to 8 bytes");
     }
     Listener listener(env, native, tokens, "onToken", "(J)Z");
     listener.finish(mft_generate(object<mft_bundle>(bundle), text_of(env, adapter).c_str(), begin + position,

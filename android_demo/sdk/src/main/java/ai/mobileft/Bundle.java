@@ -11,12 +11,12 @@ public final class Bundle implements AutoCloseable {
   }
 
   /**
-   * From now on this process uses only bundles that {@code mobile-ft export --sign} signed with this key. Apps that
+   * Makes this process accept only bundles that {@code mobile-ft export --sign} signed with this key. Apps that
    * download bundles should call it before anything else, with a key that is part of the app. Another call replaces the
    * key; no call removes it.
    *
    * @param publicKey an Ed25519 public key in PEM, as text
-   * @throws MobileFtException if it is no such key
+   * @throws MobileFtException if it is not such a key
    */
   public static void trust(String publicKey) {
     Native.trustKey(Utf8.bytes("publicKey", publicKey));
@@ -32,12 +32,12 @@ public final class Bundle implements AutoCloseable {
     return new Bundle(new Handle("Bundle", () -> Native.openBundle(path), Native::closeBundle));
   }
 
-  /** The size of the vocabulary: tokens are 0 .. this - 1. */
+  /** The size of the vocabulary. Token ids are from 0 to this size - 1. */
   public long getVocabSize() {
     return handle.ask(Native::vocabSize);
   }
 
-  /** The most tokens of a sequence, prompt and answer together. */
+  /** The maximum number of tokens of a sequence, including prompt and answer. */
   public long getMaxSeqLen() {
     return handle.ask(Native::maxSeqLen);
   }

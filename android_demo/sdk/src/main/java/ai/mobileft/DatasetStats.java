@@ -28,17 +28,17 @@ public final class DatasetStats {
     return values[3];
   }
 
-  /** Rows that were too long and lost their end. */
+  /** Rows that were too long and were truncated. */
   public long getTruncated() {
     return values[4];
   }
 
-  /** Rows left out, because nothing to learn remained. */
+  /** Rows left out because nothing to learn remained. */
   public long getDropped() {
     return values[5];
   }
 
-  /** Rows left out, because they cannot be used; with the option "on_bad_row" set to "skip". */
+  /** Malformed rows left out; always 0 unless the option "on_bad_row" is "skip". */
   public long getBad() {
     return values[6];
   }

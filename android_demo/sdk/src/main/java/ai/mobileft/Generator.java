@@ -62,7 +62,7 @@ public final class Generator implements AutoCloseable {
         pieces -> handle.run("chat", bundle -> Native.chatJson(bundle, adapter, utf8, optionsUtf8, pieces)));
   }
 
-  /** What {@code chat} puts out. */
+  /** Runs {@code chat} and returns its text. */
   private static String answer(TextListener listener, Consumer<Native.BytesListener> chat) {
     StringBuilder answer = new StringBuilder();
     chat.accept(
@@ -79,7 +79,7 @@ public final class Generator implements AutoCloseable {
    *
    * @param prompt a direct buffer in the native byte order, from its position to its limit, neither of which changes
    * @throws IllegalArgumentException if the buffer is not such a buffer
-   * @throws MobileFtException if the prompt is empty, too long or holds an unknown token, or a file is missing or
+   * @throws MobileFtException if the prompt is empty, too long or has an unknown token, or a file is missing or
    *     damaged
    */
   public void generate(LongBuffer prompt, GenerateOptions options, TokenListener listener) {

@@ -4,22 +4,22 @@ import java.util.function.LongConsumer;
 import java.util.function.LongFunction;
 import java.util.function.Supplier;
 
-/** A native object: open or closed, and used by one call at a time. */
+/** A native object, open or closed. It takes one call at a time. */
 final class Handle {
   private final String owner;
   private final Turn turn = new Turn();
   private final LongConsumer free;
-  /** 0 once closed. Written in a call of one's own only, and under the lock, since {@link #ifOpen} is no call. */
+  /** 0 after closing. Written only within a call and under the lock, because {@link #ifOpen} is not a call. */
   private volatile long pointer;
 
-  /** {@code open} gives the native object of an {@code owner}, and {@code free} takes it. */
+  /** {@code open} creates the native object of {@code owner}, and {@code free} frees it. */
   Handle(String owner, Supplier<Long> open, LongConsumer free) {
     this.owner = owner;
     this.free = free;
     this.pointer = open.get();
   }
 
-  /** Makes a call. BusyException if another one is in progress, and IllegalStateException if this is closed. */
+  /** Runs a call. Throws BusyException if another call is running, and IllegalStateException if this is closed. */
   <T> T call(String name, LongFunction<T> body) {
     return turn.take(
         owner + "." + name,
@@ -38,7 +38,7 @@ final class Handle {
         });
   }
 
-  /** Asks for something that never changes, even while a call is in progress. */
+  /** Reads a property that never changes, even while a call is running. */
   synchronized <T> T ask(LongFunction<T> body) {
     requireOpen();
     return body.apply(pointer);
@@ -48,7 +48,7 @@ final class Handle {
     if (pointer == 0) throw new IllegalStateException(owner + " is closed");
   }
 
-  /** What may be done at any time, even while a call is in progress. Nothing happens once this is closed. */
+  /** Runs an action that is allowed at any time, even while a call is running. Does nothing if this is closed. */
   synchronized void ifOpen(LongConsumer body) {
     if (pointer != 0) body.accept(pointer);
   }
@@ -57,7 +57,7 @@ final class Handle {
     if (pointer != 0) turn.take(owner + ".close", this::release);
   }
 
-  /** The lock keeps {@link #ifOpen} from what is being freed, and another thread may have closed this meanwhile. */
+  /** The lock keeps {@link #ifOpen} from using freed memory. Another thread may already have closed this object. */
   private synchronized Void release() {
     if (pointer != 0) free.accept(pointer);
     pointer = 0;

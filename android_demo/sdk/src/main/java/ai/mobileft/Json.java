@@ -6,8 +6,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Reads the runtime's JSON, as Map, List, String, Double, Boolean and null: Android has a library for it and a desktop
- * has none.
+ * Parses the runtime's JSON to Map, List, String, Double, Boolean and null. Android includes a JSON library, but a
+ * desktop JVM does not.
  */
 final class Json {
   private static final int MAX_DEPTH = 32;
@@ -19,7 +19,7 @@ final class Json {
     this.text = text;
   }
 
-  /** @throws MobileFtException where {@code text} is no JSON object */
+  /** @throws MobileFtException if {@code text} is not a JSON object */
   static Map<?, ?> object(String text) {
     Json json = new Json(text);
     Object value = json.value(0);
@@ -28,35 +28,35 @@ final class Json {
     return (Map<?, ?>) value;
   }
 
-  /** NaN where there is none. */
+  /** NaN if there is none. */
   static double number(Object value) {
     return value instanceof Double ? (Double) value : Double.NaN;
   }
 
-  /** -1 where there is none. */
+  /** -1 if there is none. */
   static long integer(Object value) {
     return value instanceof Double ? Math.round((Double) value) : -1;
   }
 
-  /** Of MB of 10^6 bytes, as events have them; -1 where there is none. */
+  /** Bytes of a value in MB of 10^6 bytes; -1 if there is none. */
   static long bytesOfMb(Object value) {
     return value instanceof Double ? Math.round((Double) value * 1e6) : -1;
   }
 
   private MobileFtException error() {
-    return new MobileFtException("not JSON at character " + at);
+    return new MobileFtException("invalid JSON at character " + at);
   }
 
   private void skipSpace() {
     while (at < text.length() && " \t\r\n".indexOf(text.charAt(at)) >= 0) ++at;
   }
 
-  /** The next character, which is read; 0 at the end. */
+  /** Reads the next character; 0 at the end. */
   private char next() {
     return at < text.length() ? text.charAt(at++) : 0;
   }
 
-  /** Reads {@code expected} where it comes next, behind space. */
+  /** Skips white space, and reads {@code expected} if it is next. */
   private boolean accept(char expected) {
     skipSpace();
     boolean found = at < text.length() && text.charAt(at) == expected;
@@ -101,7 +101,7 @@ final class Json {
     return elements;
   }
 
-  /** What is behind its opening quote. */
+  /** Parses a string after its opening quote. */
   private String string() {
     StringBuilder string = new StringBuilder();
     for (char c = next(); c != '"'; c = next()) {

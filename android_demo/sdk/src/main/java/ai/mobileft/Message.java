@@ -8,7 +8,7 @@ public final class Message {
   private final String role;
   private final String content;
 
-  /** A message of the role "system", "user" or "assistant". */
+  /** Creates a message with the role "system", "user" or "assistant". */
   public Message(String role, String content) {
     this.role = Objects.requireNonNull(role, "role");
     this.content = Objects.requireNonNull(content, "content");
@@ -34,7 +34,7 @@ public final class Message {
     return content;
   }
 
-  /** For {@link Native}: roles and contents in turn. */
+  /** Arguments of {@link Native}: roles and contents in turn. */
   static byte[][] utf8(List<Message> messages) {
     byte[][] all = new byte[2 * messages.size()][];
     int i = 0;

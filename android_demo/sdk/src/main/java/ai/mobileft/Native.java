@@ -3,9 +3,9 @@ package ai.mobileft;
 import java.nio.LongBuffer;
 
 /**
- * The C API, runtime/c_api/mobile_ft.h, by way of src/main/cpp/mobile_ft_jni.cpp. Texts and paths are UTF-8; options
- * are names and values in turn, and messages roles and contents. Objects are pointers; {@link Handle} sees to it that
- * they are open, and {@link Turn} that each takes one call at a time.
+ * The C API, runtime/c_api/mobile_ft.h, called by src/main/cpp/mobile_ft_jni.cpp. Texts and paths are UTF-8. Options
+ * are names and values in turn, and messages are roles and contents in turn. Objects are pointers; {@link Handle}
+ * ensures that they are open, and {@link Turn} that each takes one call at a time.
  */
 final class Native {
   static {
@@ -14,7 +14,7 @@ final class Native {
 
   private Native() {}
 
-  /** Hears of UTF-8, and says whether to go on. */
+  /** Receives UTF-8 text, and returns whether to continue. */
   interface BytesListener {
     boolean onBytes(byte[] utf8);
   }
@@ -36,7 +36,7 @@ final class Native {
 
   static native void checkOption(boolean train, byte[] name, byte[] value);
 
-  /** Null where there is no such option. */
+  /** Null if there is no such option. */
   static native byte[] defaultOption(boolean train, byte[] name);
 
   static native long openTraining(
@@ -62,10 +62,10 @@ final class Native {
 
   static native byte[] plan(long bundle, byte[][] options);
 
-  /** Loss and targets. */
+  /** Returns loss and targets. */
   static native double[] evaluate(long bundle, byte[] adapter, byte[] tokenFile);
 
-  /** {@code prompt} is direct; {@code count} tokens from {@code position} on. */
+  /** {@code prompt} is a direct buffer with {@code count} tokens from {@code position} on. */
   static native void generate(
       long bundle,
       byte[] adapter,
@@ -93,9 +93,9 @@ final class Native {
 
   static native long rows(long dataset);
 
-  /** The members of mft_dataset_stats, in their order. */
+  /** Returns the members of mft_dataset_stats, in their order. */
   static native long[] writeTokens(long dataset, byte[][] options, byte[] tokenFile);
 
-  /** The members of mft_memory, in their order. */
+  /** Returns the members of mft_memory, in their order. */
   static native long[] processMemory();
 }

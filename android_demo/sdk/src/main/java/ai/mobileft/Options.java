@@ -5,7 +5,7 @@ import java.util.Map;
 
 /**
  * Options by name, with their values as text, as in docs/reference/options.md; names have underscores. Options that are
- * not set have their defaults. An object must not be used by several threads at once.
+ * not set have their defaults. An object must not be used by several threads at the same time.
  */
 public abstract class Options {
   private final boolean train;
@@ -42,7 +42,7 @@ public abstract class Options {
     return Utf8.text(standard);
   }
 
-  /** For {@link Native}: names and values in turn. */
+  /** Arguments of {@link Native}: names and values in turn. */
   final byte[][] utf8() {
     byte[][] all = new byte[2 * given.size()][];
     int i = 0;

@@ -13,12 +13,12 @@ public final class ProcessMemory {
     return new ProcessMemory(Native.processMemory());
   }
 
-  /** Resident bytes, mapped files included. */
+  /** Resident bytes, including mapped files. */
   public long getRss() {
     return values[0];
   }
 
-  /** Resident anonymous bytes, which only this process holds. */
+  /** Resident anonymous bytes, which belong to this process alone. */
   public long getAnon() {
     return values[1];
   }

@@ -1,6 +1,6 @@
 package ai.mobileft;
 
-/** Receives a text in pieces, in the thread that asked for it. */
+/** Receives a text in pieces, in the calling thread. */
 public interface TextListener {
   /** Receives a piece. Returns whether to continue. */
   boolean onText(String piece);

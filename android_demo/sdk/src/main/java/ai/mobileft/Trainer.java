@@ -1,8 +1,8 @@
 package ai.mobileft;
 
 /**
- * One training. {@link #run} makes all steps, {@link #step} one at a time. After the last step, an early end or an
- * error it can only be closed.
+ * A training run. {@link #run} runs all steps, and {@link #step} one step at a time. After the last step, an early end
+ * or an error, it can only be closed.
  *
  * <p>An exception that a listener throws ends the training after the current step, with a checkpoint, and reaches the
  * caller. If writing the checkpoint fails, that exception is added as a suppressed one.
@@ -31,7 +31,7 @@ public final class Trainer implements AutoCloseable {
   }
 
   /**
-   * Makes all steps that are left, and writes the checkpoint.
+   * Runs all remaining steps and writes the checkpoint.
    *
    * @param listener receives every event in this thread; may be null
    * @throws TrainingStoppedException if training ended early, with a checkpoint
@@ -42,20 +42,19 @@ public final class Trainer implements AutoCloseable {
   }
 
   /**
-   * Makes one step, and what is due around it: the plan before the first step, a checkpoint after the last one.
-   * Otherwise as {@link #run}. To end early, call {@link #cancel} and then this method once more, which writes the
-   * checkpoint.
+   * Runs one step. The first call also plans the run, and the last call writes a checkpoint. Otherwise, it behaves like
+   * {@link #run}. To end early, call {@link #cancel} and then this method once more, which writes the checkpoint.
    *
-   * @return whether another step is left
+   * @return whether steps remain
    */
   public boolean step(TrainingListener listener) {
     return handle.call("step", training -> Native.stepTraining(training, events(listener)));
   }
 
   /**
-   * Ends the training after the current step, with a checkpoint. Between steps, or before the first one, the next
-   * {@link #step} writes the checkpoint, if necessary after a first step. This method may be called at any time: from
-   * any thread, from a listener, and after {@link #close}, when it does nothing.
+   * Ends the training after the current step, with a checkpoint. If no step is running, the next {@link #step} writes
+   * the checkpoint, if necessary after a first step. This method can be called at any time, from any thread and from a
+   * listener. After {@link #close} it does nothing.
    */
   public void cancel() {
     handle.ifOpen(Native::cancelTraining);

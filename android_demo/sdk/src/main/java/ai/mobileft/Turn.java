@@ -3,14 +3,13 @@ package ai.mobileft;
 import java.util.function.Supplier;
 
 /**
- * Admits one call at a time to an object. Another call fails at once, whether it comes from another thread or from a
- * listener.
+ * Admits one call at a time to an object. A second call, from another thread or from within a listener, fails at once.
  */
 final class Turn {
-  /** The call in progress; null: none. */
+  /** The running call, or null. */
   private String running;
 
-  /** @throws BusyException if another call is in progress */
+  /** @throws BusyException if another call is running */
   <T> T take(String call, Supplier<T> body) {
     begin(call);
     try {

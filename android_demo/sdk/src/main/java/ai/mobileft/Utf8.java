@@ -8,15 +8,15 @@ import java.nio.CharBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.util.Objects;
 
-/** Text as the runtime takes it. JNI's own strings are no UTF-8: they spell emoji and NUL in another way. */
+/** Converts text to UTF-8 for the runtime. JNI's own strings are not UTF-8: they encode emoji and NUL differently. */
 final class Utf8 {
   private Utf8() {}
 
-  /** {@code name} is what errors call it. */
+  /** {@code name} is the name in errors. */
   static byte[] bytes(String name, String text) {
     Objects.requireNonNull(text, name);
     if (text.indexOf('\0') >= 0) {
-      throw new IllegalArgumentException(name + ": has a NUL character, where text would end for the runtime");
+      throw new IllegalArgumentException(name + ": has a NUL character, which the runtime does not support");
     }
     try {
       ByteBuffer encoded = UTF_8.newEncoder().encode(CharBuffer.wrap(text));
@@ -24,7 +24,7 @@ final class Utf8 {
       encoded.get(bytes);
       return bytes;
     } catch (CharacterCodingException e) {
-      throw new IllegalArgumentException(name + ": has half of a surrogate pair, which is no character", e);
+      throw new IllegalArgumentException(name + ": has an unpaired surrogate, which is not a character", e);
     }
   }
 

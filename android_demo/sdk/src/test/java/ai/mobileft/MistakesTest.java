@@ -58,7 +58,7 @@ public class MistakesTest {
 
   @Test
   public void noKey() {
-    refused("not an Ed25519 public key in PEM", () -> Bundle.trust("no key"));
+    refused("must be an Ed25519 public key in PEM", () -> Bundle.trust("no key"));
     isNull("publicKey", () -> Bundle.trust(null));
   }
 
@@ -260,7 +260,7 @@ public class MistakesTest {
     try (Dataset dataset = Dataset.open(Scratch.BUNDLE, Scratch.fresh("rows.jsonl"));
         Generator generator = generator()) {
       for (String bad : new String[] {"a\0b", "\uD83D", "\uDE00\uD83D", "a\uDE00"}) {
-        String what = bad.contains("\0") ? "content: has a NUL" : "content: has half of a surrogate pair";
+        String what = bad.contains("\0") ? "content: has a NUL" : "content: has an unpaired surrogate";
         wrong(what, () -> dataset.add(Arrays.asList(Message.user(bad), Message.assistant("hi"))));
         wrong(what, () -> generator.chat(Arrays.asList(Message.user(bad)), Scratch.answers(), null));
         wrong("text: has", () -> dataset.addText(bad));

@@ -6,14 +6,14 @@ import java.io.OutputStream;
 import java.util.zip.ZipEntry;
 import java.util.zip.ZipOutputStream;
 
-/** An adapter as a zip of its PEFT folder. */
+/** Writes an adapter as a zip file of its PEFT folder. */
 final class AdapterZip {
   static final String CONFIG = "adapter_config.json";
   static final String WEIGHTS = "adapter_model.safetensors";
 
   private AdapterZip() {}
 
-  /** Writes the adapter in a folder, and closes the stream. */
+  /** Writes the adapter in a folder to a stream, and closes the stream. */
   static void write(File adapter, OutputStream to) throws IOException {
     try (ZipOutputStream zip = new ZipOutputStream(to)) {
       for (String name : new String[] {CONFIG, WEIGHTS}) {

@@ -2,21 +2,21 @@ package ai.mobileft.app;
 
 import java.io.File;
 
-/** Where the app's files lie. */
+/** The paths of the app's files. */
 public final class AppFiles {
   private final File folder;
   private final File pushedBundle;
 
   /**
-   * @param folder of the app alone, on its own storage
-   * @param pushedBundle where `adb push` may put a bundle; null where there is no such place
+   * @param folder the app's private folder
+   * @param pushedBundle the folder to which `adb push` can copy a bundle, or null
    */
   public AppFiles(File folder, File pushedBundle) {
     this.folder = folder;
     this.pushedBundle = pushedBundle;
   }
 
-  /** The bundle to use: the one that was copied, else the one that was pushed; null where there is none. */
+  /** The current bundle: the copied one, else the pushed one, or null. */
   public File bundle() {
     if (copiedBundle().exists()) return copiedBundle();
     return pushedBundle != null && new File(pushedBundle, "bundle.json").exists() ? pushedBundle : null;

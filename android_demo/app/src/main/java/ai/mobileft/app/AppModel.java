@@ -7,8 +7,8 @@ import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
 
 /**
- * All that the app is without its windows, which come and go: one for the process. What has to outlive the process is
- * in files. Nothing here waits for a disk or for the runtime, except where it is made.
+ * The state of the app without its user interface; there is one per process. State that must survive the process is in
+ * files. No method waits for the disk or the runtime, except the constructor.
  */
 public final class AppModel {
   private final Executor files = Executors.newSingleThreadExecutor(task -> new Thread(task, "files"));
@@ -21,8 +21,8 @@ public final class AppModel {
   private final Chat chat;
 
   /**
-   * @param memoryLimitBytes the most that training may take on this device
-   * @throws IOException where the app's own files cannot be read
+   * @param memoryLimitBytes the maximum memory of training on this device
+   * @throws IOException if the app's own files cannot be read
    */
   public AppModel(AppFiles appFiles, long memoryLimitBytes) throws IOException {
     SafeFiles.recover(appFiles.copiedBundle());
@@ -60,7 +60,7 @@ public final class AppModel {
     return chat;
   }
 
-  /** A window opened: looks up what the bundle says, which may have been pushed meanwhile. */
+  /** Called when a window opens. Reads the bundle again, because it may have been pushed meanwhile. */
   public void look() {
     bundle.look();
     examples.count();
@@ -76,15 +76,15 @@ public final class AppModel {
     settings.save(files, board);
   }
 
-  /** Writes the adapter as a zip of its PEFT folder. */
+  /** Writes the adapter as a zip file of its PEFT folder. */
   public void export(Opening<OutputStream> file) {
     files.execute(
         () -> {
           try {
             File adapter = trainings.adapter();
-            if (adapter == null) throw new IOException("there is no adapter yet");
+            if (adapter == null) throw new IOException("There is no adapter yet. Train first.");
             AdapterZip.write(adapter, file.open());
-            board.say("The adapter is exported.");
+            board.say("Adapter exported.");
           } catch (IOException e) {
             board.say(e);
           }

@@ -3,12 +3,12 @@ package ai.mobileft.app;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 
-/** Who wants to hear that something on the screen changed, and the latest message to the user. */
+/** Notifies observers of changes on the screen, and has the latest message to the user. */
 public final class Board {
   private final List<Runnable> observers = new CopyOnWriteArrayList<>();
   private volatile String message = "";
 
-  /** From now on {@code observer} runs after each change, in the thread that made it, and must not take long. */
+  /** Adds an observer, which runs after each change in the changing thread. It must not take long. */
   public void observe(Runnable observer) {
     observers.add(observer);
   }
@@ -17,7 +17,7 @@ public final class Board {
     observers.remove(observer);
   }
 
-  /** What went wrong, or came of what the user did last; empty: nothing to tell. */
+  /** The error, or the result of the user's last action; "" if there is no message. */
   public String getMessage() {
     return message;
   }
@@ -31,7 +31,7 @@ public final class Board {
     say(line(e));
   }
 
-  /** What went wrong; of what has no message, its kind. */
+  /** Shows an error. If it has no message, shows its class. */
   static String line(Throwable e) {
     return e.getMessage() == null ? e.toString() : e.getMessage();
   }

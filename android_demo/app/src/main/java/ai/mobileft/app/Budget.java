@@ -7,7 +7,7 @@ import java.io.File;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** How long to train, and in how much memory: what the user sets, and what the runtime's plan says to it. */
+/** The user's settings of training time and memory, and the runtime's plan for them. */
 public final class Budget {
   private final AppFiles appFiles;
   private final Executor files;
@@ -16,7 +16,7 @@ public final class Budget {
   private final long limitBytes;
   private final Settings settings;
 
-  private BudgetSlider slider; // in the thread that computes; null: not asked yet
+  private BudgetSlider slider; // used in the computing thread; null: not planned yet
   private final AtomicInteger asked = new AtomicInteger();
   private volatile String text = "";
 
@@ -34,17 +34,17 @@ public final class Budget {
     return settings.getSteps();
   }
 
-  /** Of the slider, 0 to 100. */
+  /** The slider's position, 0 to 100. */
   public int getPosition() {
     return settings.getPosition();
   }
 
-  /** What the position means, or why it cannot be; empty until that is known. */
+  /** A description of the position, or the reason why it is not possible; "" until it is known. */
   public String getText() {
     return text;
   }
 
-  /** Takes both down, and asks for the plan; of those asked for at once, the last one counts. */
+  /** Saves both values and requests a plan. Of several pending requests, only the last counts. */
   public void set(int steps, int position) {
     settings.setSteps(steps);
     settings.setPosition(position);
@@ -52,7 +52,7 @@ public final class Budget {
     ask();
   }
 
-  /** Asks for the plan. Not while a training is on, which would be put aside for it. */
+  /** Requests a plan, unless a training is running, which would be paused for it. */
   void ask() {
     int number = asked.incrementAndGet();
     if (appFiles.bundle() == null) return;
@@ -68,13 +68,13 @@ public final class Budget {
         });
   }
 
-  /** There is another bundle. */
+  /** Called when the bundle has changed. */
   void forget() {
     computing.run(() -> slider = null);
     ask();
   }
 
-  /** In the thread that computes. */
+  /** Runs in the computing thread. */
   long megabytes() {
     return slider().budgetMb(getPosition());
   }

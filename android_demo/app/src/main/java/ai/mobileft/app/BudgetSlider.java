@@ -6,14 +6,14 @@ import java.math.MathContext;
 import java.util.function.LongFunction;
 
 /**
- * A slider's positions, 0 to 100, as budgets between the smallest that works and what the device has. Plans come from
- * {@link ai.mobileft.Bundle#plan}, which takes a moment and must not be asked while a training runs.
+ * Maps a slider's positions, 0 to 100, to budgets between the smallest that works and the device's limit. Plans come
+ * from {@link ai.mobileft.Bundle#plan}, which takes a moment and must not be called while a training runs.
  *
- * <p>A plan counts all of the process as it is now, Java's heap included, which grows until the training begins. So the
- * smallest budget is by {@link #SLACK_BYTES} more than its plan.
+ * <p>A plan counts the whole process in its current state, including Java's heap, which grows until the training
+ * starts. So the smallest budget is its plan plus {@link #SLACK_BYTES}.
  */
 public final class BudgetSlider {
-  /** For what the app itself takes between plan and training: windows, and garbage that is not collected yet. */
+  /** Allowance for the app's own growth between plan and training: windows, and uncollected garbage. */
   static final long SLACK_BYTES = 32_000_000;
 
   private static final long MB = 1_000_000;
@@ -24,12 +24,12 @@ public final class BudgetSlider {
   private final LongFunction<MemoryPlan> plan;
 
   /**
-   * @param limitBytes the most that this process may take; where that is below the smallest budget that works, all
-   *     positions are that one
-   * @param plan of a budget in bytes
+   * @param limitBytes the maximum memory of this process. If it is below the smallest budget that works, all positions
+   *     give that budget
+   * @param plan returns the plan for a budget in bytes
    */
   public BudgetSlider(long limitBytes, LongFunction<MemoryPlan> plan) {
-    long least = plan.apply(1).getTotalBytes() + SLACK_BYTES; // where a budget is too small the plan is the smallest
+    long least = plan.apply(1).getTotalBytes() + SLACK_BYTES; // if a budget is too small, the plan is the smallest
     this.smallestMb = (least + MB - 1) / MB;
     this.limitMb = Math.max(smallestMb, limitBytes / MB);
     this.plan = plan;
@@ -40,18 +40,18 @@ public final class BudgetSlider {
     return smallestMb + (limitMb - smallestMb) * position / LAST_POSITION;
   }
 
-  /** Such as "300 MB: 0.4 s a step, 200 steps in 80 s". */
+  /** Returns text such as "300 MB: 0.4 s per step, 200 steps in 80 s". */
   public String describe(int position, int steps) {
     long budgetMb = budgetMb(position);
     MemoryPlan plan = this.plan.apply(budgetMb * MB);
-    if (plan.getTotalBytes() > budgetMb * MB) { // this process took more than the slack since
-      return budgetMb + " MB: too little by now, training needs " + (plan.getTotalBytes() / MB + 1) + " MB";
+    if (plan.getTotalBytes() > budgetMb * MB) { // this process has grown by more than the slack
+      return budgetMb + " MB: too small now; training needs " + (plan.getTotalBytes() / MB + 1) + " MB";
     }
     double seconds = plan.getStepSeconds();
-    return budgetMb + " MB: " + time(seconds) + " a step, " + steps + " steps in " + time(seconds * steps);
+    return budgetMb + " MB: " + time(seconds) + " per step, " + steps + " steps in " + time(seconds * steps);
   }
 
-  /** In two digits, since more are not known. */
+  /** Formats an estimated time with two digits. */
   private static String time(double seconds) {
     if (seconds < 120) return rounded(seconds) + " s";
     if (seconds < 120 * 60) return rounded(seconds / 60) + " min";

@@ -9,7 +9,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
 import java.util.concurrent.FutureTask;
 
-/** Which bundle the app uses. */
+/** The bundle that the app uses. */
 public final class BundleChoice {
   private final AppFiles appFiles;
   private final Executor files;
@@ -17,10 +17,10 @@ public final class BundleChoice {
   private final Trainings trainings;
   private final Board board;
   private final Runnable replaced;
-  private volatile File folder; // as of the last look
+  private volatile File folder; // updated by each check
   private volatile int percent = -1;
 
-  /** {@code replaced} runs when there is another bundle, in the thread of files. */
+  /** {@code replaced} runs in the file thread when the bundle has changed. */
   BundleChoice(
       AppFiles appFiles, Executor files, Computing computing, Trainings trainings, Board board, Runnable replaced) {
     this.appFiles = appFiles;
@@ -32,22 +32,22 @@ public final class BundleChoice {
     look();
   }
 
-  /** Its folder; null where there is none. */
+  /** The bundle's folder, or null. */
   public File getFolder() {
     return folder;
   }
 
-  /** Another one may have been pushed. */
+  /** Checks for another bundle, which may have been pushed. */
   void look() {
     folder = appFiles.bundle();
   }
 
-  /** How much of a copy is done; -1: none is in progress. */
+  /** The progress of the current copy, or -1 if there is none. */
   public int getPercent() {
     return percent;
   }
 
-  /** Copies a folder into the app's storage, and uses it from then on, if it is a bundle. */
+  /** Copies a folder to the app's storage. If it is a bundle, it becomes the current one. */
   public void copy(Opening<List<BundleCopy.Source>> folder) {
     setPercent(0);
     files.execute(
@@ -67,7 +67,7 @@ public final class BundleChoice {
         });
   }
 
-  /** Where nothing computes, since opening a bundle does, and nothing may use the one that goes. */
+  /** Runs while nothing computes, because opening a bundle computes, and the replaced bundle must not be in use. */
   private void use(File made) throws IOException {
     FutureTask<Void> task =
         new FutureTask<>(
@@ -83,12 +83,12 @@ public final class BundleChoice {
     } catch (ExecutionException e) {
       throw new IOException(Board.line(e.getCause()), e);
     } catch (InterruptedException e) {
-      throw new AssertionError(e); // nobody else has this thread
+      throw new AssertionError(e); // this thread is never interrupted
     }
   }
 
   private void refuseWhileTraining() throws IOException {
-    if (trainings.isOn()) throw new IOException("stop the training before you choose another model");
+    if (trainings.isOn()) throw new IOException("Stop the training before you choose another model.");
   }
 
   private void setPercent(int percent) {

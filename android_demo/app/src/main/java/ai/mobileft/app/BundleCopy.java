@@ -5,32 +5,32 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.util.List;
 
-/** Copies a bundle, file by file, into the app's storage. */
+/** Copies a bundle, file by file, to the app's storage. */
 public final class BundleCopy {
   /** A file of the folder that the user chose. */
   public interface Source {
     String getName();
 
-    /** In bytes; what is not known counts as 0. */
+    /** The size in bytes, or 0 if it is unknown. */
     long getSize();
 
     InputStream open() throws IOException;
   }
 
-  /** Hears of a copy in progress, in its thread. */
+  /** Receives the progress of a copy, in the copying thread. */
   public interface Progress {
     void onPercent(int percent);
   }
 
-  /** What a folder must hold to be a bundle at all; opening it tells the rest. */
+  /** The file that a bundle must have. Opening the bundle checks the rest. */
   private static final String DESCRIPTION = "bundle.json";
 
   private BundleCopy() {}
 
-  /** Copies beside the target; {@link SafeFiles#replace} puts it in its place. Returns where it is. */
+  /** Copies to a folder beside the target and returns it. {@link SafeFiles#replace} then replaces the target. */
   static File beside(File target, List<Source> files, Progress progress) throws IOException {
     if (files.stream().noneMatch(file -> file.getName().equals(DESCRIPTION))) {
-      throw new IOException("no bundle: there is no " + DESCRIPTION + " in this folder");
+      throw new IOException("This folder is not a bundle: it has no " + DESCRIPTION + ".");
     }
     File made = SafeFiles.beside(target);
     long total = files.stream().mapToLong(Source::getSize).sum();
@@ -44,7 +44,7 @@ public final class BundleCopy {
     for (Source file : files) {
       String name = file.getName();
       if (name.contains("/") || name.equals("..") || name.equals(".")) {
-        throw new IOException("\"" + name + "\" is no file's name");
+        throw new IOException("\"" + name + "\" is not a valid file name");
       }
       try (InputStream in = file.open()) {
         SafeFiles.copy(in, new File(made, name), bytes, step);

@@ -9,7 +9,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.function.Consumer;
 
-/** The same question answered before and after training: without the adapter, and with it, where there is one. */
+/** Answers the same question before and after training: without the adapter, and with it if there is one. */
 public final class Chat {
   private final AppFiles appFiles;
   private final Computing computing;
@@ -27,30 +27,30 @@ public final class Chat {
     this.board = board;
   }
 
-  /** Whether answers are still coming. */
+  /** Whether an answer is being generated. */
   public boolean isOn() {
     return on;
   }
 
-  /** What there is by now of the answer without the adapter. */
+  /** The answer so far without the adapter. */
   public String getBefore() {
     return before;
   }
 
-  /** What there is by now of the answer with it; empty where there is none. */
+  /** The answer so far with the adapter; "" if there is none. */
   public String getAfter() {
     return after;
   }
 
-  /** Asks; a training is put aside until the answers are there. */
+  /** Asks a question. A training is paused until the answers are complete. */
   public synchronized void ask(String question) {
     if (on) return;
     if (question.trim().isEmpty()) {
-      board.say("the question is blank");
+      board.say("The question is empty.");
       return;
     }
     if (appFiles.bundle() == null) {
-      board.say("choose a model first");
+      board.say("Choose a model first.");
       return;
     }
     on = true;
@@ -64,7 +64,7 @@ public final class Chat {
             answer(question.trim(), null, piece -> before += piece);
             File adapter = trainings.adapter();
             if (adapter != null && !stopped) answer(question.trim(), adapter, piece -> after += piece);
-          } catch (MobileFtException | IllegalArgumentException e) { // as of a character that is none
+          } catch (MobileFtException | IllegalArgumentException e) { // such as an invalid character
             board.say(e);
           } finally {
             on = false;
@@ -73,7 +73,7 @@ public final class Chat {
         });
   }
 
-  /** Ends the answer after the next piece. */
+  /** Stops the answer after the next piece. */
   public void stop() {
     stopped = true;
   }

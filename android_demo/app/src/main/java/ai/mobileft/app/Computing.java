@@ -5,33 +5,33 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 /**
- * The one owner of what computes in this process, where one thing at a time may: a training, or a task such as a chat.
- * A task puts the training aside, saved, and the training goes on behind the last of them. Tasks run in one thread, in
- * the order in which they came.
+ * Owns all computation in this process, of which only one can run at a time: a training, or a task such as a chat. A
+ * task pauses the training with a checkpoint, and the training resumes after the last task. Tasks run in one thread, in
+ * the order of their arrival.
  *
- * <p>Methods may be called from any thread, and return at once.
+ * <p>Methods can be called from any thread, and return at once.
  */
 final class Computing {
-  /** Begins the session of a training, or goes on with it. */
+  /** Starts or resumes the session of a training. */
   interface Beginning {
     TrainingSession begin(DeviceState device, SessionListener listener);
   }
 
   private final ExecutorService worker = Executors.newSingleThreadExecutor(task -> new Thread(task, "computing"));
 
-  // All guarded by this.
+  // All fields are guarded by this.
   private DeviceState device = DeviceState.UNKNOWN;
-  private Training training; // until its end; null: none
-  private TrainingSession session; // of it; null: not begun, or put aside
-  private int tasks = 0; // that wait or run
+  private Training training; // null: there is none, or it has ended
+  private TrainingSession session; // its session; null: not started, or paused for a task
+  private int tasks = 0; // waiting and running tasks
 
-  /** Tells the training how the device is now. */
+  /** Passes the device's state to the training. */
   synchronized void update(DeviceState now) {
     device = now;
     if (session != null) session.update(now);
   }
 
-  /** Runs a task once nothing else computes. It has to catch what it throws. */
+  /** Runs a task when nothing else computes. The task must catch its exceptions. */
   void run(Runnable task) {
     synchronized (this) {
       ++tasks;
@@ -51,18 +51,18 @@ final class Computing {
   }
 
   /**
-   * Trains, once no task is left.
+   * Trains when no task is left.
    *
-   * @param listener hears of one final state, the last of all; of being put aside it hears nothing
-   * @throws IllegalStateException where there is a training that has not ended
+   * @param listener receives one final state, as its last event. It is not notified of pauses for tasks
+   * @throws IllegalStateException if another training has not ended
    */
   synchronized void train(Beginning beginning, SessionListener listener) {
-    if (training != null) throw new IllegalStateException("there is a training");
+    if (training != null) throw new IllegalStateException("another training has not ended");
     training = new Training(beginning, listener);
     worker.execute(this::goOn);
   }
 
-  /** Ends the training, if there is any, saved. Its listener hears of STOPPED, unless it has just ended otherwise. */
+  /** Ends the training, if there is one, with a checkpoint. Its listener receives STOPPED, unless it has just ended. */
   synchronized void stop() {
     if (training == null) return;
     Training stopped = training;
@@ -76,7 +76,7 @@ final class Computing {
         });
   }
 
-  /** In the worker: nothing trains when this returns. */
+  /** Runs in the worker: nothing trains when this returns. */
   private void putAside() {
     TrainingSession running;
     synchronized (this) {
@@ -86,7 +86,7 @@ final class Computing {
     if (running != null) running.close();
   }
 
-  /** In the worker: begins the session of the training, if it is to have one now. */
+  /** Runs in the worker: starts the session of the training, if it should run now. */
   private synchronized void goOn() {
     if (tasks > 0 || training == null || training.stopping || session != null) return;
     session = training.beginning.begin(device, training);
@@ -110,7 +110,7 @@ final class Computing {
 
     @Override
     public void onState(SessionState state, String text) {
-      if (state == SessionState.STOPPED) return; // put aside, or stop() tells of it
+      if (state == SessionState.STOPPED) return; // paused for a task, or stop() reports it
       if (state == SessionState.DONE || state == SessionState.FAILED) {
         end(state, text);
       } else {
@@ -123,7 +123,7 @@ final class Computing {
         if (ended) return;
         ended = true;
         training = null;
-        session = null; // it computes no more
+        session = null; // it does not compute any more
       }
       listener.onState(state, text);
     }

@@ -11,33 +11,33 @@ public final class DailyWindow {
   private final int from;
   private final int to;
 
-  /** Past midnight where {@code to} is before {@code from}, and all day where they are the same. */
+  /** If {@code to} is before {@code from}, the window passes midnight. If they are equal, it is the whole day. */
   public DailyWindow(int from, int to) {
     if (from < 0 || from >= DAY || to < 0 || to >= DAY) {
-      throw new IllegalArgumentException("from " + from + " to " + to + ": must be minutes of the day, 0 to 1439");
+      throw new IllegalArgumentException("from " + from + " to " + to + ": must be minutes of the day, from 0 to 1439");
     }
     this.from = from;
     this.to = to;
   }
 
-  /** Whether it is open; in the minute {@code to} it no longer is. */
+  /** Whether the window is open. The minute {@code to} is excluded. */
   public boolean contains(int minuteOfDay) {
     if (from == to) return true;
     return minutesBetween(from, minuteOfDay) < minutesBetween(from, to);
   }
 
-  /** For JobScheduler: how many minutes from now the window begins; 0 where it is open. */
+  /** Minutes until the window opens, for JobScheduler; 0 if it is open. */
   public int minutesUntilOpen(int minuteOfDay) {
     return contains(minuteOfDay) ? 0 : minutesBetween(minuteOfDay, from);
   }
 
-  /** The same, but where it is open the next time that it begins: 1 to 1440. */
+  /** Minutes until the window opens next, even if it is open now: 1 to 1440. */
   public int minutesUntilNextOpening(int minuteOfDay) {
     int minutes = minutesBetween(minuteOfDay, from);
     return minutes == 0 ? DAY : minutes;
   }
 
-  /** When it begins, such as "22:00". */
+  /** The time at which it opens, such as "22:00". */
   String beginning() {
     return String.format(Locale.ROOT, "%d:%02d", from / 60, from % 60);
   }

@@ -1,8 +1,8 @@
 package ai.mobileft.app;
 
-/** What Android tells about the device at one moment. Immutable. */
+/** The state of the device at one moment, from Android. Immutable. */
 public final class DeviceState {
-  /** Before Android has told anything: what lets a {@link TrainingPolicy} train least. */
+  /** The initial state, before Android has reported one: it makes a {@link TrainingPolicy} most restrictive. */
   public static final DeviceState UNKNOWN = new DeviceState(false, 0, 0, 0, true, 0);
 
   final boolean charging;
@@ -31,14 +31,17 @@ public final class DeviceState {
     return new DeviceState(charging, batteryPercent, thermalStatus, trimMemoryLevel, screenOn, minuteOfDay);
   }
 
-  /** {@code thermalStatus} is of PowerManager: THERMAL_STATUS_NONE = 0 to SHUTDOWN = 6; 0 before Android 10. */
+  /**
+   * {@code thermalStatus} is a constant of PowerManager, THERMAL_STATUS_NONE = 0 to SHUTDOWN = 6; 0 before Android 10.
+   */
   public DeviceState withThermalStatus(int thermalStatus) {
     return new DeviceState(charging, batteryPercent, thermalStatus, trimMemoryLevel, screenOn, minuteOfDay);
   }
 
   /**
-   * {@code trimMemoryLevel} is what ComponentCallbacks2.onTrimMemory got; 0 is none. Android never tells that memory is
-   * free again: who hears of a level sets 0 later, once ActivityManager.MemoryInfo has no lowMemory.
+   * {@code trimMemoryLevel} is the argument of ComponentCallbacks2.onTrimMemory, or 0. Android never reports that
+   * memory is free again, so the receiver of a level must set 0 later, when ActivityManager.MemoryInfo.lowMemory is
+   * false.
    */
   public DeviceState withTrimMemoryLevel(int trimMemoryLevel) {
     return new DeviceState(charging, batteryPercent, thermalStatus, trimMemoryLevel, screenOn, minuteOfDay);

@@ -2,9 +2,11 @@ package ai.mobileft.app;
 
 import ai.mobileft.Dataset;
 
-/** One question and the answer that the model shall learn, as the user typed them, without the space around. */
+/** A question and the answer to learn, as typed by the user, without surrounding white space. */
 public final class ExampleForm {
-  /** Characters of a question or an answer; what a model's longest sequence still cuts, DatasetStats tells. */
+  /**
+   * Maximum characters of a question or an answer. DatasetStats reports rows that exceed the model's longest sequence.
+   */
   public static final int MOST_CHARACTERS = 4000;
 
   private final String question;
@@ -15,7 +17,7 @@ public final class ExampleForm {
     this.answer = answer.trim();
   }
 
-  /** What is wrong, in a line for the user; null where nothing is. */
+  /** The mistake, as a line for the user, or null. */
   public String mistake() {
     String mistake = mistake("question", question);
     return mistake != null ? mistake : mistake("answer", answer);
@@ -24,8 +26,8 @@ public final class ExampleForm {
   /**
    * Adds it to the training data.
    *
-   * @throws IllegalArgumentException where there is a mistake, or a character that is none
-   * @throws ai.mobileft.MobileFtException where the model cannot learn from it, or the disk is full
+   * @throws IllegalArgumentException if there is a mistake, or an invalid character
+   * @throws ai.mobileft.MobileFtException if the model cannot learn from it, or the disk is full
    */
   public void addTo(Dataset dataset) {
     String mistake = mistake();
@@ -34,8 +36,8 @@ public final class ExampleForm {
   }
 
   private static String mistake(String name, String text) {
-    if (text.isEmpty()) return "the " + name + " is blank";
+    if (text.isEmpty()) return "the " + name + " is empty";
     if (text.length() <= MOST_CHARACTERS) return null;
-    return "the " + name + " has " + text.length() + " characters, at most " + MOST_CHARACTERS + " are taken";
+    return "the " + name + " has " + text.length() + " characters; the maximum is " + MOST_CHARACTERS;
   }
 }

@@ -6,7 +6,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.Reader;
 
-/** What became of lines that were imported: what could be added was, and the others were left out. */
+/** The result of importing lines. Valid lines are added, and others are skipped. */
 public final class ExampleImport {
   private int added = 0;
   private int leftOut = 0;
@@ -15,8 +15,8 @@ public final class ExampleImport {
   private ExampleImport() {}
 
   /**
-   * Adds lines to the training data: {@code question<TAB>answer}, or rows of JSON as {@link Dataset#addRow} takes them.
-   * Blank lines count for nothing.
+   * Adds lines to the training data: {@code question<TAB>answer}, or JSON rows for {@link Dataset#addRow}. Ignores
+   * blank lines.
    */
   public static ExampleImport read(Reader lines, Dataset dataset) throws IOException {
     ExampleImport result = new ExampleImport();
@@ -29,17 +29,17 @@ public final class ExampleImport {
     return result;
   }
 
-  /** Examples that were added. */
+  /** The number of added examples. */
   public int getAdded() {
     return added;
   }
 
-  /** Lines that were not. */
+  /** The number of skipped lines. */
   public int getLeftOut() {
     return leftOut;
   }
 
-  /** Such as "line 3: the answer is blank", of the first line that was left out; null where none was. */
+  /** The error of the first skipped line, such as "line 3: the answer is empty", or null. */
   public String getFirstError() {
     return firstError;
   }
@@ -60,7 +60,7 @@ public final class ExampleImport {
       return;
     }
     int tab = line.indexOf('\t');
-    if (tab < 0) throw new IllegalArgumentException("needs a question, a tab and an answer, or a row of JSON");
+    if (tab < 0) throw new IllegalArgumentException("must have a question, a tab and an answer, or be a JSON row");
     new ExampleForm(line.substring(0, tab), line.substring(tab + 1)).addTo(dataset);
   }
 }

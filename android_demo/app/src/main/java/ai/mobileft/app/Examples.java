@@ -10,7 +10,7 @@ import java.io.Reader;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.Executor;
 
-/** The examples to learn from, which may grow while a training runs. */
+/** The examples to learn. They can be added while a training runs. */
 public final class Examples {
   private final AppFiles appFiles;
   private final Executor files;
@@ -23,12 +23,12 @@ public final class Examples {
     this.board = board;
   }
 
-  /** How many there are. */
+  /** The number of examples. */
   public long getRows() {
     return rows;
   }
 
-  /** Adds what was typed; {@code added} runs when it is on disk, in another thread. A mistake is on the board. */
+  /** Adds a typed example. {@code added} runs in another thread when it is on disk. Mistakes are shown on the board. */
   public void add(ExampleForm form, Runnable added) {
     if (form.mistake() != null) {
       board.say(form.mistake());
@@ -42,7 +42,7 @@ public final class Examples {
         });
   }
 
-  /** Adds what the lines of a file hold, UTF-8. */
+  /** Adds the lines of a UTF-8 file. */
   public void read(Opening<InputStream> file) {
     change(
         dataset -> {
@@ -50,18 +50,18 @@ public final class Examples {
             ExampleImport result = ExampleImport.read(lines, dataset);
             String text = result.getAdded() + " added";
             if (result.getLeftOut() == 0) return text;
-            return text + ", " + result.getLeftOut() + " left out: " + result.getFirstError();
+            return text + ", " + result.getLeftOut() + " skipped: " + result.getFirstError();
           }
         });
   }
 
-  /** Counts them anew. */
+  /** Counts the examples again. */
   void count() {
     if (appFiles.bundle() != null) change(dataset -> board.getMessage());
   }
 
   private interface Change {
-    /** Returns what to tell the user. */
+    /** Returns the message for the user. */
     String of(Dataset dataset) throws IOException;
   }
 
@@ -70,14 +70,14 @@ public final class Examples {
         () -> {
           File bundle = appFiles.bundle();
           if (bundle == null) {
-            board.say("choose a model first");
+            board.say("Choose a model first.");
             return;
           }
           try (Dataset dataset = Dataset.open(bundle, appFiles.rows())) {
             try {
               board.say(change.of(dataset));
             } finally {
-              rows = dataset.getRows(); // also of an import that broke off
+              rows = dataset.getRows(); // also after an incomplete import
             }
           } catch (IOException | MobileFtException | IllegalArgumentException e) {
             board.say(e);

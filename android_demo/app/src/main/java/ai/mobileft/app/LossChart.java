@@ -4,11 +4,12 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A chart of loss and memory over a training of whatever length, in few points: where they would be too many, each two
- * become one. Any thread may call: the one that trains adds, and another one draws.
+ * A chart of loss and memory for a training of any length, with a limited number of points: if there are too many,
+ * pairs of points are merged. It can be used from any thread; the training thread adds points, and another thread
+ * draws.
  */
 public final class LossChart {
-  /** One point: one step, or several that follow each other. */
+  /** A point: one step, or several consecutive steps. */
   public static final class Point {
     private final long step;
     private final double loss;
@@ -22,34 +23,34 @@ public final class LossChart {
       this.memoryBytes = memoryBytes;
     }
 
-    /** The last of its steps. */
+    /** Its last step. */
     public long getStep() {
       return step;
     }
 
-    /** The mean of its steps. */
+    /** The mean loss of its steps. */
     public double getLoss() {
       return loss;
     }
 
-    /** As of its last step: a mean of all steps so far, in which older ones count less and less. */
+    /** The exponential moving average of the loss at its last step. */
     public double getSmoothedLoss() {
       return smoothedLoss;
     }
 
-    /** The most of its steps, in bytes. */
+    /** The maximum memory of its steps, in bytes. */
     public long getMemoryBytes() {
       return memoryBytes;
     }
 
-    /** This and what follows it, of so many steps each. */
+    /** Merges this point with the next one, each of this many steps. */
     private Point and(Point next, int steps, int nextSteps) {
       double mean = (loss * steps + next.loss * nextSteps) / (steps + nextSteps);
       return new Point(next.step, mean, next.smoothedLoss, Math.max(memoryBytes, next.memoryBytes));
     }
   }
 
-  /** What is left of a step's weight in the smoothed loss at the next one: about ten steps count. */
+  /** Decay of the moving average per step, which averages about ten steps. */
   private static final double DECAY = 0.9;
 
   private final int mostPoints;
@@ -59,15 +60,15 @@ public final class LossChart {
   private double weightedLosses = 0;
   private double weights = 0;
 
-  /** {@code mostPoints} is even, 2 or more. */
+  /** {@code mostPoints} must be even and at least 2. */
   public LossChart(int mostPoints) {
     if (mostPoints < 2 || mostPoints % 2 != 0) {
-      throw new IllegalArgumentException("mostPoints " + mostPoints + ": must be even, 2 or more");
+      throw new IllegalArgumentException("mostPoints " + mostPoints + ": must be even and at least 2");
     }
     this.mostPoints = mostPoints;
   }
 
-  /** Adds a step. One that is there already changes nothing: a resumed training may repeat the last ones, all alike. */
+  /** Adds a step. Ignores steps that were already added, because a resumed training repeats the last steps exactly. */
   public synchronized void add(long step, double loss, long memoryBytes) {
     if (!points.isEmpty() && step <= last().step) return;
     weightedLosses = DECAY * weightedLosses + loss;
@@ -83,27 +84,27 @@ public final class LossChart {
     stepsOfLast = 1;
   }
 
-  /** A copy, in the order of steps. */
+  /** Returns a copy of the points, in the order of steps. */
   public synchronized List<Point> getPoints() {
     return new ArrayList<>(points);
   }
 
-  /** The lowest loss of a point; NaN where there is none. */
+  /** The lowest loss of a point; NaN if there is none. */
   public synchronized double getLeastLoss() {
     return points.stream().mapToDouble(Point::getLoss).min().orElse(Double.NaN);
   }
 
-  /** The highest loss of a point; NaN where there is none. */
+  /** The highest loss of a point; NaN if there is none. */
   public synchronized double getMostLoss() {
     return points.stream().mapToDouble(Point::getLoss).max().orElse(Double.NaN);
   }
 
-  /** In bytes; 0 where there is no point. */
+  /** In bytes; 0 if there is no point. */
   public synchronized long getLeastMemoryBytes() {
     return points.stream().mapToLong(Point::getMemoryBytes).min().orElse(0);
   }
 
-  /** In bytes; 0 where there is no point. */
+  /** In bytes; 0 if there is no point. */
   public synchronized long getMostMemoryBytes() {
     return points.stream().mapToLong(Point::getMemoryBytes).max().orElse(0);
   }
@@ -112,7 +113,7 @@ public final class LossChart {
     return points.get(points.size() - 1);
   }
 
-  /** Makes one point of each two, all of which are whole. */
+  /** Merges each pair of points, all of which are complete. */
   private void halve() {
     for (int i = 0; i < points.size(); ++i) {
       points.set(i, points.get(i).and(points.remove(i + 1), stepsPerPoint, stepsPerPoint));

@@ -2,7 +2,7 @@ package ai.mobileft.app;
 
 import java.io.IOException;
 
-/** Opens, in a thread that may wait for it, what the user chose. */
+/** Opens the user's choice, in a thread that may wait for it. */
 public interface Opening<T> {
   T open() throws IOException;
 }

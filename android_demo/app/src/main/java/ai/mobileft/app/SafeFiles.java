@@ -8,19 +8,19 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.util.Properties;
 
-/** Files and folders that are either whole or not there: written beside their place, synced, and renamed. */
+/** Replaces files and folders atomically: they are written beside their target, synced, and renamed. */
 final class SafeFiles {
   private SafeFiles() {}
 
-  /** An empty folder, to be filled for {@link #replace}. */
+  /** Creates an empty folder to be filled for {@link #replace}. */
   static File beside(File target) throws IOException {
     File made = new File(target.getPath() + ".new");
     delete(made);
-    if (!made.mkdirs()) throw new IOException(made + ": cannot make this folder");
+    if (!made.mkdirs()) throw new IOException(made + ": cannot create this folder");
     return made;
   }
 
-  /** Puts what was made beside the target in its place. */
+  /** Replaces the target by the finished folder beside it. */
   static void replace(File target) throws IOException {
     File old = new File(target.getPath() + ".old");
     delete(old);
@@ -29,7 +29,7 @@ final class SafeFiles {
     delete(old);
   }
 
-  /** To be called before all else: the process may have died in {@link #replace}, or before it. */
+  /** Call it before anything else, because the process may have died in {@link #replace}, or before it. */
   static void recover(File target) throws IOException {
     File old = new File(target.getPath() + ".old");
     if (!target.exists() && old.exists()) rename(old, target);
@@ -58,7 +58,7 @@ final class SafeFiles {
     rename(made, file);
   }
 
-  /** Empty where there is no such file. */
+  /** Returns empty content if there is no such file. */
   static Properties read(File file) throws IOException {
     Properties properties = new Properties();
     if (!file.exists()) return properties;
@@ -78,12 +78,12 @@ final class SafeFiles {
   }
 
   private static void rename(File from, File to) throws IOException {
-    if (!from.renameTo(to)) throw new IOException(from + ": cannot be renamed to " + to.getName());
+    if (!from.renameTo(to)) throw new IOException(from + ": cannot rename it to " + to.getName());
   }
 
   private static void delete(File file) throws IOException {
     File[] inside = file.listFiles();
     if (inside != null) for (File each : inside) delete(each);
-    if (!file.delete() && file.exists()) throw new IOException(file + ": cannot be deleted");
+    if (!file.delete() && file.exists()) throw new IOException(file + ": cannot delete it");
   }
 }

@@ -2,8 +2,8 @@ package ai.mobileft.app;
 
 import ai.mobileft.TrainingListener;
 
-/** Hears of a {@link TrainingSession}, in its own thread. */
+/** Receives the states of a {@link TrainingSession}, in the session's thread. */
 public interface SessionListener extends TrainingListener {
-  /** {@code text}: why it is WAITING or PAUSED, anew where that changes, or how it FAILED; empty for other states. */
+  /** {@code text} is the reason for WAITING or PAUSED (sent again if it changes) or FAILED; "" for other states. */
   void onState(SessionState state, String text);
 }

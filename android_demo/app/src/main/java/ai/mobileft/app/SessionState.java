@@ -1,16 +1,16 @@
 package ai.mobileft.app;
 
-/** Where a {@link TrainingSession} stands. The last three are final. */
+/** The state of a {@link TrainingSession}. The last three are final. */
 public enum SessionState {
-  /** It has not trained yet, as the policy does not allow it. */
+  /** It has not trained yet, because the policy does not allow it. */
   WAITING,
   RUNNING,
-  /** All is saved, and memory is free, until the policy allows it again. */
+  /** It has written a checkpoint and freed its memory, until the policy allows training again. */
   PAUSED,
-  /** All steps are made. */
+  /** All steps are done. */
   DONE,
-  /** What was saved until then is there: once the cause is gone, another session goes on from it. */
+  /** An error ended it. Another session can resume from the last checkpoint after the cause is removed. */
   FAILED,
-  /** By the user; what there is, is saved. */
+  /** The user stopped it. A checkpoint is written. */
   STOPPED
 }

@@ -5,7 +5,7 @@ import java.io.IOException;
 import java.util.Properties;
 import java.util.concurrent.Executor;
 
-/** What the user has set. */
+/** The user's settings. */
 final class Settings {
   private static final int STEPS = 60;
   private static final int MOST_STEPS = 10_000;
@@ -23,7 +23,7 @@ final class Settings {
     return new Settings(file, SafeFiles.read(file));
   }
 
-  /** Writes them in the thread of files. */
+  /** Writes the settings in the file thread. */
   void save(Executor files, Board board) {
     files.execute(
         () -> {
@@ -35,7 +35,7 @@ final class Settings {
         });
   }
 
-  /** 1 to {@link #MOST_STEPS}, whatever was set. */
+  /** Always within 1 to {@link #MOST_STEPS}. */
   int getSteps() {
     return integer("steps", STEPS, 1, MOST_STEPS);
   }
@@ -44,7 +44,7 @@ final class Settings {
     values.setProperty("steps", Integer.toString(steps));
   }
 
-  /** Of the {@link BudgetSlider}, 0 to 100. */
+  /** Position of the {@link BudgetSlider}, 0 to 100. */
   int getPosition() {
     return integer("position", POSITION, 0, 100);
   }
@@ -65,7 +65,7 @@ final class Settings {
   private int integer(String name, int standard, int least, int most) {
     try {
       return Math.max(least, Math.min(most, Integer.parseInt(values.getProperty(name))));
-    } catch (NumberFormatException e) { // null, too
+    } catch (NumberFormatException e) { // also for null
       return standard;
     }
   }

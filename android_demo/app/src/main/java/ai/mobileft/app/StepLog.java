@@ -8,7 +8,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 
-/** The steps of a training in a file, a line each, so that its chart is still there in another process. */
+/** A file with one line per step of a training, from which another process can restore the chart. */
 final class StepLog {
   private final File file;
 
@@ -22,7 +22,7 @@ final class StepLog {
     }
   }
 
-  /** Adds all steps to a chart. A line that is not whole, as where a process died, is left out. */
+  /** Adds all steps to a chart. Ignores an incomplete line, which a dying process may leave. */
   void addTo(LossChart chart) throws IOException {
     if (!file.exists()) return;
     try (BufferedReader lines =

@@ -1,15 +1,17 @@
 package ai.mobileft.app;
 
 /**
- * When a training may run, as the user sets it. Immutable. The first one trains with the charger from 20 percent on,
- * the screen off and the device at most lightly throttled, at any time of the day.
+ * The conditions for training. Immutable. By default, training requires a charger, at least 20 percent of battery, the
+ * screen off, and at most light throttling, at any time of the day.
  */
 public final class TrainingPolicy {
-  /** Of ComponentCallbacks2: the first that tells of little memory, and one that only tells of a hidden window. */
+  /**
+   * Constants of ComponentCallbacks2: the first level of low memory, and the level that only reports a hidden window.
+   */
   private static final int TRIM_MEMORY_RUNNING_LOW = 10;
   private static final int TRIM_MEMORY_UI_HIDDEN = 20;
 
-  /** A pause lasts until the battery has so much more than it must, lest training starts and stops all the time. */
+  /** Additional charge required to end a pause, so that training does not start and stop repeatedly. */
   private static final int BATTERY_MARGIN_PERCENT = 5;
 
   private boolean onlyWhileCharging = true;
@@ -38,7 +40,7 @@ public final class TrainingPolicy {
     return copy;
   }
 
-  /** The least charge of the battery in percent, with the charger and without. */
+  /** The minimum charge of the battery in percent, with and without a charger. */
   public TrainingPolicy withLeastPercent(int charging, int onBattery) {
     TrainingPolicy copy = new TrainingPolicy(this);
     copy.leastPercentCharging = charging;
@@ -46,14 +48,14 @@ public final class TrainingPolicy {
     return copy;
   }
 
-  /** The highest of PowerManager's thermal statuses, 0 to 6, at which to train. */
+  /** The highest thermal status of PowerManager, 0 to 6, at which to train. */
   public TrainingPolicy withHighestThermalStatus(int status) {
     TrainingPolicy copy = new TrainingPolicy(this);
     copy.highestThermalStatus = status;
     return copy;
   }
 
-  /** Whether to pause where the system runs low on memory. */
+  /** Whether to pause if the system runs low on memory. */
   public TrainingPolicy withHeedMemoryPressure(boolean heed) {
     TrainingPolicy copy = new TrainingPolicy(this);
     copy.heedMemoryPressure = heed;
@@ -73,21 +75,23 @@ public final class TrainingPolicy {
   }
 
   /**
-   * Why not to train now, in a short sentence for a notification; null where nothing speaks against it.
+   * Returns the reason not to train now, as a short sentence for a notification, or null if training is allowed.
    *
-   * @param paused whether training is paused now, for whatever reason. To go on then takes 5 percent more battery, but
-   *     100 are enough, and one thermal status less, but none is enough.
+   * @param paused whether training is paused now. Resuming requires 5 percent more battery (at most 100) and a thermal
+   *     status that is lower by one (at least none).
    */
   public String reasonToPause(DeviceState device, boolean paused) {
-    if (onlyWhileCharging && !device.charging) return "Waits for the charger.";
+    if (onlyWhileCharging && !device.charging) return "Waiting for a charger.";
     int least = device.charging ? leastPercentCharging : leastPercentOnBattery;
     if (paused) least = Math.min(100, least + BATTERY_MARGIN_PERCENT);
-    if (device.batteryPercent < least) return "Waits for the battery to reach " + least + " percent.";
+    if (device.batteryPercent < least) return "Waiting for the battery to reach " + least + " percent.";
     int highest = paused ? Math.max(0, highestThermalStatus - 1) : highestThermalStatus;
-    if (device.thermalStatus > highest) return "Waits for the device to cool down.";
-    if (heedMemoryPressure && isMemoryPressure(device.trimMemoryLevel)) return "Waits, as other apps need memory.";
-    if (onlyWhileScreenOff && device.screenOn) return "Waits for the screen to go off.";
-    if (!window.contains(device.minuteOfDay)) return "Waits for " + window.beginning() + ".";
+    if (device.thermalStatus > highest) return "Waiting for the device to cool down.";
+    if (heedMemoryPressure && isMemoryPressure(device.trimMemoryLevel)) {
+      return "Waiting for memory, because other apps need it.";
+    }
+    if (onlyWhileScreenOff && device.screenOn) return "Waiting for the screen to turn off.";
+    if (!window.contains(device.minuteOfDay)) return "Waiting until " + window.beginning() + ".";
     return null;
   }
 

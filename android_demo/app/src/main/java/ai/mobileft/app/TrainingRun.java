@@ -7,14 +7,14 @@ import java.io.File;
 import java.io.IOException;
 import java.util.Properties;
 
-/** One training, in a folder: its tokens and options, which never change, and what has become of it so far. */
+/** A training in a folder: its tokens and options, which never change, and its progress. */
 final class TrainingRun {
   enum Phase {
-    /** It goes on by itself as soon as it may, whatever ended the process. */
+    /** It resumes automatically as soon as possible after the process ended. */
     WANTED,
-    /** It goes on by itself at night. */
+    /** It resumes automatically at night. */
     AT_NIGHT,
-    /** The user stopped it, or it failed; it goes on when the user says so, or at night. */
+    /** The user stopped it, or it failed. It resumes when the user requests it, or at night. */
     RESTING,
     DONE
   }
@@ -22,7 +22,7 @@ final class TrainingRun {
   private static final String DESCRIPTION = "run.properties";
   private static final int LONGEST_SEQUENCE = 256;
 
-  private static final String SAVE_EVERY = "20"; // steps that a process which dies loses at most
+  private static final String SAVE_EVERY = "20"; // maximum number of steps lost if the process dies
 
   private final File folder;
   private final Properties values;
@@ -34,7 +34,7 @@ final class TrainingRun {
     this.phase = Phase.valueOf(values.getProperty("phase"));
   }
 
-  /** Begins anew in a folder; what was there is gone, its adapter too. One of the calls that compute. */
+  /** Starts a new run in a folder, and deletes the old one with its adapter. This is a computing call. */
   static TrainingRun prepare(File folder, File bundle, File rows, int steps, long budgetMb) throws IOException {
     Properties values = new Properties();
     values.setProperty("steps", Integer.toString(steps));
@@ -51,20 +51,20 @@ final class TrainingRun {
     return new TrainingRun(folder, values);
   }
 
-  /** Examples that {@link #prepare} would take. */
+  /** The number of examples that {@link #prepare} would use. */
   static long count(File bundle, File rows) {
     try (Dataset dataset = Dataset.open(bundle, rows)) {
       return dataset.getRows();
     }
   }
 
-  /** Null where there is none. */
+  /** Returns null if there is none. */
   static TrainingRun open(File folder) throws IOException {
     Properties values = SafeFiles.read(new File(folder, DESCRIPTION));
     return values.isEmpty() ? null : new TrainingRun(folder, values);
   }
 
-  /** Options for a plan of what {@link #prepare} would begin. One of the calls that compute. */
+  /** Returns the options for planning the run that {@link #prepare} would start. This is a computing call. */
   static TrainOptions options(File bundle, int steps) {
     Properties values = new Properties();
     values.setProperty("steps", Integer.toString(steps));
@@ -80,7 +80,7 @@ final class TrainingRun {
     return Integer.parseInt(values.getProperty("steps"));
   }
 
-  /** Examples that it learns from. */
+  /** The number of examples that it learns. */
   long getRows() {
     return Long.parseLong(values.getProperty("rows"));
   }
@@ -89,7 +89,7 @@ final class TrainingRun {
     return phase;
   }
 
-  /** Writes it down, too. For one thread at a time. */
+  /** Also saves it. Only one thread may call it at a time. */
   void setPhase(Phase next) throws IOException {
     phase = next;
     values.setProperty("phase", next.name());
@@ -100,7 +100,7 @@ final class TrainingRun {
     return new File(folder, "tokens");
   }
 
-  /** For adapter and checkpoint. */
+  /** The folder for adapter and checkpoint. */
   File out() {
     return new File(folder, "out");
   }
@@ -109,7 +109,7 @@ final class TrainingRun {
     return new StepLog(new File(folder, "steps.tsv"));
   }
 
-  /** Whether an adapter has been saved by now. */
+  /** Whether an adapter has been saved. */
   boolean hasAdapter() {
     return new File(out(), AdapterZip.WEIGHTS).exists();
   }

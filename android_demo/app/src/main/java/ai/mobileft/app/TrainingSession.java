@@ -8,15 +8,14 @@ import ai.mobileft.TrainingStoppedException;
 import java.io.File;
 
 /**
- * One training in a thread of its own, which runs while the policy allows it and else waits, saved and with its memory
- * freed. A session of a folder that holds a checkpoint goes on from there: after a pause, a process that was killed, or
- * a reboot.
+ * A training in its own thread. It runs while the policy allows it; otherwise, it writes a checkpoint, frees its memory
+ * and waits. If the folder has a checkpoint, the session resumes from it: after a pause, a killed process, or a reboot.
  *
- * <p>Methods may be called from any thread, but {@code close} not from within the listener. All but {@code close}
- * return at once. What the listener throws ends the training, saved, as FAILED.
+ * <p>Methods can be called from any thread, but {@code close} must not be called from within the listener. All methods
+ * except {@code close} return at once. If the listener throws, the training ends as FAILED, with a checkpoint.
  *
- * <p>While it may train, nothing else in this process can plan, evaluate or generate: close it before, and begin
- * another one of the same folder behind it.
+ * <p>While a session exists, nothing else in this process can plan, evaluate or generate. Close it first, and start
+ * another one for the same folder afterwards.
  */
 public final class TrainingSession implements AutoCloseable {
   private final File bundle;
@@ -27,7 +26,7 @@ public final class TrainingSession implements AutoCloseable {
   private final SessionListener listener;
   private final Thread worker = new Thread(this::work, "training");
 
-  /** The latest that was told; guarded by {@code this}, as is the next. */
+  /** The latest state of the device. This and the next field are guarded by {@code this}. */
   private DeviceState device;
   private boolean stopped;
 
@@ -49,13 +48,14 @@ public final class TrainingSession implements AutoCloseable {
   }
 
   /**
-   * Begins a training, or goes on with it. The listener may hear of it before this returns.
+   * Starts or resumes a training. The listener may be called before this returns.
    *
-   * @param bundle folder of the training bundle
-   * @param tokens token file, written with the same options
-   * @param out folder for adapter and checkpoint; where it has one, it must be of the same bundle, tokens and options
-   * @param options not to be changed any more
-   * @param device as it is now; {@link #update} tells of changes
+   * @param bundle the folder of the training bundle
+   * @param tokens the token file, written with the same options
+   * @param out the folder for adapter and checkpoint. An existing checkpoint must have the same bundle, tokens and
+   *     options
+   * @param options the options, which must not be changed afterwards
+   * @param device the current state of the device; {@link #update} reports changes
    */
   public static TrainingSession begin(
       File bundle,
@@ -70,19 +70,19 @@ public final class TrainingSession implements AutoCloseable {
     return session;
   }
 
-  /** Tells how the device is now. The latest counts, as soon as the step in progress is over. */
+  /** Updates the state of the device. The latest state is used after the current step. */
   public synchronized void update(DeviceState now) {
     device = now;
     notifyAll();
   }
 
-  /** Ends it for good after the step in progress, saved. */
+  /** Ends the session after the current step, with a checkpoint. */
   public synchronized void stop() {
     stopped = true;
     notifyAll();
   }
 
-  /** Stops, and waits for the end; the listener hears nothing after that. */
+  /** Stops and waits for the end. The listener is not called afterwards. */
   @Override
   public void close() {
     if (Thread.currentThread() == worker) throw new IllegalStateException("close: the listener would wait for itself");
@@ -92,7 +92,7 @@ public final class TrainingSession implements AutoCloseable {
       try {
         worker.join();
       } catch (InterruptedException e) {
-        interrupted = true; // for the caller to see, as this cannot end before the step does
+        interrupted = true; // restored for the caller, because this must wait for the step
       }
     }
     if (interrupted) Thread.currentThread().interrupt();
@@ -110,14 +110,14 @@ public final class TrainingSession implements AutoCloseable {
     } catch (MobileFtException e) {
       end = SessionState.FAILED;
       text = e.getMessage();
-    } catch (RuntimeException e) { // a mistake of the app: its kind tells more than its message
+    } catch (RuntimeException e) { // a bug of the app: its class is more useful than its message
       end = SessionState.FAILED;
       text = e.toString();
     }
     listener.onState(end, text);
   }
 
-  /** Returns whether to train; false: stopped. Meanwhile the session is {@code idle}. */
+  /** Waits in the state {@code idle}. Returns whether to train, or false if the session was stopped. */
   private boolean awaitPermission(SessionState idle) {
     String told = null;
     while (true) {
@@ -128,7 +128,7 @@ public final class TrainingSession implements AutoCloseable {
     }
   }
 
-  /** Waits while there is the same reason not to train; null: there is none, or it is stopped. */
+  /** Waits while the reason not to train is the same. Returns the new reason, or null if there is none or on stop. */
   private synchronized String awaitOtherReason(boolean paused, String told) {
     while (true) {
       String reason = stopped ? null : policy.reasonToPause(device, paused);
@@ -136,7 +136,7 @@ public final class TrainingSession implements AutoCloseable {
       try {
         wait();
       } catch (InterruptedException e) {
-        throw new AssertionError(e); // nobody else has this thread
+        throw new AssertionError(e); // this thread is never interrupted
       }
     }
   }
@@ -149,7 +149,7 @@ public final class TrainingSession implements AutoCloseable {
     return !stopped && policy.reasonToPause(device, false) == null;
   }
 
-  /** Trains while allowed. Returns whether all steps are made; what was made is saved. */
+  /** Trains while it is allowed, and writes a checkpoint. Returns whether all steps are done. */
   private boolean train() {
     listener.onState(SessionState.RUNNING, "");
     TrainingFiles files = new TrainingFiles(bundle, tokens, out);
@@ -170,7 +170,7 @@ public final class TrainingSession implements AutoCloseable {
     try {
       trainer.step(listener);
     } catch (TrainingStoppedException saved) {
-      // as it was asked to
+      // as requested
     }
   }
 }

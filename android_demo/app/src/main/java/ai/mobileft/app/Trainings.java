@@ -7,13 +7,13 @@ import java.io.File;
 import java.io.IOException;
 import java.util.Locale;
 
-/** The training of this app, of which there is one at a time: begins it, goes on with it, ends it, and tells of it. */
+/** Starts, resumes, stops and describes the training of this app. There is only one at a time. */
 public final class Trainings {
-  /** At what the user asks for now: also on battery, while half of that is left, and with the screen on. */
+  /** For a training that the user starts: also on battery down to half of the charge, and with the screen on. */
   public static final TrainingPolicy NOW =
       new TrainingPolicy().withOnlyWhileCharging(false).withOnlyWhileScreenOff(false);
 
-  /** When to train unasked. */
+  /** For a training that starts automatically. */
   public static final DailyWindow NIGHT = new DailyWindow(22 * 60, 6 * 60);
 
   private static final TrainingPolicy AT_NIGHT = new TrainingPolicy().withWindow(NIGHT);
@@ -24,16 +24,16 @@ public final class Trainings {
   private final Budget budget;
   private final Board board;
 
-  // All guarded by this.
+  // All fields are guarded by this.
   private boolean on = false;
-  private TrainingPolicy policy; // of the training that is on
+  private TrainingPolicy policy; // policy of the current training
   private boolean stopping = false;
-  private boolean wanted = false; // to go on with after the end, whose doing that ever was
-  private SessionState state; // null: nothing happened in this process
+  private boolean wanted = false; // whether to resume after the end
+  private SessionState state; // null: nothing has run in this process
   private String text = "";
   private long step = 0;
   private double loss = Double.NaN;
-  private TrainingRun run; // null: none
+  private TrainingRun run; // null: there is none
   private LossChart chart = new LossChart(CHART_POINTS);
 
   Trainings(AppFiles appFiles, Computing computing, Budget budget, Board board) throws IOException {
@@ -46,32 +46,32 @@ public final class Trainings {
     if (!chart.getPoints().isEmpty()) step = chart.getPoints().get(chart.getPoints().size() - 1).getStep();
   }
 
-  /** Whether there is a training in this process, be it that it waits. */
+  /** Whether there is a training in this process, running or waiting. */
   public synchronized boolean isOn() {
     return on;
   }
 
-  /** Whether it computes, so that the device must not sleep. */
+  /** Whether it is computing, so that the device must not sleep. */
   public synchronized boolean isRunning() {
     return on && state == SessionState.RUNNING;
   }
 
-  /** Whether there is one to go on with. */
+  /** Whether there is an unfinished training. */
   public synchronized boolean isUnfinished() {
     return !on && run != null && run.getPhase() != TrainingRun.Phase.DONE;
   }
 
-  /** Whether there is one to go on with unasked, as the process died. */
+  /** Whether a training must resume automatically, because the process died. */
   public synchronized boolean isInterrupted() {
     return !on && run != null && run.getPhase() == TrainingRun.Phase.WANTED;
   }
 
-  /** Where the latest adapter lies; null: none is saved. */
+  /** The folder of the latest adapter, or null if none is saved. */
   synchronized File adapter() {
     return run != null && run.hasAdapter() ? run.out() : null;
   }
 
-  /** Whether there is an adapter to answer with, or to export. */
+  /** Whether there is an adapter to use or export. */
   public boolean hasAdapter() {
     return adapter() != null;
   }
@@ -80,20 +80,20 @@ public final class Trainings {
     return chart;
   }
 
-  /** Of the training that is on, or the latest one; 0 where there is none. */
+  /** The steps of the current or latest training; 0 if there is none. */
   public synchronized int getSteps() {
     return run == null ? 0 : run.getSteps();
   }
 
-  /** The latest step that was made; 0: none. */
+  /** The latest step; 0 if there is none. */
   public synchronized long getStep() {
     return step;
   }
 
-  /** Where it stands, in a line for the user. */
+  /** The status, as a line for the user. */
   public synchronized String getStatus() {
     if (state == SessionState.FAILED) return "Failed: " + text;
-    if (on && stopping) return "Stops after this step.";
+    if (on && stopping) return "Stopping after this step.";
     if (on && state != SessionState.RUNNING) return text;
     if (run == null) return "Not trained yet.";
     String place = "tep " + step + " of " + run.getSteps();
@@ -102,32 +102,32 @@ public final class Trainings {
     return run.getPhase() == TrainingRun.Phase.DONE ? "Done" + last + "." : "Stopped at s" + place + last + ".";
   }
 
-  /** Begins a training of the examples as they are now, in place of the one before. */
+  /** Starts a training on the current examples, which replaces the previous one. */
   public void begin() {
     start(NOW, this::prepared);
   }
 
-  /** Goes on with the one that is not finished. */
+  /** Resumes the unfinished training. */
   public void goOn() {
     start(NOW, () -> run == null || run.getPhase() == TrainingRun.Phase.DONE ? null : run);
   }
 
-  /** Goes on with the one that is not finished, or begins one where there are other examples than the last one had. */
+  /** Resumes the unfinished training, or starts a new one if the examples have changed since the last one. */
   public void trainAtNight() {
     start(AT_NIGHT, this::dueAtNight);
   }
 
-  /** Ends it; it goes on where the user says so, or at night. */
+  /** Stops the training. It resumes when the user requests it, or at night. */
   public void stop() {
     end(false);
   }
 
-  /** Ends it, as the system wants so; it goes on by itself. */
+  /** Stops the training at the system's request. It resumes automatically. */
   public void interrupt() {
     end(true);
   }
 
-  /** Whether there is a training that {@link #trainAtNight} began. */
+  /** Whether the current training was started by {@link #trainAtNight}. */
   public synchronized boolean isOnAtNight() {
     return on && policy == AT_NIGHT;
   }
@@ -137,7 +137,7 @@ public final class Trainings {
   }
 
   private interface Choice {
-    /** The run to train; null: there is nothing to do. In the thread that computes. */
+    /** Returns the run to train, or null if there is nothing to do. Runs in the computing thread. */
     TrainingRun get() throws IOException;
   }
 
@@ -149,7 +149,7 @@ public final class Trainings {
       stopping = false;
       wanted = true;
       state = SessionState.WAITING;
-      text = "Prepares the training.";
+      text = "Preparing the training.";
       loss = Double.NaN;
     }
     board.say("");
@@ -170,7 +170,7 @@ public final class Trainings {
 
   private TrainingRun prepared() throws IOException {
     if (appFiles.bundle() == null) throw new IOException("choose a model first");
-    TrainingRun made = // writes beside the old one, whose adapter stays if this fails
+    TrainingRun made = // written beside the old one, whose adapter is kept if this fails
         TrainingRun.prepare(
             appFiles.run(), appFiles.bundle(), appFiles.rows(), budget.getSteps(), budget.megabytes());
     synchronized (this) {
@@ -219,7 +219,7 @@ public final class Trainings {
     board.changed();
   }
 
-  /** It is over: with a final state, or null where nothing was to do. */
+  /** Called at the end, with a final state, or null if there was nothing to do. */
   private void ended(SessionState end, String why) {
     TrainingRun over;
     boolean rests;
@@ -227,7 +227,7 @@ public final class Trainings {
       over = run;
       rests = end == SessionState.FAILED || end == SessionState.STOPPED && !wanted;
     }
-    try { // not under the lock, for which the main thread may wait
+    try { // not under the lock, because the main thread may wait for it
       if (end == SessionState.DONE) over.setPhase(TrainingRun.Phase.DONE);
       if (rests && over != null && over.getPhase() != TrainingRun.Phase.DONE) {
         over.setPhase(TrainingRun.Phase.RESTING);
@@ -274,7 +274,7 @@ public final class Trainings {
       try {
         log.add(event.getStep(), event.getLoss(), event.getRssBytes());
       } catch (IOException e) {
-        board.say(e); // the chart alone is the poorer
+        board.say(e); // only affects the chart
       }
       board.changed();
     }

@@ -8,7 +8,7 @@ import android.content.Context;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 
-/** Holds the process's one {@link AppModel}. */
+/** Has the process's only {@link AppModel}. */
 public final class DemoApplication extends Application {
   private AppModel model;
 
@@ -25,7 +25,7 @@ public final class DemoApplication extends Application {
     try {
       model = new AppModel(new AppFiles(getFilesDir(), getExternalFilesDir("bundle")), memory.totalMem / 2);
     } catch (IOException e) {
-      throw new UncheckedIOException(e); // without its own files there is nothing that the app could do
+      throw new UncheckedIOException(e); // the app cannot work without its own files
     }
     NightlyJob.keepPlanned(this);
   }

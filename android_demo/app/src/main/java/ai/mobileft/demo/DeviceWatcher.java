@@ -16,7 +16,7 @@ import android.os.PowerManager;
 import java.util.Calendar;
 import java.util.function.Consumer;
 
-/** Tells how the device is, and of every change, from {@link #start} to {@link #stop}. All in the main thread. */
+/** Reports the device's state and every change, from {@link #start} to {@link #stop}, in the main thread. */
 final class DeviceWatcher extends BroadcastReceiver implements ComponentCallbacks2 {
   private static final long POLL_MILLISECONDS = 10_000;
 
@@ -26,7 +26,7 @@ final class DeviceWatcher extends BroadcastReceiver implements ComponentCallback
   private final Consumer<DeviceState> listener;
   private final Handler handler = new Handler(Looper.getMainLooper());
   private final Runnable poll = this::poll;
-  private Thermometer thermometer; // null: before Android 10, or stopped
+  private Thermometer thermometer; // null before Android 10, or when stopped
   private DeviceState device = DeviceState.UNKNOWN;
 
   DeviceWatcher(Context context, Consumer<DeviceState> listener) {
@@ -36,14 +36,14 @@ final class DeviceWatcher extends BroadcastReceiver implements ComponentCallback
     power = context.getSystemService(PowerManager.class);
   }
 
-  /** The listener has heard of everything when this returns. */
+  /** The listener has received the complete state when this returns. */
   void start() {
     IntentFilter filter = new IntentFilter(Intent.ACTION_SCREEN_ON);
     filter.addAction(Intent.ACTION_SCREEN_OFF);
     filter.addAction(Intent.ACTION_TIME_TICK);
     filter.addAction(Intent.ACTION_TIME_CHANGED);
     filter.addAction(Intent.ACTION_TIMEZONE_CHANGED);
-    context.registerReceiver(this, filter); // of the system alone, so that it needs no RECEIVER_NOT_EXPORTED
+    context.registerReceiver(this, filter); // system broadcasts only, so RECEIVER_NOT_EXPORTED is not needed
     Intent battery = context.registerReceiver(this, new IntentFilter(Intent.ACTION_BATTERY_CHANGED));
     context.registerComponentCallbacks(this);
     if (battery != null) device = withBattery(battery);
@@ -86,7 +86,7 @@ final class DeviceWatcher extends BroadcastReceiver implements ComponentCallback
   }
 
   @Override
-  @SuppressWarnings("deprecation") // abstract, so it has to be here
+  @SuppressWarnings("deprecation") // abstract, so it must be implemented
   public void onLowMemory() {
     set(device.withTrimMemoryLevel(TRIM_MEMORY_COMPLETE));
   }
@@ -94,7 +94,7 @@ final class DeviceWatcher extends BroadcastReceiver implements ComponentCallback
   @Override
   public void onConfigurationChanged(Configuration configuration) {}
 
-  /** Android tells no app that memory is free again, and since 14 no app in the foreground that it is short. */
+  /** Android does not report that memory is free again, and since 14 does not report low memory to foreground apps. */
   private void poll() {
     ActivityManager.MemoryInfo memory = new ActivityManager.MemoryInfo();
     activities.getMemoryInfo(memory);
@@ -118,7 +118,7 @@ final class DeviceWatcher extends BroadcastReceiver implements ComponentCallback
     return device.withCharging(charging).withBatteryPercent(level * 100 / scale);
   }
 
-  /** Of local time, now. */
+  /** The current minute of local time. */
   static int minuteOfDay() {
     Calendar now = Calendar.getInstance();
     return now.get(Calendar.HOUR_OF_DAY) * 60 + now.get(Calendar.MINUTE);

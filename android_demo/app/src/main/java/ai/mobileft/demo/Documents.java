@@ -16,7 +16,7 @@ import java.io.OutputStream;
 import java.util.ArrayList;
 import java.util.List;
 
-/** What the user chose with the system's picker. To be opened in a thread that may wait; errors are IOExceptions. */
+/** Opens the user's choice in the system's picker, in a thread that may wait. Errors are IOExceptions. */
 final class Documents {
   private static final String[] COLUMNS = {
     Document.COLUMN_DOCUMENT_ID, Document.COLUMN_DISPLAY_NAME, Document.COLUMN_SIZE, Document.COLUMN_MIME_TYPE
@@ -24,7 +24,7 @@ final class Documents {
 
   private Documents() {}
 
-  /** The files in a folder, without the folders in it. */
+  /** The files in a folder, without subfolders. */
   static Opening<List<BundleCopy.Source>> folder(ContentResolver resolver, Uri tree) {
     return () -> asIoException(() -> list(resolver, tree));
   }
@@ -33,13 +33,13 @@ final class Documents {
     return () -> asIoException(() -> found(resolver.openInputStream(file)));
   }
 
-  /** What was in the file is gone. */
+  /** Replaces the file's content. */
   static Opening<OutputStream> output(ContentResolver resolver, Uri file) {
     return () -> asIoException(() -> found(resolver.openOutputStream(file, "wt")));
   }
 
   private static List<BundleCopy.Source> list(ContentResolver resolver, Uri tree) throws IOException {
-    // The picker's grant lasts as long as its activity, which may go before the copy is done.
+    // The picker's grant ends with its activity, which may end before the copy is complete.
     resolver.takePersistableUriPermission(tree, Intent.FLAG_GRANT_READ_URI_PERMISSION);
     Uri children =
         DocumentsContract.buildChildDocumentsUriUsingTree(tree, DocumentsContract.getTreeDocumentId(tree));
@@ -55,11 +55,11 @@ final class Documents {
   }
 
   private static <T extends Closeable> T found(T opened) throws IOException {
-    if (opened == null) throw new FileNotFoundException("the app that has this file does not answer");
+    if (opened == null) throw new FileNotFoundException("the app that provides this file does not respond");
     return opened;
   }
 
-  /** Apps that hand out files throw what they like, such as a SecurityException. */
+  /** Apps that provide files may throw any exception, such as a SecurityException. */
   private static <T> T asIoException(Opening<T> opening) throws IOException {
     try {
       return opening.open();

@@ -14,7 +14,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.function.ToDoubleFunction;
 
-/** Draws a {@link LossChart}: the loss of each step, its smoothed course, and the memory, each over its own range. */
+/** Draws a {@link LossChart}: the loss of each step, the smoothed loss, and the memory, each with its own range. */
 public final class LossChartView extends View {
   private static final float LINE_DP = 2;
   private static final float TEXT_SP = 12;
@@ -46,7 +46,7 @@ public final class LossChartView extends View {
         TypedValue.applyDimension(TypedValue.COMPLEX_UNIT_SP, TEXT_SP, getResources().getDisplayMetrics()));
   }
 
-  /** Takes over what the chart has now. */
+  /** Reads the current content of the chart. */
   void show(LossChart chart) {
     points = chart.getPoints();
     leastLoss = chart.getLeastLoss();
@@ -75,7 +75,7 @@ public final class LossChartView extends View {
     canvas.drawText(bytes, getWidth() - text.measureText(bytes), bottom, text);
   }
 
-  /** Over all of the width, and the height above the line of text. */
+  /** Uses the whole width, and the height above the line of text. */
   private void draw(
       Canvas canvas, Paint paint, ToDoubleFunction<LossChart.Point> value, double least, double most) {
     float top = paint.getStrokeWidth();

@@ -19,7 +19,7 @@ import android.widget.SeekBar;
 import android.widget.TextView;
 import java.io.File;
 
-/** The one window: wires views to the {@link AppModel}, and shows what that has, all of it at each change. */
+/** The only window. Connects views to the {@link AppModel}, and shows its whole state after each change. */
 public final class MainActivity extends Activity {
   private static final int COPY_BUNDLE = 1;
   private static final int READ_EXAMPLES = 2;
@@ -52,7 +52,7 @@ public final class MainActivity extends Activity {
     steps.setOnEditorActionListener(
         (view, action, event) -> {
           setBudget();
-          return false; // it closes the keyboard, too
+          return false; // so that the keyboard is closed, too
         });
 
     onClick(R.id.choose_bundle, () -> pick(new Intent(Intent.ACTION_OPEN_DOCUMENT_TREE), COPY_BUNDLE));
@@ -76,7 +76,7 @@ public final class MainActivity extends Activity {
   protected void onStart() {
     super.onStart();
     CompoundButton nightly = findViewById(R.id.nightly);
-    nightly.setOnCheckedChangeListener(null); // what is set here is no wish of the user
+    nightly.setOnCheckedChangeListener(null); // this change is not made by the user
     nightly.setChecked(model.isNightly());
     nightly.setOnCheckedChangeListener((button, on) -> setNightly(on));
     model.board().observe(show);
@@ -124,7 +124,7 @@ public final class MainActivity extends Activity {
   private void pick(Intent intent, int request) {
     try {
       startActivityForResult(intent, request);
-    } catch (ActivityNotFoundException e) { // of a device without a file manager, such as a television
+    } catch (ActivityNotFoundException e) { // on a device without a file manager, such as a television
       model.board().say(getString(R.string.no_picker));
     }
   }
@@ -157,7 +157,7 @@ public final class MainActivity extends Activity {
   }
 
   private void train(boolean goOn) {
-    if (Build.VERSION.SDK_INT >= 33) { // without it the training runs all the same, and shows no notification
+    if (Build.VERSION.SDK_INT >= 33) { // without the permission, training works but shows no notification
       requestPermissions(new String[] {Manifest.permission.POST_NOTIFICATIONS}, 0);
     }
     if (goOn) {
@@ -177,7 +177,7 @@ public final class MainActivity extends Activity {
     int wanted;
     try {
       wanted = Integer.parseInt(steps.getText().toString());
-    } catch (NumberFormatException e) { // empty
+    } catch (NumberFormatException e) { // empty text
       wanted = model.budget().getSteps();
     }
     if (wanted == model.budget().getSteps() && budget.getProgress() == model.budget().getPosition()) return;
@@ -225,7 +225,7 @@ public final class MainActivity extends Activity {
 
   private void text(int id, String text) {
     TextView view = findViewById(id);
-    if (!text.contentEquals(view.getText())) view.setText(text); // else accessibility would read it out again
+    if (!text.contentEquals(view.getText())) view.setText(text); // otherwise, a screen reader would read it again
   }
 
   private void enable(int id, boolean enabled) {
@@ -241,7 +241,7 @@ public final class MainActivity extends Activity {
     button.setOnClickListener(view -> action.run());
   }
 
-  /** Hears where the user let go, or moved to by keys. */
+  /** Receives the final position after dragging, or after a key. */
   private final class Slider implements SeekBar.OnSeekBarChangeListener {
     private boolean dragged = false;
 

@@ -12,14 +12,14 @@ import android.content.Context;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Trains at night, while the device charges and nobody uses it. The system ends a job after some minutes; the training
- * is saved then, and goes on in the next one, as soon as the system allows it.
+ * Trains at night, while the device is charging and not in use. The system ends a job after some minutes. The training
+ * then writes a checkpoint and resumes in the next job, as soon as the system allows it.
  */
 public final class NightlyJob extends JobService {
   private static final int ID = 1;
 
   private final OnMain finishIfOver = new OnMain(50, this::finishIfOver);
-  private JobParameters job; // null: none is running
+  private JobParameters job; // null: not running
   private AppModel model;
   private DeviceWatcher watcher;
 
@@ -32,7 +32,7 @@ public final class NightlyJob extends JobService {
     }
   }
 
-  /** The system forgets jobs of an app that the user forced to stop. */
+  /** The system removes the jobs of an app that the user forced to stop. */
   static void keepPlanned(Context context) {
     boolean on = DemoApplication.model(context).isNightly();
     if (on && scheduler(context).getPendingJob(ID) == null) plan(context, true);
@@ -60,16 +60,16 @@ public final class NightlyJob extends JobService {
     watcher = new DeviceWatcher(this, this::update);
     watcher.start();
     model.board().observe(finishIfOver);
-    model.trainings().trainAtNight(); // does nothing where the user's own training is on
+    model.trainings().trainAtNight(); // does nothing if the user's own training is running
     finishIfOver.run();
     return true;
   }
 
-  /** Charger or idleness are gone, or the time is up. The step in progress is saved before long. */
+  /** The device is no longer charging or idle, or the time is up. A checkpoint is written after the current step. */
   @Override
   public boolean onStopJob(JobParameters parameters) {
     if (job != null) end();
-    return true; // to come again as soon as it may
+    return true; // reschedule as soon as possible
   }
 
   private void update(DeviceState device) {
@@ -81,7 +81,7 @@ public final class NightlyJob extends JobService {
     if (job == null || model.trainings().isOnAtNight() && isNight()) return;
     JobParameters finished = job;
     end();
-    jobFinished(finished, false); // before the next line, since a job that is planned anew is stopped
+    jobFinished(finished, false); // before the next line, because rescheduling stops a running job
     if (model.isNightly()) plan(this, Trainings.NIGHT.minutesUntilNextOpening(DeviceWatcher.minuteOfDay()));
   }
 

@@ -3,21 +3,21 @@ package ai.mobileft.demo;
 import android.os.Handler;
 import android.os.Looper;
 
-/** Runs something in the main thread soon after it was asked for, however often that is. */
+/** Runs an action in the main thread soon after a request. Several requests are combined. */
 final class OnMain implements Runnable {
   private final Handler handler = new Handler(Looper.getMainLooper());
   private final long milliseconds;
   private final Runnable body;
-  private boolean asked = false; // guarded by this, as is the next
+  private boolean asked = false; // this and the next field are guarded by this
   private boolean cancelled = false;
 
-  /** {@code milliseconds}: how soon, and so how often at most. */
+  /** {@code milliseconds} is the delay, and thus the minimum interval. */
   OnMain(long milliseconds, Runnable body) {
     this.milliseconds = milliseconds;
     this.body = body;
   }
 
-  /** From any thread. */
+  /** Can be called from any thread. */
   @Override
   public synchronized void run() {
     if (asked || cancelled) return;
@@ -25,7 +25,7 @@ final class OnMain implements Runnable {
     handler.postDelayed(this::now, milliseconds);
   }
 
-  /** In the main thread: it does not run any more. */
+  /** Must be called in the main thread. The action does not run afterwards. */
   synchronized void cancel() {
     cancelled = true;
   }

@@ -4,7 +4,7 @@ import android.annotation.TargetApi;
 import android.os.PowerManager;
 import java.util.function.IntConsumer;
 
-/** Hears of the thermal status, in the main thread. A class of its own, since Android has known that since 10 only. */
+/** Receives the thermal status in the main thread. A separate class, because it requires Android 10. */
 @TargetApi(29)
 final class Thermometer {
   private final PowerManager power;

@@ -9,9 +9,9 @@ import android.content.Context;
 import android.content.Intent;
 import android.graphics.drawable.Icon;
 
-/** What the notification bar says of a training. */
+/** The notifications of a training. */
 final class TrainingNotification {
-  /** Of the one that a foreground service has to show, and of the one that stays when it is over. */
+  /** Ids of the notification that a foreground service must show, and of the one that stays at the end. */
   static final int ON = 1;
 
   static final int OVER = 2;
@@ -26,7 +26,7 @@ final class TrainingNotification {
     context.getSystemService(NotificationManager.class).createNotificationChannel(channel);
   }
 
-  /** Of a training that is on. */
+  /** The notification of a running training. */
   static Notification on(Context context, Trainings trainings) {
     PendingIntent stop =
         PendingIntent.getService(context, 0, TrainingService.stop(context), PendingIntent.FLAG_IMMUTABLE);
@@ -38,7 +38,7 @@ final class TrainingNotification {
         .build();
   }
 
-  /** Of one that is over. */
+  /** The notification of a finished training. */
   static Notification over(Context context, Trainings trainings) {
     return builder(context, trainings).setAutoCancel(true).build();
   }

@@ -11,24 +11,24 @@ import android.os.PowerManager;
 import android.util.Log;
 
 /**
- * Keeps the process while a training is on that the user asked for: in the foreground, and awake while it computes.
- * Where the process dies all the same, Android starts this again, and the training goes on.
+ * Keeps the process alive during a training that the user started: in the foreground, and awake while it computes. If
+ * the process dies anyway, Android restarts this service, and the training resumes.
  */
 public final class TrainingService extends Service {
   private static final String BEGIN = "ai.mobileft.demo.BEGIN";
   private static final String GO_ON = "ai.mobileft.demo.GO_ON";
   private static final String STOP = "ai.mobileft.demo.STOP";
 
-  /** From any thread, and at once, lest the device falls asleep between a training's decision and its step. */
+  /** Runs in any thread and at once, so that the device does not sleep between a training's decision and its step. */
   private final Runnable keepAwake = this::keepAwake;
 
   private final OnMain show = new OnMain(1000, this::show);
   private AppModel model;
   private DeviceWatcher watcher;
-  private PowerManager.WakeLock wakeLock; // null: destroyed; guarded by this
+  private PowerManager.WakeLock wakeLock; // null when destroyed; guarded by this
   private int lastStart;
 
-  /** Begins a training. Only while the app is in the foreground, as for the next. */
+  /** Starts a training. This and the next method can be called only while the app is in the foreground. */
   static void begin(Context context) {
     context.startForegroundService(intent(context, BEGIN));
   }
@@ -64,22 +64,22 @@ public final class TrainingService extends Service {
     if (!showInForeground()) return START_NOT_STICKY;
     getSystemService(NotificationManager.class).cancel(TrainingNotification.OVER);
     Trainings trainings = model.trainings();
-    String action = intent == null ? "" : intent.getAction(); // null: the process died, and is back
+    String action = intent == null ? "" : intent.getAction(); // null: the process died and was restarted
     if (BEGIN.equals(action)) trainings.begin();
     if (GO_ON.equals(action) || intent == null && trainings.isInterrupted()) trainings.goOn();
     if (STOP.equals(action)) trainings.stop();
-    show.run(); // ends the service where there is nothing to do
+    show.run(); // ends the service if there is nothing to do
     return START_STICKY;
   }
 
-  /** Has to come first, whatever the service was started for. */
+  /** Must be called first, whatever the reason of the start. */
   private boolean showInForeground() {
     try {
       startForeground(TrainingNotification.ON, TrainingNotification.on(this, model.trainings()));
       return true;
     } catch (IllegalStateException e) {
-      // Since Android 12 not where the process died in the background. The training goes on when the user opens the
-      // app, or at night.
+      // Not allowed since Android 12 if the process died in the background. The training resumes when the user opens
+      // the app, or at night.
       Log.w("TrainingService", e);
       stopSelf();
       return false;
@@ -97,7 +97,7 @@ public final class TrainingService extends Service {
     model.board().forget(keepAwake);
     show.cancel();
     watcher.stop();
-    model.trainings().interrupt(); // nothing is on, unless the system ended this service
+    model.trainings().interrupt(); // no effect unless the system ended this service
     synchronized (this) {
       wakeLock.release();
       wakeLock = null;
@@ -123,6 +123,6 @@ public final class TrainingService extends Service {
     }
     stopForeground(STOP_FOREGROUND_REMOVE);
     notifications.notify(TrainingNotification.OVER, TrainingNotification.over(this, trainings));
-    stopSelf(lastStart); // not where the user has just begun another one
+    stopSelf(lastStart); // no effect if the user has just started another training
   }
 }

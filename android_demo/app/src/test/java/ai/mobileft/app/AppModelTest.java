@@ -126,11 +126,11 @@ public class AppModelTest {
     assertEquals("Not trained yet.", app.trainings().getStatus());
     hasExamples();
     app.examples().read(() -> new ByteArrayInputStream("a\tb\nc\td\nno tab".getBytes(StandardCharsets.UTF_8)));
-    message("2 added, 1 left out: line 3");
+    message("2 added, 1 skipped: line 3");
     Waiting.until("the count", () -> app.examples().getRows() == 4);
 
     set(60, 50);
-    Waiting.until("the plan", () -> app.budget().getText().contains(" a step, 60 steps in "));
+    Waiting.until("the plan", () -> app.budget().getText().contains(" per step, 60 steps in "));
     app.trainings().update(DAY_ON_BATTERY);
     app.trainings().begin();
     assertTrue(app.trainings().isOn());
@@ -171,7 +171,7 @@ public class AppModelTest {
   private Map<String, byte[]> exported() throws IOException {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     app.export(() -> bytes);
-    message("is exported");
+    message("exported");
     Map<String, byte[]> files = new HashMap<>();
     try (ZipInputStream zip = new ZipInputStream(new ByteArrayInputStream(bytes.toByteArray()))) {
       for (ZipEntry entry = zip.getNextEntry(); entry != null; entry = zip.getNextEntry()) {
@@ -187,23 +187,23 @@ public class AppModelTest {
   public void needsAModelFirst() {
     app.look();
     app.examples().add(new ExampleForm("hello", "hi"), () -> {});
-    message("choose a model first");
+    message("Choose a model first");
     app.trainings().begin();
     isOver();
     assertEquals("Failed: choose a model first", app.trainings().getStatus());
     app.chat().ask("hello");
     assertFalse(app.chat().isOn());
     app.export(ByteArrayOutputStream::new);
-    message("there is no adapter yet");
+    message("There is no adapter yet");
   }
 
   @Test
   public void needsExamples() {
     copyBundle();
     app.examples().add(new ExampleForm("hello", " "), () -> {});
-    message("the answer is blank");
+    message("the answer is empty");
     app.chat().ask(" ");
-    message("the question is blank");
+    message("the question is empty");
     app.trainings().begin();
     isOver();
     assertTrue(app.trainings().getStatus(), app.trainings().getStatus().startsWith("Failed: "));
@@ -246,7 +246,7 @@ public class AppModelTest {
     app.trainings().begin(); // waits, since nothing is known of the device
     app.bundle().copy(() -> sources(Scratch.BUNDLE));
     copied();
-    message("stop the training");
+    message("Stop the training");
   }
 
   /** As by the user. */

@@ -36,11 +36,11 @@ public class BudgetSliderTest {
 
   @Test
   public void describesWhatThePlanSays() {
-    assertEquals("250 MB: 0.4 s a step, 200 steps in 80 s", describe(250, 200));
-    assertEquals("500 MB: 0.2 s a step, 200 steps in 40 s", describe(500, 200));
-    assertEquals("300 MB: 0.33 s a step, 300 steps in 100 s", describe(300, 300));
-    assertEquals("250 MB: 0.4 s a step, 1000 steps in 6.7 min", describe(250, 1000));
-    assertEquals("250 MB: 0.4 s a step, 100000 steps in 11 h", describe(250, 100000));
+    assertEquals("250 MB: 0.4 s per step, 200 steps in 80 s", describe(250, 200));
+    assertEquals("500 MB: 0.2 s per step, 200 steps in 40 s", describe(500, 200));
+    assertEquals("300 MB: 0.33 s per step, 300 steps in 100 s", describe(300, 300));
+    assertEquals("250 MB: 0.4 s per step, 1000 steps in 6.7 min", describe(250, 1000));
+    assertEquals("250 MB: 0.4 s per step, 100000 steps in 11 h", describe(250, 100000));
   }
 
   private static String describe(long limitMb, int steps) {
@@ -53,10 +53,10 @@ public class BudgetSliderTest {
     BudgetSlider slider = new BudgetSlider(0, budget -> FakePlan.of(200_100_000 + grown[0], 1));
     grown[0] = BudgetSlider.SLACK_BYTES + 900_001;
     assertEquals(
-        (201 + SLACK_MB) + " MB: too little by now, training needs " + (202 + SLACK_MB) + " MB",
+        (201 + SLACK_MB) + " MB: too small now; training needs " + (202 + SLACK_MB) + " MB",
         slider.describe(0, 1));
     grown[0] = BudgetSlider.SLACK_BYTES;
-    assertEquals((201 + SLACK_MB) + " MB: 1 s a step, 1 steps in 1 s", slider.describe(0, 1));
+    assertEquals((201 + SLACK_MB) + " MB: 1 s per step, 1 steps in 1 s", slider.describe(0, 1));
   }
 
   /** Real plans: what the slider says works does, at both ends. */
@@ -74,7 +74,7 @@ public class BudgetSliderTest {
               });
       assertTrue(slider.budgetMb(0) > SLACK_MB + 10 && slider.budgetMb(0) < 2000);
       String text = slider.describe(0, 200);
-      assertTrue(text, text.matches(slider.budgetMb(0) + " MB: [0-9.]+ s a step, 200 steps in [0-9.]+ s"));
+      assertTrue(text, text.matches(slider.budgetMb(0) + " MB: [0-9.]+ s per step, 200 steps in [0-9.]+ s"));
     }
     for (int position : new int[] {0, 100}) {
       options.set("budget", slider.budgetMb(position) + "MB");

@@ -44,7 +44,7 @@ public class BudgetTest {
     go.countDown();
     afterAllTasks();
     assertEquals(1, changes.get());
-    assertTrue(budget.getText(), budget.getText().matches("4000 MB: .* a step, 5 steps in .*"));
+    assertTrue(budget.getText(), budget.getText().matches("4000 MB: .* per step, 5 steps in .*"));
     assertEquals(100, budget.getPosition());
   }
 

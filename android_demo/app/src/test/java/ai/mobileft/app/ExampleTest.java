@@ -25,9 +25,9 @@ public class ExampleTest {
   public void mistakesOfTheForm() {
     assertNull(new ExampleForm("hello", "hi").mistake());
     assertNull(new ExampleForm(LONG + " ", "\n" + LONG).mistake());
-    assertEquals("the question is blank", new ExampleForm(" \t\n", "").mistake());
-    assertEquals("the answer is blank", new ExampleForm("hello", " ").mistake());
-    String tooLong = " has 4001 characters, at most 4000 are taken";
+    assertEquals("the question is empty", new ExampleForm(" \t\n", "").mistake());
+    assertEquals("the answer is empty", new ExampleForm("hello", " ").mistake());
+    String tooLong = " has 4001 characters; the maximum is 4000";
     assertEquals("the question" + tooLong, new ExampleForm(LONG + "a", "hi").mistake());
     assertEquals("the answer" + tooLong, new ExampleForm("hi", LONG + "a").mistake());
   }
@@ -37,7 +37,7 @@ public class ExampleTest {
     try (Dataset dataset = Dataset.open(Scratch.BUNDLE, rows)) {
       new ExampleForm(" hello\nthere ", "\thi\n").addTo(dataset);
       assertEquals(
-          "the answer is blank",
+          "the answer is empty",
           assertThrows(IllegalArgumentException.class, () -> new ExampleForm("hello", "").addTo(dataset))
               .getMessage());
       assertEquals(1, dataset.getRows());
@@ -72,9 +72,9 @@ public class ExampleTest {
   @Test
   public void leavesOutWhatIsWrong() throws Exception {
     String[][] table = {
-      {"no tab", "needs a question, a tab and an answer"},
-      {"hello\t ", "the answer is blank"},
-      {"\thi", "the question is blank"},
+      {"no tab", "must have a question, a tab and an answer"},
+      {"hello\t ", "the answer is empty"},
+      {"\thi", "the question is empty"},
       {"hello\t" + LONG + "a", "4001 characters"},
       {"hello\ta\0b", "NUL"},
       {"\uD83D\thi", "surrogate"},

@@ -16,13 +16,13 @@ public class TrainingPolicyTest {
 
   private static final DeviceState UNPLUGGED = QUIET.withCharging(false);
 
-  private static final String CHARGER = "Waits for the charger.";
-  private static final String HEAT = "Waits for the device to cool down.";
-  private static final String MEMORY = "Waits, as other apps need memory.";
-  private static final String SCREEN = "Waits for the screen to go off.";
+  private static final String CHARGER = "Waiting for a charger.";
+  private static final String HEAT = "Waiting for the device to cool down.";
+  private static final String MEMORY = "Waiting for memory, because other apps need it.";
+  private static final String SCREEN = "Waiting for the screen to turn off.";
 
   private static String battery(int percent) {
-    return "Waits for the battery to reach " + percent + " percent.";
+    return "Waiting for the battery to reach " + percent + " percent.";
   }
 
   /** A policy, a device, and the reasons while training and while paused. */
@@ -71,11 +71,11 @@ public class TrainingPolicyTest {
       row(POLICY.withHeedMemoryPressure(false), QUIET.withTrimMemoryLevel(80), null, null),
       row(POLICY, QUIET.withScreenOn(true), SCREEN, SCREEN),
       row(POLICY.withOnlyWhileScreenOff(false), QUIET.withScreenOn(true), null, null),
-      row(night(), QUIET.withMinuteOfDay(21 * 60 + 29), "Waits for 21:30.", "Waits for 21:30."),
+      row(night(), QUIET.withMinuteOfDay(21 * 60 + 29), "Waiting until 21:30.", "Waiting until 21:30."),
       row(night(), QUIET.withMinuteOfDay(21 * 60 + 30), null, null),
       row(night(), QUIET.withMinuteOfDay(0), null, null),
       row(night(), QUIET.withMinuteOfDay(359), null, null),
-      row(night(), QUIET.withMinuteOfDay(360), "Waits for 21:30.", "Waits for 21:30."),
+      row(night(), QUIET.withMinuteOfDay(360), "Waiting until 21:30.", "Waiting until 21:30."),
       // The first of several.
       row(night(), DeviceState.UNKNOWN.withCharging(true).withThermalStatus(6), battery(20), battery(25)),
       row(night(), QUIET.withThermalStatus(6).withTrimMemoryLevel(80), HEAT, HEAT),
@@ -114,7 +114,7 @@ public class TrainingPolicyTest {
             .withBatteryPercent(40)
             .withCharging(false);
     assertNull(all.reasonToPause(device, false));
-    assertEquals("Waits for 1:00.", all.reasonToPause(device.withMinuteOfDay(59), false));
+    assertEquals("Waiting until 1:00.", all.reasonToPause(device.withMinuteOfDay(59), false));
     DeviceState charging = device.withCharging(true).withBatteryPercent(30);
     assertNull(all.reasonToPause(charging, false));
     assertEquals(battery(30), all.reasonToPause(charging.withBatteryPercent(29), false));

@@ -32,7 +32,7 @@ public class TrainingSessionTest {
       DeviceState.UNKNOWN.withCharging(true).withBatteryPercent(80).withScreenOn(false).withMinuteOfDay(0);
   private static final DeviceState UNPLUGGED = GO.withCharging(false);
   private static final DeviceState SCREEN_ON = GO.withScreenOn(true);
-  private static final String WAITS_FOR_CHARGER = "Waits for the charger.";
+  private static final String WAITS_FOR_CHARGER = "Waiting for a charger.";
 
   private static File tokens;
   private static List<Double> losses; // of an uninterrupted training
@@ -117,11 +117,11 @@ public class TrainingSessionTest {
 
   private static final Object[][] SIGNALS = {
     {UNPLUGGED, WAITS_FOR_CHARGER},
-    {GO.withBatteryPercent(19), "Waits for the battery to reach 25 percent."},
-    {GO.withThermalStatus(2), "Waits for the device to cool down."},
-    {GO.withTrimMemoryLevel(10), "Waits, as other apps need memory."},
-    {SCREEN_ON, "Waits for the screen to go off."},
-    {GO.withMinuteOfDay(6 * 60), "Waits for 22:00."},
+    {GO.withBatteryPercent(19), "Waiting for the battery to reach 25 percent."},
+    {GO.withThermalStatus(2), "Waiting for the device to cool down."},
+    {GO.withTrimMemoryLevel(10), "Waiting for memory, because other apps need it."},
+    {SCREEN_ON, "Waiting for the screen to turn off."},
+    {GO.withMinuteOfDay(6 * 60), "Waiting until 22:00."},
   };
 
   @Test
@@ -207,7 +207,7 @@ public class TrainingSessionTest {
       session.update(UNPLUGGED.withMinuteOfDay(1));
       recorder.hearsNothing();
       session.update(SCREEN_ON);
-      assertEquals("Waits for the screen to go off.", recorder.next(SessionState.WAITING));
+      assertEquals("Waiting for the screen to turn off.", recorder.next(SessionState.WAITING));
       recorder.atStep(step -> session.update(step == 5 ? UNPLUGGED : GO));
       session.update(GO);
       recorder.next(SessionState.RUNNING);
@@ -215,7 +215,7 @@ public class TrainingSessionTest {
       session.update(UNPLUGGED.withMinuteOfDay(1));
       recorder.hearsNothing();
       session.update(SCREEN_ON);
-      assertEquals("Waits for the screen to go off.", recorder.next(SessionState.PAUSED));
+      assertEquals("Waiting for the screen to turn off.", recorder.next(SessionState.PAUSED));
       goesOnToTheEnd(session);
     }
   }
@@ -418,7 +418,7 @@ public class TrainingSessionTest {
     try (TrainingSession session = begin(GO, options)) {
       recorder.next(SessionState.RUNNING);
       String message = recorder.next(SessionState.FAILED);
-      assertTrue(message, message.startsWith("budget 1MB is too small: this run needs "));
+      assertTrue(message, message.startsWith("budget 1MB is too small; this run needs "));
       session.update(UNPLUGGED);
     }
     recorder.hearsNothing();
