@@ -14,7 +14,7 @@ define debian
   apt-get update -q && apt-get install -q -y $(2); exit; }; done
 endef
 
-.PHONY: setup demo quick test test-slow sanitized test-cpp bundle aarch64 test-aarch64 test-clang test-jvm sdk wheels fuzz lint format bench docs clean
+.PHONY: setup demo quick test test-slow sanitized test-cpp test-threads bundle aarch64 test-aarch64 test-clang test-jvm sdk wheels fuzz lint format bench docs clean
 
 setup: $(VENV)/.installed
 
@@ -70,6 +70,15 @@ sanitized: setup
 
 test-cpp: sanitized bundle
 	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(SANITIZED) -j 2 --output-on-failure
+
+# Two models in two threads, under ThreadSanitizer.
+THREADS := build/threads
+test-threads: setup bundle
+	$(BIN)/cmake -S . -B $(THREADS) -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON -DMFT_SANITIZE=thread \
+	  $(if $(CLANG),-DCMAKE_C_COMPILER=$(subst clang++,clang,$(CLANG)) -DCMAKE_CXX_COMPILER=$(CLANG)) \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
+	$(BIN)/cmake --build $(THREADS) --target test_two_models test_c_busy
+	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(THREADS) -R 'test_two_models|test_c_busy' --output-on-failure
 
 # The runtime for ARM Linux and phones, with all it needs, where `mobile-ft device pack` finds it; built as with an NDK,
 # by a CMake that finds no Python.

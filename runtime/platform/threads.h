@@ -13,8 +13,8 @@ inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 constexpr int64_t kMostThreads = 256;
 
-// While it lives, loops of this thread are split into `parts` parts; 0: one for each big core. Scratch is sized and used
-// under the same number of parts.
+// While it lives, loops of this thread are split into `parts` parts; 0: one for each big core. Scratch is sized and
+// used under the same number of parts.
 class ThreadParts {
  public:
   explicit ThreadParts(int64_t parts);

@@ -53,7 +53,7 @@ Bytes quantized(const Matrix& weight, const std::string& name, const float* impo
     nb::gil_scoped_release released;
     fits = quantize(weight.data(), rows, cols, importance, format, packed->data());
   }
-  if (!fits) fail("holds numbers that are not finite, or too large for ", name);
+  if (!fits) fail("has values that are not finite, or too large for ", name);
   const size_t panels = (weight.shape(0) + kPanelRows - 1) / kPanelRows;
   return Bytes(packed->data(), {panels, weight.shape(1) / static_cast<size_t>(format.group), format.block_bytes()},
                owner);

@@ -57,6 +57,7 @@ static void test_busy(const char* bundle, const char* tokens, const char* out) {
   files.out = out;
   CHECK_OK(mft_options_set(options, "steps", "2"));
   CHECK_OK(mft_options_set(options, "seq_len", "8"));
+  CHECK_OK(mft_options_set(options, "threads", "1"));
   CHECK_OK(mft_training_open(&files, options, &intruder.training));
   CHECK(mft_training_run(intruder.training, hear_and_intrude, &intruder) == MFT_STOPPED);
   CHECK(intruder.run == MFT_ERROR_BUSY && intruder.step == MFT_ERROR_BUSY && intruder.plan == MFT_OK);

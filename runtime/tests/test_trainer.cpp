@@ -100,7 +100,7 @@ void test_step_counts(const Fixture& fixture) {
     std::memcpy(&damaged[at], &count, sizeof(count));
     write_file(folder + "/damaged/checkpoint.safetensors", damaged);
     CHECK_ERROR(run.trainer.resume(folder + "/damaged", run.data),
-                ": a unit with " + std::to_string(count) + " of 1 steps");
+                ": a unit has " + std::to_string(count) + " of 1 steps");
   }
 }
 

@@ -48,6 +48,41 @@ Json to_json(const Resolved& resolved) {
           {"arithmetic", resolved.arithmetic}};
 }
 
+/// A float32 tensor of `bytes` finite numbers. Throws Error naming it.
+const void* read_floats(const SafeTensors& file, const std::string& name, size_t bytes) {
+  const auto& tensor = file.get(name, "F32");
+  if (tensor.bytes != bytes) fail(file.path(), ": tensor ", name, " does not fit the bundle's adapter");
+  if (!all_finite(tensor.data, bytes / sizeof(float))) {
+    fail(file.path(), ": tensor ", name, " has values that are not finite");
+  }
+  return tensor.data;
+}
+
+/// How often each of `units` units was updated, of `steps` steps.
+std::vector<int64_t> read_unit_steps(const SafeTensors& file, size_t units, size_t steps) {
+  const auto& tensor = file.get("unit_steps", "I64");
+  std::vector<int64_t> unit_steps(units);
+  if (tensor.bytes != units * sizeof(int64_t)) fail(file.path(), ": the checkpoint has another number of units");
+  std::memcpy(unit_steps.data(), tensor.data, tensor.bytes);
+  for (const int64_t n : unit_steps) {
+    if (n < 0 || n > static_cast<int64_t>(steps)) fail(file.path(), ": a unit has ", n, " of ", steps, " steps");
+  }
+  return unit_steps;
+}
+
+std::vector<double> read_sensitivities(const SafeTensors& file, size_t units) {
+  const auto& tensor = file.get("sensitivities", "F64");
+  std::vector<double> sensitivities(units);
+  if (tensor.bytes != units * sizeof(double)) {
+    fail(file.path(), ": the sensitivities are for another number of units");
+  }
+  std::memcpy(sensitivities.data(), tensor.data, tensor.bytes);
+  for (const double s : sensitivities) {
+    if (!(s >= 0 && std::isfinite(s))) fail(file.path(), ": a sensitivity is ", s);
+  }
+  return sensitivities;
+}
+
 }  // namespace
 
 Resolved Trainer::resolved() const {
@@ -105,80 +140,60 @@ void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) 
                      {"evaluations", Json{{"data", validated_on}, {"losses", evaluations}}.dump()}});
 }
 
-void Trainer::resume(const std::string& folder, const TokenFile& data) {
-  const SafeTensors file(folder + kFile);
-  const Json evaluated = metadata(file, "evaluations");
+/// Throws Error if the checkpoint is of another run than this trainer's.
+void Trainer::check_same_run(const SafeTensors& file, const std::string& folder, const TokenFile& data) {
   // Options that are newer than the checkpoint had their defaults. An option whose default changed has to be in every
   // checkpoint, as lr and warmup_steps are.
   Json run = fingerprint({}, model_.bundle(), data);
   run.update(metadata(file, "run"));
+  run.update(metadata(file, "resolved"));
+  begun_with_ = run.at("arithmetic");
+  Json current = fingerprint(config_, model_.bundle(), data);
+  current.update(to_json(resolved()));
+  current.erase("arithmetic");  // on another machine the run continues within rounding
+  for (const auto& [key, value] : current.items()) {
+    if (run.at(key) == value) continue;
+    const auto shown = [](const Json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); };
+    fail(file.path(), ": the run was started with ", key, " ", shown(run.at(key)), ", not ", shown(value),
+         "; a resumed run needs the same bundle, data and options. To continue with others, start a new run from the "
+         "adapter in ",
+         folder, ", in another output folder");
+  }
+}
+
+void Trainer::resume(const std::string& folder, const TokenFile& data) {
+  const SafeTensors file(folder + kFile);
+  const Json evaluated = metadata(file, "evaluations");
   Evaluations earlier;
   std::string earlier_data;
   int64_t targets_seen = 0;
   try {
-    run.update(metadata(file, "resolved"));
-    begun_with_ = run.at("arithmetic");
-    Json current = fingerprint(config_, model_.bundle(), data);
-    current.update(to_json(resolved()));
-    current.erase("arithmetic");  // another machine goes on within rounding
-    for (const auto& [key, value] : current.items()) {
-      if (run.at(key) != value) {
-        const auto shown = [](const Json& v) { return v.is_string() ? v.get<std::string>() : v.dump(); };
-        fail(file.path(), ": the run was started with ", key, " ", shown(run.at(key)), ", not ", shown(value),
-             "; a resumed run needs the same bundle, data and options. To continue with others, start a new run from "
-             "the adapter in ",
-             folder, ", in another output folder");
-      }
-    }
+    check_same_run(file, folder, data);
     targets_seen = integer(metadata(file, "seen"), "targets", 0, int64_t{1} << 60);
     earlier = evaluated.at("losses").get<Evaluations>();
     earlier_data = evaluated.at("data");
   } catch (const Json::exception& error) {
     fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
   }
+  // Everything is checked before any of it is used.
   const auto& losses = file.get("losses", "F64");
-  const auto& steps = file.get("unit_steps", "I64");
-  const size_t size = model_.layout().size, bytes = size * sizeof(float);
   const size_t count = losses.bytes / sizeof(double);
-  // All of it is checked before any of it is taken over.
-  const auto& parameters = file.get("adapter", "F32");
-  const auto& moments = file.get("moments", "U8");
-  if (parameters.bytes != bytes) fail(file.path(), ": tensor adapter does not fit the bundle's adapter");
-  if (moments.bytes != moments_.bytes()) fail(file.path(), ": tensor moments does not fit the bundle's adapter");
-  if (steps.bytes != unit_steps_.size() * sizeof(int64_t)) fail(file.path(), ": the checkpoint has another number of units");
   if (count > static_cast<size_t>(config_.steps)) fail(file.path(), ": more losses than steps");
-  std::vector<int64_t> unit_steps(unit_steps_.size());
-  std::memcpy(unit_steps.data(), steps.data, steps.bytes);
-  for (const int64_t n : unit_steps) {
-    if (n < 0 || n > static_cast<int64_t>(count)) fail(file.path(), ": a unit with ", n, " of ", count, " steps");
-  }
-  if (!all_finite(parameters.data, size)) {
-    fail(file.path(), ": tensor adapter holds numbers that are not finite");
-  }
-  if (!moments_.all_finite(moments.data)) {
-    fail(file.path(), ": tensor moments holds numbers that are not finite");
-  }
-  std::vector<double> sensitivities;
+  const void* parameters = read_floats(file, "adapter", model_.layout().size * sizeof(float));
+  const void* start = start_.size() > 0 ? read_floats(file, "start", start_.size()) : nullptr;
+  const auto& moments = file.get("moments", "U8");
+  if (moments.bytes != moments_.bytes()) fail(file.path(), ": tensor moments does not fit the bundle's adapter");
+  if (!moments_.all_finite(moments.data)) fail(file.path(), ": tensor moments has values that are not finite");
+  std::vector<int64_t> unit_steps = read_unit_steps(file, unit_steps_.size(), count);
   const int64_t measured = config_.schedule.measuring_step();
+  std::vector<double> sensitivities;
   if (measured >= 0 && static_cast<int64_t>(count) > measured) {
-    const auto& saved = file.get("sensitivities", "F64");
-    if (saved.bytes != unit_steps_.size() * sizeof(double)) fail(file.path(), ": the sensitivities are for another number of units");
-    sensitivities.resize(unit_steps_.size());
-    std::memcpy(sensitivities.data(), saved.data, saved.bytes);
-    for (const double s : sensitivities) {
-      if (!(s >= 0 && std::isfinite(s))) fail(file.path(), ": a sensitivity is ", s);
-    }
+    sensitivities = read_sensitivities(file, unit_steps_.size());
   }
-  if (start_.size() > 0) {
-    const auto& start = file.get("start", "F32");
-    if (start.bytes != start_.size()) fail(file.path(), ": tensor start does not fit the bundle's adapter");
-    if (!all_finite(start.data, start.bytes / sizeof(float))) {
-      fail(file.path(), ": tensor start holds numbers that are not finite");
-    }
-    std::memcpy(start_.bytes(), start.data, start.bytes);
-  }
-  std::memcpy(model_.parameters(), parameters.data, bytes);
+
+  std::memcpy(model_.parameters(), parameters, model_.layout().size * sizeof(float));
   std::memcpy(optimizer_.bytes(), moments.data, moments_.bytes());
+  if (start != nullptr) std::memcpy(start_.bytes(), start, start_.size());
   unit_steps_ = std::move(unit_steps);
   use_sensitivities(std::move(sensitivities));
   prefix_.reset();

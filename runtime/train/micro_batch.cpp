@@ -18,7 +18,8 @@ LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& selecte
     fail("selected must have one flag for each of ", selectable_.count(), selectable_.units ? " units" : " layers",
          ", and set no more of them than the schedule selects");
   }
-  if (!first && spare_gradients_.size() == 0) fail("adding gradients of several micro-batches needs grad_accum above 1");
+  if (!first && spare_gradients_.size() == 0)
+    fail("adding gradients of several micro-batches needs grad_accum above 1");
   const std::vector<Kept> kept = keep(selected, batch.size());
   const size_t units = kept.size();
   reference(batch);

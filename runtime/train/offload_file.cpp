@@ -27,7 +27,8 @@ OffloadFile::OffloadFile(const std::string& folder, uint64_t bytes) : folder_(fo
   while (error == EINTR) error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
   if (error != 0) {
     close(fd_);
-    fail(folder, ": ", bytes / 1000000, " MB for offloaded checkpoints cannot be reserved (", std::strerror(error), ")");
+    fail(folder, ": ", bytes / 1000000, " MB for offloaded checkpoints cannot be reserved (", std::strerror(error),
+         ")");
   }
 }
 
@@ -56,8 +57,7 @@ void OffloadFile::read(uint64_t offset, void* data, size_t bytes) const {
   char* to = static_cast<char*>(data);
   while (bytes > 0) {
     const ssize_t n = uninterrupted([&] { return pread(fd_, to, bytes, static_cast<off_t>(offset)); });
-    if (n <= 0)
-      fail(folder_, ": cannot read the offload file (", n == 0 ? "it ends early" : std::strerror(errno), ")");
+    if (n <= 0) fail(folder_, ": cannot read the offload file (", n == 0 ? "it ends early" : std::strerror(errno), ")");
     to += n;
     offset += static_cast<uint64_t>(n);
     bytes -= static_cast<size_t>(n);

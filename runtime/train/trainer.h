@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/safetensors.h"
 #include "runtime/bundle/token_file.h"
 #include "runtime/config/train_config.h"
 #include "runtime/model/model.h"
@@ -160,6 +161,7 @@ class Trainer {
   uint64_t offload_offset(int64_t slot) const {
     return static_cast<uint64_t>(slot) * model_.activation_bytes(config_.tokens());
   }
+  void check_same_run(const SafeTensors& file, const std::string& folder, const TokenFile& data);
   std::vector<Kept> keep(const std::vector<bool>& selected, int64_t tokens);
   void keep_start();
   /// Adds the gradient of FedProx's term (arXiv 1812.06127), mu (w - w at the start), to the gradients of a selected

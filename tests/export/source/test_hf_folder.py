@@ -285,5 +285,5 @@ def test_refused(folder: Path, harm: str) -> None:
 
 def test_a_linear_that_is_not_finite(folder: Path) -> None:
     _rewrite(folder, model__layers__0__mlp__up_proj__weight=torch.full((96, 64), torch.nan))
-    with pytest.raises(UserError, match=r"up_proj.weight: holds numbers that are not finite, or too large for q4_0"):
+    with pytest.raises(UserError, match=r"up_proj.weight: has values that are not finite, or too large for q4_0"):
         HfFolder(folder, "q4_0", "q8_0").packed("model.layers.0.mlp.up_proj.weight", 64, 96)

@@ -137,7 +137,7 @@ def test_numbers_too_large_for_the_target(
         assert converted(tuned, to, adapter).is_file()
         return
     fmt = "iq4_nl" if quant == "iq4_nl" else "float16"
-    with pytest.raises(UserError, match=f"layers.1.mlp.up_proj.weight: holds numbers that are .*too large for {fmt}"):
+    with pytest.raises(UserError, match=f"layers.1.mlp.up_proj.weight: has values that are .*too large for {fmt}"):
         converted(tuned, to, adapter, quant=quant)
     assert not (tmp_path / to).exists()
     assert not list(tmp_path.glob(".*"))  # nothing half-written
