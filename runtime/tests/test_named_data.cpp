@@ -53,14 +53,14 @@ void test_errors(const std::string& index) {
   const TempFolder folder;
   const std::string path = folder / "weights.ptd";
   write_file(path, "PK" + index.substr(2));
-  CHECK_ERROR(places_of(path, index.size()), "is outside of the file");
+  CHECK_ERROR(places_of(path, index.size()), "outside of the file");
   write_file(path, index.substr(0, 4) + "FT99" + index.substr(8));
   CHECK_ERROR(places_of(path, index.size()), "not an ExecuTorch named-data file");
   write_file(path, index);  // without the tensors
-  CHECK_ERROR(places_of(path, index.size()), "is outside of the file");
+  CHECK_ERROR(places_of(path, index.size()), "outside of the file");
   CHECK_ERROR(places_of(path, 3), "an offset points outside of the file");
   CHECK_ERROR(places_of(path, index.size() + 1), "weights.ptd: must have at least ");
-  CHECK_ERROR(places_of(path, 0), "is outside of the file");
+  CHECK_ERROR(places_of(path, 0), "outside of the file");
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ void test_steps_and_epochs() {
     resolve(most, 1);
     CHECK(most.steps == 1000000000);
     TrainConfig more = make_train_config({{name, "1000000001"}});
-    CHECK_ERROR(resolve(more, 1), "must be at most 1000000000");
+    CHECK_ERROR(resolve(more, 1), " 1000000000");
   }
 }
 

@@ -141,8 +141,8 @@ void test_refusals(const Model& model) {
     CHECK_ERROR(plan_training(model, config), part);
   };
   refuses({1}, "stored_units 1: must have a number for each of the bundle's 2 groups");
-  refuses({0, 99}, "stored_units 0,99: of ");
-  refuses({-1, 0}, "stored_units -1,0: of ");
+  refuses({0, 99}, "stored_units 0,99: group mlp has at most 4 units per step");
+  refuses({-1, 0}, "stored_units -1,0: group attn has at most 4 units per step");
   config.backward = Backward::kStore;
   refuses({1, 1}, "requires backward auto, not store");
   config = config_of(kFull, "");

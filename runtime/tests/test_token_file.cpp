@@ -56,10 +56,10 @@ void test_values(const TempFolder& folder) {
   CHECK(error_after(folder, [](TokenTensors&) {}).empty());
   CHECK(error_after(folder, [](TokenTensors& t) { t.tokens[0] = 99; }).empty());
 
-  refuses("token 0 is outside", [](TokenTensors& t) { t.tokens[0] = 100; });
-  refuses("token 6 is outside", [](TokenTensors& t) { t.tokens[6] = -1; });
-  refuses("token 2 is outside", [](TokenTensors& t) { t.targets[2] = 100; });
-  refuses("token 2 is outside", [](TokenTensors& t) { t.targets[2] = -99; });
+  refuses("token 0 is not in the model's vocabulary", [](TokenTensors& t) { t.tokens[0] = 100; });
+  refuses("token 6 is not in the model's vocabulary", [](TokenTensors& t) { t.tokens[6] = -1; });
+  refuses("token 2 is not in the model's vocabulary", [](TokenTensors& t) { t.targets[2] = 100; });
+  refuses("token 2 is not in the model's vocabulary", [](TokenTensors& t) { t.targets[2] = -99; });
 
   refuses("position 1 at token 0", [](TokenTensors& t) { t.positions[0] = 1; });
   refuses("position 3 at token 2", [](TokenTensors& t) { t.positions[2] = 3; });
