@@ -33,6 +33,7 @@ static void* intrude(void* user_data) {
   i->step = mft_training_step(i->training, NULL, NULL, &more);
   snprintf(i->message, sizeof(i->message), "%s", mft_last_error());
   CHECK_OK(mft_options_set(options, "seq_len", "8"));
+  CHECK_OK(mft_options_set(options, "threads", "1"));
   CHECK_OK(mft_bundle_open(i->bundle, &bundle));
   i->plan = mft_bundle_plan(bundle, options, ignore, NULL);
   mft_bundle_close(bundle);

@@ -128,7 +128,7 @@ BAD = {
     "negative": (lambda r: with_metric(r, targets=-5.0), "targets is -5.0"),
     "no metrics": (lambda r: without(r, "metrics"), "the reply has no arrays or no metrics"),
     "no arrays": (lambda r: without(r, "arrays"), "the reply has no arrays or no metrics"),
-    "empty": (lambda r: (r.content.update({"arrays": ArrayRecord()}), r)[1], "not one of this program"),
+    "empty": (lambda r: (r.content.update({"arrays": ArrayRecord()}), r)[1], "not from this program"),
 }
 
 

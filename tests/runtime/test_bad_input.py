@@ -139,16 +139,16 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
         return failure("eval", small_bundle, "--data", data, "--adapter", adapter)
 
     name = next(iter(tensors))
-    advice = "; `mobile-ft export MODEL --adapter DIR` makes a bundle for this adapter"
+    advice = "; export a bundle for this adapter with `mobile-ft export MODEL --adapter DIR`"
     assert "r is 8; the bundle was exported with 4" + advice in attempt({}, r=8)
     assert "lora_alpha is 3" in attempt({}, lora_alpha=3)
     assert "use_dora" in attempt({}, use_dora=True)
     assert f"tensor {name} is missing{advice}" in attempt({}, removed=name)
-    assert "another shape" in attempt({name: tensors[name].T.copy()})
+    assert "has the wrong shape" in attempt({name: tensors[name].T.copy()})
     assert "is I32; it must be F32, F16 or BF16" in attempt({name: tensors[name].astype(np.int32)})
     assert "adapts a layer that the bundle does not" + advice in attempt({"other": tensors[name]})
     twice = name.replace("model.model", "model.model.language_model")
-    assert f"tensors {twice} and {name} are of the same linear" in attempt({twice: tensors[name]})
+    assert f"tensors {twice} and {name} belong to the same linear layer" in attempt({twice: tensors[name]})
     assert "adapter_config.json" in failure("eval", small_bundle, "--data", data, "--adapter", tmp_path / "none")
     for value in (np.nan, np.inf):
         damaged = tensors[name].copy()

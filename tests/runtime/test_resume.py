@@ -246,7 +246,7 @@ def test_resume_of_another_run_is_refused(small_bundle: Path, token_file: Callab
     assert "steps 3, not 5" in failure(*run, "--steps", 5, "--resume")
     assert "lr 2e-04, not 0.001" in failure(*run, "--lr", 1e-3, "--resume")
     assert events(*run[:-1], tmp_path / "out", "--resume")[0]["options"]["lr"] == "2e-04"  # the checkpoint's
-    assert "give --resume" in failure(*run, "--steps", 3)
+    assert "resume it, or choose another folder" in failure(*run, "--steps", 3)
     token_file(data, 250, 32, 5, seed=1)
     assert "started with data " in failure(*run, "--steps", 3, "--resume")
     assert "nothing to resume" in failure(*run[:-1], tmp_path / "new", "--resume")

@@ -155,7 +155,7 @@ def test_a_broken_connection_loses_nothing(
     whole = ssh.read_text()
     hang_up = f'#!/bin/sh\ncase $2 in *run.sh*) cd {device}; sh -c "$2" | head -n 4; exit 255;; esac\n'
     ssh.write_text(whole.replace("#!/bin/sh\n", hang_up))  # after the plan and three steps
-    with pytest.raises(UserError, match="is saved in out, go on with --resume"):
+    with pytest.raises(UserError, match="is saved in out and can be resumed"):
         run_on_device(pack, device_of, progress=False)
     ssh.write_text(whole)
     rest = run_on_device(pack, device_of, progress=False)

@@ -196,7 +196,7 @@ def test_too_long_is_refused_before_the_data_is_read(cli: Cli, bundle: Path, tmp
     [
         ("", "train.jsonl: is empty"),
         ('{"text": "fine"}\n{"text": oops}\n', "train.jsonl:2: not JSON"),
-        ('{"text": "fine"}\n\n{"body": "x"}\n', 'train.jsonl:3: found "body"'),
+        ('{"text": "fine"}\n\n{"body": "x"}\n', 'train.jsonl:3: the row has "body"'),
     ],
 )
 def test_bad_data_names_file_and_line(
