@@ -25,8 +25,8 @@ if(NOT MONOCYPHER_ROOT)
     endif()
     file(REMOVE_RECURSE ${folder})
     if(NOT EXISTS ${MONOCYPHER_ROOT})
-      message(FATAL_ERROR "Monocypher is missing, and pip could not download it: ${reason}\nExtract ${name}.tar.gz of "
-                          "https://pypi.org/project/pymonocypher and give its folder with -DMONOCYPHER_ROOT=FOLDER.")
+      message(FATAL_ERROR "Monocypher is missing, and pip could not download it: ${reason}\nExtract ${name}.tar.gz, "
+                          "the source archive of pymonocypher on PyPI, and give its folder with -DMONOCYPHER_ROOT=FOLDER.")
     endif()
   endif()
 endif()
