@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from mobile_ft.errors import UserError
 
@@ -66,9 +66,9 @@ class Device:
         return f"{self.kind} {self.name}:{self.folder}".replace(" :", ":")
 
 
-def _run(command: Sequence[str], stdin: object = subprocess.DEVNULL) -> bytes:
+def _run(command: Sequence[str], stdin: IO[bytes] | int | None = subprocess.DEVNULL) -> bytes:
     try:
-        done = subprocess.run(command, stdin=stdin, capture_output=True)  # type: ignore[call-overload]
+        done = subprocess.run(command, stdin=stdin, capture_output=True)
     except FileNotFoundError as error:
         raise UserError(f"{command[0]}: not found; install it to reach the device") from error
     if done.returncode != 0:

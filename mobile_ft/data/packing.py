@@ -58,7 +58,7 @@ class TokenSequences:
                 yield np.full(len(row.tokens), row.weight, np.float32)
 
 
-def pack(rows: Sequence[EncodedRow] | Sequence[EncodedPair], seq_len: int, seed: int) -> TokenSequences:
+def pack(rows: Sequence[EncodedRow | EncodedPair], seq_len: int, seed: int) -> TokenSequences:
     """Shuffles `rows` with `seed` and packs them unsplit into sequences of at most `seq_len` positions, as devices do.
 
     `rows` must not be empty, and each row, or both rows of a pair together, must have 1 to `seq_len` positions.

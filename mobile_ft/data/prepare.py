@@ -35,7 +35,7 @@ _Side = tuple[str, list[tuple[int, int]], bool]
 class EncodedRows:
     """Rows or pairs that are ready to pack, and statistics of all rows."""
 
-    rows: list[EncodedRow] | list[EncodedPair]
+    rows: list[EncodedRow | EncodedPair]
     read: int = 0
     truncated: int = 0  # rows cut at the end
     dropped: int = 0  # rows left out because nothing to learn remained
@@ -181,7 +181,7 @@ def _encode(
 def _keep_windows(tokens: Tokens, seq_len: int, weight: float, encoded: EncodedRows) -> None:
     kept = [replace(piece, weight=weight) for piece in _windows(tokens, seq_len) if _teaches(piece, weight)]
     encoded.dropped += not kept
-    encoded.rows += kept  # type: ignore[operator]
+    encoded.rows += kept
 
 
 def _keep_answers(sides: list[tuple[Tokens, LossMask]], weight: float, places: int, encoded: EncodedRows) -> None:
@@ -191,7 +191,7 @@ def _keep_answers(sides: list[tuple[Tokens, LossMask]], weight: float, places: i
         encoded.dropped += 1
         return
     encoded.truncated += any(len(tokens) > places + 1 for tokens, _ in sides)
-    encoded.rows += cut if len(cut) == 1 else [(cut[0], cut[1])]  # type: ignore[operator]
+    encoded.rows.append(cut[0] if len(cut) == 1 else (cut[0], cut[1]))
 
 
 def _teaches(row: EncodedRow, weight: float) -> bool:
