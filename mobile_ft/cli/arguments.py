@@ -21,7 +21,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
         "--trust",
         metavar="KEY",
         type=Path,
-        help="Ed25519 public key (PEM); bundles that `mobile-ft export --sign` did not sign with it are rejected",
+        help="Ed25519 public key (PEM); reject bundles that are not signed with its private key (export --sign)",
     )
 
 
@@ -30,8 +30,9 @@ def add_bundle_or_config(parser: argparse.ArgumentParser) -> None:
         "bundle",
         metavar="BUNDLE|config.json",
         type=Path,
-        help=f"a bundle; or a config.json, one of {', '.join(known_models())}, or OWNER/NAME on the Hugging Face hub, "
-        "exported with random weights first (billions of parameters take minutes, and their size on disk)",
+        help="a bundle, or a model that is exported with random weights first: a config.json, one of "
+        f"{', '.join(known_models())}, or OWNER/NAME on the Hugging Face hub (large models take minutes and their size "
+        "on disk)",
     )
     add_trust(parser)
 

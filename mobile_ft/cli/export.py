@@ -54,13 +54,13 @@ def add_parser(commands: Subparsers) -> None:
     option(
         "--quant",
         metavar="FORMAT",
-        help=f"format of linear layers that the checkpoint has in float: {', '.join(WEIGHT_FORMATS)} "
+        help=f"format for linear layers that the checkpoint stores in float: {', '.join(WEIGHT_FORMATS)} "
         f"(default: {DEFAULT_FORMAT})",
     )
     option(
         "--quant-embedding",
         metavar="FORMAT",
-        help=f"format of its embedding and output head (default: {DEFAULT_EMBEDDING_FORMAT})",
+        help=f"format for a float embedding and output head (default: {DEFAULT_EMBEDDING_FORMAT})",
     )
     option(
         "--calibration",

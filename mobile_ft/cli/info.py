@@ -17,8 +17,8 @@ def add_parser(commands: Subparsers) -> None:
         "model",
         metavar="BUNDLE|MODEL",
         type=Path,
-        help="a bundle, or a model as `mobile-ft export` takes it; for a model, also how its "
-        "weights would be stored and the memory of training",
+        help="a bundle, or a model as `mobile-ft export` takes it; for a model, also shows the bundle formats of its "
+        "weights and the memory of training",
     )
     add_trust(parser)
     parser.add_argument("--verify", action="store_true", help="verify the checksum of every file in the bundle")

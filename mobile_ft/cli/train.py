@@ -42,8 +42,8 @@ def add_parser(commands: Subparsers) -> None:
         "--config",
         metavar="run.yaml",
         type=Path,
-        help="read options from a YAML file, with underscores in their names; every run writes one "
-        "to --out; options on the command line take precedence",
+        help="YAML file with options, in the format of the run.yaml that every run writes to --out; options on the "
+        "command line take precedence",
     )
     option(
         "--report-to",

@@ -50,8 +50,8 @@ extern "C" {
 typedef enum mft_status {
   MFT_OK = 0,
   MFT_ERROR_ARGUMENT = 1, /* a NULL or an empty path where none is allowed, or an unknown option */
-  MFT_ERROR_FAILED = 2,   /* a file, an option's value or the memory: see mft_last_error() */
-  MFT_STOPPED = 3,        /* training ended early, saved, and can be resumed: mft_last_error() says why */
+  MFT_ERROR_FAILED = 2,   /* a problem with a file, an option's value or memory: see mft_last_error() */
+  MFT_STOPPED = 3,        /* ended early with a checkpoint, can be resumed; mft_last_error() gives the reason */
   MFT_ERROR_BUSY = 4      /* another call on this handle is in progress */
 } mft_status;
 
@@ -89,25 +89,25 @@ typedef int (*mft_event_callback)(const char* event, void* user_data);
 
 /* ---- Trust ---- */
 
-/* From now on this process opens only bundles that `mobile-ft export --sign` signed with this key. `pem` is the text of
- * the public key, which an app that downloads bundles contains. Call it before anything else. Another call replaces the
- * key; no call removes it. Fails if the text is no Ed25519 public key. */
+/* After this call, this process opens only bundles that `mobile-ft export --sign` signed with this key. `pem` is the
+ * text of the public key. An app that downloads bundles should contain the key and trust it before any other call. A
+ * second call replaces the key; it cannot be removed. Fails if the text is not an Ed25519 public key. */
 MFT_API mft_status mft_trust_key(const char* pem);
 
 /* ---- Training ---- */
 
 typedef struct mft_training_files {
   const char* bundle;  /* folder */
-  const char* data;    /* token file, of mft_dataset_write_tokens() or `mobile-ft` */
+  const char* data;    /* token file, written by mft_dataset_write_tokens() or `mobile-ft` */
   const char* valid;   /* token file for validation; NULL or empty: none */
   const char* adapter; /* folder to start from; NULL or empty: the bundle's own adapter */
-  const char* out;     /* folder for adapter and checkpoint, and best/ for the best adapter by validation loss */
-  int resume;          /* nonzero: resume from the checkpoint in `out`, which has the options that are not set */
+  const char* out;     /* folder for the adapter, the checkpoint, and best/ (adapter with the lowest validation loss) */
+  int resume;          /* nonzero: resume from the checkpoint in `out`; options that are not set are read from it */
 } mft_training_files;
 
 typedef struct mft_training mft_training;
 
-/* Opens the bundle. Nothing else happens before mft_training_run() or mft_training_step(). */
+/* Opens the bundle. Planning and training begin with mft_training_run() or mft_training_step(). */
 MFT_API mft_status mft_training_open(const mft_training_files* files, const mft_options* options,
                                      mft_training** training);
 MFT_API void mft_training_close(mft_training* training);
@@ -121,13 +121,14 @@ MFT_API mft_status mft_training_run(mft_training* training, mft_event_callback o
 
 /*
  * Makes one step, for a caller with its own loop. The first call also plans the memory. Validation and checkpoints that
- * are due follow the step. `more` becomes nonzero if steps are left, or 0 after the last one, when everything is saved.
- * mft_training_run() makes all steps that are left.
+ * are due follow the step. Sets `more` to nonzero if steps are left, and to 0 after the last step, when the adapter and
+ * the checkpoint are saved. mft_training_run() makes all remaining steps.
  */
 MFT_API mft_status mft_training_step(mft_training* training, mft_event_callback on_event, void* user_data, int* more);
 
-/* Ends the run after the current step, with a checkpoint. Between steps, or before the first one, the next call of
- * mft_training_step() writes the checkpoint, if necessary after a first step. May be called from any thread. */
+/* Ends the run after the current step, with a checkpoint. If no step is in progress, the next call of
+ * mft_training_step() writes the checkpoint; if the run has made no step yet, that call makes one step first. May be
+ * called from any thread. */
 MFT_API void mft_training_cancel(mft_training* training);
 
 /* ---- Bundles: plans, evaluation and generation ---- */
@@ -139,7 +140,8 @@ typedef struct mft_bundle mft_bundle;
 MFT_API mft_status mft_bundle_open(const char* folder, mft_bundle** bundle);
 MFT_API void mft_bundle_close(mft_bundle* bundle);
 
-/* Tokens are 0 .. vocab_size - 1. Prompt and answer together have at most max_seq_len tokens. 0 for NULL. */
+/* Tokens are 0 .. vocab_size - 1. Prompt and answer together have at most max_seq_len tokens. Both functions return 0
+ * for NULL. */
 MFT_API int64_t mft_bundle_vocab_size(const mft_bundle* bundle);
 MFT_API int64_t mft_bundle_max_seq_len(const mft_bundle* bundle);
 
@@ -149,7 +151,7 @@ MFT_API mft_status mft_bundle_plan(const mft_bundle* bundle, const mft_options* 
 
 typedef struct mft_evaluation {
   double loss;     /* mean over the targets; its exponential is the perplexity */
-  int64_t targets; /* tokens that count */
+  int64_t targets; /* tokens that the loss counts */
 } mft_evaluation;
 
 /*
@@ -162,7 +164,7 @@ MFT_API mft_status mft_evaluate(mft_bundle* bundle, const char* adapter_folder, 
 /* Receives each generated token. Return nonzero to stop. Must not throw. */
 typedef int (*mft_token_callback)(int64_t token, void* user_data);
 
-/* Continues `prompt`. The adapter is as for mft_evaluate(). `user_data` is passed to the callback. */
+/* Continues `prompt`. `adapter_folder` is as in mft_evaluate(). `user_data` is passed to the callback. */
 MFT_API mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const int64_t* prompt,
                                 size_t prompt_count, const mft_options* options, mft_token_callback on_token,
                                 void* user_data);
@@ -180,33 +182,33 @@ typedef int (*mft_text_callback)(const char* text, void* user_data);
 
 /*
  * Answers the last of `count` messages with the model's chat template, up to the end of the answer or the option
- * max_tokens. Otherwise as mft_generate(). Fails if the model has no template or the template rejects the messages. The
- * bundle must hold its tokenizer.
+ * max_tokens. Other arguments are as in mft_generate(). Fails if the model has no template or the template rejects the
+ * messages. The bundle must contain a tokenizer.
  */
 MFT_API mft_status mft_chat(mft_bundle* bundle, const char* adapter_folder, const mft_message* messages, size_t count,
                             const mft_options* options, mft_text_callback on_text, void* user_data);
 
-/* The same for a chat as JSON: {"messages": [...]}, optionally with "tools" and "chat_template_kwargs", as in rows of
- * training data. Messages may have "tool_calls", and content in parts of text. */
+/* As mft_chat(), for a chat as JSON: {"messages": [...]}, optionally with "tools" and "chat_template_kwargs", as in
+ * rows of training data. Messages may have "tool_calls", and content may be a list of text parts. */
 MFT_API mft_status mft_chat_json(mft_bundle* bundle, const char* adapter_folder, const char* json,
                                  const mft_options* options, mft_text_callback on_text, void* user_data);
 
 /* ---- Training data ---- */
 
 /*
- * Rows in a .jsonl file, as `mobile-ft train` takes it, which can grow while the user types. A row is on disk when its
- * call returns. If a call fails, for example because the disk is full, all earlier rows are still there. Rows that are
- * not valid, or that the chat template cannot render, are rejected when they are added.
+ * A .jsonl file of training rows, in the format that `mobile-ft train` reads. An app can add rows at any time. A row
+ * is on disk when its call returns. If a call fails, for example because the disk is full, all earlier rows are kept.
+ * Rows that are not valid, or that the chat template cannot render, are rejected when they are added.
  */
 typedef struct mft_dataset mft_dataset;
 
-/* Opens `rows_jsonl`, which need not exist, for the tokenizer and chat template of the bundle in `bundle_folder`. */
+/* Opens `rows_jsonl`, which may be missing, for the tokenizer and chat template of the bundle in `bundle_folder`. */
 MFT_API mft_status mft_dataset_open(const char* bundle_folder, const char* rows_jsonl, mft_dataset** dataset);
 MFT_API void mft_dataset_close(mft_dataset* dataset);
 
 /* Adds a chat. The assistant's messages are learned. */
 MFT_API mft_status mft_dataset_add_chat(mft_dataset* dataset, const mft_message* messages, size_t count);
-/* Adds a prompt and its completion, which is learned. With a chat template they become a question and its answer. */
+/* Adds a prompt and its completion, which is learned. If the model has a chat template, they become two messages. */
 MFT_API mft_status mft_dataset_add_pair(mft_dataset* dataset, const char* prompt, const char* completion);
 /* Adds plain text. All of it is learned. */
 MFT_API mft_status mft_dataset_add_text(mft_dataset* dataset, const char* text);
@@ -219,9 +221,9 @@ typedef struct mft_dataset_stats {
   int64_t rows;          /* read */
   int64_t sequences;     /* written */
   int64_t tokens;        /* written */
-  int64_t target_tokens; /* that are learned */
-  int64_t truncated;     /* rows that were too long and lost their end */
-  int64_t dropped;       /* rows left out, because nothing to learn remained */
+  int64_t target_tokens; /* tokens that are learned */
+  int64_t truncated;     /* rows that were too long and were cut at their end */
+  int64_t dropped;       /* rows left out, because no learned token remained */
   int64_t bad;           /* rows left out, because they cannot be used; with the option on_bad_row=skip */
 } mft_dataset_stats;
 
@@ -233,20 +235,21 @@ MFT_API mft_status mft_dataset_write_tokens(const mft_dataset* dataset, const mf
 /* ---- Text and tokens ---- */
 
 /* A tokenizer.json of a bundle or a Hugging Face model: byte-level BPE, SentencePiece's BPE or unigram. It makes the
- * same tokens as the library `tokenizers`, and adds no special token at the beginning of a text. */
+ * same tokens as the library `tokenizers`. It adds no special token at the beginning of a text. */
 typedef struct mft_tokenizer mft_tokenizer;
 
 /* Fails if the file is damaged or has an unsupported part, which mft_last_error() names. */
 MFT_API mft_status mft_tokenizer_open(const char* tokenizer_json, mft_tokenizer** tokenizer);
 MFT_API void mft_tokenizer_close(mft_tokenizer* tokenizer);
 
-/* Writes at most `capacity` tokens of `text` to `tokens`, and their total number to `count`. Use a capacity of 0 to ask
- * for the number. */
+/* Tokenizes `text`. Writes at most `capacity` tokens to `tokens`, and the total number of tokens to `count`. With a
+ * capacity of 0, only `count` is written. */
 MFT_API mft_status mft_tokenizer_encode(const mft_tokenizer* tokenizer, const char* text, int64_t* tokens,
                                         size_t capacity, size_t* count);
 
-/* Writes the text of `tokens` to `text`, at most `capacity` bytes with the zero byte at its end, and its full length in
- * bytes to `length`. `capacity` may be 0. Nonzero `skip_special` leaves out special tokens such as <|im_end|>. */
+/* Decodes `tokens`. Writes at most `capacity` bytes to `text`, including the zero byte at the end, and the length of
+ * the whole text in bytes to `length`. With a capacity of 0, only `length` is written. Nonzero `skip_special` leaves
+ * out special tokens such as <|im_end|>. */
 MFT_API mft_status mft_tokenizer_decode(const mft_tokenizer* tokenizer, const int64_t* tokens, size_t token_count,
                                         int skip_special, char* text, size_t capacity, size_t* length);
 
@@ -254,8 +257,8 @@ MFT_API mft_status mft_tokenizer_decode(const mft_tokenizer* tokenizer, const in
 
 typedef struct mft_memory {
   uint64_t rss;      /* resident, mapped files included */
-  uint64_t anon;     /* resident anonymous memory, which only this process holds */
-  uint64_t peak_rss; /* highest rss since the process or a training started */
+  uint64_t anon;     /* resident anonymous memory */
+  uint64_t peak_rss; /* highest rss since the process or the latest training started */
 } mft_memory;
 
 /* Returns zeros if the system does not provide the figures. */

@@ -23,13 +23,13 @@ std::vector<Option<C>> make_options() {
           "sample from the most likely tokens whose probabilities sum to p"),
       run_option(
           "min_p", [](C& c) -> auto& { return c.min_p; },
-          "drop tokens less likely than this share of the most likely one"),
+          "drop tokens with less than this fraction of the highest probability"),
       run_option(
           "repetition_penalty", [](C& c) -> auto& { return c.repetition_penalty; },
           "penalty for recently generated tokens; 1: none"),
       run_option(
           "repetition_context_size", [](C& c) -> auto& { return c.repetition_context_size; },
-          "number of recent tokens that --repetition-penalty looks at"),
+          "number of recent tokens for --repetition-penalty"),
       run_option(
           "seed", [](C& c) -> auto& { return c.seed; }, "random seed for sampling"),
       run_option(

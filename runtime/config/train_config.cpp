@@ -72,21 +72,21 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("selection", schedule.selection, kStep, true, "how layers are selected (lcsb only)"),
       MFT_OPTION(
           "suffix_depths", schedule.suffix_depths, kStep, true,
-          "number of top layers per step, cycled (suffix only); unset: 0.5, 1, 1.5 and 1 times --ratio of the layers. "
-          "Memory is planned for the largest"),
+          "number of top layers per step, cycled (suffix only); unset: 0.5, 1, 1.5 and 1 times --ratio of all layers. "
+          "Memory is planned for the largest number"),
       MFT_OPTION("period", schedule.period, kStep, true, "steps between layer selections (lisa only)"),
       MFT_OPTION(
           "backward", backward, kStep, false,
-          "activation checkpointing: recompute activations, store them, or auto: the fastest combination that fits the "
-          "budget, recompute without a budget"),
+          "store activations, recompute them (activation checkpointing), or auto: the fastest combination that fits "
+          "the budget; without a budget, recompute"),
       MFT_OPTION("lora_train", lora_train, kStep, true,
-                 "LoRA matrices to train: both, or b: A is frozen and takes no gradient and optimizer memory"),
+                 "LoRA matrices to train: A and B, or only B; a frozen A needs no gradient and optimizer memory"),
       MFT_OPTION("proximal_mu", proximal_mu, kStep, true,
                  "FedProx: weight mu of the loss term mu / 2 * |adapter - initial adapter|^2; 0: off"),
       MFT_OPTION("optimizer", optimizer, kStep, true,
                  "adamw8bit stores AdamW's moments in 8 bits, a quarter of the memory"),
       MFT_OPTION("max_grad_norm", max_grad_norm, kStep, true,
-                 "gradient clipping norm; 0: no clipping, and only one unit's gradients are in memory"),
+                 "gradient clipping norm; 0: no clipping, which reduces gradient memory to one unit"),
       MFT_OPTION("loss", loss, kStep, true,
                  "sft: cross-entropy; dpo: Direct Preference Optimization on chosen and rejected answers"),
       MFT_OPTION("eval_every", eval_every, kStep, false, "steps between validations; 0: no validation"),
@@ -102,7 +102,8 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("steps", steps, kRun, true, "optimizer steps"),
       MFT_OPTION("epochs", epochs, kRun, false, "passes over the data, instead of --steps; may be a fraction"),
       MFT_OPTION("lr", lr, kRun, true, "peak learning rate"),
-      MFT_OPTION("lr_scheduler", lr_scheduler, kRun, true, "learning rate decay to 0 after warm-up, or constant"),
+      MFT_OPTION("lr_scheduler", lr_scheduler, kRun, true,
+                 "learning rate schedule after warm-up: decay to 0, or constant"),
       MFT_OPTION("warmup_steps", warmup_steps, kRun, true,
                  "learning rate warm-up steps; unset: 5, but at most a tenth of all steps"),
       MFT_OPTION("warmup_ratio", warmup_ratio, kRun, false,
@@ -111,8 +112,8 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("unselected", unselected, kRun, true,
                  "how unselected layers are updated: by momentum, or not at all (lcsb and suffix only)"),
       MFT_OPTION("cache_prefix", cache_prefix, kRun, true,
-                 "cache the output of frozen layers on disk, so that later epochs skip them (freeze only); takes "
-                 "4 bytes * hidden size per token of the data"),
+                 "cache the output of frozen layers on disk, so that later epochs skip them (freeze only); needs "
+                 "4 bytes * hidden size of disk space per token of the data"),
       MFT_OPTION("beta", beta, kRun, true, "strength of the penalty for moving away from the base model (dpo only)"),
       MFT_OPTION("save_every", save_every, kRun, false, "steps between checkpoints"),
       MFT_OPTION("patience", patience, kRun, false,

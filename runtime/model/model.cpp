@@ -85,7 +85,7 @@ void Model::train_lora(LoraTrain train) {
 }
 
 Model::Claim::Claim(Model& model) : model_(model) {
-  if (model.claimed_) fail("a trainer already uses this model; open the bundle again for another one");
+  if (model.claimed_) fail("a trainer already uses this model; open the bundle again for another trainer");
   model.claimed_ = true;
 }
 
@@ -228,7 +228,7 @@ void Model::backward(size_t unit, const UnitBackward& call, size_t next) {
   const std::string method = kind.name + (call.saved != nullptr ? "_backward" : "_backward_recompute");
   const float* x = call.x != nullptr ? call.x : call.dy;  // the method has this input even if it does not read it
   if ((call.gradients == nullptr || call.add || step < t) && call.spare == nullptr) {
-    fail("a backward that adds up or discards gradients needs a spare buffer");
+    fail("accumulating or discarding gradients requires a spare gradient buffer");
   }
   const std::byte* saved = call.saved;
   for (int64_t i = 0; i < t; i += step) {

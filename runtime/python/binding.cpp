@@ -42,9 +42,11 @@ Bytes quantized(const Matrix& weight, const std::string& name, const float* impo
     fail("a weight [", rows, ", ", cols, "] cannot be packed as ", name,
          ": the number of columns must be a multiple of ", format.group);
   }
-  if (importances != weight.shape(1)) fail(importances, " importances for ", cols, " columns");
+  if (importances != weight.shape(1))
+    fail("importance has ", importances, " values; the weight has ", cols, " columns");
   for (size_t i = 0; importance != nullptr && i < importances; ++i) {
-    if (!(importance[i] > 0) || !std::isfinite(importance[i])) fail("importance ", importance[i], " of column ", i);
+    if (!(importance[i] > 0) || !std::isfinite(importance[i]))
+      fail("importance ", importance[i], " of column ", i, ": must be positive and finite");
   }
   auto* packed = new std::vector<uint8_t>(packed_bytes(format, rows, cols));
   nb::capsule owner(packed, [](void* p) noexcept { delete static_cast<std::vector<uint8_t>*>(p); });

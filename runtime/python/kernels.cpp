@@ -50,7 +50,7 @@ template <typename A>
 void check_shape(const char* name, const A& array, std::initializer_list<int64_t> shape) {
   size_t dim = 0;
   for (int64_t n : shape) {
-    if (size(array, dim) != n) fail(name, ": dimension ", dim, " is ", array.shape(dim), " where ", n, " is needed");
+    if (size(array, dim) != n) fail(name, ": dimension ", dim, " is ", array.shape(dim), "; must be ", n);
     ++dim;
   }
 }
@@ -121,7 +121,7 @@ Output linear_forward_array(const Matrix& x, const Weight& weight, const std::op
   const int64_t m = rows_of("x", x);
   check_shape("x", x, {m, w.cols});
   Output y = output({m, w.rows});
-  if (a.has_value() != b.has_value()) fail("lora_a and lora_b come together");
+  if (a.has_value() != b.has_value()) fail("set both lora_a and lora_b, or neither");
   const Lora lora = a ? lora_of(w, *a, *b, scale) : Lora{};
   kernels().linear_forward(compute_of(compute), x.data(), m, w, a ? &lora : nullptr, false, y.data(),
                            scratch(kernels().linear_scratch_bytes(compute_of(compute), m, w.rows, w.cols, lora.rank)));
@@ -184,7 +184,7 @@ nb::tuple linear_cross_entropy_arrays(const Matrix& x, const Weight& weight, con
 Output embedding_array(const Integers& tokens, const Weight& table, float scale) {
   Output out = output({size(tokens, 0), table.packed.cols});
   if (!kernels().embedding(tokens.data(), size(tokens, 0), table.packed, scale, out.data()))
-    fail("a token is not in the table");
+    fail("a token is outside the embedding table");
   return out;
 }
 
@@ -192,9 +192,10 @@ Output embedding_array(const Integers& tokens, const Weight& table, float scale)
 
 AttentionShape attention_shape(const Matrix& q, int64_t heads, int64_t kv_heads, int64_t window) {
   const int64_t t = rows_of("q", q);
-  if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) fail(heads, " heads do not share ", kv_heads);
+  if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0)
+    fail("heads ", heads, ": must be a multiple of kv_heads ", kv_heads);
   const int64_t dim = size(q, 1) / heads;
-  if (dim < 1 || dim > 256) fail("q: a head of ", dim, " numbers; 1 to 256 are possible");
+  if (dim < 1 || dim > 256) fail("q: the head dimension is ", dim, "; must be from 1 to 256");
   if (window < 0) fail("window ", window, " is negative");
   check_shape("q", q, {t, heads * dim});
   return {t, heads, kv_heads, dim, window, 1.f / std::sqrt(static_cast<float>(dim))};
@@ -203,7 +204,7 @@ AttentionShape attention_shape(const Matrix& q, int64_t heads, int64_t kv_heads,
 void check_positions(const Integers& positions, int64_t t) {
   check_shape("positions", positions, {t});
   for (int64_t i = 0; i < t; ++i) {
-    if (positions.data()[i] < 0 || positions.data()[i] > i) fail("position ", i, " is not in [0, ", i, "]");
+    if (positions.data()[i] < 0 || positions.data()[i] > i) fail("positions[", i, "] is not in [0, ", i, "]");
   }
 }
 
@@ -244,7 +245,7 @@ Output attention_decode_array(const Matrix& q, const Matrix& k, const Matrix& v,
   check_shape("v", v, {s.t, keys});
   check_shape("k_cache", k_cache, {capacity, keys});
   check_shape("v_cache", v_cache, {capacity, keys});
-  if (past < 0 || past > capacity) fail("past ", past, " is not in a cache of ", capacity);
+  if (past < 0 || past > capacity) fail("past ", past, ": must be from 0 to the cache size ", capacity);
   Output o = output({s.t, heads * s.dim});
   kernels().attention_decode(s, q.data(), k.data(), v.data(), k_cache.data(), v_cache.data(), past, o.data(),
                              scratch(kernels().attention_scratch_bytes(s)));
@@ -256,7 +257,7 @@ Output attention_decode_array(const Matrix& q, const Matrix& k, const Matrix& v,
 /// How many groups of the size of `weight` a row of `d` numbers holds.
 int64_t norm_groups(const Vector& weight, int64_t d) {
   const int64_t n = size(weight, 0);
-  if (n < 1 || d % n != 0) fail("weight: ", n, " numbers do not divide rows of ", d);
+  if (n < 1 || d % n != 0) fail("weight: the row size ", d, " is not a multiple of ", n);
   return d / n;
 }
 
@@ -278,7 +279,7 @@ Output rms_norm_backward_array(const Matrix& dy, const Matrix& x, const Vector& 
 
 Output rope_array(const Matrix& x, const Integers& positions, const Vector& inv_freq, int64_t heads, bool inverse) {
   const int64_t t = rows_of("x", x), dim = 2 * size(inv_freq, 0);
-  if (heads < 1 || dim < 2) fail("rope: no heads, or heads of nothing");
+  if (heads < 1 || dim < 2) fail("rope: heads must be at least 1, and the head dimension at least 2");
   check_shape("x", x, {t, heads * dim});
   check_shape("positions", positions, {t});
   Output y = output({t, heads * dim});

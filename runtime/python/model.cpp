@@ -99,7 +99,7 @@ void register_model(nb::module_ m) {
             const bool went_on = callback.call([&] {
               if (!progress.is_none()) progress(done, total);
             });
-            if (!went_on) fail("stopped by its callback");
+            if (!went_on) fail("the callback stopped the evaluation");
           });
         } catch (const Error&) {
           callback.rethrow();

@@ -22,7 +22,7 @@ namespace {
 
 /// A Python value as an option's text: numbers as they print, lists with commas between.
 std::string option_text(nb::handle value) {
-  if (nb::isinstance<nb::bool_>(value)) fail(nb::cast<std::string>(nb::str(value)), ": a number or text is wanted");
+  if (nb::isinstance<nb::bool_>(value)) fail(nb::cast<std::string>(nb::str(value)), ": must be a number or text");
   if (!nb::isinstance<nb::list>(value) && !nb::isinstance<nb::tuple>(value)) {
     return nb::cast<std::string>(nb::str(value));
   }

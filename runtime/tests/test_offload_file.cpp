@@ -17,7 +17,7 @@ int main() {
   CHECK(std::filesystem::is_empty(folder.path()));
   CHECK_ERROR(file.read(95, back, 10), folder.path() + ": cannot read the offload file (it ends early)");
   CHECK_ERROR(file.write(uint64_t{1} << 63, back, 10), folder.path() + ": cannot write the offload file (");
-  CHECK_ERROR(OffloadFile(folder / "none", 1), "none: cannot create an offload file there (No such file");
+  CHECK_ERROR(OffloadFile(folder / "none", 1), "none: cannot create an offload file in this folder (No such file");
   CHECK_ERROR(OffloadFile(folder.path(), uint64_t{1} << 62), folder.path() + ": 4611686018427 MB for offloaded");
   return finish();
 }

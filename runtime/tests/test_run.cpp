@@ -245,7 +245,7 @@ void test_refusals(const Fixture& fixture) {
   TrainConfig config = config_of(2);
   config.eval_every = 1;
   RunPaths paths = fixture.paths("refused");
-  CHECK_ERROR(run(fixture, config, paths), "eval_every 1: needs data for validation");
+  CHECK_ERROR(run(fixture, config, paths), "eval_every 1: requires validation data");
   paths = fixture.with_valid("refused");
   TrainConfig shorter = config;
   shorter.seq_len = kSeqLen;
@@ -257,7 +257,7 @@ void test_refusals(const Fixture& fixture) {
   CHECK_ERROR(run(fixture, config, paths), "longer: contains a sequence of 17 tokens");  // before the first step
   CHECK(!file_exists(paths.out + "/checkpoint.safetensors"));
   config.eval_every = 0;
-  CHECK_ERROR(run(fixture, config, paths), "data for validation needs eval_every");
+  CHECK_ERROR(run(fixture, config, paths), "validation data requires eval_every");
   paths.valid.clear();
   config.warmup_ratio = 10;
   CHECK_ERROR(run(fixture, config, paths), "warmup_ratio 10: must be at least 0 and below 1");

@@ -100,7 +100,7 @@ void test_step_counts(const Fixture& fixture) {
     std::memcpy(&damaged[at], &count, sizeof(count));
     write_file(folder + "/damaged/checkpoint.safetensors", damaged);
     CHECK_ERROR(run.trainer.resume(folder + "/damaged", run.data),
-                ": a unit has " + std::to_string(count) + " of 1 steps");
+                ": a unit has " + std::to_string(count) + " training steps; must be from 0 to 1");
   }
 }
 
@@ -166,7 +166,7 @@ void test_resume_refused(const Fixture& fixture) {
   CHECK_ERROR(run.trainer.resume(folder, run.data), "checkpoint.safetensors: ");
   save_adapter(folder, run.model.bundle(), run.model.layout(), run.model.parameters());
   std::filesystem::rename(folder + "/adapter_model.safetensors", checkpoint);
-  CHECK_ERROR(run.trainer.resume(folder, run.data), "not a checkpoint of this program");
+  CHECK_ERROR(run.trainer.resume(folder, run.data), "not a mobile-ft checkpoint");
 }
 
 /// A saved adapter is what another run starts from.

@@ -123,7 +123,7 @@ void test_prefix_cache(const Fixture& fixture) {
   for (int s = 0; s < 2; ++s) CHECK_NEAR(run.trainer.step(other).loss, expected.trainer.step(other).loss, 1e-5);
   config.cache_prefix = true;
   config.offload_folder.clear();
-  CHECK_ERROR(Run(fixture, tokens, config), "cache_prefix: needs a folder to write to");
+  CHECK_ERROR(Run(fixture, tokens, config), "cache_prefix: requires offload_folder");
   config.schedule.rule = &kFull;
   CHECK_ERROR(Run(fixture, tokens, config), "cache_prefix: requires schedule freeze, not full");
 }
@@ -170,7 +170,7 @@ void test_sensitivities(const Fixture& fixture) {
   without.target_count = 0;
   CHECK_ERROR(run.trainer.measure_sensitivities(without), "no targets to measure sensitivities on");
   config.offload_folder.clear();
-  CHECK_ERROR(Run(fixture, fixture.tokens(1), config), "schedule dropbp: needs a folder to write to");
+  CHECK_ERROR(Run(fixture, fixture.tokens(1), config), "schedule dropbp: requires offload_folder");
 }
 
 }  // namespace

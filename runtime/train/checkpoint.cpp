@@ -21,8 +21,8 @@ constexpr const char* kFile = "/checkpoint.safetensors";
 /// One of the JSON texts in the file's metadata. Throws Error where it is missing or no JSON.
 Json metadata(const SafeTensors& file, const char* key) {
   const auto text = file.metadata().find(key);
-  if (text == file.metadata().end()) fail(file.path(), ": not a checkpoint of this program");
-  return parse_json<Json>(text->second, file.path() + ": not a checkpoint of this program");
+  if (text == file.metadata().end()) fail(file.path(), ": not a mobile-ft checkpoint");
+  return parse_json<Json>(text->second, file.path() + ": not a mobile-ft checkpoint");
 }
 
 /// What must be the same for a run to go on as if it had never stopped: option names and texts, bundle and data.
@@ -62,10 +62,11 @@ const void* read_floats(const SafeTensors& file, const std::string& name, size_t
 std::vector<int64_t> read_unit_steps(const SafeTensors& file, size_t units, size_t steps) {
   const auto& tensor = file.get("unit_steps", "I64");
   std::vector<int64_t> unit_steps(units);
-  if (tensor.bytes != units * sizeof(int64_t)) fail(file.path(), ": the checkpoint has another number of units");
+  if (tensor.bytes != units * sizeof(int64_t)) fail(file.path(), ": the number of units differs from the bundle's");
   std::memcpy(unit_steps.data(), tensor.data, tensor.bytes);
   for (const int64_t n : unit_steps) {
-    if (n < 0 || n > static_cast<int64_t>(steps)) fail(file.path(), ": a unit has ", n, " of ", steps, " steps");
+    if (n < 0 || n > static_cast<int64_t>(steps))
+      fail(file.path(), ": a unit has ", n, " training steps; must be from 0 to ", steps);
   }
   return unit_steps;
 }
@@ -74,11 +75,11 @@ std::vector<double> read_sensitivities(const SafeTensors& file, size_t units) {
   const auto& tensor = file.get("sensitivities", "F64");
   std::vector<double> sensitivities(units);
   if (tensor.bytes != units * sizeof(double)) {
-    fail(file.path(), ": the sensitivities are for another number of units");
+    fail(file.path(), ": the number of sensitivities differs from the number of units");
   }
   std::memcpy(sensitivities.data(), tensor.data, tensor.bytes);
   for (const double s : sensitivities) {
-    if (!(s >= 0 && std::isfinite(s))) fail(file.path(), ": a sensitivity is ", s);
+    if (!(s >= 0 && std::isfinite(s))) fail(file.path(), ": a sensitivity is ", s, "; must be finite and not negative");
   }
   return sensitivities;
 }
@@ -104,7 +105,7 @@ Resolved Trainer::read_resolved(const std::string& folder) {
     return {json.at("stored_units").get<std::vector<int64_t>>(), integer(json, "mlp_tokens", 1, kMostTokens),
             integer(json, "threads", 1, kMostThreads), compute, json.at("arithmetic")};
   } catch (const std::exception& error) {
-    fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
+    fail(file.path(), ": not a mobile-ft checkpoint (", error.what(), ")");
   }
 }
 
@@ -117,7 +118,7 @@ std::map<std::string, std::string> Trainer::read_options(const std::string& fold
       if (option.decides_result && run.contains(option.name)) texts[option.name] = run.at(option.name);
     }
   } catch (const Json::exception& error) {
-    fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
+    fail(file.path(), ": not a mobile-ft checkpoint (", error.what(), ")");
   }
   return texts;
 }
@@ -173,12 +174,12 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
     earlier = evaluated.at("losses").get<Evaluations>();
     earlier_data = evaluated.at("data");
   } catch (const Json::exception& error) {
-    fail(file.path(), ": not a checkpoint of this program (", error.what(), ")");
+    fail(file.path(), ": not a mobile-ft checkpoint (", error.what(), ")");
   }
   // Everything is checked before any of it is used.
   const auto& losses = file.get("losses", "F64");
   const size_t count = losses.bytes / sizeof(double);
-  if (count > static_cast<size_t>(config_.steps)) fail(file.path(), ": more losses than steps");
+  if (count > static_cast<size_t>(config_.steps)) fail(file.path(), ": has more losses than the run has steps");
   const void* parameters = read_floats(file, "adapter", model_.layout().size * sizeof(float));
   const void* start = start_.size() > 0 ? read_floats(file, "start", start_.size()) : nullptr;
   const auto& moments = file.get("moments", "U8");

@@ -15,11 +15,11 @@ LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& selecte
   }
   if (static_cast<int64_t>(selected.size()) != selectable_.count() ||
       std::count(selected.begin(), selected.end(), true) > config_.schedule.most_selected(selectable_.count())) {
-    fail("selected must have one flag for each of ", selectable_.count(), selectable_.units ? " units" : " layers",
-         ", and set no more of them than the schedule selects");
+    fail("selected must have ", selectable_.count(), " flags, one per ", selectable_.units ? "unit" : "layer",
+         ", and must not select more than the schedule selects");
   }
   if (!first && spare_gradients_.size() == 0)
-    fail("adding gradients of several micro-batches needs grad_accum above 1");
+    fail("accumulating gradients of several micro-batches requires grad_accum above 1");
   const std::vector<Kept> kept = keep(selected, batch.size());
   const size_t units = kept.size();
   reference(batch);

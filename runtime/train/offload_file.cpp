@@ -21,14 +21,13 @@ OffloadFile::OffloadFile(const std::string& folder, uint64_t bytes) : folder_(fo
     name.assign(path.c_str(), path.c_str() + path.size() + 1);
     return mkostemp(name.data(), O_CLOEXEC);
   });
-  if (fd_ < 0) fail(folder, ": cannot create an offload file there (", std::strerror(errno), ")");
+  if (fd_ < 0) fail(folder, ": cannot create an offload file in this folder (", std::strerror(errno), ")");
   unlink(name.data());
   int error = EINTR;
   while (error == EINTR) error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
   if (error != 0) {
     close(fd_);
-    fail(folder, ": ", bytes / 1000000, " MB for offloaded checkpoints cannot be reserved (", std::strerror(error),
-         ")");
+    fail(folder, ": cannot reserve ", bytes / 1000000, " MB for offloaded checkpoints (", std::strerror(error), ")");
   }
 }
 

@@ -159,10 +159,10 @@ class Run::State {
 
   std::unique_ptr<TokenFile> open_valid() const {
     if (config_.eval_every == 0 && !paths_.valid.empty()) {
-      fail(paths_.valid, ": data for validation needs eval_every, the steps between validations");
+      fail(paths_.valid, ": validation data requires eval_every, the number of steps between validations");
     }
     if (config_.eval_every == 0) return nullptr;
-    if (paths_.valid.empty()) fail("eval_every ", config_.eval_every, ": needs data for validation");
+    if (paths_.valid.empty()) fail("eval_every ", config_.eval_every, ": requires validation data");
     return std::make_unique<TokenFile>(paths_.valid, model_.bundle().vocab_size);
   }
 

@@ -39,7 +39,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
       selectable_(model.bundle(), config.schedule),
       moments_(model.layout(), config.lora_train, config.optimizer),
       order_(1, 0) {
-  if (config_.epochs > 0) fail("epochs ", config_.epochs, ": the trainer counts steps; set steps");
+  if (config_.epochs > 0) fail("epochs ", config_.epochs, ": not supported here; set steps");
   resolve(config_, 1);  // a share of the steps for warming up
   order_ = TokenOrder(sequences, static_cast<uint64_t>(config_.seed));
   order_.at(0);
@@ -58,7 +58,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   activations_ = Buffer(plan_.of(Component::kActivations));
   const bool measures = config_.schedule.measuring_step() >= 0;
   if ((measures || config_.cache_prefix) && config_.offload_folder.empty()) {
-    fail(measures ? "schedule dropbp" : "cache_prefix", ": needs a folder to write to");
+    fail(measures ? "schedule dropbp" : "cache_prefix", ": requires offload_folder, a folder for temporary files");
   }
   const int64_t offloaded = std::max(plan_.offloaded, measures ? 2 * static_cast<int64_t>(units) : 0);
   if (offloaded > 0) offload_ = OffloadFile(config_.offload_folder, offload_offset(offloaded));
@@ -182,7 +182,7 @@ StepResult Trainer::step(const TokenFile& data) {
     next_batch(data, micro);
     count += targets_of(batch_, data.pairs());
     if (micro + 1 == config_.grad_accum && count == 0) {
-      fail(data.path(), ": a step has no target; every row needs at least one");
+      fail(data.path(), ": a step has no target; every row must have at least one");
     }
     result.sums += accumulate(batch_, selected, micro == 0, update_at_once);
     result.tokens += batch_.size();

@@ -173,7 +173,7 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
         (["--lr", "-1"], "lr -1: must be a positive number"),
         (["--budget", "10GX"], "budget 10GX: must be a size such as 512MB"),
         (["--epochs", "1", "--steps", "5"], "set either steps or epochs"),
-        (["--eval-every", "2"], "eval_every 2: needs data for validation"),
+        (["--eval-every", "2"], "eval_every 2: requires validation data"),
         (["--seq-len", "65"], "x seq_len 65 tokens; the bundle's maximum is 64"),
         (["--seq-len", "8"], "contains a sequence of"),
         (["--speed", "9"], "unknown option --speed"),

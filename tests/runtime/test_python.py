@@ -131,7 +131,7 @@ def test_options(small_bundle: Path) -> None:
     for options, message in (
         ({"stepz": 1}, "unknown option stepz"),
         ({"steps": 1.5}, "steps 1.5: must be an integer"),
-        ({"steps": True}, "True: a number or text is wanted"),
+        ({"steps": True}, "True: must be a number or text"),
         ({"schedule": "half"}, "schedule half: must be one of full, lcsb, suffix"),
         ({"suffix_depths": ["a"]}, "suffix_depths a: must be integers separated by commas"),
     ):

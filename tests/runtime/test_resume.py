@@ -273,7 +273,7 @@ def test_a_checkpoint_from_before_an_option(
     ("change", "message"),
     [
         (lambda s: None, "sensitivities"),
-        (lambda s: s[:-1], "the sensitivities are for another number of units"),
+        (lambda s: s[:-1], "the number of sensitivities differs from the number of units"),
         (lambda s: -s, "a sensitivity is -"),
         (lambda s: s * np.nan, "a sensitivity is "),
         (lambda s: s.astype(np.float32), "sensitivities"),
