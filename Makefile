@@ -164,7 +164,7 @@ wheels: aarch64 bundle
 # All parsers against damaged files: for so many minutes in all, or RUNS=.. of the same files each. Needs Clang with libFuzzer.
 fuzz:
 	$(call debian,$(or $(CLANG),libFuzzer),clang-16 libclang-rt-16-dev)
-	$(MAKE) sanitized
+	$(MAKE) sanitized bundle
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[fuzz]'
 	$(BIN)/python fuzz/run.py $(if $(RUNS),--runs $(RUNS),--minutes $(MINUTES))
 

@@ -80,7 +80,12 @@ def _fuzz(name: str, limit: list[str]) -> Outcome:
         path.mkdir(parents=True, exist_ok=True)
     # Files go to memory: thousands are written a second.
     memory = {"TMPDIR": "/dev/shm"} if os.access("/dev/shm", os.W_OK) else {}
-    environment = {**os.environ, **memory, "MFT_TEST_BUNDLE": str(BUILD / "bundle"), "ASAN_OPTIONS": "detect_leaks=0"}
+    environment = {
+        **os.environ,
+        **memory,
+        "MFT_TEST_BUNDLE": str(ROOT / "build" / "bundle"),
+        "ASAN_OPTIONS": "detect_leaks=0",
+    }
     environment["PYTHONHASHSEED"] = "0"  # with -seed: the same inputs every time
     megabytes = _MEGABYTES
     command: list[str | Path]
