@@ -18,6 +18,6 @@ int main() {
   CHECK_ERROR(file.read(95, back, 10), folder.path() + ": cannot read the offload file (it ends early)");
   CHECK_ERROR(file.write(uint64_t{1} << 63, back, 10), folder.path() + ": cannot write the offload file (");
   CHECK_ERROR(OffloadFile(folder / "none", 1), "none: cannot create an offload file in this folder (No such file");
-  CHECK_ERROR(OffloadFile(folder.path(), uint64_t{1} << 62), folder.path() + ": 4611686018427 MB for offloaded");
+  CHECK_ERROR(OffloadFile(folder.path(), uint64_t{1} << 62), folder.path() + ": cannot reserve 4611686018427 MB");
   return finish();
 }
