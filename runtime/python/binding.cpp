@@ -77,9 +77,9 @@ NB_MODULE(_core, m) {
   register_text(m);
   register_model(m);
   register_training(m);
-  m.def("trust_key", &trust_key, nb::arg("pem"), "From now on bundles have to be signed with this public key.");
-  m.def("instruction_set", [] { return std::string(kernels().isa); }, "Whose kernels compute.");
-  m.def("instruction_sets", &instruction_sets, "Those that this machine has, the best last.");
+  m.def("trust_key", &trust_key, nb::arg("pem"), "From now on bundles must be signed with this public key.");
+  m.def("instruction_set", [] { return std::string(kernels().isa); }, "The instruction set of the kernels in use.");
+  m.def("instruction_sets", &instruction_sets, "The instruction sets of this machine, the best one last.");
   m.def(
       "renamed",
       [] {
@@ -87,7 +87,7 @@ NB_MODULE(_core, m) {
         for (const Renamed& renamed : kRenamed) names[renamed.before] = renamed.now;
         return names;
       },
-      "{name before: name now} of what has been renamed.");
+      "{old name: new name} of renamed options and event keys.");
   m.def(
       "quantize",
       [](const Matrix& weight, const std::string& format, std::optional<Importance> importance) {
@@ -104,7 +104,7 @@ NB_MODULE(_core, m) {
         return std::map<std::string, uint64_t>{
             {"rss", memory.rss}, {"anon", memory.anon}, {"peak_rss", memory.peak_rss}};
       },
-      "This process's memory in bytes, as the kernel says.");
+      "Memory of this process in bytes, from the kernel.");
 #ifdef MFT_PYTHON_KERNELS
   register_kernels(m.def_submodule("kernels"));
 #endif

@@ -50,7 +50,7 @@ std::vector<int64_t> generate(Generator& generator, const std::vector<int64_t>& 
 
 void register_model(nb::module_ m) {
   using namespace nb::literals;
-  nb::class_<Model>(m, "Model", "A bundle, ready to run; weights are verified as they are first used.")
+  nb::class_<Model>(m, "Model", "A bundle that is ready to run. Weights are verified when they are first used.")
       .def(nb::init<const std::string&>(), "bundle"_a)
       .def(
           "prepare",
@@ -67,7 +67,7 @@ void register_model(nb::module_ m) {
             if (model.claimed()) fail("a trainer uses this model; open the bundle again to use it for something else");
             model.use_adapter(on);
           },
-          "on"_a, "Off: the model as it was exported computes.")
+          "on"_a, "Off: the model computes without its adapter, as it was exported.")
       .def_prop_ro("max_seq_len", [](const Model& model) { return model.bundle().max_seq_len; })
       .def_prop_ro("vocab_size", [](const Model& model) { return model.bundle().vocab_size; })
       .def("logits", &logits, "tokens"_a, "positions"_a, "Logits float32 [T, vocab_size]; int64 inputs [T].")
@@ -81,13 +81,15 @@ void register_model(nb::module_ m) {
           },
           "LoRA parameters by PEFT name, copied.");
 
-  nb::class_<Generator>(m, "Generator", "Generates from a prepared Model; holds what it computed, so a chat goes on.")
+  nb::class_<Generator>(
+      m, "Generator",
+      "Generates from a prepared Model. Keeps its KV cache, so that a chat continues without computing it again.")
       .def(nb::init<Model&>(), "model"_a, nb::keep_alive<1, 2>())
       .def("generate", &generate, "prompt"_a, "config"_a, "on_token"_a = nb::none(),
-           "The answer's tokens; `on_token` hears each as it comes and ends the answer by returning True.")
+           "Returns the tokens of the answer. `on_token` receives each token, and ends the answer by returning True.")
       .def_prop_ro_static(
           "prompt_tokens", [](nb::handle) { return Generator::kPromptTokens; },
-          "Tokens to prepare the model for, or its max_seq_len where that is less.");
+          "Number of tokens to prepare the model for, unless its max_seq_len is smaller.");
   m.def(
       "evaluate",
       [](Model& model, const std::string& adapter, const std::string& data, const nb::object& progress) {

@@ -78,7 +78,7 @@ void register_options(nb::module_ m) {
           nb::sig("def __init__(self, **options: object) -> None"))
       .def("options", &options_of, "{name: text} of all options.")
       .def_rw("offload_folder", &TrainConfig::offload_folder,
-              "Where a Trainer may offload checkpoints to; '': nowhere.")
+              "Folder to which a Trainer may offload checkpoints; '': no offloading.")
       .def(
           "select",
           [](const TrainConfig& c, int64_t step, int64_t count, const std::vector<double>& drop_rates) {
@@ -93,7 +93,7 @@ void register_options(nb::module_ m) {
             return schedule.select(step, count);
           },
           "step"_a, "count"_a, "drop_rates"_a = std::vector<double>{},
-          "Which of so many layers, or units of dropbp, are trained at `step`, counted from 0.");
+          "Flags of `count` layers, or units for dropbp, that are trained at `step`, which counts from 0.");
   m.def("allocate_drop_rates", &allocate_drop_rates, "sensitivities"_a, "flops"_a, "target"_a,
         "dropbp's rates of units of these sensitivities and operations.");
 

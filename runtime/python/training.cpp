@@ -42,7 +42,7 @@ void register_training(nb::module_ m) {
       .def(nb::init<const std::string&, int64_t>(), "path"_a, "vocab_size"_a)
       .def_prop_ro("sequences", &TokenFile::sequences);
 
-  nb::class_<Trainer>(m, "Trainer", "The training loop on one Model, which is its alone.")
+  nb::class_<Trainer>(m, "Trainer", "The training loop on one Model, which nothing else may use meanwhile.")
       .def(
           "__init__",
           [](Trainer* self, Model& model, const TrainConfig& config, const std::string& adapter) {
@@ -91,7 +91,7 @@ void register_training(nb::module_ m) {
             const auto call = trainer.model().begin_call();
             return tensors(trainer.model(), trainer.lora_train(), [&](size_t unit) { return trainer.gradients(unit); });
           },
-          "Gradients of what is trained of the selected layers by PEFT name, copied.")
+          "Gradients of the trained LoRA parameters of the selected layers by PEFT name, copied.")
       .def(
           "validate",
           [](Trainer& trainer, const TokenFile& data) {
@@ -147,7 +147,7 @@ void register_training(nb::module_ m) {
           "{component: bytes} of the memory plan.");
 
   m.def("resumed_options", &resumed_options, "folder"_a, "given"_a,
-        "Options of a run that resumes from `folder`: those given, and the checkpoint's where none is given.");
+        "Options of a run that resumes from `folder`: the given ones, and those of the checkpoint for the others.");
   m.def(
       "run_training",
       [](const std::string& bundle, const TrainConfig& config, const std::string& data, const std::string& valid,
