@@ -175,9 +175,8 @@ void register_text(nb::module_ m) {
           },
           nb::arg("tokens"), nb::arg("config"));
   m.def("pack", &pack, nb::arg("lengths"), nb::arg("seq_len"), nb::arg("seed"),
-        "Assigns items of these lengths to sequences: shuffles them by the seed and packs them unsplit into sequences "
-        "of at most "
-        "seq_len places.");
+        "Assigns items of these lengths to sequences: shuffles them by the seed, and packs them unsplit into "
+        "sequences of at most seq_len places.");
 }
 
 }  // namespace mft
