@@ -190,7 +190,7 @@ public class MistakesTest {
       ByteBuffer bytes = ByteBuffer.allocateDirect(32);
       bytes.position(1);
       LongBuffer odd = bytes.slice().order(ByteOrder.nativeOrder()).asLongBuffer();
-      wrong(odd.isDirect() ? "multiple of 8" : "direct", () -> generator.generate(odd, options, all));
+      wrong(odd.isDirect() ? "aligned to 8 bytes" : "direct", () -> generator.generate(odd, options, all));
       refused("the prompt is empty", () -> generator.generate(direct(), options, all));
       refused("not in the vocabulary", () -> generator.generate(direct(1, 250), options, all));
       refused("", () -> generator.generate(direct(new long[65]), options, all));
