@@ -203,7 +203,7 @@ public class AppModelTest {
     app.examples().add(new ExampleForm("hello", " "), () -> {});
     message("the answer is empty");
     app.chat().ask(" ");
-    message("the question is empty");
+    message("The question is empty.");
     app.trainings().begin();
     isOver();
     assertTrue(app.trainings().getStatus(), app.trainings().getStatus().startsWith("Failed: "));

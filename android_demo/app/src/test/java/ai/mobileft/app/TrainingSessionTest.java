@@ -445,8 +445,9 @@ public class TrainingSessionTest {
     }
   }
 
+  /** A training and an answer of another object may run at the same time. */
   @Test
-  public void modelInUse() {
+  public void trainsWhileTheModelAnswers() {
     try (Generator generator = Generator.open(Scratch.BUNDLE, null)) {
       generator.chat(
           Arrays.asList(Message.user("hello")),
@@ -454,12 +455,10 @@ public class TrainingSessionTest {
           piece -> {
             begin(GO);
             recorder.next(SessionState.RUNNING);
-            String message = recorder.next(SessionState.FAILED);
-            assertTrue(message, message.contains("Generator.chat is running"));
+            recorder.next(SessionState.DONE);
             return false;
           });
     }
-    anotherSessionIsDone();
     isWhole();
   }
 
