@@ -85,8 +85,9 @@ void Model::train_lora(LoraTrain train) {
 }
 
 Model::Claim::Claim(Model& model) : model_(model) {
-  if (model.claimed_) fail("a trainer already uses this model; open the bundle again for another trainer");
-  model.claimed_ = true;
+  if (model.claimed_.exchange(true)) {
+    fail("a trainer already uses this model; open the bundle again for another trainer");
+  }
 }
 
 void Model::push_unit(std::vector<Input>& inputs, size_t unit, const MappedWeights& weights) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -157,7 +158,7 @@ class Model {
   int64_t mlp_tokens_ = 0;
   LoraTrain lora_train_ = LoraTrain::kBoth;
   bool adapter_on_ = true;
-  bool claimed_ = false;
+  std::atomic<bool> claimed_{false};  // a trainer may be destroyed while another thread calls
   mutable Exclusive exclusive_;
   Observer observer_;
 };

@@ -16,8 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFile = "/checkpoint.safetensors";
-
 /// One of the JSON texts in the file's metadata. Throws Error where it is missing or no JSON.
 Json metadata(const SafeTensors& file, const char* key) {
   const auto text = file.metadata().find(key);
@@ -97,7 +95,7 @@ Resolved Trainer::resolved() const {
 }
 
 Resolved Trainer::read_resolved(const std::string& folder) {
-  const SafeTensors file(folder + kFile);
+  const SafeTensors file(folder + kCheckpointFile);
   const Json json = metadata(file, "resolved");
   try {
     ComputeChoice compute;
@@ -110,7 +108,7 @@ Resolved Trainer::read_resolved(const std::string& folder) {
 }
 
 std::map<std::string, std::string> Trainer::read_options(const std::string& folder) {
-  const SafeTensors file(folder + kFile);
+  const SafeTensors file(folder + kCheckpointFile);
   const Json run = metadata(file, "run");
   std::map<std::string, std::string> texts;
   try {
@@ -134,21 +132,19 @@ void Trainer::save_checkpoint(const std::string& folder, const TokenFile& data) 
     tensors.push_back({"start", "F32", {static_cast<int64_t>(start_.size() / sizeof(float))}, start_.floats()});
   }
   if (!sensitivities_.empty()) tensors.push_back({"sensitivities", "F64", {units}, sensitivities_.data()});
-  write_safetensors(folder + kFile, tensors,
+  write_safetensors(folder + kCheckpointFile, tensors,
                     {{"run", fingerprint(config_, model_.bundle(), data).dump()},
                      {"resolved", to_json(resolved()).dump()},
                      {"seen", Json{{"targets", targets_seen_}}.dump()},
                      {"evaluations", Json{{"data", validated_on}, {"losses", evaluations}}.dump()}});
 }
 
-/// Throws Error if the checkpoint is of another run than this trainer's.
-void Trainer::check_same_run(const SafeTensors& file, const std::string& folder, const TokenFile& data) {
+std::string Trainer::check_same_run(const SafeTensors& file, const std::string& folder, const TokenFile& data) const {
   // Options that are newer than the checkpoint had their defaults. An option whose default changed has to be in every
   // checkpoint, as lr and warmup_steps are.
   Json run = fingerprint({}, model_.bundle(), data);
   run.update(metadata(file, "run"));
   run.update(metadata(file, "resolved"));
-  begun_with_ = run.at("arithmetic");
   Json current = fingerprint(config_, model_.bundle(), data);
   current.update(to_json(resolved()));
   current.erase("arithmetic");  // on another machine the run continues within rounding
@@ -160,16 +156,17 @@ void Trainer::check_same_run(const SafeTensors& file, const std::string& folder,
          "adapter in ",
          folder, ", in another output folder");
   }
+  return run.at("arithmetic");
 }
 
 void Trainer::resume(const std::string& folder, const TokenFile& data) {
-  const SafeTensors file(folder + kFile);
+  const SafeTensors file(folder + kCheckpointFile);
   const Json evaluated = metadata(file, "evaluations");
   Evaluations earlier;
   std::string earlier_data;
   int64_t targets_seen = 0;
   try {
-    check_same_run(file, folder, data);
+    begun_with_ = check_same_run(file, folder, data);
     targets_seen = integer(metadata(file, "seen"), "targets", 0, int64_t{1} << 60);
     earlier = evaluated.at("losses").get<Evaluations>();
     earlier_data = evaluated.at("data");

@@ -20,7 +20,7 @@ LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& selecte
   }
   if (!first && spare_gradients_.size() == 0)
     fail("accumulating gradients of several micro-batches requires grad_accum above 1");
-  const std::vector<Kept> kept = keep(selected, batch.size());
+  const std::vector<Kept> kept = keep(selected, batch);
   const size_t units = kept.size();
   reference(batch);
   const float* x = forward(batch, kept);
@@ -102,10 +102,10 @@ const float* Trainer::read_back(const Batch& batch, int64_t slot) {
   return x;
 }
 
-std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& selected, int64_t tokens) {
+std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& selected, const Batch& batch) {
   const std::vector<bool> runs = config_.schedule.with_backward(selected);
   const auto& units = model_.bundle().units;
-  const size_t activation = static_cast<size_t>(tokens * model_.bundle().hidden_size);
+  const size_t activation = activation_size(batch);
   std::vector<Kept> kept(units.size());
   std::vector<int64_t> to_store = plan_.stored;
   int64_t checkpoints = plan_.checkpoints, offloaded = 0;
@@ -121,7 +121,7 @@ std::vector<Trainer::Kept> Trainer::keep(const std::vector<bool>& selected, int6
     if (left > 0) {
       --left;
       k.saved = saved;
-      saved += model_.saved_bytes(kind, tokens, plan_.mlp_tokens);
+      saved += model_.saved_bytes(kind, batch.size(), plan_.mlp_tokens);
       if (!kind.backward_reads_x) continue;
     }
     if (checkpoints > 0) {

@@ -18,8 +18,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kCheckpoint = "/checkpoint.safetensors";
-
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 Event budget_of(const TrainConfig& config) {
@@ -73,7 +71,7 @@ void use_again(const Resolved& resolved, TrainConfig& config) {
 
 /// Where a run goes on must be what `paths` says.
 const RunPaths& with_folder(const RunPaths& paths) {
-  const std::string checkpoint = paths.out + kCheckpoint;
+  const std::string checkpoint = paths.out + kCheckpointFile;
   if (paths.resume && !file_exists(checkpoint)) fail(checkpoint, ": no such file; there is nothing to resume");
   if (!paths.resume && file_exists(checkpoint)) {
     fail(paths.out, ": contains the checkpoint of an earlier run; resume it, or choose another folder");
@@ -322,7 +320,7 @@ class Run::State {
 
 std::map<std::string, std::string> resumed_options(const std::string& folder,
                                                    std::map<std::string, std::string> given) {
-  if (!file_exists(folder + kCheckpoint)) return given;  // `Run` says so
+  if (!file_exists(folder + kCheckpointFile)) return given;  // `Run` says so
   std::map<std::string, std::string> options = Trainer::read_options(folder);
   // The checkpoint has epochs and shares as numbers of steps.
   if (given.count("epochs")) options.erase("steps");

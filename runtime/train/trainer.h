@@ -40,6 +40,9 @@ struct Resolved {
   std::string arithmetic;
 };
 
+/// The checkpoint's file in a run's folder.
+inline constexpr const char* kCheckpointFile = "/checkpoint.safetensors";
+
 /// The validation losses so far: (step, loss).
 using Evaluations = std::vector<std::pair<int64_t, double>>;
 
@@ -161,8 +164,9 @@ class Trainer {
   uint64_t offload_offset(int64_t slot) const {
     return static_cast<uint64_t>(slot) * model_.activation_bytes(config_.tokens());
   }
-  void check_same_run(const SafeTensors& file, const std::string& folder, const TokenFile& data);
-  std::vector<Kept> keep(const std::vector<bool>& selected, int64_t tokens);
+  /// Throws Error if the checkpoint is of another run than this trainer's. Returns the arithmetic it was made with.
+  std::string check_same_run(const SafeTensors& file, const std::string& folder, const TokenFile& data) const;
+  std::vector<Kept> keep(const std::vector<bool>& selected, const Batch& batch);
   void keep_start();
   /// Adds the gradient of FedProx's term (arXiv 1812.06127), mu (w - w at the start), to the gradients of a selected
   /// unit, which are sums over `count` targets or pairs.

@@ -15,6 +15,8 @@
 
 namespace mft::MFT_ISA {
 
+constexpr float kSmallest = 1e-30f;  // magnitude that a scale is computed from, so that nothing is divided by 0
+
 inline Vec magnitude(Vec v) { return vmax(v, -v); }
 
 // For every format but f16: value = scale * kUnit * fixed / 32768 + middle, or scale * code + min if kLinear.
