@@ -1,10 +1,8 @@
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,8 +10,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/process_memory.h"
 #include "runtime/bundle/signature.h"
-#include "runtime/c_api/mobile_ft.h"
-#include "runtime/data/dataset.h"
+#include "runtime/c_api/call.h"
 #include "runtime/data/row.h"
 #include "runtime/generate/generator.h"
 #include "runtime/model/model.h"
@@ -22,29 +19,9 @@
 #include "runtime/train/evaluate.h"
 #include "runtime/train/run.h"
 
-/// What was set; the configuration is made of it where it is used, so that options that exclude each other are seen.
-struct mft_options {
-  bool train;
-  std::map<std::string, std::string> given;
-  std::string text;  // what mft_options_get gave last
-};
-
 struct mft_bundle {
   mft::Model model;
   std::optional<mft::BundleText> text;  // read when a chat needs it
-};
-
-struct mft_dataset {
-  mft::Dataset dataset;
-  mutable mft::Exclusive exclusive;
-
-  mft::Exclusive::Call begin_call() const {
-    return {exclusive, "busy: another call is using this dataset; wait for its end"};
-  }
-};
-
-struct mft_tokenizer {
-  mft::Tokenizer tokenizer;
 };
 
 struct mft_training {
@@ -61,60 +38,15 @@ struct mft_training {
 
 namespace {
 
+using mft::BadArgument;
 using mft::fail;
-
-struct BadArgument : mft::Error {
-  using Error::Error;
-};
+using mft::guarded;
+using mft::require;
+using mft::require_options;
+using mft::require_path;
 
 // A plain array: reporting that memory ran out must not need any.
 thread_local char last_error[1024] = "";
-
-void set_last_error(const char* text) {
-  std::snprintf(last_error, sizeof(last_error), "%s", text);
-  std::replace(std::begin(last_error), std::end(last_error), '\n', ' ');
-}
-
-/// Runs `body`; an exception becomes a status and the text of mft_last_error().
-template <typename Body>
-mft_status guarded(const Body& body) noexcept {
-  try {
-    body();
-    return MFT_OK;
-  } catch (const BadArgument& error) {
-    set_last_error(error.what());
-    return MFT_ERROR_ARGUMENT;
-  } catch (const mft::Busy& error) {
-    set_last_error(error.what());
-    return MFT_ERROR_BUSY;
-  } catch (const mft::Stopped& stopped) {
-    set_last_error(stopped.what());
-    return MFT_STOPPED;
-  } catch (const std::bad_alloc&) {
-    set_last_error("out of memory");
-  } catch (const std::exception& error) {
-    set_last_error(error.what());
-  } catch (...) {
-    set_last_error("unknown error");
-  }
-  return MFT_ERROR_FAILED;
-}
-
-void require(const void* pointer, const char* name) {
-  if (pointer == nullptr) throw BadArgument(std::string(name) + ": must not be NULL");
-}
-
-void require_path(const char* path, const char* name) {
-  require(path, name);
-  if (*path == 0) throw BadArgument(std::string(name) + ": must not be empty");
-}
-
-void require_options(const mft_options* options, bool train) {
-  require(options, "options");
-  if (options->train != train) {
-    throw BadArgument(std::string("options: start from mft_") + (train ? "train" : "generate") + "_options_new()");
-  }
-}
 
 /// What `messages` point to is checked, so that none of it is NULL.
 mft::Chat chat_of(const mft_message* messages, size_t count) {
@@ -126,23 +58,6 @@ mft::Chat chat_of(const mft_message* messages, size_t count) {
     chat.add(messages[i].role, messages[i].content);
   }
   return chat;
-}
-
-/// Throws Error where a text is no UTF-8.
-std::string json_line(const nlohmann::json& row) {
-  try {
-    return row.dump();
-  } catch (const nlohmann::json::exception&) {
-    fail("a text is not valid UTF-8");
-  }
-}
-
-mft_status add_row(mft_dataset* dataset, const std::function<std::string()>& row) {
-  return guarded([&] {
-    require(dataset, "dataset");
-    const auto call = dataset->begin_call();
-    dataset->dataset.add(row());
-  });
 }
 
 const char* or_empty(const char* text) { return text == nullptr ? "" : text; }
@@ -227,6 +142,11 @@ bool step(mft_training* training) {
 }
 
 }  // namespace
+
+void mft::set_last_error(const char* text) {
+  std::snprintf(last_error, sizeof(last_error), "%s", text);
+  std::replace(std::begin(last_error), std::end(last_error), '\n', ' ');
+}
 
 const char* mft_version(void) { return MFT_VERSION; }
 
@@ -384,106 +304,6 @@ mft_status mft_chat_json(mft_bundle* bundle, const char* adapter_folder, const c
     return mft::parse_chat(json);
   };
   return answer(bundle, adapter_folder, chat, options, on_text, user_data);
-}
-
-mft_status mft_dataset_open(const char* bundle_folder, const char* rows_jsonl, mft_dataset** dataset) {
-  return guarded([&] {
-    require(dataset, "dataset");
-    *dataset = nullptr;
-    require_path(bundle_folder, "bundle_folder");
-    require_path(rows_jsonl, "rows_jsonl");
-    *dataset = new mft_dataset{mft::Dataset(bundle_folder, rows_jsonl), {}};
-  });
-}
-
-void mft_dataset_close(mft_dataset* dataset) { delete dataset; }
-
-mft_status mft_dataset_add_chat(mft_dataset* dataset, const mft_message* messages, size_t count) {
-  return add_row(dataset, [&] {
-    if (count > 0) require(messages, "messages");
-    nlohmann::json list = nlohmann::json::array();
-    for (size_t i = 0; i < count; ++i) {
-      require(messages[i].role, "role");
-      require(messages[i].content, "content");
-      list.push_back({{"role", messages[i].role}, {"content", messages[i].content}});
-    }
-    return json_line({{"messages", list}});
-  });
-}
-
-mft_status mft_dataset_add_pair(mft_dataset* dataset, const char* prompt, const char* completion) {
-  return add_row(dataset, [&] {
-    require(prompt, "prompt");
-    require(completion, "completion");
-    return json_line({{"prompt", prompt}, {"completion", completion}});
-  });
-}
-
-mft_status mft_dataset_add_text(mft_dataset* dataset, const char* text) {
-  return add_row(dataset, [&] {
-    require(text, "text");
-    return json_line({{"text", text}});
-  });
-}
-
-mft_status mft_dataset_add_row(mft_dataset* dataset, const char* json) {
-  return add_row(dataset, [&] {
-    require(json, "json");
-    return std::string(json);
-  });
-}
-
-int64_t mft_dataset_rows(const mft_dataset* dataset) { return dataset == nullptr ? 0 : dataset->dataset.rows(); }
-
-mft_status mft_dataset_write_tokens(const mft_dataset* dataset, const mft_options* options, const char* token_file,
-                                    mft_dataset_stats* stats) {
-  return guarded([&] {
-    require(dataset, "dataset");
-    require_options(options, true);
-    require_path(token_file, "token_file");
-    const auto call = dataset->begin_call();
-    const mft::DataStats done = dataset->dataset.write_tokens(token_file, mft::make_train_config(options->given));
-    if (stats != nullptr) {
-      *stats = {done.rows, done.sequences, done.tokens, done.target_tokens, done.truncated, done.dropped, done.bad};
-    }
-  });
-}
-
-mft_status mft_tokenizer_open(const char* tokenizer_json, mft_tokenizer** tokenizer) {
-  if (tokenizer != nullptr) *tokenizer = nullptr;
-  return guarded([&] {
-    require(tokenizer, "tokenizer");
-    require_path(tokenizer_json, "tokenizer_json");
-    *tokenizer = new mft_tokenizer{mft::Tokenizer(tokenizer_json)};
-  });
-}
-
-void mft_tokenizer_close(mft_tokenizer* tokenizer) { delete tokenizer; }
-
-mft_status mft_tokenizer_encode(const mft_tokenizer* tokenizer, const char* text, int64_t* tokens, size_t capacity,
-                                size_t* count) {
-  return guarded([&] {
-    require(tokenizer, "tokenizer");
-    require(text, "text");
-    require(count, "count");
-    if (capacity > 0) require(tokens, "tokens");
-    const std::vector<mft::TextToken> found = tokenizer->tokenizer.encode(text);
-    for (size_t i = 0; i < std::min(capacity, found.size()); ++i) tokens[i] = found[i].id;
-    *count = found.size();
-  });
-}
-
-mft_status mft_tokenizer_decode(const mft_tokenizer* tokenizer, const int64_t* tokens, size_t token_count,
-                                int skip_special, char* text, size_t capacity, size_t* length) {
-  return guarded([&] {
-    require(tokenizer, "tokenizer");
-    if (token_count > 0) require(tokens, "tokens");
-    require(length, "length");
-    if (capacity > 0) require(text, "text");
-    const std::string spelled = tokenizer->tokenizer.decode({tokens, tokens + token_count}, skip_special != 0);
-    if (capacity > 0) text[spelled.copy(text, capacity - 1)] = 0;
-    *length = spelled.size();
-  });
 }
 
 mft_memory mft_process_memory(void) {
