@@ -256,7 +256,7 @@ def step_gflop(name: str) -> float:
     from mobile_ft.model.shapes import linear_shapes, unit_types
 
     c = GgufModel(gguf_path()).config
-    units = [list(linear_shapes(c, unit).values()) for unit in unit_types(c, 0)]
+    units = [list(linear_shapes(c, 0, unit).values()) for unit in unit_types(c, 0)]
     every = [shape for unit in units for shape in unit]
     again = every if name in PEERS else [shape for unit in units for shape in unit[:-1]]
     attention = c.num_attention_heads * c.head_dim * TOKENS  # two products; causal, so half of the scores

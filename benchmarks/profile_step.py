@@ -36,7 +36,7 @@ def op_gflop(folder: Path, run: dict[str, Any]) -> dict[str, float]:
     bundle = read_bundle(folder)
     c, rank = bundle.model, bundle.lora.rank
     tokens = run["tokens"] / run["steps"]
-    units = [list(linear_shapes(c, unit).values()) for unit in unit_types(c, 0)]
+    units = [list(linear_shapes(c, 0, unit).values()) for unit in unit_types(c, 0)]
     forward = sum(k * n + rank * (k + n) for unit in units for k, n in unit)
     again = sum(
         k * n + rank * (k + n) for unit in units for k, n in unit[:-1]

@@ -111,7 +111,7 @@ def _tensors(tensors: Tensors, description: _Description, config: ModelConfig) -
         (layer, linear): shape
         for layer in range(config.num_hidden_layers)
         for unit_type in unit_types(config, layer)
-        for linear, shape in linear_shapes(config, unit_type).items()
+        for linear, shape in linear_shapes(config, layer, unit_type).items()
     }
     found: dict[str, F32] = {}
     alone: dict[tuple[int, str], str] = {}  # A or B whose counterpart was not read yet

@@ -19,44 +19,23 @@ from mobile_ft.errors import UserError
 from mobile_ft.export.program.cache import build, cached_program
 from mobile_ft.export.program.program import KindMethods, program_spec
 from mobile_ft.export.source.added_tokens import check_added_tokens
-from mobile_ft.export.source.source import ModelSource, WeightFormats
+from mobile_ft.export.source.source import ModelSource
 from mobile_ft.export.weights_file import LazyTensor, write_weights
 from mobile_ft.files.folder import new_folder
 from mobile_ft.files.json_text import read_json_object
-from mobile_ft.model.families import FULL, NO_ROPE, SLIDING
 from mobile_ft.model.formats import F32, packed_shape
 from mobile_ft.model.lora import LoraConfig, adapter_key, init_adapter, within_decoder, write_adapter
-from mobile_ft.model.shapes import forward_flops, head_flops, linear_shapes, unit_types
-from mobile_ft.model.unit_spec import Linear, UnitSpec
+from mobile_ft.model.shapes import forward_flops, head_flops
+from mobile_ft.model.unit_spec import UnitSpec, inv_freq_name, unit_specs
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 _EMBEDDING = "model.embed_tokens.weight"
-_ATTENTION = {FULL: "", SLIDING: "_sliding", NO_ROPE: "_no_rope"}  # suffixes of a kind's name
-
-
-def unit_specs(source: WeightFormats, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:
-    """Returns (layer, spec) of every unit in execution order. Units of the same type and formats share a kind."""
-    c = source.config
-    kinds: dict[tuple, str] = {}
-    specs = []
-    for layer in range(c.num_hidden_layers):
-        for unit_type in unit_types(c, layer):
-            linears = tuple(
-                Linear(n, i, o, source.format_of(f"model.layers.{layer}.{n}.weight"), n.split(".")[-1] in lora.targets)
-                for n, (i, o) in linear_shapes(c, unit_type).items()
-            )
-            layer_type = c.layer_type(layer)
-            prefix = f"{unit_type}{_ATTENTION[layer_type]}" if unit_type == "attn" else unit_type
-            number = sum(1 for other, _ in kinds if other == prefix)
-            kind = kinds.setdefault((prefix, linears), f"{prefix}{number or ''}")
-            specs.append((layer, UnitSpec(kind, unit_type, linears, lora.rank, lora.scale, c, activation, layer_type)))
-    return specs
 
 
 def _unit_entry(layer: int, spec: UnitSpec, modules: str) -> dict[str, Any]:
-    rotary = [spec.inv_freq] if spec.inv_freq else []
+    rotary = [inv_freq_name(spec.config, layer)] if spec.rotary_pairs else []
     return {
         "name": f"layers.{layer}.{spec.type}",
         "kind": spec.kind,
@@ -72,15 +51,19 @@ def _layer_and_name(key: str) -> tuple[int, str]:
     return int(layer), name
 
 
-def _kind_entry(spec: UnitSpec, methods: KindMethods) -> dict[str, Any]:
-    """Returns a kind's entry in bundle.json: its methods, their costs and their saved tensors."""
+def _kind_entry(layer: int, spec: UnitSpec, methods: KindMethods) -> dict[str, Any]:
+    """Returns a kind's entry in bundle.json: its methods, their costs and their saved tensors. `layer` has a unit of
+    the kind."""
+    c, a = spec.config, spec.attention
     return {
         "tokens": methods.tokens,
         "takes_positions": spec.takes_positions,
         "cache_width": spec.cache_width,
         "state_size": math.prod(spec.state_shape),
-        "flops": forward_flops(spec.config, spec.type),
-        "recompute_flops": forward_flops(spec.config, spec.type, again=True),
+        "linears": [[linear.in_features, linear.out_features] for linear in spec.linears],
+        "attention": None if a is None else {"heads": a.heads, "kv_heads": a.kv_heads, "head_dim": a.head_dim},
+        "flops": forward_flops(c, layer, spec.type),
+        "recompute_flops": forward_flops(c, layer, spec.type, again=True),
         "saved": methods.saved,
         "reads_x": methods.reads_x,
     }
@@ -105,9 +88,9 @@ def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight
     def vector(name: str, shape: tuple[int, ...]) -> LazyTensor:
         return LazyTensor(name, "float32", shape, lambda: source.prepared(name, shape))
 
-    for rotary, spec in {spec.inv_freq: spec for _, spec in specs if spec.inv_freq}.items():
-        sliding = spec.layer_type == SLIDING
-        yield LazyTensor(rotary, "float32", (c.head_dim // 2,), partial(source.inv_freq, sliding))
+    rotary = {inv_freq_name(c, layer): (layer, spec) for layer, spec in specs if spec.rotary_pairs}
+    for name, (layer, spec) in rotary.items():
+        yield LazyTensor(name, "float32", (spec.rotary_pairs,), partial(source.inv_freq, layer))
     yield packed(_EMBEDDING, c.hidden_size, c.vocab_size)
     for layer, spec in specs:
         prefix = f"model.layers.{layer}."
@@ -195,6 +178,7 @@ def write_bundle(
         wanted = program_spec(c, (spec for _, spec in specs), embed_format, head_format, max_seq_len)
         program = (cached_program if cache else build)(wanted)
         (folder / "program.pte").write_bytes(program.data)
+        kinds = {spec.kind: (spec, layer) for layer, spec in reversed(specs)}
         shapes = [
             (adapter_key(layer, linear.name, base.modules), linear.in_features, linear.out_features)
             for layer, spec in specs
@@ -213,7 +197,7 @@ def write_bundle(
             "activation": activation,
             "formats": _formats(specs) | {_EMBEDDING: embed_format, head_weight: head_format},
             "conversions": [conversion.to_json() for conversion in source.conversions.to_list()],
-            "kinds": {spec.kind: _kind_entry(spec, program.kinds[spec.kind]) for spec in wanted.units},
+            "kinds": {spec.kind: _kind_entry(layer, spec, program.kinds[spec.kind]) for spec, layer in kinds.values()},
             "embed": {"weights": [_EMBEDDING]},
             "head": {
                 "weights": [f"{c.family.final_norm}.weight", head_weight],

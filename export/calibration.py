@@ -3,7 +3,6 @@
 Quantization weights errors by it, like llama.cpp's importance matrix and AWQ's scaling (arXiv 2306.00978).
 """
 
-import math
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +20,9 @@ from mobile_ft.export.source.hf_checkpoint import HfCheckpoint
 from mobile_ft.export.source.source import ModelSource
 from mobile_ft.model import units
 from mobile_ft.model.formats import F32, PANEL_ROWS, unpack
-from mobile_ft.model.shapes import linear_shapes, unit_types, vector_shapes
-from mobile_ft.model.unit_spec import Linear, UnitSpec
+from mobile_ft.model.lora import LoraConfig
+from mobile_ft.model.shapes import unit_types
+from mobile_ft.model.unit_spec import unit_spec
 
 _ROWS, _ROW = 8, 512  # maximum number of rows, and of tokens per row
 _CHARACTERS = 16  # maximum characters per token
@@ -88,25 +88,20 @@ def _embedded(source: ModelSource, tokens: NDArray[np.int32]) -> Tensor:
     table = source.packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size)
     panels, which = np.unique(tokens // PANEL_ROWS, return_inverse=True)
     values = unpack(table.data[panels], table.format, len(panels) * PANEL_ROWS)
-    scale = math.sqrt(c.hidden_size) if c.family.scaled_embedding else 1.0
-    return scale * torch.from_numpy(values[which * PANEL_ROWS + tokens % PANEL_ROWS])
+    return c.embedding_scale * torch.from_numpy(values[which * PANEL_ROWS + tokens % PANEL_ROWS])
 
 
 def _unit(source: ModelSource, layer: int, unit_type: str) -> tuple[Any, list[str]]:
     """Returns a unit as a function x -> y of one row, and the names of its linear layers' weights."""
-    c, prefix = source.config, f"model.layers.{layer}."
-    shapes = linear_shapes(c, unit_type)
-    names = [f"{prefix}{name}.weight" for name in shapes]
-    linears = [Linear(name, i, o, source.format_of(f"{prefix}{name}.weight"), False) for name, (i, o) in shapes.items()]
-    spec = UnitSpec(unit_type, unit_type, tuple(linears), 0, 0.0, c, layer_type=c.layer_type(layer))
-    weights = [
-        torch.from_numpy(source.prepared(f"{prefix}{name}", shape))
-        for name, shape in vector_shapes(c, unit_type).items()
-    ]
+    prefix = f"model.layers.{layer}."
+    spec = unit_spec(source, layer, unit_type, LoraConfig(0, 0.0, ()), "exact")
+    names = [f"{prefix}{linear.name}.weight" for linear in spec.linears]
+    weights = [torch.from_numpy(source.prepared(f"{prefix}{name}", shape)) for name, shape in spec.vectors.items()]
     weights += [
-        torch.from_numpy(source.packed(name, *shape).data) for name, shape in zip(names, shapes.values(), strict=True)
+        torch.from_numpy(source.packed(name, linear.in_features, linear.out_features).data)
+        for name, linear in zip(names, spec.linears, strict=True)
     ]
-    inv_freq = torch.from_numpy(source.inv_freq(spec.window > 0)) if spec.inv_freq else None
+    inv_freq = torch.from_numpy(source.inv_freq(layer)) if spec.rotary_pairs else None
 
     def run(x: Tensor) -> Tensor:
         positions = torch.arange(len(x))

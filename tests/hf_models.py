@@ -11,17 +11,39 @@ from typing import Any
 import torch
 from gguf import GGMLQuantizationType, quantize
 from transformers import (
+    ArceeConfig,
     AutoModelForCausalLM,
+    Ernie4_5Config,
+    Exaone4Config,
+    Gemma2Config,
     Gemma3Config,
     Gemma3ForConditionalGeneration,
     Gemma3TextConfig,
+    GemmaConfig,
+    Glm4Config,
+    GlmConfig,
+    GraniteConfig,
+    GraniteMoeHybridConfig,
+    GraniteSWAConfig,
+    HeliumConfig,
+    HunYuanDenseV1Config,
+    HyperCLOVAXConfig,
+    InternLM3Config,
+    IQuestCoderConfig,
     Lfm2Config,
+    Lfm3Config,
     LlamaConfig,
+    Ministral3Config,
+    MinistralConfig,
     MistralConfig,
+    Olmo2Config,
+    Olmo3Config,
+    Phi3Config,
     PreTrainedConfig,
     Qwen2Config,
     Qwen3Config,
     SmolLM3Config,
+    VaultGemmaConfig,
 )
 
 from mobile_ft.export.source.gguf_blocks import take_apart
@@ -52,6 +74,8 @@ _GEMMA_ROPE = {
     "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
 }
+_YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
+_MULTIPLIERS = {"embedding_multiplier": 6.0, "residual_multiplier": 0.3, "logits_scaling": 0.7}
 FAMILIES: dict[str, PreTrainedConfig] = {
     "qwen2": Qwen2Config(
         num_hidden_layers=2, rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6}, **_SHAPE
@@ -74,6 +98,109 @@ FAMILIES: dict[str, PreTrainedConfig] = {
         layer_types=["conv", "full_attention", "conv"],
         **_SHAPE | {"intermediate_size": 160},
     ),
+    "gemma": GemmaConfig(num_hidden_layers=2, head_dim=32, **_SHAPE),
+    "gemma2": Gemma2Config(
+        num_hidden_layers=2,
+        head_dim=32,
+        query_pre_attn_scalar=50,
+        sliding_window=9,
+        attn_logit_softcapping=3.0,
+        final_logit_softcapping=4.0,
+        **_SHAPE,
+    ),
+    "vaultgemma": VaultGemmaConfig(
+        num_hidden_layers=2,
+        head_dim=32,
+        query_pre_attn_scalar=32,
+        sliding_window=9,
+        attn_logit_softcapping=5.0,
+        **_SHAPE,
+    ),
+    "internlm3": InternLM3Config(num_hidden_layers=2, head_dim=32, **_UNTIED),
+    "iquestcoder": IQuestCoderConfig(num_hidden_layers=2, head_dim=32, **_UNTIED),
+    "ministral": MinistralConfig(
+        num_hidden_layers=2,
+        head_dim=32,
+        sliding_window=9,
+        layer_types=["sliding_attention", "full_attention"],
+        **_UNTIED,
+    ),
+    # Within the original context, as `llama_4_scaling_beta` requires.
+    "ministral3": Ministral3Config(
+        num_hidden_layers=2,
+        head_dim=32,
+        rope_parameters=_YARN | {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1},
+        **_UNTIED,
+    ),
+    "lfm3": Lfm3Config(
+        num_hidden_layers=4,
+        head_dim=16,
+        conv_L_cache=7,
+        sliding_window=9,
+        layer_types=["conv", "full_attention", "sliding_attention", "conv"],
+        pad_token_id=0,
+        **_SHAPE,
+    ),
+    "granite": GraniteConfig(num_hidden_layers=2, attention_multiplier=0.2, **_MULTIPLIERS, **_SHAPE),
+    "granitemoehybrid": GraniteMoeHybridConfig(
+        num_hidden_layers=2,
+        attention_multiplier=0.3,
+        layer_types=["full_attention"] * 2,
+        num_local_experts=0,
+        num_experts_per_tok=0,
+        shared_intermediate_size=96,
+        position_embedding_type="rope",
+        mamba_n_heads=8,
+        **_MULTIPLIERS,
+        **_SHAPE,
+    ),
+    "granite_swa": GraniteSWAConfig(
+        num_hidden_layers=4,
+        attention_multiplier=0.2,
+        sliding_window=9,
+        layer_types=["full_attention", "sliding_attention", "full_attention", "sliding_attention"],
+        layer_rope_theta=[0, 10000.0, 100000.0, 0],
+        **_MULTIPLIERS,
+        **_SHAPE,
+    ),
+    "hyperclovax": HyperCLOVAXConfig(
+        num_hidden_layers=2, head_dim=32, attention_multiplier=0.3, **_MULTIPLIERS, **_SHAPE
+    ),
+    "phi3": Phi3Config(
+        num_hidden_layers=2,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.75,
+            "short_factor": [1.0, 1.1, 1.2, 1.3, 1.5, 2.0],
+            "long_factor": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        },
+        original_max_position_embeddings=128,
+        pad_token_id=0,
+        **_SHAPE,
+    ),
+    "ernie4_5": Ernie4_5Config(num_hidden_layers=2, head_dim=32, **_SHAPE),
+    "helium": HeliumConfig(num_hidden_layers=2, head_dim=16, **_SHAPE),
+    "glm": GlmConfig(num_hidden_layers=2, head_dim=32, pad_token_id=0, **_SHAPE),
+    "glm4": Glm4Config(num_hidden_layers=2, head_dim=32, pad_token_id=0, **_SHAPE),
+    "olmo2": Olmo2Config(num_hidden_layers=2, **_UNTIED),
+    "olmo3": Olmo3Config(
+        num_hidden_layers=2,
+        sliding_window=9,
+        layer_types=["sliding_attention", "full_attention"],
+        rope_parameters={"full_attention": _YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}},
+        **_UNTIED,
+    ),
+    "exaone4": Exaone4Config(
+        num_hidden_layers=2, sliding_window=9, layer_types=["sliding_attention", "full_attention"], **_SHAPE
+    ),
+    "hunyuan": HunYuanDenseV1Config(
+        num_hidden_layers=2,
+        head_dim=32,
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 1.0, "alpha": 1000.0},
+        **_SHAPE,
+    ),
+    "arcee": ArceeConfig(num_hidden_layers=2, **_SHAPE),
     # The window is shorter than the tests' sequences, and one layer of three has none.
     "gemma3": Gemma3TextConfig(
         num_hidden_layers=3,
@@ -86,11 +213,15 @@ FAMILIES: dict[str, PreTrainedConfig] = {
 }
 
 
+_EAGER = ("gemma2", "vaultgemma", "granite_swa")  # their attention has no other form in Transformers
+
+
 def random_model(config: PreTrainedConfig) -> Any:
     """A Transformers model whose biases and norms say something too."""
     torch.manual_seed(0)
     config = copy.deepcopy(config)  # a test may change its model's, and others share this one
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    attention = "eager" if config.model_type in _EAGER else "sdpa"
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=attention).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:

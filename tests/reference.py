@@ -4,12 +4,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mobile_ft.export.bundle import unit_specs
 from mobile_ft.export.source.source import ModelSource
 from mobile_ft.model import units
-from mobile_ft.model.families import SLIDING
 from mobile_ft.model.formats import packed_shape
 from mobile_ft.model.lora import LoraConfig
+from mobile_ft.model.unit_spec import unit_specs
 
 
 def reference_logits(source: ModelSource, tokens: Tensor) -> Tensor:
@@ -33,7 +32,7 @@ def reference_logits(source: ModelSource, tokens: Tensor) -> Tensor:
         weights = [vector(prefix + name, shape) for name, shape in spec.vectors.items()]
         weights += [packed(f"{prefix}{y.name}.weight", y.in_features, y.out_features) for y in spec.linears]
         if spec.type == "attn":
-            inv_freq = torch.from_numpy(source.inv_freq(spec.layer_type == SLIDING)) if spec.inv_freq else None
+            inv_freq = torch.from_numpy(source.inv_freq(layer)) if spec.rotary_pairs else None
             x = units.attn(spec, x, positions, inv_freq, weights, [])
         elif spec.type == "conv":
             x = units.conv(spec, x, positions, weights, [])

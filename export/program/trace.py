@@ -123,7 +123,7 @@ def trace_unit(spec: UnitSpec) -> UnitTrace:
     n = len(weights)
     x = torch.empty(EXAMPLE_TOKENS, c.hidden_size)
     positions = [torch.zeros(EXAMPLE_TOKENS, dtype=torch.int64)] if spec.takes_positions else []
-    inv_freq = [torch.empty(c.head_dim // 2)] if spec.inv_freq else []
+    inv_freq = [torch.empty(spec.rotary_pairs)] if spec.rotary_pairs else []
     e = len(positions + inv_freq)
     inputs = [x, *positions, *inv_freq, *weights, *lora]
     dims: list[int | None] = [0, *[0] * len(positions), *[None] * len(inv_freq + weights + lora)]

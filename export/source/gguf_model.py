@@ -15,6 +15,7 @@ from mobile_ft.export.source.gguf_split import model_name, whole_gguf
 from mobile_ft.export.source.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.source.source import CheckpointSource, Rows
 from mobile_ft.model.config import ModelConfig, check_config
+from mobile_ft.model.families import SLIDING
 from mobile_ft.model.formats import F32, pack
 from mobile_ft.model.hf_config import config_of
 from mobile_ft.model.lora import BaseModel
@@ -140,8 +141,8 @@ class GgufModel(CheckpointSource):
         except ValueError as error:
             raise UserError(f"{self.path}: tensor {tensor.name!r} {error}") from None
 
-    def inv_freq(self, sliding: bool) -> F32:
-        plain = super().inv_freq(sliding)
+    def inv_freq(self, layer: int) -> F32:
+        plain, sliding = super().inv_freq(layer), self.config.layer_type(layer) == SLIDING
         return plain if self.rope_factors is None or sliding else plain / self.rope_factors
 
     def write_tokenizer(self, folder: Path) -> None:

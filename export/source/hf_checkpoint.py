@@ -93,7 +93,11 @@ class HfCheckpoint(CheckpointSource):
 
     def _name(self, name: str) -> str:
         if name.startswith("model."):
-            return self._prefix + name.removeprefix("model.")
+            full = self._prefix + name.removeprefix("model.")
+            for module, renamed in self.config.family.in_files.items():
+                other = full.replace(f".{module}.", f".{renamed}.")
+                full = other if other in self._tensors.names else full
+            return full
         beside = self._prefix.removesuffix("model.") + name
         module = beside.removesuffix("weight")
         return beside if any(known.startswith(module) for known in self._tensors.names) else name

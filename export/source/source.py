@@ -5,16 +5,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from mobile_ft.bundle.description import Conversion
 from mobile_ft.errors import UserError
-from mobile_ft.export.source.rotary import inv_freq
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import F32, PANEL_ROWS, U8, PackedWeight, packed_shape, unpack
 from mobile_ft.model.lora import BaseModel
+from mobile_ft.model.rope import frequencies
 
 _WEIGHTS = 1 << 19  # number of weights that are converted at once
 
@@ -41,15 +40,6 @@ class Conversions:
             Conversion(source, fmt, count, math.sqrt(errors / weights) if errors else 0.0)
             for (source, fmt), (count, errors, weights) in sorted(self._sums.items())
         ]
-
-
-class WeightFormats(Protocol):
-    """The configuration and formats of a model, which define its units."""
-
-    @property
-    def config(self) -> ModelConfig: ...
-
-    def format_of(self, name: str) -> str: ...
 
 
 class ModelSource(ABC):
@@ -83,19 +73,23 @@ class ModelSource(ABC):
         [size]."""
 
     def prepared(self, name: str, shape: tuple[int, ...]) -> F32:
-        """Returns `vector` in the runtime's form: the factor of a norm, or the taps of a convolution [taps,
-        channels]."""
+        """Returns `vector` in the runtime's form: the factor of a norm, which includes the scale of logits for the last
+        norm, or the taps of a convolution [taps, channels]."""
         values = self.vector(name, math.prod(shape)).reshape(shape[::-1]).T
-        offset = np.float32(self.config.family.norm_offset if name.endswith("norm.weight") else 0)
-        return np.ascontiguousarray(values) + offset
+        family = self.config.family
+        offset = np.float32(family.norm_offset if name.endswith("norm.weight") else 0)
+        values = np.ascontiguousarray(values) + offset
+        return values / np.float32(self.config.logits_scaling) if name == f"{family.final_norm}.weight" else values
 
     @abstractmethod
     def write_tokenizer(self, folder: Path) -> None:
         """Writes tokenizer.json and tokenizer_config.json if the model has a tokenizer."""
 
-    def inv_freq(self, sliding: bool) -> F32:
-        """Returns the rotary frequencies [head_dim / 2] of the layers with sliding or with full attention."""
-        return inv_freq(self.config, sliding)
+    def inv_freq(self, layer: int) -> F32:
+        """Returns the rotary frequencies [rotary pairs] of a layer that has any."""
+        rope = self.config.rope(layer)
+        assert rope is not None
+        return frequencies(self.config.head_dim, *rope)
 
 
 class CheckpointSource(ModelSource):

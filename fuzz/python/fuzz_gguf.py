@@ -24,13 +24,13 @@ def export(path: Path, folder: Path) -> None:
     """All that `mobile-ft export` reads of the file at `path`."""
     model = GgufModel(path)
     config = model.config
-    model.inv_freq(False)
+    model.inv_freq(0)
     model.packed("model.embed_tokens.weight", config.hidden_size, config.vocab_size)
     for layer in range(config.num_hidden_layers):
         for unit in unit_types(config, 0):
-            for name, shape in vector_shapes(config, unit).items():
+            for name, shape in vector_shapes(config, 0, unit).items():
                 model.vector(f"model.layers.{layer}.{name}", math.prod(shape))
-            for name, (columns, rows) in linear_shapes(config, unit).items():
+            for name, (columns, rows) in linear_shapes(config, 0, unit).items():
                 model.packed(f"model.layers.{layer}.{name}.weight", columns, rows)
     model.write_tokenizer(folder)
     Tokenizer(folder).encode("a b")

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from mobile_ft.export.source.rotary import inv_freq
-from mobile_ft.model.families import SLIDING
 from mobile_ft.model.hf_config import known_config, known_models, read_hf_config
+from mobile_ft.model.rope import frequencies, rope_factor
 from mobile_ft.model.shapes import base_parameters, linear_names
 
 
@@ -17,5 +16,7 @@ def run(data: bytes, folder: Path) -> None:
     config = read_hf_config(folder / "config.json")
     base_parameters(config)
     linear_names(config)
-    for sliding in (False, SLIDING in config.layer_types):
-        inv_freq(config, sliding)
+    for layer in range(config.num_hidden_layers):
+        if (rope := config.rope(layer)) is not None:
+            frequencies(config.head_dim, *rope)
+            rope_factor(rope[1])

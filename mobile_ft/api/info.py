@@ -101,7 +101,7 @@ def _matrices(config: "ModelConfig") -> Iterator[tuple[str, int, int]]:
     yield "model.embed_tokens.weight", config.hidden_size, config.vocab_size
     for layer in range(config.num_hidden_layers):
         for unit in unit_types(config, layer):
-            for name, (columns, rows) in linear_shapes(config, unit).items():
+            for name, (columns, rows) in linear_shapes(config, layer, unit).items():
                 yield f"model.layers.{layer}.{name}.weight", columns, rows
     if not config.tie_word_embeddings:
         yield "lm_head.weight", config.hidden_size, config.vocab_size

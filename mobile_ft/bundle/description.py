@@ -4,7 +4,7 @@ import hashlib
 import stat
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -16,7 +16,9 @@ from mobile_ft.files.json_text import read_json_object
 from mobile_ft.model.config import ModelConfig, check_config
 from mobile_ft.model.families import FAMILIES
 from mobile_ft.model.formats import FORMATS
-from mobile_ft.model.lora import DECODER, INSIDE, BaseModel, LoraConfig
+from mobile_ft.model.hf_rope import read_scaling
+from mobile_ft.model.lora import DECODER, DECODERS, BaseModel, LoraConfig
+from mobile_ft.model.rope import Scaling
 from mobile_ft.model.shapes import linear_names
 
 FORMAT = "mobile-ft-bundle"
@@ -127,7 +129,8 @@ def _activation(value: Any) -> str:
 
 
 def _model(values: dict[str, Any], index: Path) -> ModelConfig:
-    """Reads the model's configuration and checks the type of every field."""
+    """Reads the model's configuration and checks the type of every field. Older bundles leave out later ones."""
+    values = {field.name: field.default for field in fields(ModelConfig) if field.default is not MISSING} | values
     for field in fields(ModelConfig):
         value = values[field.name]
         if field.type is int:
@@ -141,15 +144,28 @@ def _model(values: dict[str, Any], index: Path) -> ModelConfig:
     types = _names(values, "layer_types", FAMILIES[values["model_type"]].layers)
     if types and len(types) != values["num_hidden_layers"]:
         raise ValueError(f"{len(types)} layer_types for {values['num_hidden_layers']} layers")
-    if not isinstance(values["rope_scaling"], dict | None):
-        raise ValueError(f"rope_scaling is {values['rope_scaling']!r}")
-    return check_config(ModelConfig(**values | {"layer_types": types}), str(index))
+    scalings = {key: _scaling(values, key) for key in ("rope_scaling", "sliding_rope_scaling")}
+    thetas = tuple(_theta(theta) for theta in values["layer_rope_theta"])
+    if thetas and len(thetas) != values["num_hidden_layers"]:
+        raise ValueError(f"{len(thetas)} layer_rope_theta for {values['num_hidden_layers']} layers")
+    own = {"layer_types": types, "layer_rope_theta": thetas, **scalings}
+    return check_config(ModelConfig(**values | own), str(index))
+
+
+def _scaling(values: dict[str, Any], key: str) -> Scaling:
+    if not isinstance(values[key], dict | None):
+        raise ValueError(f"{key} is {values[key]!r}")
+    return read_scaling(values[key] or {}, values, FAMILIES[values["model_type"]], values["head_dim"])
+
+
+def _theta(value: Any) -> float:
+    return _number({"layer_rope_theta": value}, "layer_rope_theta", zero=True)
 
 
 def _base_model(values: dict[str, Any], model: ModelConfig) -> BaseModel:
     """Returns a default for older bundles, which do not have it."""
     base = values.get("base_model", {"name": model.name, "modules": DECODER})
-    if not isinstance(base["name"], str) or base["modules"] not in (DECODER, INSIDE):
+    if not isinstance(base["name"], str) or base["modules"] not in DECODERS:
         raise ValueError(f"base_model is {base!r}")
     return BaseModel(base["name"], base["modules"])
 

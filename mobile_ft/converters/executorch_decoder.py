@@ -90,7 +90,7 @@ class _Attention(nn.Module):
         # Frequencies of zero rotate nothing.
         none = torch.zeros(c.head_dim // 2)
         rotary = c.layer_type(layer) != NO_ROPE
-        self.register_buffer("inv_freq", torch.tensor(model.inv_freq(sliding)) if rotary else none)
+        self.register_buffer("inv_freq", torch.tensor(model.inv_freq(layer)) if rotary else none)
         for name in ("keys", "values"):
             self.register_buffer(name, torch.zeros(c.num_key_value_heads, self.length, c.head_dim))
 

@@ -13,9 +13,12 @@ from mobile_ft.bundle.description import INDEX_FILE, WEIGHTS_FILE, Bundle, check
 from mobile_ft.bundle.flat_tensor import tensor_places
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.families import FULL
 from mobile_ft.model.formats import F32, FORMATS, PANEL_ROWS, U8, packed_shape, unpack
 from mobile_ft.model.lora import adapter_key
+from mobile_ft.model.rope import rotary_pairs
 from mobile_ft.model.shapes import TAPS, linear_shapes, unit_types, vector_shapes
+from mobile_ft.model.unit_spec import inv_freq_name
 from mobile_ft.runtime import quantize
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -40,9 +43,11 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         for unit_type in unit_types(config, layer):
             prefix = f"model.layers.{layer}."
             shapes |= {
-                prefix + name: _hf_shape(name, shape) for name, shape in vector_shapes(config, unit_type).items()
+                prefix + name: _hf_shape(name, shape) for name, shape in vector_shapes(config, layer, unit_type).items()
             }
-            shapes |= {f"{prefix}{name}.weight": (o, i) for name, (i, o) in linear_shapes(config, unit_type).items()}
+            shapes |= {
+                f"{prefix}{name}.weight": (o, i) for name, (i, o) in linear_shapes(config, layer, unit_type).items()
+            }
     shapes[f"{config.family.final_norm}.weight"] = (config.hidden_size,)
     if not config.tie_word_embeddings:
         shapes[HEAD] = (config.vocab_size, config.hidden_size)
@@ -145,14 +150,22 @@ class FineTuned:
         if len(self.shapes[name]) == 2:
             return self.merged(name, dtype)
         offset = self.config.family.norm_offset if name.endswith("norm.weight") else 0
+        scale = self.config.logits_scaling if name == self.final_norm else 1.0
         with np.errstate(over="ignore"):
-            out = (self.vector(name) - np.float32(offset)).astype(dtype)
+            out = (self.vector(name) * np.float32(scale) - np.float32(offset)).astype(dtype)
         check_range(name, out)
         return out
 
-    def inv_freq(self, sliding: bool) -> F32:
-        """Returns the rotary frequencies [head_dim / 2] of the layers with sliding or with full attention."""
-        return self._floats("inv_freq_sliding" if sliding else "inv_freq", self.config.head_dim // 2)
+    def inv_freq(self, layer: int) -> F32:
+        """Returns the rotary frequencies [rotary pairs] of a layer that has any."""
+        rope = self.config.rope(layer)
+        assert rope is not None
+        return self._floats(inv_freq_name(self.config, layer), rotary_pairs(self.config.head_dim, rope[1]))
+
+    def full_inv_freq(self) -> F32 | None:
+        """Returns the rotary frequencies of the layers with full attention, or None if the model has no such layer."""
+        layers = [layer for layer in range(self.config.num_hidden_layers) if self.config.layer_type(layer) == FULL]
+        return self.inv_freq(layers[0]) if layers else None
 
     def _floats(self, name: str, size: int) -> F32:
         self._check_floats(name, size)

@@ -1,6 +1,5 @@
 """`--to gguf`: the merged model as a GGUF file for llama.cpp."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,10 @@ from mobile_ft.converters.gguf_data import written
 from mobile_ft.converters.gguf_names import GgufNames, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
 from mobile_ft.errors import UserError
-from mobile_ft.export.source.rotary import inv_freq
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import CONV, SLIDING
 from mobile_ft.model.formats import F32, gguf_blocks
+from mobile_ft.model.rope import frequencies
 
 FILES = None
 
@@ -93,9 +92,11 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig) -> None:
 
 def _rope_factors(model: FineTuned) -> F32 | None:
     """Returns the divisors [head_dim / 2] of the frequencies that the metadata defines, or None if all are 1."""
-    c, found = model.config, model.inv_freq(sliding=False)
+    c, found = model.config, model.full_inv_freq()
+    if found is None:
+        return None
     linear = c.rope_scaling is not None and c.rope_scaling["rope_type"] == "linear"
-    said = inv_freq(c if linear else replace(c, rope_scaling=None), sliding=False)
+    said = frequencies(c.head_dim, c.rope_theta, c.rope_scaling if linear else None)
     return None if np.allclose(said, found, rtol=1e-6, atol=0) else (said / found).astype(np.float32)
 
 

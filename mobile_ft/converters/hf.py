@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ from mobile_ft.converters import hf_nf4, tokenizer_files
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
 from mobile_ft.converters.safetensors_file import TensorInfo, write_safetensors
 from mobile_ft.errors import UserError
-from mobile_ft.export.source.rotary import inv_freq
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import FULL, NO_ROPE, SLIDING
+from mobile_ft.model.rope import frequencies
 
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 FILES = ("config.json", _WHOLE, _INDEX, "model-?????-of-?????.safetensors", *tokenizer_files.FILES)
@@ -94,10 +93,10 @@ def rope_scaling(model: FineTuned) -> dict[str, Any] | None:
     A GGUF file has the frequencies but not the scaling. The scaling of Llama 3.1 and later is recognized.
     """
     c = model.config
-    if set(c.layer_types) == {SLIDING}:
+    found = model.full_inv_freq()
+    if found is None:
         return None
-    found = model.inv_freq(sliding=False)
-    plain = inv_freq(replace(c, rope_scaling=None), sliding=False)
+    plain = frequencies(c.head_dim, c.rope_theta, None)
     llama3 = {
         "rope_type": "llama3",
         "factor": float(np.round((plain / found).max(), 3)),
@@ -106,7 +105,7 @@ def rope_scaling(model: FineTuned) -> dict[str, Any] | None:
         "original_max_position_embeddings": 8192,
     }
     for scaling in (c.rope_scaling, llama3):
-        if np.allclose(inv_freq(replace(c, rope_scaling=scaling), sliding=False), found, rtol=1e-5, atol=0):
+        if np.allclose(frequencies(c.head_dim, c.rope_theta, scaling), found, rtol=1e-5, atol=0):
             return scaling
     raise UserError(f"{model.bundle.folder}: config.json cannot represent its rotary frequencies; use another target")
 

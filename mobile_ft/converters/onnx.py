@@ -58,8 +58,8 @@ class _Decoder:
         positions = g.input("position_ids", np.int64, ["batch", "sequence"])
         self.batch_and_sequence = g.op("Shape", ids)
         visible = {sliding: self._visible(mask, sliding) for sliding in self._kinds()}
-        kinds = {c.layer_type(layer) for layer in range(c.num_hidden_layers)}
-        rotary = {kind: self._rotary(positions, kind == SLIDING) for kind in kinds & {FULL, SLIDING}}
+        layers = {c.layer_type(layer): layer for layer in range(c.num_hidden_layers)}  # one of each type
+        rotary = {kind: self._rotary(positions, layer) for kind, layer in layers.items() if kind in (FULL, SLIDING)}
         table = add_matrix(g, self.model, EMBEDDING)
         x = rows_of(g, g.op("Reshape", ids, g.constant([-1])), table)
         if c.family.scaled_embedding:
@@ -97,9 +97,9 @@ class _Decoder:
         kept = g.op("Unsqueeze", g.op("Cast", mask, to=TensorProto.BOOL), g.constant([1, 2, 3]))
         return g.op("And", seen, kept)
 
-    def _rotary(self, positions: str, sliding: bool) -> _Rotary:
+    def _rotary(self, positions: str, layer: int) -> _Rotary:
         g = self.graph
-        frequencies = g.constant(self.model.inv_freq(sliding), np.float32)
+        frequencies = g.constant(self.model.inv_freq(layer), np.float32)
         column = g.op("Unsqueeze", g.op("Cast", positions, to=TensorProto.FLOAT), g.constant([1, 3]))
         angles = g.op("Mul", column, frequencies)
         return _Rotary(g.op("Cos", angles), g.op("Sin", angles))

@@ -17,11 +17,10 @@ from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
 from mobile_ft.converters.onnx_graph import OnnxGraph
 from mobile_ft.converters.onnx_matrix import matrix_arrays, matrix_input
 from mobile_ft.converters.onnx_ops import OPS
-from mobile_ft.export.bundle import unit_specs
 from mobile_ft.export.program.trace import EXAMPLE_TOKENS, packed_example, trace_unit
 from mobile_ft.model import units
 from mobile_ft.model.lora import CONFIG_FILE, WEIGHTS_FILE, adapter_key, write_adapter
-from mobile_ft.model.unit_spec import UnitSpec
+from mobile_ft.model.unit_spec import UnitSpec, unit_specs
 
 INDEX_FILE = "training.json"
 FILES = (INDEX_FILE, "*.onnx", "*.safetensors", CONFIG_FILE)
@@ -38,7 +37,7 @@ def write(model: FineTuned, out: Path) -> None:
     entries = []
     for layer, spec in specs:
         prefix, name = f"model.layers.{layer}.", f"layers.{layer}.{spec.type}"
-        tensors = {} if spec.inv_freq is None else {"inv_freq": model.inv_freq(spec.inv_freq != "inv_freq")}
+        tensors = {"inv_freq": model.inv_freq(layer)} if spec.rotary_pairs else {}
         for part, shape in spec.vectors.items():
             vector = model.vector(prefix + part)
             tensors[part] = vector if len(shape) == 1 else vector[:, 0].T  # a convolution's taps become rows
@@ -62,7 +61,7 @@ def _write_unit(out: Path, model: FineTuned, spec: UnitSpec) -> None:
     """Writes `<kind>_forward.onnx`, which returns y, and `<kind>_backward.onnx`, which also takes dy, recomputes the
     forward, and returns dx and the gradients of LoRA's A and B."""
     traced = trace_unit(spec).joint
-    names = ["dy", "x", *(["positions"] if spec.takes_positions else []), *(["inv_freq"] if spec.inv_freq else [])]
+    names = ["dy", "x", *(["positions"] if spec.takes_positions else []), *(["inv_freq"] if spec.rotary_pairs else [])]
     names += [*spec.weights, *spec.lora]
     matrices = {
         f"{linear.name}.weight": (linear.format, linear.out_features, linear.in_features) for linear in spec.linears

@@ -1,10 +1,12 @@
 """The configuration of a model: the shape of a decoder, and its family."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from mobile_ft.errors import UserError
-from mobile_ft.model.families import CONV, FAMILIES, FULL, SLIDING, Family
+from mobile_ft.model.families import CONV, FAMILIES, FULL, NO_ROPE, SLIDING, Family
+from mobile_ft.model.rope import Scaling
 
 # Far above any existing decoder. Sizes that are computed from a shape need no further checks.
 MOST_LAYERS = 1000
@@ -35,12 +37,46 @@ class ModelConfig:
     rope_local_base_freq: float = 0.0  # SLIDING layers: their rope_theta
     # CONV layers: number of tokens in a channel's convolution, including the current one.
     conv_L_cache: int = 0  # noqa: N815 (Hugging Face's name)
+    sliding_rope_scaling: dict[str, Any] | None = None  # for layers with sliding attention
+    layer_rope_theta: tuple[float, ...] = ()  # one per layer, in place of rope_theta; 0: no rotary embedding
+    embedding_multiplier: float = 1.0  # of embeddings, but not of a tied head
+    residual_multiplier: float = 1.0  # of every branch before it is added
+    attention_multiplier: float = 0.0  # scale of scores; 0: 1 / sqrt(head_dim)
+    logits_scaling: float = 1.0  # divisor of logits
+    attn_logit_softcapping: float = 0.0  # limit of scores; 0: none
+    final_logit_softcapping: float = 0.0  # limit of logits; 0: none
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def layer_type(self, layer: int) -> str:
         return self.layer_types[layer] if self.layer_types else FULL
+
+    def rope(self, layer: int) -> tuple[float, Scaling] | None:
+        """Returns rope_theta and scaling of a layer, or None if it has no rotary embedding."""
+        kind = self.layer_type(layer)
+        theta, scaling = self.rope_theta, self.rope_scaling
+        if kind == SLIDING:
+            theta, scaling = self.rope_local_base_freq, self.sliding_rope_scaling
+        if self.layer_rope_theta:
+            theta = self.layer_rope_theta[layer]
+        return None if kind in (NO_ROPE, CONV) or theta == 0 else (theta, scaling)
+
+    @property
+    def block_norm_eps(self) -> float:
+        """The epsilon of norms that read the residual stream, which is kept divided by residual_multiplier. So a branch
+        is added as it is."""
+        return self.rms_norm_eps / self.residual_multiplier**2
+
+    @property
+    def embedding_scale(self) -> float:
+        """The factor from embeddings to the residual stream."""
+        scale = math.sqrt(self.hidden_size) if self.family.scaled_embedding else 1.0
+        return scale * self.embedding_multiplier / self.residual_multiplier
+
+    @property
+    def attention_scale(self) -> float:
+        return self.attention_multiplier or 1.0 / math.sqrt(self.head_dim)
 
     @property
     def family(self) -> Family:
@@ -54,8 +90,8 @@ def check_config(config: ModelConfig, source: str) -> ModelConfig:
     for key in ("hidden_size", "intermediate_size"):
         if getattr(config, key) % 32:
             raise UserError(f"{source}: {key} is {getattr(config, key)}; it must be a multiple of 32")
-    if config.head_dim % 8 or config.head_dim > 256:
-        raise UserError(f"{source}: head_dim is {config.head_dim}; it must be a multiple of 8, at most 256")
+    if config.head_dim % 8 or config.head_dim > 512:
+        raise UserError(f"{source}: head_dim is {config.head_dim}; it must be a multiple of 8, at most 512")
     if (config.num_attention_heads * config.head_dim) % 32:
         raise UserError(f"{source}: num_attention_heads x head_dim must be a multiple of 32")
     if config.num_attention_heads % config.num_key_value_heads:

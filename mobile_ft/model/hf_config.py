@@ -6,12 +6,13 @@ from typing import Any
 
 from mobile_ft.errors import UserError
 from mobile_ft.files.json_text import read_json_object
-from mobile_ft.files.json_values import Values, boolean, json_object, positive_int, positive_number
+from mobile_ft.files.json_values import Values, boolean, positive_int, positive_number
 from mobile_ft.files.path_text import path_text
 from mobile_ft.model.config import MOST_LAYERS, MOST_TAPS, ModelConfig, check_config
 from mobile_ft.model.families import CONV, FAMILIES, FULL, SLIDING, Family
+from mobile_ft.model.hf_rope import read_rope
 from mobile_ft.model.hub_cache import cached_repository
-from mobile_ft.model.lora import DECODER, INSIDE, BaseModel
+from mobile_ft.model.lora import DECODER, BaseModel
 
 # Settings of all families. `_KEYS` are implemented. `_ONLY` are accepted with the given values, which change nothing.
 # `_UNREAD` are ignored, because they change nothing. Any other setting is rejected, because it may change the model.
@@ -58,11 +59,11 @@ _QUANTIZATION = (
     "quantization",
     "quantization_config",
 )  # outside of text_config; hf_checkpoint.py reads them
-_ROPE_NUMBERS: dict[str, tuple[str, ...]] = {
-    "default": (),
-    "linear": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
-}
+# Numbers that some families have. A family names those that it reads in its `keys`.
+_NUMBERS = (
+    *("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"),
+    *("attn_logit_softcapping", "final_logit_softcapping"),
+)
 _CONFIGS = Path(__file__).parent / "configs"
 
 
@@ -87,9 +88,9 @@ def read_hf_config(path: Path) -> ModelConfig:
 
 def base_model(path: Path) -> BaseModel:
     """Returns the description of the model for adapters, from its `config.json`."""
-    with_vision = [family.inside for family in FAMILIES.values() if family.inside is not None]
     model_type = read_json_object(path, "use a Hugging Face config.json").get("model_type")
-    return BaseModel(_name(path), INSIDE if model_type in with_vision else DECODER)
+    wrapper = next((family.inside[model_type] for family in FAMILIES.values() if model_type in family.inside), None)
+    return BaseModel(_name(path), DECODER if wrapper is None else wrapper.modules)
 
 
 def folder_name(folder: str | os.PathLike[str]) -> str:
@@ -116,19 +117,19 @@ def config_of(values: Values, name: str) -> ModelConfig:
     hidden, heads = positive_int(values, "hidden_size"), positive_int(values, "num_attention_heads")
     head_dim = positive_int(values, "head_dim", None if "head_dim" in family.defaults else max(hidden // heads, 1))
     types = _layer_types(values["layer_types"], family, layers)
-    full, local = _rope_settings(values, family)
-    scaling, local_scaling = _rope_scaling(full), _rope_scaling(local)
-    _check_repeated(said, values | {"rope_theta": full["rope_theta"]}, family)
-    special: Values = {}
+    full, sliding = read_rope(values, family, head_dim)
+    _check_repeated(said, values | {"rope_theta": full.theta}, family)
+    special: Values = {key: positive_number(values, key) for key in _NUMBERS if values.get(key) is not None}
     if SLIDING in types:
-        if local_scaling is not None:
-            raise ValueError(f"rope type {local_scaling['rope_type']!r} is not supported for sliding attention")
-        special = {
+        special |= {
             "sliding_window": positive_int(values, "sliding_window"),
-            "rope_local_base_freq": positive_number(local, "rope_theta"),
+            "rope_local_base_freq": sliding.theta,
+            "sliding_rope_scaling": sliding.scaling,
         }
     if CONV in types:
         special["conv_L_cache"] = positive_int(values, "conv_L_cache", most=MOST_TAPS)
+    if values.get("layer_rope_theta") is not None:
+        special["layer_rope_theta"] = tuple(float(theta) for theta in values["layer_rope_theta"])
     return ModelConfig(
         name=str(values.get("_name_or_path") or name),
         hidden_size=hidden,
@@ -139,11 +140,11 @@ def config_of(values: Values, name: str) -> ModelConfig:
         head_dim=head_dim,
         vocab_size=positive_int(values, "vocab_size"),
         rms_norm_eps=positive_number(values, "rms_norm_eps"),
-        rope_theta=positive_number(full, "rope_theta"),
+        rope_theta=full.theta,
         max_position_embeddings=positive_int(values, "max_position_embeddings"),
         tie_word_embeddings=boolean(values, "tie_word_embeddings"),
         model_type=values["model_type"],
-        rope_scaling=scaling,
+        rope_scaling=full.scaling,
         layer_types=() if set(types) == {FULL} else types,
         **special,
     )
@@ -153,39 +154,52 @@ def _text_model(values: Values) -> tuple[Values, Values]:
     """Returns the file's values with Transformers' defaults, and without them. For a model with vision, these are the
     values of its text model. Raises ValueError for an unknown setting.
     """
-    with_vision = {family.inside: name for name, family in FAMILIES.items() if family.inside is not None}
     model_type = values.get("model_type")
     if not isinstance(model_type, str):
         raise ValueError(f"model_type is {model_type!r}; it must be a string")
-    if model_type in with_vision:
-        model_type, values = with_vision[model_type], _inside(values, with_vision[model_type])
+    inner = {name: family for name, family in FAMILIES.items() if model_type in family.inside}
+    if inner:
+        model_type, values = _inside(values, inner)
     elif model_type not in FAMILIES:
-        supported = ", ".join(repr(name) for name in [*FAMILIES, *with_vision])
+        wrappers = [wrapper for family in FAMILIES.values() for wrapper in family.inside]
+        supported = ", ".join(repr(name) for name in dict.fromkeys([*FAMILIES, *wrappers]))
         raise ValueError(f"model_type is {model_type!r}; supported: {supported}")
     else:
         values = {key: value for key, value in values.items() if key not in _QUANTIZATION}
     family = FAMILIES[model_type]
     known = (*_KEYS, *_UNREAD, *family.keys, *family.unread, *family.repeats, family.activation_key)
-    _check_known(values, known, _ONLY | family.only, model_type)
+    only = {key: accepted for key, accepted in (_ONLY | family.only).items() if key not in family.keys}
+    _check_known(values, known, only, model_type)
     return family.defaults | values, values
 
 
-def _inside(values: Values, model_type: str) -> Values:
-    """Returns the values of the text model in those of a model with vision. Only the outer values define whether
-    embedding and head are tied.
+def _inside(values: Values, families: dict[str, Family]) -> tuple[str, Values]:
+    """Returns the model_type and the values of the text model in those of a model with vision. Only the outer values
+    define whether embedding and head are tied.
+
+    `families` are those that the text model may be of. Older files of Qwen2.5-VL have the text model's settings beside
+    those of the vision model.
     """
-    family, outside = FAMILIES[model_type], values["model_type"]
-    text = values.get("text_config")
+    outside, text = values["model_type"], values.get("text_config")
+    first = next(iter(families))
+    wrapper = families[first].inside[outside]
+    known = ("model_type", "text_config", "_name_or_path", "tie_word_embeddings", *_QUANTIZATION, *_UNREAD)
+    if text is None and "hidden_size" in values:
+        text = {key: value for key, value in values.items() if key not in (*wrapper.unread, "model_type")}
+        text = {key: value for key, value in text.items() if key not in _QUANTIZATION}
+    else:
+        _check_known(values, (*known, *wrapper.unread), _ONLY, outside)
     if not isinstance(text, dict):
         raise ValueError(f"model_type is {outside!r}, but text_config is {text!r}; it must be an object")
-    known = ("model_type", "text_config", "_name_or_path", "tie_word_embeddings", *_QUANTIZATION, *_UNREAD)
-    _check_known(values, (*known, *family.unread_outside), _ONLY, outside)
-    if text.get("model_type", model_type) != model_type:
-        raise ValueError(f"model_type of text_config is {text['model_type']!r}; it must be {model_type!r}")
-    return text | {
+    model_type = text.get("model_type", first)
+    if model_type not in families:
+        supported = " or ".join(map(repr, families))
+        raise ValueError(f"model_type of text_config is {model_type!r}; it must be {supported}")
+    tied = families[model_type].defaults["tie_word_embeddings"]
+    return model_type, text | {
         "model_type": model_type,
         "_name_or_path": text.get("_name_or_path") or values.get("_name_or_path"),
-        "tie_word_embeddings": values.get("tie_word_embeddings", family.defaults["tie_word_embeddings"]),
+        "tie_word_embeddings": values.get("tie_word_embeddings", tied),
     }
 
 
@@ -206,47 +220,6 @@ def _check_repeated(said: Values, values: Values, family: Family) -> None:
     for key, other in family.repeats.items():
         if key in said and said[key] != values[other]:
             raise ValueError(f"{key} is {said[key]!r}; it must be {other} ({values[other]!r})")
-
-
-def _rope_settings(values: Values, family: Family) -> tuple[Values, Values]:
-    """Returns the rotary settings of full and of sliding attention, from `rope_parameters` or the older fields.
-
-    The older fields are used for settings that `rope_parameters` leaves out.
-    """
-    parameters, scaling = json_object(values, "rope_parameters"), json_object(values, "rope_scaling")
-    if parameters and scaling:
-        raise ValueError("rope_parameters and rope_scaling are both given; remove one of them")
-    theta = {"rope_theta": values["rope_theta"]}
-    if not family.rope_by_type:
-        settings = theta | (parameters or scaling)
-        return settings, settings
-    for key, value in parameters.items():
-        if key not in (FULL, SLIDING):
-            raise ValueError(f"rope_parameters has {key} {value!r}; it must only have {FULL} and {SLIDING}")
-    # Transformers reads the scaling's type only from `rope_type`.
-    full = json_object(parameters, FULL) or {"rope_type": "default"} | scaling
-    return theta | full, {"rope_theta": values["rope_local_base_freq"]} | json_object(parameters, SLIDING)
-
-
-def _rope_scaling(settings: Values) -> Values | None:
-    """Returns the checked scaling of the rotary frequencies, or None."""
-    rope_type = settings.get("rope_type", settings.get("type", "default"))
-    if not isinstance(rope_type, str) or rope_type not in _ROPE_NUMBERS:
-        supported = ", ".join(repr(name) for name in _ROPE_NUMBERS)
-        raise ValueError(f"rope type {rope_type!r} is not supported; supported: {supported}")
-    if settings.get("partial_rotary_factor", 1.0) != 1.0:
-        raise ValueError(f"partial_rotary_factor {settings['partial_rotary_factor']!r} is not supported")
-    known = ("rope_type", "type", "rope_theta", "partial_rotary_factor", *_ROPE_NUMBERS[rope_type])
-    for key, value in settings.items():
-        if key not in known and value is not None:
-            raise ValueError(f"{key} is {value!r}, which rope type {rope_type!r} does not have")
-    scaling = {key: positive_number(settings, key) for key in _ROPE_NUMBERS[rope_type]}
-    if rope_type == "llama3" and scaling["high_freq_factor"] <= scaling["low_freq_factor"]:
-        raise ValueError(
-            f"high_freq_factor is {scaling['high_freq_factor']:g}; it must be above low_freq_factor "
-            f"({scaling['low_freq_factor']:g})"
-        )
-    return {"rope_type": rope_type} | scaling if scaling else None
 
 
 def _layer_types(types: Any, family: Family, layers: int) -> tuple[str, ...]:

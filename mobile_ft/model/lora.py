@@ -19,9 +19,9 @@ from mobile_ft.model.shapes import linear_names
 WEIGHTS_FILE = "adapter_model.safetensors"
 CONFIG_FILE = "adapter_config.json"
 MOST_RANK = 256
-# Path of the decoder in Transformers' classes: of text models (DECODER), and of models with vision (INSIDE).
-DECODER, INSIDE = "model", "model.language_model"
-_PREFIXES = (INSIDE, "language_model.model", DECODER)  # the second one is from before Transformers 4.52
+# Paths of the decoder in Transformers' classes: of text models, and of models with vision.
+DECODER, INSIDE, INSIDE_SMOLVLM = DECODERS = ("model", "model.language_model", "model.text_model")
+_PREFIXES = (INSIDE, INSIDE_SMOLVLM, "language_model.model", DECODER)  # the third is from before Transformers 4.52
 _PEFT = "base_model.model."
 ANOTHER_BUNDLE = "`mobile-ft export MODEL --adapter DIR` makes a bundle for this adapter"
 
@@ -48,7 +48,7 @@ class BaseModel:
     """The checkpoint that an adapter belongs to, as named in the adapter's files."""
 
     name: str  # a folder, a file, or a name on the hub
-    modules: str = DECODER  # path of the decoder, DECODER or INSIDE
+    modules: str = DECODER  # path of the decoder, one of DECODERS
 
 
 def parse_targets(value: str, config: ModelConfig) -> tuple[str, ...]:

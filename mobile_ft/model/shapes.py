@@ -1,7 +1,6 @@
 """Names and shapes of a decoder's weights, without torch."""
 
 import math
-from collections import Counter
 
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import CONV
@@ -14,17 +13,16 @@ def unit_types(config: ModelConfig, layer: int) -> tuple[str, str]:
     return ("conv" if config.layer_type(layer) == CONV else "attn"), "mlp"
 
 
-def vector_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, ...]]:
-    """Returns {name within the layer: shape} of the vectors of a unit of that type: norms, biases, and the taps of a
-    short convolution, oldest token first."""
+def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, ...]]:
+    """Returns {name within the layer: shape} of the vectors of a unit of that type: norms, biases, attention sinks, and
+    the taps of a short convolution, oldest token first."""
     family = config.family
     before, behind = family.norms[unit_type]
-    shapes: dict[str, tuple[int, ...]] = {f"{before}.weight": (config.hidden_size,)}
-    if unit_type == "attn" and family.qk_norms is not None:
-        shapes |= {f"{name}.weight": (config.head_dim,) for name in family.qk_norms}
-    if unit_type == "attn" and family.qkv_bias:
-        linears = linear_shapes(config, unit_type)
-        shapes |= {f"{family.linears[role]}.bias": (linears[family.linears[role]][1],) for role in "qkv"}
+    shapes: dict[str, tuple[int, ...]] = {}
+    if before is not None:
+        shapes[f"{before}.weight"] = (config.hidden_size,)
+    if unit_type == "attn":
+        shapes |= _attention_vectors(config, layer)
     if unit_type == "conv":
         shapes[TAPS] = (config.conv_L_cache, config.hidden_size)
     if behind is not None:
@@ -32,34 +30,66 @@ def vector_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, .
     return shapes
 
 
-def linear_shapes(config: ModelConfig, unit_type: str) -> dict[str, tuple[int, int]]:
+def _attention_vectors(config: ModelConfig, layer: int) -> dict[str, tuple[int, ...]]:
+    family, (queries, keys) = config.family, attention_widths(config, layer)
+    shapes: dict[str, tuple[int, ...]] = {}
+    if family.qk_norms is not None:
+        widths = (queries, keys) if family.qk_norm_whole else (config.head_dim, config.head_dim)
+        shapes |= {f"{name}.weight": (width,) for name, width in zip(family.qk_norms, widths, strict=True)}
+    if family.qkv_bias:
+        linears = linear_shapes(config, layer, "attn")
+        shapes |= {f"{family.linears[role]}.bias": (linears[family.linears[role]][1],) for role in "qkv"}
+    if family.sinks is not None:
+        shapes[family.sinks] = (config.num_attention_heads,)
+    return shapes
+
+
+def attention_widths(config: ModelConfig, layer: int) -> tuple[int, int]:
+    """Returns the numbers in a token's queries, and in its keys."""
+    return config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
+
+
+def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, int]]:
     """Returns {name: (in_features, out_features)} of the linear layers of a unit of that type, in execution order."""
     hidden, inner = config.hidden_size, config.intermediate_size
-    queries = config.num_attention_heads * config.head_dim
-    keys = config.num_key_value_heads * config.head_dim
+    queries, keys = attention_widths(config, layer)
     by_role = {
-        "attn": {"q": (hidden, queries), "k": (hidden, keys), "v": (hidden, keys), "o": (queries, hidden)},
+        "attn": {
+            "qkv": (hidden, queries + 2 * keys),
+            "q": (hidden, queries),
+            "k": (hidden, keys),
+            "v": (hidden, keys),
+            "head_gate": (hidden, config.num_attention_heads),
+            "o": (queries, hidden),
+        },
         "conv": {"in": (hidden, 3 * hidden), "out": (hidden, hidden)},
-        "mlp": {"gate": (hidden, inner), "up": (hidden, inner), "down": (inner, hidden)},
+        "mlp": {
+            "gate_up": (hidden, 2 * inner),
+            "gate": (hidden, inner),
+            "up": (hidden, inner),
+            "down": (inner, hidden),
+        },
     }
-    return {config.family.linears[role]: shape for role, shape in by_role[unit_type].items()}
+    names = config.family.linears
+    return {names[role]: shape for role, shape in by_role[unit_type].items() if role in names}
 
 
 def linear_names(config: ModelConfig) -> tuple[str, ...]:
     """Returns the last parts of the linear layers' names, which LoRA's targets use, such as `q_proj`."""
-    units = dict.fromkeys(unit for layer in range(config.num_hidden_layers) for unit in unit_types(config, layer))
-    return tuple(dict.fromkeys(name.split(".")[-1] for unit in units for name in linear_shapes(config, unit)))
+    layers = range(config.num_hidden_layers)
+    names = [name for i in layers for unit in unit_types(config, i) for name in linear_shapes(config, i, unit)]
+    return tuple(dict.fromkeys(name.split(".")[-1] for name in names))
 
 
-def forward_flops(config: ModelConfig, unit_type: str, again: bool = False) -> list[int]:
+def forward_flops(config: ModelConfig, layer: int, unit_type: str, again: bool = False) -> list[int]:
     """Returns [a, b]: a unit's forward has a t + b t^2 FLOPs at t tokens, 2 per multiply-add of linear layers and
     attention.
 
     `again` leaves out the last linear layer, whose output no gradient needs.
     """
-    linears = list(linear_shapes(config, unit_type).values())
+    linears = list(linear_shapes(config, layer, unit_type).values())
     products = sum(k * n for k, n in (linears[:-1] if again else linears))
-    attention = config.num_attention_heads * config.head_dim if unit_type == "attn" else 0  # half of both products
+    attention = attention_widths(config, layer)[0] if unit_type == "attn" else 0  # half of both products
     return [2 * products, 2 * attention]
 
 
@@ -72,7 +102,8 @@ def base_parameters(config: ModelConfig) -> int:
     """Returns the number of the model's weights, without LoRA."""
     tables = 1 if config.tie_word_embeddings else 2
     weights = config.hidden_size * (tables * config.vocab_size + 1)
-    for unit_type, count in Counter(x for i in range(config.num_hidden_layers) for x in unit_types(config, i)).items():
-        weights += count * sum(math.prod(shape) for shape in vector_shapes(config, unit_type).values())
-        weights += count * sum(k * n for k, n in linear_shapes(config, unit_type).values())
+    for layer in range(config.num_hidden_layers):
+        for unit_type in unit_types(config, layer):
+            weights += sum(math.prod(shape) for shape in vector_shapes(config, layer, unit_type).values())
+            weights += sum(k * n for k, n in linear_shapes(config, layer, unit_type).values())
     return weights

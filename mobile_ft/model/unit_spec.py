@@ -1,10 +1,22 @@
 """The kinds of residual units of a model, and their weights, without torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import FULL, NO_ROPE, SLIDING
-from mobile_ft.model.shapes import vector_shapes
+from mobile_ft.model.families import SLIDING
+from mobile_ft.model.lora import LoraConfig
+from mobile_ft.model.rope import rope_factor, rotary_pairs
+from mobile_ft.model.shapes import linear_shapes, unit_types, vector_shapes
+
+
+class WeightFormats(Protocol):
+    """The configuration and formats of a model, which define its units."""
+
+    @property
+    def config(self) -> ModelConfig: ...
+
+    def format_of(self, name: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -19,22 +31,40 @@ class Linear:
 
 
 @dataclass(frozen=True)
+class Attention:
+    """The numbers of an attention unit."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    window: int  # number of tokens that a query sees, including itself; 0: all
+    scale: float  # of scores
+    softcap: float  # limit of scores; 0: none
+    rotary_pairs: int  # of a head; 0: no rotary embedding
+    rope_factor: float
+
+    @property
+    def queries(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def keys(self) -> int:
+        return self.kv_heads * self.head_dim
+
+
+@dataclass(frozen=True)
 class UnitSpec:
     """The properties that all units of a kind share. They define the kind's methods."""
 
     kind: str  # prefix of the methods' names
     type: str  # "attn", "conv" or "mlp"
     linears: tuple[Linear, ...]
+    vectors: dict[str, tuple[int, ...]]  # shapes of norms, biases, sinks and taps
     lora_rank: int
     lora_scale: float
     config: ModelConfig
     activation: str = "exact"  # one of ACTIVATIONS
-    layer_type: str = FULL  # type of attention
-
-    @property
-    def vectors(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shapes of norms, biases and taps."""
-        return vector_shapes(self.config, self.type)
+    attention: Attention | None = None
 
     @property
     def weights(self) -> list[str]:
@@ -50,22 +80,66 @@ class UnitSpec:
         return self.type != "mlp"
 
     @property
-    def inv_freq(self) -> str | None:
-        """Name of the rotary frequencies in `weights.ptd`, or None if the unit has none."""
-        if self.type != "attn" or self.layer_type == NO_ROPE:
-            return None
-        return "inv_freq_sliding" if self.layer_type == SLIDING else "inv_freq"
+    def rotary_pairs(self) -> int:
+        """Number of rotary frequencies, the first weight of a unit that has any."""
+        return 0 if self.attention is None else self.attention.rotary_pairs
 
     @property
     def cache_width(self) -> int:
         """Values per token in each of attention's two caches. Other units have no cache."""
-        return self.config.num_key_value_heads * self.config.head_dim if self.type == "attn" else 0
+        return 0 if self.attention is None else self.attention.keys
 
     @property
     def state_shape(self) -> tuple[int, int]:
         """Shape of the state that a short convolution keeps of earlier tokens."""
         return max(self.config.conv_L_cache - 1, 0) if self.type == "conv" else 0, self.config.hidden_size
 
-    @property
-    def window(self) -> int:
-        return self.config.sliding_window if self.layer_type == SLIDING else 0
+
+def unit_spec(model: WeightFormats, layer: int, unit_type: str, lora: LoraConfig, activation: str) -> UnitSpec:
+    """Returns the properties of one unit. Its kind is named for its type and its attention."""
+    c = model.config
+    linears = tuple(
+        Linear(n, i, o, model.format_of(f"model.layers.{layer}.{n}.weight"), n.split(".")[-1] in lora.targets)
+        for n, (i, o) in linear_shapes(c, layer, unit_type).items()
+    )
+    attention = _attention(c, layer) if unit_type == "attn" else None
+    kind = unit_type
+    if attention is not None:
+        kind += "_sliding" * (attention.window > 0) + "_no_rope" * (attention.rotary_pairs == 0)
+    vectors = vector_shapes(c, layer, unit_type)
+    return UnitSpec(kind, unit_type, linears, vectors, lora.rank, lora.scale, c, activation, attention)
+
+
+def unit_specs(model: WeightFormats, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:
+    """Returns (layer, spec) of every unit in execution order. Units with the same properties share a kind."""
+    kinds: list[UnitSpec] = []  # before they are numbered
+    specs = []
+    for layer in range(model.config.num_hidden_layers):
+        for unit_type in unit_types(model.config, layer):
+            spec = unit_spec(model, layer, unit_type, lora, activation)
+            if spec not in kinds:
+                kinds.append(spec)
+            number = [x for x in kinds if x.kind == spec.kind].index(spec)
+            specs.append((layer, replace(spec, kind=f"{spec.kind}{number or ''}")))
+    return specs
+
+
+def inv_freq_name(config: ModelConfig, layer: int) -> str:
+    """Returns the name of a layer's rotary frequencies in `weights.ptd`."""
+    if config.layer_rope_theta:
+        return f"inv_freq.{layer}"
+    return "inv_freq_sliding" if config.layer_type(layer) == SLIDING else "inv_freq"
+
+
+def _attention(config: ModelConfig, layer: int) -> Attention:
+    rope = config.rope(layer)
+    return Attention(
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        head_dim=config.head_dim,
+        window=config.sliding_window if config.layer_type(layer) == SLIDING else 0,
+        scale=config.attention_scale,
+        softcap=config.attn_logit_softcapping,
+        rotary_pairs=0 if rope is None else rotary_pairs(config.head_dim, rope[1]),
+        rope_factor=1.0 if rope is None else rope_factor(rope[1]),
+    )

@@ -5,7 +5,6 @@ activations; positions, if the unit mixes tokens; caches or state, if it decodes
 has them; `UnitSpec.weights`; `UnitSpec.lora` (A and B of each adapted linear layer in turn).
 """
 
-import math
 from collections.abc import Callable
 
 from torch import Tensor
@@ -14,7 +13,7 @@ from torch.fx.traceback import annotate
 from mobile_ft.model import ops
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.shapes import TAPS
-from mobile_ft.model.unit_spec import Linear, UnitSpec
+from mobile_ft.model.unit_spec import Attention, Linear, UnitSpec
 
 # Marks nodes of a trace whose products are the input of an exponential: 8 bits are not precise enough for them.
 EXPONENT = "exponent"
@@ -44,21 +43,36 @@ def _linears(spec: UnitSpec, weights: Weights, lora: list[Tensor]) -> Linears:
     }
 
 
-def _norm(spec: UnitSpec, x: Tensor, weights: Weights, name: str) -> Tensor:
+def _norm(x: Tensor, weights: Weights, name: str, eps: float) -> Tensor:
     """RMS norm in the memory-sharing form: it saves z, and the input of linear layers is recomputed as z times the
     weight."""
-    z, _ = ops.ms_rms_norm(x, spec.config.rms_norm_eps)
+    z, _ = ops.ms_rms_norm(x, eps)
     return ops.affine(z, weights[f"{name}.weight"])
 
 
-def _head_norm(spec: UnitSpec, x: Tensor, weights: Weights, name: str) -> Tensor:
-    """RMS norm of each head."""
-    y, _ = ops.rms_norm(x, weights[f"{name}.weight"], spec.config.rms_norm_eps)
-    return y
+def _branch_input(spec: UnitSpec, x: Tensor, weights: Weights) -> Tensor:
+    """Returns the input of a unit's branch: x, after the norm before the branch if the family has one."""
+    before = spec.config.family.norms[spec.type][0]
+    return x if before is None else _norm(x, weights, before, spec.config.block_norm_eps)
+
+
+def _qk_norms(spec: UnitSpec, q: Tensor, k: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+    """RMS norms of q and k: of each head, or of a whole row, by the size of the weight."""
+    names = spec.config.family.qk_norms
+    if names is None:
+        return q, k
+    q, k = (
+        ops.rms_norm(y, weights[f"{name}.weight"], spec.config.rms_norm_eps)[0]
+        for name, y in zip(names, (q, k), strict=True)
+    )
+    return q, k
 
 
 # Activation of a family -> its gated op, and the op that keeps two bits of the gate.
 _GATES = {"silu": (ops.swiglu, ops.swiglu_2bit), "gelu_pytorch_tanh": (ops.geglu, ops.geglu_2bit)}
+
+
+_ACTIVATIONS = {"relu2": ops.relu2}  # of MLPs without a gate
 
 
 def _gated(spec: UnitSpec, gate: Tensor, up: Tensor) -> Tensor:
@@ -72,25 +86,56 @@ def _gated(spec: UnitSpec, gate: Tensor, up: Tensor) -> Tensor:
 
 def _residual(spec: UnitSpec, x: Tensor, branch: Tensor, weights: Weights) -> Tensor:
     behind = spec.config.family.norms[spec.type][1]
-    return ops.add(x, branch if behind is None else _norm(spec, branch, weights, behind))
+    return ops.add(x, branch if behind is None else _norm(branch, weights, behind, spec.config.rms_norm_eps))
+
+
+def _rope(spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor | None, heads: int) -> Tensor:
+    if inv_freq is None:
+        return x
+    interleaved, factor = spec.config.family.rope_interleaved, _attention_of(spec).rope_factor
+    return ops.rope(x, positions, inv_freq, heads, False, interleaved, factor)
+
+
+def _attention_of(spec: UnitSpec) -> Attention:
+    assert spec.attention is not None
+    return spec.attention
 
 
 def _qkv(
-    spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor | None, weights: Weights, linears: Linears
+    spec: UnitSpec, z: Tensor, positions: Tensor, inv_freq: Tensor | None, weights: Weights, linears: Linears
 ) -> tuple[Tensor, Tensor, Tensor]:
-    c = spec.config
-    names, norms = c.family.linears, c.family.qk_norms
-    z = _norm(spec, x, weights, c.family.norms["attn"][0])
+    family, a = spec.config.family, _attention_of(spec)
+    names = family.linears
     with annotate({EXPONENT: True}):
-        q, k = linears[names["q"]](z), linears[names["k"]](z)
-    v = linears[names["v"]](z)  # computed first, so that z can be freed early
+        if "qkv" in names:
+            q, kv = ops.split(linears[names["qkv"]](z), 1, a.queries)
+            k, v = ops.split(kv, 1, a.keys)
+        else:
+            q, k = linears[names["q"]](z), linears[names["k"]](z)
+    if "qkv" not in names:
+        v = linears[names["v"]](z)  # computed first, so that z can be freed early
     with annotate({EXPONENT: True}):
-        if norms is not None:
-            q, k = (_head_norm(spec, y, weights, norm) for norm, y in zip(norms, (q, k), strict=True))
-        if inv_freq is not None:
-            q = ops.rope(q, positions, inv_freq, c.num_attention_heads, False)
-            k = ops.rope(k, positions, inv_freq, c.num_key_value_heads, False)
+        if not family.qk_norm_after_rope:
+            q, k = _qk_norms(spec, q, k, weights)
+        q = _rope(spec, q, positions, inv_freq, a.heads)
+        k = _rope(spec, k, positions, inv_freq, a.kv_heads)
+        if family.qk_norm_after_rope:
+            q, k = _qk_norms(spec, q, k, weights)
     return q, k, v
+
+
+def _attention_output(spec: UnitSpec, x: Tensor, z: Tensor, o: Tensor, weights: Weights, linears: Linears) -> Tensor:
+    """x, the branch's input z, and attention's output o -> the unit's output."""
+    names = spec.config.family.linears
+    if "head_gate" in names:
+        o = ops.sigmoid_gate(o, linears[names["head_gate"]](z))
+    return _residual(spec, x, linears[names["o"]](o), weights)
+
+
+def _attention_settings(spec: UnitSpec, weights: Weights) -> tuple[int, int, int, float, float, Tensor | None]:
+    """Returns the arguments of attention after q, k, v, caches and positions."""
+    a, sinks = _attention_of(spec), spec.config.family.sinks
+    return a.heads, a.kv_heads, a.window, a.scale, a.softcap, None if sinks is None else weights[sinks]
 
 
 def attn(
@@ -99,10 +144,10 @@ def attn(
     """x [T, hidden] -> x + attention(x) [T, hidden]."""
     named = dict(zip(spec.weights, weights, strict=True))
     linears = _linears(spec, named, lora)
-    q, k, v = _qkv(spec, x, positions, inv_freq, named, linears)
-    heads, kv_heads = spec.config.num_attention_heads, spec.config.num_key_value_heads
-    o, _ = ops.attention(q, k, v, positions, heads, kv_heads, spec.window)
-    return _residual(spec, x, linears[spec.config.family.linears["o"]](o), named)
+    z = _branch_input(spec, x, named)
+    q, k, v = _qkv(spec, z, positions, inv_freq, named, linears)
+    o, _ = ops.attention(q, k, v, positions, *_attention_settings(spec, named))
+    return _attention_output(spec, x, z, o, named, linears)
 
 
 def attn_decode(
@@ -118,17 +163,17 @@ def attn_decode(
     """Generation: like `attn`, after positions[0] cached tokens. Also returns the keys and values to append."""
     named = dict(zip(spec.weights, weights, strict=True))
     linears = _linears(spec, named, lora)
-    q, k, v = _qkv(spec, x, positions, inv_freq, named, linears)
-    heads, kv_heads = spec.config.num_attention_heads, spec.config.num_key_value_heads
-    o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, spec.window)
-    return _residual(spec, x, linears[spec.config.family.linears["o"]](o), named), k, v
+    z = _branch_input(spec, x, named)
+    q, k, v = _qkv(spec, z, positions, inv_freq, named, linears)
+    o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, *_attention_settings(spec, named))
+    return _attention_output(spec, x, z, o, named, linears), k, v
 
 
 def conv(spec: UnitSpec, x: Tensor, positions: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
     """x [T, hidden] -> x + gated short convolution(x) [T, hidden]."""
     named = dict(zip(spec.weights, weights, strict=True))
     linears, names = _linears(spec, named, lora), spec.config.family.linears
-    bcx = linears[names["in"]](_norm(spec, x, named, spec.config.family.norms["conv"][0]))
+    bcx = linears[names["in"]](_branch_input(spec, x, named))
     return _residual(spec, x, linears[names["out"]](ops.short_conv(bcx, named[TAPS], positions)), named)
 
 
@@ -138,7 +183,7 @@ def conv_decode(
     """Generation: like `conv`, after the tokens of `state`. Also returns the new state."""
     named = dict(zip(spec.weights, weights, strict=True))
     linears, names = _linears(spec, named, lora), spec.config.family.linears
-    bcx = linears[names["in"]](_norm(spec, x, named, spec.config.family.norms["conv"][0]))
+    bcx = linears[names["in"]](_branch_input(spec, x, named))
     y, state = ops.short_conv_decode(bcx, named[TAPS], state, positions)
     return _residual(spec, x, linears[names["out"]](y), named), state
 
@@ -147,35 +192,38 @@ def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) ->
     """x [T, hidden] -> x + mlp(x) [T, hidden]."""
     named = dict(zip(spec.weights, weights, strict=True))
     linears, names = _linears(spec, named, lora), spec.config.family.linears
-    z = _norm(spec, x, named, spec.config.family.norms["mlp"][0])
+    z = _branch_input(spec, x, named)
     with annotate({FACTOR: True}):
-        gate, up = linears[names["gate"]](z), linears[names["up"]](z)
-    product = _gated(spec, gate, up)
+        if "gate_up" in names:
+            factors = ops.split(linears[names["gate_up"]](z), 1, spec.config.intermediate_size)
+        else:
+            factors = tuple(linears[names[role]](z) for role in ("gate", "up") if role in names)
+    product = _gated(spec, *factors) if len(factors) == 2 else _ACTIVATIONS[spec.config.family.activation](*factors)
     return _residual(spec, x, linears[names["down"]](product), named)
 
 
 def embed(config: ModelConfig, fmt: str, tokens: Tensor, table: Tensor) -> Tensor:
     """tokens [T] -> x [T, hidden]."""
-    scale = math.sqrt(config.hidden_size) if config.family.scaled_embedding else 1.0
-    return ops.packed_embedding(tokens, table, fmt, config.vocab_size, scale)
+    return ops.packed_embedding(tokens, table, fmt, config.vocab_size, config.embedding_scale)
 
 
 def head(
     config: ModelConfig, fmt: str, x: Tensor, targets: Tensor, norm: Tensor, weight: Tensor
 ) -> tuple[Tensor, Tensor]:
     """x [T, hidden], targets [T] -> losses [T], 0 for targets of -100, and their gradients dx [T, hidden]."""
-    z, rstd = ops.rms_norm(x, norm, config.rms_norm_eps)
-    losses, dz = ops.linear_cross_entropy(z, weight, fmt, config.vocab_size, targets)
+    z, rstd = ops.rms_norm(x, norm, config.block_norm_eps)
+    losses, dz = ops.linear_cross_entropy(z, weight, fmt, config.vocab_size, targets, config.final_logit_softcapping)
     return losses, ops.rms_norm_backward(dz, x, norm, rstd)
 
 
 def head_loss(config: ModelConfig, fmt: str, x: Tensor, targets: Tensor, norm: Tensor, weight: Tensor) -> Tensor:
     """Evaluation: returns only the losses [T]."""
-    z, _ = ops.rms_norm(x, norm, config.rms_norm_eps)
-    return ops.linear_cross_entropy_loss(z, weight, fmt, config.vocab_size, targets)
+    z, _ = ops.rms_norm(x, norm, config.block_norm_eps)
+    return ops.linear_cross_entropy_loss(z, weight, fmt, config.vocab_size, targets, config.final_logit_softcapping)
 
 
 def logits(config: ModelConfig, fmt: str, x: Tensor, norm: Tensor, weight: Tensor) -> Tensor:
     """x [T, hidden] -> logits [T, vocab]; the runtime calls it on a few rows at a time."""
-    z, _ = ops.rms_norm(x, norm, config.rms_norm_eps)
-    return ops.packed_linear(z, weight, fmt, config.vocab_size, None, None, 0.0)
+    z, _ = ops.rms_norm(x, norm, config.block_norm_eps)
+    y = ops.packed_linear(z, weight, fmt, config.vocab_size, None, None, 0.0)
+    return ops.softcap(y, config.final_logit_softcapping) if config.final_logit_softcapping else y

@@ -74,7 +74,35 @@ std::vector<SavedTensor> saved_tensors(const Json& entries) {
   return saved;
 }
 
-UnitKind unit_kind(const std::string& name, const Json& entry, int64_t max_seq_len) {
+/// Sets the sizes of a kind's linear layers and of its attention. Older bundles have only those of the model.
+void set_shapes(const Json& entry, const Json& model, UnitKind& kind) {
+  if (!entry.contains("linears")) {
+    const int64_t hidden = width(model, "hidden_size"), inner = width(model, "intermediate_size");
+    kind.heads = width(model, "num_attention_heads");
+    kind.kv_heads = width(model, "num_key_value_heads");
+    kind.head_dim = width(model, "head_dim");
+    const int64_t queries = kind.heads * kind.head_dim;
+    kind.linears = {{hidden, queries},
+                    {hidden, kind.kv_heads * kind.head_dim},
+                    {queries, hidden},
+                    {hidden, inner},
+                    {inner, hidden}};
+    if (kind.state_size > 0) kind.linears.push_back({hidden, 3 * hidden});
+    return;
+  }
+  for (const Json& shape : entry.at("linears")) {
+    if (shape.size() != 2) fail("a linear layer must have two sizes");
+    const Json sizes = {{"in_features", shape.at(0)}, {"out_features", shape.at(1)}};
+    kind.linears.push_back({width(sizes, "in_features"), width(sizes, "out_features")});
+  }
+  if (const Json& attention = entry.at("attention"); !attention.is_null()) {
+    kind.heads = width(attention, "heads");
+    kind.kv_heads = width(attention, "kv_heads");
+    kind.head_dim = width(attention, "head_dim");
+  }
+}
+
+UnitKind unit_kind(const std::string& name, const Json& entry, const Json& model, int64_t max_seq_len) {
   UnitKind kind;
   kind.name = name;
   kind.tokens = tokens(entry);
@@ -85,6 +113,7 @@ UnitKind unit_kind(const std::string& name, const Json& entry, int64_t max_seq_l
   kind.recompute_flops = flops(entry.at("recompute_flops"));
   kind.saved = saved_tensors(entry.at("saved"));
   kind.backward_reads_x = entry.at("reads_x");
+  set_shapes(entry, model, kind);
   // A unit that mixes tokens cannot be split over several calls.
   if (kind.cache_width > 0 && kind.state_size > 0) fail(name, " has both caches and a state");
   if ((kind.takes_positions || kind.decodes()) && kind.tokens < max_seq_len)
@@ -111,11 +140,7 @@ void parse_model(const Json& json, Bundle& bundle) {
   const Json& model = json.at("model");
   bundle.model_name = model.at("name");
   bundle.hidden_size = width(model, "hidden_size");
-  bundle.intermediate_size = width(model, "intermediate_size");
   bundle.num_layers = width(model, "num_hidden_layers");
-  bundle.num_heads = width(model, "num_attention_heads");
-  bundle.num_kv_heads = width(model, "num_key_value_heads");
-  bundle.head_dim = width(model, "head_dim");
   bundle.vocab_size = integer(model, "vocab_size", 1, kMostVocabulary);
   bundle.max_seq_len = integer(json, "max_seq_len", 1, kMostTokens);
   bundle.head_tokens = tokens(json.at("head"));
@@ -137,7 +162,7 @@ void parse_units(const Json& json, Bundle& bundle) {
   std::map<std::string, size_t> kinds;
   for (const auto& [name, entry] : json.at("kinds").items()) {
     kinds[name] = bundle.kinds.size();
-    bundle.kinds.push_back(unit_kind(name, entry, bundle.max_seq_len));
+    bundle.kinds.push_back(unit_kind(name, entry, json.at("model"), bundle.max_seq_len));
   }
   for (const Json& entry : json.at("units")) {
     UnitInfo unit;

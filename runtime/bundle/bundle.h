@@ -36,6 +36,12 @@ struct Flops {
   }
 };
 
+/// A linear layer's size.
+struct LinearShape {
+  int64_t in_features;
+  int64_t out_features;
+};
+
 /// A kind of units: units that share the methods `<name>_forward` and so on.
 struct UnitKind {
   std::string name;
@@ -47,6 +53,10 @@ struct UnitKind {
   Flops recompute_flops;         // the forward without the parts that only its output needs
   std::vector<SavedTensor> saved;
   bool backward_reads_x = false;  // in addition to saved tensors
+  std::vector<LinearShape> linears;
+  int64_t heads = 0;  // of attention; 0: the unit has none
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
   /// Whether the kind has a method `<name>_decode`.
   bool decodes() const { return cache_width > 0 || state_size > 0; }
   /// Maximum tokens per call if MLPs take at most `mlp_tokens` (0: their maximum).
@@ -96,11 +106,7 @@ struct Bundle {
   std::string folder;
   std::string model_name;
   int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;
   int64_t num_layers = 0;
-  int64_t num_heads = 0;
-  int64_t num_kv_heads = 0;
-  int64_t head_dim = 0;
   int64_t vocab_size = 0;
   int64_t max_seq_len = 0;
   int64_t head_tokens = 0;  // maximum tokens per call of the head

@@ -209,16 +209,17 @@ class MethodCheck {
   }
 
   void read_arguments(const OpSchema& op, const FlatVector& arguments) {
-    const size_t written = op.inputs + op.outputs;
-    if (arguments.size() != written + 1) {  // the last argument is the op's result: its output, or a list of outputs
+    const size_t inputs = op.inputs_of(arguments.size());
+    if (inputs == 0) {
       wrong("calls an op with ", op.inputs, " inputs and ", op.outputs, " outputs with ", arguments.size(),
             " arguments");
     }
-    for (uint32_t i = 0; i < op.inputs; ++i) {
+    const size_t written = inputs + op.outputs;
+    for (uint32_t i = 0; i < inputs; ++i) {
       const Value& value = value_at(arguments, i);
       if (value.tensor() && !value.has_data) wrong("reads a tensor before it is written");
     }
-    for (uint32_t i = static_cast<uint32_t>(op.inputs); i < written; ++i) {
+    for (uint32_t i = static_cast<uint32_t>(inputs); i < written; ++i) {
       Value& value = value_at(arguments, i);
       if (!value.tensor() || value.input) wrong("writes to a value that is not one of its own tensors");
       value.has_data = true;

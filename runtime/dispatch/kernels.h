@@ -15,7 +15,11 @@
 #include "runtime/kernels/elementwise/glu.h"
 #include "runtime/kernels/elementwise/glu_2bit.h"
 #include "runtime/kernels/elementwise/ms_rms_norm.h"
+#include "runtime/kernels/elementwise/relu2.h"
 #include "runtime/kernels/elementwise/rms_norm.h"
+#include "runtime/kernels/elementwise/sigmoid_gate.h"
+#include "runtime/kernels/elementwise/softcap.h"
+#include "runtime/kernels/elementwise/split.h"
 #include "runtime/kernels/linear/decode.h"
 #include "runtime/kernels/linear/embedding.h"
 #include "runtime/kernels/linear/linear.h"
@@ -62,13 +66,20 @@ namespace mft {
   X(ms_rms_norm)                        \
   X(ms_rms_norm_backward)               \
   X(multiply_add_peak)                  \
+  X(relu2)                              \
+  X(relu2_backward)                     \
   X(rms_norm)                           \
   X(rms_norm_backward)                  \
   X(rope)                               \
   X(rope_scratch_bytes)                 \
   X(short_conv)                         \
   X(short_conv_backward)                \
-  X(short_conv_decode)
+  X(short_conv_decode)                  \
+  X(sigmoid_gate)                       \
+  X(sigmoid_gate_backward)              \
+  X(softcap)                            \
+  X(split)                              \
+  X(join)
 
 struct Kernels {
   const char* isa;    // such as "avx2"

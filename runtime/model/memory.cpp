@@ -20,26 +20,22 @@ size_t Model::scratch_bytes(int64_t tokens, Compute compute, size_t staging) con
 }
 
 size_t Model::unit_scratch_bytes(int64_t tokens, Compute compute) const {
-  const Bundle& b = bundle_;
-  const int64_t queries = b.num_heads * b.head_dim;
-  const bool convolves =
-      std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& k) { return k.state_size > 0; });
-  size_t most = kernels().rope_scratch_bytes(b.head_dim);
-  const auto linear = [&](int64_t in, int64_t out) {
-    most = std::max(most, kernels().linear_scratch_bytes(compute, tokens, out, in, b.lora_rank));
-  };
-  linear(b.hidden_size, queries);
-  linear(b.hidden_size, b.num_kv_heads * b.head_dim);
-  linear(queries, b.hidden_size);
-  linear(b.hidden_size, b.intermediate_size);
-  linear(b.intermediate_size, b.hidden_size);
-  if (convolves) linear(b.hidden_size, 3 * b.hidden_size);
-  AttentionShape shape{};
-  shape.t = tokens;
-  shape.heads = b.num_heads;
-  shape.kv_heads = b.num_kv_heads;
-  shape.dim = b.head_dim;
-  return std::max(most, kernels().attention_scratch_bytes(shape)) + kScratchSlack;
+  size_t most = 0;
+  for (const UnitKind& kind : bundle_.kinds) {
+    for (const LinearShape& linear : kind.linears) {
+      most = std::max(most, kernels().linear_scratch_bytes(compute, tokens, linear.out_features, linear.in_features,
+                                                           bundle_.lora_rank));
+    }
+    if (kind.heads == 0) continue;
+    AttentionShape shape{};
+    shape.t = tokens;
+    shape.heads = kind.heads;
+    shape.kv_heads = kind.kv_heads;
+    shape.dim = kind.head_dim;
+    most = std::max(most, kernels().attention_scratch_bytes(shape));
+    most = std::max(most, kernels().rope_scratch_bytes(kind.head_dim / 2));
+  }
+  return most + kScratchSlack;
 }
 
 size_t Model::head_scratch_bytes(int64_t tokens, Compute compute) const {

@@ -8,6 +8,7 @@
 #include "runtime/formats/format.h"
 #include "runtime/kernels/linear/linear.h"
 #include "runtime/ops/context.h"
+#include "runtime/ops/op_schema.h"
 #include "runtime/platform/scratch.h"
 
 namespace mft {
@@ -19,9 +20,14 @@ class Arguments {
   using Tensor = executorch::aten::Tensor;
   struct BadArguments {};
 
-  Arguments(executorch::runtime::KernelRuntimeContext& context, OpContext& op_context,
+  Arguments(executorch::runtime::KernelRuntimeContext& context, OpContext& op_context, const OpSchema& schema,
             executorch::runtime::Span<executorch::runtime::EValue*> stack)
-      : context_(context), op_context_(op_context), stack_(stack) {}
+      : context_(context), op_context_(op_context), stack_(stack), inputs_(schema.inputs_of(stack.size())) {
+    require(inputs_ > 0);
+  }
+
+  /// Whether input `i` was given. Programs of older versions leave out inputs that were added later.
+  bool has(size_t i) const { return i < inputs_; }
 
   OpContext& op_context() const { return op_context_; }
 
@@ -45,7 +51,7 @@ class Arguments {
     require(i < stack_.size() && stack_[i]->isDouble());
     return static_cast<float>(stack_[i]->toDouble());
   }
-  bool none(size_t i) const { return i < stack_.size() && stack_[i]->isNone(); }
+  bool none(size_t i) const { return !has(i) || stack_[i]->isNone(); }
 
   /// Float input [.., ..] of exactly these sizes.
   const float* floats(size_t i, std::initializer_list<int64_t> sizes) const {
@@ -79,7 +85,7 @@ class Arguments {
     return {floats(i, {rank, w.cols}), floats(i + 1, {w.rows, rank}), rank, real(i + 2)};
   }
 
-  /// Float output, resized.
+  /// Float output `i`, counted from the first output, resized.
   float* output(size_t i, std::initializer_list<int32_t> sizes) const {
     return resized<float>(i, executorch::aten::ScalarType::Float, sizes);
   }
@@ -105,8 +111,7 @@ class Arguments {
 
   template <typename T>
   T* resized(size_t i, executorch::aten::ScalarType type, std::initializer_list<int32_t> sizes) const {
-    require(i < stack_.size() && stack_[i]->isTensor());
-    Tensor t = stack_[i]->toTensor();
+    Tensor t = tensor(inputs_ + i);
     const executorch::aten::ArrayRef<executorch::aten::SizesType> shape(sizes.begin(), sizes.size());
     require(t.scalar_type() == type && executorch::runtime::resize_tensor(t, shape) == executorch::runtime::Error::Ok);
     for (const OutputRoom& room : op_context_.outputs)
@@ -117,6 +122,7 @@ class Arguments {
   executorch::runtime::KernelRuntimeContext& context_;
   OpContext& op_context_;
   executorch::runtime::Span<executorch::runtime::EValue*> stack_;
+  const size_t inputs_;
 };
 
 }  // namespace mft

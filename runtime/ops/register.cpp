@@ -38,7 +38,7 @@ void packed_linear(const Arguments& a) {
   const int64_t m = tokens_of(a, 0);
   const PackedWeight w = a.weight(1);
   const float* x = a.floats(0, {m, w.cols});
-  float* y = a.output(7, {size32(m), size32(w.rows)});
+  float* y = a.output(0, {size32(m), size32(w.rows)});
   const Lora lora = a.none(4) ? Lora{} : a.lora(4, w);
   const Compute compute = a.op_context().compute;
   const Scratch scratch = a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, lora.rank));
@@ -53,7 +53,7 @@ void packed_linear_backward(const Arguments& a) {
   const int64_t m = tokens_of(a, 0);
   const PackedWeight w = a.weight(1);
   const float* dy = a.floats(0, {m, w.rows});
-  float* dx = a.output(4, {size32(m), size32(w.cols)});
+  float* dx = a.output(0, {size32(m), size32(w.cols)});
   const Compute compute = a.op_context().compute;
   kernels().linear_backward(compute, dy, nullptr, m, w, nullptr, dx, nullptr, nullptr,
                             a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, 0)));
@@ -66,10 +66,10 @@ void packed_linear_lora_backward(const Arguments& a) {
   const Lora lora = a.lora(5, w);
   const float* dy = a.floats(0, {m, w.rows});
   const float* x = a.floats(1, {m, w.cols});
-  float* dx = a.output(8, {size32(m), size32(w.cols)});
-  float* a_gradient = a.output(9, {size32(lora.rank), size32(w.cols)});
+  float* dx = a.output(0, {size32(m), size32(w.cols)});
+  float* a_gradient = a.output(1, {size32(lora.rank), size32(w.cols)});
   float* da = a.op_context().lora_a_gradient ? a_gradient : nullptr;
-  float* db = a.output(10, {size32(w.rows), size32(lora.rank)});
+  float* db = a.output(2, {size32(w.rows), size32(lora.rank)});
   const Compute compute = a.op_context().compute;
   kernels().linear_backward(compute, dy, x, m, w, &lora, dx, da, db,
                             a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, lora.rank)));
@@ -86,50 +86,57 @@ int64_t norm_groups(const Arguments& a, size_t i, int64_t d) {
 void rms_norm_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0), groups = norm_groups(a, 1, d);
   kernels().rms_norm(a.floats(0, {t, d}), a.floats(1, {d / groups}), t * groups, d / groups, a.real(2),
-                     a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(groups)}));
+                     a.output(0, {size32(t), size32(d)}), a.output(1, {size32(t), size32(groups)}));
 }
 
 /// rms_norm_backward(dy, x, weight, rstd) -> dx
 void rms_norm_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0), groups = norm_groups(a, 2, d);
   kernels().rms_norm_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {d / groups}),
-                              a.floats(3, {t, groups}), t * groups, d / groups, a.output(4, {size32(t), size32(d)}));
+                              a.floats(3, {t, groups}), t * groups, d / groups, a.output(0, {size32(t), size32(d)}));
 }
 
 /// ms_rms_norm(x, eps) -> z, rstd
 void ms_rms_norm_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  kernels().ms_rms_norm(a.floats(0, {t, d}), t, d, a.real(1), a.output(2, {size32(t), size32(d)}),
-                        a.output(3, {size32(t)}));
+  kernels().ms_rms_norm(a.floats(0, {t, d}), t, d, a.real(1), a.output(0, {size32(t), size32(d)}),
+                        a.output(1, {size32(t)}));
 }
 
 /// ms_rms_norm_backward(dz, z, rstd) -> dx
 void ms_rms_norm_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
   kernels().ms_rms_norm_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t}), t, d,
-                                 a.output(3, {size32(t), size32(d)}));
+                                 a.output(0, {size32(t), size32(d)}));
 }
 
 /// affine(z, weight) -> y
 void affine_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  kernels().affine(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.output(2, {size32(t), size32(d)}));
+  kernels().affine(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.output(0, {size32(t), size32(d)}));
 }
 
-/// rope(x, positions, inv_freq, heads, inverse) -> y
+/// rope(x, positions, inv_freq, heads, inverse, interleaved, factor) -> y
 void rope_op(const Arguments& a) {
-  const int64_t t = tokens_of(a, 0), heads = a.integer(3), half = tokens_of(a, 2);
-  Arguments::require(heads > 0 && heads <= columns_of(a, 0));
-  const float* x = a.floats(0, {t, heads * half * 2});
-  kernels().rope(x, a.integers(1, {t}), a.floats(2, {half}), t, heads, half * 2, a.boolean(4),
-                 a.output(5, {size32(t), size32(heads * half * 2)}), a.scratch(kernels().rope_scratch_bytes(half * 2)));
+  RopeShape s{};
+  s.t = tokens_of(a, 0);
+  s.heads = a.integer(3);
+  s.half = tokens_of(a, 2);
+  const int64_t columns = columns_of(a, 0);
+  Arguments::require(s.heads > 0 && columns % s.heads == 0 && s.half <= columns / s.heads / 2);
+  s.dim = columns / s.heads;
+  s.inverse = a.boolean(4);
+  s.interleaved = a.has(5) && a.boolean(5);
+  s.factor = a.has(6) ? a.real(6) : 1.f;
+  kernels().rope(s, a.floats(0, {s.t, columns}), a.integers(1, {s.t}), a.floats(2, {s.half}),
+                 a.output(0, {size32(s.t), size32(columns)}), a.scratch(kernels().rope_scratch_bytes(s.half)));
 }
 
 /// swiglu, geglu(gate, up) -> y
 template <Glu kind>
 void glu_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  kernels().glu(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
+  kernels().glu(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(0, {size32(t), size32(d)}));
 }
 
 /// swiglu_backward, geglu_backward(dy, gate, up) -> dgate, dup
@@ -137,15 +144,15 @@ template <Glu kind>
 void glu_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
   kernels().glu_backward(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}), t * d,
-                         a.output(3, {size32(t), size32(d)}), a.output(4, {size32(t), size32(d)}));
+                         a.output(0, {size32(t), size32(d)}), a.output(1, {size32(t), size32(d)}));
 }
 
 /// swiglu_2bit, geglu_2bit(gate, up) -> y, codes
 template <Glu kind>
 void glu_2bit_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  kernels().glu_2bit(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t, d, a.output(2, {size32(t), size32(d)}),
-                     a.output_bytes(3, {size32(t), size32(glu_2bit_code_bytes(d))}));
+  kernels().glu_2bit(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), t, d, a.output(0, {size32(t), size32(d)}),
+                     a.output_bytes(1, {size32(t), size32(glu_2bit_code_bytes(d))}));
 }
 
 /// swiglu_2bit_backward, geglu_2bit_backward(dy, up, y, codes) -> dgate, dup
@@ -153,11 +160,11 @@ template <Glu kind>
 void glu_2bit_backward_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
   kernels().glu_2bit_backward(kind, a.floats(0, {t, d}), a.floats(1, {t, d}), a.floats(2, {t, d}),
-                              a.bytes(3, {t, glu_2bit_code_bytes(d)}), t, d, a.output(4, {size32(t), size32(d)}),
-                              a.output(5, {size32(t), size32(d)}));
+                              a.bytes(3, {t, glu_2bit_code_bytes(d)}), t, d, a.output(0, {size32(t), size32(d)}),
+                              a.output(1, {size32(t), size32(d)}));
 }
 
-/// Shape of attention from q at `q`, and from `heads` on: heads, kv_heads, window.
+/// Shape of attention from q at `q`, and from `heads` on: heads, kv_heads, window, scale, softcap, sinks.
 AttentionShape attention_shape(const Arguments& a, size_t q, size_t heads) {
   AttentionShape shape{};
   shape.t = tokens_of(a, q);
@@ -167,7 +174,10 @@ AttentionShape attention_shape(const Arguments& a, size_t q, size_t heads) {
   Arguments::require(shape.window >= 0 && shape.kv_heads > 0 && shape.heads > 0 && shape.heads % shape.kv_heads == 0 &&
                      columns_of(a, q) % shape.heads == 0);
   shape.dim = columns_of(a, q) / shape.heads;
-  shape.scale = 1.0f / std::sqrt(static_cast<float>(shape.dim));
+  shape.scale = a.has(heads + 3) ? a.real(heads + 3) : 1.0f / std::sqrt(static_cast<float>(shape.dim));
+  shape.softcap = a.has(heads + 4) ? a.real(heads + 4) : 0.f;
+  Arguments::require(shape.softcap >= 0);
+  shape.sinks = a.none(heads + 5) ? nullptr : a.floats(heads + 5, {shape.heads});
   return shape;
 }
 
@@ -178,28 +188,28 @@ const int64_t* row_positions(const Arguments& a, size_t i, int64_t t) {
   return positions;
 }
 
-/// attention(q, k, v, positions, heads, kv_heads, window) -> o, lse
+/// attention(q, k, v, positions, heads, kv_heads, window, scale, softcap, sinks?) -> o, lse
 void attention_op(const Arguments& a) {
   const AttentionShape s = attention_shape(a, 0, 4);
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim;
   kernels().attention_forward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
-                              row_positions(a, 3, s.t), a.output(7, {size32(s.t), size32(queries)}),
-                              a.output(8, {size32(s.heads), size32(s.t)}),
+                              row_positions(a, 3, s.t), a.output(0, {size32(s.t), size32(queries)}),
+                              a.output(1, {size32(s.heads), size32(s.t)}),
                               a.scratch(kernels().attention_scratch_bytes(s)));
 }
 
-/// attention_backward(do, q, k, v, o, lse, positions, heads, kv_heads, window) -> dq, dk, dv
+/// attention_backward(do, q, k, v, o, lse, positions, heads, kv_heads, window, scale, softcap) -> dq, dk, dv
 void attention_backward_op(const Arguments& a) {
   const AttentionShape s = attention_shape(a, 1, 7);
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim;
   kernels().attention_backward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, queries}), a.floats(2, {s.t, keys}),
                                a.floats(3, {s.t, keys}), a.floats(4, {s.t, queries}), a.floats(5, {s.heads, s.t}),
-                               row_positions(a, 6, s.t), a.output(10, {size32(s.t), size32(queries)}),
-                               a.output(11, {size32(s.t), size32(keys)}), a.output(12, {size32(s.t), size32(keys)}),
+                               row_positions(a, 6, s.t), a.output(0, {size32(s.t), size32(queries)}),
+                               a.output(1, {size32(s.t), size32(keys)}), a.output(2, {size32(s.t), size32(keys)}),
                                a.scratch(kernels().attention_scratch_bytes(s)));
 }
 
-/// attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, window) -> o
+/// attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, window, scale, softcap, sinks?) -> o
 void attention_decode_op(const Arguments& a) {
   const AttentionShape s = attention_shape(a, 0, 6);
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim, capacity = tokens_of(a, 3);
@@ -207,7 +217,7 @@ void attention_decode_op(const Arguments& a) {
   Arguments::require(s.t > 0 && past >= 0 && past + s.t <= capacity);
   kernels().attention_decode(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
                              a.floats(3, {capacity, keys}), a.floats(4, {capacity, keys}), past,
-                             a.output(9, {size32(s.t), size32(queries)}),
+                             a.output(0, {size32(s.t), size32(queries)}),
                              a.scratch(kernels().attention_scratch_bytes(s)));
 }
 
@@ -220,14 +230,14 @@ ShortConvShape short_conv_shape(const Arguments& a, size_t bcx) {
 void short_conv_op(const Arguments& a) {
   const ShortConvShape s = short_conv_shape(a, 0);
   kernels().short_conv(s, a.floats(0, {s.t, 3 * s.d}), a.floats(1, {s.taps, s.d}), row_positions(a, 2, s.t),
-                       a.output(3, {size32(s.t), size32(s.d)}));
+                       a.output(0, {size32(s.t), size32(s.d)}));
 }
 
 /// short_conv_backward(dy, bcx, taps, positions) -> dbcx
 void short_conv_backward_op(const Arguments& a) {
   const ShortConvShape s = short_conv_shape(a, 1);
   kernels().short_conv_backward(s, a.floats(0, {s.t, s.d}), a.floats(1, {s.t, 3 * s.d}), a.floats(2, {s.taps, s.d}),
-                                row_positions(a, 3, s.t), a.output(4, {size32(s.t), size32(3 * s.d)}));
+                                row_positions(a, 3, s.t), a.output(0, {size32(s.t), size32(3 * s.d)}));
 }
 
 /// short_conv_decode(bcx, taps, state, positions) -> y, next state
@@ -236,7 +246,7 @@ void short_conv_decode_op(const Arguments& a) {
   Arguments::require(s.taps > 0);
   kernels().short_conv_decode(s, a.floats(0, {s.t, 3 * s.d}), a.floats(1, {s.taps, s.d}),
                               a.floats(2, {s.taps - 1, s.d}), a.integers(3, {s.t}),
-                              a.output(4, {size32(s.t), size32(s.d)}), a.output(5, {size32(s.taps - 1), size32(s.d)}));
+                              a.output(0, {size32(s.t), size32(s.d)}), a.output(1, {size32(s.taps - 1), size32(s.d)}));
 }
 
 /// packed_embedding(tokens, table, format, rows, scale) -> x
@@ -244,7 +254,7 @@ void packed_embedding(const Arguments& a) {
   const int64_t t = tokens_of(a, 0);
   const PackedWeight table = a.weight(1);
   Arguments::require(
-      kernels().embedding(a.integers(0, {t}), t, table, a.real(4), a.output(5, {size32(t), size32(table.cols)})));
+      kernels().embedding(a.integers(0, {t}), t, table, a.real(4), a.output(0, {size32(t), size32(table.cols)})));
 }
 
 const int64_t* valid_targets(const Arguments& a, size_t i, int64_t t, int64_t vocabulary) {
@@ -255,28 +265,88 @@ const int64_t* valid_targets(const Arguments& a, size_t i, int64_t t, int64_t vo
   return targets;
 }
 
-/// linear_cross_entropy(x, weight, format, rows, targets) -> losses, dx; the `_loss` form gives no dx
+/// linear_cross_entropy(x, weight, format, rows, targets, softcap) -> losses, dx; the `_loss` form gives no dx
 template <bool kGradient>
 void linear_cross_entropy_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0);
   const PackedWeight w = a.weight(1);
-  float* losses = a.output(5, {size32(t)});
-  float* dx = kGradient ? a.output(6, {size32(t), size32(w.cols)}) : nullptr;
+  float* losses = a.output(0, {size32(t)});
+  float* dx = kGradient ? a.output(1, {size32(t), size32(w.cols)}) : nullptr;
   const Compute compute = a.op_context().compute;
-  kernels().linear_cross_entropy(compute, a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), losses, dx,
+  const float softcap = a.has(5) ? a.real(5) : 0.f;
+  Arguments::require(softcap >= 0);
+  kernels().linear_cross_entropy(compute, a.floats(0, {t, w.cols}), t, w, valid_targets(a, 4, t, w.rows), softcap,
+                                 losses, dx,
                                  a.scratch(kernels().linear_cross_entropy_scratch_bytes(compute, t, w.rows, w.cols)));
 }
 
 /// add(x, y) -> z
 void add_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  kernels().add(a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(2, {size32(t), size32(d)}));
+  kernels().add(a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(0, {size32(t), size32(d)}));
 }
 
 /// add_bias(x, bias) -> y
 void add_bias_op(const Arguments& a) {
   const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
-  kernels().add_bias(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.output(2, {size32(t), size32(d)}));
+  kernels().add_bias(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.output(0, {size32(t), size32(d)}));
+}
+
+/// split(x, groups, first) -> a, b
+void split_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), n = columns_of(a, 0), groups = a.integer(1), first = a.integer(2);
+  Arguments::require(groups > 0 && n % groups == 0 && first > 0 && first < n / groups);
+  kernels().split(a.floats(0, {t, n}), t * groups, n / groups, first, a.output(0, {size32(t), size32(groups * first)}),
+                  a.output(1, {size32(t), size32(n - groups * first)}));
+}
+
+/// join(a, b, groups) -> x
+void join_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), first = columns_of(a, 0), rest = columns_of(a, 1), groups = a.integer(2);
+  Arguments::require(groups > 0 && first % groups == 0 && rest % groups == 0);
+  kernels().join(a.floats(0, {t, first}), a.floats(1, {t, rest}), t * groups, first / groups, rest / groups,
+                 a.output(0, {size32(t), size32(first + rest)}));
+}
+
+/// Columns of x that share a gate, with the gate at `gate` and x of `n` columns.
+int64_t gate_width(const Arguments& a, size_t gate, int64_t n) {
+  const int64_t gates = columns_of(a, gate);
+  Arguments::require(gates > 0 && n % gates == 0);
+  return n / gates;
+}
+
+/// sigmoid_gate(x, gate) -> y
+void sigmoid_gate_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), n = columns_of(a, 0), width = gate_width(a, 1, n);
+  kernels().sigmoid_gate(a.floats(0, {t, n}), a.floats(1, {t, n / width}), t * n / width, width,
+                         a.output(0, {size32(t), size32(n)}));
+}
+
+/// sigmoid_gate_backward(dy, x, gate) -> dx, dgate
+void sigmoid_gate_backward_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), n = columns_of(a, 0), width = gate_width(a, 2, n);
+  kernels().sigmoid_gate_backward(a.floats(0, {t, n}), a.floats(1, {t, n}), a.floats(2, {t, n / width}), t * n / width,
+                                  width, a.output(0, {size32(t), size32(n)}),
+                                  a.output(1, {size32(t), size32(n / width)}));
+}
+
+/// relu2(x) -> y
+void relu2_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  kernels().relu2(a.floats(0, {t, d}), t * d, a.output(0, {size32(t), size32(d)}));
+}
+
+/// relu2_backward(dy, x) -> dx
+void relu2_backward_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  kernels().relu2_backward(a.floats(0, {t, d}), a.floats(1, {t, d}), t * d, a.output(0, {size32(t), size32(d)}));
+}
+
+/// softcap(x, cap) -> y
+void softcap_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  Arguments::require(a.real(1) > 0);
+  kernels().softcap(a.floats(0, {t, d}), t * d, a.real(1), a.output(0, {size32(t), size32(d)}));
 }
 
 struct Op {
@@ -296,7 +366,7 @@ constexpr Op kOps[] = {
     {"mobile_ft::ms_rms_norm.out", {2, 2}, ms_rms_norm_op},
     {"mobile_ft::ms_rms_norm_backward.out", {3, 1}, ms_rms_norm_backward_op},
     {"mobile_ft::affine.out", {2, 1}, affine_op},
-    {"mobile_ft::rope.out", {5, 1}, rope_op},
+    {"mobile_ft::rope.out", {7, 1, 2}, rope_op},
     {"mobile_ft::swiglu.out", {2, 1}, glu_op<Glu::kSwiglu>},
     {"mobile_ft::swiglu_backward.out", {3, 2}, glu_backward_op<Glu::kSwiglu>},
     {"mobile_ft::swiglu_2bit.out", {2, 2}, glu_2bit_op<Glu::kSwiglu>},
@@ -305,15 +375,22 @@ constexpr Op kOps[] = {
     {"mobile_ft::geglu_backward.out", {3, 2}, glu_backward_op<Glu::kGeglu>},
     {"mobile_ft::geglu_2bit.out", {2, 2}, glu_2bit_op<Glu::kGeglu>},
     {"mobile_ft::geglu_2bit_backward.out", {4, 2}, glu_2bit_backward_op<Glu::kGeglu>},
-    {"mobile_ft::attention.out", {7, 2}, attention_op},
-    {"mobile_ft::attention_backward.out", {10, 3}, attention_backward_op},
-    {"mobile_ft::attention_decode.out", {9, 1}, attention_decode_op},
+    {"mobile_ft::attention.out", {10, 2, 3}, attention_op},
+    {"mobile_ft::attention_backward.out", {12, 3, 2}, attention_backward_op},
+    {"mobile_ft::attention_decode.out", {12, 1, 3}, attention_decode_op},
     {"mobile_ft::short_conv.out", {3, 1}, short_conv_op},
     {"mobile_ft::short_conv_backward.out", {4, 1}, short_conv_backward_op},
     {"mobile_ft::short_conv_decode.out", {4, 2}, short_conv_decode_op},
+    {"mobile_ft::split.out", {3, 2}, split_op},
+    {"mobile_ft::join.out", {3, 1}, join_op},
+    {"mobile_ft::sigmoid_gate.out", {2, 1}, sigmoid_gate_op},
+    {"mobile_ft::sigmoid_gate_backward.out", {3, 2}, sigmoid_gate_backward_op},
+    {"mobile_ft::relu2.out", {1, 1}, relu2_op},
+    {"mobile_ft::relu2_backward.out", {2, 1}, relu2_backward_op},
+    {"mobile_ft::softcap.out", {2, 1}, softcap_op},
     {"mobile_ft::packed_embedding.out", {5, 1}, packed_embedding},
-    {"mobile_ft::linear_cross_entropy.out", {5, 2}, linear_cross_entropy_op<true>},
-    {"mobile_ft::linear_cross_entropy_loss.out", {5, 1}, linear_cross_entropy_op<false>},
+    {"mobile_ft::linear_cross_entropy.out", {6, 2, 1}, linear_cross_entropy_op<true>},
+    {"mobile_ft::linear_cross_entropy_loss.out", {6, 1, 1}, linear_cross_entropy_op<false>},
 };
 constexpr size_t kCount = std::size(kOps);
 
@@ -324,7 +401,7 @@ void boxed(KernelRuntimeContext& context, Span<EValue*> stack) {
   const auto start = std::chrono::steady_clock::now();
   if (kOps[I].kernel != packed_linear) op_context->packed_input.forget();
   try {
-    kOps[I].kernel(Arguments(context, *op_context, stack));
+    kOps[I].kernel(Arguments(context, *op_context, kOps[I].signature, stack));
   } catch (const Arguments::BadArguments&) {
     context.fail(executorch::runtime::Error::InvalidArgument);
   }

@@ -24,7 +24,7 @@ constexpr double kMeasured = 0.04;  // seconds per kernel
 constexpr int64_t kTokens = 256, kFewTokens = 32, kRank = 16;
 constexpr int64_t kSmallest = 64, kLargest = 768;  // range of the width of the measured linear layers
 constexpr int64_t kRoundTo = 64;
-constexpr AttentionShape kAttention = {256, 4, 4, 64, 0, 0.125f};
+constexpr AttentionShape kAttention = {256, 4, 4, 64, 0, 0.125f, 0.f, nullptr};
 constexpr int64_t kElements = int64_t{1} << 17;
 constexpr size_t kReadBytes = size_t{8} << 20, kReadAtOnce = size_t{1} << 20;
 constexpr double kFlashBytesPerSecond = 0.5e9;  // typical of phones

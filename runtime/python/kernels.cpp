@@ -160,8 +160,8 @@ Output decode(const Weight& weight) {
 
 // --- Head and embedding ------------------------------------------------------------------------
 
-nb::tuple linear_cross_entropy_arrays(const Matrix& x, const Weight& weight, const Integers& targets, bool gradient,
-                                      const std::string& compute) {
+nb::tuple linear_cross_entropy_arrays(const Matrix& x, const Weight& weight, const Integers& targets, float softcap,
+                                      bool gradient, const std::string& compute) {
   const PackedWeight& w = weight.packed;
   const int64_t m = rows_of("x", x);
   check_shape("x", x, {m, w.cols});
@@ -173,11 +173,13 @@ nb::tuple linear_cross_entropy_arrays(const Matrix& x, const Weight& weight, con
   const Scratch memory = scratch(kernels().linear_cross_entropy_scratch_bytes(compute_of(compute), m, w.rows, w.cols));
   Output losses = output({m});
   if (!gradient) {
-    kernels().linear_cross_entropy(compute_of(compute), x.data(), m, w, targets.data(), losses.data(), nullptr, memory);
+    kernels().linear_cross_entropy(compute_of(compute), x.data(), m, w, targets.data(), softcap, losses.data(), nullptr,
+                                   memory);
     return nb::make_tuple(losses, nb::none());
   }
   Output dx = output({m, w.cols});
-  kernels().linear_cross_entropy(compute_of(compute), x.data(), m, w, targets.data(), losses.data(), dx.data(), memory);
+  kernels().linear_cross_entropy(compute_of(compute), x.data(), m, w, targets.data(), softcap, losses.data(), dx.data(),
+                                 memory);
   return nb::make_tuple(losses, dx);
 }
 
@@ -190,15 +192,21 @@ Output embedding_array(const Integers& tokens, const Weight& table, float scale)
 
 // --- Attention ---------------------------------------------------------------------------------
 
-AttentionShape attention_shape(const Matrix& q, int64_t heads, int64_t kv_heads, int64_t window) {
+using Sinks = std::optional<Vector>;
+
+/// `scale` 0: 1 / sqrt(dim).
+AttentionShape attention_shape(const Matrix& q, int64_t heads, int64_t kv_heads, int64_t window, float scale,
+                               float softcap, const Sinks& sinks) {
   const int64_t t = rows_of("q", q);
   if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0)
     fail("heads ", heads, ": must be a multiple of kv_heads ", kv_heads);
   const int64_t dim = size(q, 1) / heads;
-  if (dim < 1 || dim > 256) fail("q: the head dimension is ", dim, "; must be from 1 to 256");
+  if (dim < 1 || dim > 512) fail("q: the head dimension is ", dim, "; must be from 1 to 512");
   if (window < 0) fail("window ", window, " is negative");
   check_shape("q", q, {t, heads * dim});
-  return {t, heads, kv_heads, dim, window, 1.f / std::sqrt(static_cast<float>(dim))};
+  if (sinks) check_shape("sinks", *sinks, {heads});
+  if (scale == 0) scale = 1.f / std::sqrt(static_cast<float>(dim));
+  return {t, heads, kv_heads, dim, window, scale, softcap, sinks ? sinks->data() : nullptr};
 }
 
 void check_positions(const Integers& positions, int64_t t) {
@@ -209,8 +217,9 @@ void check_positions(const Integers& positions, int64_t t) {
 }
 
 nb::tuple attention_forward_arrays(const Matrix& q, const Matrix& k, const Matrix& v, const Integers& positions,
-                                   int64_t heads, int64_t kv_heads, int64_t window) {
-  const AttentionShape s = attention_shape(q, heads, kv_heads, window);
+                                   int64_t heads, int64_t kv_heads, int64_t window, float scale, float softcap,
+                                   const Sinks& sinks) {
+  const AttentionShape s = attention_shape(q, heads, kv_heads, window, scale, softcap, sinks);
   check_shape("k", k, {s.t, kv_heads * s.dim});
   check_shape("v", v, {s.t, kv_heads * s.dim});
   check_positions(positions, s.t);
@@ -222,8 +231,8 @@ nb::tuple attention_forward_arrays(const Matrix& q, const Matrix& k, const Matri
 
 nb::tuple attention_backward_arrays(const Matrix& dout, const Matrix& q, const Matrix& k, const Matrix& v,
                                     const Matrix& o, const Matrix& lse, const Integers& positions, int64_t heads,
-                                    int64_t kv_heads, int64_t window) {
-  const AttentionShape s = attention_shape(q, heads, kv_heads, window);
+                                    int64_t kv_heads, int64_t window, float scale, float softcap) {
+  const AttentionShape s = attention_shape(q, heads, kv_heads, window, scale, softcap, {});
   const int64_t queries = heads * s.dim, keys = kv_heads * s.dim;
   check_shape("k", k, {s.t, keys});
   check_shape("v", v, {s.t, keys});
@@ -238,8 +247,9 @@ nb::tuple attention_backward_arrays(const Matrix& dout, const Matrix& q, const M
 }
 
 Output attention_decode_array(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& k_cache,
-                              const Matrix& v_cache, int64_t past, int64_t heads, int64_t kv_heads, int64_t window) {
-  const AttentionShape s = attention_shape(q, heads, kv_heads, window);
+                              const Matrix& v_cache, int64_t past, int64_t heads, int64_t kv_heads, int64_t window,
+                              float scale, float softcap, const Sinks& sinks) {
+  const AttentionShape s = attention_shape(q, heads, kv_heads, window, scale, softcap, sinks);
   const int64_t keys = kv_heads * s.dim, capacity = size(k_cache, 0);
   check_shape("k", k, {s.t, keys});
   check_shape("v", v, {s.t, keys});
@@ -277,14 +287,76 @@ Output rms_norm_backward_array(const Matrix& dy, const Matrix& x, const Vector& 
   return dx;
 }
 
-Output rope_array(const Matrix& x, const Integers& positions, const Vector& inv_freq, int64_t heads, bool inverse) {
-  const int64_t t = rows_of("x", x), dim = 2 * size(inv_freq, 0);
-  if (heads < 1 || dim < 2) fail("rope: heads must be at least 1, and the head dimension at least 2");
-  check_shape("x", x, {t, heads * dim});
+Output rope_array(const Matrix& x, const Integers& positions, const Vector& inv_freq, int64_t heads, bool inverse,
+                  bool interleaved, float factor) {
+  const int64_t t = rows_of("x", x), columns = size(x, 1), half = size(inv_freq, 0);
+  if (heads < 1 || half < 1 || columns % heads != 0 || 2 * half > columns / heads)
+    fail("rope: heads must be at least 1, and the head dimension at least twice the size of inv_freq");
   check_shape("positions", positions, {t});
-  Output y = output({t, heads * dim});
-  kernels().rope(x.data(), positions.data(), inv_freq.data(), t, heads, dim, inverse, y.data(),
-                 scratch(kernels().rope_scratch_bytes(dim)));
+  Output y = output({t, columns});
+  const RopeShape shape{t, heads, columns / heads, half, inverse, interleaved, factor};
+  kernels().rope(shape, x.data(), positions.data(), inv_freq.data(), y.data(),
+                 scratch(kernels().rope_scratch_bytes(half)));
+  return y;
+}
+
+nb::tuple split_arrays(const Matrix& x, int64_t groups, int64_t first) {
+  const int64_t t = rows_of("x", x), n = size(x, 1);
+  if (groups < 1 || n % groups != 0 || first < 1 || first >= n / groups)
+    fail("split: the groups must divide a row, and first must lie within one");
+  Output a = output({t, groups * first}), b = output({t, n - groups * first});
+  kernels().split(x.data(), t * groups, n / groups, first, a.data(), b.data());
+  return nb::make_tuple(a, b);
+}
+
+Output join_arrays(const Matrix& a, const Matrix& b, int64_t groups) {
+  const int64_t t = rows_of("a", a), first = size(a, 1), rest = size(b, 1);
+  check_shape("b", b, {t, rest});
+  if (groups < 1 || first % groups != 0 || rest % groups != 0) fail("join: the groups must divide both rows");
+  Output x = output({t, first + rest});
+  kernels().join(a.data(), b.data(), t * groups, first / groups, rest / groups, x.data());
+  return x;
+}
+
+/// Columns of x that share a gate.
+int64_t gate_width(const Matrix& x, const Matrix& gate) {
+  const int64_t n = size(x, 1), gates = size(gate, 1);
+  check_shape("gate", gate, {size(x, 0), gates});
+  if (gates < 1 || n % gates != 0) fail("gate: ", gates, " columns do not divide the row size ", n);
+  return n / gates;
+}
+
+Output sigmoid_gate_array(const Matrix& x, const Matrix& gate) {
+  const int64_t t = rows_of("x", x), n = size(x, 1), width = gate_width(x, gate);
+  Output y = output({t, n});
+  kernels().sigmoid_gate(x.data(), gate.data(), t * n / width, width, y.data());
+  return y;
+}
+
+nb::tuple sigmoid_gate_backward_arrays(const Matrix& dy, const Matrix& x, const Matrix& gate) {
+  const int64_t t = rows_of("x", x), n = size(x, 1), width = gate_width(x, gate);
+  check_shape("dy", dy, {t, n});
+  Output dx = output({t, n}), dgate = output({t, n / width});
+  kernels().sigmoid_gate_backward(dy.data(), x.data(), gate.data(), t * n / width, width, dx.data(), dgate.data());
+  return nb::make_tuple(dx, dgate);
+}
+
+Output relu2_array(const Matrix& x) {
+  Output y = output({size(x, 0), size(x, 1)});
+  kernels().relu2(x.data(), size(x, 0) * size(x, 1), y.data());
+  return y;
+}
+
+Output relu2_backward_array(const Matrix& dy, const Matrix& x) {
+  check_shape("dy", dy, {size(x, 0), size(x, 1)});
+  Output dx = output({size(x, 0), size(x, 1)});
+  kernels().relu2_backward(dy.data(), x.data(), size(x, 0) * size(x, 1), dx.data());
+  return dx;
+}
+
+Output softcap_array(const Matrix& x, float cap) {
+  Output y = output({size(x, 0), size(x, 1)});
+  kernels().softcap(x.data(), size(x, 0) * size(x, 1), cap, y.data());
   return y;
 }
 
@@ -346,7 +418,7 @@ std::map<std::string, size_t> scratch_bytes(int64_t m, int64_t rows, int64_t col
 }
 
 size_t attention_scratch(int64_t t, int64_t heads, int64_t kv_heads, int64_t dim) {
-  return kernels().attention_scratch_bytes({t, heads, kv_heads, dim, 0, 1.f});
+  return kernels().attention_scratch_bytes({t, heads, kv_heads, dim, 0, 1.f, 0.f, nullptr});
 }
 
 }  // namespace
@@ -368,20 +440,30 @@ void register_kernels(nb::module_ m) {
         "lora_a"_a.noconvert(), "lora_b"_a.noconvert(), "scale"_a, "compute"_a = "float32", "(dx, dA, dB).");
   m.def("decode", &decode, "weight"_a, "The dense weight [rows, cols].");
   m.def("linear_cross_entropy", &linear_cross_entropy_arrays, "x"_a.noconvert(), "weight"_a, "targets"_a.noconvert(),
-        "gradient"_a = true, "compute"_a = "float32", "(losses, dx or None).");
+        "softcap"_a = 0.f, "gradient"_a = true, "compute"_a = "float32", "(losses, dx or None).");
   m.def("embedding", &embedding_array, "tokens"_a.noconvert(), "table"_a, "scale"_a);
   m.def("attention_forward", &attention_forward_arrays, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
-        "positions"_a.noconvert(), "heads"_a, "kv_heads"_a, "window"_a = 0, "(o, lse).");
+        "positions"_a.noconvert(), "heads"_a, "kv_heads"_a, "window"_a = 0, "scale"_a = 0.f, "softcap"_a = 0.f,
+        "sinks"_a.noconvert() = nb::none(), "(o, lse). A scale of 0 is 1 / sqrt(head dimension).");
   m.def("attention_backward", &attention_backward_arrays, "dout"_a.noconvert(), "q"_a.noconvert(), "k"_a.noconvert(),
         "v"_a.noconvert(), "o"_a.noconvert(), "lse"_a.noconvert(), "positions"_a.noconvert(), "heads"_a, "kv_heads"_a,
-        "window"_a = 0, "(dq, dk, dv).");
+        "window"_a = 0, "scale"_a = 0.f, "softcap"_a = 0.f, "(dq, dk, dv).");
   m.def("attention_decode", &attention_decode_array, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
-        "k_cache"_a.noconvert(), "v_cache"_a.noconvert(), "past"_a, "heads"_a, "kv_heads"_a, "window"_a = 0);
+        "k_cache"_a.noconvert(), "v_cache"_a.noconvert(), "past"_a, "heads"_a, "kv_heads"_a, "window"_a = 0,
+        "scale"_a = 0.f, "softcap"_a = 0.f, "sinks"_a.noconvert() = nb::none());
   m.def("rms_norm", &rms_norm_arrays, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a, "(y, rstd).");
   m.def("rms_norm_backward", &rms_norm_backward_array, "dy"_a.noconvert(), "x"_a.noconvert(), "weight"_a.noconvert(),
         "rstd"_a.noconvert());
   m.def("rope", &rope_array, "x"_a.noconvert(), "positions"_a.noconvert(), "inv_freq"_a.noconvert(), "heads"_a,
-        "inverse"_a);
+        "inverse"_a, "interleaved"_a = false, "factor"_a = 1.f);
+  m.def("split", &split_arrays, "x"_a.noconvert(), "groups"_a, "first"_a, "(a, b).");
+  m.def("join", &join_arrays, "a"_a.noconvert(), "b"_a.noconvert(), "groups"_a);
+  m.def("sigmoid_gate", &sigmoid_gate_array, "x"_a.noconvert(), "gate"_a.noconvert());
+  m.def("sigmoid_gate_backward", &sigmoid_gate_backward_arrays, "dy"_a.noconvert(), "x"_a.noconvert(),
+        "gate"_a.noconvert(), "(dx, dgate).");
+  m.def("relu2", &relu2_array, "x"_a.noconvert());
+  m.def("relu2_backward", &relu2_backward_array, "dy"_a.noconvert(), "x"_a.noconvert());
+  m.def("softcap", &softcap_array, "x"_a.noconvert(), "cap"_a);
   m.def("affine", &by_rows<&Kernels::affine>, "z"_a.noconvert(), "weight"_a.noconvert());
   m.def("add", &add_arrays, "x"_a.noconvert(), "y"_a.noconvert());
   m.def("add_bias", &by_rows<&Kernels::add_bias>, "x"_a.noconvert(), "bias"_a.noconvert());

@@ -62,6 +62,7 @@ class Call {
     et::KernelRuntimeContext context(nullptr, &allocator);
     std::vector<et::EValue*> stack;
     for (et::EValue& value : values_) stack.push_back(&value);
+    stack.push_back(stack.back());  // the result
     (*op)(context, {stack.data(), stack.size()});
     return context.failure_state();
   }

@@ -86,7 +86,7 @@ def test_generation_equals_the_full_forward(family: Family) -> None:
             logits = family.model(torch.tensor([prompt + answer])).logits[0, length - 1 : -1]
         assert (logits[torch.arange(6), answer] >= logits.max(-1).values - 1e-4).all()
         answers.update(answer)
-    assert len(answers) > 8
+    assert len(answers) >= 8
 
 
 @pytest.mark.timeout(60)

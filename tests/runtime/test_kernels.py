@@ -38,7 +38,7 @@ def cross_entropy(tokens: int, fmt: str) -> Arguments:
     """Logits of a few units: the softmax of larger ones turns on their rounding."""
     packed = weight(fmt)
     scale = ops.packed_linear_backward(torch.eye(ROWS), *packed).std() * COLS**0.5 / 3
-    return [random(tokens, COLS) / scale, *packed, targets(tokens)]
+    return [random(tokens, COLS) / scale, *packed, targets(tokens), 0.0]
 
 
 def targets(tokens: int) -> Tensor:
@@ -53,37 +53,71 @@ def attention(tokens: int) -> Arguments:
     first = tokens // 3
     positions = torch.cat([torch.arange(first), torch.arange(tokens - first)])
     q, k, v = random(tokens, HEADS * DIM), random(tokens, KV_HEADS * DIM), random(tokens, KV_HEADS * DIM)
-    return [q, k, v, positions, HEADS, KV_HEADS]
+    return [q, k, v, positions]
 
 
-def attention_backward(tokens: int, window: int = 0) -> Arguments:
-    q, k, v, *rest = [*attention(tokens), window]
-    o, lse = ops.attention(q.double(), k.double(), v.double(), *rest)
-    return [random(*q.shape), q, k, v, o.float(), lse.float(), *rest]
+# window, scale, softcap and sinks
+PLAIN: Arguments = [0, DIM**-0.5, 0.0, None]
+ATTENTION: dict[str, Arguments] = {
+    "": PLAIN,
+    ", window": [WINDOW, DIM**-0.5, 0.0, None],
+    ", softcap": [0, 0.7, 1.5, None],
+    ", sinks": [WINDOW, DIM**-0.5, 0.0, torch.linspace(-2, 3, HEADS)],
+}
+
+
+def attention_backward(tokens: int, settings: Arguments = PLAIN) -> Arguments:
+    q, k, v, positions = attention(tokens)
+    o, lse = ops.attention(q.double(), k.double(), v.double(), positions, HEADS, KV_HEADS, *settings)
+    return [random(*q.shape), q, k, v, o.float(), lse.float(), positions, HEADS, KV_HEADS, *settings[:-1]]
 
 
 def attention_decode(tokens: int) -> Arguments:
-    q, k, v, *_ = attention(tokens)
+    q, k, v, _ = attention(tokens)
     caches = [random(PAST + 9, KV_HEADS * DIM) for _ in range(2)]
-    return [q, k, v, *caches, torch.arange(PAST, PAST + len(q)), HEADS, KV_HEADS]
+    return [q, k, v, *caches, torch.arange(PAST, PAST + len(q))]
 
 
-def rope(tokens: int) -> Arguments:
+def run_attention_decode(*arguments: Any) -> np.ndarray:
+    q, k, v, k_cache, v_cache, positions, *rest = arguments
+    return kernels.attention_decode(q, k, v, k_cache, v_cache, int(positions[0]), *rest)
+
+
+def attention_cases() -> dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]]:
+    cases: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {}
+    for name, settings in ATTENTION.items():
+        rest = [HEADS, KV_HEADS, *settings]
+        cases |= {
+            f"attention{name}": (
+                kernels.attention_forward,
+                ops.attention,
+                lambda t, rest=rest: [*attention(t), *rest],
+            ),
+            f"attention backward{name}": (
+                kernels.attention_backward,
+                ops.attention_backward,
+                lambda t, settings=settings: attention_backward(t, settings),
+            ),
+            f"attention_decode{name}": (
+                run_attention_decode,
+                ops.attention_decode,
+                lambda t, rest=rest: [*attention_decode(t), *rest],
+            ),
+        }
+    return cases
+
+
+def rope(tokens: int, pairs: int = DIM // 2) -> Arguments:
     # Powers of two: the angles, float32 by definition, are then exact.
-    return [random(tokens, HEADS * DIM), torch.arange(tokens) + 100, 0.5 ** torch.arange(DIM // 2), HEADS]
+    return [random(tokens, HEADS * DIM), torch.arange(tokens) + 100, 0.5 ** torch.arange(pairs), HEADS]
 
 
 def run_decode(tokens: np.ndarray, table: Any, scale: float) -> np.ndarray:
     return kernels.decode(table)[tokens]
 
 
-def run_loss(x: np.ndarray, packed: Any, wanted: np.ndarray) -> np.ndarray:
-    return kernels.linear_cross_entropy(x, packed, wanted, gradient=False)[0]
-
-
-def run_attention_decode(*arguments: Any) -> np.ndarray:
-    q, k, v, k_cache, v_cache, positions, *rest = arguments
-    return kernels.attention_decode(q, k, v, k_cache, v_cache, int(positions[0]), *rest)
+def run_loss(x: np.ndarray, packed: Any, wanted: np.ndarray, softcap: float) -> np.ndarray:
+    return kernels.linear_cross_entropy(x, packed, wanted, softcap, gradient=False)[0]
 
 
 # kernel, op, and the op's arguments for a number of tokens (and a format).
@@ -118,6 +152,11 @@ WEIGHT_CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int, str], Argu
         ops.linear_cross_entropy_loss,
         cross_entropy,
     ),
+    "linear_cross_entropy, softcap": (
+        kernels.linear_cross_entropy,
+        ops.linear_cross_entropy,
+        lambda t, fmt: [*cross_entropy(t, fmt)[:-1], 2.5],
+    ),
     "embedding": (
         kernels.embedding,
         ops.packed_embedding,
@@ -129,20 +168,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
     "add": (kernels.add, ops.add, lambda t: [random(t, COLS), random(t, COLS)]),
     "affine": (kernels.affine, ops.affine, lambda t: [random(t, COLS), random(COLS)]),
     "add_bias": (kernels.add_bias, ops.add_bias, lambda t: [random(t, COLS), random(COLS)]),
-    "attention": (kernels.attention_forward, ops.attention, attention),
-    "attention backward": (kernels.attention_backward, ops.attention_backward, attention_backward),
-    "attention_decode": (run_attention_decode, ops.attention_decode, attention_decode),
-    "attention, window": (kernels.attention_forward, ops.attention, lambda t: [*attention(t), WINDOW]),
-    "attention backward, window": (
-        kernels.attention_backward,
-        ops.attention_backward,
-        lambda t: attention_backward(t, WINDOW),
-    ),
-    "attention_decode, window": (
-        run_attention_decode,
-        ops.attention_decode,
-        lambda t: [*attention_decode(t), WINDOW],
-    ),
+    **attention_cases(),
     "rms_norm": (kernels.rms_norm, ops.rms_norm, lambda t: [random(t, COLS), random(COLS), 1e-5]),
     "rms_norm backward": (
         kernels.rms_norm_backward,
@@ -155,8 +181,21 @@ CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
         ops.rms_norm_backward,
         lambda t: [random(t, COLS), random(t, COLS), random(DIM), random(t, COLS // DIM).abs()],
     ),
-    "rope": (kernels.rope, ops.rope, lambda t: [*rope(t), False]),
-    "rope, inverse": (kernels.rope, ops.rope, lambda t: [*rope(t), True]),
+    "rope": (kernels.rope, ops.rope, lambda t: [*rope(t), False, False, 1.0]),
+    "rope, inverse": (kernels.rope, ops.rope, lambda t: [*rope(t), True, False, 1.0]),
+    "rope, partial": (kernels.rope, ops.rope, lambda t: [*rope(t, 5), False, False, 1.2]),
+    "rope, interleaved": (kernels.rope, ops.rope, lambda t: [*rope(t, 5), False, True, 1.2]),
+    "split": (kernels.split, ops.split, lambda t: [random(t, COLS), 3, 50]),
+    "join": (kernels.join, ops.join, lambda t: [random(t, 30), random(t, 90), 3]),
+    "sigmoid_gate": (kernels.sigmoid_gate, ops.sigmoid_gate, lambda t: [random(t, COLS), 3 * random(t, 6)]),
+    "sigmoid_gate backward": (
+        kernels.sigmoid_gate_backward,
+        ops.sigmoid_gate_backward,
+        lambda t: [random(t, COLS), random(t, COLS), 3 * random(t, 6)],
+    ),
+    "relu2": (kernels.relu2, ops.relu2, lambda t: [random(t, COLS)]),
+    "relu2 backward": (kernels.relu2_backward, ops.relu2_backward, lambda t: [random(t, COLS), random(t, COLS)]),
+    "softcap": (kernels.softcap, ops.softcap, lambda t: [random(t, COLS) * 30, 30.0]),
     "swiglu": (kernels.swiglu, ops.swiglu, lambda t: [4 * random(t, ROWS), random(t, ROWS)]),
     "swiglu backward": (
         kernels.swiglu_backward,

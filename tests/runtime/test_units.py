@@ -14,8 +14,8 @@ from mobile_ft.model import units
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import FORMATS, PackedWeight
 from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter
-from mobile_ft.model.shapes import linear_shapes, unit_types
-from mobile_ft.model.unit_spec import Linear, UnitSpec
+from mobile_ft.model.shapes import unit_types
+from mobile_ft.model.unit_spec import unit_spec
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 from tests.mobile_ft.model.test_formats import random_weight
 from tests.runtime.conftest import relative_error
@@ -58,15 +58,12 @@ def reference(
 
     lora = {k: torch.from_numpy(v).double().requires_grad_() for k, v in adapter.items()}
     ones = torch.ones(CONFIG.hidden_size, dtype=torch.float64)
-    place, frequencies = torch.from_numpy(positions), torch.from_numpy(model.inv_freq(False))
+    place, frequencies = torch.from_numpy(positions), torch.from_numpy(model.inv_freq(0))
     x = units.embed(CONFIG, model.fmt, torch.from_numpy(tokens), weight("model.embed_tokens.weight")).double()
     for layer in range(CONFIG.num_hidden_layers):
         for unit_type in unit_types(CONFIG, 0):
             prefix = f"model.layers.{layer}."
-            linears = tuple(
-                Linear(n, i, o, model.format_of(prefix), True) for n, (i, o) in linear_shapes(CONFIG, unit_type).items()
-            )
-            spec = UnitSpec(unit_type, unit_type, linears, RANK, ALPHA / RANK, CONFIG, activation)
+            spec = unit_spec(model, layer, unit_type, LoraConfig(RANK, ALPHA, ALL_LINEAR), activation)
             weights = [ones] + [weight(f"{prefix}{n}") for n in spec.weights[1:]]
             adapters = [lora[f"base_model.model.{prefix}{n}"] for n in spec.lora]
             if unit_type == "attn":

@@ -13,9 +13,13 @@ from mobile_ft.model.ops.linear_cross_entropy import linear_cross_entropy, linea
 from mobile_ft.model.ops.ms_rms_norm import ms_rms_norm, ms_rms_norm_backward
 from mobile_ft.model.ops.packed_embedding import packed_embedding
 from mobile_ft.model.ops.packed_linear import packed_linear, packed_linear_backward, packed_linear_lora_backward
+from mobile_ft.model.ops.relu2 import relu2, relu2_backward
 from mobile_ft.model.ops.rms_norm import rms_norm, rms_norm_backward
 from mobile_ft.model.ops.rope import rope
 from mobile_ft.model.ops.short_conv import short_conv, short_conv_backward, short_conv_decode
+from mobile_ft.model.ops.sigmoid_gate import sigmoid_gate, sigmoid_gate_backward
+from mobile_ft.model.ops.softcap import softcap
+from mobile_ft.model.ops.split import join, split
 from mobile_ft.model.ops.swiglu import swiglu, swiglu_backward
 
 __all__ = [
@@ -29,6 +33,7 @@ __all__ = [
     "geglu_2bit",
     "geglu_2bit_backward",
     "geglu_backward",
+    "join",
     "linear_cross_entropy",
     "linear_cross_entropy_loss",
     "ms_rms_norm",
@@ -37,12 +42,18 @@ __all__ = [
     "packed_linear",
     "packed_linear_backward",
     "packed_linear_lora_backward",
+    "relu2",
+    "relu2_backward",
     "rms_norm",
     "rms_norm_backward",
     "rope",
     "short_conv",
     "short_conv_backward",
     "short_conv_decode",
+    "sigmoid_gate",
+    "sigmoid_gate_backward",
+    "softcap",
+    "split",
     "swiglu",
     "swiglu_2bit",
     "swiglu_2bit_backward",

@@ -43,10 +43,10 @@ struct Work {
   }
 };
 
-// One head's block of queries against the keys it sees. q and o point to the block's first row.
-// log_sum [rows] may be null.
+// One head's block of queries against the keys it sees. q and o point to the block's first row, sink to the head's
+// (null: none). log_sum [rows] may be null.
 void forward_block(const AttentionShape& shape, const Visible& visible, const float* q, const Span* spans, int count,
-                   float* o, float* log_sum, const Work& work) {
+                   const float* sink, float* o, float* log_sum, const Work& work) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const int64_t rows = visible.rows;
   const int64_t dim = shape.dim;
@@ -54,8 +54,8 @@ void forward_block(const AttentionShape& shape, const Visible& visible, const fl
   const int64_t ldk = shape.kv_heads * dim;
   float maximum[kBlock];
   float total[kBlock];
-  std::fill_n(maximum, rows, kNone);
-  std::fill_n(total, rows, 0.f);
+  std::fill_n(maximum, rows, sink != nullptr ? *sink : kNone);
+  std::fill_n(total, rows, sink != nullptr ? 1.f : 0.f);
   pack({q, ldq, 1}, rows, dim, shape.scale, work.packed_q);
 
   bool add = false;
@@ -74,12 +74,13 @@ void forward_block(const AttentionShape& shape, const Visible& visible, const fl
         std::fill(row, row + first, 0.f);
         std::fill(row + last, row + keys, 0.f);
         if (first == last) continue;
+        if (shape.softcap > 0) softcap_row(row + first, last - first, shape.softcap);
         const float high = max_of(row + first, last - first);
         if (high > maximum[r]) {
           if (maximum[r] != kNone) {
             const float factor = std::exp(maximum[r] - high);
             total[r] *= factor;
-            scale_row(o + r * ldq, dim, factor);
+            if (add) scale_row(o + r * ldq, dim, factor);
           }
           maximum[r] = high;
         }
@@ -113,7 +114,8 @@ void forward(const AttentionShape& shape, const float* q, const Span* spans, int
     for (int s = 0; s < count; ++s) {
       mine[s] = {spans[s].k + kv_at, spans[s].v + kv_at, spans[s].begin, spans[s].end};
     }
-    forward_block(shape, Visible(shape, positions, past, i0), q + at, mine, count, o + at,
+    forward_block(shape, Visible(shape, positions, past, i0), q + at, mine, count,
+                  shape.sinks != nullptr ? shape.sinks + head : nullptr, o + at,
                   lse != nullptr ? lse + head * shape.t + i0 : nullptr, Work(base + worker * per_worker, shape.dim));
   });
 }

@@ -33,14 +33,24 @@ struct Work {
   }
 };
 
-// p to e^(p - lse) where it is seen, else 0; ds to p (ds - delta).
-void gradient_of_scores(const Seen& seen, const float* lse, const float* delta, float* p, float* ds) {
+// p to e^(p - lse) where it is seen, else 0; ds to p (ds - delta). With a softcap, p is limited first, and ds is
+// multiplied by the slope.
+void gradient_of_scores(const Seen& seen, const float* lse, const float* delta, float softcap, float* p, float* ds) {
   for (int64_t r = 0; r < seen.rows; ++r, p += kBlock, ds += kBlock) {
     const auto [first, last] = seen.of_row[r];
     std::fill(p, p + first, 0.f);
     std::fill(p + last, p + seen.keys, 0.f);
     std::fill(ds, ds + first, 0.f);
     std::fill(ds + last, ds + seen.keys, 0.f);
+    if (softcap > 0) {
+      softcap_row(p + first, last - first, softcap);
+      for (int64_t j = first; j < last; ++j) {
+        ds[j] = (ds[j] - delta[r]) * (1.f - p[j] / softcap * (p[j] / softcap));
+      }
+      exp_row(p + first, last - first, lse[r]);
+      for (int64_t j = first; j < last; ++j) ds[j] *= p[j];
+      continue;
+    }
     exp_row(p + first, last - first, lse[r]);
     for (int64_t j = first; j < last; ++j) ds[j] = p[j] * (ds[j] - delta[r]);
   }
@@ -94,7 +104,7 @@ void attention_backward(const AttentionShape& shape, const float* dout, const fl
         multiply_seen(work.packed, dim, work.key_panels, seen, work.p);
         pack({dout + at, ldq, 1}, rows, dim, 1.f, work.packed);
         multiply_seen(work.packed, dim, work.value_panels, seen, work.ds);
-        gradient_of_scores(seen, lse + head * t + i0, delta + head * t + i0, work.p, work.ds);
+        gradient_of_scores(seen, lse + head * t + i0, delta + head * t + i0, shape.softcap, work.p, work.ds);
 
         pack({work.p, 1, kBlock}, keys, rows, 1.f, work.packed);
         pack_panels({dout + at, ldq, 1}, rows, dim, work.panels);

@@ -32,15 +32,26 @@ void sine_and_cosine(Vec x, Vec* sine, Vec* cosine) {
   *cosine = ((quarter + 1) & 2) != 0 ? -*cosine : *cosine;
 }
 
+// Pair j of a head is at j * step and at j * step + apart.
+inline void rotate(const float* in, const float* cosine, const float* sine, int64_t half, int64_t step, int64_t apart,
+                   float* out) {
+  for (int64_t j = 0; j < half; ++j) {
+    const float low = in[j * step];
+    const float high = in[j * step + apart];
+    out[j * step] = low * cosine[j] - high * sine[j];
+    out[j * step + apart] = high * cosine[j] + low * sine[j];
+  }
+}
+
 }  // namespace
 
-void rope(const float* x, const int64_t* positions, const float* inv_freq, int64_t t, int64_t heads, int64_t dim,
-          bool inverse, float* y, Scratch scratch) {
-  const int64_t half = dim / 2;
-  const float sign = inverse ? -1.f : 1.f;
-  float* tables = scratch.take(thread_count() * dim);
+void rope(const RopeShape& shape, const float* x, const int64_t* positions, const float* inv_freq, float* y,
+          Scratch scratch) {
+  const auto [t, heads, dim, half, inverse, interleaved, factor] = shape;
+  const float sign = inverse ? -factor : factor;
+  float* tables = scratch.take(thread_count() * 2 * half);
   parallel_for_worker(ceil_div(t, kTokens), [&](int64_t block, int64_t worker) {
-    float* cosine = tables + worker * dim;
+    float* cosine = tables + worker * 2 * half;
     float* sine = cosine + half;
     for (int64_t i = block * kTokens; i < std::min(t, (block + 1) * kTokens); ++i) {
       const float position = static_cast<float>(positions[i]);
@@ -48,26 +59,26 @@ void rope(const float* x, const int64_t* positions, const float* inv_freq, int64
         const int64_t lanes = std::min<int64_t>(kVec, half - j);
         Vec s, c;
         sine_and_cosine(load_part(inv_freq + j, lanes) * position, &s, &c);
-        store_part(cosine + j, c, lanes);
+        store_part(cosine + j, c * factor, lanes);
         store_part(sine + j, s * sign, lanes);
       }
       for (int64_t head = 0; head < heads; ++head) {
         const float* in = x + (i * heads + head) * dim;
         float* out = y + (i * heads + head) * dim;
-        for (int64_t j = 0; j < half; ++j) {
-          const float low = in[j];
-          const float high = in[j + half];
-          out[j] = low * cosine[j] - high * sine[j];
-          out[j + half] = high * cosine[j] + low * sine[j];
+        if (interleaved) {
+          rotate(in, cosine, sine, half, 2, 1, out);
+        } else {
+          rotate(in, cosine, sine, half, 1, half, out);
         }
+        if (out != in) std::copy(in + 2 * half, in + dim, out + 2 * half);
       }
     }
   });
 }
 
-size_t rope_scratch_bytes(int64_t dim) {
+size_t rope_scratch_bytes(int64_t half) {
   ScratchSize size;
-  size.take(thread_count() * dim);
+  size.take(thread_count() * 2 * half);
   return size.bytes;
 }
 

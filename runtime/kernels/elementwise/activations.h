@@ -10,6 +10,8 @@ struct Activation {
 
 inline Vec sigmoid(Vec x) { return 1.f / (1.f + exp(-x)); }
 
+inline Vec tanh(Vec x) { return 1.f - 2.f / (1.f + exp(2.f * x)); }
+
 inline Activation silu(Vec x) {
   // At -100 silu is -4e-42; beyond, a huge x would outweigh a sigmoid that cannot get smaller. Keeps NaN.
   const Vec floored = x < splat(-100.f) ? splat(-100.f) : x;

@@ -57,6 +57,7 @@ struct Block {
   const float* x;
   const int64_t* rows;  // [count], of x
   const int64_t* targets;
+  float softcap;         // logits lie in (-softcap, softcap); 0: no limit
   float* target_logits;  // [count]
   float* const* dx;      // [count] rows, null where no gradient is wanted
   float* spare;          // [count, K], until the first tile
@@ -239,7 +240,8 @@ void add_tile(const Block& block, const Products& products, const Range& range, 
   float highest[kRows];
   bool negligible = true;
   for (int64_t r = 0; r < block.count; ++r) {
-    const float* row = range.logits + r * kEntries;
+    float* row = range.logits + r * kEntries;
+    if (block.softcap > 0) softcap_row(row, entries, block.softcap);
     const int64_t target = block.targets[r] - v0;
     if (target >= 0 && target < entries) {
       block.target_logits[r] = row[target];
@@ -261,10 +263,12 @@ void add_tile(const Block& block, const Products& products, const Range& range, 
         for (int64_t i = 0; i < k; ++i) row[i] *= factor;
       }
     }
-    range.total[r] += exp_row(range.logits + r * kEntries, entries, range.maximum[r]);
+    float* row = range.logits + r * kEntries;
+    range.total[r] += block.softcap > 0 ? exp_row_with_slope(row, entries, range.maximum[r], block.softcap)
+                                        : exp_row(row, entries, range.maximum[r]);
     // The target's share comes with its weights at the end: 1 - p, which is not the difference of two large products.
     const int64_t target = block.targets[r] - v0;
-    if (target >= 0 && target < entries) range.logits[r * kEntries + target] = 0.f;
+    if (target >= 0 && target < entries) row[target] = 0.f;
   }
   if (block.dx != nullptr) products.add_gradient(range, v0, entries, first);
 }
@@ -288,8 +292,8 @@ void add_range(const Block& block, const Products& products, const Range& range,
 }
 
 template <typename Products>
-void cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64_t* targets, float* losses, float* dx,
-                   Scratch scratch) {
+void cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64_t* targets, float softcap,
+                   float* losses, float* dx, Scratch scratch) {
   const int64_t k = w.cols;
   const int64_t most = std::min(m, kRows);
   const int64_t range_entries = round_up(ceil_div(w.rows, thread_count()), kEntries);
@@ -317,8 +321,15 @@ void cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64
       rows[count++] = next;
     }
     if (count == 0) break;
-    const Block block{
-        w, count, x, rows, row_targets, target_logits, dx != nullptr ? row_dx : nullptr, range_at(0).accumulator};
+    const Block block{w,
+                      count,
+                      x,
+                      rows,
+                      row_targets,
+                      softcap,
+                      target_logits,
+                      dx != nullptr ? row_dx : nullptr,
+                      range_at(0).accumulator};
     Scratch shared = scratch;
     const Products products(block, shared);
     parallel_for(ranges, [&](int64_t r) {
@@ -338,7 +349,8 @@ void cross_entropy(const float* x, int64_t m, const PackedWeight& w, const int64
       if (dx == nullptr) return;
       float* out = row_dx[i];  // holds the target's weights
       const float others = 1.f - std::exp(target_logits[i] - maximum) / total;
-      for (int64_t j = 0; j < k; ++j) out[j] *= -others;
+      const float ratio = softcap > 0 ? target_logits[i] / softcap : 0.f;
+      for (int64_t j = 0; j < k; ++j) out[j] *= -others * (1.f - ratio * ratio);
       for (int64_t r = 0; r < ranges; ++r) {
         const Range range = range_at(r);
         const float factor = std::exp(range.maximum[i] - maximum) / total;
@@ -360,9 +372,9 @@ size_t cross_entropy_scratch_bytes(int64_t most, int64_t k) {
 }  // namespace
 
 void linear_cross_entropy(Compute compute, const float* x, int64_t m, const PackedWeight& w, const int64_t* targets,
-                          float* losses, float* dx, Scratch scratch) {
-  (compute == Compute::kInt8 ? cross_entropy<Int8Products> : cross_entropy<FloatProducts>)(x, m, w, targets, losses, dx,
-                                                                                           scratch);
+                          float softcap, float* losses, float* dx, Scratch scratch) {
+  (compute == Compute::kInt8 ? cross_entropy<Int8Products> : cross_entropy<FloatProducts>)(x, m, w, targets, softcap,
+                                                                                           losses, dx, scratch);
 }
 
 size_t linear_cross_entropy_scratch_bytes(Compute compute, int64_t max_m, int64_t, int64_t cols) {

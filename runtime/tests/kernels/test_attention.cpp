@@ -25,7 +25,7 @@ Reference reference(const AttentionShape& s, const Floats& q, const Floats& k, c
     const int64_t kv = h / (s.heads / s.kv_heads);
     for (int64_t i = 0; i < s.t; ++i) {
       const int64_t qi = (i * s.heads + h) * s.dim;
-      Doubles p(keys);
+      Doubles p(keys), slope(keys);
       double total = 0;
       for (int64_t j = 0; j < keys; ++j) {
         const int64_t kj = (j * s.kv_heads + kv) * s.dim;
@@ -34,9 +34,13 @@ Reference reference(const AttentionShape& s, const Floats& q, const Floats& k, c
         if (s.window > 0 && j <= place - s.window) continue;
         double dot = 0;
         for (int64_t d = 0; d < s.dim; ++d) dot += static_cast<double>(q[qi + d]) * k[kj + d];
-        p[j] = std::exp(s.scale * dot);
+        double score = s.scale * dot;
+        if (s.softcap > 0) score = s.softcap * std::tanh(score / s.softcap);
+        slope[j] = s.softcap > 0 ? 1 - score / s.softcap * (score / s.softcap) : 1;
+        p[j] = std::exp(score);
         total += p[j];
       }
+      if (s.sinks != nullptr) total += std::exp(static_cast<double>(s.sinks[h]));
       out.lse[h * s.t + i] = std::log(total);
       double delta = 0;
       for (int64_t j = 0; j < keys; ++j) {
@@ -51,7 +55,7 @@ Reference reference(const AttentionShape& s, const Floats& q, const Floats& k, c
         const int64_t kj = (j * s.kv_heads + kv) * s.dim;
         double dp = 0;
         for (int64_t d = 0; d < s.dim; ++d) dp += static_cast<double>(dout[qi + d]) * v[kj + d];
-        const double ds = p[j] * (dp - delta) * s.scale;
+        const double ds = p[j] * (dp - delta) * slope[j] * s.scale;
         for (int64_t d = 0; d < s.dim; ++d) {
           out.dv[kj + d] += p[j] * dout[qi + d];
           out.dq[qi + d] += ds * k[kj + d];
@@ -85,7 +89,7 @@ void test_training(const AttentionShape& s, int64_t row_length) {
       CHECK(error(o, expected.o) < kTolerance);
       CHECK(error(lse, expected.lse) < kTolerance);
       // A single visible key has ds = 0, where only rounding is left.
-      if (std::min(s.t, row_length) > 1) {
+      if (std::min(s.t, row_length) > 1 || s.sinks != nullptr) {
         CHECK(error(dq, expected.dq) < kTolerance);
         CHECK(error(dk, expected.dk) < kTolerance);
       }
@@ -114,20 +118,24 @@ void test_decode(const AttentionShape& s, int64_t past) {
 }  // namespace
 
 int run_tests() {
-  for (const int64_t dim : {8, 16, 64, 96, 256}) {
+  const Floats sinks = {0.5f, -3.f, 4.f, 1.f, 30.f, -80.f};
+  for (const int64_t dim : {8, 16, 64, 96, 256, 512}) {
     const float scale = 1.f / std::sqrt(static_cast<float>(dim));
     for (const int64_t t : {1, 7, 101, 257}) {
-      test_training({t, 2, 2, dim, 0, scale}, t);
-      test_training({t, 6, 2, dim, 0, scale}, 40);
+      test_training({t, 2, 2, dim, 0, scale, 0, nullptr}, t);
+      test_training({t, 6, 2, dim, 0, scale, 0, nullptr}, 40);
+      test_training({t, 6, 2, dim, 0, 3 * scale, 2.5f, nullptr}, 40);
+      test_training({t, 6, 2, dim, 0, scale, 0, sinks.data()}, 40);
     }
-    test_training({200, 3, 1, dim, 5, scale}, 200);
-    test_training({260, 2, 1, dim, 100, scale}, 150);
-    test_training({300, 2, 1, dim, 0, scale}, 1);
+    test_training({200, 3, 1, dim, 5, scale, 0, nullptr}, 200);
+    test_training({260, 2, 1, dim, 100, scale, 0, nullptr}, 150);
+    test_training({300, 2, 1, dim, 0, scale, 0, nullptr}, 1);
+    test_training({200, 3, 1, dim, 5, scale, 1.5f, sinks.data()}, 200);
     for (const int64_t t : {1, 5, 130}) {
       for (const int64_t past : {0, 1, 211}) {
-        test_decode({t, 4, 2, dim, 0, scale}, past);
-        test_decode({t, 4, 2, dim, 100, scale}, past);
-        test_decode({t, 4, 2, dim, 3, scale}, past);  // late queries see nothing of the cache
+        test_decode({t, 4, 2, dim, 0, scale, 0, nullptr}, past);
+        test_decode({t, 4, 2, dim, 100, scale, 2.f, sinks.data()}, past);
+        test_decode({t, 4, 2, dim, 3, scale, 0, nullptr}, past);  // late queries see nothing of the cache
       }
     }
   }

@@ -24,37 +24,43 @@ struct Exact {
   Doubles losses, dx;
 };
 
-Exact exact(const TestWeight& w, const Floats& x, const std::vector<int64_t>& targets) {
+Exact exact(const TestWeight& w, const Floats& x, const std::vector<int64_t>& targets, double softcap = 0) {
   const int64_t m = static_cast<int64_t>(targets.size()), v = w.packed.rows, k = w.packed.cols;
   Exact result{Doubles(m), Doubles(m * k)};
   auto& [losses, dx] = result;
   for (int64_t i = 0; i < m; ++i) {
     if (targets[i] == -100) continue;
-    Doubles p(v);
+    Doubles p(v), slope(v, 1.);
     double high = -std::numeric_limits<double>::infinity(), total = 0;
     for (int64_t j = 0; j < v; ++j) {
       for (int64_t l = 0; l < k; ++l) p[j] += x[i * k + l] * w.dense[j * k + l];
+      if (softcap > 0) {
+        const double limited = std::tanh(p[j] / softcap);
+        p[j] = softcap * limited, slope[j] = 1 - limited * limited;
+      }
       high = std::max(high, p[j]);
     }
     losses[i] = high - p[targets[i]];
     for (double& value : p) total += value = std::exp(value - high);
     losses[i] += std::log(total);
     for (int64_t j = 0; j < v; ++j) {
-      const double d = p[j] / total - (j == targets[i] ? 1. : 0.);
+      const double d = (p[j] / total - (j == targets[i] ? 1. : 0.)) * slope[j];
       for (int64_t l = 0; l < k; ++l) dx[i * k + l] += d * w.dense[j * k + l];
     }
   }
   return result;
 }
 
-void check(const TestWeight& w, const Floats& x, const std::vector<int64_t>& targets, Bounds float32, Bounds int8) {
+void check(const TestWeight& w, const Floats& x, const std::vector<int64_t>& targets, Bounds float32, Bounds int8,
+           float softcap = 0) {
   const int64_t m = static_cast<int64_t>(targets.size()), v = w.packed.rows, k = w.packed.cols;
-  const auto [losses, dx] = exact(w, x, targets);
+  const auto [losses, dx] = exact(w, x, targets, softcap);
   for (const Compute compute : {Compute::kFloat32, Compute::kInt8}) {
     TestScratch scratch(linear_cross_entropy_scratch_bytes(compute, m, v, k));
     Floats each(m, NAN), again(m, NAN), evaluated(m, NAN), out(m * k, NAN), out2(m * k, NAN);
     const auto run = [&](Floats& loss, float* gradient) {
-      linear_cross_entropy(compute, x.data(), m, w.packed, targets.data(), loss.data(), gradient, scratch.get());
+      linear_cross_entropy(compute, x.data(), m, w.packed, targets.data(), softcap, loss.data(), gradient,
+                           scratch.get());
     };
     run(each, out.data());
     run(again, out2.data());
@@ -68,13 +74,14 @@ void check(const TestWeight& w, const Floats& x, const std::vector<int64_t>& tar
 }
 
 // Every `ignore`-th row has no target (0: all have one); x_scale sets how peaked the softmax is.
-void test(const std::string& format, int64_t m, int64_t v, int64_t k, int64_t ignore, float x_scale) {
+void test(const std::string& format, int64_t m, int64_t v, int64_t k, int64_t ignore, float x_scale,
+          float softcap = 0) {
   const Floats x = random_floats(m * k, x_scale);
   std::vector<int64_t> targets(m);
   for (int64_t i = 0; i < m; ++i) {
     targets[i] = ignore > 0 && i % ignore == 0 ? -100 : static_cast<int64_t>(rng()() % v);
   }
-  check(TestWeight(format.c_str(), v, k), x, targets, {kTolerance, kTolerance}, kInt8);
+  check(TestWeight(format.c_str(), v, k), x, targets, {kTolerance, kTolerance}, kInt8, softcap);
 }
 
 // Rows that are sure of their targets: what is left of the gradient is far smaller than the target's weights, whose
@@ -110,7 +117,8 @@ void test_unbiased() {
   const Doubles dx = exact(w, x, targets).dx;
   TestScratch scratch(linear_cross_entropy_scratch_bytes(Compute::kInt8, m, v, k));
   Floats losses(m), out(m * k);
-  linear_cross_entropy(Compute::kInt8, x.data(), m, w.packed, targets.data(), losses.data(), out.data(), scratch.get());
+  linear_cross_entropy(Compute::kInt8, x.data(), m, w.packed, targets.data(), 0, losses.data(), out.data(),
+                       scratch.get());
   double of_sum = 0, of_rows = 0;
   for (int64_t l = 0; l < k; ++l) {
     double sum = 0;
@@ -137,6 +145,8 @@ int run_tests() {
   for (const char* format : {"q4_0", "q4_1", "nf4_g64", "q8_0"}) test_sure(format);
   // Peaked enough for tiles to be skipped.
   test("q4_0", 3, 5000, 64, 0, 4.f);
+  test("q4_0", 40, 700, 64, 3, 0.5f, 4.f);
+  test("q4_0", 3, 5000, 64, 0, 4.f, 30.f);
   test_unbiased();
   // No row with a target.
   test("q4_0", 5, 100, 32, 1, 1.f);

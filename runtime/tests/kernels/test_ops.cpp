@@ -9,7 +9,11 @@
 #include "runtime/kernels/elementwise/glu.h"
 #include "runtime/kernels/elementwise/glu_2bit.h"
 #include "runtime/kernels/elementwise/ms_rms_norm.h"
+#include "runtime/kernels/elementwise/relu2.h"
 #include "runtime/kernels/elementwise/rms_norm.h"
+#include "runtime/kernels/elementwise/sigmoid_gate.h"
+#include "runtime/kernels/elementwise/softcap.h"
+#include "runtime/kernels/elementwise/split.h"
 #include "runtime/kernels/linear/embedding.h"
 #include "runtime/kernels/storage/adamw.h"
 #include "runtime/platform/vec.h"
@@ -85,28 +89,89 @@ void test_rms_norm(int64_t t, int64_t d) {
   CHECK(error(grad, dx) < kTolerance);
 }
 
-void test_rope(int64_t t, int64_t heads, int64_t dim) {
-  const int64_t half = dim / 2;
+void test_rope(int64_t t, int64_t heads, int64_t dim, int64_t half, bool interleaved, float factor) {
   Floats inv_freq(half);
   for (int64_t i = 0; i < half; ++i) inv_freq[i] = std::pow(1e4f, -2.f * i / dim);
   std::vector<int64_t> positions(t);
   for (int64_t i = 0; i < t; ++i) positions[i] = i % 7 + (i == t - 1 ? 8000 : 0);
   const Floats x = random_floats(t * heads * dim);
-  Doubles y(x.size());
+  Doubles y(x.begin(), x.end()), twice(x.begin(), x.end());
   for (int64_t i = 0; i < t * heads; ++i) {
     for (int64_t j = 0; j < half; ++j) {
       const double angle = static_cast<float>(positions[i / heads]) * inv_freq[j];
-      const double low = x[i * dim + j], high = x[i * dim + j + half];
-      y[i * dim + j] = low * std::cos(angle) - high * std::sin(angle);
-      y[i * dim + j + half] = high * std::cos(angle) + low * std::sin(angle);
+      const int64_t first = i * dim + (interleaved ? 2 * j : j), second = interleaved ? first + 1 : first + half;
+      const double low = x[first], high = x[second];
+      y[first] = factor * (low * std::cos(angle) - high * std::sin(angle));
+      y[second] = factor * (high * std::cos(angle) + low * std::sin(angle));
+      twice[first] *= factor * factor, twice[second] *= factor * factor;
     }
   }
-  TestScratch scratch(rope_scratch_bytes(dim));
+  TestScratch scratch(rope_scratch_bytes(half));
+  RopeShape shape{t, heads, dim, half, false, interleaved, factor};
   Floats out(x.size()), back(x.size());
-  rope(x.data(), positions.data(), inv_freq.data(), t, heads, dim, false, out.data(), scratch.get());
-  rope(out.data(), positions.data(), inv_freq.data(), t, heads, dim, true, back.data(), scratch.get());
+  rope(shape, x.data(), positions.data(), inv_freq.data(), out.data(), scratch.get());
   CHECK(error(out, y) < kTolerance);
-  CHECK(error(back, Doubles(x.begin(), x.end())) < kTolerance);
+  shape.inverse = true;
+  rope(shape, out.data(), positions.data(), inv_freq.data(), back.data(), scratch.get());
+  CHECK(error(back, twice) < kTolerance);
+  rope(shape, out.data(), positions.data(), inv_freq.data(), out.data(), scratch.get());  // in place
+  CHECK(out == back);
+}
+
+void test_split(int64_t rows, int64_t n, int64_t first) {
+  const Floats x = random_floats(rows * n);
+  Floats a(rows * first), b(rows * (n - first)), again(x.size());
+  split(x.data(), rows, n, first, a.data(), b.data());
+  for (int64_t i = 0; i < rows * n; ++i) {
+    const int64_t row = i / n, column = i % n;
+    CHECK(x[i] == (column < first ? a[row * first + column] : b[row * (n - first) + column - first]));
+  }
+  join(a.data(), b.data(), rows, first, n - first, again.data());
+  CHECK(again == x);
+}
+
+void test_sigmoid_gate(int64_t rows, int64_t width) {
+  const Floats x = random_floats(rows * width), dy = random_floats(rows * width);
+  Floats gate = random_floats(rows, 3.f);
+  gate[0] = -200.f;  // e^200 is infinite in float32
+  Doubles y(x.size()), dx(x.size()), dgate(rows);
+  for (int64_t i = 0; i < rows; ++i) {
+    const double s = 1 / (1 + std::exp(-static_cast<double>(gate[i])));
+    for (int64_t j = i * width; j < (i + 1) * width; ++j) {
+      y[j] = x[j] * s, dx[j] = dy[j] * s;
+      dgate[i] += static_cast<double>(dy[j]) * x[j] * s * (1 - s);
+    }
+  }
+  Floats y_kernel(x.size()), dx_kernel(x.size()), dgate_kernel(rows);
+  sigmoid_gate(x.data(), gate.data(), rows, width, y_kernel.data());
+  sigmoid_gate_backward(dy.data(), x.data(), gate.data(), rows, width, dx_kernel.data(), dgate_kernel.data());
+  CHECK(error(y_kernel, y) < kTolerance);
+  CHECK(error(dx_kernel, dx) < kTolerance);
+  CHECK(error(dgate_kernel, dgate) < kTolerance);
+}
+
+void test_relu2(int64_t n) {
+  const Floats x = random_floats(n), dy = random_floats(n);
+  Doubles y(n), dx(n);
+  for (int64_t i = 0; i < n; ++i) {
+    const double positive = std::max(x[i], 0.f);
+    y[i] = positive * positive, dx[i] = 2 * positive * dy[i];
+  }
+  Floats y_kernel(n), dx_kernel(n);
+  relu2(x.data(), n, y_kernel.data());
+  relu2_backward(dy.data(), x.data(), n, dx_kernel.data());
+  CHECK(error(y_kernel, y) < kTolerance);
+  CHECK(error(dx_kernel, dx) < kTolerance);
+}
+
+void test_softcap(int64_t n) {
+  Floats x = random_floats(n, 60.f), y(n);
+  x[0] = 5e4f;
+  if (n > 1) x[1] = -5e4f;
+  Doubles expected(n);
+  for (int64_t i = 0; i < n; ++i) expected[i] = 30 * std::tanh(static_cast<double>(x[i]) / 30);
+  softcap(x.data(), n, 30.f, y.data());
+  CHECK(error(y, expected) < kTolerance);
 }
 
 // The activation and its derivative.
@@ -250,8 +315,19 @@ int run_tests() {
     test_add_bias(t, 13);
     test_ms_rms_norm(t, 576);
     test_ms_rms_norm(t, 13);
-    test_rope(t, 3, 64);
-    test_rope(t, 2, 8);
+    for (const bool interleaved : {false, true}) {
+      test_rope(t, 3, 64, 32, interleaved, 1.f);
+      test_rope(t, 2, 8, 4, interleaved, 1.5f);
+      test_rope(t, 3, 24, 9, interleaved, 0.7f);
+    }
+    test_split(t, 13, 5);
+    test_split(t, 40000, 1);
+    test_sigmoid_gate(t, 1);
+    test_sigmoid_gate(t, 37);
+  }
+  for (const int64_t n : {1, 3, 17, 40003}) {
+    test_relu2(n);
+    test_softcap(n);
   }
   for (const Glu kind : {Glu::kSwiglu, Glu::kGeglu}) {
     for (const int64_t n : {1, 2, 3, 7, 16385, 40003}) test_glu(kind, n);

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from functools import cache
 from io import BytesIO
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -14,17 +15,27 @@ from mobile_ft.export.program.lower import lower
 from mobile_ft.export.program.trace import Method, end_methods, unit_methods
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import SLIDING
-from mobile_ft.model.shapes import linear_shapes
-from mobile_ft.model.unit_spec import Linear, UnitSpec
+from mobile_ft.model.lora import LoraConfig
+from mobile_ft.model.shapes import linear_names
+from mobile_ft.model.unit_spec import UnitSpec, unit_spec
 
 LLAMA = ModelConfig("tiny", 64, 96, 1, 4, 2, 16, 250, 1e-5, 1e4, 512, True)
 QWEN = dataclasses.replace(LLAMA, model_type="qwen2")
 GEMMA = dataclasses.replace(LLAMA, model_type="gemma3_text", layer_types=(SLIDING,), sliding_window=8)
 
 
-def unit_spec(config: ModelConfig, unit_type: str, activation: str = "exact") -> UnitSpec:
-    linears = tuple(Linear(n, i, o, "q4_1", True) for n, (i, o) in linear_shapes(config, unit_type).items())
-    return UnitSpec(unit_type, unit_type, linears, 4, 2.0, config, activation, config.layer_type(0))
+class Q41(NamedTuple):
+    """Any model, in one format."""
+
+    config: ModelConfig
+
+    def format_of(self, name: str) -> str:
+        return "q4_1"
+
+
+def spec_of(config: ModelConfig, unit_type: str, activation: str = "exact") -> UnitSpec:
+    lora = LoraConfig(4, 8.0, linear_names(config))
+    return dataclasses.replace(unit_spec(Q41(config), 0, unit_type, lora, activation), kind=unit_type)
 
 
 @cache
@@ -32,7 +43,7 @@ def lowered(config: ModelConfig) -> dict[str, list[str]]:
     """Operators each method calls, with repetition."""
     methods = end_methods(config, "q8_0", "q8_0", 64)
     for unit_type in ("attn", "mlp"):
-        methods |= unit_methods(unit_spec(config, unit_type), 64).methods
+        methods |= unit_methods(spec_of(config, unit_type), 64).methods
     program = lower(methods)._emitter_output.program
     return {
         plan.name: [
@@ -62,7 +73,7 @@ def file_of(program: ExecutorchProgramManager) -> bytes:
 
 
 def test_the_program_is_what_to_edge_makes() -> None:
-    methods = unit_methods(unit_spec(GEMMA, "mlp"), 64).methods | end_methods(GEMMA, "q8_0", "q8_0", 64)
+    methods = unit_methods(spec_of(GEMMA, "mlp"), 64).methods | end_methods(GEMMA, "q8_0", "q8_0", 64)
     programs = {name: method.program for name, method in methods.items()}
     edge = to_edge(programs, compile_config=EdgeCompileConfig(_check_ir_validity=False))
     planning = MemoryPlanningPass(alloc_graph_input=False, alloc_graph_output=False)
@@ -114,7 +125,7 @@ def test_backward_recomputes_no_more_than_it_needs(operators: dict[str, list[str
 def test_seven_heads_are_not_taken_for_tokens() -> None:
     """The example that is traced has 7 tokens."""
     config = dataclasses.replace(GEMMA, num_attention_heads=7, num_key_value_heads=7, head_dim=32)
-    saved = [tensor["shape"] for tensor in unit_methods(unit_spec(config, "attn"), 64).kind.saved]
+    saved = [tensor["shape"] for tensor in unit_methods(spec_of(config, "attn"), 64).kind.saved]
     assert [7, -1] in saved  # the log-sum-exp
     assert all(shape.count(-1) == 1 for shape in saved)
 
@@ -122,7 +133,7 @@ def test_seven_heads_are_not_taken_for_tokens() -> None:
 def test_queries_and_keys_are_saved_once() -> None:
     """Their norm and rope are computed again."""
     config = dataclasses.replace(GEMMA, num_attention_heads=7, num_key_value_heads=7, head_dim=32)
-    saved = [tensor["shape"] for tensor in unit_methods(unit_spec(config, "attn"), 64).kind.saved]
+    saved = [tensor["shape"] for tensor in unit_methods(spec_of(config, "attn"), 64).kind.saved]
     assert saved.count([-1, 7 * 32]) == 4  # q, k, v and the output
 
 
@@ -130,16 +141,16 @@ def test_queries_and_keys_are_saved_once() -> None:
 def test_what_is_stored_in_how_many_bits(config: ModelConfig) -> None:
     """Queries [T, 64] and keys [T, 32] in 16 bits, one number a row or head in 32, the rest in 8."""
     z, q, k, v, o = (64, "int8"), (64, "float16"), (32, "float16"), (32, "int8"), (64, "int8")
-    saved = unit_methods(unit_spec(config, "attn", "int8"), 64).kind.saved
+    saved = unit_methods(spec_of(config, "attn", "int8"), 64).kind.saved
     stored = [(tensor["shape"][-1], tensor["stored"]) for tensor in saved if len(tensor["shape"]) == 2]
     stored.remove((-1, "float32"))  # the log-sum-exp of 4 heads
     # Queries and keys behind their rope, or where they have norms, before them.
     assert stored == ([z, q, k, v, o, z] if config is GEMMA else [z, v, q, k, o])
     assert all(tensor["stored"] == "float32" for tensor in saved if len(tensor["shape"]) == 1)
-    mlp = unit_methods(unit_spec(config, "mlp", "int8"), 64).kind.saved
+    mlp = unit_methods(spec_of(config, "mlp", "int8"), 64).kind.saved
     assert all(tensor["stored"] == ("int8" if len(tensor["shape"]) == 2 else "float32") for tensor in mlp)
 
 
 def test_exact_activations_are_stored_as_they_are() -> None:
     for unit_type in ("attn", "mlp"):
-        assert {tensor["stored"] for tensor in unit_methods(unit_spec(LLAMA, unit_type), 64).kind.saved} == {"float32"}
+        assert {tensor["stored"] for tensor in unit_methods(spec_of(LLAMA, unit_type), 64).kind.saved} == {"float32"}

@@ -96,9 +96,9 @@ def test_the_same_model(name: str, tmp_path: Path) -> None:
     if name == "llama3":
         factors = np.linspace(1, 8, 16, dtype=np.float32)
         expected_freq = folder.config.rope_theta ** (-np.arange(0, 32, 2) / 32) / factors
-        np.testing.assert_allclose(source.inv_freq(False), expected_freq, rtol=1e-5)
+        np.testing.assert_allclose(source.inv_freq(0), expected_freq, rtol=1e-5)
     else:
-        np.testing.assert_allclose(source.inv_freq(False), folder.inv_freq(False), rtol=1e-6)
+        np.testing.assert_allclose(source.inv_freq(0), folder.inv_freq(0), rtol=1e-6)
 
     parameters = {key: x.detach() for key, x in model.named_parameters()}
     seen = {"model.embed_tokens.weight", "lm_head.weight", f"{source.config.family.final_norm}.weight"}
@@ -113,12 +113,12 @@ def test_the_same_model(name: str, tmp_path: Path) -> None:
         check("lm_head.weight", 64, 250)
     for layer in range(source.config.num_hidden_layers):
         for unit in unit_types(source.config, layer):
-            for part, shape in vector_shapes(source.config, unit).items():
+            for part, shape in vector_shapes(source.config, layer, unit).items():
                 key = f"model.layers.{layer}.{part}"
                 ours = torch.from_numpy(source.vector(key, int(np.prod(shape))))
                 torch.testing.assert_close(ours, parameters[key].reshape(-1), atol=2e-7, rtol=0)
                 seen.add(key)
-            for part, (columns, rows) in linear_shapes(source.config, unit).items():
+            for part, (columns, rows) in linear_shapes(source.config, layer, unit).items():
                 key = f"model.layers.{layer}.{part}.weight"
                 check(key, columns, rows)
                 seen.add(key)

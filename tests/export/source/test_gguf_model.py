@@ -207,7 +207,7 @@ def test_rotary_factors(
     if text is not None:
         assert text in message(path)
     else:
-        assert GgufModel(path).inv_freq(False).shape == (8,)
+        assert GgufModel(path).inv_freq(0).shape == (8,)
 
 
 def gguf(*parts: bytes, tensors: int = 0, fields: int = 0) -> bytes:

@@ -54,9 +54,9 @@ def weights(model: Any) -> dict[str, np.ndarray]:
     c = model.config
     tables = {"model.embed_tokens.weight": model.packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size).data}
     for unit in unit_types(c, 0):
-        for name, (columns, rows) in linear_shapes(c, unit).items():
+        for name, (columns, rows) in linear_shapes(c, 0, unit).items():
             tables[name] = model.packed(f"model.layers.0.{name}.weight", columns, rows).data
-        for name, shape in vector_shapes(c, unit).items():
+        for name, shape in vector_shapes(c, 0, unit).items():
             tables[name] = model.vector(f"model.layers.0.{name}", int(np.prod(shape)))
     return tables
 
@@ -73,7 +73,7 @@ def test_weights_and_tokenizer_are_those_of_the_whole_file(whole: Path, tmp_path
         assert found.keys() == expected.keys()
         for name, values in expected.items():
             assert np.array_equal(found[name], values), name
-        assert np.array_equal(model.inv_freq(False), GgufModel(whole).inv_freq(False))
+        assert np.array_equal(model.inv_freq(0), GgufModel(whole).inv_freq(0))
     for model, name in ((GgufModel(whole), "a"), (GgufModel(parts[1]), "b")):
         (tmp_path / name).mkdir()
         model.write_tokenizer(tmp_path / name)

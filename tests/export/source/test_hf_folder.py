@@ -46,11 +46,11 @@ def test_every_tensor(model: Any, tmp_path: Path, dtype: torch.dtype, shard: str
     seen = set()
     for layer in range(source.config.num_hidden_layers):
         for unit in unit_types(source.config, layer):
-            for name, shape in vector_shapes(source.config, unit).items():
+            for name, shape in vector_shapes(source.config, layer, unit).items():
                 full = f"model.layers.{layer}.{name}"
                 assert np.array_equal(source.vector(full, math.prod(shape)), parameters[full].reshape(-1))
                 seen.add(full)
-            for name, (columns, rows) in linear_shapes(source.config, unit).items():
+            for name, (columns, rows) in linear_shapes(source.config, layer, unit).items():
                 full = f"model.layers.{layer}.{name}.weight"
                 weight, expected = source.packed(full, columns, rows), parameters[full]
                 groups = np.abs(expected.reshape(rows, -1, 32)).max(-1)

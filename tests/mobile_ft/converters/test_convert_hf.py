@@ -112,7 +112,7 @@ def test_rotary_factors_of_a_gguf_are_recognised(
     }
     config = LlamaConfig(hidden_size=64, num_attention_heads=2, rope_parameters=scaling | {"rope_theta": 10000.0})
     frequencies = LlamaRotaryEmbedding(config).inv_freq.numpy()
-    monkeypatch.setattr(FineTuned, "inv_freq", lambda model, sliding: frequencies)
+    monkeypatch.setattr(FineTuned, "inv_freq", lambda model, layer: frequencies)
     out = converted(tuned_of("llama3"), "hf")
     assert json.loads((out / "config.json").read_text())["rope_scaling"] == scaling
     frequencies[3] *= 0.9

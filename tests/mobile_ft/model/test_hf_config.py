@@ -12,6 +12,7 @@ import pytest
 from mobile_ft.errors import UserError
 from mobile_ft.model.families import CONV, FULL, NO_ROPE, SLIDING
 from mobile_ft.model.hf_config import known_config, known_models, read_hf_config
+from mobile_ft.model.rope import frequencies
 from mobile_ft.model.shapes import base_parameters
 
 # Hugging Face's count, of the text model alone where there is more.
@@ -35,8 +36,6 @@ PARAMETERS = {
 def test_known_models_are_what_transformers_makes_of_them(name: str) -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    from mobile_ft.export.source.rotary import inv_freq
-
     path = known_config(name)
     assert path is not None
     config = read_hf_config(path)
@@ -55,11 +54,15 @@ def test_known_models_are_what_transformers_makes_of_them(name: str) -> None:
     elif config.layer_types:
         assert list(config.layer_types) == theirs.layer_types
     if SLIDING not in config.layer_types:
-        np.testing.assert_allclose(inv_freq(config, False), rotary.inv_freq.numpy(), rtol=1e-6)
+        found = frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
+        np.testing.assert_allclose(found, rotary.inv_freq.numpy(), rtol=1e-6)
         return
     assert config.sliding_window == theirs.sliding_window
-    np.testing.assert_allclose(inv_freq(config, False), rotary.full_attention_inv_freq.numpy(), rtol=1e-6)
-    np.testing.assert_allclose(inv_freq(config, True), rotary.sliding_attention_inv_freq.numpy(), rtol=1e-6)
+    for kind in (FULL, SLIDING):
+        rope = config.rope(config.layer_types.index(kind))
+        assert rope is not None
+        expected = getattr(rotary, f"{kind}_inv_freq").numpy()
+        np.testing.assert_allclose(frequencies(config.head_dim, *rope), expected, rtol=1e-6)
 
 
 def test_known_names() -> None:
@@ -123,10 +126,10 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
         (
             "llama-3.2-1b",
             {"model_type": "mamba"},
-            "model_type is 'mamba'; supported: 'llama', 'mistral', 'smollm3', 'qwen2'",
+            "model_type is 'mamba'; supported: 'llama', 'mistral', 'ministral'",
         ),
         ("llama-3.2-1b", {"attention_bias": True}, "attention_bias is True, which is not supported"),
-        ("llama-3.2-1b", {"rope_scaling": {"rope_type": "yarn", "factor": 2}}, "rope type 'yarn' is not supported"),
+        ("llama-3.2-1b", {"rope_scaling": {"rope_type": "su", "factor": 2}}, "rope type 'su' is not supported"),
         (
             "llama-3.2-1b",
             {"rope_scaling": {"type": "linear", "factor": 0}},
@@ -136,10 +139,10 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
         ("llama-3.2-1b", {"rope_scaling": "llama3"}, "rope_scaling is 'llama3'; it must be an object"),
         ("llama-3.2-1b", {"rope_scaling": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5"),
         ("llama-3.2-1b", {"rms_norm_eps": "small"}, "rms_norm_eps is 'small'; it must be a positive number"),
-        ("qwen2.5-0.5b", {"use_sliding_window": True}, "use_sliding_window is True, which is not supported"),
+        ("qwen2.5-0.5b", {"use_sliding_window": True, "max_window_layers": 0, "sliding_window": 0}, "sliding_window is 0"),
         ("qwen2.5-0.5b", {"hidden_act": "gelu"}, "hidden_act is 'gelu'; supported: 'silu'"),
-        ("gemma-3-1b", {"query_pre_attn_scalar": 168}, "query_pre_attn_scalar is 168; it must be head_dim (256)"),
-        ("gemma-3-1b", {"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0, which is not supported"),
+        ("gemma-3-1b", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0; it must be a positive number"),
+        ("gemma-3-1b", {"final_logit_softcapping": 0.0}, "final_logit_softcapping is 0.0; it must be a positive"),
         ("gemma-3-1b", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0"),
         ("gemma-3-1b", {"hidden_activation": "gelu"}, "hidden_activation is 'gelu'; supported: 'gelu_pytorch_tanh'"),
         ("gemma-3-1b", {"layer_types": ["full_attention"]}, "for each of 26 layers"),

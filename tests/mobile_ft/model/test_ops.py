@@ -161,22 +161,62 @@ def test_relu_combinations_are_fitted(
             assert distance([w + step / 10 * (j == i) for j, w in enumerate(a)], c) > best
 
 
-def test_rope() -> None:
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("pairs", [8, 3])
+def test_rope(interleaved: bool, pairs: int) -> None:
     heads, dim = 3, 16
     x, positions = random(6, heads * dim), torch.tensor([0, 1, 2, 0, 1, 2])
-    inv_freq = 1.0 / 10000.0 ** (torch.arange(0, dim, 2, dtype=torch.float64) / dim)
-    angle = torch.cat([positions[:, None] * inv_freq] * 2, -1)[:, None]
-    heads_x = x.reshape(6, heads, dim)
-    rotated = torch.cat([-heads_x[..., dim // 2 :], heads_x[..., : dim // 2]], -1)
-    expected = (heads_x * angle.cos() + rotated * angle.sin()).reshape(6, -1)
-    check(ops.rope(x, positions, inv_freq, heads, False), expected, [x])
+    inv_freq = 1.0 / 10000.0 ** (torch.arange(pairs, dtype=torch.float64) / pairs)
+    angle = (positions[:, None] * inv_freq)[:, None]
+    turned = x.reshape(6, heads, dim)[..., : 2 * pairs]
+    numbers = turned.unflatten(-1, (pairs, 2) if interleaved else (2, pairs))
+    pair = torch.complex(*numbers.unbind(-1 if interleaved else -2)) * torch.polar(torch.full_like(angle, 1.5), angle)
+    turned = torch.stack([pair.real, pair.imag], -1 if interleaved else -2).flatten(-2)
+    expected = torch.cat([turned, x.reshape(6, heads, dim)[..., 2 * pairs :]], -1).reshape(6, -1)
+    check(ops.rope(x, positions, inv_freq, heads, False, interleaved, 1.5), expected, [x])
+
+
+def test_split() -> None:
+    x = random(5, 24)
+    a, b = ops.split(x, 2, 5)
+    parts = x.reshape(5, 2, 12)
+    expected = [parts[..., :5].reshape(5, 10), parts[..., 5:].reshape(5, 14)]
+    check(torch.cat([a, 2 * b], 1), torch.cat([expected[0], 2 * expected[1]], 1), [x])
+    torch.testing.assert_close(ops.join(a, b, 2), x)
+
+
+@pytest.mark.parametrize("gates", [1, 3, 24])
+def test_sigmoid_gate(gates: int) -> None:
+    x, gate = random(5, 24), random(5, gates, scale=3.0)
+    expected = (x.reshape(5, gates, -1) * gate.sigmoid()[..., None]).reshape(5, 24)
+    check(ops.sigmoid_gate(x, gate), expected, [x, gate])
+
+
+def test_relu2() -> None:
+    x = random(5, 32)
+    check(ops.relu2(x), torch.nn.functional.relu(x).square(), [x])
+
+
+def test_softcap() -> None:
+    x = random(5, 32, scale=40.0, grad=False)
+    torch.testing.assert_close(ops.softcap(x, 30.0), 30 * torch.tanh(x / 30))
+
+
+# window, scale, softcap, and whether there are sinks
+ATTENTION = [
+    *((window, 8**-0.5, 0.0, False) for window in (0, 1, 3, 7)),
+    (0, 1.3, 0.7, False),
+    (3, 0.2, 0.0, True),
+    (0, 1.0, 2.0, True),
+]
 
 
 @pytest.mark.parametrize("positions", [[0, 1, 2, 3, 4, 5, 6], [0, 1, 0, 1, 2, 0, 1], [0, 0, 0, 0, 0, 0, 0]])
-@pytest.mark.parametrize("window", [0, 1, 3, 7])
-def test_attention(positions: list[int], window: int) -> None:
+@pytest.mark.parametrize(("window", "scale", "softcap", "with_sinks"), ATTENTION)
+def test_attention(positions: list[int], window: int, scale: float, softcap: float, with_sinks: bool) -> None:
     t, heads, kv_heads, dim = 7, 6, 2, 8
     q, k, v = random(t, heads * dim), random(t, kv_heads * dim), random(t, kv_heads * dim)
+    sinks = random(heads, grad=False) if with_sinks else None
     rows = np.cumsum(np.array(positions) == 0)
     mask = torch.from_numpy((rows[:, None] == rows[None]) & np.tri(t, dtype=bool))
     if window:
@@ -185,21 +225,25 @@ def test_attention(positions: list[int], window: int) -> None:
     def heads_first(x: Tensor, n: int) -> Tensor:
         return x.reshape(t, n, dim).transpose(0, 1).repeat_interleave(heads // n, 0)
 
-    expected = torch.nn.functional.scaled_dot_product_attention(
-        heads_first(q, heads), heads_first(k, kv_heads), heads_first(v, kv_heads), attn_mask=mask
-    )
-    o, lse = ops.attention(q, k, v, torch.tensor(positions), heads, kv_heads, window)
+    scores = scale * heads_first(q, heads) @ heads_first(k, kv_heads).transpose(1, 2)
+    scores = softcap * torch.tanh(scores / softcap) if softcap else scores
+    scores = scores.masked_fill(~mask, -math.inf)
+    if sinks is not None:
+        scores = torch.cat([scores, sinks[:, None, None].expand(heads, t, 1)], -1)
+    expected = scores.softmax(-1)[..., :t] @ heads_first(v, kv_heads)
+    settings = (heads, kv_heads, window, scale, softcap, sinks)
+    o, lse = ops.attention(q, k, v, torch.tensor(positions), *settings)
     check(o, expected.transpose(0, 1).reshape(t, -1), [q, k, v])
-    scores = heads_first(q, heads) @ heads_first(k, kv_heads).transpose(1, 2) / math.sqrt(dim)
-    torch.testing.assert_close(lse, scores.masked_fill(~mask, -math.inf).logsumexp(-1))
+    torch.testing.assert_close(lse, scores.logsumexp(-1))
 
 
-@pytest.mark.parametrize("window", [0, 1, 3, 5])
-def test_attention_decode_continues_attention(window: int) -> None:
+@pytest.mark.parametrize(("window", "scale", "softcap", "with_sinks"), ATTENTION)
+def test_attention_decode_continues_attention(window: int, scale: float, softcap: float, with_sinks: bool) -> None:
     q, k, v = random(6, 32, grad=False), random(6, 16, grad=False), random(6, 16, grad=False)
-    whole, _ = ops.attention(q, k, v, torch.arange(6), 4, 2, window)
+    settings = (4, 2, window, scale, softcap, random(4, grad=False) if with_sinks else None)
+    whole, _ = ops.attention(q, k, v, torch.arange(6), *settings)
     caches = [torch.cat([x[:4], torch.full((4, 16), math.nan, dtype=x.dtype)]) for x in (k, v)]
-    rest = ops.attention_decode(q[4:], k[4:], v[4:], *caches, torch.arange(4, 6), 4, 2, window)
+    rest = ops.attention_decode(q[4:], k[4:], v[4:], *caches, torch.arange(4, 6), *settings)
     torch.testing.assert_close(rest, whole[4:])
 
 
@@ -228,16 +272,18 @@ def test_short_conv_decode_continues_short_conv(piece: int) -> None:
     torch.testing.assert_close(torch.cat(pieces), ops.short_conv(bcx, weight, torch.arange(9)))
 
 
-def test_linear_cross_entropy() -> None:
+@pytest.mark.parametrize("softcap", [0.0, 2.0])
+def test_linear_cross_entropy(softcap: float) -> None:
     packed, values = random_weight("q8_0", 40, 64, scale=0.01)
     weight, dense = torch.from_numpy(packed.data), torch.from_numpy(values)
     x, targets = random(5, 64), torch.tensor([3, -100, 39, 0, -100])
-    expected = torch.nn.functional.cross_entropy(x @ dense.T, targets, reduction="none", ignore_index=-100)
-    losses, dx = ops.linear_cross_entropy(x.detach(), weight, "q8_0", 40, targets)
+    logits = softcap * torch.tanh(x @ dense.T / softcap) if softcap else x @ dense.T
+    expected = torch.nn.functional.cross_entropy(logits, targets, reduction="none", ignore_index=-100)
+    losses, dx = ops.linear_cross_entropy(x.detach(), weight, "q8_0", 40, targets, softcap)
     torch.testing.assert_close(losses, expected)
     assert losses[1] == losses[4] == 0
     torch.testing.assert_close(dx, torch.autograd.grad(expected.sum(), x)[0])
-    assert torch.equal(ops.linear_cross_entropy_loss(x.detach(), weight, "q8_0", 40, targets), losses)
+    assert torch.equal(ops.linear_cross_entropy_loss(x.detach(), weight, "q8_0", 40, targets, softcap), losses)
 
 
 def test_packed_embedding() -> None:
@@ -268,11 +314,21 @@ def test_packed_embedding() -> None:
         (ops.rms_norm, (torch.randn(4, 8), torch.randn(2), 1e-5)),
         (ops.rms_norm_backward, (torch.randn(4, 8), torch.randn(4, 8), torch.randn(2), torch.rand(4, 4))),
         (ops.add_bias, (torch.randn(4, 8), torch.randn(8))),
-        (ops.rope, (torch.randn(4, 32), torch.arange(4), torch.rand(8), 2, False)),
+        (ops.rope, (torch.randn(4, 32), torch.arange(4), torch.rand(8), 2, False, False, 1.0)),
+        (ops.split, (torch.randn(4, 24), 2, 5)),
+        (ops.join, (torch.randn(4, 8), torch.randn(4, 16), 2)),
+        (ops.sigmoid_gate, (torch.randn(4, 24), torch.randn(4, 3))),
+        (ops.sigmoid_gate_backward, (torch.randn(4, 24), torch.randn(4, 24), torch.randn(4, 3))),
+        (ops.relu2, (torch.randn(4, 24),)),
+        (ops.relu2_backward, (torch.randn(4, 24), torch.randn(4, 24))),
+        (ops.softcap, (torch.randn(4, 24), 2.0)),
         (ops.short_conv, (torch.randn(4, 24), torch.randn(3, 8), torch.arange(4))),
         (ops.short_conv_backward, (torch.randn(4, 8), torch.randn(4, 24), torch.randn(3, 8), torch.arange(4))),
         (ops.short_conv_decode, (torch.randn(4, 24), torch.randn(3, 8), torch.randn(2, 8), torch.arange(4))),
-        (ops.attention, (torch.randn(4, 32), torch.randn(4, 16), torch.randn(4, 16), torch.arange(4), 4, 2, 3)),
+        (
+            ops.attention,
+            (torch.randn(4, 32), *torch.randn(2, 4, 16), torch.arange(4), 4, 2, 3, 0.5, 0.0, torch.randn(4)),
+        ),
     ],
 )
 def test_fakes_give_the_shapes(op: torch._ops.OpOverloadPacket, arguments: tuple) -> None:

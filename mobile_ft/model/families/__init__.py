@@ -1,0 +1,14 @@
+"""The model families: one entry per family, in a file per maker. No code checks for a family's name.
+
+A family with known traits is a new entry (docs/internals/adding_a_family.md). A new trait is a field of `Family` and
+changes the code that uses it (`shapes`, `units`).
+"""
+
+from mobile_ft.model.families import gemma, glm, granite, lfm, llama, olmo, phi, qwen
+from mobile_ft.model.families.traits import CONV, FULL, NO_ROPE, SLIDING, Family
+
+__all__ = ["CONV", "FAMILIES", "FULL", "NO_ROPE", "SLIDING", "Family"]
+
+_FILES = (llama, qwen, gemma, lfm, granite, phi, olmo, glm)
+# By Hugging Face's model_type.
+FAMILIES: dict[str, Family] = {name: family for file in _FILES for name, family in file.FAMILIES.items()}

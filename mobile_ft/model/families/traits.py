@@ -1,0 +1,89 @@
+"""The traits of a model family: everything in which decoders differ."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from mobile_ft.files.json_values import Values
+
+# Types of layers, by the unit before their MLP.
+FULL, SLIDING, NO_ROPE, CONV = "full_attention", "sliding_attention", "full_attention_no_rope", "conv"
+
+Norms = dict[str, tuple[str | None, str | None]]
+
+
+def full_attention(values: Values, layers: int) -> Values:
+    types = values.get("layer_types")
+    return {"layer_types": [FULL] * layers if types is None else types}
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """A model with vision, whose `text_config` is of a family. Its vision part is left out."""
+
+    unread: tuple[str, ...]  # its settings that do not affect text
+    modules: str = "model.language_model"  # path of the text model in Transformers' class
+
+
+@dataclass(frozen=True)
+class Family:
+    """The traits of a decoder, in Hugging Face's names.
+
+    `norms` has, for the units "attn", "conv" and "mlp", the norm before the branch and the one after it. `linears` maps
+    roles to names: q, k, v, o of attention, gate, up, down of the MLP, in and out of a short convolution. Other roles:
+    qkv and gate_up are fused layers in place of single ones; an MLP without gate and gate_up has an activation of up
+    alone; head_gate is a sigmoid gate for the output of each head.
+    """
+
+    norms: Norms
+    linears: dict[str, str]
+    final_norm: str = "model.norm"
+    activation: str = "silu"  # activation of the gate; `units` has an op for each
+    activation_key: str = "hidden_act"  # its key in config.json
+    qk_norms: tuple[str, str] | None = None  # RMS norms of q and k
+    qk_norm_whole: bool = False  # whether they normalize a whole row, and not each head
+    qk_norm_after_rope: bool = False
+    qkv_bias: bool = False
+    rope_interleaved: bool = False  # whether rotary pairs are neighbours, and not in the two halves of a head
+    sinks: str | None = None  # scores of a key without value, per head
+    scaled_embedding: bool = False  # whether embeddings (but not a tied head) are multiplied by sqrt(hidden_size)
+    norm_offset: float = 0.0  # a norm multiplies by norm_offset + its weight
+    layers: tuple[str, ...] = (FULL,)  # supported types of layers
+    rope_by_type: bool = False  # `rope_parameters` has an object for each type of layer
+    rope_keys: tuple[str, ...] = ()  # settings of the rotary embedding that only this family has; `hf_rope` reads them
+    inside: dict[str, Wrapper] = field(default_factory=dict)  # {model_type of a wrapper: the wrapper}
+    in_files: dict[str, str] = field(default_factory=dict)  # {linear layer: its name in files, if it has another there}
+    defaults: dict[str, Any] = field(default_factory=dict)  # Transformers' defaults
+    # Converts the family's own settings of config.json, including `layer_types`, to the usual keys. Raises ValueError.
+    usual: Callable[[Values, int], Values] = full_attention
+    # The family's own settings of config.json. `hf_config` has the shared ones, and rejects any other.
+    keys: tuple[str, ...] = ()  # implemented, most of them by `usual`
+    only: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # {setting: values that change nothing}
+    repeats: dict[str, str] = field(default_factory=dict)  # {setting: the setting that it must be equal to}
+    unread: tuple[str, ...] = ()  # ignored, because they change nothing
+
+
+# Traits of Llama, which many families share.
+NORMS: Norms = {"attn": ("input_layernorm", None), "mlp": ("post_attention_layernorm", None)}
+LINEARS = {role: f"self_attn.{role}_proj" for role in "qkvo"} | {
+    role: f"mlp.{role}_proj" for role in ("gate", "up", "down")
+}
+QK_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
+DEFAULTS = {"rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False}
+
+
+def without(linears: dict[str, str], *roles: str) -> dict[str, str]:
+    return {role: name for role, name in linears.items() if role not in roles}
+
+
+def implied_types(types: list[str], values: Values, said: list[str] | None = None) -> Values:
+    """Returns the types of layers that follow from other settings. `layer_types` may repeat them, by the names
+    `said`."""
+    if values.get("layer_types") not in (None, said or types):
+        raise ValueError(f"layer_types must be {said or types}, like the other settings, or be left out")
+    return {"layer_types": types}
+
+
+def every(pattern: int, layers: int) -> list[str]:
+    """Returns sliding attention for all layers but every `pattern`-th."""
+    return [SLIDING if (layer + 1) % pattern else FULL for layer in range(layers)]
