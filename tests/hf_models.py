@@ -74,8 +74,13 @@ _GEMMA_ROPE = {
     "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
 }
-_YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 64}
-_MULTIPLIERS = {"embedding_multiplier": 6.0, "residual_multiplier": 0.3, "logits_scaling": 0.7}
+_YARN: dict[str, Any] = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+_MULTIPLIERS: dict[str, Any] = {"embedding_multiplier": 6.0, "residual_multiplier": 0.3, "logits_scaling": 0.7}
 FAMILIES: dict[str, PreTrainedConfig] = {
     "qwen2": Qwen2Config(
         num_hidden_layers=2, rms_norm_eps=1e-6, rope_parameters={"rope_type": "default", "rope_theta": 1e6}, **_SHAPE

@@ -12,6 +12,8 @@ import numpy as np
 from mobile_ft.errors import UserError
 from mobile_ft.export.quantizer.awq import awq_reader
 from mobile_ft.export.quantizer.bitsandbytes import bitsandbytes_reader
+from mobile_ft.export.quantizer.fp8 import DTYPE as FP8
+from mobile_ft.export.quantizer.fp8 import FloatReader, fp8_reader
 from mobile_ft.export.quantizer.gptq import gptq_reader
 from mobile_ft.export.quantizer.mlx import mlx_reader
 from mobile_ft.export.quantizer.quantized import QuantizedWeight, Reader, decode_rows
@@ -38,7 +40,7 @@ class HfCheckpoint(CheckpointSource):
 
     def __init__(self, config: Path, tensors: Tensors, linear_format: str, embedding_format: str):
         self.config, self._base = read_hf_config(config), base_model(config)
-        self.method, self._reader = _quantization(config)
+        self.method, self._reader, self._float_reader = _quantization(config)
         self._tensors = tensors
         self._linear_format, self._embedding_format = linear_format, embedding_format
         self.importance: dict[str, F32] = {}  # of a linear layer's columns, if it is known
@@ -67,9 +69,9 @@ class HfCheckpoint(CheckpointSource):
     def rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
         fmt, quantized = self.format_of(name), self._quantized(name)
         if quantized is None:
-            tensor = self._tensors.get(self._name(name), FLOATS, [out_features, in_features])
+            dtype, read = self._floats(name, in_features, out_features)
             importance = self.importance.get(name)
-            return tensor.get_dtype(), lambda start, stop: _quantize(numbers(tensor[start:stop]), fmt, importance)
+            return dtype, lambda start, stop: _quantize(read(start, stop), fmt, importance)
         if (quantized.rows, quantized.cols) != (out_features, in_features):
             raise UserError(
                 f"{self.where(name)} has shape [{quantized.rows}, {quantized.cols}]; config.json requires "
@@ -102,6 +104,13 @@ class HfCheckpoint(CheckpointSource):
         module = beside.removesuffix("weight")
         return beside if any(known.startswith(module) for known in self._tensors.names) else name
 
+    def _floats(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], F32]]:
+        """Returns the type of a weight that is not quantized, and a function that reads rows (start, stop)."""
+        full = self._name(name)
+        read = None if self._float_reader is None else self._float_reader(self._tensors, full)
+        tensor = self._tensors.get(full, FLOATS if read is None else (FP8,), [out_features, in_features])
+        return tensor.get_dtype(), read or (lambda start, stop: numbers(tensor[start:stop]))
+
     def _quantized(self, name: str) -> QuantizedWeight | None:
         return None if self._reader is None else self._reader(self._tensors, self._name(name))
 
@@ -121,19 +130,21 @@ def _take_over(weight: QuantizedWeight, start: int, stop: int) -> Rows:
     return decode_rows(weight.format, codes, parts), pack(weight.format, codes, header.view(np.uint8)).data
 
 
-def _quantization(config: Path) -> tuple[str | None, Reader | None]:
-    """Returns the quantization method in config.json and the reader of its weights, or None if they are not
-    quantized."""
+def _quantization(config: Path) -> tuple[str | None, Reader | None, FloatReader | None]:
+    """Returns the quantization method in config.json and the reader of its weights, or None if they are not quantized.
+    Weights in 8-bit floats are floats, and have a reader of their own."""
     values = read_json_object(config, "use a Hugging Face config.json")
     key = "quantization" if "quantization" in values else "quantization_config"  # MLX writes both
     settings, old = values.get(key), config.parent / _OLD_GPTQ
     if settings is None and old.is_file():
-        return "gptq", gptq_reader(str(old), read_json_object(old, "use one written by AutoGPTQ"))
+        return "gptq", gptq_reader(str(old), read_json_object(old, "use one written by AutoGPTQ")), None
     if settings is None:
-        return None, None
+        return None, None, None
     if not isinstance(settings, dict):
         raise UserError(f"{config}: {key} is {settings!r}; it must be an object")
     method = "mlx" if key == "quantization" else settings.get("quant_method")
+    if method == "fp8":
+        return method, None, fp8_reader(str(config), settings)
     if not isinstance(method, str) or method not in _METHODS:
-        raise UserError(f"{config}: quant_method is {method!r}; supported: {', '.join(_METHODS)}")
-    return method, _METHODS[method](str(config), settings)
+        raise UserError(f"{config}: quant_method is {method!r}; supported: {', '.join(_METHODS)}, fp8")
+    return method, _METHODS[method](str(config), settings), None

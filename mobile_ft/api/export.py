@@ -23,6 +23,7 @@ from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import F32
 from mobile_ft.model.hf_config import known_config
 from mobile_ft.model.lora import MOST_RANK, LoraConfig, parse_targets
+from mobile_ft.model.rope import most_tokens
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -185,7 +186,9 @@ def _is_config(path: Path) -> bool:
 
 
 def most_seq_len(config: ModelConfig) -> int:
-    return min(config.max_position_embeddings, _MOST_SEQ_LEN)
+    ropes = (config.rope(layer) for layer in range(config.num_hidden_layers))
+    limits = (most_tokens(rope[1]) for rope in ropes if rope is not None)
+    return int(min([config.max_position_embeddings, _MOST_SEQ_LEN, *limits]))
 
 
 def _write(

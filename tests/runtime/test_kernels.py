@@ -1,6 +1,7 @@
 """Every op three ways: the C++ kernel, the PyTorch reference in float32, and the reference in float64."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,25 +84,21 @@ def run_attention_decode(*arguments: Any) -> np.ndarray:
     return kernels.attention_decode(q, k, v, k_cache, v_cache, int(positions[0]), *rest)
 
 
+def followed_by(make: Callable[[int], Arguments], rest: Arguments) -> Callable[[int], Arguments]:
+    return lambda tokens: [*make(tokens), *rest]
+
+
 def attention_cases() -> dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]]:
     cases: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {}
     for name, settings in ATTENTION.items():
-        rest = [HEADS, KV_HEADS, *settings]
+        rest, backward = [HEADS, KV_HEADS, *settings], partial(attention_backward, settings=settings)
         cases |= {
-            f"attention{name}": (
-                kernels.attention_forward,
-                ops.attention,
-                lambda t, rest=rest: [*attention(t), *rest],
-            ),
-            f"attention backward{name}": (
-                kernels.attention_backward,
-                ops.attention_backward,
-                lambda t, settings=settings: attention_backward(t, settings),
-            ),
+            f"attention{name}": (kernels.attention_forward, ops.attention, followed_by(attention, rest)),
+            f"attention backward{name}": (kernels.attention_backward, ops.attention_backward, backward),
             f"attention_decode{name}": (
                 run_attention_decode,
                 ops.attention_decode,
-                lambda t, rest=rest: [*attention_decode(t), *rest],
+                followed_by(attention_decode, rest),
             ),
         }
     return cases

@@ -33,9 +33,7 @@ def _dense_hybrid(values: Values, layers: int) -> Values:
         names = {"attention": FULL, "mamba": "linear_attention"}
         types = [names.get(kind, kind) if isinstance(kind, str) else kind for kind in types]
     if types != [FULL] * layers:
-        raise ValueError(
-            f"layer_types must be {FULL} for each of {layers} layers; layers with Mamba are not supported"
-        )
+        raise ValueError(f"layer_types must be {FULL} for each of {layers} layers; layers with Mamba are not supported")
     if values["num_local_experts"] != 0:
         raise ValueError(f"num_local_experts is {values['num_local_experts']!r}; experts are not supported: must be 0")
     if values["position_embedding_type"] != "rope":

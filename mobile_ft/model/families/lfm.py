@@ -44,8 +44,9 @@ def _lfm3(values: Values, layers: int) -> Values:
 
 _VL = Wrapper(
     (
-        *("vision_config", "image_token_id", "image_token_index", "projector_hidden_act", "projector_hidden_size"),
-        *("projector_bias", "projector_use_layernorm", "downsample_factor", "encoder_patch_size", "do_image_splitting"),
+        *("vision_config", "image_token_id", "image_token_index", "video_token_id", "vision_start_token_id"),
+        *("vision_end_token_id", "projector_hidden_act", "projector_hidden_size", "projector_bias"),
+        *("projector_use_layernorm", "downsample_factor", "encoder_patch_size", "do_image_splitting"),
         *("max_image_tokens", "min_image_tokens", "max_num_patches", "max_pixels_tolerance", "max_tiles", "min_tiles"),
         *("tile_size", "use_thumbnail", "use_image_special_tokens", "vision_feature_layer"),
     )

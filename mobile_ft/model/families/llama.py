@@ -22,7 +22,7 @@ _PIXTRAL = Wrapper(
         *("vision_feature_layer", "vision_feature_select_strategy", "multimodal_projector_bias", "image_seq_length"),
     )
 )
-_SMOLVLM = Wrapper(("vision_config", "image_token_id", "scale_factor"), modules="model.text_model")
+_SMOLVLM = Wrapper(("vision_config", "image_token_id", "scale_factor", "_pad_token_id"), modules="model.text_model")
 
 
 def one_window(values: Values, layers: int) -> Values:

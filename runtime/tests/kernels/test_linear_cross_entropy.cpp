@@ -146,7 +146,7 @@ int run_tests() {
   // Peaked enough for tiles to be skipped.
   test("q4_0", 3, 5000, 64, 0, 4.f);
   test("q4_0", 40, 700, 64, 3, 0.5f, 4.f);
-  test("q4_0", 3, 5000, 64, 0, 4.f, 30.f);
+  test("q4_0", 3, 5000, 64, 0, 0.5f, 30.f);
   test_unbiased();
   // No row with a target.
   test("q4_0", 5, 100, 32, 1, 1.f);

@@ -135,7 +135,7 @@ def _config(**changes: Any) -> Callable[[Path], None]:
 STATE = ".quant_state.bitsandbytes__nf4"
 HARM: dict[str, tuple[Callable[[Path], None], str]] = {
     "8 bits": (_config(load_in_4bit=False), "load_in_4bit of the quantization is False; supported: True"),
-    "fp8": (_config(quant_method="fp8"), "quant_method is 'fp8'; supported: bitsandbytes, gptq, awq, mlx"),
+    "hqq": (_config(quant_method="hqq"), "quant_method is 'hqq'; supported: bitsandbytes, gptq, awq, mlx, fp8"),
     "no method": (_config(quant_method=["gptq"]), "quant_method is ['gptq']; supported"),
     "storage": (_rewrite(lambda x: x.view(-1, 4).view(torch.int32)), "is I32 [2816, 1]; it must be U8 [11264, 1]"),
     "short": (_rewrite(lambda x: x[:-1]), "is U8 [11263, 1]; it must be U8 [11264, 1]"),

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from mobile_ft import convert
-from tests.hf_models import FAMILIES
 from tests.tuned_models import Tuned, make_tuned
 
 
@@ -16,6 +15,7 @@ def tuned_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tuned]
     return cache(lambda name: make_tuned(name, tmp_path_factory.mktemp(name)))
 
 
+FAMILIES = ("qwen2", "llama3", "mistral", "smollm3", "qwen3", "lfm2", "gemma3")
 # Which have all that tells families apart, but for layers without rotary embedding.
 _QUICK = ("llama3", "gemma3", "lfm2")
 

@@ -139,7 +139,11 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
         ("llama-3.2-1b", {"rope_scaling": "llama3"}, "rope_scaling is 'llama3'; it must be an object"),
         ("llama-3.2-1b", {"rope_scaling": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor 0.5"),
         ("llama-3.2-1b", {"rms_norm_eps": "small"}, "rms_norm_eps is 'small'; it must be a positive number"),
-        ("qwen2.5-0.5b", {"use_sliding_window": True, "max_window_layers": 0, "sliding_window": 0}, "sliding_window is 0"),
+        (
+            "qwen2.5-0.5b",
+            {"use_sliding_window": True, "max_window_layers": 0, "sliding_window": 0},
+            "sliding_window is 0",
+        ),
         ("qwen2.5-0.5b", {"hidden_act": "gelu"}, "hidden_act is 'gelu'; supported: 'silu'"),
         ("gemma-3-1b", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0; it must be a positive number"),
         ("gemma-3-1b", {"final_logit_softcapping": 0.0}, "final_logit_softcapping is 0.0; it must be a positive"),
