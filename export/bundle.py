@@ -23,6 +23,7 @@ from mobile_ft.export.source.source import ModelSource
 from mobile_ft.export.weights_file import LazyTensor, write_weights
 from mobile_ft.files.folder import new_folder
 from mobile_ft.files.json_text import read_json_object
+from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import F32, packed_shape
 from mobile_ft.model.lora import LoraConfig, adapter_key, init_adapter, within_decoder, write_adapter
 from mobile_ft.model.shapes import forward_flops, head_flops
@@ -62,10 +63,21 @@ def _kind_entry(layer: int, spec: UnitSpec, methods: KindMethods) -> dict[str, A
         "state_size": math.prod(spec.state_shape),
         "linears": [[linear.in_features, linear.out_features] for linear in spec.linears],
         "attention": None if a is None else {"heads": a.heads, "kv_heads": a.kv_heads, "head_dim": a.head_dim},
+        "delta_net": _delta_net_entry(c) if spec.type == "delta" else None,
         "flops": forward_flops(c, layer, spec.type),
         "recompute_flops": forward_flops(c, layer, spec.type, again=True),
         "saved": methods.saved,
         "reads_x": methods.reads_x,
+    }
+
+
+def _delta_net_entry(c: ModelConfig) -> dict[str, int]:
+    return {
+        "key_heads": c.linear_num_key_heads,
+        "key_dim": c.linear_key_head_dim,
+        "heads": c.linear_num_value_heads,
+        "value_dim": c.linear_value_head_dim,
+        "taps": c.linear_conv_kernel_dim,
     }
 
 

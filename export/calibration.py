@@ -104,9 +104,6 @@ def _unit(source: ModelSource, layer: int, unit_type: str) -> tuple[Any, list[st
     inv_freq = torch.from_numpy(source.inv_freq(layer)) if spec.rotary_pairs else None
 
     def run(x: Tensor) -> Tensor:
-        positions = torch.arange(len(x))
-        if unit_type == "attn":
-            return units.attn(spec, x, positions, inv_freq, weights, [])
-        return units.conv(spec, x, positions, weights, []) if unit_type == "conv" else units.mlp(spec, x, weights, [])
+        return units.forward(spec, x, torch.arange(len(x)), inv_freq, weights, [])
 
     return run, names

@@ -31,13 +31,8 @@ def reference_logits(source: ModelSource, tokens: Tensor) -> Tensor:
         prefix = f"model.layers.{layer}."
         weights = [vector(prefix + name, shape) for name, shape in spec.vectors.items()]
         weights += [packed(f"{prefix}{y.name}.weight", y.in_features, y.out_features) for y in spec.linears]
-        if spec.type == "attn":
-            inv_freq = torch.from_numpy(source.inv_freq(layer)) if spec.rotary_pairs else None
-            x = units.attn(spec, x, positions, inv_freq, weights, [])
-        elif spec.type == "conv":
-            x = units.conv(spec, x, positions, weights, [])
-        else:
-            x = units.mlp(spec, x, weights, [])
+        inv_freq = torch.from_numpy(source.inv_freq(layer)) if spec.rotary_pairs else None
+        x = units.forward(spec, x, positions, inv_freq, weights, [])
     norm = vector(f"{c.family.final_norm}.weight", (c.hidden_size,))
     if not c.tie_word_embeddings:
         table, fmt = packed("lm_head.weight", c.hidden_size, c.vocab_size), source.format_of("lm_head.weight")

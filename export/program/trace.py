@@ -127,13 +127,11 @@ def trace_unit(spec: UnitSpec) -> UnitTrace:
     e = len(positions + inv_freq)
     inputs = [x, *positions, *inv_freq, *weights, *lora]
     dims: list[int | None] = [0, *[0] * len(positions), *[None] * len(inv_freq + weights + lora)]
-    # Attention without rotary frequencies gets None for them.
-    absent = [None] if spec.type == "attn" and not inv_freq else []
-    functions: dict[str, Callable[..., Any]] = {"attn": units.attn, "conv": units.conv, "mlp": units.mlp}
-    function = functions[spec.type]
+    p = len(positions)
 
     def forward(x: Tensor, *rest: Tensor) -> Tensor:
-        return function(spec, x, *rest[:e], *absent, list(rest[e : e + n]), list(rest[e + n :]))
+        place, rotary = rest[0] if positions else None, rest[p] if inv_freq else None
+        return units.forward(spec, x, place, rotary, list(rest[e : e + n]), list(rest[e + n :]))
 
     def joint(dy: Tensor, x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         """Returns the output, and the gradients of x and lora from autograd."""
@@ -189,17 +187,16 @@ def _decode_method(spec: UnitSpec, trace: UnitTrace, max_seq_len: int) -> Method
     """Returns the method for decoding, which has caches or the state after the positions."""
     x, positions, *rest = trace.inputs
     n, rotary = len(spec.weights), trace.between - 1
-    absent = [None] if spec.type == "attn" and not rotary else []
-    decode: Callable[..., Any] = units.attn_decode if spec.type == "attn" else units.conv_decode
     cache = torch.empty(max_seq_len, spec.cache_width)
     held = [cache, cache.clone()] if spec.type == "attn" else [torch.empty(spec.state_shape)]
-    first = 2 + len(held) + rotary  # index of the first weight
-    return _export(
-        lambda *i: decode(spec, *i[:first], *absent, list(i[first : first + n]), list(i[first + n :])),
-        [x, positions, *held, *rest],
-        [0, 0, *[None] * len(held + rest)],
-        max_seq_len,
-    )
+    h, first = 2 + len(held), 2 + len(held) + rotary  # indices behind what is held, and of the first weight
+
+    def decode(*i: Tensor) -> tuple[Tensor, ...]:
+        inv_freq = i[h] if rotary else None
+        weights, lora = list(i[first : first + n]), list(i[first + n :])
+        return units.decode(spec, i[0], i[1], list(i[2:h]), inv_freq, weights, lora)
+
+    return _export(decode, [x, positions, *held, *rest], [0, 0, *[None] * len(held + rest)], max_seq_len)
 
 
 def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len: int) -> dict[str, Method]:

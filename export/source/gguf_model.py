@@ -15,7 +15,7 @@ from mobile_ft.export.source.gguf_split import model_name, whole_gguf
 from mobile_ft.export.source.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.source.source import CheckpointSource, Rows
 from mobile_ft.model.config import ModelConfig, check_config
-from mobile_ft.model.families import SLIDING
+from mobile_ft.model.families import SLIDING, norm_offset
 from mobile_ft.model.formats import F32, pack
 from mobile_ft.model.hf_config import config_of
 from mobile_ft.model.lora import BaseModel
@@ -133,7 +133,7 @@ class GgufModel(CheckpointSource):
         if values.size != size:
             raise UserError(f"{self.path}: tensor {tensor.name!r} has {values.size} values; it must have {size}")
         # The file's weights already include the offset that Hugging Face's model adds to a norm's weight.
-        return values - np.float32(self.config.family.norm_offset) if name.endswith("norm.weight") else values
+        return values - np.float32(norm_offset(self.config.family, name))
 
     def _numbers(self, tensor: GgufTensor) -> F32:
         try:

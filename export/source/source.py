@@ -11,6 +11,7 @@ import numpy as np
 from mobile_ft.bundle.description import Conversion
 from mobile_ft.errors import UserError
 from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.families import norm_offset
 from mobile_ft.model.formats import F32, PANEL_ROWS, U8, PackedWeight, packed_shape, unpack
 from mobile_ft.model.lora import BaseModel
 from mobile_ft.model.rope import frequencies
@@ -77,8 +78,7 @@ class ModelSource(ABC):
         norm, or the taps of a convolution [taps, channels]."""
         values = self.vector(name, math.prod(shape)).reshape(shape[::-1]).T
         family = self.config.family
-        offset = np.float32(family.norm_offset if name.endswith("norm.weight") else 0)
-        values = np.ascontiguousarray(values) + offset
+        values = np.ascontiguousarray(values) + np.float32(norm_offset(family, name))
         return values / np.float32(self.config.logits_scaling) if name == f"{family.final_norm}.weight" else values
 
     @abstractmethod

@@ -13,7 +13,7 @@ from mobile_ft.bundle.description import INDEX_FILE, WEIGHTS_FILE, Bundle, check
 from mobile_ft.bundle.flat_tensor import tensor_places
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import FULL
+from mobile_ft.model.families import FULL, norm_offset
 from mobile_ft.model.formats import F32, FORMATS, PANEL_ROWS, U8, packed_shape, unpack
 from mobile_ft.model.lora import adapter_key
 from mobile_ft.model.rope import rotary_pairs
@@ -149,7 +149,7 @@ class FineTuned:
         """Returns any weight with the merged adapter, in Hugging Face's shape and offset."""
         if len(self.shapes[name]) == 2:
             return self.merged(name, dtype)
-        offset = self.config.family.norm_offset if name.endswith("norm.weight") else 0
+        offset = norm_offset(self.config.family, name)
         scale = self.config.logits_scaling if name == self.final_norm else 1.0
         with np.errstate(over="ignore"):
             out = (self.vector(name) * np.float32(scale) - np.float32(offset)).astype(dtype)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mobile_ft.errors import UserError
-from mobile_ft.model.families import CONV, FAMILIES, FULL, NO_ROPE, SLIDING, Family
+from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, NO_ROPE, SLIDING, Family
 from mobile_ft.model.rope import Scaling
 
 # Far above any existing decoder. Sizes that are computed from a shape need no further checks.
@@ -45,6 +45,12 @@ class ModelConfig:
     logits_scaling: float = 1.0  # divisor of logits
     attn_logit_softcapping: float = 0.0  # limit of scores; 0: none
     final_logit_softcapping: float = 0.0  # limit of logits; 0: none
+    # DELTA layers: heads and their sizes, and number of tokens in a channel's convolution.
+    linear_num_key_heads: int = 0
+    linear_num_value_heads: int = 0
+    linear_key_head_dim: int = 0
+    linear_value_head_dim: int = 0
+    linear_conv_kernel_dim: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,7 +66,7 @@ class ModelConfig:
             theta, scaling = self.rope_local_base_freq, self.sliding_rope_scaling
         if self.layer_rope_theta:
             theta = self.layer_rope_theta[layer]
-        return None if kind in (NO_ROPE, CONV) or theta == 0 else (theta, scaling)
+        return None if kind in (NO_ROPE, CONV, DELTA) or theta == 0 else (theta, scaling)
 
     @property
     def block_norm_eps(self) -> float:
@@ -101,6 +107,8 @@ def check_config(config: ModelConfig, source: str) -> ModelConfig:
         )
     if CONV in config.layer_types and not 1 < config.conv_L_cache <= MOST_TAPS:
         raise UserError(f"{source}: conv_L_cache is {config.conv_L_cache}; it must be from 2 to {MOST_TAPS}")
+    if DELTA in config.layer_types:
+        _check_delta(config, source)
     if SLIDING in config.layer_types and not (config.sliding_window and config.rope_local_base_freq):
         raise UserError(f"{source}: layers with a sliding window require sliding_window and rope_local_base_freq")
     rows = max(config.vocab_size, config.intermediate_size, config.num_attention_heads * config.head_dim)
@@ -110,3 +118,20 @@ def check_config(config: ModelConfig, source: str) -> ModelConfig:
             f"have at most {_MOST_WEIGHTS} weights"
         )
     return config
+
+
+def _check_delta(config: ModelConfig, source: str) -> None:
+    if not 1 < config.linear_conv_kernel_dim <= MOST_TAPS:
+        raise UserError(
+            f"{source}: linear_conv_kernel_dim is {config.linear_conv_kernel_dim}; it must be from 2 to {MOST_TAPS}"
+        )
+    for key in ("linear_key_head_dim", "linear_value_head_dim"):
+        if not 0 < getattr(config, key) <= 256 or getattr(config, key) % 8:
+            raise UserError(f"{source}: {key} is {getattr(config, key)}; it must be a multiple of 8, at most 256")
+    keys, values = config.linear_num_key_heads, config.linear_num_value_heads
+    if keys < 1 or values % keys:
+        raise UserError(
+            f"{source}: linear_num_value_heads ({values}) must be a multiple of linear_num_key_heads ({keys})"
+        )
+    if values * config.linear_value_head_dim % 32:
+        raise UserError(f"{source}: linear_num_value_heads x linear_value_head_dim must be a multiple of 32")

@@ -9,7 +9,7 @@ from mobile_ft.files.json_text import read_json_object
 from mobile_ft.files.json_values import Values, boolean, positive_int, positive_number
 from mobile_ft.files.path_text import path_text
 from mobile_ft.model.config import MOST_LAYERS, MOST_TAPS, ModelConfig, check_config
-from mobile_ft.model.families import CONV, FAMILIES, FULL, SLIDING, Family
+from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, SLIDING, Family
 from mobile_ft.model.hf_rope import read_rope
 from mobile_ft.model.hub_cache import cached_repository
 from mobile_ft.model.lora import DECODER, BaseModel
@@ -63,6 +63,10 @@ _QUANTIZATION = (
 _NUMBERS = (
     *("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"),
     *("attn_logit_softcapping", "final_logit_softcapping"),
+)
+_DELTA = (
+    *("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"),
+    "linear_conv_kernel_dim",
 )
 _CONFIGS = Path(__file__).parent / "configs"
 
@@ -126,6 +130,8 @@ def config_of(values: Values, name: str) -> ModelConfig:
             "rope_local_base_freq": sliding.theta,
             "sliding_rope_scaling": sliding.scaling,
         }
+    if DELTA in types:
+        special |= {key: positive_int(values, key, most=1 << 16) for key in _DELTA}
     if CONV in types:
         special["conv_L_cache"] = positive_int(values, "conv_L_cache", most=MOST_TAPS)
     if values.get("layer_rope_theta") is not None:

@@ -3,14 +3,18 @@
 import math
 
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import CONV
+from mobile_ft.model.families import CONV, DELTA
 
 TAPS = "conv.conv.weight"  # weight of a short convolution
+DELTA_TAPS, DELTA_DECAY, DELTA_BIAS, DELTA_NORM = (  # vectors of a delta net
+    f"linear_attn.{name}" for name in ("conv1d.weight", "A_log", "dt_bias", "norm.weight")
+)
+_MIXERS = {CONV: "conv", DELTA: "delta"}
 
 
 def unit_types(config: ModelConfig, layer: int) -> tuple[str, str]:
     """Returns the types of a layer's units, in execution order."""
-    return ("conv" if config.layer_type(layer) == CONV else "attn"), "mlp"
+    return _MIXERS.get(config.layer_type(layer), "attn"), "mlp"
 
 
 def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, ...]]:
@@ -23,6 +27,14 @@ def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
         shapes[f"{before}.weight"] = (config.hidden_size,)
     if unit_type == "attn":
         shapes |= _attention_vectors(config, layer)
+    if unit_type == "delta":
+        heads, (_, values) = config.linear_num_value_heads, delta_widths(config)
+        shapes |= {
+            DELTA_TAPS: (config.linear_conv_kernel_dim, values),
+            DELTA_DECAY: (heads,),
+            DELTA_BIAS: (heads,),
+            DELTA_NORM: (config.linear_value_head_dim,),
+        }
     if unit_type == "conv":
         shapes[TAPS] = (config.conv_L_cache, config.hidden_size)
     if behind is not None:
@@ -49,6 +61,12 @@ def attention_widths(config: ModelConfig, layer: int) -> tuple[int, int]:
     return config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
 
 
+def delta_widths(config: ModelConfig) -> tuple[int, int]:
+    """Returns the numbers in a token's values in a delta net, and in its queries, keys and values."""
+    values = config.linear_num_value_heads * config.linear_value_head_dim
+    return values, 2 * config.linear_num_key_heads * config.linear_key_head_dim + values
+
+
 def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, int]]:
     """Returns {name: (in_features, out_features)} of the linear layers of a unit of that type, in execution order."""
     hidden, inner = config.hidden_size, config.intermediate_size
@@ -56,13 +74,20 @@ def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
     by_role = {
         "attn": {
             "qkv": (hidden, queries + 2 * keys),
-            "q": (hidden, queries),
+            "q": (hidden, queries * (2 if config.family.q_gate else 1)),
             "k": (hidden, keys),
             "v": (hidden, keys),
             "head_gate": (hidden, config.num_attention_heads),
             "o": (queries, hidden),
         },
         "conv": {"in": (hidden, 3 * hidden), "out": (hidden, hidden)},
+        "delta": {
+            "delta_qkv": (hidden, delta_widths(config)[1]),
+            "delta_gate": (hidden, delta_widths(config)[0]),
+            "delta_beta": (hidden, config.linear_num_value_heads),
+            "delta_decay": (hidden, config.linear_num_value_heads),
+            "delta_out": (delta_widths(config)[0], hidden),
+        },
         "mlp": {
             "gate_up": (hidden, 2 * inner),
             "gate": (hidden, inner),
@@ -90,7 +115,9 @@ def forward_flops(config: ModelConfig, layer: int, unit_type: str, again: bool =
     linears = list(linear_shapes(config, layer, unit_type).values())
     products = sum(k * n for k, n in (linears[:-1] if again else linears))
     attention = attention_widths(config, layer)[0] if unit_type == "attn" else 0  # half of both products
-    return [2 * products, 2 * attention]
+    # A delta net reads and writes its state for each token: three products with a matrix [key dim, value dim].
+    states = 3 * config.linear_key_head_dim * delta_widths(config)[0] if unit_type == "delta" else 0
+    return [2 * (products + states), 2 * attention]
 
 
 def head_flops(config: ModelConfig) -> int:

@@ -7,7 +7,7 @@ from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import SLIDING
 from mobile_ft.model.lora import LoraConfig
 from mobile_ft.model.rope import rope_factor, rotary_pairs
-from mobile_ft.model.shapes import linear_shapes, unit_types, vector_shapes
+from mobile_ft.model.shapes import delta_widths, linear_shapes, unit_types, vector_shapes
 
 
 class WeightFormats(Protocol):
@@ -57,7 +57,7 @@ class UnitSpec:
     """The properties that all units of a kind share. They define the kind's methods."""
 
     kind: str  # prefix of the methods' names
-    type: str  # "attn", "conv" or "mlp"
+    type: str  # "attn", "conv", "delta" or "mlp"
     linears: tuple[Linear, ...]
     vectors: dict[str, tuple[int, ...]]  # shapes of norms, biases, sinks and taps
     lora_rank: int
@@ -90,9 +90,15 @@ class UnitSpec:
         return 0 if self.attention is None else self.attention.keys
 
     @property
-    def state_shape(self) -> tuple[int, int]:
-        """Shape of the state that a short convolution keeps of earlier tokens."""
-        return max(self.config.conv_L_cache - 1, 0) if self.type == "conv" else 0, self.config.hidden_size
+    def state_shape(self) -> tuple[int, ...]:
+        """Shape of the state that a short convolution or a delta net keeps of earlier tokens; (0,) if there is none."""
+        c = self.config
+        if self.type == "conv":
+            return c.conv_L_cache - 1, c.hidden_size
+        if self.type == "delta":
+            values, channels = delta_widths(c)
+            return ((c.linear_conv_kernel_dim - 1) * channels + c.linear_key_head_dim * values,)
+        return (0,)
 
 
 def unit_spec(model: WeightFormats, layer: int, unit_type: str, lora: LoraConfig, activation: str) -> UnitSpec:

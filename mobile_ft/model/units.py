@@ -12,7 +12,7 @@ from torch.fx.traceback import annotate
 
 from mobile_ft.model import ops
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.shapes import TAPS
+from mobile_ft.model.shapes import DELTA_BIAS, DELTA_DECAY, DELTA_NORM, DELTA_TAPS, TAPS
 from mobile_ft.model.unit_spec import Attention, Linear, UnitSpec
 
 # Marks nodes of a trace whose products are the input of an exponential: 8 bits are not precise enough for them.
@@ -103,7 +103,9 @@ def _attention_of(spec: UnitSpec) -> Attention:
 
 def _qkv(
     spec: UnitSpec, z: Tensor, positions: Tensor, inv_freq: Tensor | None, weights: Weights, linears: Linears
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Returns q, k, v, and the gate of each element of the output if the family has one."""
+    gate = None
     family, a = spec.config.family, _attention_of(spec)
     names = family.linears
     with annotate({EXPONENT: True}):
@@ -112,6 +114,8 @@ def _qkv(
             k, v = ops.split(kv, 1, a.keys)
         else:
             q, k = linears[names["q"]](z), linears[names["k"]](z)
+            if family.q_gate:
+                q, gate = ops.split(q, a.heads, a.head_dim)
     if "qkv" not in names:
         v = linears[names["v"]](z)  # computed first, so that z can be freed early
     with annotate({EXPONENT: True}):
@@ -121,14 +125,18 @@ def _qkv(
         k = _rope(spec, k, positions, inv_freq, a.kv_heads)
         if family.qk_norm_after_rope:
             q, k = _qk_norms(spec, q, k, weights)
-    return q, k, v
+    return q, k, v, gate
 
 
-def _attention_output(spec: UnitSpec, x: Tensor, z: Tensor, o: Tensor, weights: Weights, linears: Linears) -> Tensor:
-    """x, the branch's input z, and attention's output o -> the unit's output."""
+def _attention_output(
+    spec: UnitSpec, x: Tensor, z: Tensor, o: Tensor, gate: Tensor | None, weights: Weights, linears: Linears
+) -> Tensor:
+    """x, the branch's input z, attention's output o, and a gate of its elements -> the unit's output."""
     names = spec.config.family.linears
     if "head_gate" in names:
-        o = ops.sigmoid_gate(o, linears[names["head_gate"]](z))
+        gate = linears[names["head_gate"]](z)
+    if gate is not None:
+        o = ops.sigmoid_gate(o, gate)
     return _residual(spec, x, linears[names["o"]](o), weights)
 
 
@@ -145,9 +153,9 @@ def attn(
     named = dict(zip(spec.weights, weights, strict=True))
     linears = _linears(spec, named, lora)
     z = _branch_input(spec, x, named)
-    q, k, v = _qkv(spec, z, positions, inv_freq, named, linears)
+    q, k, v, gate = _qkv(spec, z, positions, inv_freq, named, linears)
     o, _ = ops.attention(q, k, v, positions, *_attention_settings(spec, named))
-    return _attention_output(spec, x, z, o, named, linears)
+    return _attention_output(spec, x, z, o, gate, named, linears)
 
 
 def attn_decode(
@@ -164,9 +172,9 @@ def attn_decode(
     named = dict(zip(spec.weights, weights, strict=True))
     linears = _linears(spec, named, lora)
     z = _branch_input(spec, x, named)
-    q, k, v = _qkv(spec, z, positions, inv_freq, named, linears)
+    q, k, v, gate = _qkv(spec, z, positions, inv_freq, named, linears)
     o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, *_attention_settings(spec, named))
-    return _attention_output(spec, x, z, o, named, linears), k, v
+    return _attention_output(spec, x, z, o, gate, named, linears), k, v
 
 
 def conv(spec: UnitSpec, x: Tensor, positions: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
@@ -188,6 +196,41 @@ def conv_decode(
     return _residual(spec, x, linears[names["out"]](y), named), state
 
 
+def _delta_projections(spec: UnitSpec, x: Tensor, weights: Weights, linears: Linears) -> list[Tensor]:
+    """Returns the gate, and q k v, beta and decay as `delta_net` takes them."""
+    names, z = spec.config.family.linears, _branch_input(spec, x, weights)
+    return [linears[names[f"delta_{role}"]](z) for role in ("gate", "qkv", "beta", "decay")]
+
+
+def _delta_output(spec: UnitSpec, x: Tensor, o: Tensor, gate: Tensor, weights: Weights, linears: Linears) -> Tensor:
+    """x and the delta net's output o -> the unit's output: a norm of each head, times silu(gate)."""
+    normed, _ = ops.rms_norm(o, weights[DELTA_NORM], spec.config.rms_norm_eps)
+    return _residual(spec, x, linears[spec.config.family.linears["delta_out"]](ops.swiglu(gate, normed)), weights)
+
+
+def delta(spec: UnitSpec, x: Tensor, positions: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
+    """x [T, hidden] -> x + gated delta net(x) [T, hidden]."""
+    named, c = dict(zip(spec.weights, weights, strict=True)), spec.config
+    linears = _linears(spec, named, lora)
+    gate, *qkv = _delta_projections(spec, x, named, linears)
+    frozen = [named[name] for name in (DELTA_TAPS, DELTA_DECAY, DELTA_BIAS)]
+    o = ops.delta_net(*qkv, *frozen, positions, c.linear_num_key_heads, c.linear_key_head_dim, 1.0)
+    return _delta_output(spec, x, o, gate, named, linears)
+
+
+def delta_decode(
+    spec: UnitSpec, x: Tensor, positions: Tensor, state: Tensor, weights: list[Tensor], lora: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Generation: like `delta`, after the tokens of `state`. Also returns the new state."""
+    named, c = dict(zip(spec.weights, weights, strict=True)), spec.config
+    linears = _linears(spec, named, lora)
+    gate, *qkv = _delta_projections(spec, x, named, linears)
+    frozen = [named[name] for name in (DELTA_TAPS, DELTA_DECAY, DELTA_BIAS)]
+    heads = (c.linear_num_key_heads, c.linear_key_head_dim)
+    o, state = ops.delta_net_decode(*qkv, *frozen, state, positions, *heads, 1.0)
+    return _delta_output(spec, x, o, gate, named, linears), state
+
+
 def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
     """x [T, hidden] -> x + mlp(x) [T, hidden]."""
     named = dict(zip(spec.weights, weights, strict=True))
@@ -200,6 +243,47 @@ def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) ->
             factors = tuple(linears[names[role]](z) for role in ("gate", "up") if role in names)
     product = _gated(spec, *factors) if len(factors) == 2 else _ACTIVATIONS[spec.config.family.activation](*factors)
     return _residual(spec, x, linears[names["down"]](product), named)
+
+
+# The functions of the types of units that mix tokens, except attention: forward and decode.
+_STATEFUL: dict[str, tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]]] = {
+    "conv": (conv, conv_decode),
+    "delta": (delta, delta_decode),
+}
+
+
+def forward(
+    spec: UnitSpec,
+    x: Tensor,
+    positions: Tensor | None,
+    inv_freq: Tensor | None,
+    weights: list[Tensor],
+    lora: list[Tensor],
+) -> Tensor:
+    """Any unit: x [T, hidden] -> y [T, hidden]. MLPs need no positions."""
+    if spec.type == "mlp":
+        return mlp(spec, x, weights, lora)
+    assert positions is not None
+    if spec.type == "attn":
+        return attn(spec, x, positions, inv_freq, weights, lora)
+    return _STATEFUL[spec.type][0](spec, x, positions, weights, lora)
+
+
+def decode(
+    spec: UnitSpec,
+    x: Tensor,
+    positions: Tensor,
+    held: list[Tensor],
+    inv_freq: Tensor | None,
+    weights: list[Tensor],
+    lora: list[Tensor],
+) -> tuple[Tensor, ...]:
+    """Any unit that mixes tokens, in generation, with the two caches or the state that it `held`. Returns y, and the
+    keys and values to append, or the new state."""
+    if spec.type == "attn":
+        k_cache, v_cache = held
+        return attn_decode(spec, x, positions, k_cache, v_cache, inv_freq, weights, lora)
+    return _STATEFUL[spec.type][1](spec, x, positions, *held, weights, lora)
 
 
 def embed(config: ModelConfig, fmt: str, tokens: Tensor, table: Tensor) -> Tensor:

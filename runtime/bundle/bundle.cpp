@@ -100,6 +100,13 @@ void set_shapes(const Json& entry, const Json& model, UnitKind& kind) {
     kind.kv_heads = width(attention, "kv_heads");
     kind.head_dim = width(attention, "head_dim");
   }
+  if (const auto delta = entry.find("delta_net"); delta != entry.end() && !delta->is_null()) {
+    kind.delta_net.key_heads = width(*delta, "key_heads");
+    kind.delta_net.key_dim = width(*delta, "key_dim");
+    kind.delta_net.heads = width(*delta, "heads");
+    kind.delta_net.value_dim = width(*delta, "value_dim");
+    kind.delta_net.taps = width(*delta, "taps");
+  }
 }
 
 UnitKind unit_kind(const std::string& name, const Json& entry, const Json& model, int64_t max_seq_len) {

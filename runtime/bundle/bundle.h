@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/kernels/recurrent/delta_net.h"
+
 namespace mft {
 
 /// The storage format of a saved tensor between forward and backward.
@@ -57,6 +59,7 @@ struct UnitKind {
   int64_t heads = 0;  // of attention; 0: the unit has none
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
+  DeltaNetShape delta_net{};  // without a token count; 0 heads: the unit has none
   /// Whether the kind has a method `<name>_decode`.
   bool decodes() const { return cache_width > 0 || state_size > 0; }
   /// Maximum tokens per call if MLPs take at most `mlp_tokens` (0: their maximum).

@@ -25,6 +25,7 @@
 #include "runtime/kernels/linear/linear.h"
 #include "runtime/kernels/linear/linear_cross_entropy.h"
 #include "runtime/kernels/linear/peak.h"
+#include "runtime/kernels/recurrent/delta_net.h"
 #include "runtime/kernels/storage/adamw.h"
 #include "runtime/kernels/storage/adamw8bit.h"
 #include "runtime/kernels/storage/half.h"
@@ -47,6 +48,10 @@ namespace mft {
   X(attention_decode)                   \
   X(attention_scratch_bytes)            \
   X(decode_row)                         \
+  X(delta_net)                          \
+  X(delta_net_backward)                 \
+  X(delta_net_decode)                   \
+  X(delta_net_scratch_bytes)            \
   X(embedding)                          \
   X(glu)                                \
   X(glu_backward)                       \

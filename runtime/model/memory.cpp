@@ -26,6 +26,11 @@ size_t Model::unit_scratch_bytes(int64_t tokens, Compute compute) const {
       most = std::max(most, kernels().linear_scratch_bytes(compute, tokens, linear.out_features, linear.in_features,
                                                            bundle_.lora_rank));
     }
+    if (kind.delta_net.heads > 0) {
+      DeltaNetShape shape = kind.delta_net;
+      shape.t = tokens;
+      most = std::max(most, kernels().delta_net_scratch_bytes(shape));
+    }
     if (kind.heads == 0) continue;
     AttentionShape shape{};
     shape.t = tokens;

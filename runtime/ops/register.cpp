@@ -249,6 +249,64 @@ void short_conv_decode_op(const Arguments& a) {
                               a.output(0, {size32(s.t), size32(s.d)}), a.output(1, {size32(s.taps - 1), size32(s.d)}));
 }
 
+/// Shape of a delta net whose inputs begin at `i`, with its numbers behind the positions at `p`.
+DeltaNetShape delta_net_shape(const Arguments& a, size_t i, size_t p) {
+  DeltaNetShape s{};
+  s.t = tokens_of(a, i);
+  s.heads = columns_of(a, i + 1);
+  s.taps = tokens_of(a, i + 3);
+  s.key_heads = a.integer(p + 1);
+  s.key_dim = a.integer(p + 2);
+  s.beta_scale = a.real(p + 3);
+  const int64_t columns = columns_of(a, i);
+  Arguments::require(s.key_heads > 0 && s.key_heads <= columns && s.key_dim > 0 && s.key_dim <= columns &&
+                     s.heads > 0 && s.heads % s.key_heads == 0 && s.taps > 0 && s.beta_scale > 0);
+  const int64_t values = columns - 2 * s.keys();
+  Arguments::require(values > 0 && values % s.heads == 0);
+  s.value_dim = values / s.heads;
+  return s;
+}
+
+/// The inputs from `i` on, without the positions.
+DeltaNetInput delta_net_input(const Arguments& a, size_t i, const DeltaNetShape& s) {
+  return {a.floats(i, {s.t, s.channels()}),
+          a.floats(i + 1, {s.t, s.heads}),
+          a.floats(i + 2, {s.t, s.heads}),
+          a.floats(i + 3, {s.taps, s.channels()}),
+          a.floats(i + 4, {s.heads}),
+          a.floats(i + 5, {s.heads}),
+          nullptr};
+}
+
+/// delta_net(qkv, b, a, taps, a_log, dt_bias, positions, key_heads, key_dim, beta_scale) -> o
+void delta_net_op(const Arguments& a) {
+  const DeltaNetShape s = delta_net_shape(a, 0, 6);
+  DeltaNetInput in = delta_net_input(a, 0, s);
+  in.positions = row_positions(a, 6, s.t);
+  kernels().delta_net(s, in, a.output(0, {size32(s.t), size32(s.values())}),
+                      a.scratch(kernels().delta_net_scratch_bytes(s)));
+}
+
+/// delta_net_backward(do, qkv, b, a, taps, a_log, dt_bias, positions, key_heads, key_dim, beta_scale) -> dqkv, db, da
+void delta_net_backward_op(const Arguments& a) {
+  const DeltaNetShape s = delta_net_shape(a, 1, 7);
+  DeltaNetInput in = delta_net_input(a, 1, s);
+  in.positions = row_positions(a, 7, s.t);
+  kernels().delta_net_backward(s, in, a.floats(0, {s.t, s.values()}), a.output(0, {size32(s.t), size32(s.channels())}),
+                               a.output(1, {size32(s.t), size32(s.heads)}), a.output(2, {size32(s.t), size32(s.heads)}),
+                               a.scratch(kernels().delta_net_scratch_bytes(s)));
+}
+
+/// delta_net_decode(qkv, b, a, taps, a_log, dt_bias, state, positions, key_heads, key_dim, beta_scale) -> o, next state
+void delta_net_decode_op(const Arguments& a) {
+  const DeltaNetShape s = delta_net_shape(a, 0, 7);
+  DeltaNetInput in = delta_net_input(a, 0, s);
+  in.positions = a.integers(7, {s.t});
+  const int64_t size = (s.taps - 1) * s.channels() + s.key_dim * s.values();
+  kernels().delta_net_decode(s, in, a.floats(6, {size}), a.output(0, {size32(s.t), size32(s.values())}),
+                             a.output(1, {size32(size)}), a.scratch(kernels().delta_net_scratch_bytes(s)));
+}
+
 /// packed_embedding(tokens, table, format, rows, scale) -> x
 void packed_embedding(const Arguments& a) {
   const int64_t t = tokens_of(a, 0);
@@ -381,6 +439,9 @@ constexpr Op kOps[] = {
     {"mobile_ft::short_conv.out", {3, 1}, short_conv_op},
     {"mobile_ft::short_conv_backward.out", {4, 1}, short_conv_backward_op},
     {"mobile_ft::short_conv_decode.out", {4, 2}, short_conv_decode_op},
+    {"mobile_ft::delta_net.out", {10, 1}, delta_net_op},
+    {"mobile_ft::delta_net_backward.out", {11, 3}, delta_net_backward_op},
+    {"mobile_ft::delta_net_decode.out", {11, 2}, delta_net_decode_op},
     {"mobile_ft::split.out", {3, 2}, split_op},
     {"mobile_ft::join.out", {3, 1}, join_op},
     {"mobile_ft::sigmoid_gate.out", {2, 1}, sigmoid_gate_op},

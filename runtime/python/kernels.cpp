@@ -287,6 +287,58 @@ Output rms_norm_backward_array(const Matrix& dy, const Matrix& x, const Vector& 
   return dx;
 }
 
+/// The shape of a delta net, without the tokens.
+DeltaNetShape delta_net_shape(const Matrix& qkv, const Matrix& b, const Matrix& taps, int64_t key_heads,
+                              int64_t key_dim, float beta_scale) {
+  DeltaNetShape s{rows_of("qkv", qkv), key_heads, key_dim, size(b, 1), 0, size(taps, 0), beta_scale};
+  const int64_t values = size(qkv, 1) - 2 * s.keys();
+  if (key_heads < 1 || key_dim < 1 || s.heads < 1 || s.heads % key_heads != 0 || values < 1 || values % s.heads != 0)
+    fail("delta_net: the heads do not fit the columns");
+  s.value_dim = values / s.heads;
+  check_shape("b", b, {s.t, s.heads});
+  check_shape("taps", taps, {s.taps, s.channels()});
+  return s;
+}
+
+Output delta_net_array(const Matrix& qkv, const Matrix& b, const Matrix& a, const Matrix& taps, const Vector& a_log,
+                       const Vector& dt_bias, const Integers& positions, int64_t key_heads, int64_t key_dim,
+                       float beta_scale) {
+  const DeltaNetShape s = delta_net_shape(qkv, b, taps, key_heads, key_dim, beta_scale);
+  check_shape("a", a, {s.t, s.heads});
+  check_positions(positions, s.t);
+  Output o = output({s.t, s.values()});
+  const DeltaNetInput in{qkv.data(), b.data(), a.data(), taps.data(), a_log.data(), dt_bias.data(), positions.data()};
+  kernels().delta_net(s, in, o.data(), scratch(kernels().delta_net_scratch_bytes(s)));
+  return o;
+}
+
+nb::tuple delta_net_backward_arrays(const Matrix& dout, const Matrix& qkv, const Matrix& b, const Matrix& a,
+                                    const Matrix& taps, const Vector& a_log, const Vector& dt_bias,
+                                    const Integers& positions, int64_t key_heads, int64_t key_dim, float beta_scale) {
+  const DeltaNetShape s = delta_net_shape(qkv, b, taps, key_heads, key_dim, beta_scale);
+  check_shape("a", a, {s.t, s.heads});
+  check_shape("dout", dout, {s.t, s.values()});
+  check_positions(positions, s.t);
+  Output dqkv = output({s.t, s.channels()}), db = output({s.t, s.heads}), da = output({s.t, s.heads});
+  const DeltaNetInput in{qkv.data(), b.data(), a.data(), taps.data(), a_log.data(), dt_bias.data(), positions.data()};
+  kernels().delta_net_backward(s, in, dout.data(), dqkv.data(), db.data(), da.data(),
+                               scratch(kernels().delta_net_scratch_bytes(s)));
+  return nb::make_tuple(dqkv, db, da);
+}
+
+nb::tuple delta_net_decode_arrays(const Matrix& qkv, const Matrix& b, const Matrix& a, const Matrix& taps,
+                                  const Vector& a_log, const Vector& dt_bias, const Vector& state,
+                                  const Integers& positions, int64_t key_heads, int64_t key_dim, float beta_scale) {
+  const DeltaNetShape s = delta_net_shape(qkv, b, taps, key_heads, key_dim, beta_scale);
+  check_shape("a", a, {s.t, s.heads});
+  check_shape("state", state, {(s.taps - 1) * s.channels() + s.key_dim * s.values()});
+  check_shape("positions", positions, {s.t});
+  Output o = output({s.t, s.values()}), next = output({size(state, 0)});
+  const DeltaNetInput in{qkv.data(), b.data(), a.data(), taps.data(), a_log.data(), dt_bias.data(), positions.data()};
+  kernels().delta_net_decode(s, in, state.data(), o.data(), next.data(), scratch(kernels().delta_net_scratch_bytes(s)));
+  return nb::make_tuple(o, next);
+}
+
 Output rope_array(const Matrix& x, const Integers& positions, const Vector& inv_freq, int64_t heads, bool inverse,
                   bool interleaved, float factor) {
   const int64_t t = rows_of("x", x), columns = size(x, 1), half = size(inv_freq, 0);
@@ -464,6 +516,15 @@ void register_kernels(nb::module_ m) {
   m.def("relu2", &relu2_array, "x"_a.noconvert());
   m.def("relu2_backward", &relu2_backward_array, "dy"_a.noconvert(), "x"_a.noconvert());
   m.def("softcap", &softcap_array, "x"_a.noconvert(), "cap"_a);
+  m.def("delta_net", &delta_net_array, "qkv"_a.noconvert(), "b"_a.noconvert(), "a"_a.noconvert(), "taps"_a.noconvert(),
+        "a_log"_a.noconvert(), "dt_bias"_a.noconvert(), "positions"_a.noconvert(), "key_heads"_a, "key_dim"_a,
+        "beta_scale"_a);
+  m.def("delta_net_backward", &delta_net_backward_arrays, "dout"_a.noconvert(), "qkv"_a.noconvert(), "b"_a.noconvert(),
+        "a"_a.noconvert(), "taps"_a.noconvert(), "a_log"_a.noconvert(), "dt_bias"_a.noconvert(),
+        "positions"_a.noconvert(), "key_heads"_a, "key_dim"_a, "beta_scale"_a, "(dqkv, db, da).");
+  m.def("delta_net_decode", &delta_net_decode_arrays, "qkv"_a.noconvert(), "b"_a.noconvert(), "a"_a.noconvert(),
+        "taps"_a.noconvert(), "a_log"_a.noconvert(), "dt_bias"_a.noconvert(), "state"_a.noconvert(),
+        "positions"_a.noconvert(), "key_heads"_a, "key_dim"_a, "beta_scale"_a, "(o, next state).");
   m.def("affine", &by_rows<&Kernels::affine>, "z"_a.noconvert(), "weight"_a.noconvert());
   m.def("add", &add_arrays, "x"_a.noconvert(), "y"_a.noconvert());
   m.def("add_bias", &by_rows<&Kernels::add_bias>, "x"_a.noconvert(), "bias"_a.noconvert());

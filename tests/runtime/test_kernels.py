@@ -104,6 +104,28 @@ def attention_cases() -> dict[str, tuple[Callable[..., Any], Any, Callable[[int]
     return cases
 
 
+def delta_tokens(tokens: int) -> int:
+    return max(2, min(tokens, 130))  # the reference goes token by token; these are several chunks
+
+
+def delta_net(tokens: int) -> Arguments:
+    """Two rows, two heads of keys and four of values."""
+    tokens = delta_tokens(tokens)
+    first = tokens // 3
+    positions = torch.cat([torch.arange(first), torch.arange(tokens - first)])
+    channels = 2 * 2 * 16 + 4 * 24
+    gates = [random(tokens, 4), random(tokens, 4)]
+    frozen = [random(4, channels) / 2, random(4) - 1, random(4)]
+    return [random(tokens, channels), *gates, *frozen, positions, 2, 16, 1.0]
+
+
+def delta_net_decode(tokens: int) -> Arguments:
+    """Behind 100 tokens."""
+    *tensors, positions, key_heads, key_dim, beta_scale = delta_net(tokens)
+    state = random(3 * tensors[0].shape[1] + 4 * 16 * 24)
+    return [*tensors, state, torch.arange(len(positions)) + 100, key_heads, key_dim, beta_scale]
+
+
 def rope(tokens: int, pairs: int = DIM // 2) -> Arguments:
     # Powers of two: the angles, float32 by definition, are then exact.
     return [random(tokens, HEADS * DIM), torch.arange(tokens) + 100, 0.5 ** torch.arange(pairs), HEADS]
@@ -182,6 +204,13 @@ CASES: dict[str, tuple[Callable[..., Any], Any, Callable[[int], Arguments]]] = {
     "rope, inverse": (kernels.rope, ops.rope, lambda t: [*rope(t), True, False, 1.0]),
     "rope, partial": (kernels.rope, ops.rope, lambda t: [*rope(t, 5), False, False, 1.2]),
     "rope, interleaved": (kernels.rope, ops.rope, lambda t: [*rope(t, 5), False, True, 1.2]),
+    "delta_net": (kernels.delta_net, ops.delta_net, delta_net),
+    "delta_net backward": (
+        kernels.delta_net_backward,
+        ops.delta_net_backward,
+        lambda t: [random(delta_tokens(t), 4 * 24), *delta_net(t)],
+    ),
+    "delta_net_decode": (kernels.delta_net_decode, ops.delta_net_decode, delta_net_decode),
     "split": (kernels.split, ops.split, lambda t: [random(t, COLS), 3, 50]),
     "join": (kernels.join, ops.join, lambda t: [random(t, 30), random(t, 90), 3]),
     "sigmoid_gate": (kernels.sigmoid_gate, ops.sigmoid_gate, lambda t: [random(t, COLS), 3 * random(t, 6)]),

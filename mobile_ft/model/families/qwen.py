@@ -1,8 +1,9 @@
-"""Qwen 2 and 3, alone and in Qwen's models with vision."""
+"""Qwen 2, 3 and 3.5, alone and in Qwen's models with vision."""
 
 from mobile_ft.files.json_values import Values, positive_int
 from mobile_ft.model.families.traits import (
     DEFAULTS,
+    DELTA,
     FULL,
     LINEARS,
     NORMS,
@@ -30,6 +31,20 @@ def _windows(values: Values, layers: int) -> Values:
         "sliding_window": window,
     }
 
+
+def _delta_layers(values: Values, layers: int) -> Values:
+    """Every `full_attention_interval`-th layer has attention, and the others have a gated delta net."""
+    types = values.get("layer_types")
+    if types is None:
+        interval = positive_int(values, "full_attention_interval")
+        types = [DELTA if (layer + 1) % interval else FULL for layer in range(layers)]
+    return {"layer_types": types}
+
+
+_DELTA_KEYS = (
+    *("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"),
+    *("linear_conv_kernel_dim", "full_attention_interval"),
+)
 
 FAMILIES: dict[str, Family] = {
     "qwen2": Family(
@@ -78,5 +93,42 @@ FAMILIES: dict[str, Family] = {
             "max_position_embeddings": 128000,
             "rope_theta": 500000.0,
         },
+    ),
+    "qwen3_5_text": Family(
+        norms=NORMS | {"delta": NORMS["attn"]},
+        linears=LINEARS
+        | {
+            "delta_qkv": "linear_attn.in_proj_qkv",
+            "delta_gate": "linear_attn.in_proj_z",
+            "delta_beta": "linear_attn.in_proj_b",
+            "delta_decay": "linear_attn.in_proj_a",
+            "delta_out": "linear_attn.out_proj",
+        },
+        qk_norms=QK_NORMS,
+        q_gate=True,
+        norm_offset=1.0,
+        plain_norms=("linear_attn.norm",),
+        layers=(FULL, DELTA),
+        usual=_delta_layers,
+        rope_keys=("mrope_section",),
+        inside={"qwen3_5": _VISION},
+        defaults=DEFAULTS
+        | {
+            "num_attention_heads": 16,
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "max_position_embeddings": 32768,
+            "partial_rotary_factor": 0.25,
+            "full_attention_interval": 4,
+            "linear_conv_kernel_dim": 4,
+            "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128,
+            "linear_num_key_heads": 16,
+            "linear_num_value_heads": 32,
+        },
+        keys=(*_DELTA_KEYS, "partial_rotary_factor"),
+        only={"attn_output_gate": (True,)},
+        # The layers that predict later tokens are not part of Transformers' model either.
+        unread=("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype"),
     ),
 }

@@ -7,7 +7,8 @@ from typing import Any
 from mobile_ft.files.json_values import Values
 
 # Types of layers, by the unit before their MLP.
-FULL, SLIDING, NO_ROPE, CONV = "full_attention", "sliding_attention", "full_attention_no_rope", "conv"
+FULL, SLIDING, NO_ROPE = "full_attention", "sliding_attention", "full_attention_no_rope"
+CONV, DELTA = "conv", "linear_attention"
 
 Norms = dict[str, tuple[str | None, str | None]]
 
@@ -29,10 +30,10 @@ class Wrapper:
 class Family:
     """The traits of a decoder, in Hugging Face's names.
 
-    `norms` has, for the units "attn", "conv" and "mlp", the norm before the branch and the one after it. `linears` maps
-    roles to names: q, k, v, o of attention, gate, up, down of the MLP, in and out of a short convolution. Other roles:
-    qkv and gate_up are fused layers in place of single ones; an MLP without gate and gate_up has an activation of up
-    alone; head_gate is a sigmoid gate for the output of each head.
+    `norms` has, for the units "attn", "conv", "delta" and "mlp", the norm before the branch and the one after it.
+    `linears` maps roles to names: q, k, v, o of attention, gate, up, down of the MLP, in and out of a short
+    convolution, and the five of a delta net. Other roles: qkv and gate_up are fused layers in place of single ones; an
+    MLP without gate and gate_up has an activation of up alone; head_gate is a sigmoid gate for the output of each head.
     """
 
     norms: Norms
@@ -44,10 +45,12 @@ class Family:
     qk_norm_whole: bool = False  # whether they normalize a whole row, and not each head
     qk_norm_after_rope: bool = False
     qkv_bias: bool = False
+    q_gate: bool = False  # whether q is followed, head by head, by a sigmoid gate for each element of the output
     rope_interleaved: bool = False  # whether rotary pairs are neighbours, and not in the two halves of a head
     sinks: str | None = None  # scores of a key without value, per head
     scaled_embedding: bool = False  # whether embeddings (but not a tied head) are multiplied by sqrt(hidden_size)
     norm_offset: float = 0.0  # a norm multiplies by norm_offset + its weight
+    plain_norms: tuple[str, ...] = ()  # norms that multiply by their weight alone
     layers: tuple[str, ...] = (FULL,)  # supported types of layers
     rope_by_type: bool = False  # `rope_parameters` has an object for each type of layer
     rope_keys: tuple[str, ...] = ()  # settings of the rotary embedding that only this family has; `hf_rope` reads them
@@ -70,6 +73,13 @@ LINEARS = {role: f"self_attn.{role}_proj" for role in "qkvo"} | {
 }
 QK_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 DEFAULTS = {"rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False}
+
+
+def norm_offset(family: Family, name: str) -> float:
+    """Returns what a vector's weight is added to; 0 unless it is a norm's."""
+    if not name.endswith("norm.weight") or any(name.endswith(f".{norm}.weight") for norm in family.plain_norms):
+        return 0.0
+    return family.norm_offset
 
 
 def without(linears: dict[str, str], *roles: str) -> dict[str, str]:

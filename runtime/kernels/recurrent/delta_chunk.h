@@ -1,0 +1,75 @@
+#pragma once
+
+// One chunk of one key head of a delta net, with the value heads that share the key head. Within a chunk that starts
+// from the state H [dk, dv], with c_i the sum of the logarithms of the decays up to token i, and G_ij = e^(c_i - c_j):
+//
+//   (I + L) U = diag(beta) W,  L_ij = beta_i G_ij k_i . k_j for j < i,  W = V - diag(e^c) K H
+//   O = diag(e^c) Q H + P U,   P_ij = G_ij q_i . k_j for j <= i
+//   H' = e^c_last H + sum over i of e^(c_last - c_i) k_i u_i^T
+
+#include <cstdint>
+
+#include "runtime/kernels/linear/gemm.h"
+#include "runtime/kernels/recurrent/delta_net.h"
+
+namespace mft::MFT_ISA {
+
+// Larger chunks need more products within a chunk, smaller ones more with the state.
+constexpr int64_t kDeltaChunk = 48;
+
+// The tokens [begin, end) of a chunk, of a row that starts at `row`.
+struct ChunkTokens {
+  int64_t row;
+  int64_t begin;
+  int64_t end;
+  int64_t size() const { return end - begin; }
+};
+
+// Buffers of one thread for one chunk. Matrices of a chunk have kDeltaChunk rows; those between tokens, kDeltaChunk
+// columns.
+struct DeltaBuffers {
+  float* before;    // [chunk + taps - 1, width], inputs of silu; in the backward, their gradients, with later tokens
+  float* u;         // [chunk, width], q, k (of unit length, q times 1 / sqrt(dk)) and v
+  float* lengths;   // [2, chunk], 1 / length of q and k
+  float* qk;        // [chunk, chunk], q_i . k_j
+  float* kk;        // [chunk, chunk], k_i . k_j
+  float* gates;     // [5, chunk]: beta, c, e^c, e^(c_last - c), and one for sums
+  float* p;         // [chunk, chunk]
+  float* l;         // [chunk, chunk]
+  float* products;  // [2 chunk, largest dim], K H and Q H; in the backward, gradients
+  float* packed;    // left-hand factor
+  float* panels;    // right-hand factor
+
+  static int64_t floats(const DeltaNetShape& s);
+  DeltaBuffers(float* base, const DeltaNetShape& s);
+};
+
+// Columns of a token in `u`: q, k, and the values of the heads that share the key head.
+inline int64_t delta_group(const DeltaNetShape& s) { return s.heads / s.key_heads; }
+inline int64_t delta_width(const DeltaNetShape& s) { return 2 * s.key_dim + delta_group(s) * s.value_dim; }
+
+// C [m, n] (+)= alpha A B.
+void delta_product(Mat a, int64_t m, int64_t k, Mat b, int64_t n, float alpha, float* c, int64_t ldc, bool add,
+                   const DeltaBuffers& buffers);
+
+// Computes u, lengths, qk and kk of a chunk. `earlier` holds the tokens before token 0 (null: none).
+void load_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t key_head,
+                const float* earlier, const DeltaBuffers& buffers);
+
+// Computes gates, p and l of a value head.
+void load_gates(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t head,
+                const DeltaBuffers& buffers);
+
+// Computes U from the state [dk, dv], to `u` [chunk, dv]; W to `w` [chunk, dv] if it is not null, and Q H to the second
+// half of `products`. v points to the head's first value in the first token of `u`.
+void solve_chunk(const DeltaNetShape& s, int64_t tokens, const float* v, const float* state, float* u, float* w,
+                 const DeltaBuffers& buffers);
+
+// Moves the state over the chunk.
+void advance_state(const DeltaNetShape& s, int64_t tokens, const float* u, float* state, const DeltaBuffers& buffers);
+
+// x <- (I + L)^-1 x, or (I + L)^-T x; x [tokens, n], ldx apart. Only the part of L below the diagonal is read.
+void solve_lower(const float* l, int64_t tokens, float* x, int64_t n, int64_t ldx, const DeltaBuffers& buffers);
+void solve_transposed(const float* l, int64_t tokens, float* x, int64_t n, int64_t ldx, const DeltaBuffers& buffers);
+
+}  // namespace mft::MFT_ISA

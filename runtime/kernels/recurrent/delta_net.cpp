@@ -1,0 +1,79 @@
+#include "runtime/kernels/recurrent/delta_net.h"
+
+#include <algorithm>
+
+#include "runtime/kernels/recurrent/delta_chunk.h"
+#include "runtime/kernels/recurrent/delta_rows.h"
+#include "runtime/platform/threads.h"
+
+namespace mft::MFT_ISA {
+namespace {
+
+constexpr int64_t C = kDeltaChunk;
+
+// One key head over the tokens of a row, from the states [group, dk, dv], which it moves to the end of the row. u has
+// [chunk, dv] floats.
+void forward_row(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begin, int64_t end, int64_t key_head,
+                 const float* earlier, float* states, float* u, float* o, const DeltaBuffers& buffers) {
+  const int64_t dk = s.key_dim, dv = s.value_dim, group = delta_group(s);
+  for (int64_t c = begin; c < end; c += C) {
+    const ChunkTokens tokens{begin, c, std::min(end, c + C)};
+    const int64_t n = tokens.size();
+    load_chunk(s, in, tokens, key_head, earlier, buffers);
+    for (int64_t member = 0; member < group; ++member) {
+      const int64_t head = key_head * group + member;
+      float* state = states + member * dk * dv;
+      load_gates(s, in, tokens, head, buffers);
+      solve_chunk(s, n, buffers.u + 2 * dk + member * dv, state, u, nullptr, buffers);
+      float* out = o + c * s.values() + head * dv;
+      const float *decay = buffers.gates + 2 * C, *from_state = buffers.products + C * dv;
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = 0; j < dv; ++j) out[i * s.values() + j] = decay[i] * from_state[i * dv + j];
+      }
+      delta_product({buffers.p, C, 1}, n, n, {u, dv, 1}, dv, 1.f, out, s.values(), true, buffers);
+      advance_state(s, n, u, state, buffers);
+    }
+  }
+}
+
+int64_t worker_floats(const DeltaNetShape& s) {
+  return DeltaBuffers::floats(s) + C * s.value_dim + delta_group(s) * s.key_dim * s.value_dim;
+}
+
+}  // namespace
+
+void delta_net(const DeltaNetShape& s, const DeltaNetInput& in, float* o, Scratch scratch) {
+  delta_net_decode(s, in, nullptr, o, nullptr, scratch);
+}
+
+void delta_net_decode(const DeltaNetShape& s, const DeltaNetInput& in, const float* state, float* o, float* next,
+                      Scratch scratch) {
+  const int64_t kept = (s.taps - 1) * s.channels(), size = delta_group(s) * s.key_dim * s.value_dim;
+  float* base = scratch.take(thread_count() * worker_floats(s));
+  each_delta_row(s, in, [&](int64_t begin, int64_t end, int64_t key_head, int64_t worker) {
+    float* mine = base + worker * worker_floats(s);
+    float* u = mine + DeltaBuffers::floats(s);
+    float* states = u + C * s.value_dim;
+    if (state != nullptr && in.positions[begin] > 0) {
+      std::copy_n(state + kept + key_head * size, size, states);
+    } else {
+      std::fill_n(states, size, 0.f);
+    }
+    forward_row(s, in, begin, end, key_head, state, states, u, o, DeltaBuffers(mine, s));
+    if (next != nullptr) std::copy_n(states, size, next + kept + key_head * size);
+  });
+  if (next == nullptr) return;
+  for (int64_t i = 0; i < s.taps - 1; ++i) {
+    const int64_t t = s.t - (s.taps - 1) + i;
+    const float* from = t >= 0 ? in.qkv + t * s.channels() : state + (s.taps - 1 + t) * s.channels();
+    std::copy_n(from, s.channels(), next + i * s.channels());
+  }
+}
+
+size_t delta_net_scratch_bytes(const DeltaNetShape& s) {
+  ScratchSize forward;
+  forward.take(thread_count() * worker_floats(s));
+  return std::max(forward.bytes, delta_net_backward_scratch_bytes(s));
+}
+
+}  // namespace mft::MFT_ISA

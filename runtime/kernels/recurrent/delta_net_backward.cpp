@@ -1,0 +1,280 @@
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/kernels/elementwise/activations.h"
+#include "runtime/kernels/linear/row_sums.h"
+#include "runtime/kernels/recurrent/delta_chunk.h"
+#include "runtime/kernels/recurrent/delta_net.h"
+#include "runtime/kernels/recurrent/delta_rows.h"
+#include "runtime/platform/threads.h"
+
+namespace mft::MFT_ISA {
+namespace {
+
+constexpr int64_t C = kDeltaChunk;
+
+int64_t chunks_of(int64_t tokens) { return ceil_div(tokens, C); }
+
+// Buffers of one thread besides those of a chunk. A state is [dk, dv].
+struct Work {
+  float* states;     // [chunks, group] states, at the start of each chunk
+  float* u;          // [tokens, group, dv], as [chunk][member][token in the chunk][dv]
+  float* w;          // the same
+  float* dstates;    // [group] states, gradients of those at the end of the chunk
+  float* du_inputs;  // [chunk, width], gradients of q, k and v
+  float* du;         // [chunk, dv]
+  float* dv;         // [chunk, dv]
+  float* dp;         // [chunk, chunk]
+  float* dl;         // [chunk, chunk]
+  float* weighted;   // [2 chunk, largest dim]
+  DeltaBuffers buffers;
+
+  static int64_t floats(const DeltaNetShape& s) {
+    const int64_t chunks = chunks_of(s.t), group = delta_group(s), state = s.key_dim * s.value_dim;
+    return (chunks + 1) * group * state + 2 * chunks * C * group * s.value_dim + C * delta_width(s) +
+           2 * C * s.value_dim + 2 * C * C + 2 * C * std::max(s.key_dim, s.value_dim) + DeltaBuffers::floats(s);
+  }
+
+  Work(float* base, const DeltaNetShape& s) : buffers(base, s) {
+    const int64_t chunks = chunks_of(s.t), group = delta_group(s), state = s.key_dim * s.value_dim;
+    base += DeltaBuffers::floats(s);
+    const auto take = [&](int64_t n) {
+      float* taken = base;
+      base += n;
+      return taken;
+    };
+    states = take(chunks * group * state);
+    dstates = take(group * state);
+    u = take(chunks * C * group * s.value_dim);
+    w = take(chunks * C * group * s.value_dim);
+    du_inputs = take(C * delta_width(s));
+    du = take(C * s.value_dim);
+    dv = take(C * s.value_dim);
+    dp = take(C * C);
+    dl = take(C * C);
+    weighted = take(2 * C * std::max(s.key_dim, s.value_dim));
+  }
+};
+
+// Computes the states, U and W of all chunks of a row.
+void compute_again(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begin, int64_t end, int64_t key_head,
+                   const Work& work) {
+  const int64_t dk = s.key_dim, dv = s.value_dim, group = delta_group(s), state = dk * dv;
+  std::fill_n(work.states, group * state, 0.f);
+  for (int64_t c = begin; c < end; c += C) {
+    const int64_t chunk = (c - begin) / C;
+    const ChunkTokens tokens{begin, c, std::min(end, c + C)};
+    load_chunk(s, in, tokens, key_head, nullptr, work.buffers);
+    for (int64_t member = 0; member < group; ++member) {
+      load_gates(s, in, tokens, key_head * group + member, work.buffers);
+      const float* from = work.states + (chunk * group + member) * state;
+      const int64_t at = (chunk * group + member) * C * dv;
+      solve_chunk(s, tokens.size(), work.buffers.u + 2 * dk + member * dv, from, work.u + at, work.w + at,
+                  work.buffers);
+      if (tokens.end == end) continue;
+      float* to = work.states + ((chunk + 1) * group + member) * state;
+      std::copy_n(from, state, to);
+      advance_state(s, tokens.size(), work.u + at, to, work.buffers);
+    }
+  }
+}
+
+// y[i][j] = factor[i] x[i][j] for x, ldx apart, and y [rows, n].
+void scale_rows(const float* x, int64_t ldx, const float* factor, int64_t rows, int64_t n, float* y) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < n; ++j) y[i * n + j] = factor[i] * x[i * ldx + j];
+  }
+}
+
+// The gradients of one value head in one chunk. dout points to the head's first number in the chunk's first token. Adds
+// those of q and k to work.du_inputs, sets that of v there, and moves the state's gradient to the chunk's start.
+void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t head,
+                    const float* state, const float* u, const float* w, const float* dout, float* dstate, float* db,
+                    float* da, const Work& work) {
+  const int64_t n = tokens.size(), dk = s.key_dim, dv = s.value_dim, width = delta_width(s), ldo = s.values();
+  const DeltaBuffers& b = work.buffers;
+  const float *beta = b.gates, *decay = b.gates + 2 * C, *rest = b.gates + 3 * C;
+  float* dsum = b.gates + 4 * C;  // gradient of the summed logarithms of the decays
+  float* dq = work.du_inputs;
+  float* dkeys = work.du_inputs + dk;
+  const Mat q{b.u, width, 1}, k{b.u + dk, width, 1};
+  std::fill_n(dsum, n, 0.f);
+
+  // Of U: from the output, and from the state behind the chunk through the keys.
+  delta_product({b.p, 1, C}, n, n, {dout, ldo, 1}, dv, 1.f, work.du, dv, false, b);
+  scale_rows(b.u + dk, width, rest, n, dk, work.weighted);
+  delta_product({work.weighted, dk, 1}, n, dk, {dstate, dv, 1}, dv, 1.f, work.du, dv, true, b);
+
+  // Of the state behind the chunk: through its keys and its decay.
+  float* dweighted = b.products;  // [n, dk]
+  delta_product({u, dv, 1}, n, dv, {dstate, 1, dv}, dk, 1.f, dweighted, dk, false, b);
+  float last = decay[n - 1] * row_dot(state, dstate, dk * dv);
+  for (int64_t i = 0; i < n; ++i) {
+    const float* key = b.u + i * width + dk;
+    const float through = rest[i] * row_dot(key, dweighted + i * dk, dk);
+    last += through;
+    dsum[i] -= through;
+    for (int64_t j = 0; j < dk; ++j) dkeys[i * width + j] += rest[i] * dweighted[i * dk + j];
+  }
+  dsum[n - 1] += last;
+
+  // Of P, then of beta W through the triangular solve, and of L.
+  delta_product({dout, ldo, 1}, n, dv, {u, 1, dv}, n, 1.f, work.dp, C, false, b);
+  solve_transposed(b.l, n, work.du, dv, dv, b);  // now the gradient of beta W
+  delta_product({work.du, dv, 1}, n, dv, {u, 1, dv}, n, -1.f, work.dl, C, false, b);
+
+  for (int64_t i = 0; i < n; ++i) {
+    float* dp = work.dp + i * C;
+    float* dl = work.dl + i * C;
+    float dbeta = row_dot(work.du + i * dv, w + i * dv, dv);
+    for (int64_t j = 0; j < n; ++j) {
+      if (j > i) {
+        dp[j] = dl[j] = 0.f;
+        continue;
+      }
+      const float between = std::exp(b.gates[C + i] - b.gates[C + j]);
+      const float of_p = dp[j] * b.p[i * C + j];
+      float of_l = 0.f;
+      if (j < i) {
+        of_l = dl[j] * b.l[i * C + j];
+        dbeta += dl[j] * between * b.kk[i * C + j];
+        dl[j] *= beta[i] * between;  // now the gradient of k_i . k_j
+      } else {
+        dl[j] = 0.f;
+      }
+      dsum[i] += of_p + of_l;
+      dsum[j] -= of_p + of_l;
+      dp[j] *= between;  // now the gradient of q_i . k_j
+    }
+    // beta = beta_scale sigmoid(b)
+    db[(tokens.begin + i) * s.heads + head] = dbeta * beta[i] * (1.f - beta[i] / s.beta_scale);
+  }
+
+  // Of V, and of K H, which was multiplied by -decay.
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < dv; ++j) {
+      const float dw = beta[i] * work.du[i * dv + j];
+      work.dv[i * dv + j] = dw;
+      work.du[i * dv + j] = -decay[i] * dw;
+    }
+  }
+  // dout times the decay is the gradient of Q H.
+  float* dqh = work.weighted;
+  scale_rows(dout, ldo, decay, n, dv, dqh);
+  const Mat state_transposed{state, 1, dv};
+  delta_product({dqh, dv, 1}, n, dv, state_transposed, dk, 1.f, b.products, dk, false, b);
+  delta_product({work.du, dv, 1}, n, dv, state_transposed, dk, 1.f, b.products + C * dk, dk, false, b);
+  for (int64_t i = 0; i < n; ++i) {
+    const float *of_q = b.products + i * dk, *of_k = b.products + (C + i) * dk;
+    dsum[i] += row_dot(b.u + i * width, of_q, dk) + row_dot(b.u + i * width + dk, of_k, dk);
+    for (int64_t j = 0; j < dk; ++j) dq[i * width + j] += of_q[j];
+    for (int64_t j = 0; j < dk; ++j) dkeys[i * width + j] += of_k[j];
+  }
+  delta_product({work.dp, C, 1}, n, n, k, dk, 1.f, dq, width, true, b);
+  delta_product({work.dp, 1, C}, n, n, q, dk, 1.f, dkeys, width, true, b);
+  delta_product({work.dl, C, 1}, n, n, k, dk, 1.f, dkeys, width, true, b);
+  delta_product({work.dl, 1, C}, n, n, k, dk, 1.f, dkeys, width, true, b);
+
+  // Of the state at the chunk's start.
+  for (int64_t i = 0; i < dk * dv; ++i) dstate[i] *= decay[n - 1];
+  delta_product({b.u, 1, width}, dk, n, {dqh, dv, 1}, dv, 1.f, dstate, dv, true, b);
+  delta_product({b.u + dk, 1, width}, dk, n, {work.du, dv, 1}, dv, 1.f, dstate, dv, true, b);
+
+  // A token's decay is in the sums of all later tokens.
+  const float rate = std::exp(in.a_log[head]);
+  float total = 0.f;
+  for (int64_t i = n - 1; i >= 0; --i) {
+    total += dsum[i];
+    const int64_t at = (tokens.begin + i) * s.heads + head;
+    da[at] = -rate * total / (1.f + std::exp(-in.a[at] - in.dt_bias[head]));
+  }
+}
+
+// x had the length 1 / inverse, and was multiplied by inverse * scale to y: dy becomes dx.
+void backward_of_length(const float* y, float inverse, float scale, int64_t n, float* dy) {
+  const float along = row_dot(y, dy, n) / (scale * scale);
+  for (int64_t j = 0; j < n; ++j) dy[j] = inverse * scale * (dy[j] - along * y[j]);
+}
+
+// From the gradients of q, k and v in work.du_inputs to those of qkv. buffers.before has the convolution's outputs; it
+// becomes their gradients, and keeps the first ones for the chunk before.
+void backward_of_convolution(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens,
+                             int64_t key_head, const float* later, float* dqkv, const Work& work) {
+  const int64_t n = tokens.size(), width = delta_width(s), dk = s.key_dim, channels = s.channels();
+  const DeltaBuffers& b = work.buffers;
+  const float scale = 1.f / std::sqrt(static_cast<float>(dk));
+  for (int64_t i = 0; i < n; ++i) {
+    float* du = work.du_inputs + i * width;
+    backward_of_length(b.u + i * width, b.lengths[i], scale, dk, du);
+    backward_of_length(b.u + i * width + dk, b.lengths[C + i], 1.f, dk, du + dk);
+    for (int64_t j = 0; j < width; j += kVec) {
+      const int64_t lanes = std::min<int64_t>(kVec, width - j);
+      float* before = b.before + i * width + j;
+      store_part(before, load_part(du + j, lanes) * silu(load_part(before, lanes)).slope, lanes);
+    }
+  }
+  std::copy_n(later, (s.taps - 1) * width, b.before + n * width);
+  const int64_t from[] = {key_head * dk, s.keys() + key_head * dk,
+                          2 * s.keys() + key_head * delta_group(s) * s.value_dim};
+  const int64_t starts[] = {0, dk, 2 * dk, width};
+  for (int64_t i = 0; i < n; ++i) {
+    for (int part = 0; part < 3; ++part) {
+      for (int64_t at = starts[part]; at < starts[part + 1]; at += kVec) {
+        const int64_t lanes = std::min<int64_t>(kVec, starts[part + 1] - at), channel = from[part] + at - starts[part];
+        Vec sum{};
+        for (int64_t j = 0; j < s.taps; ++j) {
+          sum += load_part(in.taps + (s.taps - 1 - j) * channels + channel, lanes) *
+                 load_part(b.before + (i + j) * width + at, lanes);
+        }
+        store_part(dqkv + (tokens.begin + i) * channels + channel, sum, lanes);
+      }
+    }
+  }
+}
+
+void backward_row(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begin, int64_t end, int64_t key_head,
+                  const float* dout, float* dqkv, float* db, float* da, float* later, const Work& work) {
+  const int64_t dk = s.key_dim, dv = s.value_dim, group = delta_group(s), state = dk * dv, width = delta_width(s);
+  compute_again(s, in, begin, end, key_head, work);
+  std::fill_n(work.dstates, group * state, 0.f);
+  std::fill_n(later, (s.taps - 1) * width, 0.f);
+  for (int64_t chunk = chunks_of(end - begin) - 1; chunk >= 0; --chunk) {
+    const int64_t c = begin + chunk * C;
+    const ChunkTokens tokens{begin, c, std::min(end, c + C)};
+    load_chunk(s, in, tokens, key_head, nullptr, work.buffers);
+    std::fill_n(work.du_inputs, tokens.size() * width, 0.f);
+    for (int64_t member = 0; member < group; ++member) {
+      const int64_t head = key_head * group + member, at = (chunk * group + member) * C * dv;
+      load_gates(s, in, tokens, head, work.buffers);
+      backward_chunk(s, in, tokens, head, work.states + (chunk * group + member) * state, work.u + at, work.w + at,
+                     dout + c * s.values() + head * dv, work.dstates + member * state, db, da, work);
+      for (int64_t i = 0; i < tokens.size(); ++i) {
+        std::copy_n(work.dv + i * dv, dv, work.du_inputs + i * width + 2 * dk + member * dv);
+      }
+    }
+    backward_of_convolution(s, in, tokens, key_head, later, dqkv, work);
+    std::copy_n(work.buffers.before, (s.taps - 1) * width, later);
+  }
+}
+
+int64_t worker_floats(const DeltaNetShape& s) { return Work::floats(s) + (s.taps - 1) * delta_width(s); }
+
+}  // namespace
+
+void delta_net_backward(const DeltaNetShape& s, const DeltaNetInput& in, const float* dout, float* dqkv, float* db,
+                        float* da, Scratch scratch) {
+  float* base = scratch.take(thread_count() * worker_floats(s));
+  each_delta_row(s, in, [&](int64_t begin, int64_t end, int64_t key_head, int64_t worker) {
+    float* mine = base + worker * worker_floats(s);
+    const Work work(mine, s);
+    backward_row(s, in, begin, end, key_head, dout, dqkv, db, da, mine + Work::floats(s), work);
+  });
+}
+
+size_t delta_net_backward_scratch_bytes(const DeltaNetShape& s) {
+  ScratchSize size;
+  size.take(thread_count() * worker_floats(s));
+  return size.bytes;
+}
+
+}  // namespace mft::MFT_ISA
