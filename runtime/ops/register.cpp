@@ -260,7 +260,8 @@ DeltaNetShape delta_net_shape(const Arguments& a, size_t i, size_t p) {
   s.beta_scale = a.real(p + 3);
   const int64_t columns = columns_of(a, i);
   Arguments::require(s.key_heads > 0 && s.key_heads <= columns && s.key_dim > 0 && s.key_dim <= columns &&
-                     s.heads > 0 && s.heads % s.key_heads == 0 && s.taps > 0 && s.beta_scale > 0);
+                     s.heads > 0 && s.heads % s.key_heads == 0 && s.taps > 0 && s.taps <= kMostDeltaTaps &&
+                     s.beta_scale > 0);
   const int64_t values = columns - 2 * s.keys();
   Arguments::require(values > 0 && values % s.heads == 0);
   s.value_dim = values / s.heads;

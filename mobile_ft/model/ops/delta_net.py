@@ -103,8 +103,8 @@ delta_net = define_op(f"delta_net({_TENSORS}, {_NUMBERS}) -> Tensor", _reference
 
 def _backward_reference(do: Tensor, qkv: Tensor, b: Tensor, a: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     with torch.enable_grad():
-        inputs = [x.detach().requires_grad_() for x in (qkv, b, a)]
-        dqkv, db, da = torch.autograd.grad(_reference(*inputs, *rest), inputs, do)
+        qkv, b, a = (x.detach().requires_grad_() for x in (qkv, b, a))
+        dqkv, db, da = torch.autograd.grad(_reference(qkv, b, a, *rest), [qkv, b, a], do)
     return dqkv, db, da
 
 

@@ -20,26 +20,37 @@ void each_register(int64_t n, const Part& part) {
   for (int64_t i = 0; i < n; i += kVec) part(i, std::min<int64_t>(kVec, n - i));
 }
 
-// The first channel of each part of a token in `u`, and their widths.
-struct Parts {
-  int64_t from[3];
-  int64_t width[3];
-  Parts(const DeltaNetShape& s, int64_t key_head)
-      : from{key_head * s.key_dim, s.keys() + key_head * s.key_dim,
-             2 * s.keys() + key_head * delta_group(s) * s.value_dim},
-        width{s.key_dim, s.key_dim, delta_group(s) * s.value_dim} {}
-};
-
-// The convolution of token t in the channels from `channel` on.
-Vec convolved(const DeltaNetShape& s, const DeltaNetInput& in, const float* earlier, int64_t t, int64_t channel,
-              int64_t lanes) {
-  const int64_t channels = s.channels();
-  Vec sum{};
-  for (int64_t j = 0; j <= std::min(s.taps - 1, in.positions[t]); ++j) {
-    const float* x = t >= j ? in.qkv + (t - j) * channels : earlier + (s.taps - 1 + t - j) * channels;
-    sum += load_part(in.taps + (s.taps - 1 - j) * channels + channel, lanes) * load_part(x + channel, lanes);
+// Copies the tokens of a chunk and those before it that the convolution reads, which are zero before the row's first
+// one, to rows [taps - 1 + n, width].
+void gather(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, const DeltaParts& parts,
+            const float* earlier, float* rows) {
+  const int64_t channels = s.channels(), width = delta_width(s);
+  for (int64_t t = tokens.begin - (s.taps - 1); t < tokens.end; ++t, rows += width) {
+    const float* x = in.qkv + t * channels;
+    if (t < tokens.row) {
+      if (earlier == nullptr) {
+        std::fill_n(rows, width, 0.f);
+        continue;
+      }
+      x = earlier + (s.taps - 1 + t) * channels;
+    }
+    float* out = rows;
+    for (int part = 0; part < 3; ++part) out = std::copy_n(x + parts.from[part], parts.width[part], out);
   }
-  return sum;
+}
+
+// The convolution of the gathered rows [taps - 1 + n, width], in place: row i becomes that of the chunk's token i.
+void convolve(const DeltaNetShape& s, const DeltaNetInput& in, const DeltaParts& parts, int64_t n, float* rows) {
+  const int64_t width = delta_width(s);
+  for (int64_t part = 0, at = 0; part < 3; at += parts.width[part++]) {
+    each_register(parts.width[part], [&](int64_t j, int64_t lanes) {
+      Vec taps[kMostDeltaTaps];
+      for (int64_t k = 0; k < s.taps; ++k) {
+        taps[k] = load_part(in.taps + k * s.channels() + parts.from[part] + j, lanes);
+      }
+      convolve_column(taps, s.taps, n, width, lanes, rows + at + j);
+    });
+  }
 }
 
 // Divides x [n] by its length, and multiplies it by `scale`; returns 1 / length.
@@ -59,64 +70,83 @@ void add_scaled(const float* x, float factor, int64_t n, float* y) {
   });
 }
 
+// The product of the packed left-hand factor and the panels of the right-hand one.
+void multiply_packed(int64_t m, int64_t k, int64_t n, float* c, int64_t ldc, bool add, const DeltaBuffers& buffers,
+                     Part part) {
+  for (int64_t n0 = 0; n0 < n; n0 += kTileCols) {
+    const float* panel = buffers.panels + n0 * k;
+    const int64_t nr = std::min(kTileCols, n - n0);
+    if (part == Part::kAll || part == Part::kLowerC) {
+      const int64_t first = part == Part::kLowerC ? n0 / kTileRows * kTileRows : 0;
+      multiply_panel(buffers.packed + packed_floats(first, k), m - first, k, panel, kTileCols, c + first * ldc + n0,
+                     ldc, nr, add);
+      continue;
+    }
+    for (int64_t m0 = 0; m0 < m; m0 += kTileRows) {
+      const int64_t begin = part == Part::kUpperA ? m0 : 0,
+                    end = part == Part::kLowerA ? std::min(k, m0 + kTileRows) : k;
+      multiply_panel(buffers.packed + packed_floats(m0, k) + begin * kTileRows, std::min(kTileRows, m - m0),
+                     end - begin, panel + begin * kTileCols, kTileCols, c + m0 * ldc + n0, ldc, nr, add);
+    }
+  }
+}
+
 }  // namespace
 
+int64_t DeltaBuffers::loaded_floats(const DeltaNetShape& s) {
+  const int64_t width = delta_width(s);
+  return (C + s.taps - 1) * width + C * width + 2 * C + 2 * C * C;
+}
+
+void DeltaBuffers::set_loaded(float* base, const DeltaNetShape& s) {
+  const int64_t width = delta_width(s);
+  before = base;
+  u = before + (C + s.taps - 1) * width;
+  lengths = u + C * width;
+  qk = lengths + 2 * C;
+  kk = qk + C * C;
+}
+
 int64_t DeltaBuffers::floats(const DeltaNetShape& s) {
-  const int64_t dim = std::max(s.key_dim, s.value_dim), width = delta_width(s), most = std::max(2 * C, dim);
-  return (C + s.taps - 1) * width + C * width + 2 * C + 4 * C * C + 5 * C + 2 * C * dim + packed_floats(most, most) +
-         panel_floats(most, most);
+  const int64_t dim = std::max(s.key_dim, s.value_dim), most = std::max(2 * C, dim);
+  return loaded_floats(s) + 2 * C * C + 5 * C + 2 * C * dim + packed_floats(most, most) + panel_floats(most, most);
 }
 
 DeltaBuffers::DeltaBuffers(float* base, const DeltaNetShape& s) {
-  const int64_t dim = std::max(s.key_dim, s.value_dim), width = delta_width(s), most = std::max(2 * C, dim);
-  const auto take = [&](int64_t n) {
-    float* taken = base;
-    base += n;
-    return taken;
-  };
-  before = take((C + s.taps - 1) * width);
-  u = take(C * width);
-  lengths = take(2 * C);
-  qk = take(C * C);
-  kk = take(C * C);
-  p = take(C * C);
-  l = take(C * C);
-  gates = take(5 * C);
-  products = take(2 * C * dim);
-  packed = take(packed_floats(most, most));
-  panels = take(panel_floats(most, most));
+  const int64_t dim = std::max(s.key_dim, s.value_dim), most = std::max(2 * C, dim);
+  set_loaded(base, s);
+  p = base + loaded_floats(s);
+  l = p + C * C;
+  gates = l + C * C;
+  products = gates + 5 * C;
+  packed = products + 2 * C * dim;
+  panels = packed + packed_floats(most, most);
 }
 
 void delta_product(Mat a, int64_t m, int64_t k, Mat b, int64_t n, float alpha, float* c, int64_t ldc, bool add,
-                   const DeltaBuffers& buffers) {
+                   const DeltaBuffers& buffers, Part part) {
   pack(a, m, k, alpha, buffers.packed);
   pack_panels(b, k, n, buffers.panels);
-  for (int64_t n0 = 0; n0 < n; n0 += kTileCols) {
-    multiply_panel(buffers.packed, m, k, buffers.panels + n0 * k, kTileCols, c + n0, ldc, std::min(kTileCols, n - n0),
-                   add);
-  }
+  multiply_packed(m, k, n, c, ldc, add, buffers, part);
 }
 
 void load_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t key_head,
                 const float* earlier, const DeltaBuffers& buffers) {
   const int64_t n = tokens.size(), width = delta_width(s), dk = s.key_dim;
-  const Parts parts(s, key_head);
+  const DeltaParts parts(s, key_head);
+  gather(s, in, tokens, parts, earlier, buffers.before);
+  convolve(s, in, parts, n, buffers.before);
   for (int64_t i = 0; i < n; ++i) {
-    float* before = buffers.before + i * width;
     float* u = buffers.u + i * width;
-    for (int part = 0, at = 0; part < 3; at += static_cast<int>(parts.width[part++])) {
-      each_register(parts.width[part], [&](int64_t j, int64_t lanes) {
-        const Vec x = convolved(s, in, earlier, tokens.begin + i, parts.from[part] + j, lanes);
-        store_part(before + at + j, x, lanes);
-        store_part(u + at + j, silu(x).value, lanes);
-      });
-    }
+    each_register(width, [&](int64_t j, int64_t lanes) {
+      store_part(u + j, silu(load_part(buffers.before + i * width + j, lanes)).value, lanes);
+    });
     buffers.lengths[i] = to_unit_length(u, dk, 1.f / std::sqrt(static_cast<float>(dk)));
     buffers.lengths[C + i] = to_unit_length(u + dk, dk, 1.f);
   }
   const Mat q{buffers.u, width, 1}, k_transposed{buffers.u + dk, 1, width}, k{buffers.u + dk, width, 1};
-  delta_product(q, n, dk, k_transposed, n, 1.f, buffers.qk, C, false, buffers);
-  delta_product(k, n, dk, k_transposed, n, 1.f, buffers.kk, C, false, buffers);
+  delta_product(q, n, dk, k_transposed, n, 1.f, buffers.qk, C, false, buffers, Part::kLowerC);
+  delta_product(k, n, dk, k_transposed, n, 1.f, buffers.kk, C, false, buffers, Part::kLowerC);
 }
 
 void load_gates(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t head,
@@ -179,16 +209,14 @@ void solve_transposed(const float* l, int64_t tokens, float* x, int64_t n, int64
 }
 
 void solve_chunk(const DeltaNetShape& s, int64_t tokens, const float* v, const float* state, float* u, float* w,
-                 const DeltaBuffers& buffers) {
+                 float* qh, const DeltaBuffers& buffers) {
   const int64_t dk = s.key_dim, dv = s.value_dim, width = delta_width(s);
   const float *beta = buffers.gates, *decay = beta + 2 * C;
   const Mat h{state, dv, 1};
   delta_product({buffers.u + dk, width, 1}, tokens, dk, h, dv, 1.f, buffers.products, dv, false, buffers);
-  // The panels of H are there: only the left-hand factor is another.
-  pack({buffers.u, width, 1}, tokens, dk, 1.f, buffers.packed);
-  for (int64_t n0 = 0; n0 < dv; n0 += kTileCols) {
-    multiply_panel(buffers.packed, tokens, dk, buffers.panels + n0 * dk, kTileCols, buffers.products + C * dv + n0, dv,
-                   std::min(kTileCols, dv - n0), false);
+  if (qh != nullptr) {  // the panels of H are there
+    pack({buffers.u, width, 1}, tokens, dk, 1.f, buffers.packed);
+    multiply_packed(tokens, dk, dv, qh, dv, false, buffers, Part::kAll);
   }
   for (int64_t i = 0; i < tokens; ++i) {
     each_register(dv, [&](int64_t j, int64_t lanes) {

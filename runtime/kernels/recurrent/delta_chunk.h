@@ -42,17 +42,44 @@ struct DeltaBuffers {
 
   static int64_t floats(const DeltaNetShape& s);
   DeltaBuffers(float* base, const DeltaNetShape& s);
+
+  // The buffers that `load_chunk` fills, at `base`; the others stay.
+  static int64_t loaded_floats(const DeltaNetShape& s);
+  void set_loaded(float* base, const DeltaNetShape& s);
 };
 
 // Columns of a token in `u`: q, k, and the values of the heads that share the key head.
 inline int64_t delta_group(const DeltaNetShape& s) { return s.heads / s.key_heads; }
 inline int64_t delta_width(const DeltaNetShape& s) { return 2 * s.key_dim + delta_group(s) * s.value_dim; }
 
+// The first channel of the parts of a token in `u`, and their widths.
+struct DeltaParts {
+  int64_t from[3];
+  int64_t width[3];
+  DeltaParts(const DeltaNetShape& s, int64_t key_head)
+      : from{key_head * s.key_dim, s.keys() + key_head * s.key_dim,
+             2 * s.keys() + key_head * delta_group(s) * s.value_dim},
+        width{s.key_dim, s.key_dim, delta_group(s) * s.value_dim} {}
+};
+
+// rows[i] = sum over k of taps[k] rows[i + k], in `lanes` columns of n rows that are `width` apart.
+inline void convolve_column(const Vec* taps, int64_t count, int64_t n, int64_t width, int64_t lanes, float* rows) {
+  for (int64_t i = 0; i < n; ++i, rows += width) {
+    Vec sum = taps[0] * load_part(rows, lanes);
+    for (int64_t k = 1; k < count; ++k) sum += taps[k] * load_part(rows + k * width, lanes);
+    store_part(rows, sum, lanes);
+  }
+}
+
+// What of a product is zero or not needed: A is lower or upper triangular, or of C only the part on and below the
+// diagonal is written.
+enum class Part { kAll, kLowerA, kUpperA, kLowerC };
+
 // C [m, n] (+)= alpha A B.
 void delta_product(Mat a, int64_t m, int64_t k, Mat b, int64_t n, float alpha, float* c, int64_t ldc, bool add,
-                   const DeltaBuffers& buffers);
+                   const DeltaBuffers& buffers, Part part = Part::kAll);
 
-// Computes u, lengths, qk and kk of a chunk. `earlier` holds the tokens before token 0 (null: none).
+// Computes u, lengths, qk and kk of a chunk. `earlier` holds the tokens before the row (null: none).
 void load_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t key_head,
                 const float* earlier, const DeltaBuffers& buffers);
 
@@ -60,10 +87,10 @@ void load_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkToke
 void load_gates(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t head,
                 const DeltaBuffers& buffers);
 
-// Computes U from the state [dk, dv], to `u` [chunk, dv]; W to `w` [chunk, dv] if it is not null, and Q H to the second
-// half of `products`. v points to the head's first value in the first token of `u`.
+// Computes U from the state [dk, dv], to `u` [chunk, dv]; W to `w` [chunk, dv] and Q H to `qh` [chunk, dv] if they are
+// not null. v points to the head's first value in the first token of `u`.
 void solve_chunk(const DeltaNetShape& s, int64_t tokens, const float* v, const float* state, float* u, float* w,
-                 const DeltaBuffers& buffers);
+                 float* qh, const DeltaBuffers& buffers);
 
 // Moves the state over the chunk.
 void advance_state(const DeltaNetShape& s, int64_t tokens, const float* u, float* state, const DeltaBuffers& buffers);

@@ -24,13 +24,14 @@ void forward_row(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begin,
       const int64_t head = key_head * group + member;
       float* state = states + member * dk * dv;
       load_gates(s, in, tokens, head, buffers);
-      solve_chunk(s, n, buffers.u + 2 * dk + member * dv, state, u, nullptr, buffers);
+      float* from_state = buffers.products + C * dv;
+      solve_chunk(s, n, buffers.u + 2 * dk + member * dv, state, u, nullptr, from_state, buffers);
       float* out = o + c * s.values() + head * dv;
-      const float *decay = buffers.gates + 2 * C, *from_state = buffers.products + C * dv;
+      const float* decay = buffers.gates + 2 * C;
       for (int64_t i = 0; i < n; ++i) {
         for (int64_t j = 0; j < dv; ++j) out[i * s.values() + j] = decay[i] * from_state[i * dv + j];
       }
-      delta_product({buffers.p, C, 1}, n, n, {u, dv, 1}, dv, 1.f, out, s.values(), true, buffers);
+      delta_product({buffers.p, C, 1}, n, n, {u, dv, 1}, dv, 1.f, out, s.values(), true, buffers, Part::kLowerA);
       advance_state(s, n, u, state, buffers);
     }
   }
@@ -49,12 +50,13 @@ void delta_net(const DeltaNetShape& s, const DeltaNetInput& in, float* o, Scratc
 void delta_net_decode(const DeltaNetShape& s, const DeltaNetInput& in, const float* state, float* o, float* next,
                       Scratch scratch) {
   const int64_t kept = (s.taps - 1) * s.channels(), size = delta_group(s) * s.key_dim * s.value_dim;
+  if (state != nullptr && in.positions[0] == 0) state = nullptr;  // starts anew
   float* base = scratch.take(thread_count() * worker_floats(s));
   each_delta_row(s, in, [&](int64_t begin, int64_t end, int64_t key_head, int64_t worker) {
     float* mine = base + worker * worker_floats(s);
     float* u = mine + DeltaBuffers::floats(s);
     float* states = u + C * s.value_dim;
-    if (state != nullptr && in.positions[begin] > 0) {
+    if (state != nullptr) {
       std::copy_n(state + kept + key_head * size, size, states);
     } else {
       std::fill_n(states, size, 0.f);
@@ -65,8 +67,14 @@ void delta_net_decode(const DeltaNetShape& s, const DeltaNetInput& in, const flo
   if (next == nullptr) return;
   for (int64_t i = 0; i < s.taps - 1; ++i) {
     const int64_t t = s.t - (s.taps - 1) + i;
-    const float* from = t >= 0 ? in.qkv + t * s.channels() : state + (s.taps - 1 + t) * s.channels();
-    std::copy_n(from, s.channels(), next + i * s.channels());
+    float* out = next + i * s.channels();
+    if (t >= 0) {
+      std::copy_n(in.qkv + t * s.channels(), s.channels(), out);
+    } else if (state != nullptr) {
+      std::copy_n(state + (s.taps - 1 + t) * s.channels(), s.channels(), out);
+    } else {
+      std::fill_n(out, s.channels(), 0.f);
+    }
   }
 }
 

@@ -11,13 +11,15 @@
 
 namespace mft {
 
+constexpr int64_t kMostDeltaTaps = 16;
+
 struct DeltaNetShape {
   int64_t t;
   int64_t key_heads;
   int64_t key_dim;    // of a head of queries or keys
   int64_t heads;      // of values; a multiple of key_heads
   int64_t value_dim;  // of a head of values
-  int64_t taps;
+  int64_t taps;       // at most kMostDeltaTaps
   float beta_scale;
 
   int64_t keys() const { return key_heads * key_dim; }
@@ -40,7 +42,8 @@ namespace MFT_ISA {
 // o [T, values].
 void delta_net(const DeltaNetShape& shape, const DeltaNetInput& in, float* o, Scratch scratch);
 
-// Gradients for dout [T, values]. The states are computed again; one a chunk is kept, for one head a thread.
+// Gradients for dout [T, values]. States are computed again: each thread keeps those at the starts of one key head's
+// chunks.
 void delta_net_backward(const DeltaNetShape& shape, const DeltaNetInput& in, const float* dout, float* dqkv, float* db,
                         float* da, Scratch scratch);
 

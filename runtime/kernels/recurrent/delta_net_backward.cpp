@@ -27,12 +27,20 @@ struct Work {
   float* dp;         // [chunk, chunk]
   float* dl;         // [chunk, chunk]
   float* weighted;   // [2 chunk, largest dim]
+  float* loaded;     // [chunks], what `load_chunk` computes
   DeltaBuffers buffers;
+
+  DeltaBuffers buffers_of(const DeltaNetShape& s, int64_t chunk) const {
+    DeltaBuffers result = buffers;
+    result.set_loaded(loaded + chunk * DeltaBuffers::loaded_floats(s), s);
+    return result;
+  }
 
   static int64_t floats(const DeltaNetShape& s) {
     const int64_t chunks = chunks_of(s.t), group = delta_group(s), state = s.key_dim * s.value_dim;
     return (chunks + 1) * group * state + 2 * chunks * C * group * s.value_dim + C * delta_width(s) +
-           2 * C * s.value_dim + 2 * C * C + 2 * C * std::max(s.key_dim, s.value_dim) + DeltaBuffers::floats(s);
+           2 * C * s.value_dim + 2 * C * C + 2 * C * std::max(s.key_dim, s.value_dim) + DeltaBuffers::floats(s) +
+           chunks * DeltaBuffers::loaded_floats(s);
   }
 
   Work(float* base, const DeltaNetShape& s) : buffers(base, s) {
@@ -53,6 +61,7 @@ struct Work {
     dp = take(C * C);
     dl = take(C * C);
     weighted = take(2 * C * std::max(s.key_dim, s.value_dim));
+    loaded = take(chunks * DeltaBuffers::loaded_floats(s));
   }
 };
 
@@ -64,17 +73,17 @@ void compute_again(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begi
   for (int64_t c = begin; c < end; c += C) {
     const int64_t chunk = (c - begin) / C;
     const ChunkTokens tokens{begin, c, std::min(end, c + C)};
-    load_chunk(s, in, tokens, key_head, nullptr, work.buffers);
+    const DeltaBuffers buffers = work.buffers_of(s, chunk);
+    load_chunk(s, in, tokens, key_head, nullptr, buffers);
     for (int64_t member = 0; member < group; ++member) {
-      load_gates(s, in, tokens, key_head * group + member, work.buffers);
+      load_gates(s, in, tokens, key_head * group + member, buffers);
       const float* from = work.states + (chunk * group + member) * state;
       const int64_t at = (chunk * group + member) * C * dv;
-      solve_chunk(s, tokens.size(), work.buffers.u + 2 * dk + member * dv, from, work.u + at, work.w + at,
-                  work.buffers);
+      solve_chunk(s, tokens.size(), buffers.u + 2 * dk + member * dv, from, work.u + at, work.w + at, nullptr, buffers);
       if (tokens.end == end) continue;
       float* to = work.states + ((chunk + 1) * group + member) * state;
       std::copy_n(from, state, to);
-      advance_state(s, tokens.size(), work.u + at, to, work.buffers);
+      advance_state(s, tokens.size(), work.u + at, to, buffers);
     }
   }
 }
@@ -90,9 +99,8 @@ void scale_rows(const float* x, int64_t ldx, const float* factor, int64_t rows, 
 // those of q and k to work.du_inputs, sets that of v there, and moves the state's gradient to the chunk's start.
 void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t head,
                     const float* state, const float* u, const float* w, const float* dout, float* dstate, float* db,
-                    float* da, const Work& work) {
+                    float* da, const Work& work, const DeltaBuffers& b) {
   const int64_t n = tokens.size(), dk = s.key_dim, dv = s.value_dim, width = delta_width(s), ldo = s.values();
-  const DeltaBuffers& b = work.buffers;
   const float *beta = b.gates, *decay = b.gates + 2 * C, *rest = b.gates + 3 * C;
   float* dsum = b.gates + 4 * C;  // gradient of the summed logarithms of the decays
   float* dq = work.du_inputs;
@@ -101,7 +109,7 @@ void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const Chunk
   std::fill_n(dsum, n, 0.f);
 
   // Of U: from the output, and from the state behind the chunk through the keys.
-  delta_product({b.p, 1, C}, n, n, {dout, ldo, 1}, dv, 1.f, work.du, dv, false, b);
+  delta_product({b.p, 1, C}, n, n, {dout, ldo, 1}, dv, 1.f, work.du, dv, false, b, Part::kUpperA);
   scale_rows(b.u + dk, width, rest, n, dk, work.weighted);
   delta_product({work.weighted, dk, 1}, n, dk, {dstate, dv, 1}, dv, 1.f, work.du, dv, true, b);
 
@@ -119,9 +127,9 @@ void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const Chunk
   dsum[n - 1] += last;
 
   // Of P, then of beta W through the triangular solve, and of L.
-  delta_product({dout, ldo, 1}, n, dv, {u, 1, dv}, n, 1.f, work.dp, C, false, b);
+  delta_product({dout, ldo, 1}, n, dv, {u, 1, dv}, n, 1.f, work.dp, C, false, b, Part::kLowerC);
   solve_transposed(b.l, n, work.du, dv, dv, b);  // now the gradient of beta W
-  delta_product({work.du, dv, 1}, n, dv, {u, 1, dv}, n, -1.f, work.dl, C, false, b);
+  delta_product({work.du, dv, 1}, n, dv, {u, 1, dv}, n, -1.f, work.dl, C, false, b, Part::kLowerC);
 
   for (int64_t i = 0; i < n; ++i) {
     float* dp = work.dp + i * C;
@@ -170,10 +178,10 @@ void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const Chunk
     for (int64_t j = 0; j < dk; ++j) dq[i * width + j] += of_q[j];
     for (int64_t j = 0; j < dk; ++j) dkeys[i * width + j] += of_k[j];
   }
-  delta_product({work.dp, C, 1}, n, n, k, dk, 1.f, dq, width, true, b);
-  delta_product({work.dp, 1, C}, n, n, q, dk, 1.f, dkeys, width, true, b);
-  delta_product({work.dl, C, 1}, n, n, k, dk, 1.f, dkeys, width, true, b);
-  delta_product({work.dl, 1, C}, n, n, k, dk, 1.f, dkeys, width, true, b);
+  delta_product({work.dp, C, 1}, n, n, k, dk, 1.f, dq, width, true, b, Part::kLowerA);
+  delta_product({work.dp, 1, C}, n, n, q, dk, 1.f, dkeys, width, true, b, Part::kUpperA);
+  delta_product({work.dl, C, 1}, n, n, k, dk, 1.f, dkeys, width, true, b, Part::kLowerA);
+  delta_product({work.dl, 1, C}, n, n, k, dk, 1.f, dkeys, width, true, b, Part::kUpperA);
 
   // Of the state at the chunk's start.
   for (int64_t i = 0; i < dk * dv; ++i) dstate[i] *= decay[n - 1];
@@ -196,12 +204,28 @@ void backward_of_length(const float* y, float inverse, float scale, int64_t n, f
   for (int64_t j = 0; j < n; ++j) dy[j] = inverse * scale * (dy[j] - along * y[j]);
 }
 
-// From the gradients of q, k and v in work.du_inputs to those of qkv. buffers.before has the convolution's outputs; it
-// becomes their gradients, and keeps the first ones for the chunk before.
+// The gradients of a convolution's inputs from those of its outputs, in place, for n tokens of rows [n + taps - 1,
+// width].
+void transposed_convolution(const DeltaNetShape& s, const DeltaNetInput& in, int64_t key_head, int64_t n, float* rows) {
+  const DeltaParts parts(s, key_head);
+  const int64_t width = delta_width(s);
+  for (int64_t part = 0, at = 0; part < 3; at += parts.width[part++]) {
+    for (int64_t j = 0; j < parts.width[part]; j += kVec) {
+      const int64_t lanes = std::min<int64_t>(kVec, parts.width[part] - j);
+      Vec taps[kMostDeltaTaps];  // the last one first
+      for (int64_t k = 0; k < s.taps; ++k) {
+        taps[k] = load_part(in.taps + (s.taps - 1 - k) * s.channels() + parts.from[part] + j, lanes);
+      }
+      convolve_column(taps, s.taps, n, width, lanes, rows + at + j);
+    }
+  }
+}
+
+// From the gradients of q, k and v in work.du_inputs to those of qkv. b.before has the convolution's outputs. `later`
+// has the gradients of those of the first tokens behind the chunk, and becomes those of the chunk's first tokens.
 void backward_of_convolution(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens,
-                             int64_t key_head, const float* later, float* dqkv, const Work& work) {
-  const int64_t n = tokens.size(), width = delta_width(s), dk = s.key_dim, channels = s.channels();
-  const DeltaBuffers& b = work.buffers;
+                             int64_t key_head, float* later, float* dqkv, const Work& work, const DeltaBuffers& b) {
+  const int64_t n = tokens.size(), width = delta_width(s), dk = s.key_dim;
   const float scale = 1.f / std::sqrt(static_cast<float>(dk));
   for (int64_t i = 0; i < n; ++i) {
     float* du = work.du_inputs + i * width;
@@ -214,20 +238,13 @@ void backward_of_convolution(const DeltaNetShape& s, const DeltaNetInput& in, co
     }
   }
   std::copy_n(later, (s.taps - 1) * width, b.before + n * width);
-  const int64_t from[] = {key_head * dk, s.keys() + key_head * dk,
-                          2 * s.keys() + key_head * delta_group(s) * s.value_dim};
-  const int64_t starts[] = {0, dk, 2 * dk, width};
+  std::copy_n(b.before, (s.taps - 1) * width, later);
+  transposed_convolution(s, in, key_head, n, b.before);
+  const DeltaParts parts(s, key_head);
   for (int64_t i = 0; i < n; ++i) {
-    for (int part = 0; part < 3; ++part) {
-      for (int64_t at = starts[part]; at < starts[part + 1]; at += kVec) {
-        const int64_t lanes = std::min<int64_t>(kVec, starts[part + 1] - at), channel = from[part] + at - starts[part];
-        Vec sum{};
-        for (int64_t j = 0; j < s.taps; ++j) {
-          sum += load_part(in.taps + (s.taps - 1 - j) * channels + channel, lanes) *
-                 load_part(b.before + (i + j) * width + at, lanes);
-        }
-        store_part(dqkv + (tokens.begin + i) * channels + channel, sum, lanes);
-      }
+    const float* row = b.before + i * width;
+    for (int part = 0; part < 3; row += parts.width[part++]) {
+      std::copy_n(row, parts.width[part], dqkv + (tokens.begin + i) * s.channels() + parts.from[part]);
     }
   }
 }
@@ -241,19 +258,18 @@ void backward_row(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begin
   for (int64_t chunk = chunks_of(end - begin) - 1; chunk >= 0; --chunk) {
     const int64_t c = begin + chunk * C;
     const ChunkTokens tokens{begin, c, std::min(end, c + C)};
-    load_chunk(s, in, tokens, key_head, nullptr, work.buffers);
+    const DeltaBuffers buffers = work.buffers_of(s, chunk);
     std::fill_n(work.du_inputs, tokens.size() * width, 0.f);
     for (int64_t member = 0; member < group; ++member) {
       const int64_t head = key_head * group + member, at = (chunk * group + member) * C * dv;
-      load_gates(s, in, tokens, head, work.buffers);
+      load_gates(s, in, tokens, head, buffers);
       backward_chunk(s, in, tokens, head, work.states + (chunk * group + member) * state, work.u + at, work.w + at,
-                     dout + c * s.values() + head * dv, work.dstates + member * state, db, da, work);
+                     dout + c * s.values() + head * dv, work.dstates + member * state, db, da, work, buffers);
       for (int64_t i = 0; i < tokens.size(); ++i) {
         std::copy_n(work.dv + i * dv, dv, work.du_inputs + i * width + 2 * dk + member * dv);
       }
     }
-    backward_of_convolution(s, in, tokens, key_head, later, dqkv, work);
-    std::copy_n(work.buffers.before, (s.taps - 1) * width, later);
+    backward_of_convolution(s, in, tokens, key_head, later, dqkv, work, buffers);
   }
 }
 
