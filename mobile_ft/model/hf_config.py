@@ -10,6 +10,7 @@ from mobile_ft.files.json_values import Values, boolean, positive_int, positive_
 from mobile_ft.files.path_text import path_text
 from mobile_ft.model.config import MOST_LAYERS, MOST_TAPS, ModelConfig, check_config
 from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, SLIDING, Family
+from mobile_ft.model.families.refused import MISSING
 from mobile_ft.model.hf_rope import read_rope
 from mobile_ft.model.hub_cache import cached_repository
 from mobile_ft.model.lora import DECODER, BaseModel
@@ -167,9 +168,8 @@ def _text_model(values: Values) -> tuple[Values, Values]:
     if inner:
         model_type, values = _inside(values, inner)
     elif model_type not in FAMILIES:
-        wrappers = [wrapper for family in FAMILIES.values() for wrapper in family.inside]
-        supported = ", ".join(repr(name) for name in dict.fromkeys([*FAMILIES, *wrappers]))
-        raise ValueError(f"model_type is {model_type!r}; supported: {supported}")
+        needs = f", which needs {MISSING[model_type]}" if model_type in MISSING else ""
+        raise ValueError(f"model_type is {model_type!r}{needs}; `mobile-ft models` lists what is supported")
     else:
         values = {key: value for key, value in values.items() if key not in _QUANTIZATION}
     family = FAMILIES[model_type]

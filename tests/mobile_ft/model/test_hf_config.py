@@ -126,7 +126,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
         (
             "llama-3.2-1b",
             {"model_type": "mamba"},
-            "model_type is 'mamba'; supported: 'llama', 'mistral', 'ministral'",
+            "model_type is 'mamba', which needs Mamba layers; `mobile-ft models` lists what is supported",
         ),
         ("llama-3.2-1b", {"attention_bias": True}, "attention_bias is True, which is not supported"),
         ("llama-3.2-1b", {"rope_scaling": {"rope_type": "su", "factor": 2}}, "rope type 'su' is not supported"),
