@@ -203,6 +203,7 @@ def write_bundle(
             "format": FORMAT,
             "version": VERSION,
             "model": c.to_json(),
+            "hf_settings": source.hf_settings,
             "base_model": asdict(base),
             "lora": asdict(lora),
             "max_seq_len": max_seq_len,

@@ -94,7 +94,7 @@ def _embedded(source: ModelSource, tokens: NDArray[np.int32]) -> Tensor:
 def _unit(source: ModelSource, layer: int, unit_type: str) -> tuple[Any, list[str]]:
     """Returns a unit as a function x -> y of one row, and the names of its linear layers' weights."""
     prefix = f"model.layers.{layer}."
-    spec = unit_spec(source, layer, unit_type, LoraConfig(0, 0.0, ()), "exact")
+    spec = unit_spec(source, layer, unit_type, LoraConfig(1, 0.0, ()), "exact")
     names = [f"{prefix}{linear.name}.weight" for linear in spec.linears]
     weights = [torch.from_numpy(source.prepared(f"{prefix}{name}", shape)) for name, shape in spec.vectors.items()]
     weights += [

@@ -236,6 +236,21 @@ FAMILIES: dict[str, PreTrainedConfig] = {
 }
 
 
+# Families whose traits others have too: their exported models are tested with the slow tests.
+ALIKE = (
+    *(
+        "gemma",
+        "vaultgemma",
+        "internlm3",
+        "iquestcoder",
+        "ministral",
+        "granite",
+        "hyperclovax",
+        "helium",
+        "glm4",
+        "olmo2",
+    ),
+)
 _EAGER = ("gemma2", "vaultgemma", "granite_swa")  # their attention has no other form in Transformers
 
 

@@ -33,6 +33,8 @@ FAMILIES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma3_text", "lfm
 QUANTS = ("q4_0", "q4_1", "q4_0_g64", "q4_1_g128", "q8_0", "q8_0_g64", "nf4", "nf4_g16", "fp4", "iq4_nl", "f16")
 TARGETS = ("all-linear", "q_proj,v_proj", "q_proj,k_proj,v_proj,o_proj", "gate_proj,up_proj,down_proj", "down_proj")
 LFM2_TARGETS = ("all-linear", "w1,w3,w2", "w2")  # LFM2's names
+MORE_FAMILIES = ("qwen3_5_text", "gemma2", "granite_swa", "phi3", "olmo2", "lfm3", "exaone4", "glm4", "arcee")
+HEADS_FILL_HIDDEN = ("lfm2", "phi3", "olmo2", "exaone4")  # their heads have hidden_size numbers together
 BUCKETS = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # MB
 
 
@@ -41,13 +43,15 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--figure", type=Path, help="histogram as SVG")
+    parser.add_argument("--more-families", action="store_true", help=f"draw from {', '.join(MORE_FAMILIES)}")
     parser.add_argument("--folder", type=Path, default=Path("build/random"), help="folder for one bundle at a time")
     args = parser.parse_args()
     warnings.simplefilter("ignore", mobile_ft.MobileFtWarning)
     rows: dict[str, Row] = json.loads(args.json.read_text()) if args.json.exists() else {}
     for number in track(range(args.count), "runs"):
         if str(number) not in rows:
-            rows[str(number)] = run(number, bundle_of(args.folder, number // RUNS_A_BUNDLE))
+            families = MORE_FAMILIES if args.more_families else FAMILIES
+            rows[str(number)] = run(number, bundle_of(args.folder, number // RUNS_A_BUNDLE, families))
             write_json(args.json, rows)
     shutil.rmtree(args.folder, ignore_errors=True)
     report([rows[str(number)] for number in range(args.count)], args.figure)
@@ -62,15 +66,17 @@ def draw_model(draw: random.Random, family: str) -> Options:
     kv_heads = draw.choice((1, 2, 4))
     heads = kv_heads * draw.choice((1, 2, 3, 4))
     heads += -heads * head_dim // 16 % 2 * kv_heads  # heads x head_dim must be a multiple of 32
-    step = heads * head_dim if family == "lfm2" else math.lcm(heads, 32)
+    step = heads * head_dim if family in HEADS_FILL_HIDDEN else math.lcm(heads, 32)
     layers = draw.randint(1, 10)
     more: Options = {"block_auto_adjust_ff_dim": False} if family == "lfm2" else {}
     if family == "lfm2":
         more["layer_types"] = [draw.choice(("conv", "full_attention")) for _ in range(layers)]
     if family == "gemma3_text":
         more["query_pre_attn_scalar"] = head_dim
+    if family in MORE_FAMILIES:
+        more |= draw_own(draw, family, layers)
     return more | {
-        "hidden_size": step if family == "lfm2" else step * draw.randint(1, max(1, 768 // step)),
+        "hidden_size": step if family in HEADS_FILL_HIDDEN else step * draw.randint(1, max(1, 768 // step)),
         "intermediate_size": 32 * draw.randint(3, 64),
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
@@ -83,13 +89,40 @@ def draw_model(draw: random.Random, family: str) -> Options:
     }
 
 
+def draw_own(draw: random.Random, family: str, layers: int) -> Options:
+    """Returns settings that only some of MORE_FAMILIES have."""
+    types = {
+        "qwen3_5_text": ("linear_attention", "full_attention"),
+        "lfm3": ("conv", "full_attention", "sliding_attention"),
+    }.get(family, ("full_attention", "sliding_attention"))
+    own: Options = {}
+    if family in ("qwen3_5_text", "lfm3", "gemma2", "granite_swa", "exaone4"):
+        own["layer_types"] = [draw.choice(types) for _ in range(layers)]
+    if family in ("lfm3", "gemma2", "granite_swa", "exaone4"):
+        own["sliding_window"] = draw.choice((8, 100))
+    if family == "qwen3_5_text":
+        keys = draw.choice((1, 2, 4))
+        own |= {
+            "linear_num_key_heads": keys,
+            "linear_num_value_heads": keys * draw.choice((1, 2)),
+            "linear_key_head_dim": draw.choice((32, 64, 128)),
+            "linear_value_head_dim": draw.choice((32, 64, 128)),
+        }
+    if family == "granite_swa":
+        own |= {"embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.1}
+    return own
+
+
 def draw_export(draw: random.Random, family: str, model: Options) -> Options:
     columns = [model[name] for name in ("hidden_size", "intermediate_size")]
     columns.append(model["num_attention_heads"] * model["head_dim"])
+    targets = LFM2_TARGETS if family == "lfm2" else ("all-linear",) if family in MORE_FAMILIES else TARGETS
+    if family == "qwen3_5_text":
+        columns.append(model["linear_num_value_heads"] * model["linear_value_head_dim"])
     fitting = [quant for quant in QUANTS if not any(n % parse_format(quant).group for n in columns)]
     return {
         "lora_rank": draw.choice((1, 4, 8, 16, 64)),
-        "lora_targets": draw.choice(LFM2_TARGETS if family == "lfm2" else TARGETS),
+        "lora_targets": draw.choice(targets),
         "max_seq_len": draw.choice((64, 256, 512, 1024)),
         "activation": draw.choice(("exact", "int8", "int4", "approx2bit")),
         "quant": draw.choice(fitting),
@@ -126,15 +159,15 @@ def draw_options(draw: random.Random, most_tokens: int) -> Options:
 # --- Runs --------------------------------------------------------------------------------------
 
 
-def bundle_of(folder: Path, number: int) -> Path:
-    """Returns the bundle with this number, which replaces the previous one."""
+def bundle_of(folder: Path, number: int, families: tuple[str, ...]) -> Path:
+    """Returns the bundle with this number, which replaces the previous one. Families take turns."""
     bundle = folder / str(number)
     if not bundle.exists():
         from transformers import AutoConfig, AutoModelForCausalLM
 
         shutil.rmtree(folder, ignore_errors=True)
         draw = random.Random(f"bundle {number}")
-        family = FAMILIES[number % len(FAMILIES)]
+        family = families[number % len(families)]
         values = draw_model(draw, family)
         config = AutoConfig.for_model(family, **values)
         model = AutoModelForCausalLM.from_config(config)

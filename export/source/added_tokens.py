@@ -13,9 +13,8 @@ def check_added_tokens(tokenizer: Tokenizer, config: ModelConfig, file: str) -> 
     1B.
     """
     beyond = {i: token for i, token in tokenizer.added_tokens().items() if i >= config.vocab_size}
-    with_vision = config.family.inside is not None
     for number, token in sorted(beyond.items()):
-        if token.content == tokenizer.pad_token or (token.special and with_vision):
+        if token.content == tokenizer.pad_token or (token.special and config.family.vision_tokens):
             continue
         raise UserError(
             f"{file}: added token {token.content!r} has id {number}, but the model's embedding has only "

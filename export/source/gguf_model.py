@@ -17,7 +17,7 @@ from mobile_ft.export.source.source import CheckpointSource, Rows
 from mobile_ft.model.config import ModelConfig, check_config
 from mobile_ft.model.families import SLIDING, norm_offset
 from mobile_ft.model.formats import F32, pack
-from mobile_ft.model.hf_config import config_of
+from mobile_ft.model.hf_config import config_of, text_settings
 from mobile_ft.model.lora import BaseModel
 
 _LEAST_FACTOR = np.finfo(np.float32).tiny
@@ -83,6 +83,7 @@ class GgufModel(CheckpointSource):
         name = self.fields.get("general.name")
         values = config_values(settings, self._architecture, vocab_size, tied)
         config = config_of(values, name if isinstance(name, str) else model_name(self.path))
+        self.hf_settings = text_settings(values)
         factors = self.rope_factors
         if factors is not None and factors.size != config.head_dim // 2:
             raise ValueError(f"rope_freqs has {factors.size} values; it must have {config.head_dim // 2}")

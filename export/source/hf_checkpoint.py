@@ -21,7 +21,7 @@ from mobile_ft.export.quantizer.tensors import FLOATS, Tensors, numbers
 from mobile_ft.export.source.source import CheckpointSource, Rows
 from mobile_ft.files.json_text import read_json_object
 from mobile_ft.model.formats import F32, FORMATS, pack
-from mobile_ft.model.hf_config import base_model, read_hf_config
+from mobile_ft.model.hf_config import base_model, read_hf_config, text_settings
 from mobile_ft.model.lora import BaseModel
 from mobile_ft.runtime import quantize
 
@@ -40,6 +40,7 @@ class HfCheckpoint(CheckpointSource):
 
     def __init__(self, config: Path, tensors: Tensors, linear_format: str, embedding_format: str):
         self.config, self._base = read_hf_config(config), base_model(config)
+        self.hf_settings = text_settings(read_json_object(config, "use a Hugging Face config.json"))
         self.method, self._reader, self._float_reader = _quantization(config)
         self._tensors = tensors
         self._linear_format, self._embedding_format = linear_format, embedding_format

@@ -6,6 +6,7 @@ import numpy as np
 
 from mobile_ft.export.source.source import ModelSource
 from mobile_ft.model.config import ModelConfig
+from mobile_ft.model.families import norm_offset
 from mobile_ft.model.formats import F32, PANEL_ROWS, PackedWeight, packed_shape, parse_format
 from mobile_ft.model.lora import BaseModel
 
@@ -45,7 +46,7 @@ class RandomModel(ModelSource):
     def vector(self, name: str, size: int) -> F32:
         if name.endswith(".bias"):
             return self.rng.normal(0, 0.02, size).astype(np.float32)
-        return np.full(size, 1 - self.config.family.norm_offset, np.float32)
+        return np.full(size, 1 - norm_offset(self.config.family, name), np.float32)
 
     def write_tokenizer(self, folder: Path) -> None:
         pass

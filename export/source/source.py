@@ -10,6 +10,7 @@ import numpy as np
 
 from mobile_ft.bundle.description import Conversion
 from mobile_ft.errors import UserError
+from mobile_ft.files.json_values import Values
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import norm_offset
 from mobile_ft.model.formats import F32, PANEL_ROWS, U8, PackedWeight, packed_shape, unpack
@@ -47,6 +48,8 @@ class ModelSource(ABC):
     """Returns a model's tensors one by one, by Hugging Face's names."""
 
     config: ModelConfig
+    # The settings of a config.json that gives `config`, for `convert --to hf`.
+    hf_settings: Values = {}  # noqa: RUF012 (never changed)
     chat_template: str | None = None  # replaces the model's own
     tokenizer_place = "the model's "  # prefix of the tokenizer's file names in errors
 

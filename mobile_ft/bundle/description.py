@@ -16,6 +16,7 @@ from mobile_ft.files.json_text import read_json_object
 from mobile_ft.model.config import ModelConfig, check_config
 from mobile_ft.model.families import FAMILIES
 from mobile_ft.model.formats import FORMATS
+from mobile_ft.model.hf_config import config_of
 from mobile_ft.model.hf_rope import read_scaling
 from mobile_ft.model.lora import DECODER, DECODERS, BaseModel, LoraConfig
 from mobile_ft.model.rope import Scaling
@@ -67,6 +68,7 @@ class Bundle:
 
     folder: Path
     model: ModelConfig
+    hf_settings: dict[str, Any] | None  # those of a config.json that gives `model`; None in bundles of earlier versions
     base: BaseModel
     lora: LoraConfig
     max_seq_len: int
@@ -105,6 +107,7 @@ def read_bundle(folder: Path) -> Bundle:
         return Bundle(
             folder=folder,
             model=(model := _model(values["model"], index)),
+            hf_settings=_hf_settings(values, model),
             base=_base_model(values, model),
             lora=_lora(values["lora"], model),
             max_seq_len=_count(values, "max_seq_len"),
@@ -160,6 +163,15 @@ def _scaling(values: dict[str, Any], key: str) -> Scaling:
 
 def _theta(value: Any) -> float:
     return _number({"layer_rope_theta": value}, "layer_rope_theta", zero=True)
+
+
+def _hf_settings(values: dict[str, Any], model: ModelConfig) -> dict[str, Any] | None:
+    settings = values.get("hf_settings")
+    if not settings:
+        return None
+    if not isinstance(settings, dict) or config_of(settings, model.name) != model:
+        raise ValueError("hf_settings do not describe the model")
+    return settings
 
 
 def _base_model(values: dict[str, Any], model: ModelConfig) -> BaseModel:

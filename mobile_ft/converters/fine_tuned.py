@@ -17,7 +17,7 @@ from mobile_ft.model.families import FULL, norm_offset
 from mobile_ft.model.formats import F32, FORMATS, PANEL_ROWS, U8, packed_shape, unpack
 from mobile_ft.model.lora import adapter_key
 from mobile_ft.model.rope import rotary_pairs
-from mobile_ft.model.shapes import TAPS, linear_shapes, unit_types, vector_shapes
+from mobile_ft.model.shapes import DELTA_TAPS, TAPS, linear_shapes, unit_types, vector_shapes
 from mobile_ft.model.unit_spec import inv_freq_name
 from mobile_ft.runtime import quantize
 
@@ -56,7 +56,7 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def _hf_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns Hugging Face's shape, in which a convolution's channels precede its taps."""
-    return (shape[1], 1, shape[0]) if name == TAPS else shape
+    return (shape[1], 1, shape[0]) if name in (TAPS, DELTA_TAPS) else shape
 
 
 class FineTuned:

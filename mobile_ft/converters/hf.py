@@ -24,15 +24,38 @@ _DTYPE = "float16"
 
 _Weights = dict[str, dict[str, TensorInfo]]  # weight -> its tensors in the file
 
-# Transformers' class.
+# Transformers' class for the text model alone.
 _CLASSES = {
+    "arcee": "ArceeForCausalLM",
+    "ernie4_5": "Ernie4_5ForCausalLM",
+    "exaone4": "Exaone4ForCausalLM",
+    "gemma": "GemmaForCausalLM",
+    "gemma2": "Gemma2ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",
+    "glm": "GlmForCausalLM",
+    "glm4": "Glm4ForCausalLM",
+    "granite": "GraniteForCausalLM",
+    "granite_swa": "GraniteSWAForCausalLM",
+    "granitemoehybrid": "GraniteMoeHybridForCausalLM",
+    "helium": "HeliumForCausalLM",
+    "hunyuan_v1_dense": "HunYuanDenseV1ForCausalLM",
+    "hyperclovax": "HyperCLOVAXForCausalLM",
+    "internlm3": "InternLM3ForCausalLM",
+    "iquestcoder": "IQuestCoderForCausalLM",
+    "lfm2": "Lfm2ForCausalLM",
+    "lfm3": "Lfm3ForCausalLM",
     "llama": "LlamaForCausalLM",
+    "ministral": "MinistralForCausalLM",
+    "ministral3": "Ministral3ForCausalLM",
     "mistral": "MistralForCausalLM",
-    "smollm3": "SmolLM3ForCausalLM",
+    "olmo2": "Olmo2ForCausalLM",
+    "olmo3": "Olmo3ForCausalLM",
+    "phi3": "Phi3ForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
-    "gemma3_text": "Gemma3ForCausalLM",
-    "lfm2": "Lfm2ForCausalLM",
+    "qwen3_5_text": "Qwen3_5ForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
+    "vaultgemma": "VaultGemmaForCausalLM",
 }
 
 
@@ -65,11 +88,31 @@ def hf_config(model: FineTuned) -> dict[str, Any]:
     c = model.config
     if c.model_type not in _CLASSES:
         raise UserError(f"to hf: does not support model_type {c.model_type}; supported: {', '.join(_CLASSES)}")
-    values: dict[str, Any] = {
+    own = _old_settings(model) if model.bundle.hf_settings is None else _settings(model, model.bundle.hf_settings)
+    # Transformers' default id for padding may be beyond the vocabulary.
+    special = {
         "architectures": [_CLASSES[c.model_type]],
-        "model_type": c.model_type,
         "_name_or_path": c.name,
         "dtype": _DTYPE,
+        "pad_token_id": None,
+    }
+    return special | own
+
+
+def _settings(model: FineTuned, settings: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings that the bundle was exported with. A GGUF file has the rotary frequencies of some models but
+    not their scaling."""
+    c, found = model.config, model.full_inv_freq()
+    if found is None or np.allclose(frequencies(c.head_dim, c.rope_theta, c.rope_scaling), found, rtol=1e-5, atol=0):
+        return settings
+    return settings | {"rope_scaling": rope_scaling(model)}
+
+
+def _old_settings(model: FineTuned) -> dict[str, Any]:
+    """Returns the settings of a bundle of an earlier version, which are like those of the family's published models."""
+    c = model.config
+    values: dict[str, Any] = {
+        "model_type": c.model_type,
         "hidden_size": c.hidden_size,
         "intermediate_size": c.intermediate_size,
         "num_hidden_layers": c.num_hidden_layers,

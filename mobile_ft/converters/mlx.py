@@ -7,6 +7,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.errors import UserError
 from mobile_ft.model.lora import DECODER, INSIDE
 
 WEIGHTS_FILE, CONFIG_FILE = "adapters.safetensors", "adapter_config.json"
@@ -22,6 +23,8 @@ def write(model: FineTuned, out: Path) -> None:
     """
     tensors, keys = {}, []
     lora, base = model.bundle.lora, model.bundle.base
+    if base.modules not in _MODULES:
+        raise UserError(f"to mlx: mlx-lm has no models with a text model at {base.modules}; convert to another target")
     for name, low_rank in model.low_ranks.items():
         module = name.removeprefix("model.").removesuffix(".weight")
         tensors[f"{_MODULES[base.modules]}.{module}.lora_a"] = np.ascontiguousarray(low_rank.a.T)

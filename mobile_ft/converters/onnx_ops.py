@@ -13,6 +13,7 @@ from onnx import TensorProto
 
 from mobile_ft.converters.onnx_graph import OnnxGraph
 from mobile_ft.converters.onnx_matrix import Matrix, dense, rows_of
+from mobile_ft.errors import UserError
 
 _LOWEST = float(np.finfo(np.float32).min)
 _GELU = 2 * math.sqrt(2 / math.pi)
@@ -79,20 +80,37 @@ def _ms_rms_norm_backward(g: OnnxGraph, node: Any, dz: str, z: str, rstd: str) -
     return [_norm_gradient(g, dz, z, g.op("Unsqueeze", rstd, g.constant([1])))]
 
 
-def _rope(g: OnnxGraph, node: Any, x: str, positions: str, inv_freq: str, heads: int, inverse: bool) -> list[str]:
-    width = _size(node, 0, 1)
+def _rope(
+    g: OnnxGraph,
+    node: Any,
+    x: str,
+    positions: str,
+    inv_freq: str,
+    heads: int,
+    inverse: bool,
+    interleaved: bool,
+    factor: float,
+) -> list[str]:
+    width, pairs = _size(node, 0, 1), node.args[2].meta["val"].shape[0]
     column = g.op("Unsqueeze", g.op("Cast", positions, to=TensorProto.FLOAT), g.constant([1, 2]))
-    angles = g.op("Mul", column, inv_freq)  # [tokens, 1, dim / 2]
-    cos, sin = g.op("Cos", angles), g.op("Sin", angles)
+    angles = g.op("Mul", column, inv_freq)  # [tokens, 1, pairs]
+    cos, sin = (g.op("Mul", g.op(name, angles), _number(g, factor)) for name in ("Cos", "Sin"))
     if inverse:
         sin = g.op("Neg", sin)
-    halves = g.op("Reshape", x, g.constant([-1, heads, width // heads]))
-    low, high = g.ops("Split", 2, halves, axis=-1, num_outputs=2)
+    rotated, rest = g.op("Reshape", x, g.constant([-1, heads, width // heads])), None
+    if 2 * pairs < width // heads:
+        rotated, rest = g.ops("Split", 2, rotated, g.constant([2 * pairs, width // heads - 2 * pairs]), axis=-1)
+    shape = [0, heads, pairs, 2] if interleaved else [0, heads, 2, pairs]
+    axis = 3 if interleaved else 2
+    both = g.ops("Split", 2, g.op("Reshape", rotated, g.constant(shape)), axis=axis, num_outputs=2)
+    low, high = (g.op("Squeeze", half, g.constant([axis])) for half in both)
     turned = [
         g.op("Sub", g.op("Mul", low, cos), g.op("Mul", high, sin)),
         g.op("Add", g.op("Mul", high, cos), g.op("Mul", low, sin)),
     ]
-    return [g.op("Reshape", g.op("Concat", *turned, axis=-1), g.constant([-1, width]))]
+    pair = g.op("Concat", *(g.op("Unsqueeze", half, g.constant([axis])) for half in turned), axis=axis)
+    parts = [g.op("Reshape", pair, g.constant([0, heads, 2 * pairs])), *([] if rest is None else [rest])]
+    return [g.op("Reshape", g.op("Concat", *parts, axis=-1), g.constant([-1, width]))]
 
 
 def _swiglu(g: OnnxGraph, node: Any, gate: str, up: str) -> list[str]:
@@ -155,11 +173,15 @@ def _packed_linear_lora_backward(
 class _Attention:
     """Queries [kv_heads, group, tokens, dim], keys and values [kv_heads, 1, tokens, dim], and the attention mask."""
 
-    def __init__(self, g: OnnxGraph, q: str, k: str, positions: str, width: int, shape: tuple[int, int, int]) -> None:
-        heads, kv_heads, window = shape
+    def __init__(self, g: OnnxGraph, q: str, k: str, positions: str, width: int, settings: tuple[Any, ...]) -> None:
+        heads, kv_heads, window, scale, softcap, *sinks = settings
+        if softcap or any(sinks):
+            raise UserError(
+                "to onnx-training: limited scores and attention sinks are not supported; use another target"
+            )
         self.g, self.width, self.kv_heads, self.group = g, width, kv_heads, heads // kv_heads
         self.dim = width // heads
-        self.scale = _number(g, self.dim**-0.5)
+        self.scale = _number(g, scale)
         self.queries, self.keys = self.of_queries(q), self.of_keys(k)
         places = g.op("Range", g.constant(0), g.op("Squeeze", g.op("Shape", positions)), g.constant(1))
         ago = g.op("Sub", g.op("Unsqueeze", places, g.constant([1])), places)
@@ -193,19 +215,18 @@ class _Attention:
         return self.g.op("Reshape", back, self.g.constant([-1, self.kv_heads * self.dim]))
 
 
-def _attention(g: OnnxGraph, node: Any, q: str, k: str, v: str, positions: str, *shape: int) -> list[str]:
-    heads, kv_heads, window = (*shape, 0)[:3]
-    a = _Attention(g, q, k, positions, _size(node, 0, 1), (heads, kv_heads, window))
+def _attention(g: OnnxGraph, node: Any, q: str, k: str, v: str, positions: str, *settings: Any) -> list[str]:
+    heads = settings[0]
+    a = _Attention(g, q, k, positions, _size(node, 0, 1), settings)
     o = a.flat_queries(g.op("MatMul", a.weights, a.of_keys(v)))
     lse = g.op("ReduceLogSumExp", a.scores, g.constant([3]), keepdims=0)
     return [o, g.op("Reshape", lse, g.constant([heads, -1]))]
 
 
 def _attention_backward(
-    g: OnnxGraph, node: Any, do: str, q: str, k: str, v: str, o: str, lse: str, positions: str, *shape: int
+    g: OnnxGraph, node: Any, do: str, q: str, k: str, v: str, o: str, lse: str, positions: str, *settings: Any
 ) -> list[str]:
-    heads, kv_heads, window = (*shape, 0)[:3]
-    a = _Attention(g, q, k, positions, _size(node, 1, 1), (heads, kv_heads, window))
+    a = _Attention(g, q, k, positions, _size(node, 1, 1), settings)
     grad, out = a.of_queries(do), a.of_queries(o)
     dp = g.op("MatMul", grad, a.turned(a.of_keys(v)))
     along = g.op("ReduceSum", g.op("Mul", grad, out), g.constant([-1]))
@@ -272,7 +293,11 @@ def _packed_embedding(
     return [g.op("Mul", rows_of(g, tokens, table), _number(g, scale))]
 
 
-def _linear_cross_entropy(g: OnnxGraph, node: Any, x: str, w: Matrix, fmt: str, rows: int, targets: str) -> list[str]:
+def _linear_cross_entropy(
+    g: OnnxGraph, node: Any, x: str, w: Matrix, fmt: str, rows: int, targets: str, softcap: float
+) -> list[str]:
+    if softcap:
+        raise UserError("to onnx-training: softcaps are not supported; use another target")
     matrix = dense(g, w)
     logits = g.op("Gemm", x, matrix, transB=1)
     valid = g.op("Not", g.op("Equal", targets, g.constant(-100)))

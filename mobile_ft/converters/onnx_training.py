@@ -17,6 +17,7 @@ from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
 from mobile_ft.converters.onnx_graph import OnnxGraph
 from mobile_ft.converters.onnx_matrix import matrix_arrays, matrix_input
 from mobile_ft.converters.onnx_ops import OPS
+from mobile_ft.errors import UserError
 from mobile_ft.export.program.trace import EXAMPLE_TOKENS, packed_example, trace_unit
 from mobile_ft.model import units
 from mobile_ft.model.lora import CONFIG_FILE, WEIGHTS_FILE, adapter_key, write_adapter
@@ -131,7 +132,10 @@ def _save(
         if node.target is operator.getitem:
             values[node] = arguments[0][arguments[1]]
             continue
-        found = OPS[node.target.__name__.split(".")[0]](g, node, *arguments)
+        op = node.target.__name__.split(".")[0]
+        if op not in OPS:
+            raise UserError(f"to onnx-training: the model needs {op}, which is not supported; use another target")
+        found = OPS[op](g, node, *arguments)
         values[node] = found if len(found) > 1 else found[0]
     for name, node in outputs.items():
         g.output(name, values[node], np.float32, _shape(node, tokens))

@@ -91,6 +91,13 @@ def read_hf_config(path: Path) -> ModelConfig:
         raise UserError(f"{path}: {error}") from None
 
 
+def text_settings(values: Values) -> Values:
+    """Returns the settings of the text model in a config.json's values, without those that change nothing. Raises
+    ValueError."""
+    _, said = _text_model(values)
+    return {key: value for key, value in said.items() if key not in (*_UNREAD, "_name_or_path") and value is not None}
+
+
 def base_model(path: Path) -> BaseModel:
     """Returns the description of the model for adapters, from its `config.json`."""
     model_type = read_json_object(path, "use a Hugging Face config.json").get("model_type")

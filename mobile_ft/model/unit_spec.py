@@ -59,12 +59,16 @@ class UnitSpec:
     kind: str  # prefix of the methods' names
     type: str  # "attn", "conv", "delta" or "mlp"
     linears: tuple[Linear, ...]
-    vectors: dict[str, tuple[int, ...]]  # shapes of norms, biases, sinks and taps
+    vector_shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of norms, biases, sinks and taps, by name
     lora_rank: int
     lora_scale: float
     config: ModelConfig
     activation: str = "exact"  # one of ACTIVATIONS
     attention: Attention | None = None
+
+    @property
+    def vectors(self) -> dict[str, tuple[int, ...]]:
+        return dict(self.vector_shapes)
 
     @property
     def weights(self) -> list[str]:
@@ -112,7 +116,7 @@ def unit_spec(model: WeightFormats, layer: int, unit_type: str, lora: LoraConfig
     kind = unit_type
     if attention is not None:
         kind += "_sliding" * (attention.window > 0) + "_no_rope" * (attention.rotary_pairs == 0)
-    vectors = vector_shapes(c, layer, unit_type)
+    vectors = tuple(vector_shapes(c, layer, unit_type).items())
     return UnitSpec(kind, unit_type, linears, vectors, lora.rank, lora.scale, c, activation, attention)
 
 

@@ -15,7 +15,7 @@ from mobile_ft.export.bundle import write_bundle
 from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter
 from mobile_ft.model.shapes import linear_names
 from mobile_ft.runtime import GenerateConfig, Generator, Model, TrainConfig, Trainer
-from tests.hf_models import FAMILIES, HfModel, random_model
+from tests.hf_models import ALIKE, FAMILIES, HfModel, random_model
 from tests.runtime.conftest import gradients, relative_error, summed_loss
 from tests.runtime.native import events
 
@@ -28,7 +28,10 @@ class Family(NamedTuple):
     model: Any  # Transformers', in float64
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.slow] if name in ALIKE else []) for name in FAMILIES],
+)
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
     folder = tmp_path_factory.mktemp(request.param)
     model = random_model(FAMILIES[request.param])

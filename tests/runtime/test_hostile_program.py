@@ -77,7 +77,7 @@ HARM: dict[str, tuple[Callable[[Plan], object], str]] = {
         lambda p: p.operators.__setitem__(0, schema.Operator("aten::add", "out")),
         "calls aten::add.out, which this runtime does not support",
     ),
-    "argument index": (lambda p: calls(p)[0].args.__setitem__(0, 5000), "refers to value 5000 of 50"),
+    "argument index": (lambda p: calls(p)[0].args.__setitem__(0, 5000), "refers to value 5000 of 57"),
     "too few arguments": (lambda p: calls(p)[0].args.pop(), "with 4 arguments"),
     "writes to weights": (
         lambda p: calls(p)[0].args.__setitem__(2, 2),
@@ -138,7 +138,7 @@ HARM: dict[str, tuple[Callable[[Plan], object], str]] = {
         lambda p: p.outputs.__setitem__(0, p.inputs[0]),
         "has an output that is not a separate tensor",
     ),
-    "no such input": (lambda p: p.inputs.__setitem__(0, 77), "refers to value 77 of 50"),
+    "no such input": (lambda p: p.inputs.__setitem__(0, 77), "refers to value 77 of 57"),
     "nothing computed": (lambda p: p.chains[0].instructions.clear(), "makes 0 calls"),
     "no chain": (lambda p: p.chains.clear(), "must have one chain of calls"),
 }

@@ -321,7 +321,8 @@ def test_a_wrong_argument_is_refused() -> None:
         kernels.linear_cross_entropy(x, packed, np.array([0, 1, 2, ROWS]))
     with pytest.raises(RuntimeFailure, match="token"):
         kernels.embedding(np.array([-1]), packed, 1.0)
-    q, k, v, positions, *heads = for_kernel(attention(6))
+    q, k, v, positions = for_kernel(attention(6))
+    heads = (HEADS, KV_HEADS)
     with pytest.raises(RuntimeFailure, match="k: dimension 0"):
         kernels.attention_forward(q, k[:5], v, positions, *heads)
     with pytest.raises(RuntimeFailure, match=r"positions\[0\]"):

@@ -112,6 +112,7 @@ FAMILIES: dict[str, Family] = {
         layers=(FULL, SLIDING),
         usual=_gemma3,
         rope_by_type=True,
+        vision_tokens=True,
         inside={"gemma3": _GEMMA3_VISION},
         defaults=_DEFAULTS
         | {

@@ -26,8 +26,10 @@ _SMOLVLM = Wrapper(("vision_config", "image_token_id", "scale_factor", "_pad_tok
 
 
 def one_window(values: Values, layers: int) -> Values:
-    """All layers have the same window; later models have null."""
-    return implied_types([FULL if values["sliding_window"] is None else SLIDING] * layers, values)
+    """All layers have the same window; later models have null. A window of the whole context is none."""
+    window = values["sliding_window"]
+    whole = window is None or (isinstance(window, int) and window >= values["max_position_embeddings"])
+    return implied_types([FULL if whole else SLIDING] * layers, values)
 
 
 def window_or_types(values: Values, layers: int) -> Values:

@@ -54,6 +54,7 @@ class Family:
     layers: tuple[str, ...] = (FULL,)  # supported types of layers
     rope_by_type: bool = False  # `rope_parameters` has an object for each type of layer
     rope_keys: tuple[str, ...] = ()  # settings of the rotary embedding that only this family has; `hf_rope` reads them
+    vision_tokens: bool = False  # whether its tokenizer has special tokens of a model with vision, beyond the embedding
     inside: dict[str, Wrapper] = field(default_factory=dict)  # {model_type of a wrapper: the wrapper}
     in_files: dict[str, str] = field(default_factory=dict)  # {linear layer: its name in files, if it has another there}
     defaults: dict[str, Any] = field(default_factory=dict)  # Transformers' defaults
