@@ -5,6 +5,7 @@ both hold the same numbers.
 """
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ from transformers import (
 from mobile_ft.export.source.gguf_blocks import take_apart
 from mobile_ft.export.source.source import ModelSource
 from mobile_ft.model.formats import F32, PackedWeight, pack, unpack
-from mobile_ft.model.hf_config import read_hf_config
+from mobile_ft.model.hf_config import read_hf_config, text_settings
 
 _SHAPE: dict[str, Any] = {
     "hidden_size": 64,
@@ -299,6 +300,7 @@ class HfModel(ModelSource):
     def __init__(self, model: Any, folder: Path):
         model.config.to_json_file(folder / "config.json", use_diff=False)
         self.config = read_hf_config(folder / "config.json")
+        self.hf_settings = text_settings(json.loads((folder / "config.json").read_text()))
         self.parameters = dict(model.named_parameters())
 
     def format_of(self, name: str) -> str:

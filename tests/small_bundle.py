@@ -25,6 +25,19 @@ CONFIG = ModelConfig("small", 64, 96, 4, 4, 2, 16, 250, 1e-5, 1e4, 512, True)
 class TalkingModel(RandomModel):
     """With a tokenizer of single ASCII characters and a few words, and ChatML."""
 
+    def __init__(self, config: ModelConfig, seed: int):
+        same = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+        more = (
+            "head_dim",
+            "vocab_size",
+            "rms_norm_eps",
+            "rope_theta",
+            "max_position_embeddings",
+            "tie_word_embeddings",
+        )
+        settings = {key: getattr(config, key) for key in ("model_type", *same, *more)}
+        super().__init__(config, seed, hf_settings=settings)
+
     def write_tokenizer(self, folder: Path) -> None:
         words = ["he", "ll", "hell", "hello"]
         characters = [*string.ascii_letters, *string.digits, *string.punctuation, "Ġ", "Ċ"]

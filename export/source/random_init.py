@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from mobile_ft.export.source.source import ModelSource
+from mobile_ft.files.json_values import Values
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import norm_offset
 from mobile_ft.model.formats import F32, PANEL_ROWS, PackedWeight, packed_shape, parse_format
@@ -18,8 +19,11 @@ class RandomModel(ModelSource):
     """Weights with a standard deviation of about 0.02, in 4 bits, and in 8 bits for embedding and head. The same seed
     gives the same weights."""
 
-    def __init__(self, config: ModelConfig, seed: int, base: BaseModel | None = None):
+    def __init__(
+        self, config: ModelConfig, seed: int, base: BaseModel | None = None, hf_settings: Values | None = None
+    ):
         self.config = config
+        self.hf_settings = hf_settings or {}
         self.rng = np.random.default_rng(seed)
         self._base = base or super().base
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from mobile_ft.api.hub import find_model
 from mobile_ft.errors import UserError, check_installed
+from mobile_ft.files.json_text import read_json_object
 from mobile_ft.model.formats import FORMATS
-from mobile_ft.model.hf_config import base_model, known_config, known_models, read_hf_config
+from mobile_ft.model.hf_config import base_model, known_config, known_models, read_hf_config, text_settings
 from mobile_ft.model.hub_cache import cached_repository
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def open_checkpoint(
             raise UserError(f"{name}: has no weights; use a Hugging Face folder or a .gguf file, or set random_init")
         from mobile_ft.export.source.random_init import RandomModel
 
-        return RandomModel(read_hf_config(path), seed, base_model(path))
+        settings = text_settings(read_json_object(path, "use a Hugging Face config.json"))
+        return RandomModel(read_hf_config(path), seed, base_model(path), settings)
     if random_init:
         raise UserError(f"{name}: random_init requires a config.json or one of {', '.join(known_models())}")
     if name not in BUILTIN_MODELS and path.suffix != ".gguf":

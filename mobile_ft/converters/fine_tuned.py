@@ -163,9 +163,10 @@ class FineTuned:
         return self._floats(inv_freq_name(self.config, layer), rotary_pairs(self.config.head_dim, rope[1]))
 
     def full_inv_freq(self) -> F32 | None:
-        """Returns the rotary frequencies of the layers with full attention, or None if the model has no such layer."""
+        """Returns the rotary frequencies of the layers with full attention; None without such layers, or if they
+        differ."""
         layers = [layer for layer in range(self.config.num_hidden_layers) if self.config.layer_type(layer) == FULL]
-        return self.inv_freq(layers[0]) if layers else None
+        return self.inv_freq(layers[0]) if layers and not self.config.layer_rope_theta else None
 
     def _floats(self, name: str, size: int) -> F32:
         self._check_floats(name, size)

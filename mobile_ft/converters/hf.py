@@ -1,7 +1,7 @@
 """`--to hf`: the merged model as a Hugging Face folder, in float16 or with linear layers in bitsandbytes' NF4."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,7 @@ from mobile_ft.converters import hf_nf4, tokenizer_files
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
 from mobile_ft.converters.safetensors_file import TensorInfo, write_safetensors
 from mobile_ft.errors import UserError
-from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import FULL, NO_ROPE, SLIDING
+from mobile_ft.model.formats import F32
 from mobile_ft.model.rope import frequencies
 
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -88,110 +87,37 @@ def hf_config(model: FineTuned) -> dict[str, Any]:
     c = model.config
     if c.model_type not in _CLASSES:
         raise UserError(f"to hf: does not support model_type {c.model_type}; supported: {', '.join(_CLASSES)}")
-    own = _old_settings(model) if model.bundle.hf_settings is None else _settings(model, model.bundle.hf_settings)
-    # Transformers' default id for padding may be beyond the vocabulary.
-    special = {
-        "architectures": [_CLASSES[c.model_type]],
-        "_name_or_path": c.name,
-        "dtype": _DTYPE,
-        "pad_token_id": None,
-    }
-    return special | own
-
-
-def _settings(model: FineTuned, settings: dict[str, Any]) -> dict[str, Any]:
-    """Returns the settings that the bundle was exported with. A GGUF file has the rotary frequencies of some models but
-    not their scaling."""
-    c, found = model.config, model.full_inv_freq()
-    if found is None or np.allclose(frequencies(c.head_dim, c.rope_theta, c.rope_scaling), found, rtol=1e-5, atol=0):
-        return settings
-    return settings | {"rope_scaling": rope_scaling(model)}
-
-
-def _old_settings(model: FineTuned) -> dict[str, Any]:
-    """Returns the settings of a bundle of an earlier version, which are like those of the family's published models."""
-    c = model.config
-    values: dict[str, Any] = {
-        "model_type": c.model_type,
-        "hidden_size": c.hidden_size,
-        "intermediate_size": c.intermediate_size,
-        "num_hidden_layers": c.num_hidden_layers,
-        "num_attention_heads": c.num_attention_heads,
-        "num_key_value_heads": c.num_key_value_heads,
-        "head_dim": c.head_dim,
-        "vocab_size": c.vocab_size,
-        "rms_norm_eps": c.rms_norm_eps,
-        "rope_theta": c.rope_theta,
-        "rope_scaling": rope_scaling(model),
-        "max_position_embeddings": c.max_position_embeddings,
-        "tie_word_embeddings": c.tie_word_embeddings,
-        c.family.activation_key: c.family.activation,
-    }
-    return values | _OWN_KEYS.get(c.model_type, lambda _: {})(c)
-
-
-def rope_scaling(model: FineTuned) -> dict[str, Any] | None:
-    """Returns the rope_scaling that gives the bundle's rotary frequencies.
-
-    A GGUF file has the frequencies but not the scaling. The scaling of Llama 3.1 and later is recognized.
-    """
-    c = model.config
+    settings = model.bundle.hf_settings
+    if settings is None:
+        raise UserError(f"to hf: {model.bundle.folder} was written by an earlier version; export the model again")
     found = model.full_inv_freq()
-    if found is None:
-        return None
+    if found is not None and not _same(frequencies(c.head_dim, c.rope_theta, c.rope_scaling), found):
+        settings = settings | {"rope_parameters": {"rope_theta": c.rope_theta} | _llama3_scaling(model, found)}
+        settings = {key: value for key, value in settings.items() if key not in ("rope_scaling", "rope_theta")}
+    # Transformers' default id for padding may be beyond the vocabulary.
+    written = {"architectures": [_CLASSES[c.model_type]], "_name_or_path": c.name, "dtype": _DTYPE}
+    return written | {"pad_token_id": None} | settings
+
+
+def _same(ours: F32, found: F32) -> bool:
+    return np.allclose(ours, found, rtol=1e-5, atol=0)
+
+
+def _llama3_scaling(model: FineTuned, found: F32) -> dict[str, Any]:
+    """Returns the scaling of Llama 3.1 and later that gives the bundle's rotary frequencies. A GGUF file has the
+    frequencies but not the scaling."""
+    c = model.config
     plain = frequencies(c.head_dim, c.rope_theta, None)
-    llama3 = {
+    scaling = {
         "rope_type": "llama3",
         "factor": float(np.round((plain / found).max(), 3)),
         "low_freq_factor": 1.0,
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 8192,
     }
-    for scaling in (c.rope_scaling, llama3):
-        if np.allclose(frequencies(c.head_dim, c.rope_theta, scaling), found, rtol=1e-5, atol=0):
-            return scaling
+    if _same(frequencies(c.head_dim, c.rope_theta, scaling), found):
+        return scaling
     raise UserError(f"{model.bundle.folder}: config.json cannot represent its rotary frequencies; use another target")
-
-
-def _mistral(c: ModelConfig) -> dict[str, Any]:
-    return {"sliding_window": c.sliding_window or None}
-
-
-def _smollm3(c: ModelConfig) -> dict[str, Any]:
-    rotary = [int(c.layer_type(layer) != NO_ROPE) for layer in range(c.num_hidden_layers)]
-    # Transformers' default id for padding may be beyond the vocabulary.
-    special = {"use_sliding_window": False, "pad_token_id": None}
-    return {"no_rope_layers": rotary, "layer_types": [FULL] * len(rotary), **special}
-
-
-def _gemma3(c: ModelConfig) -> dict[str, Any]:
-    types = [c.layer_type(layer) for layer in range(c.num_hidden_layers)]
-    sliding = {"sliding_window": c.sliding_window, "rope_local_base_freq": c.rope_local_base_freq}
-    return {
-        "layer_types": types,
-        "sliding_window_pattern": types.index(FULL) + 1 if FULL in types else len(types) + 1,
-        "query_pre_attn_scalar": c.head_dim,
-        **(sliding if SLIDING in types else {}),
-    }
-
-
-def _lfm2(c: ModelConfig) -> dict[str, Any]:
-    return {
-        "layer_types": [c.layer_type(layer) for layer in range(c.num_hidden_layers)],
-        "norm_eps": c.rms_norm_eps,
-        "block_auto_adjust_ff_dim": False,
-        "conv_L_cache": c.conv_L_cache or 3,
-        "conv_bias": False,
-    }
-
-
-# Fields of each family's config.json.
-_OWN_KEYS: dict[str, Callable[[ModelConfig], dict[str, Any]]] = {
-    "mistral": _mistral,
-    "smollm3": _smollm3,
-    "gemma3_text": _gemma3,
-    "lfm2": _lfm2,
-}
 
 
 def _quantized(name: str, shape: tuple[int, ...], quant: str) -> bool:

@@ -95,7 +95,7 @@ def text_settings(values: Values) -> Values:
     """Returns the settings of the text model in a config.json's values, without those that change nothing. Raises
     ValueError."""
     _, said = _text_model(values)
-    return {key: value for key, value in said.items() if key not in (*_UNREAD, "_name_or_path") and value is not None}
+    return {key: value for key, value in said.items() if key not in (*_UNREAD, "_name_or_path")}
 
 
 def base_model(path: Path) -> BaseModel:

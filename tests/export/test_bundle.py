@@ -45,6 +45,7 @@ def test_keys(description: dict[str, Any]) -> None:
             "format",
             "version",
             "model",
+            "hf_settings",
             "base_model",
             "lora",
             "max_seq_len",

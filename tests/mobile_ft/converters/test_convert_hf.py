@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from mobile_ft import UserError
+from mobile_ft import UserError, convert
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.converters import hf
 from mobile_ft.converters.fine_tuned import FineTuned
@@ -74,6 +74,34 @@ def test_our_own_export_reads_it_back(tuned: Tuned, converted: Callable[..., Pat
     assert read_hf_config(out / "config.json") == read_bundle(tuned.bundle).model
 
 
+# Those of the families that only this target and PEFT know.
+OTHERS = ("gemma2", "lfm3", "granitemoehybrid", "phi3", "glm", "olmo3", "exaone4", "hunyuan", "granite_swa", "arcee")
+
+
+@pytest.mark.parametrize("family", ["qwen3_5", *(pytest.param(x, marks=pytest.mark.slow) for x in OTHERS)])
+def test_other_families(tmp_path: Path, converted: Callable[..., Path], family: str) -> None:
+    tuned = make_tuned(family, tmp_path)
+    out = converted(tuned, "hf")
+    merged = AutoModelForCausalLM.from_pretrained(out, dtype=torch.float32)
+    assert np.abs(tuned.logits - logits_of(tuned.base)).max() > 0.1
+    assert np.abs(logits_of(merged.double()) - tuned.logits).max() < 1e-4
+    assert read_hf_config(out / "config.json") == read_bundle(tuned.bundle).model
+
+
+def test_a_bundle_of_an_earlier_version(tuned_of: Callable[[str], Tuned], tmp_path: Path) -> None:
+    bundle = shutil.copytree(tuned_of("llama3").bundle, tmp_path / "bundle")
+    description = json.loads((bundle / "bundle.json").read_text())
+    del description["hf_settings"]
+    (bundle / "bundle.json").write_text(json.dumps(description))
+    with pytest.raises(UserError, match="written by an earlier version; export the model again"):
+        convert(bundle, tuned_of("llama3").adapter, tmp_path / "hf", to="hf", progress=False)
+    description["hf_settings"] = json.loads((tuned_of("llama3").bundle / "bundle.json").read_text())["hf_settings"]
+    description["hf_settings"]["rms_norm_eps"] = 0.5
+    (bundle / "bundle.json").write_text(json.dumps(description))
+    with pytest.raises(UserError, match="hf_settings do not describe the model"):
+        convert(bundle, tuned_of("llama3").adapter, tmp_path / "hf", to="hf", progress=False)
+
+
 def test_tokenizer_comes_along(tuned: Tuned, converted: Callable[..., Path]) -> None:
     tokenizer = AutoTokenizer.from_pretrained(converted(tuned, "hf"))
     assert tokenizer.decode(tokenizer(TEXT)["input_ids"], skip_special_tokens=True) == TEXT
@@ -114,7 +142,8 @@ def test_rotary_factors_of_a_gguf_are_recognised(
     frequencies = LlamaRotaryEmbedding(config).inv_freq.numpy()
     monkeypatch.setattr(FineTuned, "inv_freq", lambda model, layer: frequencies)
     out = converted(tuned_of("llama3"), "hf")
-    assert json.loads((out / "config.json").read_text())["rope_scaling"] == scaling
+    written = json.loads((out / "config.json").read_text())
+    assert written["rope_parameters"] == scaling | {"rope_theta": 10000.0} and "rope_scaling" not in written
     frequencies[3] *= 0.9
     with pytest.raises(UserError, match="config.json cannot represent its rotary frequencies"):
         converted(tuned_of("llama3"), "hf")
