@@ -88,8 +88,9 @@ def open_checkpoint(
             raise UserError(f"{name}: has no weights; use a Hugging Face folder or a .gguf file, or set random_init")
         from mobile_ft.export.source.random_init import RandomModel
 
+        config = read_hf_config(path)  # first, because its errors name the file
         settings = text_settings(read_json_object(path, "use a Hugging Face config.json"))
-        return RandomModel(read_hf_config(path), seed, base_model(path), settings)
+        return RandomModel(config, seed, base_model(path), settings)
     if random_init:
         raise UserError(f"{name}: random_init requires a config.json or one of {', '.join(known_models())}")
     if name not in BUILTIN_MODELS and path.suffix != ".gguf":

@@ -34,7 +34,6 @@ Inputs random_inputs(const DeltaNetShape& s, int64_t row_length) {
   return in;
 }
 
-
 double silu_of(double x) { return x / (1 + std::exp(-x)); }
 
 // o of all tokens.
