@@ -86,6 +86,7 @@ def test_a_failure_leaves_the_older_output(
         (bundle / file.name).write_bytes(file.read_bytes())
     description = json.loads((bundle / "bundle.json").read_text())
     description["model"]["vocab_size"] *= 2
+    description["hf_settings"]["vocab_size"] *= 2
     (bundle / "bundle.json").write_text(json.dumps(description))
     message = r"weights.ptd: model.embed_tokens.weight has .* bytes, which does not match \[1024, 64\] in f16"
     with pytest.raises(UserError, match=message):
@@ -112,6 +113,7 @@ def test_adapters_of_names_that_the_model_lacks(tuned: Tuned, converted: Callabl
         (bundle / file.name).write_bytes(file.read_bytes())
     description = json.loads((bundle / "bundle.json").read_text())
     description["model"]["num_hidden_layers"] = 1
+    description["hf_settings"]["num_hidden_layers"] = 1
     (bundle / "bundle.json").write_text(json.dumps(description))
     with pytest.raises(UserError, match="adapter tensor .*layers.1.* belongs to no weight that the bundle adapts"):
         converted(tuned._replace(bundle=bundle), "mlx")
