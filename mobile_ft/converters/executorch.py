@@ -11,6 +11,7 @@ from torch.export import Dim, export
 from mobile_ft.converters import tokenizer_files
 from mobile_ft.converters.executorch_decoder import Decoder
 from mobile_ft.converters.fine_tuned import FineTuned
+from mobile_ft.converters.plain_decoder import check_plain
 from mobile_ft.data.tokenizer import Tokenizer
 
 PROGRAM_FILE = "model.pte"
@@ -23,6 +24,7 @@ def write(model: FineTuned, out: Path) -> None:
     The method `forward` takes tokens, int64 [1, sequence], and the number of earlier tokens, int64 [1]. It returns the
     logits of the last token, float32 [1, vocab]. Its key-value cache has the bundle's max_seq_len tokens.
     """
+    check_plain(model.config, "executorch")
     model.check()
     tokenizer = tokenizer_files.write_tokenizer_files(model.bundle, out)
     length = model.bundle.max_seq_len

@@ -107,7 +107,7 @@ class _Attention(nn.Module):
         written = torch.arange(self.length)[:, None] <= positions[-1]
         values = torch.where(written, self.values, 0.0)
         grouped = q.view(count, kv_heads, heads // kv_heads, dim).permute(1, 2, 0, 3)
-        scores = (grouped @ self.keys[:, None].transpose(2, 3)) * dim**-0.5
+        scores = (grouped @ self.keys[:, None].transpose(2, 3)) * c.attention_scale
         attended = torch.where(seen, scores, _LOWEST).softmax(-1) @ values[:, None]
         return self.o(attended.permute(2, 0, 1, 3).reshape(count, heads * dim))
 

@@ -11,6 +11,7 @@ from mobile_ft.converters import tokenizer_files
 from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
 from mobile_ft.converters.onnx_graph import DATA_FILE, GRAPH_FILE, OnnxGraph
 from mobile_ft.converters.onnx_matrix import add_matrix, product, rows_of
+from mobile_ft.converters.plain_decoder import check_plain
 from mobile_ft.model.families import CONV, FULL, SLIDING
 from mobile_ft.model.shapes import TAPS
 
@@ -28,6 +29,7 @@ def write(model: FineTuned, out: Path) -> None:
     optional inputs with PEFT's names; their defaults are the adapter's values. Outputs are logits, float32 [batch,
     sequence, vocab], and present.N.key and .value of total tokens, or present_conv.N.
     """
+    check_plain(model.config, "onnx")
     model.check()
     tokenizer_files.write_tokenizer_files(model.bundle, out)
     with (out / DATA_FILE).open("wb") as data:
@@ -128,7 +130,7 @@ class _Decoder:
         # [batch, kv_heads, query heads of each, sequence, dim]
         grouped = g.op("Reshape", q, g.constant([0, kv_heads, c.num_attention_heads // kv_heads, -1, dim]))
         scores = g.op("MatMul", grouped, g.op("Transpose", keys, perm=[0, 1, 2, 4, 3]))
-        scores = g.op("Mul", scores, g.constant(dim**-0.5, np.float32))
+        scores = g.op("Mul", scores, g.constant(c.attention_scale, np.float32))
         weights = g.op("Softmax", g.op("Where", visible, scores, g.constant(_LOWEST, np.float32)), axis=-1)
         attended = g.op("Transpose", g.op("MatMul", weights, values), perm=[0, 3, 1, 2, 4])
         flat = g.op("Reshape", attended, g.constant([-1, c.num_attention_heads * dim]))
