@@ -76,7 +76,7 @@ _GEMMA_ROPE = {
     "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
 }
-_YARN: dict[str, Any] = {
+YARN: dict[str, Any] = {
     "rope_type": "yarn",
     "rope_theta": 10000.0,
     "factor": 4.0,
@@ -136,7 +136,7 @@ FAMILIES: dict[str, PreTrainedConfig] = {
     "ministral3": Ministral3Config(
         num_hidden_layers=2,
         head_dim=32,
-        rope_parameters=_YARN | {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1},
+        rope_parameters=YARN | {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1},
         **_UNTIED,
     ),
     "lfm3": Lfm3Config(
@@ -195,7 +195,7 @@ FAMILIES: dict[str, PreTrainedConfig] = {
         num_hidden_layers=2,
         sliding_window=9,
         layer_types=["sliding_attention", "full_attention"],
-        rope_parameters={"full_attention": _YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}},
+        rope_parameters={"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}},
         **_UNTIED,
     ),
     "exaone4": Exaone4Config(

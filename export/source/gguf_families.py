@@ -16,6 +16,7 @@ from mobile_ft.model.families import CONV, FAMILIES, FULL, SLIDING, Family
 from mobile_ft.model.shapes import TAPS
 
 _MOST = (1 << 31) - 1  # limit of a count
+GEMMA_27B_LAYERS = (46, 62)  # of Gemma 2 and of Gemma 3
 
 
 class Settings:
@@ -70,11 +71,29 @@ def _plain(settings: Settings, layers: int) -> Values:
     return {}
 
 
-def _gemma3(settings: Settings, layers: int) -> Values:
+def _gemma2(settings: Settings, layers: int) -> Values:
+    slides = settings.pattern("attention.sliding_window_pattern", 2, layers)
+    return {
+        "query_pre_attn_scalar": _query_scalar(settings, layers),
+        "attn_logit_softcapping": settings.number("attn_logit_softcapping", 50.0),
+        "final_logit_softcapping": settings.number("final_logit_softcapping", 30.0),
+        "sliding_window": settings.count("attention.sliding_window", 4096),
+        "layer_types": [SLIDING if sliding else FULL for sliding in slides],
+    }
+
+
+def _query_scalar(settings: Settings, layers: int) -> int:
+    """Returns the number whose inverse root scales scores. GGUF has no key for it: llama.cpp also recognizes Gemma's
+    27B models, which have another scale, by their number of layers."""
     of_heads = settings.count("embedding_length") // settings.count("attention.head_count")
+    if layers in GEMMA_27B_LAYERS:
+        return of_heads
+    return settings.count("attention.key_length", max(of_heads, 1))
+
+
+def _gemma3(settings: Settings, layers: int) -> Values:
     values: Values = {
-        # llama.cpp recognizes the 27B model, which has another scale, in the same way.
-        "query_pre_attn_scalar": of_heads if layers == 62 else settings.count("attention.key_length", max(of_heads, 1)),
+        "query_pre_attn_scalar": _query_scalar(settings, layers),
         "rope_local_base_freq": settings.number("rope.freq_base_swa", 10000.0),
         "layer_types": [FULL] * layers,
     }
@@ -100,6 +119,31 @@ def _lfm2(settings: Settings, layers: int) -> Values:
     }
 
 
+def _granite(settings: Settings, layers: int) -> Values:
+    return {
+        "attention_multiplier": settings.number("attention.scale"),
+        "embedding_multiplier": settings.number("embedding_scale", 1.0),
+        "residual_multiplier": settings.number("residual_scale", 1.0),
+        "logits_scaling": settings.number("logit_scale"),
+    }
+
+
+def _olmo2(settings: Settings, layers: int) -> Values:
+    if settings.has("attention.sliding_window"):
+        raise ValueError("metadata olmo2.attention.sliding_window: layers with a sliding window are not supported")
+    return {}
+
+
+def _phi3(settings: Settings, layers: int) -> Values:
+    head_dim = settings.count("embedding_length") // settings.count("attention.head_count")
+    values: Values = {"partial_rotary_factor": settings.count("rope.dimension_count", head_dim) / max(head_dim, 1)}
+    if settings.get("attention.sliding_window", 0):
+        values["sliding_window"] = settings.count("attention.sliding_window")
+    if settings.has("rope.scaling.original_context_length"):
+        values["original_max_position_embeddings"] = settings.count("rope.scaling.original_context_length")
+    return values
+
+
 @dataclass(frozen=True)
 class Architecture:
     """The meaning of a `general.architecture`."""
@@ -107,6 +151,9 @@ class Architecture:
     model_type: str  # a key of FAMILIES
     interleaved: bool = False  # whether the two halves of each head's rows of q and k are interleaved
     special: Callable[[Settings, int], Values] = _plain  # the architecture's own settings, in config.json's form
+    windows: bool = False  # whether llama.cpp gives some layers a sliding window
+    partial: bool = False  # whether a part of each head may have a rotary embedding; `special` reads it
+    long_factors: bool = False  # whether it has the divisors of LongRoPE's frequencies as tensors
 
     @property
     def family(self) -> Family:
@@ -118,23 +165,34 @@ ARCHITECTURES = {
     "smollm3": Architecture("smollm3", interleaved=True),
     "qwen2": Architecture("qwen2"),
     "qwen3": Architecture("qwen3"),
-    "gemma3": Architecture("gemma3_text", special=_gemma3),
+    "gemma": Architecture("gemma"),
+    "gemma2": Architecture("gemma2", special=_gemma2, windows=True),
+    "gemma3": Architecture("gemma3_text", special=_gemma3, windows=True),
+    "granite": Architecture("granite", interleaved=True, special=_granite),
+    "olmo2": Architecture("olmo2", special=_olmo2),
+    "phi3": Architecture("phi3", special=_phi3, partial=True, long_factors=True),
     "lfm2": Architecture("lfm2", special=_lfm2),
 }
 
 
-def config_values(settings: Settings, architecture: Architecture, vocab_size: int, tied: bool) -> Values:
-    """Returns the values of the model's config.json. Raises ValueError if the model is not supported."""
+def config_values(
+    settings: Settings, architecture: Architecture, vocab_size: int, tied: bool, long_factors: dict[str, list[float]]
+) -> Values:
+    """Returns the values of the model's config.json. `long_factors` has the short_factor and long_factor of LongRoPE,
+    or neither. Raises ValueError if the model is not supported."""
     layers = settings.count("block_count", most=MOST_LAYERS)
     heads, hidden = settings.count("attention.head_count"), settings.count("embedding_length")
     head_dim = settings.count("attention.key_length", max(hidden // heads, 1))
-    if settings.count("rope.dimension_count", head_dim) != head_dim:
+    if settings.count("rope.dimension_count", head_dim) != head_dim and not architecture.partial:
         raise ValueError("rotary embedding of a part of each head is not supported")
-    scaling = {"rope_type": settings.get("rope.scaling.type", "none")}
+    scaling: Values = {"rope_type": settings.get("rope.scaling.type", "none")}
     if scaling["rope_type"] == "linear":
         scaling["factor"] = settings.number("rope.scaling.factor")
     elif scaling["rope_type"] != "none":
         raise ValueError(f"rope scaling {scaling['rope_type']!r} is not supported")
+    if long_factors:
+        scaling = {"rope_type": "longrope", **long_factors}
+        scaling["attention_factor"] = settings.number("rope.scaling.attn_factor", 1.0)
     special = architecture.special(settings, layers)
     if "num_key_value_heads" not in special:
         special["num_key_value_heads"] = settings.count("attention.head_count_kv", heads)
@@ -148,7 +206,7 @@ def config_values(settings: Settings, architecture: Architecture, vocab_size: in
         "vocab_size": vocab_size,
         "rms_norm_eps": settings.number("attention.layer_norm_rms_epsilon"),
         "rope_theta": settings.number("rope.freq_base", 10000.0),
-        "rope_scaling": scaling if "factor" in scaling else None,
+        "rope_scaling": scaling if len(scaling) > 1 else None,
         "max_position_embeddings": settings.count("context_length"),
         "tie_word_embeddings": tied,
         **special,
@@ -180,7 +238,8 @@ def _parts(family: Family) -> dict[str, str]:
     """Returns {GGUF's name within a layer: Hugging Face's, including the suffix}."""
     roles = {
         **{"attn_q": "q", "attn_k": "k", "attn_v": "v", "attn_output": "o"},
-        **{"ffn_gate": "gate", "ffn_up": "up", "ffn_down": "down"},
+        **{"attn_qkv": "qkv", "ffn_gate": "gate", "ffn_up": "gate_up" if "gate_up" in family.linears else "up"},
+        "ffn_down": "down",
         **{"shortconv.in_proj": "in", "shortconv.out_proj": "out"},
     }
     names = {name: family.linears[role] for name, role in roles.items() if role in family.linears}

@@ -20,6 +20,8 @@ from mobile_ft.model.formats import F32, pack
 from mobile_ft.model.hf_config import config_of, text_settings
 from mobile_ft.model.lora import BaseModel
 
+# {tensor of LongRoPE's divisors: its name in config.json}
+_LONG_FACTORS = {"rope_factors_short.weight": "short_factor", "rope_factors_long.weight": "long_factor"}
 _LEAST_FACTOR = np.finfo(np.float32).tiny
 
 
@@ -56,9 +58,13 @@ class GgufModel(CheckpointSource):
         self._architecture = ARCHITECTURES[name]
         self.tensors: dict[str, GgufTensor] = {}
         self.rope_factors: F32 | None = None
+        self._long_factors: dict[str, list[float]] = {}
         for tensor in file.tensors:
             if tensor.name == "rope_freqs.weight":
                 self.rope_factors = self._numbers(tensor)
+                continue
+            if self._architecture.long_factors and tensor.name in _LONG_FACTORS:
+                self._long_factors[_LONG_FACTORS[tensor.name]] = self._numbers(tensor).tolist()
                 continue
             known = hf_name(self._architecture.family, tensor.name)
             if known is None:
@@ -81,7 +87,7 @@ class GgufModel(CheckpointSource):
         """Returns the configuration. Raises ValueError if the model is not supported."""
         tied = "lm_head.weight" not in self.tensors
         name = self.fields.get("general.name")
-        values = config_values(settings, self._architecture, vocab_size, tied)
+        values = config_values(settings, self._architecture, vocab_size, tied, self._long_factors)
         config = config_of(values, name if isinstance(name, str) else model_name(self.path))
         self.hf_settings = text_settings(values)
         factors = self.rope_factors

@@ -145,14 +145,18 @@ class FineTuned:
         values, shape = self._floats(name, math.prod(self.shapes[name])), self.shapes[name]
         return values.reshape(shape[2], shape[0]).T.reshape(shape) if len(shape) == 3 else values
 
+    def unscaled(self, name: str) -> F32:
+        """Returns `vector` without the scale of logits, which a bundle's last norm includes."""
+        scale = self.config.logits_scaling if name == self.final_norm else 1.0
+        return self.vector(name) * np.float32(scale)
+
     def hf_tensor(self, name: str, dtype: npt.DTypeLike) -> npt.NDArray:
         """Returns any weight with the merged adapter, in Hugging Face's shape and offset."""
         if len(self.shapes[name]) == 2:
             return self.merged(name, dtype)
         offset = norm_offset(self.config.family, name)
-        scale = self.config.logits_scaling if name == self.final_norm else 1.0
         with np.errstate(over="ignore"):
-            out = (self.vector(name) * np.float32(scale) - np.float32(offset)).astype(dtype)
+            out = (self.unscaled(name) - np.float32(offset)).astype(dtype)
         check_range(name, out)
         return out
 

@@ -15,7 +15,7 @@ from mobile_ft.errors import UserError
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import CONV, SLIDING
 from mobile_ft.model.formats import F32, gguf_blocks
-from mobile_ft.model.rope import frequencies
+from mobile_ft.model.rope import frequencies, rope_factor, rotary_pairs
 
 FILES = None
 
@@ -29,6 +29,7 @@ _TYPES = {
 _MORE_BITS = (GGMLQuantizationType.F16, GGMLQuantizationType.Q8_0)
 _F32 = GGMLQuantizationType.F32
 _ROPE_FACTORS = "rope_freqs.weight"
+_LONG_FACTORS = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
 
 
 def write(model: FineTuned, out: Path, quant: str) -> None:
@@ -39,7 +40,7 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
         warn_of_the_same_grid(model, quant)
     kind, file_type = _TYPES[quant]
     factors = _rope_factors(model)
-    if factors is not None and names.architecture != "llama":
+    if _ROPE_FACTORS in factors and names.architecture != "llama":
         raise UserError(
             f"{model.bundle.folder}: GGUF's architecture {names.architecture} cannot represent its rotary "
             "frequencies; use another target"
@@ -52,15 +53,15 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     types = {name: _type_of(name, shape, kind) for name, shape in model.shapes.items()}
     for name, shape in model.shapes.items():
         _add_info(writer, names.of(name), shape, types[name])
-    if factors is not None:
-        _add_info(writer, _ROPE_FACTORS, factors.shape, _F32)
+    for name, divisors in factors.items():
+        _add_info(writer, name, divisors.shape, _F32)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     for name in model.shapes:
         writer.write_tensor_data(written(_data(model, names, name, types[name])))
-    if factors is not None:
-        writer.write_tensor_data(written(factors))
+    for divisors in factors.values():
+        writer.write_tensor_data(written(divisors))
     writer.close()
 
 
@@ -78,7 +79,7 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig) -> None:
         writer.add_head_count_kv(c.num_key_value_heads)
     writer.add_key_length(c.head_dim)
     writer.add_value_length(c.head_dim)
-    writer.add_rope_dimension_count(c.head_dim)
+    writer.add_rope_dimension_count(2 * rotary_pairs(c.head_dim, c.rope_scaling))
     writer.add_layer_norm_rms_eps(c.rms_norm_eps)
     writer.add_rope_freq_base(c.rope_theta)
     if c.rope_scaling is not None and c.rope_scaling["rope_type"] == "linear":
@@ -88,16 +89,33 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig) -> None:
         writer.add_sliding_window(c.sliding_window)
         writer.add_sliding_window_pattern([kind == SLIDING for kind in c.layer_types])
         writer.add_rope_freq_base_swa(c.rope_local_base_freq)
+    if c.model_type == "granite":
+        writer.add_attention_scale(c.attention_scale)
+        writer.add_embedding_scale(c.embedding_multiplier)
+        writer.add_residual_scale(c.residual_multiplier)
+        writer.add_logit_scale(c.logits_scaling)
+    if c.attn_logit_softcapping:
+        writer.add_attn_logit_softcapping(c.attn_logit_softcapping)
+    if c.final_logit_softcapping:
+        writer.add_final_logit_softcapping(c.final_logit_softcapping)
+    if c.rope_scaling is not None and c.rope_scaling["rope_type"] == "longrope":
+        writer.add_rope_scaling_orig_ctx_len(int(c.rope_scaling["original_max_position_embeddings"]))
+        writer.add_rope_scaling_attn_factors(rope_factor(c.rope_scaling))
 
 
-def _rope_factors(model: FineTuned) -> F32 | None:
-    """Returns the divisors [head_dim / 2] of the frequencies that the metadata defines, or None if all are 1."""
+def _rope_factors(model: FineTuned) -> dict[str, F32]:
+    """Returns the tensors of divisors [rotary pairs] of the frequencies that the metadata defines."""
     c, found = model.config, model.full_inv_freq()
+    scaling = c.rope_scaling or {"rope_type": "default"}
+    if scaling["rope_type"] == "longrope":
+        return {name: np.array(scaling[key], np.float32) for name, key in _LONG_FACTORS.items()}
     if found is None:
-        return None
-    linear = c.rope_scaling is not None and c.rope_scaling["rope_type"] == "linear"
-    said = frequencies(c.head_dim, c.rope_theta, c.rope_scaling if linear else None)
-    return None if np.allclose(said, found, rtol=1e-6, atol=0) else (said / found).astype(np.float32)
+        return {}
+    if scaling["rope_type"] != "linear":
+        part = scaling.get("partial_rotary_factor", 1.0)
+        scaling = {"rope_type": "default", "partial_rotary_factor": part}
+    said = frequencies(c.head_dim, c.rope_theta, scaling)
+    return {} if np.allclose(said, found, rtol=1e-6, atol=0) else {_ROPE_FACTORS: (said / found).astype(np.float32)}
 
 
 def _type_of(name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> GGMLQuantizationType:
@@ -119,7 +137,7 @@ def _add_info(writer: GGUFWriter, name: str, shape: tuple[int, ...], kind: GGMLQ
 def _data(model: FineTuned, names: GgufNames, name: str, kind: GGMLQuantizationType) -> npt.NDArray:
     """Returns a weight's data, with rows in GGUF's order."""
     if len(model.shapes[name]) != 2:
-        return names.rows(name, model.vector(name))  # includes the offset of the family's norms, as in llama.cpp
+        return names.rows(name, model.unscaled(name))  # includes the offset of the family's norms, as in llama.cpp
     if kind == GGMLQuantizationType.F16:
         return names.rows(name, model.merged(name, np.float16))
     fmt = kind.name.lower()

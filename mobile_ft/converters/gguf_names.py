@@ -1,12 +1,16 @@
 """GGUF's names for a family and its tensors, and its order of rows."""
 
+import math
+
 import numpy.typing as npt
 from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
 
 from mobile_ft.errors import UserError
-from mobile_ft.export.source.gguf_families import ARCHITECTURES
+from mobile_ft.export.source.gguf_families import ARCHITECTURES, GEMMA_27B_LAYERS
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import NO_ROPE, SLIDING
+from mobile_ft.model.families.traits import every
+from mobile_ft.model.rope import rope_factor
 
 # {Hugging Face's model_type: GGUF's architecture}
 _NAMES = {"mistral": "llama"} | {architecture.model_type: name for name, architecture in ARCHITECTURES.items()}
@@ -22,6 +26,7 @@ class GgufNames:
         self.architecture = _NAMES[config.model_type]
         self._interleaved = ARCHITECTURES[self.architecture].interleaved
         _check_layers(config, self.architecture)
+        _check_numbers(config, self.architecture)
         self._config = config
         number: MODEL_ARCH = next(key for key, name in MODEL_ARCH_NAMES.items() if name == self.architecture)
         self._map = get_tensor_name_map(number, config.num_hidden_layers)
@@ -48,13 +53,41 @@ class GgufNames:
 
 
 def _check_layers(config: ModelConfig, architecture: str) -> None:
-    if architecture == "llama" and SLIDING in config.layer_types:
-        raise UserError("GGUF's architecture llama does not support layers with a sliding window; use another target")
+    known = ARCHITECTURES[architecture]
+    if SLIDING in config.layer_types and not known.windows:
+        raise UserError(
+            f"GGUF's architecture {architecture} does not support layers with a sliding window; use another target"
+        )
+    if architecture == "gemma2" and list(config.layer_types) != every(2, config.num_hidden_layers):
+        raise UserError(
+            "GGUF's architecture gemma2 requires that exactly every second layer has full attention; use another target"
+        )
     every_fourth = [(layer + 1) % _NO_ROPE_INTERVAL == 0 for layer in range(config.num_hidden_layers)]
     if architecture == "smollm3" and [kind == NO_ROPE for kind in config.layer_types] != every_fourth:
         raise UserError(
             f"GGUF's architecture smollm3 requires that exactly every {_NO_ROPE_INTERVAL}th layer has no rotary "
             "embedding; use another target"
+        )
+
+
+def _check_numbers(config: ModelConfig, architecture: str) -> None:
+    """Raises UserError if llama.cpp would compute with other numbers than the model."""
+    of_heads = config.hidden_size // config.num_attention_heads
+    scalar = of_heads if config.num_hidden_layers in GEMMA_27B_LAYERS else config.head_dim
+    if architecture in ("gemma2", "gemma3") and not math.isclose(config.attention_scale, scalar**-0.5, rel_tol=1e-6):
+        raise UserError(
+            f"GGUF's architecture {architecture} scales scores by 1 / sqrt({scalar}), and this model by "
+            f"{config.attention_scale:g}; use another target"
+        )
+    if rope_factor(config.rope_scaling) != 1 and not ARCHITECTURES[architecture].long_factors:
+        raise UserError(
+            f"GGUF's architecture {architecture} does not support the model's factor of the rotary embedding; use "
+            "another target"
+        )
+    if config.sliding_rope_scaling is not None and SLIDING in config.layer_types:
+        raise UserError(
+            f"GGUF's architecture {architecture} does not support rope scaling of layers with a sliding window; use "
+            "another target"
         )
 
 

@@ -12,9 +12,23 @@ from tests.tuned_models import Tuned, make_tuned
 @pytest.fixture(scope="session")
 def tuned_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tuned]:
     """Of a family; exported once for all tests."""
-    return cache(lambda name: make_tuned(name, tmp_path_factory.mktemp(name)))
+    # llama.cpp expects certain tokens of a model that has phi3 in its name.
+    return cache(lambda name: make_tuned(name, tmp_path_factory.mktemp("tuned"), **_CHANGES.get(name, {})))
 
 
+_OF_GGUF = ("granite", "gemma", "gemma2", "olmo2", "phi3")
+_ROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "partial_rotary_factor": 0.75,
+    "original_max_position_embeddings": 256,
+    "short_factor": [1.0, 1.1, 1.2, 1.3, 1.5, 2.0],
+    "long_factor": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+}
+_CHANGES: dict[str, Any] = {
+    "gemma2": {"query_pre_attn_scalar": 32},  # the only scale that llama.cpp knows
+    "phi3": {"original_max_position_embeddings": 256, "rope_parameters": _ROPE},  # llama.cpp's shortest context
+}
 FAMILIES = ("qwen2", "llama3", "mistral", "smollm3", "qwen3", "lfm2", "gemma3")
 # Which have all that tells families apart, but for layers without rotary embedding.
 _QUICK = ("llama3", "gemma3", "lfm2")
@@ -29,7 +43,7 @@ def tuned(request: pytest.FixtureRequest, tuned_of: Callable[[str], Tuned]) -> T
     return tuned_of(request.param)
 
 
-@pytest.fixture(params=_marked(name for name in FAMILIES if name != "mistral"))
+@pytest.fixture(params=_marked(name for name in (*FAMILIES, *_OF_GGUF) if name != "mistral"))
 def tuned_in_gguf(request: pytest.FixtureRequest, tuned_of: Callable[[str], Tuned]) -> Tuned:
     """Of a family that GGUF has words for: it has none for Mistral's sliding window."""
     return tuned_of(request.param)

@@ -1,8 +1,10 @@
 """The merged GGUF as our own export reads it and as llama.cpp runs it, tokens included."""
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from mobile_ft import MobileFtWarning, UserError, convert
 from mobile_ft.bundle.description import read_bundle
+from mobile_ft.converters.gguf_names import GgufNames
 from mobile_ft.export.source.gguf_model import GgufModel
+from mobile_ft.model.hf_config import read_hf_config
 from mobile_ft.runtime import quantize
+from tests import hf_models
 from tests.tuned_models import (
     CHAT_TEMPLATE,
     TEXT,
@@ -77,8 +82,10 @@ def test_configuration_and_tokens_come_back(
 def test_our_own_export_reads_it_back(tuned_in_gguf: Tuned, converted: Callable[..., Path]) -> None:
     """But for rotary factors, which GGUF has without what made them; its numbers are float32."""
     found, expected = GgufModel(converted(tuned_in_gguf, "gguf")).config, read_bundle(tuned_in_gguf.bundle).model
-    expected = replace(expected, rms_norm_eps=float(np.float32(expected.rms_norm_eps)))
-    assert replace(found, name="", rope_scaling=None) == replace(expected, name="", rope_scaling=None)
+    floats = {key: float(np.float32(value)) for key, value in asdict(expected).items() if isinstance(value, float)}
+    if found.model_type in ("gemma2", "gemma3_text"):  # from a whole number, in float64
+        floats["attention_multiplier"] = expected.attention_multiplier
+    assert replace(found, name="", rope_scaling=None) == replace(expected, name="", rope_scaling=None, **floats)
 
 
 def test_other_tokenizers_are_refused(
@@ -110,6 +117,29 @@ def test_a_smaller_vocabulary_is_padded(worded: tuple[Tuned, Tokenizer], convert
     tokens, types = (reader.fields[f"tokenizer.ggml.{key}"].contents() for key in ("tokens", "token_type"))
     assert (len(tokens), len(types)) == (512, 512)
     assert tokens[count:] == [f"[PAD{index}]" for index in range(count, 512)] and set(types[count:]) == {5}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("gemma2", {"query_pre_attn_scalar": 50}, r"gemma2 scales scores by 1 / sqrt\(32\), and this model by 0.14"),
+        ("gemma2", {"layer_types": ["full_attention"] * 2}, "exactly every second layer has full attention"),
+        (
+            "qwen3",
+            {"layer_types": ["sliding_attention"] * 2, "sliding_window": 9},
+            "qwen3 does not support layers with",
+        ),
+        ("llama3", {"rope_parameters": hf_models.YARN}, "llama does not support the model's factor of the rotary"),
+    ],
+)
+def test_what_llama_cpp_would_compute_otherwise(
+    name: str, changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    hf_models.FAMILIES[name].to_json_file(tmp_path / "config.json", use_diff=False)
+    values = json.loads((tmp_path / "config.json").read_text()) | changes
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(UserError, match=message):
+        GgufNames(read_hf_config(tmp_path / "config.json"))
 
 
 @pytest.mark.slow
