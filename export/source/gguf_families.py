@@ -12,8 +12,8 @@ from typing import Any
 
 from mobile_ft.files.json_values import Values
 from mobile_ft.model.config import MOST_LAYERS
-from mobile_ft.model.families import CONV, FAMILIES, FULL, SLIDING, Family
-from mobile_ft.model.shapes import TAPS
+from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, SLIDING, Family
+from mobile_ft.model.shapes import DELTA_BIAS, DELTA_DECAY, DELTA_NORM, DELTA_TAPS, TAPS
 
 _MOST = (1 << 31) - 1  # limit of a count
 GEMMA_27B_LAYERS = (46, 62)  # of Gemma 2 and of Gemma 3
@@ -144,6 +144,21 @@ def _phi3(settings: Settings, layers: int) -> Values:
     return values
 
 
+def _qwen35(settings: Settings, layers: int) -> Values:
+    head_dim, values = settings.count("attention.key_length"), settings.count("ssm.time_step_rank")
+    interval = settings.count("full_attention_interval", 4)
+    return {
+        "layer_types": [FULL if (layer + 1) % interval == 0 else DELTA for layer in range(layers)],
+        "num_key_value_heads": max(settings.counts("attention.head_count_kv", layers)) or None,
+        "partial_rotary_factor": settings.count("rope.dimension_count", head_dim) / head_dim,
+        "linear_num_key_heads": settings.count("ssm.group_count"),
+        "linear_num_value_heads": values,
+        "linear_key_head_dim": settings.count("ssm.state_size"),
+        "linear_value_head_dim": settings.count("ssm.inner_size") // values,
+        "linear_conv_kernel_dim": settings.count("ssm.conv_kernel"),
+    }
+
+
 @dataclass(frozen=True)
 class Architecture:
     """The meaning of a `general.architecture`."""
@@ -168,6 +183,9 @@ ARCHITECTURES = {
     "gemma": Architecture("gemma"),
     "gemma2": Architecture("gemma2", special=_gemma2, windows=True),
     "gemma3": Architecture("gemma3_text", special=_gemma3, windows=True),
+    "qwen35": Architecture("qwen3_5_text", special=_qwen35, partial=True),
+    "arcee": Architecture("arcee", interleaved=True),
+    "ernie4_5": Architecture("ernie4_5"),
     "granite": Architecture("granite", interleaved=True, special=_granite),
     "olmo2": Architecture("olmo2", special=_olmo2),
     "phi3": Architecture("phi3", special=_phi3, partial=True, long_factors=True),
@@ -180,7 +198,7 @@ def config_values(
 ) -> Values:
     """Returns the values of the model's config.json. `long_factors` has the short_factor and long_factor of LongRoPE,
     or neither. Raises ValueError if the model is not supported."""
-    layers = settings.count("block_count", most=MOST_LAYERS)
+    layers = layer_count(settings)
     heads, hidden = settings.count("attention.head_count"), settings.count("embedding_length")
     head_dim = settings.count("attention.key_length", max(hidden // heads, 1))
     if settings.count("rope.dimension_count", head_dim) != head_dim and not architecture.partial:
@@ -213,9 +231,22 @@ def config_values(
     }
 
 
+def layer_count(settings: Settings) -> int:
+    """Returns the number of layers. Behind them, a file may have layers that predict later tokens, which Transformers'
+    models leave out too."""
+    blocks = settings.count("block_count", most=MOST_LAYERS)
+    return blocks - settings.count("nextn_predict_layers", most=blocks - 1) if _predicts(settings) else blocks
+
+
+def _predicts(settings: Settings) -> bool:
+    return settings.get("nextn_predict_layers", 0) != 0
+
+
 def hf_name(family: Family, name: str) -> str | None:
     """Returns Hugging Face's name of a tensor, or None if the family has no such tensor."""
     stem, _, suffix = name.rpartition(".")
+    if "delta" in family.norms and suffix == "ssm_a":  # the only name without a suffix
+        stem, suffix = name, "weight"
     if stem in (top := _top(family)):
         return f"{top[stem]}.weight" if suffix == "weight" else None
     match = re.fullmatch(r"blk\.(\d{1,9})\.(.+)", stem)
@@ -223,6 +254,8 @@ def hf_name(family: Family, name: str) -> str | None:
         return None
     layer, part = int(match[1]), match[2]
     if suffix == "bias":
+        if "delta" in family.norms and part == "ssm_dt":
+            return f"model.layers.{layer}.{DELTA_BIAS}"
         biased = family.qkv_bias and part in ("attn_q", "attn_k", "attn_v")
         return f"model.layers.{layer}.{family.linears[part[-1]]}.bias" if biased else None
     found = _parts(family).get(part)
@@ -241,6 +274,7 @@ def _parts(family: Family) -> dict[str, str]:
         **{"attn_qkv": "qkv", "ffn_gate": "gate", "ffn_up": "gate_up" if "gate_up" in family.linears else "up"},
         "ffn_down": "down",
         **{"shortconv.in_proj": "in", "shortconv.out_proj": "out"},
+        **{"attn_gate": "delta_gate", "ssm_beta": "delta_beta", "ssm_alpha": "delta_decay", "ssm_out": "delta_out"},
     }
     names = {name: family.linears[role] for name, role in roles.items() if role in family.linears}
     (before, behind), (mlp_before, mlp_behind) = family.norms["attn"], family.norms["mlp"]
@@ -248,5 +282,10 @@ def _parts(family: Family) -> dict[str, str]:
     names |= {name: norm for name, norm in norms.items() if norm is not None}
     if family.qk_norms is not None:
         names |= dict(zip(("attn_q_norm", "attn_k_norm"), family.qk_norms, strict=True))
+    if "delta" in family.norms:
+        names["attn_qkv"] = family.linears["delta_qkv"]
+        names["post_attention_norm"] = names.pop("ffn_norm")
     parts = {name: f"{module}.weight" for name, module in names.items()}
+    if "delta" in family.norms:
+        parts |= {"ssm_conv1d": DELTA_TAPS, "ssm_norm": DELTA_NORM, "ssm_a": DELTA_DECAY}
     return parts | {"shortconv.conv": TAPS} if "conv" in family.norms else parts

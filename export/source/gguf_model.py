@@ -1,24 +1,26 @@
 """Reads a model from a GGUF file: its configuration, its tensors by Hugging Face's names, its tokenizer."""
 
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from mobile_ft.errors import UserError
-from mobile_ft.export.source.gguf_blocks import PACKED_FORMATS, numbers, take_apart
-from mobile_ft.export.source.gguf_families import ARCHITECTURES, Settings, config_values, hf_name
+from mobile_ft.export.source.gguf_blocks import PACKED_FORMATS, CodedRows, numbers, take_apart
+from mobile_ft.export.source.gguf_families import ARCHITECTURES, Settings, config_values, hf_name, layer_count
 from mobile_ft.export.source.gguf_file import GgufTensor, read_gguf
+from mobile_ft.export.source.gguf_order import Order, column_order, row_order
 from mobile_ft.export.source.gguf_split import model_name, whole_gguf
 from mobile_ft.export.source.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.source.source import CheckpointSource, Rows
 from mobile_ft.model.config import ModelConfig, check_config
 from mobile_ft.model.families import SLIDING, norm_offset
-from mobile_ft.model.formats import F32, pack
+from mobile_ft.model.formats import F32, FORMATS, pack
 from mobile_ft.model.hf_config import config_of, text_settings
 from mobile_ft.model.lora import BaseModel
+from mobile_ft.model.shapes import DELTA_DECAY
 
 # {tensor of LongRoPE's divisors: its name in config.json}
 _LONG_FACTORS = {"rope_factors_short.weight": "short_factor", "rope_factors_long.weight": "long_factor"}
@@ -35,12 +37,6 @@ def builtin_model(name: str) -> Path | None:
     return Path(spec.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def _rotary_order(rows: int, heads: int) -> npt.NDArray[np.intp]:
-    """Returns the indices of Hugging Face's rows of q or k. GGUF's Llama files interleave the two halves of each
-    head."""
-    return np.arange(rows).reshape(heads, rows // heads // 2, 2).swapaxes(1, 2).reshape(-1)
-
-
 class GgufModel(CheckpointSource):
     """A memory-mapped GGUF file, or a split one, opened by any of its parts. Raises UserError, with the file's name, if
     it cannot be used."""
@@ -55,26 +51,17 @@ class GgufModel(CheckpointSource):
         if not isinstance(name, str) or name not in ARCHITECTURES:
             supported = ", ".join(repr(known) for known in ARCHITECTURES)
             raise UserError(f"{path}: architecture is {name!r}; supported: {supported}")
-        self._architecture = ARCHITECTURES[name]
+        self._name, self._architecture = name, ARCHITECTURES[name]
         self.tensors: dict[str, GgufTensor] = {}
         self.rope_factors: F32 | None = None
         self._long_factors: dict[str, list[float]] = {}
-        for tensor in file.tensors:
-            if tensor.name == "rope_freqs.weight":
-                self.rope_factors = self._numbers(tensor)
-                continue
-            if self._architecture.long_factors and tensor.name in _LONG_FACTORS:
-                self._long_factors[_LONG_FACTORS[tensor.name]] = self._numbers(tensor).tolist()
-                continue
-            known = hf_name(self._architecture.family, tensor.name)
-            if known is None:
-                raise UserError(f"{path}: tensor {tensor.name!r} is not part of a model of architecture {name!r}")
-            self.tensors[known] = tensor
-        embed = self._tensor("model.embed_tokens.weight")
-        if len(embed.shape) != 2:
-            raise UserError(f"{path}: tensor {embed.name!r} has {len(embed.shape)} dimensions; it must have 2")
+        settings = Settings(self.fields, name)
         try:
-            self.config = self._read_config(Settings(self.fields, name), embed.shape[1])
+            self._name_tensors(file.tensors, layer_count(settings))
+            embed = self._tensor("model.embed_tokens.weight")
+            if len(embed.shape) != 2:
+                raise ValueError(f"tensor {embed.name!r} has {len(embed.shape)} dimensions; it must have 2")
+            self.config = self._read_config(settings, embed.shape[1])
         except ValueError as error:
             raise UserError(f"{path}: {error}") from None
 
@@ -82,6 +69,23 @@ class GgufModel(CheckpointSource):
     def base(self) -> BaseModel:
         named = isinstance(self.fields.get("general.name"), str)
         return BaseModel(self.config.name if named else str(self.path.absolute()))
+
+    def _name_tensors(self, tensors: list[GgufTensor], layers: int) -> None:
+        """Collects the tensors of so many layers by Hugging Face's names. Raises ValueError."""
+        for tensor in tensors:
+            if tensor.name == "rope_freqs.weight":
+                self.rope_factors = self._numbers(tensor)
+                continue
+            if self._architecture.long_factors and tensor.name in _LONG_FACTORS:
+                self._long_factors[_LONG_FACTORS[tensor.name]] = self._numbers(tensor).tolist()
+                continue
+            block = re.match(r"blk\.(\d{1,9})\.", tensor.name)
+            if block is not None and layers <= int(block[1]) < self.fields[f"{self._name}.block_count"]:
+                continue  # a layer that predicts later tokens
+            known = hf_name(self._architecture.family, tensor.name)
+            if known is None:
+                raise ValueError(f"tensor {tensor.name!r} is not part of a model of architecture {self._name!r}")
+            self.tensors[known] = tensor
 
     def _read_config(self, settings: Settings, vocab_size: int) -> ModelConfig:
         """Returns the configuration. Raises ValueError if the model is not supported."""
@@ -118,18 +122,27 @@ class GgufModel(CheckpointSource):
                 f"{self.path}: tensor {tensor.name!r} has shape {list(reversed(tensor.shape))}; "
                 f"the model's configuration requires [{out_features}, {in_features}]"
             )
-        raw, order = np.asarray(tensor.data).reshape(out_features, -1), np.arange(out_features)
-        if self._architecture.interleaved and name.endswith("q_proj.weight"):
-            order = _rotary_order(out_features, self.config.num_attention_heads)
-        elif self._architecture.interleaved and name.endswith("k_proj.weight"):
-            order = _rotary_order(out_features, self.config.num_key_value_heads)
+        raw, order = np.asarray(tensor.data).reshape(out_features, -1), self._row_order(name, out_features)
+        columns, group = column_order(self.config, name), FORMATS[fmt].group
+        if columns is not None and self.config.linear_value_head_dim % group:
+            raise UserError(
+                f"{self.path}: tensor {tensor.name!r} has groups of {group} columns, which do not divide the "
+                f"{self.config.linear_value_head_dim} of a head; use a file of another type"
+            )
 
         def read(start: int, stop: int) -> Rows:
             rows = take_apart(raw[order[start:stop]], tensor.type)
+            if columns is not None:
+                groups = columns[::group] // group
+                rows = CodedRows(rows.codes[:, columns], rows.header[:, groups], rows.values[:, columns])
             self._release()
             return rows.values, pack(fmt, rows.codes, rows.header).data
 
         return tensor.type.name, read
+
+    def _row_order(self, name: str, rows: int) -> Order:
+        order = row_order(self.config, self._architecture.interleaved, name, rows)
+        return np.arange(rows) if order is None else order
 
     def where(self, name: str) -> str:
         return f"{self.path}: tensor {self._tensor(name).name!r}"
@@ -139,6 +152,12 @@ class GgufModel(CheckpointSource):
         values = self._numbers(tensor)
         if values.size != size:
             raise UserError(f"{self.path}: tensor {tensor.name!r} has {values.size} values; it must have {size}")
+        rows = tensor.shape[-1]
+        values = values.reshape(rows, -1)[self._row_order(name, rows)].reshape(-1)
+        if name.endswith(DELTA_DECAY):  # the file has -exp(A_log)
+            if not (values < 0).all():
+                raise UserError(f"{self.path}: tensor {tensor.name!r} has values that are not negative")
+            return np.log(-values)
         # The file's weights already include the offset that Hugging Face's model adds to a norm's weight.
         return values - np.float32(norm_offset(self.config.family, name))
 

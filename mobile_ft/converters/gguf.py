@@ -9,13 +9,14 @@ from gguf.quants import quant_shape_to_byte_shape
 
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
 from mobile_ft.converters.gguf_data import written
-from mobile_ft.converters.gguf_names import GgufNames, utf8
+from mobile_ft.converters.gguf_names import GgufNames, full_attention_interval, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
 from mobile_ft.errors import UserError
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import CONV, SLIDING
+from mobile_ft.model.families import CONV, DELTA, SLIDING
 from mobile_ft.model.formats import F32, gguf_blocks
 from mobile_ft.model.rope import frequencies, rope_factor, rotary_pairs
+from mobile_ft.model.shapes import DELTA_DECAY
 
 FILES = None
 
@@ -89,6 +90,16 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig) -> None:
         writer.add_sliding_window(c.sliding_window)
         writer.add_sliding_window_pattern([kind == SLIDING for kind in c.layer_types])
         writer.add_rope_freq_base_swa(c.rope_local_base_freq)
+    if DELTA in c.layer_types:
+        writer.add_full_attention_interval(full_attention_interval(c))
+        writer.add_ssm_conv_kernel(c.linear_conv_kernel_dim)
+        writer.add_ssm_state_size(c.linear_key_head_dim)
+        writer.add_ssm_group_count(c.linear_num_key_heads)
+        writer.add_ssm_time_step_rank(c.linear_num_value_heads)
+        writer.add_ssm_inner_size(c.linear_num_value_heads * c.linear_value_head_dim)
+        # Sections of pairs for the positions of images. All of a text's positions are the same.
+        pairs = rotary_pairs(c.head_dim, c.rope_scaling)
+        writer.add_rope_dimension_sections([(pairs + 2) // 3, (pairs + 1) // 3, pairs // 3, 0])
     if c.model_type == "granite":
         writer.add_attention_scale(c.attention_scale)
         writer.add_embedding_scale(c.embedding_multiplier)
@@ -137,9 +148,10 @@ def _add_info(writer: GGUFWriter, name: str, shape: tuple[int, ...], kind: GGMLQ
 def _data(model: FineTuned, names: GgufNames, name: str, kind: GGMLQuantizationType) -> npt.NDArray:
     """Returns a weight's data, with rows in GGUF's order."""
     if len(model.shapes[name]) != 2:
-        return names.rows(name, model.unscaled(name))  # includes the offset of the family's norms, as in llama.cpp
+        vector = model.unscaled(name)  # includes the offset of the family's norms, as in llama.cpp
+        return names.rows(name, -np.exp(vector) if name.endswith(DELTA_DECAY) else vector)
     if kind == GGMLQuantizationType.F16:
-        return names.rows(name, model.merged(name, np.float16))
+        return names.columns(name, names.rows(name, model.merged(name, np.float16)))
     fmt = kind.name.lower()
     pieces = [gguf_blocks(packed, fmt, rows) for packed, rows in model.quantized(name, fmt)]
-    return names.rows(name, np.concatenate(pieces))
+    return names.columns(name, names.rows(name, np.concatenate(pieces)))

@@ -24,7 +24,7 @@ def write(model: FineTuned, out: Path) -> None:
     # llama.cpp divides by the rank, but rsLoRA divides by its root.
     writer.add_float32(Keys.Adapter.LORA_ALPHA, lora.scale * lora.rank)
     for name, low_rank in model.low_ranks.items():
-        writer.add_tensor(f"{names.of(name)}.lora_a", written(low_rank.a))
+        writer.add_tensor(f"{names.of(name)}.lora_a", written(names.columns(name, low_rank.a)))
         writer.add_tensor(f"{names.of(name)}.lora_b", written(names.rows(name, low_rank.b)))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

@@ -2,18 +2,21 @@
 
 import math
 
+import numpy as np
 import numpy.typing as npt
 from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.source.gguf_families import ARCHITECTURES, GEMMA_27B_LAYERS
+from mobile_ft.export.source.gguf_order import column_order, row_order
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import NO_ROPE, SLIDING
+from mobile_ft.model.families import DELTA, FULL, NO_ROPE, SLIDING
 from mobile_ft.model.families.traits import every
 from mobile_ft.model.rope import rope_factor
 
 # {Hugging Face's model_type: GGUF's architecture}
 _NAMES = {"mistral": "llama"} | {architecture.model_type: name for name, architecture in ARCHITECTURES.items()}
+BLOCK = 32  # columns of a block, in all formats that are written
 _NO_ROPE_INTERVAL = 4  # fixed in llama.cpp's SmolLM3
 
 
@@ -33,6 +36,7 @@ class GgufNames:
 
     def of(self, name: str) -> str:
         """Converts Hugging Face's name to GGUF's."""
+        name = name.replace("linear_attn.dt_bias", "linear_attn.dt_proj.bias")  # as llama.cpp's converter calls it
         found = self._map.get_name(name, try_suffixes=(".weight", ".bias"))
         if found is None:
             raise UserError(
@@ -41,15 +45,23 @@ class GgufNames:
         return str(found)
 
     def rows(self, name: str, rows: npt.NDArray) -> npt.NDArray:
-        """Reorders the rows of a matrix [out, any], or a vector's elements, to GGUF's order.
+        """Reorders the rows of a matrix [out, any], or a vector's elements, to GGUF's order."""
+        order = row_order(self._config, self._interleaved, name, len(rows))
+        return rows if order is None else rows[np.argsort(order)]
 
-        llama and smollm3 rotate pairs of neighbours; Hugging Face rotates the two halves of a head.
-        """
-        part = name.split(".")[-2]
-        if not self._interleaved or part not in ("q_proj", "k_proj"):
+    def columns(self, name: str, rows: npt.NDArray) -> npt.NDArray:
+        """Reorders the columns of rows [rows, any] to GGUF's order. They may be packed in blocks of BLOCK columns."""
+        order = column_order(self._config, name)
+        if order is None:
             return rows
-        heads = self._config.num_attention_heads if part == "q_proj" else self._config.num_key_value_heads
-        return rows.reshape(heads, 2, -1, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
+        blocks = np.argsort(order)[::BLOCK] // BLOCK
+        return rows.reshape(len(rows), len(blocks), -1)[:, blocks].reshape(rows.shape)
+
+
+def full_attention_interval(config: ModelConfig) -> int:
+    """Returns n of a model where every n-th layer has full attention."""
+    types = [config.layer_type(layer) for layer in range(config.num_hidden_layers)]
+    return types.index(FULL) + 1 if FULL in types else len(types) + 1
 
 
 def _check_layers(config: ModelConfig, architecture: str) -> None:
@@ -62,6 +74,17 @@ def _check_layers(config: ModelConfig, architecture: str) -> None:
         raise UserError(
             "GGUF's architecture gemma2 requires that exactly every second layer has full attention; use another target"
         )
+    if architecture == "qwen35":
+        interval = full_attention_interval(config)
+        if list(config.layer_types) != [DELTA if (i + 1) % interval else FULL for i in range(config.num_hidden_layers)]:
+            raise UserError(
+                "GGUF's architecture qwen35 requires that full attention is at every n-th layer; use another target"
+            )
+        if config.linear_value_head_dim % BLOCK or config.linear_key_head_dim != config.linear_value_head_dim:
+            raise UserError(
+                f"GGUF's architecture qwen35 requires key and value heads of one size, a multiple of {BLOCK}; use "
+                "another target"
+            )
     every_fourth = [(layer + 1) % _NO_ROPE_INTERVAL == 0 for layer in range(config.num_hidden_layers)]
     if architecture == "smollm3" and [kind == NO_ROPE for kind in config.layer_types] != every_fourth:
         raise UserError(
