@@ -34,6 +34,10 @@ class Settings:
     def has(self, key: str) -> bool:
         return f"{self._architecture}.{key}" in self._fields
 
+    def refuse(self, key: str, reason: str) -> None:
+        if self.has(key):
+            raise ValueError(f"metadata {self._architecture}.{key}: {reason}")
+
     def count(self, key: str, default: int | None = None, most: int = _MOST) -> int:
         value = self.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
@@ -107,8 +111,7 @@ def _gemma3(settings: Settings, layers: int) -> Values:
 
 
 def _lfm2(settings: Settings, layers: int) -> Values:
-    if settings.has("attention.sliding_window"):
-        raise ValueError("metadata lfm2.attention.sliding_window: layers with a sliding window are not supported")
+    settings.refuse("attention.sliding_window", "layers with a sliding window are not supported")
     kv_heads = settings.counts("attention.head_count_kv", layers)
     return {
         "layer_types": [FULL if heads else CONV for heads in kv_heads],
@@ -128,10 +131,13 @@ def _granite(settings: Settings, layers: int) -> Values:
     }
 
 
-def _olmo2(settings: Settings, layers: int) -> Values:
-    if settings.has("attention.sliding_window"):
-        raise ValueError("metadata olmo2.attention.sliding_window: layers with a sliding window are not supported")
-    return {}
+def _without_windows(settings: Settings, layers: int) -> Values:
+    settings.refuse("attention.sliding_window", "layers with a sliding window are not supported")
+    return {"layer_types": [FULL] * layers}
+
+
+def _exaone4(settings: Settings, layers: int) -> Values:
+    return _without_windows(settings, layers) | {"sliding_window": None}
 
 
 def _phi3(settings: Settings, layers: int) -> Values:
@@ -168,6 +174,7 @@ class Architecture:
     special: Callable[[Settings, int], Values] = _plain  # the architecture's own settings, in config.json's form
     windows: bool = False  # whether llama.cpp gives some layers a sliding window
     partial: bool = False  # whether a part of each head may have a rotary embedding; `special` reads it
+    yarn: bool = False  # whether it has the settings of YaRN
     long_factors: bool = False  # whether it has the divisors of LongRoPE's frequencies as tensors
 
     @property
@@ -184,10 +191,12 @@ ARCHITECTURES = {
     "gemma2": Architecture("gemma2", special=_gemma2, windows=True),
     "gemma3": Architecture("gemma3_text", special=_gemma3, windows=True),
     "qwen35": Architecture("qwen3_5_text", special=_qwen35, partial=True),
+    "mistral3": Architecture("ministral3", interleaved=True, yarn=True),
+    "exaone4": Architecture("exaone4", special=_exaone4),
     "arcee": Architecture("arcee", interleaved=True),
     "ernie4_5": Architecture("ernie4_5"),
     "granite": Architecture("granite", interleaved=True, special=_granite),
-    "olmo2": Architecture("olmo2", special=_olmo2),
+    "olmo2": Architecture("olmo2", special=_without_windows),
     "phi3": Architecture("phi3", special=_phi3, partial=True, long_factors=True),
     "lfm2": Architecture("lfm2", special=_lfm2),
 }
@@ -206,6 +215,8 @@ def config_values(
     scaling: Values = {"rope_type": settings.get("rope.scaling.type", "none")}
     if scaling["rope_type"] == "linear":
         scaling["factor"] = settings.number("rope.scaling.factor")
+    elif scaling["rope_type"] == "yarn" and architecture.yarn:
+        scaling |= _yarn(settings)
     elif scaling["rope_type"] != "none":
         raise ValueError(f"rope scaling {scaling['rope_type']!r} is not supported")
     if long_factors:
@@ -229,6 +240,20 @@ def config_values(
         "tie_word_embeddings": tied,
         **special,
     }
+
+
+def _yarn(settings: Settings) -> Values:
+    scaling: Values = {
+        "factor": settings.number("rope.scaling.factor"),
+        "original_max_position_embeddings": settings.count("rope.scaling.original_context_length"),
+        "beta_fast": settings.number("rope.scaling.yarn_beta_fast", 32.0),
+        "beta_slow": settings.number("rope.scaling.yarn_beta_slow", 1.0),
+    }
+    if settings.has("rope.scaling.yarn_log_multiplier"):
+        scaling |= {"mscale": 1.0, "mscale_all_dim": settings.number("rope.scaling.yarn_log_multiplier")}
+    if settings.has("attention.temperature_scale"):
+        scaling["llama_4_scaling_beta"] = settings.number("attention.temperature_scale")
+    return scaling
 
 
 def layer_count(settings: Settings) -> int:

@@ -1,6 +1,7 @@
 """`--to gguf`: the merged model as a GGUF file for llama.cpp."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from mobile_ft.converters.gguf_data import written
 from mobile_ft.converters.gguf_names import GgufNames, full_attention_interval, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
 from mobile_ft.errors import UserError
+from mobile_ft.export.source.gguf_families import ARCHITECTURES
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import CONV, DELTA, SLIDING
 from mobile_ft.model.formats import F32, gguf_blocks
@@ -40,7 +42,7 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     if quant != "f16":
         warn_of_the_same_grid(model, quant)
     kind, file_type = _TYPES[quant]
-    factors = _rope_factors(model)
+    factors = _rope_factors(model, names.architecture)
     if _ROPE_FACTORS in factors and names.architecture != "llama":
         raise UserError(
             f"{model.bundle.folder}: GGUF's architecture {names.architecture} cannot represent its rotary "
@@ -49,7 +51,7 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     writer = GGUFWriter(out, names.architecture)
     writer.add_name(utf8(model.config.name))
     writer.add_file_type(file_type)
-    _add_hyperparameters(writer, model.config)
+    _add_hyperparameters(writer, model.config, names.architecture)
     add_tokenizer(writer, model.bundle)
     types = {name: _type_of(name, shape, kind) for name, shape in model.shapes.items()}
     for name, shape in model.shapes.items():
@@ -66,7 +68,7 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     writer.close()
 
 
-def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig) -> None:
+def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig, architecture: str) -> None:
     writer.add_vocab_size(c.vocab_size)
     writer.add_context_length(c.max_position_embeddings)
     writer.add_embedding_length(c.hidden_size)
@@ -109,12 +111,26 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig) -> None:
         writer.add_attn_logit_softcapping(c.attn_logit_softcapping)
     if c.final_logit_softcapping:
         writer.add_final_logit_softcapping(c.final_logit_softcapping)
+    if c.rope_scaling is not None and c.rope_scaling["rope_type"] == "yarn" and ARCHITECTURES[architecture].yarn:
+        _add_yarn(writer, c.rope_scaling)
     if c.rope_scaling is not None and c.rope_scaling["rope_type"] == "longrope":
         writer.add_rope_scaling_orig_ctx_len(int(c.rope_scaling["original_max_position_embeddings"]))
         writer.add_rope_scaling_attn_factors(rope_factor(c.rope_scaling))
 
 
-def _rope_factors(model: FineTuned) -> dict[str, F32]:
+def _add_yarn(writer: GGUFWriter, scaling: dict[str, Any]) -> None:
+    writer.add_rope_scaling_type(RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(scaling["factor"])
+    writer.add_rope_scaling_orig_ctx_len(int(scaling["original_max_position_embeddings"]))
+    writer.add_rope_scaling_yarn_beta_fast(scaling.get("beta_fast", 32.0))
+    writer.add_rope_scaling_yarn_beta_slow(scaling.get("beta_slow", 1.0))
+    if "mscale_all_dim" in scaling:
+        writer.add_rope_scaling_yarn_log_mul(scaling["mscale_all_dim"])
+    if "llama_4_scaling_beta" in scaling:
+        writer.add_attn_temperature_scale(scaling["llama_4_scaling_beta"])
+
+
+def _rope_factors(model: FineTuned, architecture: str) -> dict[str, F32]:
     """Returns the tensors of divisors [rotary pairs] of the frequencies that the metadata defines."""
     c, found = model.config, model.full_inv_freq()
     scaling = c.rope_scaling or {"rope_type": "default"}
@@ -122,7 +138,7 @@ def _rope_factors(model: FineTuned) -> dict[str, F32]:
         return {name: np.array(scaling[key], np.float32) for name, key in _LONG_FACTORS.items()}
     if found is None:
         return {}
-    if scaling["rope_type"] != "linear":
+    if scaling["rope_type"] != "linear" and not (scaling["rope_type"] == "yarn" and ARCHITECTURES[architecture].yarn):
         part = scaling.get("partial_rotary_factor", 1.0)
         scaling = {"rope_type": "default", "partial_rotary_factor": part}
     said = frequencies(c.head_dim, c.rope_theta, scaling)

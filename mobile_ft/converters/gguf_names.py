@@ -70,6 +70,10 @@ def _check_layers(config: ModelConfig, architecture: str) -> None:
         raise UserError(
             f"GGUF's architecture {architecture} does not support layers with a sliding window; use another target"
         )
+    if NO_ROPE in config.layer_types and architecture != "smollm3":
+        raise UserError(
+            f"GGUF's architecture {architecture} does not support layers without a rotary embedding; use another target"
+        )
     if architecture == "gemma2" and list(config.layer_types) != every(2, config.num_hidden_layers):
         raise UserError(
             "GGUF's architecture gemma2 requires that exactly every second layer has full attention; use another target"

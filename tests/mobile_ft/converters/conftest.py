@@ -16,7 +16,7 @@ def tuned_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tuned]
     return cache(lambda name: make_tuned(name, tmp_path_factory.mktemp("tuned"), **_CHANGES.get(name, {})))
 
 
-_OF_GGUF = ("granite", "gemma", "gemma2", "olmo2", "phi3", "qwen3_5", "arcee", "ernie4_5")
+_OF_GGUF = ("granite", "gemma", "gemma2", "olmo2", "phi3", "qwen3_5", "arcee", "ernie4_5", "exaone4", "ministral3")
 _ROPE = {
     "rope_type": "longrope",
     "rope_theta": 10000.0,
@@ -27,6 +27,7 @@ _ROPE = {
 }
 _CHANGES: dict[str, Any] = {
     "gemma2": {"query_pre_attn_scalar": 32},  # the only scale that llama.cpp knows
+    "exaone4": {"layer_types": ["full_attention"] * 2, "sliding_window": None},  # as its small model
     "qwen3_5": {"linear_key_head_dim": 32, "linear_value_head_dim": 32},  # llama.cpp has one size for both
     "phi3": {"original_max_position_embeddings": 256, "rope_parameters": _ROPE},  # llama.cpp's shortest context
 }

@@ -141,6 +141,7 @@ def test_a_smaller_vocabulary_is_padded(worded: tuple[Tuned, Tokenizer], convert
             {"layer_types": ["sliding_attention"] * 2, "sliding_window": 9},
             "qwen3 does not support layers with",
         ),
+        ("exaone4", {"layer_types": ["full_attention"] * 2}, "exaone4 does not support layers without a rotary"),
         ("qwen3_5", {}, "key and value heads of one size, a multiple of 32"),
         ("qwen3_5", {"layer_types": ["full_attention", "linear_attention", "linear_attention"]}, "at every n-th layer"),
         ("llama3", {"rope_parameters": hf_models.YARN}, "llama does not support the model's factor of the rotary"),
