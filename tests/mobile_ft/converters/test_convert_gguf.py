@@ -16,6 +16,7 @@ from mobile_ft.bundle.description import read_bundle
 from mobile_ft.converters.gguf_names import GgufNames
 from mobile_ft.export.source.gguf_model import GgufModel
 from mobile_ft.model.hf_config import read_hf_config
+from mobile_ft.model.rope import frequencies, rope_factor
 from mobile_ft.runtime import quantize
 from tests import hf_models
 from tests.tuned_models import (
@@ -93,7 +94,13 @@ def test_configuration_and_tokens_come_back(
 
 def test_our_own_export_reads_it_back(tuned_in_gguf: Tuned, converted: Callable[..., Path]) -> None:
     """But for rotary factors, which GGUF has without what made them; its numbers are float32."""
-    found, expected = GgufModel(converted(tuned_in_gguf, "gguf")).config, read_bundle(tuned_in_gguf.bundle).model
+    model = GgufModel(converted(tuned_in_gguf, "gguf"))
+    found, expected = model.config, read_bundle(tuned_in_gguf.bundle).model
+    for layer in range(expected.num_hidden_layers):
+        rope = expected.rope(layer)
+        if rope is not None:
+            np.testing.assert_allclose(model.inv_freq(layer), frequencies(expected.head_dim, *rope), rtol=1e-6)
+            assert rope_factor(found.rope_scaling) == pytest.approx(rope_factor(expected.rope_scaling), rel=1e-6)
     floats = {key: float(np.float32(value)) for key, value in asdict(expected).items() if isinstance(value, float)}
     if found.model_type in ("gemma2", "gemma3_text"):  # from a whole number, in float64
         floats["attention_multiplier"] = expected.attention_multiplier
