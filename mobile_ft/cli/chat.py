@@ -1,6 +1,7 @@
 """`mobile-ft chat`: chats with a model on the terminal."""
 
 import argparse
+import signal
 import sys
 from contextlib import suppress
 
@@ -35,10 +36,34 @@ def run(args: argparse.Namespace) -> None:
     conversation = _Conversation(model, args.system)
     if sys.stdin.isatty():
         print(_HELP)
+    interrupts = _Interrupts()
+    before = signal.signal(signal.SIGINT, interrupts.raise_once)
+    try:
+        _converse(conversation, interrupts, args)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Interrupts:
+    """Ctrl-C. It raises KeyboardInterrupt once after `allowed` was set, so that none is raised where the first one is
+    handled: there, it would end the chat."""
+
+    def __init__(self) -> None:
+        self.allowed = False
+
+    def raise_once(self, *_: object) -> None:
+        if self.allowed:
+            self.allowed = False
+            raise KeyboardInterrupt
+
+
+def _converse(conversation: "_Conversation", interrupts: _Interrupts, args: argparse.Namespace) -> None:
+    """Answers line by line, until the input ends."""
     interrupted = False
     while True:
         try:
             while True:  # within the try, because Python can raise KeyboardInterrupt between two iterations, too
+                interrupts.allowed = True
                 if interrupted:
                     interrupted = False
                     print()
@@ -50,11 +75,13 @@ def run(args: argparse.Namespace) -> None:
                 elif line:
                     conversation.answer(line, args)
         except EOFError:
+            interrupts.allowed = False
             print()
             return
         except KeyboardInterrupt:  # while a line is typed, or before the answer's first word
-            interrupted = True  # do nothing else here: another Ctrl-C in this handler would end the chat
+            interrupted = True
         except UserError as error:
+            interrupts.allowed = False
             print(f"mobile-ft: error: {error}", file=sys.stderr)
 
 

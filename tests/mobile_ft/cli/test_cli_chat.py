@@ -161,6 +161,16 @@ def test_ctrl_c_as_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(lines, None) is None
 
 
+def test_ctrl_c_twice() -> None:
+    """The second comes while the first is handled, and is dropped."""
+    interrupts = chat._Interrupts()
+    interrupts.raise_once()  # before the prompt
+    interrupts.allowed = True
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.raise_once()
+    interrupts.raise_once()
+
+
 def take_terminal() -> None:
     """Makes standard input the terminal that Ctrl-C comes from."""
     import fcntl

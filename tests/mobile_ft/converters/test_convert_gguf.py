@@ -101,7 +101,9 @@ def test_our_own_export_reads_it_back(tuned_in_gguf: Tuned, converted: Callable[
         if rope is not None:
             np.testing.assert_allclose(model.inv_freq(layer), frequencies(expected.head_dim, *rope), rtol=1e-6)
             assert rope_factor(found.rope_scaling) == pytest.approx(rope_factor(expected.rope_scaling), rel=1e-6)
-    floats = {key: float(np.float32(value)) for key, value in asdict(expected).items() if isinstance(value, float)}
+    floats: dict[str, Any] = {
+        key: float(np.float32(value)) for key, value in asdict(expected).items() if isinstance(value, float)
+    }
     if found.model_type in ("gemma2", "gemma3_text"):  # from a whole number, in float64
         floats["attention_multiplier"] = expected.attention_multiplier
     assert replace(found, name="", rope_scaling=None) == replace(expected, name="", rope_scaling=None, **floats)

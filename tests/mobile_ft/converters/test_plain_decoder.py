@@ -4,6 +4,7 @@ compare. A trait that they lack is refused by name."""
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,8 +39,9 @@ def test_only_what_is_compared_is_converted(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("setting", ["embedding_multiplier", "residual_multiplier", "logits_scaling"])
 def test_each_multiplier_is_refused(setting: str, tmp_path: Path) -> None:
     config = _config("llama3", tmp_path)
+    changed: dict[str, Any] = {setting: 2.0}
     with pytest.raises(UserError, match="to executorch: model_type llama has"):
-        check_plain(replace(config, **{setting: 2.0}), "executorch")
+        check_plain(replace(config, **changed), "executorch")
 
 
 @pytest.mark.parametrize("to", ["onnx", "executorch"])
