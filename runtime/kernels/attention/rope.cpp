@@ -47,8 +47,8 @@ inline void rotate(const float* in, const float* cosine, const float* sine, int6
 
 void rope(const RopeShape& shape, const float* x, const int64_t* positions, const float* inv_freq, float* y,
           Scratch scratch) {
-  const auto [t, heads, dim, half, inverse, interleaved, factor] = shape;
-  const float sign = inverse ? -factor : factor;
+  const int64_t t = shape.t, heads = shape.heads, dim = shape.dim, half = shape.half;
+  const float factor = shape.factor, sign = shape.inverse ? -factor : factor;
   float* tables = scratch.take(thread_count() * 2 * half);
   parallel_for_worker(ceil_div(t, kTokens), [&](int64_t block, int64_t worker) {
     float* cosine = tables + worker * 2 * half;
@@ -65,7 +65,7 @@ void rope(const RopeShape& shape, const float* x, const int64_t* positions, cons
       for (int64_t head = 0; head < heads; ++head) {
         const float* in = x + (i * heads + head) * dim;
         float* out = y + (i * heads + head) * dim;
-        if (interleaved) {
+        if (shape.interleaved) {
           rotate(in, cosine, sine, half, 2, 1, out);
         } else {
           rotate(in, cosine, sine, half, 1, half, out);
