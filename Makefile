@@ -43,11 +43,11 @@ QUICK := tests/test_layers.py tests/mobile_ft \
   $(patsubst %,tests/runtime/test_%.py,bad_input bundle_text losses python symbols tokenizer) \
   $(patsubst %,--ignore tests/mobile_ft/%,converters cli/test_cli_export.py cli/test_cli_info_convert.py \
   cli/test_cli_plan.py api/test_device.py data/test_long_text.py model/test_hf_settings.py test_optional_packages.py)
-# Kernels are tested for this machine's best instruction set alone, and quantization, which takes longest, by `test`.
+# Kernels are tested for this machine's best instruction set alone. The four tests that take longest are left to `test`.
 quick: sanitized bundle
 	best=$$($(BIN)/python -c "from mobile_ft.runtime import instruction_sets; print(instruction_sets()[-1])") && \
 	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(SANITIZED) -j 2 --output-on-failure \
-	  -E "many_runs|test_quantize|_($$(echo avx2 avxvnni avx512 avx512vnni | tr ' ' '\n' | grep -vx $$best | paste -sd '|'))$$"
+	  -E "many_runs|test_(quantize|attention|linear_cross_entropy)|_($$(echo avx2 avxvnni avx512 avx512vnni | tr ' ' '\n' | grep -vx $$best | paste -sd '|'))$$"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" $(QUICK)
 
 # What takes longer, or needs programs of the extra `outputs`.
