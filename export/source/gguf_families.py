@@ -16,7 +16,9 @@ from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, SLIDING, Famil
 from mobile_ft.model.shapes import DELTA_BIAS, DELTA_DECAY, DELTA_NORM, DELTA_TAPS, TAPS
 
 _MOST = (1 << 31) - 1  # limit of a count
-GEMMA_27B_LAYERS = (46, 62)  # of Gemma 2 and of Gemma 3
+# {tensor of LongRoPE's divisors: its name in config.json}
+LONG_FACTORS = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
+_GEMMA_27B_LAYERS = (46, 62)  # of Gemma 2 and of Gemma 3
 
 
 class Settings:
@@ -87,12 +89,14 @@ def _gemma2(settings: Settings, layers: int) -> Values:
 
 
 def _query_scalar(settings: Settings, layers: int) -> int:
-    """Returns the number whose inverse root scales scores. GGUF has no key for it: llama.cpp also recognizes Gemma's
-    27B models, which have another scale, by their number of layers."""
     of_heads = settings.count("embedding_length") // settings.count("attention.head_count")
-    if layers in GEMMA_27B_LAYERS:
-        return of_heads
-    return settings.count("attention.key_length", max(of_heads, 1))
+    return gemma_query_scalar(layers, of_heads, settings.count("attention.key_length", max(of_heads, 1)))
+
+
+def gemma_query_scalar(layers: int, of_heads: int, head_dim: int) -> int:
+    """Returns the number whose inverse root scales scores; `of_heads` is hidden_size / heads. GGUF has no key for it:
+    llama.cpp also recognizes Gemma's 27B models, which have another scale, by their number of layers."""
+    return of_heads if layers in _GEMMA_27B_LAYERS else head_dim
 
 
 def _gemma3(settings: Settings, layers: int) -> Values:
@@ -138,6 +142,12 @@ def _without_windows(settings: Settings, layers: int) -> Values:
 
 def _exaone4(settings: Settings, layers: int) -> Values:
     return _without_windows(settings, layers) | {"sliding_window": None}
+
+
+def _mistral3(settings: Settings, layers: int) -> Values:
+    """Without metadata of scaling there is none, while a config.json without it has YaRN."""
+    scaled = settings.get("rope.scaling.type", "none") != "none"
+    return {} if scaled else {"rope_parameters": {"rope_type": "default"}}
 
 
 def _phi3(settings: Settings, layers: int) -> Values:
@@ -191,7 +201,7 @@ ARCHITECTURES = {
     "gemma2": Architecture("gemma2", special=_gemma2, windows=True),
     "gemma3": Architecture("gemma3_text", special=_gemma3, windows=True),
     "qwen35": Architecture("qwen3_5_text", special=_qwen35, partial=True),
-    "mistral3": Architecture("ministral3", interleaved=True, yarn=True),
+    "mistral3": Architecture("ministral3", interleaved=True, special=_mistral3, yarn=True),
     "exaone4": Architecture("exaone4", special=_exaone4),
     "arcee": Architecture("arcee", interleaved=True),
     "ernie4_5": Architecture("ernie4_5"),
@@ -260,11 +270,9 @@ def layer_count(settings: Settings) -> int:
     """Returns the number of layers. Behind them, a file may have layers that predict later tokens, which Transformers'
     models leave out too."""
     blocks = settings.count("block_count", most=MOST_LAYERS)
-    return blocks - settings.count("nextn_predict_layers", most=blocks - 1) if _predicts(settings) else blocks
-
-
-def _predicts(settings: Settings) -> bool:
-    return settings.get("nextn_predict_layers", 0) != 0
+    if settings.get("nextn_predict_layers", 0) == 0:
+        return blocks
+    return blocks - settings.count("nextn_predict_layers", most=blocks - 1)
 
 
 def hf_name(family: Family, name: str) -> str | None:

@@ -9,7 +9,14 @@ import numpy as np
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.source.gguf_blocks import PACKED_FORMATS, CodedRows, numbers, take_apart
-from mobile_ft.export.source.gguf_families import ARCHITECTURES, Settings, config_values, hf_name, layer_count
+from mobile_ft.export.source.gguf_families import (
+    ARCHITECTURES,
+    LONG_FACTORS,
+    Settings,
+    config_values,
+    hf_name,
+    layer_count,
+)
 from mobile_ft.export.source.gguf_file import GgufTensor, read_gguf
 from mobile_ft.export.source.gguf_order import Order, column_order, row_order
 from mobile_ft.export.source.gguf_split import model_name, whole_gguf
@@ -22,8 +29,6 @@ from mobile_ft.model.hf_config import config_of, text_settings
 from mobile_ft.model.lora import BaseModel
 from mobile_ft.model.shapes import DELTA_DECAY
 
-# {tensor of LongRoPE's divisors: its name in config.json}
-_LONG_FACTORS = {"rope_factors_short.weight": "short_factor", "rope_factors_long.weight": "long_factor"}
 _LEAST_FACTOR = np.finfo(np.float32).tiny
 
 
@@ -76,8 +81,8 @@ class GgufModel(CheckpointSource):
             if tensor.name == "rope_freqs.weight":
                 self.rope_factors = self._numbers(tensor)
                 continue
-            if self._architecture.long_factors and tensor.name in _LONG_FACTORS:
-                self._long_factors[_LONG_FACTORS[tensor.name]] = self._numbers(tensor).tolist()
+            if self._architecture.long_factors and tensor.name in LONG_FACTORS:
+                self._long_factors[LONG_FACTORS[tensor.name]] = self._numbers(tensor).tolist()
                 continue
             block = re.match(r"blk\.(\d{1,9})\.", tensor.name)
             if block is not None and layers <= int(block[1]) < self.fields[f"{self._name}.block_count"]:

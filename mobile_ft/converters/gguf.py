@@ -13,7 +13,7 @@ from mobile_ft.converters.gguf_data import written
 from mobile_ft.converters.gguf_names import GgufNames, full_attention_interval, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
 from mobile_ft.errors import UserError
-from mobile_ft.export.source.gguf_families import ARCHITECTURES
+from mobile_ft.export.source.gguf_families import ARCHITECTURES, LONG_FACTORS
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import CONV, DELTA, SLIDING
 from mobile_ft.model.formats import F32, gguf_blocks
@@ -32,7 +32,6 @@ _TYPES = {
 _MORE_BITS = (GGMLQuantizationType.F16, GGMLQuantizationType.Q8_0)
 _F32 = GGMLQuantizationType.F32
 _ROPE_FACTORS = "rope_freqs.weight"
-_LONG_FACTORS = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
 
 
 def write(model: FineTuned, out: Path, quant: str) -> None:
@@ -135,7 +134,7 @@ def _rope_factors(model: FineTuned, architecture: str) -> dict[str, F32]:
     c, found = model.config, model.full_inv_freq()
     scaling = c.rope_scaling or {"rope_type": "default"}
     if scaling["rope_type"] == "longrope":
-        return {name: np.array(scaling[key], np.float32) for name, key in _LONG_FACTORS.items()}
+        return {name: np.array(scaling[key], np.float32) for name, key in LONG_FACTORS.items()}
     if found is None:
         return {}
     if scaling["rope_type"] != "linear" and not (scaling["rope_type"] == "yarn" and ARCHITECTURES[architecture].yarn):

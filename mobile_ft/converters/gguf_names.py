@@ -7,7 +7,7 @@ import numpy.typing as npt
 from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
 
 from mobile_ft.errors import UserError
-from mobile_ft.export.source.gguf_families import ARCHITECTURES, GEMMA_27B_LAYERS
+from mobile_ft.export.source.gguf_families import ARCHITECTURES, gemma_query_scalar
 from mobile_ft.export.source.gguf_order import column_order, row_order
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import DELTA, FULL, NO_ROPE, SLIDING
@@ -100,7 +100,7 @@ def _check_layers(config: ModelConfig, architecture: str) -> None:
 def _check_numbers(config: ModelConfig, architecture: str) -> None:
     """Raises UserError if llama.cpp would compute with other numbers than the model."""
     of_heads = config.hidden_size // config.num_attention_heads
-    scalar = of_heads if config.num_hidden_layers in GEMMA_27B_LAYERS else config.head_dim
+    scalar = gemma_query_scalar(config.num_hidden_layers, of_heads, config.head_dim)
     if architecture in ("gemma2", "gemma3") and not math.isclose(config.attention_scale, scalar**-0.5, rel_tol=1e-6):
         raise UserError(
             f"GGUF's architecture {architecture} scales scores by 1 / sqrt({scalar}), and this model by "

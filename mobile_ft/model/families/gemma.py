@@ -1,5 +1,6 @@
 """Gemma 1, 2 and 3, and VaultGemma."""
 
+from dataclasses import replace
 from typing import Any
 
 from mobile_ft.files.json_values import Values, positive_int, positive_number
@@ -10,12 +11,13 @@ from mobile_ft.model.families.traits import (
     QK_NORMS,
     SLIDING,
     Family,
+    Norms,
     Wrapper,
     every,
     full_attention,
 )
 
-_SANDWICH: dict[str, tuple[str | None, str | None]] = {
+_SANDWICH: Norms = {
     "attn": ("input_layernorm", "post_attention_layernorm"),
     "mlp": ("pre_feedforward_layernorm", "post_feedforward_layernorm"),
 }
@@ -64,6 +66,21 @@ _GEMMA3_VISION = Wrapper(
     )
 )
 
+_GEMMA2_FAMILY = Family(
+    norms=_SANDWICH,
+    linears=LINEARS,
+    activation=_GELU,
+    activation_key="hidden_activation",
+    scaled_embedding=True,
+    norm_offset=1.0,
+    layers=(FULL, SLIDING),
+    usual=_gemma2,
+    defaults=_GEMMA2,
+    keys=_GEMMA2_KEYS,
+    only={"hidden_act": (_GELU,)},
+)
+_VAULT_NORMS: Norms = {"attn": ("input_layernorm", None), "mlp": ("pre_feedforward_layernorm", None)}
+
 FAMILIES: dict[str, Family] = {
     "gemma": Family(
         norms=NORMS,
@@ -75,32 +92,8 @@ FAMILIES: dict[str, Family] = {
         defaults=_DEFAULTS | {"num_key_value_heads": 16, "max_position_embeddings": 8192, "hidden_act": _GELU},
         only={"hidden_activation": (None, _GELU)},
     ),
-    "gemma2": Family(
-        norms=_SANDWICH,
-        linears=LINEARS,
-        activation=_GELU,
-        activation_key="hidden_activation",
-        scaled_embedding=True,
-        norm_offset=1.0,
-        layers=(FULL, SLIDING),
-        usual=_gemma2,
-        defaults=_GEMMA2,
-        keys=_GEMMA2_KEYS,
-        only={"hidden_act": (_GELU,)},
-    ),
-    "vaultgemma": Family(
-        norms={"attn": ("input_layernorm", None), "mlp": ("pre_feedforward_layernorm", None)},
-        linears=LINEARS,
-        activation=_GELU,
-        activation_key="hidden_activation",
-        scaled_embedding=True,
-        norm_offset=1.0,
-        layers=(FULL, SLIDING),
-        usual=_gemma2,
-        defaults=_GEMMA2,
-        keys=_GEMMA2_KEYS,
-        only={"hidden_act": (_GELU,)},
-    ),
+    "gemma2": _GEMMA2_FAMILY,
+    "vaultgemma": replace(_GEMMA2_FAMILY, norms=_VAULT_NORMS),
     "gemma3_text": Family(
         norms=_SANDWICH,
         linears=LINEARS,

@@ -1,7 +1,9 @@
 """Zhipu's GLM-4: half of each head is rotated, in neighbouring pairs."""
 
+from dataclasses import replace
+
 from mobile_ft.model.families.phi import FUSED_MLP
-from mobile_ft.model.families.traits import LINEARS, NORMS, Family, without
+from mobile_ft.model.families.traits import LINEARS, NORMS, Family, Norms, without
 
 _LINEARS = without(LINEARS, "gate", "up") | FUSED_MLP
 _DEFAULTS = {
@@ -14,29 +16,18 @@ _DEFAULTS = {
     "partial_rotary_factor": 0.5,
     "attention_bias": True,
 }
-_KEYS = ("partial_rotary_factor",)
-_BIAS = {"attention_bias": (True,)}
-
-FAMILIES: dict[str, Family] = {
-    "glm": Family(
-        norms=NORMS,
-        linears=_LINEARS,
-        qkv_bias=True,
-        rope_interleaved=True,
-        defaults=_DEFAULTS,
-        keys=_KEYS,
-        only=_BIAS,
-    ),
-    "glm4": Family(
-        norms={
-            "attn": ("input_layernorm", "post_self_attn_layernorm"),
-            "mlp": ("post_attention_layernorm", "post_mlp_layernorm"),
-        },
-        linears=_LINEARS,
-        qkv_bias=True,
-        rope_interleaved=True,
-        defaults=_DEFAULTS,
-        keys=_KEYS,
-        only=_BIAS,
-    ),
+_GLM = Family(
+    norms=NORMS,
+    linears=_LINEARS,
+    qkv_bias=True,
+    rope_interleaved=True,
+    defaults=_DEFAULTS,
+    keys=("partial_rotary_factor",),
+    only={"attention_bias": (True,)},
+)
+_GLM4_NORMS: Norms = {
+    "attn": ("input_layernorm", "post_self_attn_layernorm"),
+    "mlp": ("post_attention_layernorm", "post_mlp_layernorm"),
 }
+
+FAMILIES: dict[str, Family] = {"glm": _GLM, "glm4": replace(_GLM, norms=_GLM4_NORMS)}

@@ -1,9 +1,9 @@
 """Ai2's OLMo 2 and 3: norms behind the branches only, and norms of q and k over the whole width."""
 
 from mobile_ft.files.json_values import Values
-from mobile_ft.model.families.traits import DEFAULTS, FULL, LINEARS, QK_NORMS, SLIDING, Family, every
+from mobile_ft.model.families.traits import DEFAULTS, FULL, LINEARS, QK_NORMS, SLIDING, Family, Norms, every
 
-_NORMS: dict[str, tuple[str | None, str | None]] = {
+_NORMS: Norms = {
     "attn": (None, "post_attention_layernorm"),
     "mlp": (None, "post_feedforward_layernorm"),
 }

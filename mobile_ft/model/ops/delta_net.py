@@ -154,20 +154,9 @@ def _decode_reference(
     return o, torch.cat([tokens[len(tokens) - kept :].reshape(-1), h.reshape(-1)])
 
 
-def _decode_fake(
-    qkv: Tensor,
-    b: Tensor,
-    a: Tensor,
-    taps: Tensor,
-    a_log: Tensor,
-    dt_bias: Tensor,
-    state: Tensor,
-    positions: Tensor,
-    key_heads: int,
-    key_dim: int,
-    beta_scale: float,
-) -> tuple[Tensor, Tensor]:
-    return qkv.new_empty((qkv.shape[0], qkv.shape[1] - 2 * key_heads * key_dim)), torch.empty_like(state)
+def _decode_fake(qkv: Tensor, b: Tensor, a: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    state = rest[3]
+    return _fake(qkv, b, a, *rest), torch.empty_like(state)
 
 
 # Generation: T new tokens of one sequence. `state` has qkv of the L - 1 tokens before them, then H; the second output

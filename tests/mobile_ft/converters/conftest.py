@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from mobile_ft import convert
+from tests import hf_models
 from tests.tuned_models import Tuned, make_tuned
 
 
@@ -17,14 +18,7 @@ def tuned_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tuned]
 
 
 _OF_GGUF = ("granite", "gemma", "gemma2", "olmo2", "phi3", "qwen3_5", "arcee", "ernie4_5", "exaone4", "ministral3")
-_ROPE = {
-    "rope_type": "longrope",
-    "rope_theta": 10000.0,
-    "partial_rotary_factor": 0.75,
-    "original_max_position_embeddings": 256,
-    "short_factor": [1.0, 1.1, 1.2, 1.3, 1.5, 2.0],
-    "long_factor": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
-}
+_ROPE = hf_models.FAMILIES["phi3"].rope_parameters | {"original_max_position_embeddings": 256}
 _CHANGES: dict[str, Any] = {
     "gemma2": {"query_pre_attn_scalar": 32},  # the only scale that llama.cpp knows
     "exaone4": {"layer_types": ["full_attention"] * 2, "sliding_window": None},  # as its small model

@@ -14,8 +14,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from mobile_ft import MobileFtWarning, UserError, convert
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.converters.gguf_names import GgufNames
+from mobile_ft.export.source.gguf_families import ARCHITECTURES, Settings, config_values
 from mobile_ft.export.source.gguf_model import GgufModel
-from mobile_ft.model.hf_config import read_hf_config
+from mobile_ft.model.hf_config import config_of, read_hf_config
 from mobile_ft.model.rope import frequencies, rope_factor
 from mobile_ft.runtime import quantize
 from tests import hf_models
@@ -138,6 +139,15 @@ def test_a_smaller_vocabulary_is_padded(worded: tuple[Tuned, Tokenizer], convert
     tokens, types = (reader.fields[f"tokenizer.ggml.{key}"].contents() for key in ("tokens", "token_type"))
     assert (len(tokens), len(types)) == (512, 512)
     assert tokens[count:] == [f"[PAD{index}]" for index in range(count, 512)] and set(types[count:]) == {5}
+
+
+def test_ministral_without_scaling() -> None:
+    """A config.json that says nothing of it has YaRN, and a GGUF file has none."""
+    counts = {"block_count": 1, "attention.head_count": 2, "embedding_length": 64, "feed_forward_length": 96}
+    numbers = counts | {"context_length": 64, "attention.layer_norm_rms_epsilon": 1e-5}
+    settings = Settings({f"mistral3.{key}": value for key, value in numbers.items()}, "mistral3")
+    values = config_values(settings, ARCHITECTURES["mistral3"], 250, True, {})
+    assert config_of(values, "name").rope_scaling is None
 
 
 @pytest.mark.parametrize(
