@@ -81,26 +81,14 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig, architecture: str) 
         writer.add_head_count_kv(c.num_key_value_heads)
     writer.add_key_length(c.head_dim)
     writer.add_value_length(c.head_dim)
-    writer.add_rope_dimension_count(2 * rotary_pairs(c.head_dim, c.rope_scaling))
     writer.add_layer_norm_rms_eps(c.rms_norm_eps)
-    writer.add_rope_freq_base(c.rope_theta)
-    if c.rope_scaling is not None and c.rope_scaling["rope_type"] == "linear":
-        writer.add_rope_scaling_type(RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(c.rope_scaling["factor"])
+    _add_rope(writer, c, architecture)
     if SLIDING in c.layer_types:
         writer.add_sliding_window(c.sliding_window)
         writer.add_sliding_window_pattern([kind == SLIDING for kind in c.layer_types])
         writer.add_rope_freq_base_swa(c.rope_local_base_freq)
     if DELTA in c.layer_types:
-        writer.add_full_attention_interval(full_attention_interval(c))
-        writer.add_ssm_conv_kernel(c.linear_conv_kernel_dim)
-        writer.add_ssm_state_size(c.linear_key_head_dim)
-        writer.add_ssm_group_count(c.linear_num_key_heads)
-        writer.add_ssm_time_step_rank(c.linear_num_value_heads)
-        writer.add_ssm_inner_size(c.linear_num_value_heads * c.linear_value_head_dim)
-        # Sections of pairs for the positions of images. All of a text's positions are the same.
-        pairs = rotary_pairs(c.head_dim, c.rope_scaling)
-        writer.add_rope_dimension_sections([(pairs + 2) // 3, (pairs + 1) // 3, pairs // 3, 0])
+        _add_delta_net(writer, c)
     if c.model_type == "granite":
         writer.add_attention_scale(c.attention_scale)
         writer.add_embedding_scale(c.embedding_multiplier)
@@ -110,11 +98,37 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig, architecture: str) 
         writer.add_attn_logit_softcapping(c.attn_logit_softcapping)
     if c.final_logit_softcapping:
         writer.add_final_logit_softcapping(c.final_logit_softcapping)
-    if c.rope_scaling is not None and c.rope_scaling["rope_type"] == "yarn" and ARCHITECTURES[architecture].yarn:
-        _add_yarn(writer, c.rope_scaling)
-    if c.rope_scaling is not None and c.rope_scaling["rope_type"] == "longrope":
-        writer.add_rope_scaling_orig_ctx_len(int(c.rope_scaling["original_max_position_embeddings"]))
-        writer.add_rope_scaling_attn_factors(rope_factor(c.rope_scaling))
+
+
+def _add_delta_net(writer: GGUFWriter, c: ModelConfig) -> None:
+    writer.add_full_attention_interval(full_attention_interval(c))
+    writer.add_ssm_conv_kernel(c.linear_conv_kernel_dim)
+    writer.add_ssm_state_size(c.linear_key_head_dim)
+    writer.add_ssm_group_count(c.linear_num_key_heads)
+    writer.add_ssm_time_step_rank(c.linear_num_value_heads)
+    writer.add_ssm_inner_size(c.linear_num_value_heads * c.linear_value_head_dim)
+    # Sections of pairs for the positions of images. All of a text's positions are the same.
+    pairs = rotary_pairs(c.head_dim, c.rope_scaling)
+    writer.add_rope_dimension_sections([(pairs + 2) // 3, (pairs + 1) // 3, pairs // 3, 0])
+
+
+def _add_rope(writer: GGUFWriter, c: ModelConfig, architecture: str) -> None:
+    scaling = c.rope_scaling or {"rope_type": "default"}
+    writer.add_rope_dimension_count(2 * rotary_pairs(c.head_dim, c.rope_scaling))
+    writer.add_rope_freq_base(c.rope_theta)
+    if scaling["rope_type"] == "linear":
+        writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(scaling["factor"])
+    elif scaling["rope_type"] == "longrope":
+        writer.add_rope_scaling_orig_ctx_len(int(scaling["original_max_position_embeddings"]))
+        writer.add_rope_scaling_attn_factors(rope_factor(scaling))
+    elif _has_yarn(scaling, architecture):
+        _add_yarn(writer, scaling)
+
+
+def _has_yarn(scaling: dict[str, Any], architecture: str) -> bool:
+    """Returns whether the metadata has the scaling as YaRN. In other architectures, tensors have what it gives."""
+    return scaling["rope_type"] == "yarn" and ARCHITECTURES[architecture].yarn
 
 
 def _add_yarn(writer: GGUFWriter, scaling: dict[str, Any]) -> None:
@@ -137,7 +151,7 @@ def _rope_factors(model: FineTuned, architecture: str) -> dict[str, F32]:
         return {name: np.array(scaling[key], np.float32) for name, key in LONG_FACTORS.items()}
     if found is None:
         return {}
-    if scaling["rope_type"] != "linear" and not (scaling["rope_type"] == "yarn" and ARCHITECTURES[architecture].yarn):
+    if scaling["rope_type"] != "linear" and not _has_yarn(scaling, architecture):
         part = scaling.get("partial_rotary_factor", 1.0)
         scaling = {"rope_type": "default", "partial_rotary_factor": part}
     said = frequencies(c.head_dim, c.rope_theta, scaling)
