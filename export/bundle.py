@@ -17,7 +17,7 @@ from mobile_ft.data.device_text import write_device_text
 from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
 from mobile_ft.export.program.cache import build, cached_program
-from mobile_ft.export.program.program import KindMethods, program_spec
+from mobile_ft.export.program.program import MLP_TOKENS, KindMethods, program_spec
 from mobile_ft.export.source.added_tokens import check_added_tokens
 from mobile_ft.export.source.source import ModelSource
 from mobile_ft.export.weights_file import LazyTensor, write_weights
@@ -26,7 +26,14 @@ from mobile_ft.files.json_text import read_json_object
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import F32, packed_shape
 from mobile_ft.model.lora import LoraConfig, adapter_key, init_adapter, within_decoder, write_adapter
-from mobile_ft.model.shapes import forward_flops, head_flops
+from mobile_ft.model.shapes import (
+    PER_LAYER_LINEAR,
+    PER_LAYER_NORM,
+    PER_LAYER_TABLE,
+    forward_flops,
+    head_flops,
+    unit_types,
+)
 from mobile_ft.model.unit_spec import UnitSpec, inv_freq_name, unit_specs
 
 if TYPE_CHECKING:
@@ -36,11 +43,15 @@ _EMBEDDING = "model.embed_tokens.weight"
 
 
 def _unit_entry(layer: int, spec: UnitSpec, modules: str) -> dict[str, Any]:
-    rotary = [inv_freq_name(spec.config, layer)] if spec.rotary_pairs else []
+    c = spec.config
+    scaled = c.family.layer_scale is not None and spec.type == unit_types(c, layer)[-1]
+    rotary = [inv_freq_name(c, layer)] if spec.rotary_pairs else []
     return {
         "name": f"layers.{layer}.{spec.type}",
         "kind": spec.kind,
         "layer": layer,
+        **({"scale": f"model.layers.{layer}.{c.family.layer_scale}"} if scaled else {}),
+        **({"takes": f"layers.{c.kv_layer(layer)}.attn"} if spec.side == "takes" else {}),
         "weights": rotary + [f"model.layers.{layer}.{name}" for name in spec.weights],
         "lora": [adapter_key(layer, name, modules) for name in spec.lora],
     }
@@ -60,6 +71,7 @@ def _kind_entry(layer: int, spec: UnitSpec, methods: KindMethods) -> dict[str, A
         "tokens": methods.tokens,
         "takes_positions": spec.takes_positions,
         "cache_width": spec.cache_width,
+        **({"side": spec.side, "side_widths": list(spec.side_widths)} if spec.side else {}),
         "state_size": math.prod(spec.state_shape),
         "linears": [[linear.in_features, linear.out_features] for linear in spec.linears],
         "attention": None if a is None else {"heads": a.heads, "kv_heads": a.kv_heads, "head_dim": a.head_dim},
@@ -104,14 +116,40 @@ def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight
     for name, (layer, spec) in rotary.items():
         yield LazyTensor(name, "float32", (spec.rotary_pairs,), partial(source.inv_freq, layer))
     yield packed(_EMBEDDING, c.hidden_size, c.vocab_size)
+    if c.hidden_size_per_layer_input:
+        yield vector(PER_LAYER_NORM, (c.hidden_size_per_layer_input,))
+        yield packed(PER_LAYER_LINEAR, c.hidden_size, c.num_hidden_layers * c.hidden_size_per_layer_input)
+        yield packed(PER_LAYER_TABLE, c.hidden_size_per_layer_input, c.vocab_size * c.num_hidden_layers)
     for layer, spec in specs:
         prefix = f"model.layers.{layer}."
         yield from (vector(f"{prefix}{name}", shape) for name, shape in spec.vectors.items())
         for linear in spec.linears:
             yield packed(f"{prefix}{linear.name}.weight", linear.in_features, linear.out_features)
+    if c.family.layer_scale is not None:
+        yield from (vector(f"model.layers.{i}.{c.family.layer_scale}", (1,)) for i in range(c.num_hidden_layers))
     yield vector(f"{c.family.final_norm}.weight", (c.hidden_size,))
     if not c.tie_word_embeddings:
         yield packed(head_weight, c.hidden_size, c.vocab_size)
+
+
+def _per_layer_formats(source: ModelSource) -> dict[str, str]:
+    if not source.config.hidden_size_per_layer_input:
+        return {}
+    return {name: source.format_of(name) for name in (PER_LAYER_TABLE, PER_LAYER_LINEAR)}
+
+
+def _per_layer_entry(c: ModelConfig, max_seq_len: int) -> dict[str, Any]:
+    """Returns the description of per-layer embeddings in bundle.json, if the model has them."""
+    if not c.hidden_size_per_layer_input:
+        return {}
+    weights = [PER_LAYER_NORM, PER_LAYER_LINEAR, PER_LAYER_TABLE]
+    return {
+        "per_layer": {
+            "width": c.hidden_size_per_layer_input,
+            "tokens": min(max_seq_len, MLP_TOKENS),
+            "weights": weights,
+        }
+    }
 
 
 @contextmanager
@@ -183,11 +221,13 @@ def write_bundle(
     specs = unit_specs(source, lora, activation)
     head_weight = _EMBEDDING if c.tie_word_embeddings else "lm_head.weight"
     embed_format, head_format = source.format_of(_EMBEDDING), source.format_of(head_weight)
+    per_layer = _per_layer_formats(source)
     with _new_folder(target) as folder:
         if not hollow:  # its errors are reported before the weights are written, which takes longest
             _write_text(source, folder)
         weights = write_weights(folder / WEIGHTS_FILE, _tensors(source, specs, head_weight), hollow, on_tensor)
-        wanted = program_spec(c, (spec for _, spec in specs), embed_format, head_format, max_seq_len)
+        per_layer_formats = (per_layer[PER_LAYER_TABLE], per_layer[PER_LAYER_LINEAR]) if per_layer else None
+        wanted = program_spec(c, (spec for _, spec in specs), embed_format, head_format, max_seq_len, per_layer_formats)
         program = (cached_program if cache else build)(wanted)
         (folder / "program.pte").write_bytes(program.data)
         kinds = {spec.kind: (spec, layer) for layer, spec in reversed(specs)}
@@ -208,7 +248,7 @@ def write_bundle(
             "lora": asdict(lora),
             "max_seq_len": max_seq_len,
             "activation": activation,
-            "formats": _formats(specs) | {_EMBEDDING: embed_format, head_weight: head_format},
+            "formats": _formats(specs) | {_EMBEDDING: embed_format, head_weight: head_format} | per_layer,
             "conversions": [conversion.to_json() for conversion in source.conversions.to_list()],
             "kinds": {spec.kind: _kind_entry(layer, spec, program.kinds[spec.kind]) for spec, layer in kinds.values()},
             "embed": {"weights": [_EMBEDDING]},
@@ -217,6 +257,7 @@ def write_bundle(
                 "tokens": program.head_tokens,
                 "flops": head_flops(c),
             },
+            **_per_layer_entry(c, max_seq_len),
             "units": [_unit_entry(layer, spec, base.modules) for layer, spec in specs],
             "checksums": {file.name: checksum(file) for file in sorted(folder.iterdir()) if file.name != WEIGHTS_FILE},
             "weights": weights.to_json(),

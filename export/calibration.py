@@ -3,8 +3,10 @@
 Quantization weights errors by it, like llama.cpp's importance matrix and AWQ's scaling (arXiv 2306.00978).
 """
 
+import math
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,9 @@ from mobile_ft.errors import UserError
 from mobile_ft.export.source.hf_checkpoint import HfCheckpoint
 from mobile_ft.export.source.source import ModelSource
 from mobile_ft.model import units
-from mobile_ft.model.formats import F32, PANEL_ROWS, unpack
+from mobile_ft.model.formats import F32, PANEL_ROWS, PackedWeight, unpack
 from mobile_ft.model.lora import LoraConfig
-from mobile_ft.model.shapes import unit_types
+from mobile_ft.model.shapes import PER_LAYER_LINEAR, PER_LAYER_NORM, PER_LAYER_TABLE, unit_types
 from mobile_ft.model.unit_spec import unit_spec
 
 _ROWS, _ROW = 8, 512  # maximum number of rows, and of tokens per row
@@ -63,36 +65,76 @@ def calibrate(source: HfCheckpoint, plain: ModelSource, text: Path) -> None:
     source.importance = dict(column_importance(plain, rows))
 
 
+@dataclass
+class _Row:
+    """The state of a row of tokens between two units."""
+
+    tokens: NDArray[np.int32]
+    embedded: Tensor  # [T, hidden]
+    x: Tensor  # [T, hidden]
+    given: dict[int, list[Tensor]] = field(default_factory=dict)  # {layer: keys and values that it gives to later ones}
+
+
 def column_importance(source: ModelSource, rows: list[NDArray[np.int32]]) -> Iterator[tuple[str, F32]]:
     """Yields (name of the weight, importance [in_features]) of all linear layers, for `rows` of tokens.
 
     The weights of one layer at a time are read from `source`.
     """
-    inputs = [_embedded(source, row) for row in rows]
+    states = [_Row(row, x, x) for row, x in ((row, _embedded(source, row)) for row in rows)]
+    count = sum(map(len, rows))
+    if source.config.hidden_size_per_layer_input:
+        yield PER_LAYER_LINEAR, _importance(sum((row.x.square().sum(0) for row in states), torch.zeros(())), count)
     for layer in range(source.config.num_hidden_layers):
         for unit_type in unit_types(source.config, layer):
             unit, names = _unit(source, layer, unit_type)
             squares = [torch.zeros(()) for _ in names]
-            for i, x in enumerate(inputs):
+            for row in states:
                 with torch.inference_mode(), _Inputs() as seen:
-                    inputs[i] = unit(x)
-                squares = [total + new for total, new in zip(squares, seen.squares, strict=True)]
+                    unit(row)
+                squares = [total + new for total, new in zip(squares, seen.squares[-len(names) :], strict=True)]
             for name, total in zip(names, squares, strict=True):
-                mean = total / sum(map(len, rows))
-                yield name, mean.clamp_min(max(_LEAST * mean.mean().item(), torch.finfo(mean.dtype).tiny)).numpy()
+                yield name, _importance(total, count)
+
+
+def _importance(squares: Tensor, tokens: int) -> F32:
+    mean = squares / tokens
+    return mean.clamp_min(max(_LEAST * mean.mean().item(), torch.finfo(mean.dtype).tiny)).numpy()
 
 
 def _embedded(source: ModelSource, tokens: NDArray[np.int32]) -> Tensor:
-    """Returns the embeddings [T, hidden]. Decodes only the rows of the tokens."""
+    """Returns the embeddings [T, hidden]."""
     c = source.config
     table = source.packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size)
-    panels, which = np.unique(tokens // PANEL_ROWS, return_inverse=True)
+    return c.embedding_scale * _rows_of(table, tokens)
+
+
+def _rows_of(table: PackedWeight, rows: NDArray[np.int32]) -> Tensor:
+    """Decodes only the panels that have these rows."""
+    panels, which = np.unique(rows // PANEL_ROWS, return_inverse=True)
     values = unpack(table.data[panels], table.format, len(panels) * PANEL_ROWS)
-    return c.embedding_scale * torch.from_numpy(values[which * PANEL_ROWS + tokens % PANEL_ROWS])
+    return torch.from_numpy(values[which * PANEL_ROWS + rows % PANEL_ROWS])
 
 
-def _unit(source: ModelSource, layer: int, unit_type: str) -> tuple[Any, list[str]]:
-    """Returns a unit as a function x -> y of one row, and the names of its linear layers' weights."""
+def _per_layer(source: ModelSource, layer: int) -> Callable[[_Row], Tensor]:
+    """Returns a function that computes a layer's per-layer embeddings [T, width] of a row."""
+    c, layers, width = source.config, source.config.num_hidden_layers, source.config.hidden_size_per_layer_input
+    table = source.packed(PER_LAYER_TABLE, width, c.vocab_size * layers)
+    linear, norm = (
+        source.packed(PER_LAYER_LINEAR, c.hidden_size, layers * width),
+        source.prepared(PER_LAYER_NORM, (width,)),
+    )
+    panels = width // PANEL_ROWS
+    weight = torch.from_numpy(linear.data[layer * panels : (layer + 1) * panels])
+
+    def of(row: _Row) -> Tensor:
+        e = math.sqrt(width / 2) * _rows_of(table, row.tokens * layers + layer)
+        return units.per_layer_inputs(c, linear.format, row.embedded, e, torch.from_numpy(norm), weight)
+
+    return of
+
+
+def _unit(source: ModelSource, layer: int, unit_type: str) -> tuple[Callable[[_Row], None], list[str]]:
+    """Returns a unit as a function that runs it on a row, and the names of its linear layers' weights."""
     prefix = f"model.layers.{layer}."
     spec = unit_spec(source, layer, unit_type, LoraConfig(1, 0.0, ()), "exact")
     names = [f"{prefix}{linear.name}.weight" for linear in spec.linears]
@@ -102,8 +144,16 @@ def _unit(source: ModelSource, layer: int, unit_type: str) -> tuple[Any, list[st
         for name, linear in zip(names, spec.linears, strict=True)
     ]
     inv_freq = torch.from_numpy(source.inv_freq(layer)) if spec.rotary_pairs else None
+    embeddings = _per_layer(source, layer) if spec.side == "per_layer" else None
+    scaled = source.config.family.layer_scale is not None and unit_type == unit_types(source.config, layer)[-1]
+    scale = float(source.vector(f"{prefix}{source.config.family.layer_scale}", 1)[0]) if scaled else 1.0
 
-    def run(x: Tensor) -> Tensor:
-        return units.forward(spec, x, torch.arange(len(x)), inv_freq, weights, [])
+    def run(row: _Row) -> None:
+        side = [embeddings(row)] if embeddings else row.given.get(source.config.kv_layer(layer), [])
+        positions = torch.arange(len(row.x))
+        y, *given = units.forward(spec, row.x, positions, side, inv_freq, weights, [])
+        row.x = scale * y
+        if given:
+            row.given[layer] = given
 
     return run, names

@@ -20,6 +20,7 @@ from transformers import (
     Gemma3Config,
     Gemma3ForConditionalGeneration,
     Gemma3TextConfig,
+    Gemma4TextConfig,
     GemmaConfig,
     Glm4Config,
     GlmConfig,
@@ -234,6 +235,20 @@ FAMILIES: dict[str, PreTrainedConfig] = {
         rope_parameters=_GEMMA_ROPE,
         **_SHAPE | {"sliding_window_pattern": 2},
     ),
+    # Two layers that take keys and values of the layers before them, whose heads differ in size.
+    "gemma4": Gemma4TextConfig(
+        num_hidden_layers=5,
+        head_dim=16,
+        sliding_window=9,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        num_kv_shared_layers=2,
+        use_double_wide_mlp=True,
+        hidden_size_per_layer_input=32,
+        vocab_size_per_layer_input=250,
+        final_logit_softcapping=4.0,
+        pad_token_id=0,
+        **_SHAPE | {"global_head_dim": 32},
+    ),
 }
 
 
@@ -262,6 +277,9 @@ def random_model(config: PreTrainedConfig) -> Any:
     attention = "eager" if config.model_type in _EAGER else "sdpa"
     model = AutoModelForCausalLM.from_config(config, attn_implementation=attention).eval()
     with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                buffer.copy_(torch.randint(4, 13, (1,)) / 8)
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter += 0.3 * torch.randn_like(parameter)
@@ -301,7 +319,7 @@ class HfModel(ModelSource):
         model.config.to_json_file(folder / "config.json", use_diff=False)
         self.config = read_hf_config(folder / "config.json")
         self.hf_settings = text_settings(json.loads((folder / "config.json").read_text()))
-        self.parameters = dict(model.named_parameters())
+        self.parameters = dict(model.named_parameters()) | dict(model.named_buffers())
 
     def format_of(self, name: str) -> str:
         return "q8_0" if "embed_tokens" in name or "lm_head" in name else "q4_0"
@@ -309,9 +327,9 @@ class HfModel(ModelSource):
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
         fmt, parameter = self.format_of(name), self.parameters[name].data
         kind = GGMLQuantizationType[fmt.upper()]
-        rows = take_apart(quantize(parameter.numpy(), kind), kind)
+        rows = take_apart(quantize(parameter.numpy().reshape(out_features, in_features), kind), kind)
         weight = pack(fmt, rows.codes, rows.header)
-        parameter.copy_(torch.from_numpy(unpack(weight.data, fmt, out_features)))
+        parameter.copy_(torch.from_numpy(unpack(weight.data, fmt, out_features)).reshape(parameter.shape))
         return weight
 
     def vector(self, name: str, size: int) -> F32:

@@ -90,6 +90,8 @@ def make_tuned(name: str, folder: Path, **changes: Any) -> Tuned:
 
     config = deepcopy(FAMILIES[name])
     config.update({"vocab_size": VOCABULARY} | changes)
+    if hasattr(config, "vocab_size_per_layer_input"):
+        config.vocab_size_per_layer_input = VOCABULARY
     model = random_model(config)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -33,7 +33,9 @@ FAMILIES = ("llama", "mistral", "smollm3", "qwen2", "qwen3", "gemma3_text", "lfm
 QUANTS = ("q4_0", "q4_1", "q4_0_g64", "q4_1_g128", "q8_0", "q8_0_g64", "nf4", "nf4_g16", "fp4", "iq4_nl", "f16")
 TARGETS = ("all-linear", "q_proj,v_proj", "q_proj,k_proj,v_proj,o_proj", "gate_proj,up_proj,down_proj", "down_proj")
 LFM2_TARGETS = ("all-linear", "w1,w3,w2", "w2")  # LFM2's names
-MORE_FAMILIES = ("qwen3_5_text", "gemma2", "granite_swa", "phi3", "olmo2", "lfm3", "exaone4", "glm4", "arcee")
+MORE_FAMILIES = (
+    *("qwen3_5_text", "gemma4_text", "gemma2", "granite_swa", "phi3", "olmo2", "lfm3", "exaone4", "glm4", "arcee"),
+)
 HEADS_FILL_HIDDEN = ("lfm2", "phi3", "olmo2", "exaone4")  # their heads have hidden_size numbers together
 BUCKETS = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # MB
 
@@ -67,7 +69,7 @@ def draw_model(draw: random.Random, family: str) -> Options:
     heads = kv_heads * draw.choice((1, 2, 3, 4))
     heads += -heads * head_dim // 16 % 2 * kv_heads  # heads x head_dim must be a multiple of 32
     step = heads * head_dim if family in HEADS_FILL_HIDDEN else math.lcm(heads, 32)
-    layers = draw.randint(1, 10)
+    layers = draw.randint(3 if family == "gemma4_text" else 1, 10)
     more: Options = {"block_auto_adjust_ff_dim": False} if family == "lfm2" else {}
     if family == "lfm2":
         more["layer_types"] = [draw.choice(("conv", "full_attention")) for _ in range(layers)]
@@ -75,7 +77,7 @@ def draw_model(draw: random.Random, family: str) -> Options:
         more["query_pre_attn_scalar"] = head_dim
     if family in MORE_FAMILIES:
         more |= draw_own(draw, family, layers)
-    return more | {
+    values = more | {
         "hidden_size": step if family in HEADS_FILL_HIDDEN else step * draw.randint(1, max(1, 768 // step)),
         "intermediate_size": 32 * draw.randint(3, 64),
         "num_hidden_layers": layers,
@@ -87,6 +89,9 @@ def draw_model(draw: random.Random, family: str) -> Options:
         "tie_word_embeddings": draw.random() < 0.7,
         "pad_token_id": 0,
     }
+    if family == "gemma4_text":
+        values["vocab_size_per_layer_input"] = values["vocab_size"]
+    return values
 
 
 def draw_own(draw: random.Random, family: str, layers: int) -> Options:
@@ -100,6 +105,17 @@ def draw_own(draw: random.Random, family: str, layers: int) -> Options:
         own["layer_types"] = [draw.choice(types) for _ in range(layers)]
     if family in ("lfm3", "gemma2", "granite_swa", "exaone4"):
         own["sliding_window"] = draw.choice((8, 100))
+    if family == "gemma4_text":
+        shared = draw.randint(0, layers - 2)
+        owners = layers - shared
+        own |= {
+            "layer_types": [types[layer % 2] for layer in range(owners)] + [draw.choice(types) for _ in range(shared)],
+            "num_kv_shared_layers": shared,
+            "use_double_wide_mlp": draw.random() < 0.5,
+            "hidden_size_per_layer_input": draw.choice((32, 64, 256)),
+            "global_head_dim": draw.choice((32, 64, 256, 512)),
+            "sliding_window": draw.choice((8, 100)),
+        }
     if family == "qwen3_5_text":
         keys = draw.choice((1, 2, 4))
         own |= {
@@ -119,6 +135,9 @@ def draw_export(draw: random.Random, family: str, model: Options) -> Options:
     targets = LFM2_TARGETS if family == "lfm2" else ("all-linear",) if family in MORE_FAMILIES else TARGETS
     if family == "qwen3_5_text":
         columns.append(model["linear_num_value_heads"] * model["linear_value_head_dim"])
+    if family == "gemma4_text":
+        heads = model["num_attention_heads"] * model["global_head_dim"]
+        columns += [heads, model["hidden_size_per_layer_input"]]
     fitting = [quant for quant in QUANTS if not any(n % parse_format(quant).group for n in columns)]
     return {
         "lora_rank": draw.choice((1, 4, 8, 16, 64)),

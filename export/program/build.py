@@ -4,11 +4,13 @@ from io import BytesIO
 
 from mobile_ft.export.program.lower import lower
 from mobile_ft.export.program.program import Program, ProgramSpec
-from mobile_ft.export.program.trace import end_methods, unit_methods
+from mobile_ft.export.program.trace import end_methods, per_layer_methods, unit_methods
 
 
 def build_program(spec: ProgramSpec) -> Program:
     methods = end_methods(spec.config, spec.embed_format, spec.head_format, spec.max_seq_len)
+    if spec.per_layer_formats is not None:
+        methods |= per_layer_methods(spec.config, *spec.per_layer_formats, spec.max_seq_len)
     kinds = {}
     for unit in spec.units:
         traced = unit_methods(unit, spec.max_seq_len)

@@ -7,6 +7,13 @@ from typing import Any
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.unit_spec import UnitSpec
 
+# Methods without attention take at most this many tokens per call, and the runtime calls them several times, so that
+# their memory does not grow with the sequence. The head's kernel processes as many rows in one pass over the
+# vocabulary. An MLP can be called with fewer tokens, which saves memory but decodes its weights more often; the plan
+# decides.
+HEAD_TOKENS = 256
+MLP_TOKENS = 256
+
 
 @dataclass(frozen=True)
 class ProgramSpec:
@@ -17,6 +24,7 @@ class ProgramSpec:
     embed_format: str
     head_format: str
     max_seq_len: int
+    per_layer_formats: tuple[str, str] | None = None  # of the table of per-layer embeddings, and of the linear layer
 
 
 @dataclass(frozen=True)
@@ -36,8 +44,13 @@ class Program:
 
 
 def program_spec(
-    config: ModelConfig, specs: Iterable[UnitSpec], embed_format: str, head_format: str, max_seq_len: int
+    config: ModelConfig,
+    specs: Iterable[UnitSpec],
+    embed_format: str,
+    head_format: str,
+    max_seq_len: int,
+    per_layer_formats: tuple[str, str] | None = None,
 ) -> ProgramSpec:
     """Returns the program of these units. `specs` may have several units of a kind."""
     units = tuple({spec.kind: spec for spec in specs}.values())
-    return ProgramSpec(config, units, embed_format, head_format, max_seq_len)
+    return ProgramSpec(config, units, embed_format, head_format, max_seq_len, per_layer_formats)

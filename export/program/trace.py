@@ -10,7 +10,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.traceback import preserve_node_meta
 
-from mobile_ft.export.program.program import KindMethods
+from mobile_ft.export.program.program import HEAD_TOKENS, MLP_TOKENS, KindMethods
 from mobile_ft.export.program.split import split_at_gradient
 from mobile_ft.model import units
 from mobile_ft.model.config import ModelConfig
@@ -18,13 +18,6 @@ from mobile_ft.model.formats import packed_shape
 from mobile_ft.model.unit_spec import UnitSpec
 
 EXAMPLE_TOKENS = 7
-
-# Methods without attention take at most this many tokens per call, and the runtime calls them several times, so that
-# their memory does not grow with the sequence. The head's kernel processes as many rows in one pass over the
-# vocabulary. An MLP can be called with fewer tokens, which saves memory but decodes its weights more often; the plan
-# decides.
-HEAD_TOKENS = 256
-MLP_TOKENS = 256
 
 
 @dataclass(frozen=True)
@@ -107,13 +100,16 @@ def _stored(node: fx.Node, spec: UnitSpec) -> str:
 
 @dataclass(frozen=True)
 class UnitTrace:
-    """A unit as functions of its inputs: activations, positions and inv_freq if it has them, weights, lora."""
+    """A unit as functions of its inputs: activations; positions, what it takes from elsewhere and inv_freq if it has
+    them; weights, lora."""
 
-    forward: Callable[..., Tensor]  # inputs -> y
-    joint: fx.GraphModule  # dy, inputs -> y, dx, the gradients of lora; from autograd
+    forward: Callable[..., tuple[Tensor, ...]]  # inputs -> y, given
+    # dy, those of what it gives, inputs -> y, given, dx, those of keys and values that it takes, those of lora; from
+    # autograd
+    joint: fx.GraphModule
     inputs: list[Tensor]  # example inputs
     dims: list[int | None]  # token dimension of each input
-    between: int  # number of inputs between x and the weights
+    given: list[Tensor]  # examples of what it gives
 
 
 def trace_unit(spec: UnitSpec) -> UnitTrace:
@@ -123,41 +119,49 @@ def trace_unit(spec: UnitSpec) -> UnitTrace:
     n = len(weights)
     x = torch.empty(EXAMPLE_TOKENS, c.hidden_size)
     positions = [torch.zeros(EXAMPLE_TOKENS, dtype=torch.int64)] if spec.takes_positions else []
+    beside = [torch.empty(EXAMPLE_TOKENS, width) for width in spec.side_widths]
+    side, given = ([], beside) if spec.side == "gives" else (beside, [])
     inv_freq = [torch.empty(spec.rotary_pairs)] if spec.rotary_pairs else []
-    e = len(positions + inv_freq)
-    inputs = [x, *positions, *inv_freq, *weights, *lora]
-    dims: list[int | None] = [0, *[0] * len(positions), *[None] * len(inv_freq + weights + lora)]
     p = len(positions)
+    s = p + len(side)
+    e = s + len(inv_freq)
+    inputs = [x, *positions, *side, *inv_freq, *weights, *lora]
+    dims: list[int | None] = [0, *[0] * s, *[None] * len(inv_freq + weights + lora)]
 
-    def forward(x: Tensor, *rest: Tensor) -> Tensor:
-        place, rotary = rest[0] if positions else None, rest[p] if inv_freq else None
-        return units.forward(spec, x, place, rotary, list(rest[e : e + n]), list(rest[e + n :]))
+    def forward(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        place, rotary = rest[0] if positions else None, rest[s] if inv_freq else None
+        return units.forward(spec, x, place, list(rest[p:s]), rotary, list(rest[e : e + n]), list(rest[e + n :]))
 
-    def joint(dy: Tensor, x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        """Returns the output, and the gradients of x and lora from autograd."""
+    def joint(*dy_and_inputs: Tensor) -> tuple[Tensor, ...]:
+        """Returns the outputs, and the gradients of x, keys and values, and lora from autograd."""
+        dy, (x, *rest) = dy_and_inputs[: 1 + len(given)], dy_and_inputs[1 + len(given) :]
         with torch.enable_grad():
             x = x.detach().requires_grad_()
+            shared = [t.detach().requires_grad_() for t in rest[p:s]] if spec.side == "takes" else []
             adapters = [t.detach().requires_grad_() for t in rest[e + n :]]
-            y = forward(x, *rest[: e + n], *adapters)
-            return y, *torch.autograd.grad(y, [x, *adapters], dy)
+            y = forward(x, *rest[:p], *(shared or rest[p:s]), *rest[s : e + n], *adapters)
+            return *y, *torch.autograd.grad(y, [x, *shared, *adapters], dy)
 
     with preserve_node_meta():  # keeps the marks of the graph's nodes
-        traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(x.clone(), *inputs)
+        gradients = [x.clone(), *(t.clone() for t in given)]
+        traced = make_fx(joint, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*gradients, *inputs)
     _clean_up(traced)
-    return UnitTrace(forward, traced, inputs, dims, e)
+    return UnitTrace(forward, traced, inputs, dims, given)
 
 
 def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     """Returns `<kind>_forward`, `_backward_recompute`, `_forward_save`, `_backward` and, unless it is an MLP,
     `_decode`.
 
-    Inputs are those of UnitTrace. Backwards have dy before them, and `_backward` has the saved tensors after them.
+    Inputs are those of UnitTrace. Backwards have dy and the gradients of what the unit gives before them, what it gives
+    behind its positions, and `_backward` has the saved tensors after them.
     """
     trace = trace_unit(spec)
     inputs, dims, traced = trace.inputs, trace.dims, trace.joint
     most = max_seq_len if spec.takes_positions else min(max_seq_len, MLP_TOKENS)
-    x = inputs[0]
-    split = split_at_gradient(traced)
+    x, given = inputs[0], trace.given
+    g = len(given)
+    split = split_at_gradient(traced, g)
     tokens = str(next(iter(traced.graph.nodes)).meta["val"].shape[0])  # the symbol; other sizes may also be 7
     saved = [_saved_entry(node, tokens, spec) for node in split.saved]
     saved_examples = [
@@ -166,17 +170,21 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
     ]
     saved_dims = [entry["shape"].index(-1) for entry in saved]
 
-    def recompute(dy: Tensor, *rest: Tensor) -> Any:
-        _, *between = split.forward_save(*[dy, *rest][-len(inputs) :])
-        return split.backward(dy, *rest, *between)
+    of_backward = [x.clone(), *(t.clone() for t in given), *inputs[:2], *given, *inputs[2:]]
+    backward_dims = [*[0] * (1 + g), *dims[:2], *[0] * g, *dims[2:]]
+
+    def recompute(*rest: Tensor) -> Any:
+        behind = 3 + 2 * g  # gradients, x, positions, what it gives
+        between = split.forward_save(*rest[1 + g : 3 + g], *rest[behind:])[1 + g :]
+        return split.backward(*rest, *between)
 
     methods = {
         f"{spec.kind}_forward": _export(trace.forward, inputs, dims, most),
         f"{spec.kind}_forward_save": _export(split.forward_save, inputs, dims, most),
         f"{spec.kind}_backward": _export(
-            split.backward, [x.clone(), *inputs, *saved_examples], [0, *dims, *saved_dims], most
+            split.backward, [*of_backward, *saved_examples], [*backward_dims, *saved_dims], most
         ),
-        f"{spec.kind}_backward_recompute": _export(recompute, [x.clone(), *inputs], [0, *dims], most),
+        f"{spec.kind}_backward_recompute": _export(recompute, of_backward, backward_dims, most),
     }
     if spec.takes_positions:
         methods[f"{spec.kind}_decode"] = _decode_method(spec, trace, max_seq_len)
@@ -186,17 +194,42 @@ def unit_methods(spec: UnitSpec, max_seq_len: int) -> UnitMethods:
 def _decode_method(spec: UnitSpec, trace: UnitTrace, max_seq_len: int) -> Method:
     """Returns the method for decoding, which has caches or the state after the positions."""
     x, positions, *rest = trace.inputs
-    n, rotary = len(spec.weights), trace.between - 1
-    cache = torch.empty(max_seq_len, spec.cache_width)
+    n = len(spec.weights)
+    cache = torch.empty(max_seq_len, 0 if spec.attention is None else spec.attention.keys)
     held = [cache, cache.clone()] if spec.type == "attn" else [torch.empty(spec.state_shape)]
-    h, first = 2 + len(held), 2 + len(held) + rotary  # indices behind what is held, and of the first weight
+    h = 2 + len(held)  # behind what is held
+    s = h + len(spec.side_widths) * (spec.side == "takes")
+    first = s + (spec.rotary_pairs > 0)  # weight
 
     def decode(*i: Tensor) -> tuple[Tensor, ...]:
-        inv_freq = i[h] if rotary else None
+        inv_freq = i[s] if spec.rotary_pairs else None
         weights, lora = list(i[first : first + n]), list(i[first + n :])
-        return units.decode(spec, i[0], i[1], list(i[2:h]), inv_freq, weights, lora)
+        return units.decode(spec, i[0], i[1], list(i[2:h]), list(i[h:s]), inv_freq, weights, lora)
 
-    return _export(decode, [x, positions, *held, *rest], [0, 0, *[None] * len(held + rest)], max_seq_len)
+    dims = [0, 0, *[None] * len(held), *trace.dims[2:]]
+    return _export(decode, [x, positions, *held, *rest], dims, max_seq_len)
+
+
+def per_layer_methods(config: ModelConfig, table_fmt: str, linear_fmt: str, max_seq_len: int) -> dict[str, Method]:
+    """Returns `per_layer_rows`, which reads the rows of one token, and `per_layer_inputs`, which computes those of one
+    layer for several tokens."""
+    c, width = config, config.hidden_size_per_layer_input
+    rows = torch.zeros(c.num_hidden_layers, dtype=torch.int64)
+    table = packed_example(width, c.vocab_size * c.num_hidden_layers, table_fmt)
+    x, e = torch.empty(EXAMPLE_TOKENS, c.hidden_size), torch.empty(EXAMPLE_TOKENS, width)
+    weight = packed_example(c.hidden_size, width, linear_fmt)
+    most = min(max_seq_len, MLP_TOKENS)
+    return {
+        "per_layer_rows": _export(
+            lambda *i: units.per_layer_rows(c, table_fmt, *i), [rows, table], [None, None], EXAMPLE_TOKENS
+        ),
+        "per_layer_inputs": _export(
+            lambda *i: units.per_layer_inputs(c, linear_fmt, *i),
+            [x, e, torch.empty(width), weight],
+            [0, 0, None, None],
+            most,
+        ),
+    }
 
 
 def end_methods(config: ModelConfig, embed_fmt: str, head_fmt: str, max_seq_len: int) -> dict[str, Method]:

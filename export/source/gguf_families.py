@@ -10,14 +10,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from mobile_ft.files.json_values import Values
 from mobile_ft.model.config import MOST_LAYERS
 from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, SLIDING, Family
-from mobile_ft.model.shapes import DELTA_BIAS, DELTA_DECAY, DELTA_NORM, DELTA_TAPS, TAPS
+from mobile_ft.model.shapes import (
+    DELTA_BIAS,
+    DELTA_DECAY,
+    DELTA_NORM,
+    DELTA_TAPS,
+    PER_LAYER_LINEAR,
+    PER_LAYER_NORM,
+    PER_LAYER_TABLE,
+    TAPS,
+)
 
 _MOST = (1 << 31) - 1  # limit of a count
 # {tensor of LongRoPE's divisors: its name in config.json}
 LONG_FACTORS = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
+NOT_ROTATED = np.float32(1e30)  # divisor of the frequency of pairs that are not rotated
 _GEMMA_27B_LAYERS = (46, 62)  # of Gemma 2 and of Gemma 3
 
 
@@ -114,6 +126,38 @@ def _gemma3(settings: Settings, layers: int) -> Values:
     return values
 
 
+def _gemma4(settings: Settings, layers: int) -> Values:
+    if settings.get("expert_count", 0):
+        raise ValueError("experts are not supported")
+    kv_heads, widths = (
+        settings.counts("attention.head_count_kv", layers),
+        settings.counts("feed_forward_length", layers),
+    )
+    slides = settings.pattern("attention.sliding_window_pattern", 6, layers)
+    shared = settings.get("attention.shared_kv_layers", 0)
+    if len(set(kv_heads)) > 1:
+        raise ValueError("layers with different numbers of key heads are not supported")
+    values: Values = {
+        "head_dim": settings.count("attention.key_length_swa"),
+        "global_head_dim": settings.count("attention.key_length"),
+        "num_key_value_heads": kv_heads[0],
+        "intermediate_size": widths[0],
+        "use_double_wide_mlp": widths[-1] != widths[0],
+        "num_kv_shared_layers": shared,
+        "hidden_size_per_layer_input": settings.get("embedding_length_per_layer_input", 0),
+        "layer_types": [SLIDING if sliding else FULL for sliding in slides],
+        "sliding_window": settings.count("attention.sliding_window"),
+        "rope_parameters": {
+            SLIDING: {"rope_type": "default", "rope_theta": settings.number("rope.freq_base_swa", 1e4)}
+        },
+    }
+    if settings.has("final_logit_softcapping"):
+        values["final_logit_softcapping"] = settings.number("final_logit_softcapping")
+    if widths != [widths[0] * (1 + (values["use_double_wide_mlp"] and i >= layers - shared)) for i in range(layers)]:
+        raise ValueError("the widths of MLPs must be one, and twice that for layers that share keys and values")
+    return values
+
+
 def _lfm2(settings: Settings, layers: int) -> Values:
     settings.refuse("attention.sliding_window", "layers with a sliding window are not supported")
     kv_heads = settings.counts("attention.head_count_kv", layers)
@@ -185,6 +229,7 @@ class Architecture:
     windows: bool = False  # whether llama.cpp gives some layers a sliding window
     partial: bool = False  # whether a part of each head may have a rotary embedding; `special` reads it
     yarn: bool = False  # whether it has the settings of YaRN
+    proportional: bool = False  # whether the divisors of frequencies say which pairs are rotated
     long_factors: bool = False  # whether it has the divisors of LongRoPE's frequencies as tensors
 
     @property
@@ -200,6 +245,7 @@ ARCHITECTURES = {
     "gemma": Architecture("gemma"),
     "gemma2": Architecture("gemma2", special=_gemma2, windows=True),
     "gemma3": Architecture("gemma3_text", special=_gemma3, windows=True),
+    "gemma4": Architecture("gemma4_text", special=_gemma4, windows=True, proportional=True),
     "qwen35": Architecture("qwen3_5_text", special=_qwen35, partial=True),
     "mistral3": Architecture("ministral3", interleaved=True, special=_mistral3, yarn=True),
     "exaone4": Architecture("exaone4", special=_exaone4),
@@ -213,10 +259,16 @@ ARCHITECTURES = {
 
 
 def config_values(
-    settings: Settings, architecture: Architecture, vocab_size: int, tied: bool, long_factors: dict[str, list[float]]
+    settings: Settings,
+    architecture: Architecture,
+    vocab_size: int,
+    tied: bool,
+    long_factors: dict[str, list[float]],
+    rotated: float = 1.0,
 ) -> Values:
     """Returns the values of the model's config.json. `long_factors` has the short_factor and long_factor of LongRoPE,
-    or neither. Raises ValueError if the model is not supported."""
+    or neither. `rotated` is the share of a head's pairs that are rotated, for a proportional rotary embedding. Raises
+    ValueError if the model is not supported."""
     layers = layer_count(settings)
     heads, hidden = settings.count("attention.head_count"), settings.count("embedding_length")
     head_dim = settings.count("attention.key_length", max(hidden // heads, 1))
@@ -235,10 +287,15 @@ def config_values(
     special = architecture.special(settings, layers)
     if "num_key_value_heads" not in special:
         special["num_key_value_heads"] = settings.count("attention.head_count_kv", heads)
+    if "intermediate_size" not in special:
+        special["intermediate_size"] = settings.count("feed_forward_length")
+    if architecture.proportional:
+        full = {"rope_type": "proportional", "partial_rotary_factor": rotated}
+        special["rope_parameters"][FULL] = full | {"rope_theta": settings.number("rope.freq_base", 10000.0)}
+        special["vocab_size_per_layer_input"] = vocab_size
     return {
         "model_type": architecture.model_type,
         "hidden_size": hidden,
-        "intermediate_size": settings.count("feed_forward_length"),
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "head_dim": head_dim,
@@ -297,7 +354,15 @@ def hf_name(family: Family, name: str) -> str | None:
 
 def _top(family: Family) -> dict[str, str]:
     norm = "token_embd_norm" if "conv" in family.norms else "output_norm"
-    return {"token_embd": "model.embed_tokens", "output": "lm_head", norm: family.final_norm}
+    per_layer = {
+        "per_layer_token_embd": PER_LAYER_TABLE,
+        "per_layer_model_proj": PER_LAYER_LINEAR,
+        "per_layer_proj_norm": PER_LAYER_NORM,
+    }
+    top = {"token_embd": "model.embed_tokens", "output": "lm_head", norm: family.final_norm}
+    if "per_layer" in family.norms:
+        top |= {name: found.removesuffix(".weight") for name, found in per_layer.items()}
+    return top
 
 
 def _parts(family: Family) -> dict[str, str]:
@@ -307,11 +372,13 @@ def _parts(family: Family) -> dict[str, str]:
         **{"attn_qkv": "qkv", "ffn_gate": "gate", "ffn_up": "gate_up" if "gate_up" in family.linears else "up"},
         "ffn_down": "down",
         **{"shortconv.in_proj": "in", "shortconv.out_proj": "out"},
+        **{"inp_gate": "per_layer_gate", "proj": "per_layer_out"},
         **{"attn_gate": "delta_gate", "ssm_beta": "delta_beta", "ssm_alpha": "delta_decay", "ssm_out": "delta_out"},
     }
     names = {name: family.linears[role] for name, role in roles.items() if role in family.linears}
     (before, behind), (mlp_before, mlp_behind) = family.norms["attn"], family.norms["mlp"]
     norms = {"attn_norm": before, "post_attention_norm": behind, "ffn_norm": mlp_before, "post_ffw_norm": mlp_behind}
+    norms["post_norm"] = family.norms.get("per_layer", (None, None))[1]
     names |= {name: norm for name, norm in norms.items() if norm is not None}
     if family.qk_norms is not None:
         names |= dict(zip(("attn_q_norm", "attn_k_norm"), family.qk_norms, strict=True))
@@ -319,6 +386,8 @@ def _parts(family: Family) -> dict[str, str]:
         names["attn_qkv"] = family.linears["delta_qkv"]
         names["post_attention_norm"] = names.pop("ffn_norm")
     parts = {name: f"{module}.weight" for name, module in names.items()}
+    if family.layer_scale is not None:
+        parts["layer_output_scale"] = family.layer_scale
     if "delta" in family.norms:
         parts |= {"ssm_conv1d": DELTA_TAPS, "ssm_norm": DELTA_NORM, "ssm_a": DELTA_DECAY}
     return parts | {"shortconv.conv": TAPS} if "conv" in family.norms else parts

@@ -6,12 +6,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from gguf import GGML_QUANT_SIZES
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.source.gguf_blocks import PACKED_FORMATS, CodedRows, numbers, take_apart
 from mobile_ft.export.source.gguf_families import (
     ARCHITECTURES,
     LONG_FACTORS,
+    NOT_ROTATED,
     Settings,
     config_values,
     hf_name,
@@ -27,7 +29,7 @@ from mobile_ft.model.families import SLIDING, norm_offset
 from mobile_ft.model.formats import F32, FORMATS, pack
 from mobile_ft.model.hf_config import config_of, text_settings
 from mobile_ft.model.lora import BaseModel
-from mobile_ft.model.shapes import DELTA_DECAY
+from mobile_ft.model.shapes import DELTA_DECAY, PER_LAYER_TABLE
 
 _LEAST_FACTOR = np.finfo(np.float32).tiny
 
@@ -96,7 +98,9 @@ class GgufModel(CheckpointSource):
         """Returns the configuration. Raises ValueError if the model is not supported."""
         tied = "lm_head.weight" not in self.tensors
         name = self.fields.get("general.name")
-        values = config_values(settings, self._architecture, vocab_size, tied, self._long_factors)
+        values = config_values(
+            settings, self._architecture, vocab_size, tied, self._long_factors, self._rotated(settings)
+        )
         config = config_of(values, name if isinstance(name, str) else model_name(self.path))
         self.hf_settings = text_settings(values)
         factors = self.rope_factors
@@ -105,6 +109,18 @@ class GgufModel(CheckpointSource):
         if factors is not None and not np.all((factors >= _LEAST_FACTOR) & (factors < np.inf)):
             raise ValueError("rope_freqs has values that are not positive numbers, or that are too small")
         return check_config(config, str(self.path))
+
+    def _rotated(self, settings: Settings) -> float:
+        """Returns the share of a head's pairs that are rotated, if `rope_freqs` only says that. Raises ValueError."""
+        factors = self.rope_factors
+        if factors is None or not self._architecture.proportional:
+            return 1.0
+        rotated = int(np.count_nonzero(factors < NOT_ROTATED))
+        pairs = settings.count("attention.key_length") // 2
+        if factors.size != pairs or not (factors[:rotated] == 1).all():
+            raise ValueError(f"rope_freqs must have {pairs} values, first of 1 and then of {NOT_ROTATED:g}")
+        self.rope_factors = None
+        return rotated / pairs
 
     def _tensor(self, name: str) -> GgufTensor:
         if name not in self.tensors:
@@ -122,10 +138,18 @@ class GgufModel(CheckpointSource):
 
     def rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
         tensor, fmt = self._tensor(name), self.format_of(name)
-        if tensor.shape != (in_features, out_features):
+        shape = (in_features, out_features)
+        if name == PER_LAYER_TABLE:  # the layers of a token are one row
+            shape = (in_features * self.config.num_hidden_layers, out_features // self.config.num_hidden_layers)
+            if in_features % GGML_QUANT_SIZES[tensor.type][0]:
+                raise UserError(
+                    f"{self.path}: tensor {tensor.name!r} has blocks of {GGML_QUANT_SIZES[tensor.type][0]}, which do "
+                    f"not divide the {in_features} of a layer; use a file of another type"
+                )
+        if tensor.shape != shape:
             raise UserError(
                 f"{self.path}: tensor {tensor.name!r} has shape {list(reversed(tensor.shape))}; "
-                f"the model's configuration requires [{out_features}, {in_features}]"
+                f"the model's configuration requires {list(reversed(shape))}"
             )
         raw, order = np.asarray(tensor.data).reshape(out_features, -1), self._row_order(name, out_features)
         columns, group = column_order(self.config, name), FORMATS[fmt].group

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.quantizer.awq import awq_reader
@@ -23,6 +25,7 @@ from mobile_ft.files.json_text import read_json_object
 from mobile_ft.model.formats import F32, FORMATS, pack
 from mobile_ft.model.hf_config import base_model, read_hf_config, text_settings
 from mobile_ft.model.lora import BaseModel
+from mobile_ft.model.shapes import PER_LAYER_TABLE
 from mobile_ft.runtime import quantize
 
 _METHODS = {"bitsandbytes": bitsandbytes_reader, "gptq": gptq_reader, "awq": awq_reader, "mlx": mlx_reader}
@@ -69,16 +72,18 @@ class HfCheckpoint(CheckpointSource):
 
     def rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
         fmt, quantized = self.format_of(name), self._quantized(name)
+        layers = self.config.num_hidden_layers if name == PER_LAYER_TABLE else 1  # the layers of a token are one row
         if quantized is None:
-            dtype, read = self._floats(name, in_features, out_features)
+            dtype, read = self._floats(name, in_features * layers, out_features // layers)
+            read = _split_rows(read, layers)
             importance = self.importance.get(name)
             return dtype, lambda start, stop: _quantize(read(start, stop), fmt, importance)
-        if (quantized.rows, quantized.cols) != (out_features, in_features):
+        if (quantized.rows, quantized.cols) != (out_features // layers, in_features * layers):
             raise UserError(
                 f"{self.where(name)} has shape [{quantized.rows}, {quantized.cols}]; config.json requires "
                 f"[{out_features}, {in_features}]"
             )
-        return str(self.method), partial(_take_over, quantized)
+        return str(self.method), partial(_take_over, quantized, layers)
 
     def vector(self, name: str, size: int) -> F32:
         full = self._name(name)
@@ -120,11 +125,29 @@ def _quantize(weights: F32, fmt: str, importance: F32 | None) -> Rows:
     return weights, quantize(weights, fmt, importance)
 
 
-def _take_over(weight: QuantizedWeight, start: int, stop: int) -> Rows:
-    """Converts rows of a quantized weight. Raises ValueError if a scale is not finite, or too large for the format."""
+def _split_rows(read: Callable[[int, int], F32], parts: int) -> Callable[[int, int], F32]:
+    """Returns a function that reads rows of a matrix whose rows are in `parts` parts, one below the other."""
+
+    def read_parts(start: int, stop: int) -> F32:
+        first = start // parts
+        return _split(read(first, -(-stop // parts)), parts)[start - first * parts : stop - first * parts]
+
+    return read_parts
+
+
+def _split(rows: NDArray[Any], parts: int) -> NDArray[Any]:
+    return rows.reshape(len(rows) * parts, -1)
+
+
+def _take_over(weight: QuantizedWeight, split: int, start: int, stop: int) -> Rows:
+    """Converts rows of a quantized weight, whose rows are in `split` parts, one below the other. Raises ValueError if a
+    scale is not finite, or too large for the format."""
     dtype = FORMATS[weight.format].scale_dtype
     with np.errstate(over="ignore", invalid="ignore"):
-        codes, parts = weight.read(start, stop)
+        first = start // split
+        codes, parts = weight.read(first, -(-stop // split))
+        rows = slice(start - first * split, stop - first * split)
+        codes, parts = _split(codes, split)[rows], [_split(part, split)[rows] for part in parts]
         header = np.stack(parts, axis=-1).astype(dtype)
     if not np.isfinite(header).all():
         raise ValueError(f"has scales that are not finite, or too large for {weight.format}")

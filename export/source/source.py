@@ -16,6 +16,7 @@ from mobile_ft.model.families import norm_offset
 from mobile_ft.model.formats import F32, PANEL_ROWS, U8, PackedWeight, packed_shape, unpack
 from mobile_ft.model.lora import BaseModel
 from mobile_ft.model.rope import frequencies
+from mobile_ft.model.shapes import PER_LAYER_NORM
 
 _WEIGHTS = 1 << 19  # number of weights that are converted at once
 
@@ -78,10 +79,14 @@ class ModelSource(ABC):
 
     def prepared(self, name: str, shape: tuple[int, ...]) -> F32:
         """Returns `vector` in the runtime's form: the factor of a norm, which includes the scale of logits for the last
-        norm, or the taps of a convolution [taps, channels]."""
+        norm, or the taps of a convolution [taps, channels]. The norm of values has no weight in the model."""
+        if name.endswith(f".{self.config.family.v_norm}.weight"):
+            return np.ones(shape, np.float32)
         values = self.vector(name, math.prod(shape)).reshape(shape[::-1]).T
         family = self.config.family
         values = np.ascontiguousarray(values) + np.float32(norm_offset(family, name))
+        if name == PER_LAYER_NORM:
+            return values * np.float32(math.sqrt(0.5))
         return values / np.float32(self.config.logits_scaling) if name == f"{family.final_norm}.weight" else values
 
     @abstractmethod
@@ -92,7 +97,7 @@ class ModelSource(ABC):
         """Returns the rotary frequencies [rotary pairs] of a layer that has any."""
         rope = self.config.rope(layer)
         assert rope is not None
-        return frequencies(self.config.head_dim, *rope)
+        return frequencies(self.config.head_dim_of(layer), *rope)
 
 
 class CheckpointSource(ModelSource):

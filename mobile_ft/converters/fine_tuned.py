@@ -17,7 +17,16 @@ from mobile_ft.model.families import FULL, norm_offset
 from mobile_ft.model.formats import F32, FORMATS, PANEL_ROWS, U8, packed_shape, unpack
 from mobile_ft.model.lora import adapter_key
 from mobile_ft.model.rope import rotary_pairs
-from mobile_ft.model.shapes import DELTA_TAPS, TAPS, linear_shapes, unit_types, vector_shapes
+from mobile_ft.model.shapes import (
+    DELTA_TAPS,
+    PER_LAYER_LINEAR,
+    PER_LAYER_NORM,
+    PER_LAYER_TABLE,
+    TAPS,
+    linear_shapes,
+    unit_types,
+    vector_shapes,
+)
 from mobile_ft.model.unit_spec import inv_freq_name
 from mobile_ft.runtime import quantize
 
@@ -37,8 +46,13 @@ class LowRank:
 
 
 def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Returns {Hugging Face's name: shape} of all weights, from the embedding up to the head."""
+    """Returns {Hugging Face's name: shape} of all weights, from the embedding up to the head. The table of per-layer
+    embeddings has the bundle's shape."""
     shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (config.vocab_size, config.hidden_size)}
+    if width := config.hidden_size_per_layer_input:
+        shapes[PER_LAYER_TABLE] = (config.vocab_size * config.num_hidden_layers, width)
+        shapes[PER_LAYER_LINEAR] = (config.num_hidden_layers * width, config.hidden_size)
+        shapes[PER_LAYER_NORM] = (width,)
     for layer in range(config.num_hidden_layers):
         for unit_type in unit_types(config, layer):
             prefix = f"model.layers.{layer}."
@@ -48,6 +62,8 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
             shapes |= {
                 f"{prefix}{name}.weight": (o, i) for name, (i, o) in linear_shapes(config, layer, unit_type).items()
             }
+        if config.family.layer_scale is not None:
+            shapes[f"model.layers.{layer}.{config.family.layer_scale}"] = (1,)
     shapes[f"{config.family.final_norm}.weight"] = (config.hidden_size,)
     if not config.tie_word_embeddings:
         shapes[HEAD] = (config.vocab_size, config.hidden_size)
@@ -146,25 +162,33 @@ class FineTuned:
         return values.reshape(shape[2], shape[0]).T.reshape(shape) if len(shape) == 3 else values
 
     def unscaled(self, name: str) -> F32:
-        """Returns `vector` without the scale of logits, which a bundle's last norm includes."""
+        """Returns `vector` without the factors that a bundle's norms include: the scale of logits in the last one."""
         scale = self.config.logits_scaling if name == self.final_norm else 1.0
+        if name == PER_LAYER_NORM:
+            scale = math.sqrt(2)
         return self.vector(name) * np.float32(scale)
 
     def hf_tensor(self, name: str, dtype: npt.DTypeLike) -> npt.NDArray:
         """Returns any weight with the merged adapter, in Hugging Face's shape and offset."""
         if len(self.shapes[name]) == 2:
-            return self.merged(name, dtype)
+            return self.merged(name, dtype).reshape(self.hf_shape(name))
         offset = norm_offset(self.config.family, name)
         with np.errstate(over="ignore"):
             out = (self.unscaled(name) - np.float32(offset)).astype(dtype)
         check_range(name, out)
         return out
 
+    def hf_shape(self, name: str) -> tuple[int, ...]:
+        """Returns the shape in Hugging Face's model. There, a row of per-layer embeddings has those of all layers."""
+        if name == PER_LAYER_TABLE:
+            return self.config.vocab_size, math.prod(self.shapes[name]) // self.config.vocab_size
+        return self.shapes[name]
+
     def inv_freq(self, layer: int) -> F32:
         """Returns the rotary frequencies [rotary pairs] of a layer that has any."""
         rope = self.config.rope(layer)
         assert rope is not None
-        return self._floats(inv_freq_name(self.config, layer), rotary_pairs(self.config.head_dim, rope[1]))
+        return self._floats(inv_freq_name(self.config, layer), rotary_pairs(self.config.head_dim_of(layer), rope[1]))
 
     def full_inv_freq(self) -> F32 | None:
         """Returns the rotary frequencies of the layers with full attention; None without such layers, or if they

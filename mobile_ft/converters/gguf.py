@@ -13,7 +13,7 @@ from mobile_ft.converters.gguf_data import written
 from mobile_ft.converters.gguf_names import GgufNames, full_attention_interval, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
 from mobile_ft.errors import UserError
-from mobile_ft.export.source.gguf_families import ARCHITECTURES, LONG_FACTORS
+from mobile_ft.export.source.gguf_families import ARCHITECTURES, LONG_FACTORS, NOT_ROTATED
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import CONV, DELTA, SLIDING
 from mobile_ft.model.formats import F32, gguf_blocks
@@ -42,7 +42,7 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
         warn_of_the_same_grid(model, quant)
     kind, file_type = _TYPES[quant]
     factors = _rope_factors(model, names.architecture)
-    if _ROPE_FACTORS in factors and names.architecture != "llama":
+    if _ROPE_FACTORS in factors and names.architecture not in ("llama", "gemma4"):
         raise UserError(
             f"{model.bundle.folder}: GGUF's architecture {names.architecture} cannot represent its rotary "
             "frequencies; use another target"
@@ -53,8 +53,8 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     _add_hyperparameters(writer, model.config, names.architecture)
     add_tokenizer(writer, model.bundle)
     types = {name: _type_of(name, shape, kind) for name, shape in model.shapes.items()}
-    for name, shape in model.shapes.items():
-        _add_info(writer, names.of(name), shape, types[name])
+    for name in model.shapes:
+        _add_info(writer, names.of(name), model.hf_shape(name), types[name])
     for name, divisors in factors.items():
         _add_info(writer, name, divisors.shape, _F32)
     writer.write_header_to_file()
@@ -72,15 +72,22 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig, architecture: str) 
     writer.add_context_length(c.max_position_embeddings)
     writer.add_embedding_length(c.hidden_size)
     writer.add_block_count(c.num_hidden_layers)
-    writer.add_feed_forward_length(c.intermediate_size)
+    widths = [c.intermediate_size_of(layer) for layer in range(c.num_hidden_layers)]
+    writer.add_feed_forward_length(widths if len(set(widths)) > 1 else c.intermediate_size)
     writer.add_head_count(c.num_attention_heads)
     if CONV in c.layer_types:
         writer.add_head_count_kv([0 if kind == CONV else c.num_key_value_heads for kind in c.layer_types])
         writer.add_shortconv_l_cache(c.conv_L_cache)
     else:
         writer.add_head_count_kv(c.num_key_value_heads)
-    writer.add_key_length(c.head_dim)
-    writer.add_value_length(c.head_dim)
+    writer.add_key_length(c.global_head_dim or c.head_dim)
+    writer.add_value_length(c.global_head_dim or c.head_dim)
+    if architecture == "gemma4":
+        writer.add_key_length_swa(c.head_dim)
+        writer.add_value_length_swa(c.head_dim)
+        writer.add_rope_dimension_count_swa(c.head_dim)
+        writer.add_shared_kv_layers(c.num_kv_shared_layers)
+        writer.add_embedding_length_per_layer_input(c.hidden_size_per_layer_input)
     writer.add_layer_norm_rms_eps(c.rms_norm_eps)
     _add_rope(writer, c, architecture)
     if SLIDING in c.layer_types:
@@ -114,7 +121,7 @@ def _add_delta_net(writer: GGUFWriter, c: ModelConfig) -> None:
 
 def _add_rope(writer: GGUFWriter, c: ModelConfig, architecture: str) -> None:
     scaling = c.rope_scaling or {"rope_type": "default"}
-    writer.add_rope_dimension_count(2 * rotary_pairs(c.head_dim, c.rope_scaling))
+    writer.add_rope_dimension_count(2 * rotary_pairs(c.global_head_dim or c.head_dim, c.rope_scaling))
     writer.add_rope_freq_base(c.rope_theta)
     if scaling["rope_type"] == "linear":
         writer.add_rope_scaling_type(RopeScalingType.LINEAR)
@@ -152,10 +159,13 @@ def _rope_factors(model: FineTuned, architecture: str) -> dict[str, F32]:
     if found is None:
         return {}
     if scaling["rope_type"] != "linear" and not _has_yarn(scaling, architecture):
-        part = scaling.get("partial_rotary_factor", 1.0)
+        part = 1.0 if scaling["rope_type"] == "proportional" else scaling.get("partial_rotary_factor", 1.0)
         scaling = {"rope_type": "default", "partial_rotary_factor": part}
-    said = frequencies(c.head_dim, c.rope_theta, scaling)
-    return {} if np.allclose(said, found, rtol=1e-6, atol=0) else {_ROPE_FACTORS: (said / found).astype(np.float32)}
+    said = frequencies(c.global_head_dim or c.head_dim, c.rope_theta, scaling)
+    if np.allclose(said, found, rtol=1e-6, atol=0):
+        return {}
+    divisors = np.divide(said, found, out=np.full_like(said, NOT_ROTATED), where=found != 0)
+    return {_ROPE_FACTORS: divisors.astype(np.float32)}
 
 
 def _type_of(name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> GGMLQuantizationType:

@@ -38,6 +38,8 @@ class GgufNames:
         """Converts Hugging Face's name to GGUF's."""
         name = name.replace("linear_attn.dt_bias", "linear_attn.dt_proj.bias")  # as llama.cpp's converter calls it
         found = self._map.get_name(name, try_suffixes=(".weight", ".bias"))
+        if name.endswith(f".{self._config.family.layer_scale}"):
+            return f"{found}.weight"
         if found is None:
             raise UserError(
                 f"GGUF of model_type {self._config.model_type} has no tensor for {name}; use another target"
@@ -77,6 +79,12 @@ def _check_layers(config: ModelConfig, architecture: str) -> None:
     if architecture == "gemma2" and list(config.layer_types) != every(2, config.num_hidden_layers):
         raise UserError(
             "GGUF's architecture gemma2 requires that exactly every second layer has full attention; use another target"
+        )
+    own = config.num_hidden_layers - config.num_kv_shared_layers
+    if own < config.num_hidden_layers and config.layer_types[max(own - 2, 0) : own] != (SLIDING, FULL):
+        raise UserError(
+            f"GGUF's architecture {architecture} requires that the last layers with keys and values of their own are "
+            "one with a sliding window and one with full attention; use another target"
         )
     if architecture == "qwen35":
         interval = full_attention_interval(config)

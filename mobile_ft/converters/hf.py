@@ -12,8 +12,10 @@ from mobile_ft.converters import hf_nf4, tokenizer_files
 from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
 from mobile_ft.converters.safetensors_file import TensorInfo, write_safetensors
 from mobile_ft.errors import UserError
+from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import F32
 from mobile_ft.model.rope import frequencies
+from mobile_ft.model.shapes import PER_LAYER_TABLE
 
 _WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 FILES = ("config.json", _WHOLE, _INDEX, "model-?????-of-?????.safetensors", *tokenizer_files.FILES)
@@ -31,6 +33,7 @@ _CLASSES = {
     "gemma": "GemmaForCausalLM",
     "gemma2": "Gemma2ForCausalLM",
     "gemma3_text": "Gemma3ForCausalLM",
+    "gemma4_text": "Gemma4ForCausalLM",
     "glm": "GlmForCausalLM",
     "glm4": "Glm4ForCausalLM",
     "granite": "GraniteForCausalLM",
@@ -65,7 +68,7 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     if quant == "nf4":
         warn_of_the_same_grid(model, hf_nf4.FORMAT)
         config["quantization_config"] = hf_nf4.quantization_config(_DTYPE)
-    files = _split({name: _infos(name, shape, quant) for name, shape in model.shapes.items()})
+    files = _split({name: _infos(name, model.hf_shape(name), quant) for name in model.shapes})
     tokenizer = tokenizer_files.write_tokenizer_files(model.bundle, out)
     if tokenizer is not None:
         config |= tokenizer_files.special_ids(tokenizer)
@@ -91,12 +94,16 @@ def hf_config(model: FineTuned) -> dict[str, Any]:
     if settings is None:
         raise UserError(f"to hf: {model.bundle.folder} was written by an earlier version; export the model again")
     found = model.full_inv_freq()
-    if found is not None and not _same(frequencies(c.head_dim, c.rope_theta, c.rope_scaling), found):
+    if found is not None and not _same(frequencies(_full_head_dim(c), c.rope_theta, c.rope_scaling), found):
         settings = settings | {"rope_parameters": {"rope_theta": c.rope_theta} | _llama3_scaling(model, found)}
         settings = {key: value for key, value in settings.items() if key not in ("rope_scaling", "rope_theta")}
     # Transformers' default id for padding may be beyond the vocabulary.
     written = {"architectures": [_CLASSES[c.model_type]], "_name_or_path": c.name, "dtype": _DTYPE}
     return written | {"pad_token_id": None} | settings
+
+
+def _full_head_dim(c: ModelConfig) -> int:
+    return c.global_head_dim or c.head_dim
 
 
 def _same(ours: F32, found: F32) -> bool:
@@ -107,7 +114,7 @@ def _llama3_scaling(model: FineTuned, found: F32) -> dict[str, Any]:
     """Returns the scaling of Llama 3.1 and later that gives the bundle's rotary frequencies. A GGUF file has the
     frequencies but not the scaling."""
     c = model.config
-    plain = frequencies(c.head_dim, c.rope_theta, None)
+    plain = frequencies(_full_head_dim(c), c.rope_theta, None)
     scaling = {
         "rope_type": "llama3",
         "factor": float(np.round((plain / found).max(), 3)),
@@ -115,13 +122,13 @@ def _llama3_scaling(model: FineTuned, found: F32) -> dict[str, Any]:
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 8192,
     }
-    if _same(frequencies(c.head_dim, c.rope_theta, scaling), found):
+    if _same(frequencies(_full_head_dim(c), c.rope_theta, scaling), found):
         return scaling
     raise UserError(f"{model.bundle.folder}: config.json cannot represent its rotary frequencies; use another target")
 
 
 def _quantized(name: str, shape: tuple[int, ...], quant: str) -> bool:
-    return quant == "nf4" and len(shape) == 2 and name not in (EMBEDDING, HEAD)
+    return quant == "nf4" and len(shape) == 2 and name not in (EMBEDDING, HEAD, PER_LAYER_TABLE)
 
 
 def _infos(name: str, shape: tuple[int, ...], quant: str) -> dict[str, TensorInfo]:

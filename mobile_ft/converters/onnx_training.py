@@ -32,6 +32,11 @@ def write(model: FineTuned, out: Path) -> None:
     embedding are in memory at the same time."""
     c = model.config
     specs = unit_specs(model, model.bundle.lora, "exact")
+    if any(spec.side for _, spec in specs):
+        raise UserError(
+            f"to onnx-training: does not support model_type {c.model_type}, whose layers share keys and values or have "
+            "per-layer embeddings; use to hf"
+        )
     for spec in {spec.kind: spec for _, spec in specs}.values():
         _write_unit(out, model, spec)
     _write_ends(out, model)

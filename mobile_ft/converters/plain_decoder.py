@@ -21,6 +21,11 @@ def _unsupported(c: ModelConfig) -> dict[str, bool]:
     roles = set(family.linears)
     return {
         "layers with a gated delta net": DELTA in c.layer_types,
+        "keys and values shared across layers": c.num_kv_shared_layers > 0,
+        "per-layer embeddings": c.hidden_size_per_layer_input > 0,
+        "heads of several sizes": c.global_head_dim not in (0, c.head_dim),
+        "a norm of values": family.v_norm is not None,
+        "a factor of each layer's output": family.layer_scale is not None,
         "fused linear layers": bool(roles & {"qkv", "gate_up"}),
         "an MLP without a gate": not roles & {"gate", "gate_up"},
         "gated attention": family.q_gate or "head_gate" in roles,

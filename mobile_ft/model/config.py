@@ -51,6 +51,10 @@ class ModelConfig:
     linear_key_head_dim: int = 0
     linear_value_head_dim: int = 0
     linear_conv_kernel_dim: int = 0
+    global_head_dim: int = 0  # head_dim of FULL layers; 0: head_dim
+    num_kv_shared_layers: int = 0  # the last layers, which take keys and values from the last one of their type before
+    use_double_wide_mlp: bool = False  # whether MLPs of these layers have twice the intermediate_size
+    hidden_size_per_layer_input: int = 0  # width of per-layer embeddings; 0: none
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,6 +71,20 @@ class ModelConfig:
         if self.layer_rope_theta:
             theta = self.layer_rope_theta[layer]
         return None if kind in (NO_ROPE, CONV, DELTA) or theta == 0 else (theta, scaling)
+
+    def head_dim_of(self, layer: int) -> int:
+        return self.global_head_dim if self.global_head_dim and self.layer_type(layer) == FULL else self.head_dim
+
+    def intermediate_size_of(self, layer: int) -> int:
+        wide = self.use_double_wide_mlp and self.kv_layer(layer) != layer
+        return self.intermediate_size * (2 if wide else 1)
+
+    def kv_layer(self, layer: int) -> int:
+        """Returns the layer that computes the keys and values of a layer's attention: the layer itself, or an earlier
+        one."""
+        own = self.num_hidden_layers - self.num_kv_shared_layers
+        same = (i for i in range(own - 1, -1, -1) if self.layer_type(i) == self.layer_type(layer))
+        return layer if layer < own else next(same)
 
     @property
     def block_norm_eps(self) -> float:
@@ -96,14 +114,22 @@ def check_config(config: ModelConfig, source: str) -> ModelConfig:
     for key in ("hidden_size", "intermediate_size"):
         if getattr(config, key) % 32:
             raise UserError(f"{source}: {key} is {getattr(config, key)}; it must be a multiple of 32")
-    if config.head_dim % 8 or config.head_dim > 512:
-        raise UserError(f"{source}: head_dim is {config.head_dim}; it must be a multiple of 8, at most 512")
-    if (config.num_attention_heads * config.head_dim) % 32:
-        raise UserError(f"{source}: num_attention_heads x head_dim must be a multiple of 32")
+    for key in ("head_dim", "global_head_dim"):
+        size = getattr(config, key)
+        if size % 8 or size > 512:
+            raise UserError(f"{source}: {key} is {size}; it must be a multiple of 8, at most 512")
+        if (config.num_attention_heads * size) % 32:
+            raise UserError(f"{source}: num_attention_heads x {key} must be a multiple of 32")
     if config.num_attention_heads % config.num_key_value_heads:
         raise UserError(
             f"{source}: num_attention_heads ({config.num_attention_heads}) must be a multiple of "
             f"num_key_value_heads ({config.num_key_value_heads})"
+        )
+    _check_shared(config, source)
+    if config.hidden_size_per_layer_input % 32:
+        raise UserError(
+            f"{source}: hidden_size_per_layer_input is {config.hidden_size_per_layer_input}; it must be a multiple of "
+            "32"
         )
     if CONV in config.layer_types and not 1 < config.conv_L_cache <= MOST_TAPS:
         raise UserError(f"{source}: conv_L_cache is {config.conv_L_cache}; it must be from 2 to {MOST_TAPS}")
@@ -111,13 +137,25 @@ def check_config(config: ModelConfig, source: str) -> ModelConfig:
         _check_delta(config, source)
     if SLIDING in config.layer_types and not (config.sliding_window and config.rope_local_base_freq):
         raise UserError(f"{source}: layers with a sliding window require sliding_window and rope_local_base_freq")
-    rows = max(config.vocab_size, config.intermediate_size, config.num_attention_heads * config.head_dim)
+    widest_head = max(config.head_dim, config.global_head_dim)
+    rows = max(config.vocab_size, 2 * config.intermediate_size, config.num_attention_heads * widest_head)
     if config.hidden_size * rows > _MOST_WEIGHTS:
         raise UserError(
             f"{source}: hidden_size {config.hidden_size} gives a matrix of {config.hidden_size} x {rows}; it must "
             f"have at most {_MOST_WEIGHTS} weights"
         )
     return config
+
+
+def _check_shared(config: ModelConfig, source: str) -> None:
+    own = config.num_hidden_layers - config.num_kv_shared_layers
+    types = [config.layer_type(layer) for layer in range(config.num_hidden_layers)]
+    missing = set(types[max(own, 0) :]) - set(types[: max(own, 0)])
+    if missing and config.num_kv_shared_layers:
+        raise UserError(
+            f"{source}: num_kv_shared_layers is {config.num_kv_shared_layers}; the layers before them must have "
+            f"{', '.join(sorted(missing))}"
+        )
 
 
 def _check_delta(config: ModelConfig, source: str) -> None:

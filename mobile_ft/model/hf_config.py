@@ -69,6 +69,7 @@ _DELTA = (
     *("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"),
     "linear_conv_kernel_dim",
 )
+_SHARED = ("global_head_dim", "num_kv_shared_layers", "hidden_size_per_layer_input")
 _CONFIGS = Path(__file__).parent / "configs"
 
 
@@ -140,6 +141,9 @@ def config_of(values: Values, name: str) -> ModelConfig:
         }
     if DELTA in types:
         special |= {key: positive_int(values, key, most=1 << 16) for key in _DELTA}
+    special |= {key: positive_int(values, key) for key in _SHARED if key in family.keys and values.get(key)}
+    if "use_double_wide_mlp" in family.keys:
+        special["use_double_wide_mlp"] = boolean(values, "use_double_wide_mlp")
     if CONV in types:
         special["conv_L_cache"] = positive_int(values, "conv_L_cache", most=MOST_TAPS)
     if values.get("layer_rope_theta") is not None:

@@ -12,9 +12,18 @@ DELTA_TAPS, DELTA_DECAY, DELTA_BIAS, DELTA_NORM = (  # vectors of a delta net
 _MIXERS = {CONV: "conv", DELTA: "delta"}
 
 
-def unit_types(config: ModelConfig, layer: int) -> tuple[str, str]:
+# Gemma 4's per-layer embeddings: a table with a row of `hidden_size_per_layer_input` numbers for each token and layer,
+# the layers of a token together; a linear layer from the embedding to all layers' rows; and a norm of its output.
+PER_LAYER_TABLE, PER_LAYER_LINEAR, PER_LAYER_NORM = (
+    f"model.{name}.weight"
+    for name in ("embed_tokens_per_layer", "per_layer_model_projection", "per_layer_projection_norm")
+)
+
+
+def unit_types(config: ModelConfig, layer: int) -> tuple[str, ...]:
     """Returns the types of a layer's units, in execution order."""
-    return _MIXERS.get(config.layer_type(layer), "attn"), "mlp"
+    mixer = _MIXERS.get(config.layer_type(layer), "attn")
+    return (mixer, "mlp", "per_layer") if config.hidden_size_per_layer_input else (mixer, "mlp")
 
 
 def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, ...]]:
@@ -42,12 +51,19 @@ def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
     return shapes
 
 
+def constant_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, ...]]:
+    """Returns {name within the layer: shape} of vectors of ones that only the runtime has: the weight of v's norm."""
+    name, own_kv = config.family.v_norm, config.kv_layer(layer) == layer
+    return {f"{name}.weight": (config.head_dim_of(layer),)} if unit_type == "attn" and name and own_kv else {}
+
+
 def _attention_vectors(config: ModelConfig, layer: int) -> dict[str, tuple[int, ...]]:
     family, (queries, keys) = config.family, attention_widths(config, layer)
     shapes: dict[str, tuple[int, ...]] = {}
     if family.qk_norms is not None:
-        widths = (queries, keys) if family.qk_norm_whole else (config.head_dim, config.head_dim)
-        shapes |= {f"{name}.weight": (width,) for name, width in zip(family.qk_norms, widths, strict=True)}
+        widths = (queries, keys) if family.qk_norm_whole else (config.head_dim_of(layer),) * 2
+        own = family.qk_norms if config.kv_layer(layer) == layer else family.qk_norms[:1]
+        shapes |= {f"{name}.weight": (width,) for name, width in zip(own, widths, strict=False)}
     if family.qkv_bias:
         linears = linear_shapes(config, layer, "attn")
         shapes |= {f"{family.linears[role]}.bias": (linears[family.linears[role]][1],) for role in "qkv"}
@@ -58,7 +74,8 @@ def _attention_vectors(config: ModelConfig, layer: int) -> dict[str, tuple[int, 
 
 def attention_widths(config: ModelConfig, layer: int) -> tuple[int, int]:
     """Returns the numbers in a token's queries, and in its keys."""
-    return config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim
+    head_dim = config.head_dim_of(layer)
+    return config.num_attention_heads * head_dim, config.num_key_value_heads * head_dim
 
 
 def delta_widths(config: ModelConfig) -> tuple[int, int]:
@@ -69,14 +86,13 @@ def delta_widths(config: ModelConfig) -> tuple[int, int]:
 
 def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, int]]:
     """Returns {name: (in_features, out_features)} of the linear layers of a unit of that type, in execution order."""
-    hidden, inner = config.hidden_size, config.intermediate_size
+    hidden, inner, own_kv = config.hidden_size, config.intermediate_size_of(layer), config.kv_layer(layer) == layer
     queries, keys = attention_widths(config, layer)
     by_role = {
         "attn": {
             "qkv": (hidden, queries + 2 * keys),
             "q": (hidden, queries * (2 if config.family.q_gate else 1)),
-            "k": (hidden, keys),
-            "v": (hidden, keys),
+            **({"k": (hidden, keys), "v": (hidden, keys)} if own_kv else {}),
             "head_gate": (hidden, config.num_attention_heads),
             "o": (queries, hidden),
         },
@@ -93,6 +109,10 @@ def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
             "gate": (hidden, inner),
             "up": (hidden, inner),
             "down": (inner, hidden),
+        },
+        "per_layer": {
+            "per_layer_gate": (hidden, config.hidden_size_per_layer_input),
+            "per_layer_out": (config.hidden_size_per_layer_input, hidden),
         },
     }
     names = config.family.linears
@@ -129,6 +149,8 @@ def base_parameters(config: ModelConfig) -> int:
     """Returns the number of the model's weights, without LoRA."""
     tables = 1 if config.tie_word_embeddings else 2
     weights = config.hidden_size * (tables * config.vocab_size + 1)
+    width = config.hidden_size_per_layer_input
+    weights += (config.vocab_size + config.hidden_size) * config.num_hidden_layers * width + width
     for layer in range(config.num_hidden_layers):
         for unit_type in unit_types(config, layer):
             weights += sum(math.prod(shape) for shape in vector_shapes(config, layer, unit_type).values())

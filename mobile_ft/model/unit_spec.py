@@ -7,7 +7,7 @@ from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import SLIDING
 from mobile_ft.model.lora import LoraConfig
 from mobile_ft.model.rope import rope_factor, rotary_pairs
-from mobile_ft.model.shapes import delta_widths, linear_shapes, unit_types, vector_shapes
+from mobile_ft.model.shapes import constant_shapes, delta_widths, linear_shapes, unit_types, vector_shapes
 
 
 class WeightFormats(Protocol):
@@ -42,6 +42,7 @@ class Attention:
     softcap: float  # limit of scores; 0: none
     rotary_pairs: int  # of a head; 0: no rotary embedding
     rope_factor: float
+    side: str | None = None  # "gives": later units take its keys and values; "takes": it takes those of an earlier unit
 
     @property
     def queries(self) -> int:
@@ -57,7 +58,7 @@ class UnitSpec:
     """The properties that all units of a kind share. They define the kind's methods."""
 
     kind: str  # prefix of the methods' names
-    type: str  # "attn", "conv", "delta" or "mlp"
+    type: str  # "attn", "conv", "delta", "mlp" or "per_layer"
     linears: tuple[Linear, ...]
     vector_shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of norms, biases, sinks and taps, by name
     lora_rank: int
@@ -81,7 +82,7 @@ class UnitSpec:
     @property
     def takes_positions(self) -> bool:
         """Whether the unit mixes tokens."""
-        return self.type != "mlp"
+        return self.type not in ("mlp", "per_layer")
 
     @property
     def rotary_pairs(self) -> int:
@@ -91,7 +92,22 @@ class UnitSpec:
     @property
     def cache_width(self) -> int:
         """Values per token in each of attention's two caches. Other units have no cache."""
-        return 0 if self.attention is None else self.attention.keys
+        return 0 if self.attention is None or self.side == "takes" else self.attention.keys
+
+    @property
+    def side(self) -> str | None:
+        """What the unit has besides x: it "gives" keys and values to later units, it "takes" them, or it reads a
+        "per_layer" embedding."""
+        if self.type == "per_layer":
+            return "per_layer"
+        return None if self.attention is None else self.attention.side
+
+    @property
+    def side_widths(self) -> tuple[int, ...]:
+        """Widths of these tensors: keys and values, or the embedding."""
+        if self.side == "per_layer":
+            return (self.config.hidden_size_per_layer_input,)
+        return () if self.side is None else (_keys_of(self), _keys_of(self))
 
     @property
     def state_shape(self) -> tuple[int, ...]:
@@ -116,8 +132,9 @@ def unit_spec(model: WeightFormats, layer: int, unit_type: str, lora: LoraConfig
     kind = unit_type
     if attention is not None:
         kind += "_sliding" * (attention.window > 0) + "_no_rope" * (attention.rotary_pairs == 0)
-    vectors = tuple(vector_shapes(c, layer, unit_type).items())
-    return UnitSpec(kind, unit_type, linears, vectors, lora.rank, lora.scale, c, activation, attention)
+        kind += f"_{attention.side}" if attention.side else ""
+    vectors = (vector_shapes(c, layer, unit_type) | constant_shapes(c, layer, unit_type)).items()
+    return UnitSpec(kind, unit_type, linears, tuple(vectors), lora.rank, lora.scale, c, activation, attention)
 
 
 def unit_specs(model: WeightFormats, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:
@@ -141,15 +158,28 @@ def inv_freq_name(config: ModelConfig, layer: int) -> str:
     return "inv_freq_sliding" if config.layer_type(layer) == SLIDING else "inv_freq"
 
 
+def _keys_of(spec: UnitSpec) -> int:
+    assert spec.attention is not None
+    return spec.attention.keys
+
+
+def _side(config: ModelConfig, layer: int) -> str | None:
+    if config.kv_layer(layer) != layer:
+        return "takes"
+    later = range(config.num_hidden_layers - config.num_kv_shared_layers, config.num_hidden_layers)
+    return "gives" if any(config.kv_layer(other) == layer for other in later) else None
+
+
 def _attention(config: ModelConfig, layer: int) -> Attention:
-    rope = config.rope(layer)
+    rope, head_dim = config.rope(layer), config.head_dim_of(layer)
     return Attention(
         heads=config.num_attention_heads,
         kv_heads=config.num_key_value_heads,
-        head_dim=config.head_dim,
+        head_dim=head_dim,
         window=config.sliding_window if config.layer_type(layer) == SLIDING else 0,
         scale=config.attention_scale,
         softcap=config.attn_logit_softcapping,
-        rotary_pairs=0 if rope is None else rotary_pairs(config.head_dim, rope[1]),
+        rotary_pairs=0 if rope is None else rotary_pairs(head_dim, rope[1]),
         rope_factor=1.0 if rope is None else rope_factor(rope[1]),
+        side=_side(config, layer),
     )

@@ -1,10 +1,12 @@
 """The training graph: a decoder is a chain of residual units, `x + attn(x)` or `x + conv(x)`, and `x + mlp(x)`.
 
 Weights are inputs of every function, so one traced program serves all layers. A unit's inputs always have this order:
-activations; positions, if the unit mixes tokens; caches or state, if it decodes; rotary frequencies, if the attention
-has them; `UnitSpec.weights`; `UnitSpec.lora` (A and B of each adapted linear layer in turn).
+activations; positions, if the unit mixes tokens; caches or state, if it decodes; keys and values of an earlier unit or
+a per-layer embedding, if the unit takes them (`UnitSpec.side_widths`); rotary frequencies, if the attention has them;
+`UnitSpec.weights`; `UnitSpec.lora` (A and B of each adapted linear layer in turn).
 """
 
+import math
 from collections.abc import Callable
 
 from torch import Tensor
@@ -61,11 +63,13 @@ def _qk_norms(spec: UnitSpec, q: Tensor, k: Tensor, weights: Weights) -> tuple[T
     names = spec.config.family.qk_norms
     if names is None:
         return q, k
-    q, k = (
-        ops.rms_norm(y, weights[f"{name}.weight"], spec.config.rms_norm_eps)[0]
-        for name, y in zip(names, (q, k), strict=True)
-    )
+    q, k = (_head_norm(spec, y, weights, name) for name, y in zip(names, (q, k), strict=True))
     return q, k
+
+
+def _head_norm(spec: UnitSpec, y: Tensor, weights: Weights, name: str) -> Tensor:
+    normed, _ = ops.rms_norm(y, weights[f"{name}.weight"], spec.config.rms_norm_eps)
+    return normed
 
 
 # Activation of a family -> its gated op, and the op that keeps two bits of the gate.
@@ -118,6 +122,8 @@ def _qkv(
                 q, gate = ops.split(q, a.heads, a.head_dim)
     if "qkv" not in names:
         v = linears[names["v"]](z)  # computed first, so that z can be freed early
+    if family.v_norm is not None:
+        v = _head_norm(spec, v, weights, family.v_norm)
     with annotate({EXPONENT: True}):
         if not family.qk_norm_after_rope:
             q, k = _qk_norms(spec, q, k, weights)
@@ -126,6 +132,18 @@ def _qkv(
         if family.qk_norm_after_rope:
             q, k = _qk_norms(spec, q, k, weights)
     return q, k, v, gate
+
+
+def _queries(
+    spec: UnitSpec, z: Tensor, positions: Tensor, inv_freq: Tensor | None, weights: Weights, linears: Linears
+) -> Tensor:
+    """Returns q of a unit that takes keys and values from an earlier one."""
+    family = spec.config.family
+    with annotate({EXPONENT: True}):
+        q = linears[family.linears["q"]](z)
+        if family.qk_norms is not None:
+            q = _head_norm(spec, q, weights, family.qk_norms[0])
+        return _rope(spec, q, positions, inv_freq, _attention_of(spec).heads)
 
 
 def _attention_output(
@@ -147,15 +165,27 @@ def _attention_settings(spec: UnitSpec, weights: Weights) -> tuple[int, int, int
 
 
 def attn(
-    spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor | None, weights: list[Tensor], lora: list[Tensor]
-) -> Tensor:
-    """x [T, hidden] -> x + attention(x) [T, hidden]."""
+    spec: UnitSpec,
+    x: Tensor,
+    positions: Tensor,
+    side: list[Tensor],
+    inv_freq: Tensor | None,
+    weights: list[Tensor],
+    lora: list[Tensor],
+) -> tuple[Tensor, ...]:
+    """x [T, hidden] -> x + attention(x) [T, hidden], and k and v [T, keys] if the unit gives them. `side` has those of
+    an earlier unit if it takes them."""
     named = dict(zip(spec.weights, weights, strict=True))
     linears = _linears(spec, named, lora)
     z = _branch_input(spec, x, named)
-    q, k, v, gate = _qkv(spec, z, positions, inv_freq, named, linears)
+    gate = None
+    if spec.side == "takes":
+        q, (k, v) = _queries(spec, z, positions, inv_freq, named, linears), side
+    else:
+        q, k, v, gate = _qkv(spec, z, positions, inv_freq, named, linears)
     o, _ = ops.attention(q, k, v, positions, *_attention_settings(spec, named))
-    return _attention_output(spec, x, z, o, gate, named, linears)
+    y = _attention_output(spec, x, z, o, gate, named, linears)
+    return (y, k, v) if spec.side == "gives" else (y,)
 
 
 def attn_decode(
@@ -164,17 +194,24 @@ def attn_decode(
     positions: Tensor,
     k_cache: Tensor,
     v_cache: Tensor,
+    side: list[Tensor],
     inv_freq: Tensor | None,
     weights: list[Tensor],
     lora: list[Tensor],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Generation: like `attn`, after positions[0] cached tokens. Also returns the keys and values to append."""
+) -> tuple[Tensor, ...]:
+    """Generation: like `attn`, after positions[0] cached tokens. Also returns the keys and values to append, unless
+    they are those of an earlier unit, whose caches these are then."""
     named = dict(zip(spec.weights, weights, strict=True))
     linears = _linears(spec, named, lora)
     z = _branch_input(spec, x, named)
-    q, k, v, gate = _qkv(spec, z, positions, inv_freq, named, linears)
+    gate = None
+    if spec.side == "takes":
+        q, (k, v) = _queries(spec, z, positions, inv_freq, named, linears), side
+    else:
+        q, k, v, gate = _qkv(spec, z, positions, inv_freq, named, linears)
     o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, *_attention_settings(spec, named))
-    return _attention_output(spec, x, z, o, gate, named, linears), k, v
+    y = _attention_output(spec, x, z, o, gate, named, linears)
+    return (y,) if spec.side == "takes" else (y, k, v)
 
 
 def conv(spec: UnitSpec, x: Tensor, positions: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
@@ -245,6 +282,15 @@ def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) ->
     return _residual(spec, x, linears[names["down"]](product), named)
 
 
+def per_layer(spec: UnitSpec, x: Tensor, e: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
+    """x [T, hidden], per-layer embeddings e [T, width] -> x + W_out(act(W_gate x) * e) [T, hidden]."""
+    named = dict(zip(spec.weights, weights, strict=True))
+    linears, names = _linears(spec, named, lora), spec.config.family.linears
+    exact, _ = _GATES[spec.config.family.activation]
+    gated = exact(linears[names["per_layer_gate"]](_branch_input(spec, x, named)), e)
+    return _residual(spec, x, linears[names["per_layer_out"]](gated), named)
+
+
 # The functions of the types of units that mix tokens, except attention: forward and decode.
 _STATEFUL: dict[str, tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]]] = {
     "conv": (conv, conv_decode),
@@ -256,17 +302,22 @@ def forward(
     spec: UnitSpec,
     x: Tensor,
     positions: Tensor | None,
+    side: list[Tensor],
     inv_freq: Tensor | None,
     weights: list[Tensor],
     lora: list[Tensor],
-) -> Tensor:
-    """Any unit: x [T, hidden] -> y [T, hidden]. MLPs need no positions."""
+) -> tuple[Tensor, ...]:
+    """Any unit: x [T, hidden] -> y [T, hidden], and the keys and values that it gives. Units that do not mix tokens
+    need no positions."""
     if spec.type == "mlp":
-        return mlp(spec, x, weights, lora)
+        return (mlp(spec, x, weights, lora),)
+    if spec.type == "per_layer":
+        (e,) = side
+        return (per_layer(spec, x, e, weights, lora),)
     assert positions is not None
     if spec.type == "attn":
-        return attn(spec, x, positions, inv_freq, weights, lora)
-    return _STATEFUL[spec.type][0](spec, x, positions, weights, lora)
+        return attn(spec, x, positions, side, inv_freq, weights, lora)
+    return (_STATEFUL[spec.type][0](spec, x, positions, weights, lora),)
 
 
 def decode(
@@ -274,6 +325,7 @@ def decode(
     x: Tensor,
     positions: Tensor,
     held: list[Tensor],
+    side: list[Tensor],
     inv_freq: Tensor | None,
     weights: list[Tensor],
     lora: list[Tensor],
@@ -282,13 +334,27 @@ def decode(
     keys and values to append, or the new state."""
     if spec.type == "attn":
         k_cache, v_cache = held
-        return attn_decode(spec, x, positions, k_cache, v_cache, inv_freq, weights, lora)
+        return attn_decode(spec, x, positions, k_cache, v_cache, side, inv_freq, weights, lora)
     return _STATEFUL[spec.type][1](spec, x, positions, *held, weights, lora)
 
 
 def embed(config: ModelConfig, fmt: str, tokens: Tensor, table: Tensor) -> Tensor:
     """tokens [T] -> x [T, hidden]."""
     return ops.packed_embedding(tokens, table, fmt, config.vocab_size, config.embedding_scale)
+
+
+def per_layer_rows(config: ModelConfig, fmt: str, rows: Tensor, table: Tensor) -> Tensor:
+    """Row numbers of the table of per-layer embeddings [n] -> the tokens' part of them [n, width]."""
+    width, count = config.hidden_size_per_layer_input, config.vocab_size * config.num_hidden_layers
+    return ops.packed_embedding(rows, table, fmt, count, math.sqrt(width / 2))
+
+
+def per_layer_inputs(config: ModelConfig, fmt: str, x: Tensor, e: Tensor, norm: Tensor, weight: Tensor) -> Tensor:
+    """Embeddings x [T, hidden] and the tokens' part e of a layer [T, width] -> its per-layer embeddings [T, width]:
+    (rms(x W^T / sqrt(hidden)) norm + e) / sqrt(2). The factor of e is in e, and that of the norm in its weight."""
+    y = ops.packed_linear(x, weight, fmt, config.hidden_size_per_layer_input, None, None, 0.0)
+    normed, _ = ops.rms_norm(y, norm, config.rms_norm_eps * config.hidden_size)
+    return ops.add(normed, e)
 
 
 def head(

@@ -83,7 +83,7 @@ AdapterLayout::AdapterLayout(const Bundle& bundle, const Program& program) {
   for (const UnitInfo& unit : bundle.units) {
     const UnitKind& kind = bundle.kinds[unit.kind];
     const std::string method = kind.name + "_forward";
-    const size_t first = (kind.takes_positions ? 2 : 1) + unit.weights.size();
+    const size_t first = (kind.takes_positions ? 2 : 1) + kind.side_inputs() + unit.weights.size();
     std::vector<AdapterTensor> tensors;
     for (size_t i = 0; i < unit.lora.size(); ++i) {
       const std::vector<int64_t> sizes = program.input_sizes(method, first + i);

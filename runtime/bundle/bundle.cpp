@@ -109,7 +109,36 @@ void set_shapes(const Json& entry, const Json& model, UnitKind& kind) {
   }
 }
 
-UnitKind unit_kind(const std::string& name, const Json& entry, const Json& model, int64_t max_seq_len) {
+/// Older bundles have no entries for what a kind has besides x.
+void set_side(const Json& entry, const PerLayer& per_layer, UnitKind& kind) {
+  const auto side = entry.find("side");
+  if (side == entry.end() || side->is_null()) return;
+  const std::map<std::string, Side> sides = {
+      {"gives", Side::kGives}, {"takes", Side::kTakes}, {"per_layer", Side::kPerLayer}};
+  const auto found = sides.find(side->get<std::string>());
+  if (found == sides.end()) fail("a unit has the unknown side ", *side);
+  kind.side = found->second;
+  const auto widths = entry.at("side_widths").get<std::vector<int64_t>>();
+  const bool embedding = kind.side == Side::kPerLayer;
+  if (widths.size() != (embedding ? 1 : 2) || widths.front() != widths.back() || widths[0] < 1 ||
+      widths[0] > kMostWidth || (embedding && widths[0] != per_layer.width)) {
+    fail("side_widths ", entry.at("side_widths"), " do not fit ", *side);
+  }
+  kind.side_width = widths[0];
+}
+
+PerLayer parse_per_layer(const Json& json) {
+  PerLayer per_layer;
+  const auto entry = json.find("per_layer");
+  if (entry == json.end() || entry->is_null()) return per_layer;
+  per_layer.width = width(*entry, "width");
+  per_layer.tokens = tokens(*entry);
+  entry->at("weights").get_to(per_layer.weights);
+  if (per_layer.weights.size() != 3) fail("per_layer must have three weights");
+  return per_layer;
+}
+
+UnitKind unit_kind(const std::string& name, const Json& entry, const Json& model, const Bundle& bundle) {
   UnitKind kind;
   kind.name = name;
   kind.tokens = tokens(entry);
@@ -121,9 +150,10 @@ UnitKind unit_kind(const std::string& name, const Json& entry, const Json& model
   kind.saved = saved_tensors(entry.at("saved"));
   kind.backward_reads_x = entry.at("reads_x");
   set_shapes(entry, model, kind);
+  set_side(entry, bundle.per_layer, kind);
   // A unit that mixes tokens cannot be split over several calls.
   if (kind.cache_width > 0 && kind.state_size > 0) fail(name, " has both caches and a state");
-  if ((kind.takes_positions || kind.decodes()) && kind.tokens < max_seq_len)
+  if ((kind.takes_positions || kind.decodes()) && kind.tokens < bundle.max_seq_len)
     fail(name, " must take at least max_seq_len tokens");
   return kind;
 }
@@ -165,11 +195,25 @@ void parse_model(const Json& json, Bundle& bundle) {
   }
 }
 
+/// The index of the unit whose keys and values a unit takes.
+size_t giver_of(const Json& entry, const Bundle& bundle, const UnitInfo& unit) {
+  const std::string name = entry.at("takes");
+  for (size_t u = 0; u < bundle.units.size(); ++u) {
+    const UnitKind& kind = bundle.kind_of(u);
+    if (bundle.units[u].name == name && kind.side == Side::kGives &&
+        kind.side_width == bundle.kinds[unit.kind].side_width) {
+      return u;
+    }
+  }
+  fail("unit ", unit.name, " takes keys and values of ", name, ", which does not give them");
+}
+
 void parse_units(const Json& json, Bundle& bundle) {
   std::map<std::string, size_t> kinds;
+  bundle.per_layer = parse_per_layer(json);
   for (const auto& [name, entry] : json.at("kinds").items()) {
     kinds[name] = bundle.kinds.size();
-    bundle.kinds.push_back(unit_kind(name, entry, json.at("model"), bundle.max_seq_len));
+    bundle.kinds.push_back(unit_kind(name, entry, json.at("model"), bundle));
   }
   for (const Json& entry : json.at("units")) {
     UnitInfo unit;
@@ -180,6 +224,8 @@ void parse_units(const Json& json, Bundle& bundle) {
     unit.layer = integer(entry, "layer", 0, kMostWidth);
     entry.at("weights").get_to(unit.weights);
     entry.at("lora").get_to(unit.lora);
+    if (const auto scale = entry.find("scale"); scale != entry.end() && !scale->is_null()) scale->get_to(unit.scale);
+    if (bundle.kinds[unit.kind].side == Side::kTakes) unit.giver = giver_of(entry, bundle, unit);
     const int64_t before = bundle.units.empty() ? 0 : bundle.units.back().layer;
     if (unit.layer < before || unit.layer > before + 1 || unit.layer >= bundle.num_layers) {
       fail("unit ", unit.name, " of layer ", unit.layer, " is out of order");
@@ -269,6 +315,10 @@ std::string Bundle::verified(const std::string& name) const {
     fail(path, ": the checksum does not match bundle.json; the file is damaged or was edited; export the bundle again");
   }
   return path;
+}
+
+bool Bundle::has_side_tensors() const {
+  return std::any_of(kinds.begin(), kinds.end(), [](const UnitKind& kind) { return kind.side != Side::kNone; });
 }
 
 bool Bundle::rounds_what_it_stores() const {

@@ -44,6 +44,14 @@ struct LinearShape {
   int64_t out_features;
 };
 
+/// What a kind of units has besides the residual stream.
+enum class Side {
+  kNone,
+  kGives,     // keys and values, to later units
+  kTakes,     // keys and values of an earlier unit
+  kPerLayer,  // a per-layer embedding
+};
+
 /// A kind of units: units that share the methods `<name>_forward` and so on.
 struct UnitKind {
   std::string name;
@@ -60,8 +68,12 @@ struct UnitKind {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   DeltaNetShape delta_net{};  // without a token count; 0 heads: the unit has none
+  Side side = Side::kNone;
+  int64_t side_width = 0;  // values per token of the per-layer embedding, or of the keys and of the values
+  /// Number of tensors that the methods take from elsewhere.
+  size_t side_inputs() const { return side == Side::kTakes ? 2 : side == Side::kPerLayer ? 1 : 0; }
   /// Whether the kind has a method `<name>_decode`.
-  bool decodes() const { return cache_width > 0 || state_size > 0; }
+  bool decodes() const { return cache_width > 0 || state_size > 0 || side == Side::kTakes; }
   /// Maximum tokens per call if MLPs take at most `mlp_tokens` (0: their maximum).
   int64_t call_tokens(int64_t mlp_tokens) const {
     return takes_positions || mlp_tokens == 0 ? tokens : std::min(tokens, mlp_tokens);
@@ -75,8 +87,17 @@ struct UnitInfo {
   std::string name;  // such as "layers.0.attn", for messages
   size_t kind = 0;   // index in Bundle::kinds
   int64_t layer = 0;
+  std::string scale;                 // name in weights.ptd of the factor of x + branch(x); empty: 1
+  size_t giver = 0;                  // the unit whose keys and values it takes
   std::vector<std::string> weights;  // names in weights.ptd, in the order of the methods' inputs
   std::vector<std::string> lora;     // names in the adapter file, in the same order
+};
+
+/// Per-layer embeddings: each layer has one row for each token.
+struct PerLayer {
+  int64_t width = 0;                 // values of a row; 0: the model has none
+  int64_t tokens = 0;                // maximum tokens per call of `per_layer_inputs`
+  std::vector<std::string> weights;  // norm, linear layer of all layers, table
 };
 
 struct FileChecksum {
@@ -103,6 +124,8 @@ struct Bundle {
   std::string verified(const std::string& name) const;
 
   const UnitKind& kind_of(size_t unit) const { return kinds[units[unit].kind]; }
+  /// Whether units have anything besides the residual stream.
+  bool has_side_tensors() const;
   /// Whether units round stored activations, so that the gradient depends on which units store them.
   bool rounds_what_it_stores() const;
 
@@ -120,6 +143,7 @@ struct Bundle {
   std::vector<std::string> lora_targets;
   std::vector<UnitKind> kinds;
   std::vector<UnitInfo> units;
+  PerLayer per_layer;
   std::vector<std::string> embed_weights;
   std::vector<std::string> head_weights;
   std::map<std::string, FileChecksum> files;  // all files except bundle.json and weights.ptd

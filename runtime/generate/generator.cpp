@@ -13,7 +13,8 @@ Generator::Generator(Model& model) : model_(model) {
   const Bundle& b = model.bundle();
   size_t cache = 0;
   for (size_t u = 0; u < b.units.size(); ++u) {
-    offsets_.push_back(cache);
+    const bool takes = b.kind_of(u).side == Side::kTakes;
+    offsets_.push_back(takes ? offsets_[b.units[u].giver] : cache);
     cache += static_cast<size_t>(b.kind_of(u).memory_size(b.max_seq_len));
   }
   first_ = Buffer(cache * sizeof(float));  // pages are touched as tokens are added

@@ -88,4 +88,9 @@ size_t Model::weight_bytes(size_t unit) const {
   return weight_bytes_[unit];
 }
 
+size_t Model::per_layer_weight_bytes() const {
+  const std::vector<std::string>& weights = bundle_.per_layer.weights;
+  return weights.empty() ? 0 : weights_.resident_bytes({weights[0], weights[1]});
+}
+
 }  // namespace mft

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstring>
+#include <numeric>
 
 #include "runtime/base/error.h"
 #include "runtime/dispatch/kernels.h"
@@ -47,7 +50,21 @@ Model::Model(const std::string& bundle_folder)
     : bundle_(bundle_folder),
       program_(bundle_.verified("program.pte")),
       weights_(bundle_.file("weights.ptd"), bundle_.weights),
-      layout_(bundle_, program_) {}
+      layout_(bundle_, program_) {
+  read_scales();
+}
+
+void Model::read_scales() {
+  for (const UnitInfo& unit : bundle_.units) {
+    float& scale = scales_.emplace_back(1.0F);
+    if (unit.scale.empty()) continue;
+    const MappedWeights weight = weights_.map({unit.scale});
+    if (weight[0].bytes == sizeof(scale)) std::memcpy(&scale, weight[0].data, sizeof(scale));
+    if (weight[0].bytes != sizeof(scale) || !std::isfinite(scale)) {
+      fail(bundle_.file("weights.ptd"), ": ", unit.scale, " must be one finite number");
+    }
+  }
+}
 
 void Model::prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
                     int64_t mlp_tokens) {
@@ -71,6 +88,7 @@ void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_
   staging_ = program_.scratch().bytes() + scratch - staging_bytes_;
   parameters_ = Buffer(layout_.size * sizeof(float));
   no_adapter_ = Buffer(no_adapter_bytes());
+  side_ = SideTensors(bundle_, tokens);
   adapter_on_ = true;
   train_lora(LoraTrain::kBoth);
   if (adapter_folder.empty()) {
@@ -143,14 +161,80 @@ void Model::embed(const int64_t* tokens, int64_t t, float* x) {
         {{x + i * bundle_.hidden_size, activation_bytes(n), n}});
     table.drop();
   }
+  if (bundle_.per_layer.width > 0) embed_per_layer(tokens, t, x);
 }
 
-std::vector<Input> Model::unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
+/// Reads the rows of each token for all layers, which lie together in the table, and adds to those of each layer what
+/// its part of the linear layer makes of the embeddings x.
+void Model::embed_per_layer(const int64_t* tokens, int64_t t, const float* x) {
+  const PerLayer& per_layer = bundle_.per_layer;
+  const int64_t layers = bundle_.num_layers, width = per_layer.width;
+  const auto row_bytes = [&](int64_t rows) { return static_cast<size_t>(rows * width) * sizeof(float); };
+  {
+    const MappedWeights table = weights_.map({per_layer.weights[2]});
+    table.expect_random_access();
+    std::vector<int64_t> rows(static_cast<size_t>(layers));
+    std::vector<float> values(static_cast<size_t>(layers * width));
+    for (int64_t i = 0; i < t; ++i) {
+      std::iota(rows.begin(), rows.end(), tokens[i] * layers);
+      run("embed", "per_layer_rows", {{rows.data(), position_bytes(layers)}, {table[0].data, table[0].bytes}},
+          {{values.data(), row_bytes(layers)}});
+      for (int64_t layer = 0; layer < layers; ++layer) {
+        std::copy_n(values.data() + layer * width, width, side_.per_layer(layer) + i * width);
+      }
+      if (i % kEmbedTokens == kEmbedTokens - 1) table.drop();
+    }
+  }
+  const MappedWeights linear = weights_.map({per_layer.weights[0], per_layer.weights[1]});
+  const size_t part = linear[1].bytes / static_cast<size_t>(layers);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const std::byte* weight = static_cast<const std::byte*>(linear[1].data) + static_cast<size_t>(layer) * part;
+    for (int64_t i = 0; i < t; i += per_layer.tokens) {
+      const int64_t n = std::min(per_layer.tokens, t - i);
+      float* e = side_.per_layer(layer) + i * width;
+      // The last op, which is elementwise, reads e and writes the result in its place.
+      run("embed", "per_layer_inputs",
+          {{x + i * bundle_.hidden_size, activation_bytes(n), n},
+           {e, row_bytes(n), n},
+           {linear[0].data, linear[0].bytes},
+           {weight, part}},
+          {{e, row_bytes(n), n}});
+    }
+  }
+}
+
+void Model::scale(size_t unit, int64_t t, float* values) const {
+  const float factor = scales_[unit];
+  if (factor == 1) return;
+  for (int64_t i = 0; i < t * bundle_.hidden_size; ++i) values[i] *= factor;
+}
+
+/// The inputs for `t` tokens from token `first` of the sequence on.
+std::vector<Input> Model::unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t first, int64_t t,
                                       const MappedWeights& weights) const {
+  const UnitKind& kind = bundle_.kind_of(unit);
   std::vector<Input> inputs{{x, activation_bytes(t), t}};
-  if (bundle_.kind_of(unit).takes_positions) inputs.push_back({positions, position_bytes(t), t});
+  if (kind.takes_positions) inputs.push_back({positions, position_bytes(t), t});
+  const size_t side_bytes = static_cast<size_t>(t * kind.side_width) * sizeof(float);
+  if (kind.side == Side::kTakes) {
+    for (const int which : {0, 1}) {
+      inputs.push_back({side_.given(bundle_.units[unit].giver, which) + first * kind.side_width, side_bytes, t});
+    }
+  }
+  if (kind.side == Side::kPerLayer) {
+    inputs.push_back({side_.per_layer(bundle_.units[unit].layer) + first * kind.side_width, side_bytes, t});
+  }
   push_unit(inputs, unit, weights);
   return inputs;
+}
+
+/// The outputs for the keys and values that the unit gives.
+void Model::push_given(size_t unit, int64_t t, std::vector<Output>& outputs) const {
+  const UnitKind& kind = bundle_.kind_of(unit);
+  if (kind.side != Side::kGives) return;
+  for (const int which : {0, 1}) {
+    outputs.push_back({side_.given(unit, which), static_cast<size_t>(t * kind.side_width) * sizeof(float), t});
+  }
 }
 
 void Model::forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y) {
@@ -160,9 +244,11 @@ void Model::forward(size_t unit, const float* x, const int64_t* positions, int64
   const int64_t step = std::min(t, kind.call_tokens(mlp_tokens_));
   for (int64_t i = 0; i < t; i += step) {
     const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
-    run(info.name, kind.name + "_forward", unit_inputs(unit, x + at, positions, n, weights),
-        {{y + at, activation_bytes(n), n}});
+    std::vector<Output> outputs{{y + at, activation_bytes(n), n}};
+    push_given(unit, n, outputs);
+    run(info.name, kind.name + "_forward", unit_inputs(unit, x + at, positions, i, n, weights), outputs);
   }
+  scale(unit, t, y);
 }
 
 /// The outputs of `<kind>_forward_save` for n tokens. Tensors that are kept as they are go to their place behind
@@ -214,10 +300,12 @@ void Model::forward_save(size_t unit, const float* x, const int64_t* positions, 
   for (int64_t i = 0; i < t; i += step) {
     const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
     std::vector<Output> outputs{{y + at, activation_bytes(n), n}};
+    push_given(unit, n, outputs);
     push_saved_outputs(kind, n, saved, outputs);
-    run(info.name, kind.name + "_forward_save", unit_inputs(unit, x + at, positions, n, weights), outputs);
+    run(info.name, kind.name + "_forward_save", unit_inputs(unit, x + at, positions, i, n, weights), outputs);
     saved = store_staged(kind, n, saved);
   }
+  scale(unit, t, y);
 }
 
 void Model::backward(size_t unit, const UnitBackward& call, size_t next) {
@@ -234,10 +322,12 @@ void Model::backward(size_t unit, const UnitBackward& call, size_t next) {
   const std::byte* saved = call.saved;
   for (int64_t i = 0; i < t; i += step) {
     const int64_t n = std::min(step, t - i), at = i * bundle_.hidden_size;
-    std::vector<Input> inputs = unit_inputs(unit, x + at, call.positions, n, weights);
+    std::vector<Input> inputs = unit_inputs(unit, x + at, call.positions, i, n, weights);
+    insert_given(unit, n, inputs);
     inputs.insert(inputs.begin(), {call.dy + at, activation_bytes(n), n});
     if (saved != nullptr) saved = push_saved_inputs(kind, n, saved, inputs);
     std::vector<Output> outputs{{call.dx + at, activation_bytes(n), n}};
+    push_taken_gradients(kind, n, outputs);
     const bool overwrite = call.gradients != nullptr && !call.add && i == 0;
     push_gradients(unit, overwrite ? call.gradients : call.spare, outputs);
     run(info.name, method, inputs, outputs);
@@ -245,7 +335,30 @@ void Model::backward(size_t unit, const UnitBackward& call, size_t next) {
       const auto count = static_cast<int64_t>(layout_.trained(unit, lora_train_).size());
       kernels().add(call.gradients, call.spare, count, call.gradients);
     }
+    if (kind.side == Side::kTakes) {
+      for (const int which : {0, 1}) {
+        float* sum = side_.gradient(info.giver, which);
+        kernels().add(sum, side_.spare(which), n * kind.side_width, sum);
+      }
+    }
   }
+}
+
+/// Inserts what the backward of a unit that gives keys and values has besides: their gradients behind that of y, which
+/// comes before the others, and themselves behind the positions.
+void Model::insert_given(size_t unit, int64_t t, std::vector<Input>& inputs) const {
+  const UnitKind& kind = bundle_.kind_of(unit);
+  if (kind.side != Side::kGives) return;
+  const size_t bytes = static_cast<size_t>(t * kind.side_width) * sizeof(float);
+  inputs.insert(inputs.begin() + 2, {{side_.given(unit, 0), bytes, t}, {side_.given(unit, 1), bytes, t}});
+  inputs.insert(inputs.begin(), {{side_.gradient(unit, 0), bytes, t}, {side_.gradient(unit, 1), bytes, t}});
+}
+
+/// The outputs for the gradients of keys and values that a unit takes.
+void Model::push_taken_gradients(const UnitKind& kind, int64_t t, std::vector<Output>& outputs) const {
+  if (kind.side != Side::kTakes) return;
+  const size_t bytes = static_cast<size_t>(t * kind.side_width) * sizeof(float);
+  for (const int which : {0, 1}) outputs.push_back({side_.spare(which), bytes, t});
 }
 
 /// The outputs for the gradients of a unit's LoRA parameters: to `gradients` for those that are trained.
@@ -264,21 +377,31 @@ void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_
   const UnitKind& kind = bundle_.kind_of(unit);
   if (!kind.decodes()) return forward(unit, x, positions, t, y);
   const MappedWeights& weights = weights_of(unit, unit + 1);
-  const size_t held = static_cast<size_t>(kind.memory_size(bundle_.max_seq_len)) * sizeof(float);
+  const int64_t size =
+      kind.side == Side::kTakes ? bundle_.max_seq_len * kind.side_width : kind.memory_size(bundle_.max_seq_len);
+  const size_t held = static_cast<size_t>(size) * sizeof(float);
   std::vector<Input> inputs{{x, activation_bytes(t), t}, {positions, position_bytes(t), t}, {first, held}};
   std::vector<Output> outputs{{y, activation_bytes(t), t}};
   if (kind.state_size > 0) {
     outputs.push_back({second, held});
   } else {
     inputs.push_back({second, held});
-    // The new keys and values go straight behind the cached ones; the method only reads what lies before them.
-    const int64_t past = positions[0] * kind.cache_width;
-    const size_t added = static_cast<size_t>(t * kind.cache_width) * sizeof(float);
-    outputs.push_back({first + past, added, t});
-    outputs.push_back({second + past, added, t});
+    // The new keys and values go straight behind the cached ones; the method only reads what lies before them. There a
+    // unit finds those that it takes.
+    const int64_t width = kind.side == Side::kTakes ? kind.side_width : kind.cache_width;
+    const size_t added = static_cast<size_t>(t * width) * sizeof(float);
+    for (float* cache : {first, second}) {
+      float* behind = cache + positions[0] * width;
+      if (kind.side == Side::kTakes) {
+        inputs.push_back({behind, added, t});
+      } else {
+        outputs.push_back({behind, added, t});
+      }
+    }
   }
   push_unit(inputs, unit, weights);
   run(info.name, kind.name + "_decode", inputs, outputs);
+  scale(unit, t, y);
   std::copy(second, second + kind.state_size, first);
 }
 
@@ -301,6 +424,7 @@ void Model::head_call(const char* method, const float* x, const int64_t* targets
 }
 
 void Model::head(const float* x, const int64_t* targets, int64_t t, float* losses, float* dx, size_t next) {
+  side_.clear_gradients();
   head_call("head", x, targets, t, losses, dx, next);
 }
 

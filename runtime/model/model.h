@@ -13,6 +13,7 @@
 #include "runtime/bundle/program.h"
 #include "runtime/bundle/weight_store.h"
 #include "runtime/kernels/linear/linear.h"
+#include "runtime/model/side_tensors.h"
 
 namespace mft {
 
@@ -54,6 +55,7 @@ class Model {
   /// The LoRA matrices for which `backward` computes gradients. Both after `prepare`.
   void train_lora(LoraTrain train);
 
+  /// Embeddings, and the side tensors that only depend on the tokens. The following calls are for these tokens.
   void embed(const int64_t* tokens, int64_t t, float* x);
   void forward(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y);
   /// Like `forward`, and stores in `saved` [saved_bytes(unit, t)] the activations that `backward` needs, besides x if
@@ -61,8 +63,14 @@ class Model {
   void forward_save(size_t unit, const float* x, const int64_t* positions, int64_t t, float* y, std::byte* saved);
   /// The backward of a unit. The weights of unit `next`, which runs next, are read ahead from disk; SIZE_MAX: none.
   void backward(size_t unit, const UnitBackward& call, size_t next);
+  /// Multiplies the output of x + branch(x), or its gradient before the unit's `backward`, by the unit's factor.
+  /// `forward` does it itself.
+  void scale(size_t unit, int64_t t, float* values) const;
+  /// The side tensors, whose gradients `head` sets to zero and each `backward` adds to.
+  const SideTensors& side_tensors() const { return side_; }
   /// Generation: like `forward` after positions[0] tokens. For attention, `first` and `second` hold the keys and values
-  /// of these tokens [max_seq_len, cache_width of the unit's kind], and receive the new ones. For units with a state,
+  /// of these tokens [max_seq_len, cache_width of the unit's kind], and receive the new ones. If it takes those of an
+  /// earlier unit, they are that unit's, which has run before. For units with a state,
   /// `first` holds the state, and `second` has room for the next one. Other units just run forward.
   void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* first, float* second, float* y);
   /// The loss of each token [t], 0 without a target, and the gradient of the sum of losses with respect to x. `next` as
@@ -117,10 +125,13 @@ class Model {
   size_t scratch_bytes(int64_t tokens, Compute compute, size_t staging) const;
   /// Bytes in which `forward_save` and `backward` convert between float32 and what is kept.
   size_t staging_bytes(int64_t tokens, int64_t mlp_tokens) const;
+  size_t side_tensor_bytes(int64_t tokens) const { return SideTensors::bytes(bundle_, tokens); }
   /// Bytes of what stands in for the adapter while it is off.
   size_t no_adapter_bytes() const;
   /// Bytes that a unit's weights make resident, and the head's for the unit after the last.
   size_t weight_bytes(size_t unit) const;
+  /// Bytes that the linear layer of per-layer embeddings makes resident.
+  size_t per_layer_weight_bytes() const;
 
  private:
   void make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
@@ -130,12 +141,17 @@ class Model {
            const std::vector<Output>& outputs);
   void head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* losses, float* dx,
                  size_t next);
-  std::vector<Input> unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t t,
+  void read_scales();
+  void embed_per_layer(const int64_t* tokens, int64_t t, const float* x);
+  std::vector<Input> unit_inputs(size_t unit, const float* x, const int64_t* positions, int64_t first, int64_t t,
                                  const MappedWeights& weights) const;
+  void push_given(size_t unit, int64_t t, std::vector<Output>& outputs) const;
   void push_saved_outputs(const UnitKind& kind, int64_t n, std::byte* saved, std::vector<Output>& outputs) const;
   std::byte* store_staged(const UnitKind& kind, int64_t n, std::byte* saved) const;
   const std::byte* push_saved_inputs(const UnitKind& kind, int64_t n, const std::byte* saved,
                                      std::vector<Input>& inputs) const;
+  void insert_given(size_t unit, int64_t t, std::vector<Input>& inputs) const;
+  void push_taken_gradients(const UnitKind& kind, int64_t t, std::vector<Output>& outputs) const;
   void push_gradients(size_t unit, float* gradients, std::vector<Output>& outputs) const;
   size_t unit_scratch_bytes(int64_t tokens, Compute compute) const;
   size_t head_scratch_bytes(int64_t tokens, Compute compute) const;
@@ -150,9 +166,11 @@ class Model {
   MappedWeights next_;
   size_t next_unit_ = SIZE_MAX;
   Buffer parameters_;
-  Buffer no_adapter_;             // zeros
+  Buffer no_adapter_;  // zeros
+  SideTensors side_;
   std::byte* staging_ = nullptr;  // the end of the kernel scratch
   size_t staging_bytes_ = 0;
+  std::vector<float> scales_;                 // factor of each unit's output
   mutable std::vector<size_t> weight_bytes_;  // of each unit and the head, once asked for
   int64_t threads_ = 0;
   int64_t mlp_tokens_ = 0;

@@ -100,10 +100,12 @@ void PolicyCosts::set_fixed(const ProcessMemory& now, const Selectable& selectab
   const bool adds_up = config_.grad_accum > 1 || splits_calls || trained < run;
   const uint64_t threads = std::max<uint64_t>(2, static_cast<uint64_t>(thread_count()));
   set(Component::kCode, now.rss - now.anon + kCodeGrowth);
+  largest_weights = std::max<uint64_t>(largest_weights, model_.per_layer_weight_bytes());
   set(Component::kWeightsWindow, std::max(largest_weights, threads * kSweepWindow));
   set(Component::kHeap, now.anon + kHeapGrowth + history_bytes(config_));
   set(Component::kLora, model_.layout().size * sizeof(float));
   set(Component::kNoAdapter, config_.loss == Loss::kDpo ? model_.no_adapter_bytes() : 0);
+  set(Component::kSideTensors, model_.side_tensor_bytes(tokens));
   set(Component::kStart, config_.proximal_mu > 0 ? trained_adapter : 0);
   set(Component::kGradients, config_.immediate_update() ? largest_adapter : most_of(adapter, trained));
   set(Component::kSpareGradients, adds_up ? largest_adapter : 0);
@@ -195,6 +197,7 @@ uint64_t PolicyCosts::arena(const std::vector<int64_t>& stored) {
   };
   takes("embed", b.max_seq_len, b.max_seq_len);
   takes("head", b.head_tokens, b.head_tokens);
+  if (b.per_layer.width > 0) takes("per_layer_inputs", b.per_layer.tokens, b.per_layer.tokens);
   if (config_.eval_every > 0 || config_.loss == Loss::kDpo) takes("head_loss", b.head_tokens, b.head_tokens);
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t k = 0; k < b.kinds.size(); ++k) {

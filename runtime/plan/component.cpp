@@ -13,6 +13,7 @@ bool is_anonymous(Component component) {
     case Component::kHeap:
     case Component::kLora:
     case Component::kNoAdapter:
+    case Component::kSideTensors:
     case Component::kStart:
     case Component::kGradients:
     case Component::kSpareGradients:

@@ -12,6 +12,7 @@ enum class Component {
   kHeap,
   kLora,
   kNoAdapter,
+  kSideTensors,
   kStart,
   kGradients,
   kSpareGradients,
@@ -23,13 +24,12 @@ enum class Component {
   kCheckpoints,
   kResidentWeights,
 };
-constexpr size_t kComponents = 15;
+constexpr size_t kComponents = 16;
 inline std::array<const char*, kComponents> names(Component) {
-  return {"code",           "weights_window",  "heap",
-          "lora",           "no_adapter",      "start",
-          "gradients",      "spare_gradients", "optimizer",
-          "kernel_scratch", "arena",           "saved_activations",
-          "activations",    "checkpoints",     "resident_weights"};
+  return {
+      "code",        "weights_window",  "heap",      "lora",           "no_adapter", "side_tensors",      "start",
+      "gradients",   "spare_gradients", "optimizer", "kernel_scratch", "arena",      "saved_activations", "activations",
+      "checkpoints", "resident_weights"};
 }
 /// Whether it is anonymous memory. Otherwise it consists of pages of files, which the kernel can drop and read again.
 bool is_anonymous(Component component);

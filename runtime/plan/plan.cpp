@@ -127,6 +127,9 @@ Plan plan_training(const Model& model, const TrainConfig& config) {
 Plan plan_training(const Model& model, const TrainConfig& config, const ProcessMemory& now,
                    const Throughput& throughput) {
   check(config, model.bundle().max_seq_len);
+  if (config.cache_prefix && model.bundle().has_side_tensors()) {
+    fail("cache_prefix: not supported by this model, whose layers share keys and values or have per-layer embeddings");
+  }
   const ThreadParts parts(config.threads);  // the kernels' scratch depends on it
   std::optional<Plan> best;
   for (const int64_t tokens : mlp_tokens(model.bundle(), config)) {

@@ -159,7 +159,7 @@ void test_components(const Model& model) {
   const Event event = describe(plan_training(model, config), config);
   CHECK(event.at("components_mb").size() == kComponents);
   CHECK(event.at("anonymous").size() == kComponents - 3);
-  CHECK_ERROR(is_anonymous(static_cast<Component>(kComponents)), "component 15 is unknown");
+  CHECK_ERROR(is_anonymous(static_cast<Component>(kComponents)), "component 16 is unknown");
 }
 
 /// A long run needs memory for what it remembers; in whole pages.

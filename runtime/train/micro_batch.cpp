@@ -82,8 +82,10 @@ void Trainer::backward(const Batch& batch, const std::vector<Kept>& kept, bool f
   // The head read its input from the one buffer and wrote its gradient to the other. Each unit swaps them.
   float* dy = buffer(batch, kept.size() + 1);
   float* dx = buffer(batch, kept.size());
-  for (size_t unit = next_below(kept, kept.size()); unit < kept.size(); unit = next_below(kept, unit)) {
+  for (size_t unit = kept.size(); next_below(kept, unit) < unit;) {
+    model_.scale(--unit, call.tokens, dy);
     const Kept& k = kept[unit];
+    if (!k.runs) continue;
     call.x = k.offloaded >= 0 ? read_back(batch, k.offloaded) : k.checkpoint;
     call.saved = k.saved;
     call.dy = dy;

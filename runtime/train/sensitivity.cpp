@@ -10,7 +10,7 @@
 namespace mft {
 
 /// Every unit's input and the gradient of its output are on disk meanwhile: with a unit dropped, the gradient changes
-/// below it alone, and starts there from its own output's.
+/// below it alone, and starts there from its own output's. So do the gradients of keys and values that units share.
 std::vector<double> Trainer::measure_sensitivities(const Batch& batch) {
   const size_t units = model_.bundle().units.size();
   const int64_t t = batch.size();
@@ -22,6 +22,8 @@ std::vector<double> Trainer::measure_sensitivities(const Batch& batch) {
   float* read_back = y + activation;
   const auto input_at = [&](size_t u) { return offload_offset(static_cast<int64_t>(u)); };
   const auto gradient_at = [&](size_t u) { return offload_offset(static_cast<int64_t>(units + u)); };
+  const SideTensors& side = model_.side_tensors();
+  const auto side_at = [&](size_t u) { return gradient_at(units) + u * side.gradient_bytes(); };
 
   reference(batch);
   model_.embed(batch.tokens.data(), t, x);
@@ -34,8 +36,9 @@ std::vector<double> Trainer::measure_sensitivities(const Batch& batch) {
   if (count == 0) fail("step ", steps_done() + 1, ": no targets to measure sensitivities on");
 
   /// dy -> dx, and the norm of each of the unit's LoRA gradients.
-  const auto norms_of = [&](size_t u, const float* dy, float* dx) {
+  const auto norms_of = [&](size_t u, float* dy, float* dx) {
     offload_.read(input_at(u), read_back, bytes);
+    model_.scale(u, t, dy);
     UnitBackward call;
     call.tokens = t;
     call.dy = dy;
@@ -58,6 +61,7 @@ std::vector<double> Trainer::measure_sensitivities(const Batch& batch) {
   float* dx = x;
   for (size_t u = units; u-- > 0;) {
     offload_.write(gradient_at(u), dy, bytes);
+    if (side.gradient_bytes() > 0) offload_.write(side_at(u), side.gradients(), side.gradient_bytes());
     norms[u] = norms_of(u, dy, dx);
     std::swap(dy, dx);
   }
@@ -66,6 +70,8 @@ std::vector<double> Trainer::measure_sensitivities(const Batch& batch) {
   for (size_t dropped = 0; dropped < units; ++dropped) {
     for (const double norm : norms[dropped]) sensitivities[dropped] += norm * norm;
     offload_.read(gradient_at(dropped), dy, bytes);
+    if (side.gradient_bytes() > 0) offload_.read(side_at(dropped), side.gradients(), side.gradient_bytes());
+    model_.scale(dropped, t, dy);
     for (size_t u = dropped; u-- > 0;) {
       const std::vector<double> changed = norms_of(u, dy, dx);
       for (size_t i = 0; i < changed.size(); ++i) sensitivities[dropped] += std::pow(norms[u][i] - changed[i], 2);

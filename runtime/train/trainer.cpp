@@ -61,7 +61,8 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
     fail(measures ? "schedule dropbp" : "cache_prefix", ": requires offload_folder, a folder for temporary files");
   }
   const int64_t offloaded = std::max(plan_.offloaded, measures ? 2 * static_cast<int64_t>(units) : 0);
-  if (offloaded > 0) offload_ = OffloadFile(config_.offload_folder, offload_offset(offloaded));
+  const uint64_t side = measures ? units * model_.side_tensors().gradient_bytes() : 0;
+  if (offloaded > 0) offload_ = OffloadFile(config_.offload_folder, offload_offset(offloaded) + side);
   gradient_offsets_.assign(units, -1);
   unit_steps_.assign(units, 0);
   backward_runs_.assign(units, 0);
@@ -78,6 +79,7 @@ std::vector<std::pair<std::string, const Buffer*>> Trainer::buffers() const {
       {Component::kActivations, &activations_},
       {Component::kLora, &model_.parameter_buffer()},
       {Component::kNoAdapter, &model_.no_adapter_buffer()},
+      {Component::kSideTensors, &model_.side_tensors().buffer()},
       {Component::kArena, &model_.program().arena()},
       {Component::kKernelScratch, &model_.program().scratch()},
   };

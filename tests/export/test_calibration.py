@@ -31,7 +31,7 @@ def saved(family: str, folder: Path, tokenizer: Path | None = None) -> Any:
     return model
 
 
-@pytest.mark.parametrize("family", ["gemma3", "lfm2", "smollm3"])
+@pytest.mark.parametrize("family", ["gemma3", "gemma4", "lfm2", "smollm3"])
 def test_importance(family: str, tmp_path: Path) -> None:
     model = saved(family, tmp_path).double()
     rows = [TOKENS[:40], TOKENS[40:]]

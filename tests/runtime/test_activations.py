@@ -10,6 +10,7 @@ import pytest
 
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.program import trace
+from mobile_ft.export.program.program import MLP_TOKENS
 from mobile_ft.export.source.random_init import RandomModel
 from mobile_ft.model.lora import LoraConfig
 from mobile_ft.runtime import Model, TrainConfig, Trainer
@@ -26,7 +27,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     """Exports once what the tests share: (activation, most tokens that MLP and head take at once) -> bundle."""
 
     @cache
-    def write(activation: str, most: int = trace.MLP_TOKENS) -> Path:
+    def write(activation: str, most: int = MLP_TOKENS) -> Path:
         folder = tmp_path_factory.mktemp("bundles") / "bundle"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(trace, "MLP_TOKENS", most)

@@ -66,7 +66,8 @@ def reference(
             spec = unit_spec(model, layer, unit_type, LoraConfig(RANK, ALPHA, ALL_LINEAR), activation)
             weights = [ones] + [weight(f"{prefix}{n}") for n in spec.weights[1:]]
             adapters = [lora[f"base_model.model.{prefix}{n}"] for n in spec.lora]
-            x = units.forward(spec, x, place, frequencies if unit_type == "attn" else None, weights, adapters)
+            rotary = frequencies if unit_type == "attn" else None
+            (x,) = units.forward(spec, x, place, [], rotary, weights, adapters)
     losses, dx = units.head(CONFIG, model.fmt, x.detach(), torch.from_numpy(targets), ones, weight("lm_head.weight"))
     x.backward(dx)
     return losses.sum().item(), {k: v.grad for k, v in lora.items() if v.grad is not None}

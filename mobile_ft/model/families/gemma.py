@@ -1,4 +1,4 @@
-"""Gemma 1, 2 and 3, and VaultGemma."""
+"""Gemma 1 to 4, and VaultGemma."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,6 +46,20 @@ def _gemma3(values: Values, layers: int) -> Values:
     return {"layer_types": every(positive_int(values, "sliding_window_pattern"), layers)} | _query_scale(values)
 
 
+def _gemma4(values: Values, layers: int) -> Values:
+    """The last layer always has full attention. Transformers writes the head's size by layer, others write one."""
+    types = values.get("layer_types") or every(6, layers)
+    if types and isinstance(types, list):
+        types = [*types[:-1], FULL]
+    head_dim = values.get("global_head_dim")
+    if (by_layer := values.get("per_layer_config")) is not None:
+        full = [str(layer) for layer, kind in enumerate(types) if kind == FULL]
+        head_dim = by_layer.get(full[0], {}).get("head_dim") if isinstance(by_layer, dict) else None
+        if by_layer != {layer: {"head_dim": head_dim} for layer in full}:
+            raise ValueError(f"per_layer_config is {by_layer!r}; it must have a head_dim for each layer of {FULL!r}")
+    return {"layer_types": types, "global_head_dim": head_dim, "attention_multiplier": 1.0}
+
+
 # Published files leave most of them out.
 _DEFAULTS: dict[str, Any] = {"rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": True, "head_dim": 256}
 _GEMMA2 = _DEFAULTS | {
@@ -65,6 +79,17 @@ _GEMMA3_VISION = Wrapper(
         *("boi_token_index", "boi_token_id", "eoi_token_index", "eoi_token_id"),
     )
 )
+
+_GEMMA4_VISION = Wrapper(
+    (
+        *("vision_config", "audio_config", "image_token_id", "video_token_id", "audio_token_id", "boi_token_id"),
+        *("eoi_token_id", "boa_token_id", "eoa_token_id", "eoa_token_index", "vision_soft_tokens_per_image"),
+    )
+)
+_ROPE_4: dict[str, Any] = {
+    SLIDING: {"rope_type": "default", "rope_theta": 10000.0},
+    FULL: {"rope_type": "proportional", "rope_theta": 1000000.0, "partial_rotary_factor": 0.25},
+}
 
 _GEMMA2_FAMILY = Family(
     norms=_SANDWICH,
@@ -125,5 +150,45 @@ FAMILIES: dict[str, Family] = {
         ),
         only={"hidden_act": (_GELU,)},
         unread=("_sliding_window_pattern",),
+    ),
+    "gemma4_text": Family(
+        norms=_SANDWICH | {"per_layer": (None, "post_per_layer_input_norm")},
+        linears=LINEARS | {"per_layer_gate": "per_layer_input_gate", "per_layer_out": "per_layer_projection"},
+        activation=_GELU,
+        activation_key="hidden_activation",
+        qk_norms=QK_NORMS,
+        v_norm="self_attn.v_norm",
+        scaled_embedding=True,
+        layer_scale="layer_scalar",
+        layers=(FULL, SLIDING),
+        usual=_gemma4,
+        rope_by_type=True,
+        inside={"gemma4": _GEMMA4_VISION},
+        defaults=_DEFAULTS
+        | {
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "max_position_embeddings": 131072,
+            "rope_theta": 1000000.0,
+            "rope_local_base_freq": 10000.0,
+            "rope_parameters": _ROPE_4,
+            "sliding_window": 512,
+            "global_head_dim": 512,
+            "hidden_size_per_layer_input": 256,
+            "vocab_size_per_layer_input": 262144,
+            "use_double_wide_mlp": False,
+        },
+        keys=(
+            *("sliding_window", "final_logit_softcapping", "global_head_dim", "per_layer_config"),
+            *("num_kv_shared_layers", "hidden_size_per_layer_input", "use_double_wide_mlp"),
+        ),
+        only={
+            "attention_k_eq_v": (False,),
+            "enable_moe_block": (False,),
+            "num_global_key_value_heads": (None,),
+            "use_bidirectional_attention": (None, False, "vision"),
+        },
+        repeats={"vocab_size_per_layer_input": "vocab_size"},
+        unread=("num_experts", "top_k_experts", "moe_intermediate_size"),
     ),
 }

@@ -5,7 +5,6 @@ _LAYER_NORM_BIASES = "LayerNorm with biases"
 _MLA = "latent attention (MLA)"
 _MAMBA = "Mamba layers"
 _EXPERTS = "experts"
-_KV_SHARED = "keys and values shared across layers, per-layer embeddings"
 
 MISSING: dict[str, str] = {
     "apertus": "xIELU",
@@ -18,10 +17,8 @@ MISSING: dict[str, str] = {
     "falcon": _LAYER_NORM_BIASES,
     "falcon_h1": _MAMBA,
     "falcon_mamba": _MAMBA,
-    "gemma3n": f"{_KV_SHARED}, AltUp, LAuReL",
-    "gemma3n_text": f"{_KV_SHARED}, AltUp, LAuReL",
-    "gemma4": _KV_SHARED,
-    "gemma4_text": _KV_SHARED,
+    "gemma3n": "AltUp, LAuReL",
+    "gemma3n_text": "AltUp, LAuReL",
     "gpt2": f"{_LAYER_NORM_BIASES}, learned positions",
     "gpt_bigcode": f"{_LAYER_NORM_BIASES}, learned positions",
     "gpt_neo": f"{_LAYER_NORM_BIASES}, learned positions",

@@ -30,10 +30,11 @@ class Wrapper:
 class Family:
     """The traits of a decoder, in Hugging Face's names.
 
-    `norms` has, for the units "attn", "conv", "delta" and "mlp", the norm before the branch and the one after it.
-    `linears` maps roles to names: q, k, v, o of attention, gate, up, down of the MLP, in and out of a short
-    convolution, and the five of a delta net. Other roles: qkv and gate_up are fused layers in place of single ones; an
-    MLP without gate and gate_up has an activation of up alone; head_gate is a sigmoid gate for the output of each head.
+    `norms` has, for the units "attn", "conv", "delta", "mlp" and "per_layer", the norm before the branch and the one
+    after it. `linears` maps roles to names: q, k, v, o of attention, gate, up, down of the MLP, in and out of a short
+    convolution, the five of a delta net, and the two around a per-layer embedding. Other roles: qkv and gate_up are
+    fused layers in place of single ones; an MLP without gate and gate_up has an activation of up alone; head_gate is a
+    sigmoid gate for the output of each head.
     """
 
     norms: Norms
@@ -44,11 +45,13 @@ class Family:
     qk_norms: tuple[str, str] | None = None  # RMS norms of q and k
     qk_norm_whole: bool = False  # whether they normalize a whole row, and not each head
     qk_norm_after_rope: bool = False
+    v_norm: str | None = None  # RMS norm of each head of v, without weight
     qkv_bias: bool = False
     q_gate: bool = False  # whether q is followed, head by head, by a sigmoid gate for each element of the output
     rope_interleaved: bool = False  # whether rotary pairs are neighbours, and not in the two halves of a head
     sinks: str | None = None  # scores of a key without value, per head
     scaled_embedding: bool = False  # whether embeddings (but not a tied head) are multiplied by sqrt(hidden_size)
+    layer_scale: str | None = None  # factor of a layer's output
     norm_offset: float = 0.0  # a norm multiplies by norm_offset + its weight
     plain_norms: tuple[str, ...] = ()  # norms that multiply by their weight alone
     layers: tuple[str, ...] = (FULL,)  # supported types of layers

@@ -142,7 +142,7 @@ def test_the_same_model(name: str, tmp_path: Path) -> None:
         ),
         ("gemma3", {"gemma3.rope.scaling.type": "yarn"}, "rope scaling 'yarn' is not supported"),
         ("gemma3", {"gemma3.rope.scaling.factor": 0.0}, "rope.scaling.factor is 0.0; it must be one positive number"),
-        ("gemma3", {"general.architecture": "gemma4"}, "architecture is 'gemma4'; supported: 'llama', 'smollm3'"),
+        ("gemma3", {"general.architecture": "gemma3n"}, "architecture is 'gemma3n'; supported: 'llama', 'smollm3'"),
         ("gemma3", {"general.architecture": ["gemma3"]}, "architecture is ['gemma3']; supported"),
     ],
 )

@@ -17,7 +17,14 @@ from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
 from mobile_ft.export.source.hf_folder import HfFolder, copy_tokenizer
 from mobile_ft.model.formats import unpack
-from mobile_ft.model.shapes import linear_shapes, unit_types, vector_shapes
+from mobile_ft.model.shapes import (
+    PER_LAYER_LINEAR,
+    PER_LAYER_NORM,
+    PER_LAYER_TABLE,
+    linear_shapes,
+    unit_types,
+    vector_shapes,
+)
 from tests.hf_models import FAMILIES, random_model
 
 
@@ -61,6 +68,13 @@ def test_every_tensor(model: Any, tmp_path: Path, dtype: torch.dtype, shard: str
     for name in tables:
         table, expected = source.packed(name, source.config.hidden_size, source.config.vocab_size), parameters[name]
         assert np.array_equal(unpack(table.data, "f16", len(expected)), expected.astype(np.float16).astype(np.float32))
+    if width := source.config.hidden_size_per_layer_input:
+        rows = source.config.num_hidden_layers * 250
+        table = source.packed(PER_LAYER_TABLE, width, rows)
+        expected = parameters[PER_LAYER_TABLE].reshape(rows, width)
+        assert np.allclose(unpack(table.data, "q8_0", rows), expected, atol=0.01)
+        assert np.array_equal(source.vector(PER_LAYER_NORM, width), parameters[PER_LAYER_NORM])
+        seen |= {PER_LAYER_TABLE, PER_LAYER_LINEAR, PER_LAYER_NORM}
     norm = f"{source.config.family.final_norm}.weight"
     assert np.array_equal(source.vector(norm, source.config.hidden_size), parameters[norm])
     assert parameters.keys() == seen | tables | {norm}

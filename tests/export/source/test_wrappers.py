@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import (
     AutoModelForImageTextToText,
+    Gemma4Config,
     Lfm2VlConfig,
     Lfm3VlConfig,
     Mistral3Config,
@@ -41,6 +42,10 @@ _QWEN_VISION: dict[str, Any] = {
 _QWEN_TOKENS: dict[str, Any] = {
     **{"image_token_id": 240, "video_token_id": 241, "vision_start_token_id": 242, "vision_end_token_id": 243},
 }
+_GEMMA_TOKENS: dict[str, Any] = {
+    **{"image_token_id": 240, "video_token_id": 241, "audio_token_id": 242, "boi_token_id": 243},
+    **{"eoi_token_id": 244, "boa_token_id": 245, "eoa_token_index": 246},
+}
 _SECTIONS: dict[str, Any] = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 4, 4]}
 
 
@@ -62,6 +67,12 @@ WRAPPERS: dict[str, PreTrainedConfig] = {
     ),
     "lfm2_vl": Lfm2VlConfig(
         text_config=_text("lfm2"), vision_config=_SIGLIP | {"model_type": "siglip2_vision_model"}, image_token_id=240
+    ),
+    "gemma4": Gemma4Config(
+        text_config=_text("gemma4"),
+        vision_config=_SIGLIP | {"model_type": "gemma4_vision", "num_key_value_heads": 1, "head_dim": 16},
+        tie_word_embeddings=True,
+        **_GEMMA_TOKENS,
     ),
     "lfm3_vl": Lfm3VlConfig(text_config=_text("lfm3"), image_token_id=240),
     "qwen2_5_vl": Qwen2_5_VLConfig(

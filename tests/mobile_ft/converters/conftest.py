@@ -17,7 +17,9 @@ def tuned_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tuned]
     return cache(lambda name: make_tuned(name, tmp_path_factory.mktemp("tuned"), **_CHANGES.get(name, {})))
 
 
-_OF_GGUF = ("granite", "gemma", "gemma2", "olmo2", "phi3", "qwen3_5", "arcee", "ernie4_5", "exaone4", "ministral3")
+_OF_GGUF = (
+    *("granite", "gemma", "gemma2", "gemma4", "olmo2", "phi3", "qwen3_5", "arcee", "ernie4_5", "exaone4", "ministral3"),
+)
 _ROPE = hf_models.FAMILIES["phi3"].rope_parameters | {"original_max_position_embeddings": 256}
 _CHANGES: dict[str, Any] = {
     "gemma2": {"query_pre_attn_scalar": 32},  # the only scale that llama.cpp knows

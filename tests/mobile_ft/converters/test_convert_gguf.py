@@ -18,6 +18,7 @@ from mobile_ft.export.source.gguf_families import ARCHITECTURES, Settings, confi
 from mobile_ft.export.source.gguf_model import GgufModel
 from mobile_ft.model.hf_config import config_of, read_hf_config
 from mobile_ft.model.rope import frequencies, rope_factor
+from mobile_ft.model.shapes import PER_LAYER_TABLE
 from mobile_ft.runtime import quantize
 from tests import hf_models
 from tests.tuned_models import (
@@ -60,6 +61,8 @@ def test_weights_come_back(tuned_in_gguf: Tuned, converted: Callable[..., Path])
     """In Hugging Face's order. A file has vectors in another form: norms with their offset, and -exp(A_log)."""
     model = GgufModel(converted(tuned_in_gguf, "gguf", quant="f16"))
     for name, expected in merged_weights(tuned_in_gguf).items():
+        if name == PER_LAYER_TABLE:
+            expected = expected.reshape(-1, model.config.hidden_size_per_layer_input)
         if expected.ndim == 2:
             found = model.packed(name, expected.shape[1], expected.shape[0])
             assert np.array_equal(found.data, quantize(expected, "f16")), name
@@ -100,7 +103,9 @@ def test_our_own_export_reads_it_back(tuned_in_gguf: Tuned, converted: Callable[
     for layer in range(expected.num_hidden_layers):
         rope = expected.rope(layer)
         if rope is not None:
-            np.testing.assert_allclose(model.inv_freq(layer), frequencies(expected.head_dim, *rope), rtol=1e-6)
+            np.testing.assert_allclose(
+                model.inv_freq(layer), frequencies(expected.head_dim_of(layer), *rope), rtol=1e-6
+            )
             assert rope_factor(found.rope_scaling) == pytest.approx(rope_factor(expected.rope_scaling), rel=1e-6)
     floats: dict[str, Any] = {
         key: float(np.float32(value)) for key, value in asdict(expected).items() if isinstance(value, float)
@@ -150,6 +155,13 @@ def test_ministral_without_scaling() -> None:
     assert config_of(values, "name").rope_scaling is None
 
 
+# Full attention is not that of the last layer with keys and values of its own.
+_OTHER_ORDER = {
+    "layer_types": [f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full")],
+    "per_layer_config": {"1": {"head_dim": 32}, "4": {"head_dim": 32}},
+}
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
@@ -163,6 +175,7 @@ def test_ministral_without_scaling() -> None:
         ("exaone4", {"layer_types": ["full_attention"] * 2}, "exaone4 does not support layers without a rotary"),
         ("qwen3_5", {}, "key and value heads of one size, a multiple of 32"),
         ("qwen3_5", {"layer_types": ["full_attention", "linear_attention", "linear_attention"]}, "at every n-th layer"),
+        ("gemma4", _OTHER_ORDER, "last layers with keys and values of their own are one with a sliding"),
         ("llama3", {"rope_parameters": hf_models.YARN}, "llama does not support the model's factor of the rotary"),
     ],
 )

@@ -29,6 +29,8 @@ PARAMETERS = {
     "qwen2.5-3b": 3_085_938_688,
     "qwen3-0.6b": 596_049_920,
     "smollm3-3b": 3_075_098_624,
+    "gemma-4-e2b": 4_628_569_344,
+    "gemma-4-e4b": 7_463_013_376,
     "granite-4.0-1b": 1_631_750_144,
     "lfm3-1.7b": 1_728_801_536,
     "ministral-3-3b": 3_429_006_336,
@@ -66,10 +68,11 @@ def test_known_models_are_what_transformers_makes_of_them(name: str) -> None:
         return
     assert config.sliding_window == theirs.sliding_window
     for kind in (FULL, SLIDING):
-        rope = config.rope(config.layer_types.index(kind))
+        layer = config.layer_types.index(kind)
+        rope = config.rope(layer)
         assert rope is not None
         expected = getattr(rotary, f"{kind}_inv_freq").numpy()
-        np.testing.assert_allclose(frequencies(config.head_dim, *rope), expected, rtol=1e-6)
+        np.testing.assert_allclose(frequencies(config.head_dim_of(layer), *rope), expected, rtol=1e-6)
 
 
 def test_known_names() -> None:

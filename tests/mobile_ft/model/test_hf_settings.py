@@ -535,6 +535,7 @@ def test_each_setting_changed(base: str, tmp_path: Path) -> None:
                 # Other settings that follow from these no longer fit.
                 follows = {
                     "num_hidden_layers": ("layer_types must ", "layer_rope_theta must "),
+                    "layer_types": ("per_layer_config is ",),
                     **dict.fromkeys(("hidden_size", "num_attention_heads"), ("_factor must ",)),
                 }
                 assert any(text in said for text in (key, *follows.get(key, ())))
