@@ -76,6 +76,7 @@ def _kind_entry(layer: int, spec: UnitSpec, methods: KindMethods) -> dict[str, A
         "linears": [[linear.in_features, linear.out_features] for linear in spec.linears],
         "attention": None if a is None else {"heads": a.heads, "kv_heads": a.kv_heads, "head_dim": a.head_dim},
         "delta_net": _delta_net_entry(c) if spec.type == "delta" else None,
+        **({"mamba2": _mamba2_entry(c)} if spec.type == "mamba" else {}),
         "flops": forward_flops(c, layer, spec.type),
         "recompute_flops": forward_flops(c, layer, spec.type, again=True),
         "saved": methods.saved,
@@ -90,6 +91,16 @@ def _delta_net_entry(c: ModelConfig) -> dict[str, int]:
         "heads": c.linear_num_value_heads,
         "value_dim": c.linear_value_head_dim,
         "taps": c.linear_conv_kernel_dim,
+    }
+
+
+def _mamba2_entry(c: ModelConfig) -> dict[str, int]:
+    return {
+        "groups": c.mamba_n_groups,
+        "state": c.mamba_d_state,
+        "heads": c.mamba_n_heads,
+        "dim": c.mamba_d_head,
+        "taps": c.mamba_d_conv,
     }
 
 

@@ -162,6 +162,23 @@ FAMILIES: dict[str, PreTrainedConfig] = {
         **_MULTIPLIERS,
         **_SHAPE,
     ),
+    # Two groups of heads that share B and C.
+    "granite4": GraniteMoeHybridConfig(
+        num_hidden_layers=3,
+        attention_multiplier=0.3,
+        layer_types=["linear_attention", "full_attention", "linear_attention"],
+        num_local_experts=0,
+        num_experts_per_tok=0,
+        shared_intermediate_size=96,
+        position_embedding_type="nope",
+        mamba_n_heads=8,
+        mamba_d_head=16,
+        mamba_d_state=24,
+        mamba_n_groups=2,
+        mamba_chunk_size=16,
+        **_MULTIPLIERS,
+        **_SHAPE,
+    ),
     "granite_swa": GraniteSWAConfig(
         num_hidden_layers=4,
         attention_multiplier=0.2,

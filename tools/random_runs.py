@@ -35,6 +35,7 @@ TARGETS = ("all-linear", "q_proj,v_proj", "q_proj,k_proj,v_proj,o_proj", "gate_p
 LFM2_TARGETS = ("all-linear", "w1,w3,w2", "w2")  # LFM2's names
 MORE_FAMILIES = (
     *("qwen3_5_text", "gemma4_text", "gemma2", "granite_swa", "phi3", "olmo2", "lfm3", "exaone4", "glm4", "arcee"),
+    "granitemoehybrid",
 )
 HEADS_FILL_HIDDEN = ("lfm2", "phi3", "olmo2", "exaone4")  # their heads have hidden_size numbers together
 BUCKETS = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # MB
@@ -91,6 +92,8 @@ def draw_model(draw: random.Random, family: str) -> Options:
     }
     if family == "gemma4_text":
         values["vocab_size_per_layer_input"] = values["vocab_size"]
+    if family == "granitemoehybrid":
+        values |= {"shared_intermediate_size": values["intermediate_size"], "mamba_n_heads": values["hidden_size"] // 16}
     return values
 
 
@@ -123,6 +126,15 @@ def draw_own(draw: random.Random, family: str, layers: int) -> Options:
             "linear_num_value_heads": keys * draw.choice((1, 2)),
             "linear_key_head_dim": draw.choice((32, 64, 128)),
             "linear_value_head_dim": draw.choice((32, 64, 128)),
+        }
+    if family == "granitemoehybrid":
+        own |= {
+            "layer_types": [draw.choice(("linear_attention", "full_attention")) for _ in range(layers)],
+            "num_local_experts": 0,
+            "position_embedding_type": draw.choice(("rope", "nope")),
+            "mamba_n_groups": draw.choice((1, 2)),
+            "mamba_d_state": draw.choice((32, 64, 128)),
+            "residual_multiplier": 0.22,
         }
     if family == "granite_swa":
         own |= {"embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.1}

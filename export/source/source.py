@@ -16,7 +16,7 @@ from mobile_ft.model.families import norm_offset
 from mobile_ft.model.formats import F32, PANEL_ROWS, U8, PackedWeight, packed_shape, unpack
 from mobile_ft.model.lora import BaseModel
 from mobile_ft.model.rope import frequencies
-from mobile_ft.model.shapes import PER_LAYER_NORM
+from mobile_ft.model.shapes import MAMBA_ONES, PER_LAYER_NORM
 
 _WEIGHTS = 1 << 19  # number of weights that are converted at once
 
@@ -79,8 +79,8 @@ class ModelSource(ABC):
 
     def prepared(self, name: str, shape: tuple[int, ...]) -> F32:
         """Returns `vector` in the runtime's form: the factor of a norm, which includes the scale of logits for the last
-        norm, or the taps of a convolution [taps, channels]. The norm of values has no weight in the model."""
-        if name.endswith(f".{self.config.family.v_norm}.weight"):
+        norm, or the taps of a convolution [taps, channels]. Norms without weight have one of ones."""
+        if name.endswith((f".{self.config.family.v_norm}.weight", f".{MAMBA_ONES}")):
             return np.ones(shape, np.float32)
         values = self.vector(name, math.prod(shape)).reshape(shape[::-1]).T
         family = self.config.family

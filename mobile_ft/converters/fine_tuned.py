@@ -19,6 +19,7 @@ from mobile_ft.model.lora import adapter_key
 from mobile_ft.model.rope import rotary_pairs
 from mobile_ft.model.shapes import (
     DELTA_TAPS,
+    MAMBA_TAPS,
     PER_LAYER_LINEAR,
     PER_LAYER_NORM,
     PER_LAYER_TABLE,
@@ -72,7 +73,7 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 def _hf_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns Hugging Face's shape, in which a convolution's channels precede its taps."""
-    return (shape[1], 1, shape[0]) if name in (TAPS, DELTA_TAPS) else shape
+    return (shape[1], 1, shape[0]) if name in (TAPS, DELTA_TAPS, MAMBA_TAPS) else shape
 
 
 class FineTuned:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mobile_ft.errors import UserError
-from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, NO_ROPE, SLIDING, Family
+from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, MAMBA, NO_ROPE, SLIDING, Family
 from mobile_ft.model.rope import Scaling
 
 # Far above any existing decoder. Sizes that are computed from a shape need no further checks.
@@ -51,6 +51,13 @@ class ModelConfig:
     linear_key_head_dim: int = 0
     linear_value_head_dim: int = 0
     linear_conv_kernel_dim: int = 0
+    # MAMBA layers: heads and their size, groups of heads that share B and C, size of B and C, and number of tokens in a
+    # channel's convolution.
+    mamba_n_heads: int = 0
+    mamba_d_head: int = 0
+    mamba_n_groups: int = 0
+    mamba_d_state: int = 0
+    mamba_d_conv: int = 0
     global_head_dim: int = 0  # head_dim of FULL layers; 0: head_dim
     num_kv_shared_layers: int = 0  # the last layers, which take keys and values from the last one of their type before
     use_double_wide_mlp: bool = False  # whether MLPs of these layers have twice the intermediate_size
@@ -70,7 +77,7 @@ class ModelConfig:
             theta, scaling = self.rope_local_base_freq, self.sliding_rope_scaling
         if self.layer_rope_theta:
             theta = self.layer_rope_theta[layer]
-        return None if kind in (NO_ROPE, CONV, DELTA) or theta == 0 else (theta, scaling)
+        return None if kind in (NO_ROPE, CONV, DELTA, MAMBA) or theta == 0 else (theta, scaling)
 
     def head_dim_of(self, layer: int) -> int:
         return self.global_head_dim if self.global_head_dim and self.layer_type(layer) == FULL else self.head_dim
@@ -135,6 +142,8 @@ def check_config(config: ModelConfig, source: str) -> ModelConfig:
         raise UserError(f"{source}: conv_L_cache is {config.conv_L_cache}; it must be from 2 to {MOST_TAPS}")
     if DELTA in config.layer_types:
         _check_delta(config, source)
+    if MAMBA in config.layer_types:
+        _check_mamba(config, source)
     if SLIDING in config.layer_types and not (config.sliding_window and config.rope_local_base_freq):
         raise UserError(f"{source}: layers with a sliding window require sliding_window and rope_local_base_freq")
     widest_head = max(config.head_dim, config.global_head_dim)
@@ -173,3 +182,16 @@ def _check_delta(config: ModelConfig, source: str) -> None:
         )
     if values * config.linear_value_head_dim % 32:
         raise UserError(f"{source}: linear_num_value_heads x linear_value_head_dim must be a multiple of 32")
+
+
+def _check_mamba(config: ModelConfig, source: str) -> None:
+    if not 1 < config.mamba_d_conv <= MOST_TAPS:
+        raise UserError(f"{source}: mamba_d_conv is {config.mamba_d_conv}; it must be from 2 to {MOST_TAPS}")
+    for key in ("mamba_d_head", "mamba_d_state"):
+        if not 0 < getattr(config, key) <= 256 or getattr(config, key) % 8:
+            raise UserError(f"{source}: {key} is {getattr(config, key)}; it must be a multiple of 8, at most 256")
+    heads, groups = config.mamba_n_heads, config.mamba_n_groups
+    if groups < 1 or heads % groups:
+        raise UserError(f"{source}: mamba_n_heads ({heads}) must be a multiple of mamba_n_groups ({groups})")
+    if heads * config.mamba_d_head % 32:
+        raise UserError(f"{source}: mamba_n_heads x mamba_d_head must be a multiple of 32")

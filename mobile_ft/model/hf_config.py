@@ -9,7 +9,7 @@ from mobile_ft.files.json_text import read_json_object
 from mobile_ft.files.json_values import Values, boolean, positive_int, positive_number
 from mobile_ft.files.path_text import path_text
 from mobile_ft.model.config import MOST_LAYERS, MOST_TAPS, ModelConfig, check_config
-from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, SLIDING, Family
+from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, MAMBA, SLIDING, Family
 from mobile_ft.model.families.refused import MISSING
 from mobile_ft.model.hf_rope import read_rope
 from mobile_ft.model.hub_cache import cached_repository
@@ -69,6 +69,7 @@ _DELTA = (
     *("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"),
     "linear_conv_kernel_dim",
 )
+_MAMBA = ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
 _SHARED = ("global_head_dim", "num_kv_shared_layers", "hidden_size_per_layer_input")
 _CONFIGS = Path(__file__).parent / "configs"
 
@@ -139,6 +140,8 @@ def config_of(values: Values, name: str) -> ModelConfig:
             "rope_local_base_freq": sliding.theta,
             "sliding_rope_scaling": sliding.scaling,
         }
+    if MAMBA in types:
+        special |= {key: positive_int(values, key, most=1 << 16) for key in _MAMBA}
     if DELTA in types:
         special |= {key: positive_int(values, key, most=1 << 16) for key in _DELTA}
     special |= {key: positive_int(values, key) for key in _SHARED if key in family.keys and values.get(key)}

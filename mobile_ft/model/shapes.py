@@ -3,13 +3,17 @@
 import math
 
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import CONV, DELTA
+from mobile_ft.model.families import CONV, DELTA, MAMBA
 
 TAPS = "conv.conv.weight"  # weight of a short convolution
 DELTA_TAPS, DELTA_DECAY, DELTA_BIAS, DELTA_NORM = (  # vectors of a delta net
     f"linear_attn.{name}" for name in ("conv1d.weight", "A_log", "dt_bias", "norm.weight")
 )
-_MIXERS = {CONV: "conv", DELTA: "delta"}
+MAMBA_TAPS, MAMBA_CONV_BIAS, MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP, MAMBA_NORM = (  # vectors of a Mamba-2 layer
+    f"mamba.{name}" for name in ("conv1d.weight", "conv1d.bias", "A_log", "dt_bias", "D", "norm.weight")
+)
+MAMBA_ONES = "mamba.ones"  # the weight of the norm of groups, whose result is multiplied by MAMBA_NORM
+_MIXERS = {CONV: "conv", DELTA: "delta", MAMBA: "mamba"}
 
 
 # Gemma 4's per-layer embeddings: a table with a row of `hidden_size_per_layer_input` numbers for each token and layer,
@@ -44,6 +48,10 @@ def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
             DELTA_BIAS: (heads,),
             DELTA_NORM: (config.linear_value_head_dim,),
         }
+    if unit_type == "mamba":
+        heads, (values, channels) = config.mamba_n_heads, mamba_widths(config)
+        shapes |= {MAMBA_TAPS: (config.mamba_d_conv, channels), MAMBA_CONV_BIAS: (channels,)}
+        shapes |= dict.fromkeys((MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP), (heads,)) | {MAMBA_NORM: (values,)}
     if unit_type == "conv":
         shapes[TAPS] = (config.conv_L_cache, config.hidden_size)
     if behind is not None:
@@ -52,9 +60,11 @@ def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
 
 
 def constant_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, ...]]:
-    """Returns {name within the layer: shape} of vectors of ones that only the runtime has: the weight of v's norm."""
+    """Returns {name within the layer: shape} of vectors of ones that only the runtime has: weights of norms without."""
     name, own_kv = config.family.v_norm, config.kv_layer(layer) == layer
-    return {f"{name}.weight": (config.head_dim_of(layer),)} if unit_type == "attn" and name and own_kv else {}
+    if unit_type == "attn" and name and own_kv:
+        return {f"{name}.weight": (config.head_dim_of(layer),)}
+    return {MAMBA_ONES: (mamba_widths(config)[0] // config.mamba_n_groups,)} if unit_type == "mamba" else {}
 
 
 def _attention_vectors(config: ModelConfig, layer: int) -> dict[str, tuple[int, ...]]:
@@ -84,6 +94,12 @@ def delta_widths(config: ModelConfig) -> tuple[int, int]:
     return values, 2 * config.linear_num_key_heads * config.linear_key_head_dim + values
 
 
+def mamba_widths(config: ModelConfig) -> tuple[int, int]:
+    """Returns the numbers in a token's x in a Mamba-2 layer, and in its x, B and C."""
+    values = config.mamba_n_heads * config.mamba_d_head
+    return values, values + 2 * config.mamba_n_groups * config.mamba_d_state
+
+
 def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, int]]:
     """Returns {name: (in_features, out_features)} of the linear layers of a unit of that type, in execution order."""
     hidden, inner, own_kv = config.hidden_size, config.intermediate_size_of(layer), config.kv_layer(layer) == layer
@@ -103,6 +119,10 @@ def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
             "delta_beta": (hidden, config.linear_num_value_heads),
             "delta_decay": (hidden, config.linear_num_value_heads),
             "delta_out": (delta_widths(config)[0], hidden),
+        },
+        "mamba": {
+            "mamba_in": (hidden, sum(mamba_widths(config)) + config.mamba_n_heads),
+            "mamba_out": (mamba_widths(config)[0], hidden),
         },
         "mlp": {
             "gate_up": (hidden, 2 * inner),
@@ -137,6 +157,7 @@ def forward_flops(config: ModelConfig, layer: int, unit_type: str, again: bool =
     attention = attention_widths(config, layer)[0] if unit_type == "attn" else 0  # half of both products
     # A delta net reads and writes its state for each token: three products with a matrix [key dim, value dim].
     states = 3 * config.linear_key_head_dim * delta_widths(config)[0] if unit_type == "delta" else 0
+    states += 2 * config.mamba_d_state * mamba_widths(config)[0] if unit_type == "mamba" else 0
     return [2 * (products + states), 2 * attention]
 
 

@@ -7,7 +7,7 @@ from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import SLIDING
 from mobile_ft.model.lora import LoraConfig
 from mobile_ft.model.rope import rope_factor, rotary_pairs
-from mobile_ft.model.shapes import constant_shapes, delta_widths, linear_shapes, unit_types, vector_shapes
+from mobile_ft.model.shapes import constant_shapes, delta_widths, linear_shapes, mamba_widths, unit_types, vector_shapes
 
 
 class WeightFormats(Protocol):
@@ -58,7 +58,7 @@ class UnitSpec:
     """The properties that all units of a kind share. They define the kind's methods."""
 
     kind: str  # prefix of the methods' names
-    type: str  # "attn", "conv", "delta", "mlp" or "per_layer"
+    type: str  # "attn", "conv", "delta", "mamba", "mlp" or "per_layer"
     linears: tuple[Linear, ...]
     vector_shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of norms, biases, sinks and taps, by name
     lora_rank: int
@@ -111,13 +111,16 @@ class UnitSpec:
 
     @property
     def state_shape(self) -> tuple[int, ...]:
-        """Shape of the state that a short convolution or a delta net keeps of earlier tokens; (0,) if there is none."""
+        """Shape of the state that a short convolution or a recurrence keeps of earlier tokens; (0,): there is none."""
         c = self.config
         if self.type == "conv":
             return c.conv_L_cache - 1, c.hidden_size
         if self.type == "delta":
             values, channels = delta_widths(c)
             return ((c.linear_conv_kernel_dim - 1) * channels + c.linear_key_head_dim * values,)
+        if self.type == "mamba":
+            values, channels = mamba_widths(c)
+            return ((c.mamba_d_conv - 1) * channels + c.mamba_d_state * values,)
         return (0,)
 
 

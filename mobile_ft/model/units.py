@@ -14,7 +14,21 @@ from torch.fx.traceback import annotate
 
 from mobile_ft.model import ops
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.shapes import DELTA_BIAS, DELTA_DECAY, DELTA_NORM, DELTA_TAPS, TAPS
+from mobile_ft.model.shapes import (
+    DELTA_BIAS,
+    DELTA_DECAY,
+    DELTA_NORM,
+    DELTA_TAPS,
+    MAMBA_BIAS,
+    MAMBA_CONV_BIAS,
+    MAMBA_DECAY,
+    MAMBA_NORM,
+    MAMBA_ONES,
+    MAMBA_SKIP,
+    MAMBA_TAPS,
+    TAPS,
+    mamba_widths,
+)
 from mobile_ft.model.unit_spec import Attention, Linear, UnitSpec
 
 # Marks nodes of a trace whose products are the input of an exponential: 8 bits are not precise enough for them.
@@ -268,6 +282,45 @@ def delta_decode(
     return _delta_output(spec, x, o, gate, named, linears), state
 
 
+_MAMBA_VECTORS = (MAMBA_TAPS, MAMBA_CONV_BIAS, MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP)
+
+
+def _mamba_projections(spec: UnitSpec, x: Tensor, weights: Weights, linears: Linears) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the gate, and xbc and dt as `mamba2` takes them."""
+    values, channels = mamba_widths(spec.config)
+    projected = linears[spec.config.family.linears["mamba_in"]](_branch_input(spec, x, weights))
+    gate, rest = ops.split(projected, 1, values)
+    return gate, *ops.split(rest, 1, channels)
+
+
+def _mamba_output(spec: UnitSpec, x: Tensor, y: Tensor, gate: Tensor, weights: Weights, linears: Linears) -> Tensor:
+    """x and the layer's output y -> the unit's output: y silu(gate), normalized by groups."""
+    normed, _ = ops.rms_norm(ops.swiglu(gate, y), weights[MAMBA_ONES], spec.config.rms_norm_eps)
+    out = linears[spec.config.family.linears["mamba_out"]]
+    return _residual(spec, x, out(ops.affine(normed, weights[MAMBA_NORM])), weights)
+
+
+def mamba(spec: UnitSpec, x: Tensor, positions: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
+    """x [T, hidden] -> x + Mamba-2(x) [T, hidden]."""
+    named, c = dict(zip(spec.weights, weights, strict=True)), spec.config
+    linears = _linears(spec, named, lora)
+    gate, xbc, dt = _mamba_projections(spec, x, named, linears)
+    y = ops.mamba2(xbc, dt, *(named[name] for name in _MAMBA_VECTORS), positions, c.mamba_n_groups, c.mamba_d_state)
+    return _mamba_output(spec, x, y, gate, named, linears)
+
+
+def mamba_decode(
+    spec: UnitSpec, x: Tensor, positions: Tensor, state: Tensor, weights: list[Tensor], lora: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Generation: like `mamba`, after the tokens of `state`. Also returns the new state."""
+    named, c = dict(zip(spec.weights, weights, strict=True)), spec.config
+    linears = _linears(spec, named, lora)
+    gate, xbc, dt = _mamba_projections(spec, x, named, linears)
+    frozen = [named[name] for name in _MAMBA_VECTORS]
+    y, state = ops.mamba2_decode(xbc, dt, *frozen, state, positions, c.mamba_n_groups, c.mamba_d_state)
+    return _mamba_output(spec, x, y, gate, named, linears), state
+
+
 def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
     """x [T, hidden] -> x + mlp(x) [T, hidden]."""
     named = dict(zip(spec.weights, weights, strict=True))
@@ -295,6 +348,7 @@ def per_layer(spec: UnitSpec, x: Tensor, e: Tensor, weights: list[Tensor], lora:
 _STATEFUL: dict[str, tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, Tensor]]]] = {
     "conv": (conv, conv_decode),
     "delta": (delta, delta_decode),
+    "mamba": (mamba, mamba_decode),
 }
 
 

@@ -107,6 +107,14 @@ void set_shapes(const Json& entry, const Json& model, UnitKind& kind) {
     kind.delta_net.value_dim = width(*delta, "value_dim");
     kind.delta_net.taps = width(*delta, "taps");
   }
+  if (const auto mamba = entry.find("mamba2"); mamba != entry.end() && !mamba->is_null()) {
+    kind.mamba2.groups = width(*mamba, "groups");
+    kind.mamba2.state = width(*mamba, "state");
+    kind.mamba2.heads = width(*mamba, "heads");
+    kind.mamba2.dim = width(*mamba, "dim");
+    kind.mamba2.taps = width(*mamba, "taps");
+    if (kind.mamba2.heads % kind.mamba2.groups != 0) fail("the groups of a Mamba-2 layer must divide its heads");
+  }
 }
 
 /// Older bundles have no entries for what a kind has besides x.

@@ -26,6 +26,7 @@
 #include "runtime/kernels/linear/linear_cross_entropy.h"
 #include "runtime/kernels/linear/peak.h"
 #include "runtime/kernels/recurrent/delta_net.h"
+#include "runtime/kernels/recurrent/mamba2.h"
 #include "runtime/kernels/storage/adamw.h"
 #include "runtime/kernels/storage/adamw8bit.h"
 #include "runtime/kernels/storage/half.h"
@@ -68,6 +69,10 @@ namespace mft {
   X(linear_scratch_bytes)               \
   X(linear_cross_entropy)               \
   X(linear_cross_entropy_scratch_bytes) \
+  X(mamba2)                             \
+  X(mamba2_backward)                    \
+  X(mamba2_decode)                      \
+  X(mamba2_scratch_bytes)               \
   X(ms_rms_norm)                        \
   X(ms_rms_norm_backward)               \
   X(multiply_add_peak)                  \

@@ -31,6 +31,11 @@ size_t Model::unit_scratch_bytes(int64_t tokens, Compute compute) const {
       shape.t = tokens;
       most = std::max(most, kernels().delta_net_scratch_bytes(shape));
     }
+    if (kind.mamba2.heads > 0) {
+      Mamba2Shape shape = kind.mamba2;
+      shape.t = tokens;
+      most = std::max(most, kernels().mamba2_scratch_bytes(shape));
+    }
     if (kind.heads == 0) continue;
     AttentionShape shape{};
     shape.t = tokens;

@@ -308,6 +308,62 @@ void delta_net_decode_op(const Arguments& a) {
                              a.output(1, {size32(size)}), a.scratch(kernels().delta_net_scratch_bytes(s)));
 }
 
+/// Shape of a Mamba-2 layer whose inputs begin at `i`, with its numbers behind the positions at `p`.
+Mamba2Shape mamba2_shape(const Arguments& a, size_t i, size_t p) {
+  Mamba2Shape s{};
+  s.t = tokens_of(a, i);
+  s.heads = columns_of(a, i + 1);
+  s.taps = tokens_of(a, i + 2);
+  s.groups = a.integer(p + 1);
+  s.state = a.integer(p + 2);
+  const int64_t columns = columns_of(a, i);
+  Arguments::require(s.groups > 0 && s.groups <= columns && s.state > 0 && s.state <= columns && s.heads > 0 &&
+                     s.heads % s.groups == 0 && s.taps > 0 && s.taps <= kMostMamba2Taps);
+  const int64_t values = columns - 2 * s.groups * s.state;
+  Arguments::require(values > 0 && values % s.heads == 0);
+  s.dim = values / s.heads;
+  return s;
+}
+
+/// The inputs from `i` on, without the positions.
+Mamba2Input mamba2_input(const Arguments& a, size_t i, const Mamba2Shape& s) {
+  return {a.floats(i, {s.t, s.channels()}),
+          a.floats(i + 1, {s.t, s.heads}),
+          a.floats(i + 2, {s.taps, s.channels()}),
+          a.floats(i + 3, {s.channels()}),
+          a.floats(i + 4, {s.heads}),
+          a.floats(i + 5, {s.heads}),
+          a.floats(i + 6, {s.heads}),
+          nullptr};
+}
+
+/// mamba2(xbc, dt, taps, conv_bias, a_log, dt_bias, skip, positions, groups, state_size) -> y
+void mamba2_op(const Arguments& a) {
+  const Mamba2Shape s = mamba2_shape(a, 0, 7);
+  Mamba2Input in = mamba2_input(a, 0, s);
+  in.positions = row_positions(a, 7, s.t);
+  kernels().mamba2(s, in, a.output(0, {size32(s.t), size32(s.values())}), a.scratch(kernels().mamba2_scratch_bytes(s)));
+}
+
+/// mamba2_backward(dy, xbc, dt, taps, conv_bias, a_log, dt_bias, skip, positions, groups, state_size) -> dxbc, ddt
+void mamba2_backward_op(const Arguments& a) {
+  const Mamba2Shape s = mamba2_shape(a, 1, 8);
+  Mamba2Input in = mamba2_input(a, 1, s);
+  in.positions = row_positions(a, 8, s.t);
+  kernels().mamba2_backward(s, in, a.floats(0, {s.t, s.values()}), a.output(0, {size32(s.t), size32(s.channels())}),
+                            a.output(1, {size32(s.t), size32(s.heads)}), a.scratch(kernels().mamba2_scratch_bytes(s)));
+}
+
+/// mamba2_decode(xbc, dt, taps, conv_bias, a_log, dt_bias, skip, state, positions, groups, state_size) -> y, next state
+void mamba2_decode_op(const Arguments& a) {
+  const Mamba2Shape s = mamba2_shape(a, 0, 8);
+  Mamba2Input in = mamba2_input(a, 0, s);
+  in.positions = a.integers(8, {s.t});
+  const int64_t size = (s.taps - 1) * s.channels() + s.state * s.values();
+  kernels().mamba2_decode(s, in, a.floats(7, {size}), a.output(0, {size32(s.t), size32(s.values())}),
+                          a.output(1, {size32(size)}), a.scratch(kernels().mamba2_scratch_bytes(s)));
+}
+
 /// packed_embedding(tokens, table, format, rows, scale) -> x
 void packed_embedding(const Arguments& a) {
   const int64_t t = tokens_of(a, 0);
@@ -443,6 +499,9 @@ constexpr Op kOps[] = {
     {"mobile_ft::delta_net.out", {10, 1}, delta_net_op},
     {"mobile_ft::delta_net_backward.out", {11, 3}, delta_net_backward_op},
     {"mobile_ft::delta_net_decode.out", {11, 2}, delta_net_decode_op},
+    {"mobile_ft::mamba2.out", {10, 1}, mamba2_op},
+    {"mobile_ft::mamba2_backward.out", {11, 2}, mamba2_backward_op},
+    {"mobile_ft::mamba2_decode.out", {11, 2}, mamba2_decode_op},
     {"mobile_ft::split.out", {3, 2}, split_op},
     {"mobile_ft::join.out", {3, 1}, join_op},
     {"mobile_ft::sigmoid_gate.out", {2, 1}, sigmoid_gate_op},

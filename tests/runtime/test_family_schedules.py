@@ -1,5 +1,5 @@
-"""Schedules and packed rows over units that are more than attention and MLP: Qwen3.5's delta nets, Gemma 4's keys and
-values that layers share, and its per-layer embeddings. Gradients against autograd through Transformers and PEFT, in
+"""Schedules and packed rows over units that are more than attention and MLP: Qwen3.5's delta nets, Granite's Mamba-2
+layers, Gemma 4's keys and values that layers share, and its per-layer embeddings. Gradients against autograd through Transformers and PEFT, in
 float64; and checkpoints in a file against those in memory."""
 
 import copy
@@ -24,6 +24,7 @@ from tests.runtime.native import events, failure
 DELTA, FULL, SLIDING = "linear_attention", "full_attention", "sliding_attention"
 LAYERS: dict[str, dict[str, Any]] = {
     "qwen3_5": {"layer_types": [DELTA, FULL, DELTA, DELTA]},
+    "granite4": {"layer_types": [DELTA, FULL, DELTA, DELTA]},  # here, linear attention is Mamba-2
     # Units that give keys and values, and that take them, in layers that a schedule selects and in others.
     "gemma4": {"layer_types": [SLIDING, FULL, SLIDING, FULL, SLIDING, FULL], "num_kv_shared_layers": 3},
 }
@@ -66,8 +67,9 @@ def references(family: Family) -> list[Any]:
 
 def _branches(layer: Any) -> list[Any]:
     """The modules whose output is a branch of the layer, in execution order."""
-    mixer = layer.linear_attn if hasattr(layer, "linear_attn") else layer.self_attn
-    return [mixer, layer.mlp, *([layer.post_per_layer_input_norm] if hasattr(layer, "per_layer_projection") else [])]
+    mixers, mlps = ("linear_attn", "mamba", "self_attn"), ("mlp", "shared_mlp")
+    first, second = (next(getattr(layer, n) for n in names if getattr(layer, n, None)) for names in (mixers, mlps))
+    return [first, second, *([layer.post_per_layer_input_norm] if hasattr(layer, "per_layer_projection") else [])]
 
 
 def _detached(module: Any, _args: Any, kwargs: dict[str, Any], out: Any) -> Any:

@@ -5,9 +5,9 @@ changes the code that uses it (`shapes`, `units`).
 """
 
 from mobile_ft.model.families import gemma, glm, granite, lfm, llama, olmo, phi, qwen
-from mobile_ft.model.families.traits import CONV, DELTA, FULL, NO_ROPE, SLIDING, Family, norm_offset
+from mobile_ft.model.families.traits import CONV, DELTA, FULL, MAMBA, NO_ROPE, SLIDING, Family, norm_offset
 
-__all__ = ["CONV", "DELTA", "FAMILIES", "FULL", "NO_ROPE", "SLIDING", "Family", "norm_offset"]
+__all__ = ["CONV", "DELTA", "FAMILIES", "FULL", "MAMBA", "NO_ROPE", "SLIDING", "Family", "norm_offset"]
 
 _FILES = (llama, qwen, gemma, lfm, granite, phi, olmo, glm)
 # By Hugging Face's model_type.

@@ -1,5 +1,6 @@
-"""IBM's Granite: 3, 4 (dense), and with sliding windows and attention sinks."""
+"""IBM's Granite: 3, 4 (dense and with Mamba-2), and with sliding windows and attention sinks."""
 
+import math
 from typing import Any
 
 from mobile_ft.files.json_values import Values, positive_int
@@ -7,6 +8,8 @@ from mobile_ft.model.families.traits import (
     DEFAULTS,
     FULL,
     LINEARS,
+    MAMBA,
+    NO_ROPE,
     NORMS,
     SLIDING,
     Family,
@@ -18,30 +21,47 @@ _MULTIPLIERS = ("embedding_multiplier", "residual_multiplier", "logits_scaling",
 _DEFAULTS: dict[str, Any] = (
     DEFAULTS | {"max_position_embeddings": 2048, "attention_multiplier": 1.0} | dict.fromkeys(_MULTIPLIERS, 1.0)
 )
-# Settings of Mamba layers and of experts, which change nothing in a model without them.
+# Settings of Mamba layers, which are read if there are any, and of experts.
 _MAMBA = (
     *("mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_head", "mamba_d_conv", "mamba_expand"),
-    *("mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias", "time_step_limit"),
+    *("mamba_conv_bias", "mamba_proj_bias", "time_step_limit"),
 )
 _EXPERTS = ("num_experts_per_tok", "output_router_logits", "router_aux_loss_coef", "intermediate_size")
 
 
-def _dense_hybrid(values: Values, layers: int) -> Values:
-    """A model of the hybrid's form whose layers all have attention and a shared MLP, and no experts."""
+def _hybrid(values: Values, layers: int) -> Values:
+    """Layers with attention or Mamba-2, each with a shared MLP and without experts."""
+    position = values["position_embedding_type"]
+    if position not in ("rope", "nope", None):
+        raise ValueError(f"position_embedding_type is {position!r}; it must be 'rope', 'nope' or null")
+    attention = FULL if position == "rope" else NO_ROPE
+    names = {"attention": attention, FULL: attention, "linear_attention": MAMBA}
     types = values.get("layer_types", values.get("layers_block_type"))
+    if types is None:
+        types = [MAMBA] * layers
     if isinstance(types, list):
-        names = {"attention": FULL, "mamba": "linear_attention"}
         types = [names.get(kind, kind) if isinstance(kind, str) else kind for kind in types]
-    if types != [FULL] * layers:
-        raise ValueError(f"layer_types must be {FULL} for each of {layers} layers; layers with Mamba are not supported")
     if values["num_local_experts"] != 0:
         raise ValueError(f"num_local_experts is {values['num_local_experts']!r}; experts are not supported: must be 0")
-    if values["position_embedding_type"] != "rope":
-        raise ValueError(
-            f"position_embedding_type is {values['position_embedding_type']!r}, which is not supported; "
-            "supported: 'rope'"
-        )
-    return {"layer_types": types, "intermediate_size": positive_int(values, "shared_intermediate_size")}
+    usual = {"layer_types": types, "intermediate_size": positive_int(values, "shared_intermediate_size")}
+    return usual | _mamba(values) if isinstance(types, list) and MAMBA in types else usual
+
+
+def _mamba(values: Values) -> Values:
+    """Returns the size of a head, which may be "auto". Raises ValueError for what Mamba layers do not support here."""
+    for key, accepted in {
+        "mamba_conv_bias": (True,),
+        "mamba_proj_bias": (False,),
+        "time_step_limit": ([0.0, math.inf], [0.0, {"__float__": "Infinity"}], None),  # as Transformers writes it
+    }.items():
+        if values.get(key, accepted[0]) not in accepted:
+            raise ValueError(f"{key} is {values[key]!r}; supported: {accepted[0]!r}")
+    inner = positive_int(values, "mamba_expand") * positive_int(values, "hidden_size")
+    heads = positive_int(values, "mamba_n_heads")
+    dim = inner // heads if values["mamba_d_head"] == "auto" else positive_int(values, "mamba_d_head")
+    if dim * heads != inner:
+        raise ValueError(f"mamba_n_heads {heads} x mamba_d_head {dim} must be mamba_expand x hidden_size, {inner}")
+    return {"mamba_d_head": dim}
 
 
 def _swa(values: Values, layers: int) -> Values:
@@ -64,18 +84,23 @@ def _swa(values: Values, layers: int) -> Values:
 FAMILIES: dict[str, Family] = {
     "granite": Family(norms=NORMS, linears=LINEARS, usual=full_attention, defaults=_DEFAULTS, keys=_MULTIPLIERS),
     "granitemoehybrid": Family(
-        norms=NORMS,
+        norms=NORMS | {"mamba": ("input_layernorm", None)},
         linears=without(LINEARS, "gate", "up")
-        | {"gate_up": "shared_mlp.input_linear", "down": "shared_mlp.output_linear"},
-        usual=_dense_hybrid,
+        | {"gate_up": "shared_mlp.input_linear", "down": "shared_mlp.output_linear"}
+        | {"mamba_in": "mamba.in_proj", "mamba_out": "mamba.out_proj"},
+        layers=(FULL, NO_ROPE, MAMBA),
+        usual=_hybrid,
         defaults=_DEFAULTS
-        | {"num_local_experts": 8, "shared_intermediate_size": 1024, "position_embedding_type": None},
+        | {"num_local_experts": 8, "shared_intermediate_size": 1024, "position_embedding_type": None}
+        | {"mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_head": "auto"}
+        | {"mamba_d_conv": 4, "mamba_expand": 2},
         keys=(
             *_MULTIPLIERS,
             *("shared_intermediate_size", "num_local_experts", "position_embedding_type", "layers_block_type"),
+            *_MAMBA,
         ),
         only={"normalization_function": ("rmsnorm",)},
-        unread=(*_MAMBA, *_EXPERTS, "init_method"),
+        unread=(*_EXPERTS, "mamba_chunk_size", "init_method"),
     ),
     "granite_swa": Family(
         norms=NORMS,

@@ -8,7 +8,7 @@ from mobile_ft.files.json_values import Values
 
 # Types of layers, by the unit before their MLP.
 FULL, SLIDING, NO_ROPE = "full_attention", "sliding_attention", "full_attention_no_rope"
-CONV, DELTA = "conv", "linear_attention"
+CONV, DELTA, MAMBA = "conv", "linear_attention", "mamba"
 
 Norms = dict[str, tuple[str | None, str | None]]
 
@@ -30,9 +30,10 @@ class Wrapper:
 class Family:
     """The traits of a decoder, in Hugging Face's names.
 
-    `norms` has, for the units "attn", "conv", "delta", "mlp" and "per_layer", the norm before the branch and the one
-    after it. `linears` maps roles to names: q, k, v, o of attention, gate, up, down of the MLP, in and out of a short
-    convolution, the five of a delta net, and the two around a per-layer embedding. Other roles: qkv and gate_up are
+    `norms` has, for the units "attn", "conv", "delta", "mamba", "mlp" and "per_layer", the norm before the branch and
+    the one after it. `linears` maps roles to names: q, k, v, o of attention, gate, up, down of the MLP, in and out of a
+    short convolution, mamba_in and mamba_out, the five of a delta net, and the two around a per-layer embedding. Other
+    roles: qkv and gate_up are
     fused layers in place of single ones; an MLP without gate and gate_up has an activation of up alone; head_gate is a
     sigmoid gate for the output of each head.
     """

@@ -11,6 +11,7 @@ from mobile_ft.model.ops.delta_net import delta_net, delta_net_backward, delta_n
 from mobile_ft.model.ops.geglu import geglu, geglu_backward
 from mobile_ft.model.ops.glu_2bit import geglu_2bit, geglu_2bit_backward, swiglu_2bit, swiglu_2bit_backward
 from mobile_ft.model.ops.linear_cross_entropy import linear_cross_entropy, linear_cross_entropy_loss
+from mobile_ft.model.ops.mamba2 import mamba2, mamba2_backward, mamba2_decode
 from mobile_ft.model.ops.ms_rms_norm import ms_rms_norm, ms_rms_norm_backward
 from mobile_ft.model.ops.packed_embedding import packed_embedding
 from mobile_ft.model.ops.packed_linear import packed_linear, packed_linear_backward, packed_linear_lora_backward
@@ -40,6 +41,9 @@ __all__ = [
     "join",
     "linear_cross_entropy",
     "linear_cross_entropy_loss",
+    "mamba2",
+    "mamba2_backward",
+    "mamba2_decode",
     "ms_rms_norm",
     "ms_rms_norm_backward",
     "packed_embedding",

@@ -19,20 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mobile_ft.model.ops.causal_conv import causal_conv
 from mobile_ft.model.ops.define import define_autograd, define_op
 
 _EPS = 1e-6  # within the square root of a length
-
-
-def _convolved(x: Tensor, before: Tensor, taps: Tensor, positions: Tensor) -> Tensor:
-    """Returns u [T, C]. `before` [L - 1, C] has the tokens before x."""
-    t, length = x.shape[0], taps.shape[0]
-    all_tokens = torch.cat([before, x])
-    y = torch.zeros_like(x)
-    for j in range(length):
-        seen = (positions >= j)[:, None].to(x.dtype)
-        y = y + taps[-1 - j] * seen * all_tokens[length - 1 - j : length - 1 - j + t]
-    return torch.nn.functional.silu(y)
 
 
 def _unit_length(x: Tensor) -> Tensor:
@@ -86,7 +76,8 @@ def _reference(
     beta_scale: float,
 ) -> Tensor:
     taps, a_log, dt_bias = (x.to(qkv.dtype) for x in (taps, a_log, dt_bias))
-    u = _convolved(qkv, qkv.new_zeros(taps.shape[0] - 1, qkv.shape[1]), taps, positions)
+    before = qkv.new_zeros(taps.shape[0] - 1, qkv.shape[1])
+    u = torch.nn.functional.silu(causal_conv(qkv, before, taps, positions))
     h = qkv.new_zeros(b.shape[1], key_dim, _value_dim(qkv, b, key_heads, key_dim))
     return _recurrence(u, b, a, a_log, dt_bias, h, positions, key_heads, key_dim, beta_scale)[0]
 
@@ -148,7 +139,7 @@ def _decode_reference(
     kept = taps.shape[0] - 1
     before = state[: kept * qkv.shape[1]].reshape(kept, -1)
     h = state[kept * qkv.shape[1] :].reshape(b.shape[1], key_dim, -1)
-    u = _convolved(qkv, before, taps, positions)
+    u = torch.nn.functional.silu(causal_conv(qkv, before, taps, positions))
     o, h = _recurrence(u, b, a, a_log, dt_bias, h, positions, key_heads, key_dim, beta_scale)
     tokens = torch.cat([before, qkv])
     return o, torch.cat([tokens[len(tokens) - kept :].reshape(-1), h.reshape(-1)])

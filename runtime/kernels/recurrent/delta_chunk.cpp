@@ -14,12 +14,6 @@ constexpr int64_t C = kDeltaChunk;
 constexpr float kEps = 1e-6f;  // within the square root of a length
 constexpr int64_t kSolveBlock = 12;
 
-// Calls part(i, lanes) for the registers that cover [0, n).
-template <typename Part>
-void each_register(int64_t n, const Part& part) {
-  for (int64_t i = 0; i < n; i += kVec) part(i, std::min<int64_t>(kVec, n - i));
-}
-
 // Copies the tokens of a chunk and those before it that the convolution reads, which are zero before the row's first
 // one, to rows [taps - 1 + n, width].
 void gather(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, const DeltaParts& parts,
@@ -61,34 +55,11 @@ float to_unit_length(float* x, int64_t n, float scale) {
   return inverse;
 }
 
-float softplus(float x) { return x > 20.f ? x : std::log1p(std::exp(x)); }
-
 // y += factor x.
 void add_scaled(const float* x, float factor, int64_t n, float* y) {
   each_register(n, [&](int64_t i, int64_t lanes) {
     store_part(y + i, load_part(y + i, lanes) + load_part(x + i, lanes) * factor, lanes);
   });
-}
-
-// The product of the packed left-hand factor and the panels of the right-hand one.
-void multiply_packed(int64_t m, int64_t k, int64_t n, float* c, int64_t ldc, bool add, const DeltaBuffers& buffers,
-                     Part part) {
-  for (int64_t n0 = 0; n0 < n; n0 += kTileCols) {
-    const float* panel = buffers.panels + n0 * k;
-    const int64_t nr = std::min(kTileCols, n - n0);
-    if (part == Part::kAll || part == Part::kLowerC) {
-      const int64_t first = part == Part::kLowerC ? n0 / kTileRows * kTileRows : 0;
-      multiply_panel(buffers.packed + packed_floats(first, k), m - first, k, panel, kTileCols, c + first * ldc + n0,
-                     ldc, nr, add);
-      continue;
-    }
-    for (int64_t m0 = 0; m0 < m; m0 += kTileRows) {
-      const int64_t begin = part == Part::kUpperA ? m0 : 0,
-                    end = part == Part::kLowerA ? std::min(k, m0 + kTileRows) : k;
-      multiply_panel(buffers.packed + packed_floats(m0, k) + begin * kTileRows, std::min(kTileRows, m - m0),
-                     end - begin, panel + begin * kTileCols, kTileCols, c + m0 * ldc + n0, ldc, nr, add);
-    }
-  }
 }
 
 }  // namespace
@@ -109,7 +80,7 @@ void DeltaBuffers::set_loaded(float* base, const DeltaNetShape& s) {
 
 int64_t DeltaBuffers::floats(const DeltaNetShape& s) {
   const int64_t dim = std::max(s.key_dim, s.value_dim), most = std::max(2 * C, dim);
-  return loaded_floats(s) + 2 * C * C + 5 * C + 2 * C * dim + packed_floats(most, most) + panel_floats(most, most);
+  return loaded_floats(s) + 2 * C * C + 6 * C + 2 * C * dim + ProductBuffers::floats(most);
 }
 
 DeltaBuffers::DeltaBuffers(float* base, const DeltaNetShape& s) {
@@ -118,16 +89,8 @@ DeltaBuffers::DeltaBuffers(float* base, const DeltaNetShape& s) {
   p = base + loaded_floats(s);
   l = p + C * C;
   gates = l + C * C;
-  products = gates + 5 * C;
-  packed = products + 2 * C * dim;
-  panels = packed + packed_floats(most, most);
-}
-
-void delta_product(Mat a, int64_t m, int64_t k, Mat b, int64_t n, float alpha, float* c, int64_t ldc, bool add,
-                   const DeltaBuffers& buffers, Part part) {
-  pack(a, m, k, alpha, buffers.packed);
-  pack_panels(b, k, n, buffers.panels);
-  multiply_packed(m, k, n, c, ldc, add, buffers, part);
+  products = gates + 6 * C;
+  set_product(products + 2 * C * dim, most);
 }
 
 void load_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t key_head,
@@ -145,25 +108,22 @@ void load_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkToke
     buffers.lengths[C + i] = to_unit_length(u + dk, dk, 1.f);
   }
   const Mat q{buffers.u, width, 1}, k_transposed{buffers.u + dk, 1, width}, k{buffers.u + dk, width, 1};
-  delta_product(q, n, dk, k_transposed, n, 1.f, buffers.qk, C, false, buffers, Part::kLowerC);
-  delta_product(k, n, dk, k_transposed, n, 1.f, buffers.kk, C, false, buffers, Part::kLowerC);
+  chunk_product(q, n, dk, k_transposed, n, 1.f, buffers.qk, C, false, buffers, Part::kLowerC);
+  chunk_product(k, n, dk, k_transposed, n, 1.f, buffers.kk, C, false, buffers, Part::kLowerC);
 }
 
 void load_gates(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t head,
                 const DeltaBuffers& buffers) {
   const int64_t n = tokens.size();
-  float *beta = buffers.gates, *sum = beta + C, *decay = sum + C, *rest = decay + C;
+  float *beta = buffers.gates, *decay = beta + 2 * C, *rest = decay + C;
+  const DecaySums sums = buffers.sums();
   const float rate = std::exp(in.a_log[head]);
-  float total = 0.f;
+  const auto at = [&](int64_t i) { return (tokens.begin + i) * s.heads + head; };
+  sums.load(n, [&](int64_t i) { return -rate * softplus(in.a[at(i)] + in.dt_bias[head]); });
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t at = (tokens.begin + i) * s.heads + head;
-    beta[i] = s.beta_scale / (1.f + std::exp(-in.b[at]));
-    total -= rate * softplus(in.a[at] + in.dt_bias[head]);
-    sum[i] = total;
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    decay[i] = std::exp(sum[i]);
-    rest[i] = std::exp(total - sum[i]);
+    beta[i] = s.beta_scale / (1.f + std::exp(-in.b[at(i)]));
+    decay[i] = std::exp(sums.high[i]);
+    rest[i] = sums.between(n - 1, i);
   }
   for (int64_t i = 0; i < n; ++i) {
     float *p = buffers.p + i * C, *l = buffers.l + i * C;
@@ -174,7 +134,7 @@ void load_gates(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkToke
         store_part(l + j, Vec{}, lanes);
         return;
       }
-      const Vec between = exp(vmin(splat(sum[i]) - load_part(sum + j, lanes), Vec{}));
+      const Vec between = sums.between(i, j, lanes);
       store_part(p + j, between * load_part(qk + j, lanes), lanes);
       store_part(l + j, between * load_part(kk + j, lanes) * beta[i], lanes);
     });
@@ -190,7 +150,7 @@ void solve_lower(const float* l, int64_t tokens, float* x, int64_t n, int64_t ld
       for (int64_t j = i0; j < i; ++j) add_scaled(x + j * ldx, -l[i * C + j], n, x + i * ldx);
     }
     if (i1 == tokens) break;
-    delta_product({l + i1 * C + i0, C, 1}, tokens - i1, i1 - i0, {x + i0 * ldx, ldx, 1}, n, -1.f, x + i1 * ldx, ldx,
+    chunk_product({l + i1 * C + i0, C, 1}, tokens - i1, i1 - i0, {x + i0 * ldx, ldx, 1}, n, -1.f, x + i1 * ldx, ldx,
                   true, buffers);
   }
 }
@@ -202,7 +162,7 @@ void solve_transposed(const float* l, int64_t tokens, float* x, int64_t n, int64
       for (int64_t j = i0; j < i; ++j) add_scaled(x + i * ldx, -l[i * C + j], n, x + j * ldx);
     }
     if (i0 > 0) {
-      delta_product({l + i0 * C, 1, C}, i0, i1 - i0, {x + i0 * ldx, ldx, 1}, n, -1.f, x, ldx, true, buffers);
+      chunk_product({l + i0 * C, 1, C}, i0, i1 - i0, {x + i0 * ldx, ldx, 1}, n, -1.f, x, ldx, true, buffers);
     }
     i1 = i0;
   }
@@ -213,7 +173,7 @@ void solve_chunk(const DeltaNetShape& s, int64_t tokens, const float* v, const f
   const int64_t dk = s.key_dim, dv = s.value_dim, width = delta_width(s);
   const float *beta = buffers.gates, *decay = beta + 2 * C;
   const Mat h{state, dv, 1};
-  delta_product({buffers.u + dk, width, 1}, tokens, dk, h, dv, 1.f, buffers.products, dv, false, buffers);
+  chunk_product({buffers.u + dk, width, 1}, tokens, dk, h, dv, 1.f, buffers.products, dv, false, buffers);
   if (qh != nullptr) {  // the panels of H are there
     pack({buffers.u, width, 1}, tokens, dk, 1.f, buffers.packed);
     multiply_packed(tokens, dk, dv, qh, dv, false, buffers, Part::kAll);
@@ -242,7 +202,7 @@ void advance_state(const DeltaNetShape& s, int64_t tokens, const float* u, float
       store_part(weighted + i * dk + j, load_part(buffers.u + i * width + dk + j, lanes) * rest[i], lanes);
     });
   }
-  delta_product({weighted, 1, dk}, dk, tokens, {u, dv, 1}, dv, 1.f, state, dv, true, buffers);
+  chunk_product({weighted, 1, dk}, dk, tokens, {u, dv, 1}, dv, 1.f, state, dv, true, buffers);
 }
 
 }  // namespace mft::MFT_ISA

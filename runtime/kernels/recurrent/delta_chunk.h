@@ -9,7 +9,8 @@
 
 #include <cstdint>
 
-#include "runtime/kernels/linear/gemm.h"
+#include "runtime/kernels/recurrent/chunk_product.h"
+#include "runtime/kernels/recurrent/decay.h"
 #include "runtime/kernels/recurrent/delta_net.h"
 
 namespace mft::MFT_ISA {
@@ -27,19 +28,18 @@ struct ChunkTokens {
 
 // Buffers of one thread for one chunk. Matrices of a chunk have kDeltaChunk rows; those between tokens, kDeltaChunk
 // columns.
-struct DeltaBuffers {
+struct DeltaBuffers : ProductBuffers {
   float* before;    // [chunk + taps - 1, width], inputs of silu; in the backward, their gradients, with later tokens
   float* u;         // [chunk, width], q, k (of unit length, q times 1 / sqrt(dk)) and v
   float* lengths;   // [2, chunk], 1 / length of q and k
   float* qk;        // [chunk, chunk], q_i . k_j
   float* kk;        // [chunk, chunk], k_i . k_j
-  float* gates;     // [5, chunk]: beta, c, e^c, e^(c_last - c), and one for sums
+  float* gates;     // [6, chunk]: beta, c, e^c, e^(c_last - c), one for sums, and the rest of c
   float* p;         // [chunk, chunk]
   float* l;         // [chunk, chunk]
   float* products;  // [2 chunk, largest dim], K H and Q H; in the backward, gradients
-  float* packed;    // left-hand factor
-  float* panels;    // right-hand factor
 
+  DecaySums sums() const { return {gates + kDeltaChunk, gates + 5 * kDeltaChunk}; }
   static int64_t floats(const DeltaNetShape& s);
   DeltaBuffers(float* base, const DeltaNetShape& s);
 
@@ -70,14 +70,6 @@ inline void convolve_column(const Vec* taps, int64_t count, int64_t n, int64_t w
     store_part(rows, sum, lanes);
   }
 }
-
-// What of a product is zero or not needed: A is lower or upper triangular, or of C only the part on and below the
-// diagonal is written.
-enum class Part { kAll, kLowerA, kUpperA, kLowerC };
-
-// C [m, n] (+)= alpha A B.
-void delta_product(Mat a, int64_t m, int64_t k, Mat b, int64_t n, float alpha, float* c, int64_t ldc, bool add,
-                   const DeltaBuffers& buffers, Part part = Part::kAll);
 
 // Computes u, lengths, qk and kk of a chunk. `earlier` holds the tokens before the row (null: none).
 void load_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t key_head,

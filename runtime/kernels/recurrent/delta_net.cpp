@@ -31,7 +31,7 @@ void forward_row(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begin,
       for (int64_t i = 0; i < n; ++i) {
         for (int64_t j = 0; j < dv; ++j) out[i * s.values() + j] = decay[i] * from_state[i * dv + j];
       }
-      delta_product({buffers.p, C, 1}, n, n, {u, dv, 1}, dv, 1.f, out, s.values(), true, buffers, Part::kLowerA);
+      chunk_product({buffers.p, C, 1}, n, n, {u, dv, 1}, dv, 1.f, out, s.values(), true, buffers, Part::kLowerA);
       advance_state(s, n, u, state, buffers);
     }
   }

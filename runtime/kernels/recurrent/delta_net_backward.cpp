@@ -109,13 +109,13 @@ void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const Chunk
   std::fill_n(dsum, n, 0.f);
 
   // Of U: from the output, and from the state behind the chunk through the keys.
-  delta_product({b.p, 1, C}, n, n, {dout, ldo, 1}, dv, 1.f, work.du, dv, false, b, Part::kUpperA);
+  chunk_product({b.p, 1, C}, n, n, {dout, ldo, 1}, dv, 1.f, work.du, dv, false, b, Part::kUpperA);
   scale_rows(b.u + dk, width, rest, n, dk, work.weighted);
-  delta_product({work.weighted, dk, 1}, n, dk, {dstate, dv, 1}, dv, 1.f, work.du, dv, true, b);
+  chunk_product({work.weighted, dk, 1}, n, dk, {dstate, dv, 1}, dv, 1.f, work.du, dv, true, b);
 
   // Of the state behind the chunk: through its keys and its decay.
   float* dweighted = b.products;  // [n, dk]
-  delta_product({u, dv, 1}, n, dv, {dstate, 1, dv}, dk, 1.f, dweighted, dk, false, b);
+  chunk_product({u, dv, 1}, n, dv, {dstate, 1, dv}, dk, 1.f, dweighted, dk, false, b);
   float last = decay[n - 1] * row_dot(state, dstate, dk * dv);
   for (int64_t i = 0; i < n; ++i) {
     const float* key = b.u + i * width + dk;
@@ -127,9 +127,9 @@ void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const Chunk
   dsum[n - 1] += last;
 
   // Of P, then of beta W through the triangular solve, and of L.
-  delta_product({dout, ldo, 1}, n, dv, {u, 1, dv}, n, 1.f, work.dp, C, false, b, Part::kLowerC);
+  chunk_product({dout, ldo, 1}, n, dv, {u, 1, dv}, n, 1.f, work.dp, C, false, b, Part::kLowerC);
   solve_transposed(b.l, n, work.du, dv, dv, b);  // now the gradient of beta W
-  delta_product({work.du, dv, 1}, n, dv, {u, 1, dv}, n, -1.f, work.dl, C, false, b, Part::kLowerC);
+  chunk_product({work.du, dv, 1}, n, dv, {u, 1, dv}, n, -1.f, work.dl, C, false, b, Part::kLowerC);
 
   for (int64_t i = 0; i < n; ++i) {
     float* dp = work.dp + i * C;
@@ -140,7 +140,7 @@ void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const Chunk
         dp[j] = dl[j] = 0.f;
         continue;
       }
-      const float between = std::exp(b.gates[C + i] - b.gates[C + j]);
+      const float between = b.sums().between(i, j);
       const float of_p = dp[j] * b.p[i * C + j];
       float of_l = 0.f;
       if (j < i) {
@@ -170,23 +170,23 @@ void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const Chunk
   float* dqh = work.weighted;
   scale_rows(dout, ldo, decay, n, dv, dqh);
   const Mat state_transposed{state, 1, dv};
-  delta_product({dqh, dv, 1}, n, dv, state_transposed, dk, 1.f, b.products, dk, false, b);
-  delta_product({work.du, dv, 1}, n, dv, state_transposed, dk, 1.f, b.products + C * dk, dk, false, b);
+  chunk_product({dqh, dv, 1}, n, dv, state_transposed, dk, 1.f, b.products, dk, false, b);
+  chunk_product({work.du, dv, 1}, n, dv, state_transposed, dk, 1.f, b.products + C * dk, dk, false, b);
   for (int64_t i = 0; i < n; ++i) {
     const float *of_q = b.products + i * dk, *of_k = b.products + (C + i) * dk;
     dsum[i] += row_dot(b.u + i * width, of_q, dk) + row_dot(b.u + i * width + dk, of_k, dk);
     for (int64_t j = 0; j < dk; ++j) dq[i * width + j] += of_q[j];
     for (int64_t j = 0; j < dk; ++j) dkeys[i * width + j] += of_k[j];
   }
-  delta_product({work.dp, C, 1}, n, n, k, dk, 1.f, dq, width, true, b, Part::kLowerA);
-  delta_product({work.dp, 1, C}, n, n, q, dk, 1.f, dkeys, width, true, b, Part::kUpperA);
-  delta_product({work.dl, C, 1}, n, n, k, dk, 1.f, dkeys, width, true, b, Part::kLowerA);
-  delta_product({work.dl, 1, C}, n, n, k, dk, 1.f, dkeys, width, true, b, Part::kUpperA);
+  chunk_product({work.dp, C, 1}, n, n, k, dk, 1.f, dq, width, true, b, Part::kLowerA);
+  chunk_product({work.dp, 1, C}, n, n, q, dk, 1.f, dkeys, width, true, b, Part::kUpperA);
+  chunk_product({work.dl, C, 1}, n, n, k, dk, 1.f, dkeys, width, true, b, Part::kLowerA);
+  chunk_product({work.dl, 1, C}, n, n, k, dk, 1.f, dkeys, width, true, b, Part::kUpperA);
 
   // Of the state at the chunk's start.
   for (int64_t i = 0; i < dk * dv; ++i) dstate[i] *= decay[n - 1];
-  delta_product({b.u, 1, width}, dk, n, {dqh, dv, 1}, dv, 1.f, dstate, dv, true, b);
-  delta_product({b.u + dk, 1, width}, dk, n, {work.du, dv, 1}, dv, 1.f, dstate, dv, true, b);
+  chunk_product({b.u, 1, width}, dk, n, {dqh, dv, 1}, dv, 1.f, dstate, dv, true, b);
+  chunk_product({b.u + dk, 1, width}, dk, n, {work.du, dv, 1}, dv, 1.f, dstate, dv, true, b);
 
   // A token's decay is in the sums of all later tokens.
   const float rate = std::exp(in.a_log[head]);

@@ -257,6 +257,18 @@ HONOURED: dict[str, list[dict[str, Any]]] = {
         {"layer_types": ["attention"] * 2},
         {"layer_types": GONE, "layers_block_type": ["attention"] * 2},
         {"mamba_d_state": 9},
+        {"position_embedding_type": None},
+    ],
+    "granite4": [
+        {"layer_types": ["mamba", "attention", "mamba"]},
+        {"mamba_d_head": "auto"},
+        {"mamba_n_heads": 4, "mamba_d_head": 32},
+        {"mamba_n_groups": 4},
+        {"mamba_d_state": 16},
+        {"mamba_d_conv": 2},
+        {"mamba_chunk_size": 8},
+        {"time_step_limit": GONE},
+        {"position_embedding_type": "rope"},
     ],
     "granite_swa": [
         {"layer_rope_theta": GONE},
@@ -454,9 +466,15 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"sliding_window": 9}, "sliding_window is 9, which is not a known setting"),
     ],
     "granitemoehybrid": [
-        ({"layer_types": ["linear_attention", "full_attention"]}, "layers with Mamba are not supported"),
         ({"num_local_experts": 4}, "num_local_experts is 4; experts are not supported"),
-        ({"position_embedding_type": None}, "position_embedding_type is None, which is not supported"),
+        ({"position_embedding_type": "alibi"}, "position_embedding_type is 'alibi'; it must be 'rope', 'nope' or null"),
+    ],
+    "granite4": [
+        ({"mamba_n_heads": 4}, "mamba_n_heads 4 x mamba_d_head 16 must be mamba_expand x hidden_size, 128"),
+        ({"mamba_conv_bias": False}, "mamba_conv_bias is False; supported: True"),
+        ({"time_step_limit": [0.1, 1.0]}, "time_step_limit is [0.1, 1.0]; supported: [0.0, inf]"),
+        ({"mamba_n_groups": 3}, "mamba_n_heads (8) must be a multiple of mamba_n_groups (3)"),
+        ({"mamba_d_state": 20}, "mamba_d_state is 20; it must be a multiple of 8, at most 256"),
     ],
     "granite_swa": [
         ({"layer_rope_theta": [1.0]}, "layer_rope_theta must have a number for each of 4 layers"),
