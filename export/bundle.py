@@ -77,6 +77,7 @@ def _kind_entry(layer: int, spec: UnitSpec, methods: KindMethods) -> dict[str, A
         "attention": None if a is None else {"heads": a.heads, "kv_heads": a.kv_heads, "head_dim": a.head_dim},
         "delta_net": _delta_net_entry(c) if spec.type == "delta" else None,
         **({"mamba2": _mamba2_entry(c)} if spec.type == "mamba" else {}),
+        **({"experts": _experts_entry(c)} if spec.type == "experts" else {}),
         "flops": forward_flops(c, layer, spec.type),
         "recompute_flops": forward_flops(c, layer, spec.type, again=True),
         "saved": methods.saved,
@@ -101,6 +102,15 @@ def _mamba2_entry(c: ModelConfig) -> dict[str, int]:
         "heads": c.mamba_n_heads,
         "dim": c.mamba_d_head,
         "taps": c.mamba_d_conv,
+    }
+
+
+def _experts_entry(c: ModelConfig) -> dict[str, int]:
+    return {
+        "experts": c.num_experts,
+        "top_k": c.num_experts_per_tok,
+        "hidden": c.hidden_size,
+        "inner": c.moe_intermediate_size,
     }
 
 

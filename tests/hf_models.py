@@ -25,6 +25,7 @@ from transformers import (
     Glm4Config,
     GlmConfig,
     GraniteConfig,
+    GraniteMoeConfig,
     GraniteMoeHybridConfig,
     GraniteSWAConfig,
     HeliumConfig,
@@ -33,6 +34,7 @@ from transformers import (
     InternLM3Config,
     IQuestCoderConfig,
     Lfm2Config,
+    Lfm2MoeConfig,
     Lfm3Config,
     LlamaConfig,
     Ministral3Config,
@@ -40,11 +42,13 @@ from transformers import (
     MistralConfig,
     Olmo2Config,
     Olmo3Config,
+    OlmoeConfig,
     Phi3Config,
     PreTrainedConfig,
     Qwen2Config,
     Qwen3_5TextConfig,
     Qwen3Config,
+    Qwen3MoeConfig,
     SmolLM3Config,
     VaultGemmaConfig,
 )
@@ -242,6 +246,35 @@ FAMILIES: dict[str, PreTrainedConfig] = {
         },
         **_SHAPE,
     ),
+    # Weights of experts: a softmax of all, a softmax of the chosen ones, sigmoids.
+    "olmoe": OlmoeConfig(num_hidden_layers=2, num_experts=5, num_experts_per_tok=2, pad_token_id=0, **_UNTIED),
+    "granitemoe": GraniteMoeConfig(
+        num_hidden_layers=2,
+        num_local_experts=6,
+        num_experts_per_tok=3,
+        attention_multiplier=0.2,
+        **_MULTIPLIERS,
+        **_SHAPE,
+    ),
+    "qwen3_moe": Qwen3MoeConfig(
+        num_hidden_layers=2,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=64,
+        norm_topk_prob=True,
+        **_SHAPE | {"head_dim": 32},
+    ),
+    "lfm2_moe": Lfm2MoeConfig(
+        num_hidden_layers=3,
+        num_dense_layers=1,
+        num_experts=6,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+        routed_scaling_factor=1.5,
+        layer_types=["conv", "full_attention", "conv"],
+        pad_token_id=0,
+        **_SHAPE,
+    ),
     "arcee": ArceeConfig(num_hidden_layers=2, **_SHAPE),
     # The window is shorter than the tests' sequences, and one layer of three has none.
     "gemma3": Gemma3TextConfig(
@@ -293,13 +326,19 @@ def random_model(config: PreTrainedConfig) -> Any:
     config = copy.deepcopy(config)  # a test may change its model's, and others share this one
     attention = "eager" if config.model_type in _EAGER else "sdpa"
     model = AutoModelForCausalLM.from_config(config, attn_implementation=attention).eval()
+    if hasattr(model, "set_experts_implementation"):
+        model.set_experts_implementation("eager")  # the only one in float64
     with torch.no_grad():
         for name, buffer in model.named_buffers():
+            if name.endswith("expert_bias"):
+                buffer.normal_(0, 0.3)
             if name.endswith("layer_scalar"):
                 buffer.copy_(torch.randint(4, 13, (1,)) / 8)
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1:
                 parameter += 0.3 * torch.randn_like(parameter)
+            elif "experts" in name:
+                parameter.normal_(0, 0.15)
             elif parameter.dim() == 3:  # a short convolution's taps
                 parameter.normal_(0, 0.5)
             elif "embed_tokens" in name:
@@ -339,14 +378,17 @@ class HfModel(ModelSource):
         self.parameters = dict(model.named_parameters()) | dict(model.named_buffers())
 
     def format_of(self, name: str) -> str:
+        if name.endswith(f".{self.config.family.linears.get('router')}.weight"):
+            return "q8_0"
         return "q8_0" if "embed_tokens" in name or "lm_head" in name else "q4_0"
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
-        fmt, parameter = self.format_of(name), self.parameters[name].data
+        fmt, parameter = self.format_of(name), self.parameters.get(name, self.parameters.get(name[: -len(".weight")]))
+        assert parameter is not None
         kind = GGMLQuantizationType[fmt.upper()]
-        rows = take_apart(quantize(parameter.numpy().reshape(out_features, in_features), kind), kind)
+        rows = take_apart(quantize(parameter.detach().numpy().reshape(out_features, in_features), kind), kind)
         weight = pack(fmt, rows.codes, rows.header)
-        parameter.copy_(torch.from_numpy(unpack(weight.data, fmt, out_features)).reshape(parameter.shape))
+        parameter.data.copy_(torch.from_numpy(unpack(weight.data, fmt, out_features)).reshape(parameter.shape))
         return weight
 
     def vector(self, name: str, size: int) -> F32:

@@ -93,7 +93,8 @@ def draw_model(draw: random.Random, family: str) -> Options:
     if family == "gemma4_text":
         values["vocab_size_per_layer_input"] = values["vocab_size"]
     if family == "granitemoehybrid":
-        values |= {"shared_intermediate_size": values["intermediate_size"], "mamba_n_heads": values["hidden_size"] // 16}
+        heads = values["hidden_size"] // 16
+        values |= {"shared_intermediate_size": values["intermediate_size"], "mamba_n_heads": heads}
     return values
 
 

@@ -51,6 +51,12 @@ class ModelConfig:
     linear_key_head_dim: int = 0
     linear_value_head_dim: int = 0
     linear_conv_kernel_dim: int = 0
+    num_experts: int = 0  # 0: every layer has one MLP
+    num_experts_per_tok: int = 0
+    moe_intermediate_size: int = 0  # of an expert
+    num_dense_layers: int = 0  # the first layers, which have one MLP
+    norm_topk_prob: bool = False  # whether the weights of a token's experts are divided by their sum
+    routed_scaling_factor: float = 1.0  # of these weights
     # MAMBA layers: heads and their size, groups of heads that share B and C, size of B and C, and number of tokens in a
     # channel's convolution.
     mamba_n_heads: int = 0
@@ -133,6 +139,8 @@ def check_config(config: ModelConfig, source: str) -> ModelConfig:
             f"num_key_value_heads ({config.num_key_value_heads})"
         )
     _check_shared(config, source)
+    if config.num_experts:
+        _check_experts(config, source)
     if config.hidden_size_per_layer_input % 32:
         raise UserError(
             f"{source}: hidden_size_per_layer_input is {config.hidden_size_per_layer_input}; it must be a multiple of "
@@ -195,3 +203,17 @@ def _check_mamba(config: ModelConfig, source: str) -> None:
         raise UserError(f"{source}: mamba_n_heads ({heads}) must be a multiple of mamba_n_groups ({groups})")
     if heads * config.mamba_d_head % 32:
         raise UserError(f"{source}: mamba_n_heads x mamba_d_head must be a multiple of 32")
+
+
+def _check_experts(config: ModelConfig, source: str) -> None:
+    if not 0 < config.num_experts_per_tok <= config.num_experts:
+        raise UserError(
+            f"{source}: num_experts_per_tok is {config.num_experts_per_tok}; it must be from 1 to num_experts, "
+            f"{config.num_experts}"
+        )
+    if config.moe_intermediate_size % 32 or not config.moe_intermediate_size:
+        raise UserError(
+            f"{source}: the intermediate size of experts is {config.moe_intermediate_size}; it must be a multiple of 32"
+        )
+    if config.num_experts * 2 * config.moe_intermediate_size * config.hidden_size > _MOST_WEIGHTS:
+        raise UserError(f"{source}: a matrix of all experts must have at most {_MOST_WEIGHTS} weights")

@@ -70,6 +70,7 @@ _DELTA = (
     "linear_conv_kernel_dim",
 )
 _MAMBA = ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
+_EXPERTS = ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
 _SHARED = ("global_head_dim", "num_kv_shared_layers", "hidden_size_per_layer_input")
 _CONFIGS = Path(__file__).parent / "configs"
 
@@ -145,6 +146,12 @@ def config_of(values: Values, name: str) -> ModelConfig:
     if DELTA in types:
         special |= {key: positive_int(values, key, most=1 << 16) for key in _DELTA}
     special |= {key: positive_int(values, key) for key in _SHARED if key in family.keys and values.get(key)}
+    if "router" in family.linears:
+        special |= {key: positive_int(values, key) for key in _EXPERTS}
+        special["norm_topk_prob"] = boolean(values, "norm_topk_prob")
+        special["routed_scaling_factor"] = positive_number(values, "routed_scaling_factor", 1.0)
+        if values.get("num_dense_layers"):
+            special["num_dense_layers"] = positive_int(values, "num_dense_layers", most=layers)
     if "use_double_wide_mlp" in family.keys:
         special["use_double_wide_mlp"] = boolean(values, "use_double_wide_mlp")
     if CONV in types:

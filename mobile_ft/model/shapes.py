@@ -27,7 +27,8 @@ PER_LAYER_TABLE, PER_LAYER_LINEAR, PER_LAYER_NORM = (
 def unit_types(config: ModelConfig, layer: int) -> tuple[str, ...]:
     """Returns the types of a layer's units, in execution order."""
     mixer = _MIXERS.get(config.layer_type(layer), "attn")
-    return (mixer, "mlp", "per_layer") if config.hidden_size_per_layer_input else (mixer, "mlp")
+    mlp = "experts" if config.num_experts and layer >= config.num_dense_layers else "mlp"
+    return (mixer, mlp, "per_layer") if config.hidden_size_per_layer_input else (mixer, mlp)
 
 
 def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, ...]]:
@@ -52,6 +53,8 @@ def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
         heads, (values, channels) = config.mamba_n_heads, mamba_widths(config)
         shapes |= {MAMBA_TAPS: (config.mamba_d_conv, channels), MAMBA_CONV_BIAS: (channels,)}
         shapes |= dict.fromkeys((MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP), (heads,)) | {MAMBA_NORM: (values,)}
+    if unit_type == "experts" and family.expert_bias is not None:
+        shapes[family.expert_bias] = (config.num_experts,)
     if unit_type == "conv":
         shapes[TAPS] = (config.conv_L_cache, config.hidden_size)
     if behind is not None:
@@ -130,6 +133,11 @@ def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
             "up": (hidden, inner),
             "down": (inner, hidden),
         },
+        "experts": {
+            "router": (hidden, config.num_experts),
+            "experts_in": (hidden, 2 * config.num_experts * config.moe_intermediate_size),
+            "experts_out": (config.moe_intermediate_size, config.num_experts * hidden),
+        },
         "per_layer": {
             "per_layer_gate": (hidden, config.hidden_size_per_layer_input),
             "per_layer_out": (config.hidden_size_per_layer_input, hidden),
@@ -140,9 +148,11 @@ def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
 
 
 def linear_names(config: ModelConfig) -> tuple[str, ...]:
-    """Returns the last parts of the linear layers' names, which LoRA's targets use, such as `q_proj`."""
+    """Returns the last parts of the linear layers' names, which LoRA's targets use, such as `q_proj`. Routers and
+    experts are not adapted."""
     layers = range(config.num_hidden_layers)
-    names = [name for i in layers for unit in unit_types(config, i) for name in linear_shapes(config, i, unit)]
+    units = [(i, unit) for i in layers for unit in unit_types(config, i) if unit != "experts"]
+    names = [name for i, unit in units for name in linear_shapes(config, i, unit)]
     return tuple(dict.fromkeys(name.split(".")[-1] for name in names))
 
 
@@ -153,6 +163,9 @@ def forward_flops(config: ModelConfig, layer: int, unit_type: str, again: bool =
     `again` leaves out the last linear layer, whose output no gradient needs.
     """
     linears = list(linear_shapes(config, layer, unit_type).values())
+    if unit_type == "experts":  # a token's experts
+        share = config.num_experts_per_tok
+        linears = linears[:1] + [(k, n // config.num_experts * share) for k, n in linears[1:]]
     products = sum(k * n for k, n in (linears[:-1] if again else linears))
     attention = attention_widths(config, layer)[0] if unit_type == "attn" else 0  # half of both products
     # A delta net reads and writes its state for each token: three products with a matrix [key dim, value dim].

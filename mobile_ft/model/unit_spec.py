@@ -58,7 +58,7 @@ class UnitSpec:
     """The properties that all units of a kind share. They define the kind's methods."""
 
     kind: str  # prefix of the methods' names
-    type: str  # "attn", "conv", "delta", "mamba", "mlp" or "per_layer"
+    type: str  # "attn", "conv", "delta", "mamba", "mlp", "experts" or "per_layer"
     linears: tuple[Linear, ...]
     vector_shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of norms, biases, sinks and taps, by name
     lora_rank: int
@@ -82,7 +82,7 @@ class UnitSpec:
     @property
     def takes_positions(self) -> bool:
         """Whether the unit mixes tokens."""
-        return self.type not in ("mlp", "per_layer")
+        return self.type not in ("mlp", "experts", "per_layer")
 
     @property
     def rotary_pairs(self) -> int:
@@ -128,7 +128,13 @@ def unit_spec(model: WeightFormats, layer: int, unit_type: str, lora: LoraConfig
     """Returns the properties of one unit. Its kind is named for its type and its attention."""
     c = model.config
     linears = tuple(
-        Linear(n, i, o, model.format_of(f"model.layers.{layer}.{n}.weight"), n.split(".")[-1] in lora.targets)
+        Linear(
+            n,
+            i,
+            o,
+            model.format_of(f"model.layers.{layer}.{n}.weight"),
+            unit_type != "experts" and n.split(".")[-1] in lora.targets,
+        )
         for n, (i, o) in linear_shapes(c, layer, unit_type).items()
     )
     attention = _attention(c, layer) if unit_type == "attn" else None

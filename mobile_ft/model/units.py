@@ -8,6 +8,7 @@ a per-layer embedding, if the unit takes them (`UnitSpec.side_widths`); rotary f
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 from torch.fx.traceback import annotate
@@ -335,6 +336,19 @@ def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) ->
     return _residual(spec, x, linears[names["down"]](product), named)
 
 
+def experts(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
+    """x [T, hidden] -> x + the weighted sum of a few experts(x) [T, hidden]."""
+    named, c, family = dict(zip(spec.weights, weights, strict=True)), spec.config, spec.config.family
+    z = _branch_input(spec, x, named)
+    logits = _linears(spec, named, lora)[family.linears["router"]](z)
+    matrices: list[Any] = []
+    for linear in spec.linears[1:]:
+        matrices += [named[f"{linear.name}.weight"], linear.format, linear.out_features]
+    bias = None if family.expert_bias is None else named[family.expert_bias]
+    numbers = (c.num_experts_per_tok, family.sigmoid_router, c.norm_topk_prob, c.routed_scaling_factor)
+    return _residual(spec, x, ops.experts(z, logits, bias, *matrices, *numbers), named)
+
+
 def per_layer(spec: UnitSpec, x: Tensor, e: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
     """x [T, hidden], per-layer embeddings e [T, width] -> x + W_out(act(W_gate x) * e) [T, hidden]."""
     named = dict(zip(spec.weights, weights, strict=True))
@@ -365,6 +379,8 @@ def forward(
     need no positions."""
     if spec.type == "mlp":
         return (mlp(spec, x, weights, lora),)
+    if spec.type == "experts":
+        return (experts(spec, x, weights, lora),)
     if spec.type == "per_layer":
         (e,) = side
         return (per_layer(spec, x, e, weights, lora),)

@@ -107,6 +107,12 @@ void set_shapes(const Json& entry, const Json& model, UnitKind& kind) {
     kind.delta_net.value_dim = width(*delta, "value_dim");
     kind.delta_net.taps = width(*delta, "taps");
   }
+  if (const auto experts = entry.find("experts"); experts != entry.end() && !experts->is_null()) {
+    kind.experts.experts = width(*experts, "experts");
+    kind.experts.top_k = integer(*experts, "top_k", 1, kind.experts.experts);
+    kind.experts.hidden = width(*experts, "hidden");
+    kind.experts.inner = width(*experts, "inner");
+  }
   if (const auto mamba = entry.find("mamba2"); mamba != entry.end() && !mamba->is_null()) {
     kind.mamba2.groups = width(*mamba, "groups");
     kind.mamba2.state = width(*mamba, "state");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/kernels/linear/experts.h"
 #include "runtime/kernels/recurrent/delta_net.h"
 #include "runtime/kernels/recurrent/mamba2.h"
 
@@ -70,6 +71,7 @@ struct UnitKind {
   int64_t head_dim = 0;
   DeltaNetShape delta_net{};  // without a token count; 0 heads: the unit has none
   Mamba2Shape mamba2{};       // likewise
+  ExpertsShape experts{};     // likewise, with the sizes alone; 0 experts: the unit has none
   Side side = Side::kNone;
   int64_t side_width = 0;  // values per token of the per-layer embedding, or of the keys and of the values
   /// Number of tensors that the methods take from elsewhere.

@@ -22,6 +22,7 @@
 #include "runtime/kernels/elementwise/split.h"
 #include "runtime/kernels/linear/decode.h"
 #include "runtime/kernels/linear/embedding.h"
+#include "runtime/kernels/linear/experts.h"
 #include "runtime/kernels/linear/linear.h"
 #include "runtime/kernels/linear/linear_cross_entropy.h"
 #include "runtime/kernels/linear/peak.h"
@@ -54,6 +55,9 @@ namespace mft {
   X(delta_net_decode)                   \
   X(delta_net_scratch_bytes)            \
   X(embedding)                          \
+  X(experts_forward)                    \
+  X(experts_backward)                   \
+  X(experts_scratch_bytes)              \
   X(glu)                                \
   X(glu_backward)                       \
   X(glu_2bit)                           \

@@ -31,6 +31,11 @@ size_t Model::unit_scratch_bytes(int64_t tokens, Compute compute) const {
       shape.t = tokens;
       most = std::max(most, kernels().delta_net_scratch_bytes(shape));
     }
+    if (kind.experts.experts > 0) {
+      ExpertsShape shape = kind.experts;
+      shape.t = std::min(tokens, kind.tokens);
+      most = std::max(most, kernels().experts_scratch_bytes(compute, shape));
+    }
     if (kind.mamba2.heads > 0) {
       Mamba2Shape shape = kind.mamba2;
       shape.t = tokens;

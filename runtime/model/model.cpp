@@ -144,7 +144,7 @@ const MappedWeights& Model::weights_of(size_t unit, size_t next) {
   next_unit_ = SIZE_MAX;
   if (next < bundle_.units.size() && next >= resident_.size()) {
     next_ = weights_.map(bundle_.units[next].weights);
-    next_.prefetch();
+    if (bundle_.kind_of(next).experts.experts == 0) next_.prefetch();  // which experts will be read is not known yet
     next_unit_ = next;
   }
   return current_;

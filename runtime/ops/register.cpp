@@ -308,6 +308,43 @@ void delta_net_decode_op(const Arguments& a) {
                              a.output(1, {size32(size)}), a.scratch(kernels().delta_net_scratch_bytes(s)));
 }
 
+/// Shape of a mixture of experts whose arguments begin at `i`.
+ExpertsShape experts_shape(const Arguments& a, size_t i) {
+  ExpertsShape s{tokens_of(a, i),   columns_of(a, i), 0, columns_of(a, i + 1), a.integer(i + 9), a.boolean(i + 10),
+                 a.boolean(i + 11), a.real(i + 12)};
+  const int64_t rows = a.integer(i + 5);
+  Arguments::require(s.hidden > 0 && s.hidden % kPanelRows == 0 && s.experts > 0 && s.top_k > 0 &&
+                     s.top_k <= s.experts && rows > 0 && rows % (2 * s.experts) == 0 &&
+                     a.integer(i + 8) == s.experts * s.hidden);
+  s.inner = rows / (2 * s.experts);
+  Arguments::require(s.inner % kPanelRows == 0);
+  return s;
+}
+
+ExpertsInput experts_input(const Arguments& a, size_t i, const ExpertsShape& s) {
+  ExpertsInput in{a.floats(i, {s.t, s.hidden}), a.floats(i + 1, {s.t, s.experts}),
+                  a.none(i + 2) ? nullptr : a.floats(i + 2, {s.experts}), a.weight(i + 3), a.weight(i + 6)};
+  Arguments::require(in.gate_up.cols == s.hidden && in.down.cols == s.inner);
+  return in;
+}
+
+/// experts(x, logits, bias?, gate_up, format, rows, down, format, rows, top_k, sigmoid, normalize, scale) -> y
+void experts_op(const Arguments& a) {
+  const ExpertsShape s = experts_shape(a, 0);
+  const Compute compute = a.op_context().compute;
+  kernels().experts_forward(compute, s, experts_input(a, 0, s), a.output(0, {size32(s.t), size32(s.hidden)}),
+                            a.scratch(kernels().experts_scratch_bytes(compute, s)));
+}
+
+/// experts_backward(dy, x, logits, ...) -> dx, dlogits
+void experts_backward_op(const Arguments& a) {
+  const ExpertsShape s = experts_shape(a, 1);
+  const Compute compute = a.op_context().compute;
+  kernels().experts_backward(
+      compute, s, experts_input(a, 1, s), a.floats(0, {s.t, s.hidden}), a.output(0, {size32(s.t), size32(s.hidden)}),
+      a.output(1, {size32(s.t), size32(s.experts)}), a.scratch(kernels().experts_scratch_bytes(compute, s)));
+}
+
 /// Shape of a Mamba-2 layer whose inputs begin at `i`, with its numbers behind the positions at `p`.
 Mamba2Shape mamba2_shape(const Arguments& a, size_t i, size_t p) {
   Mamba2Shape s{};
@@ -499,6 +536,8 @@ constexpr Op kOps[] = {
     {"mobile_ft::delta_net.out", {10, 1}, delta_net_op},
     {"mobile_ft::delta_net_backward.out", {11, 3}, delta_net_backward_op},
     {"mobile_ft::delta_net_decode.out", {11, 2}, delta_net_decode_op},
+    {"mobile_ft::experts.out", {13, 1}, experts_op},
+    {"mobile_ft::experts_backward.out", {14, 2}, experts_backward_op},
     {"mobile_ft::mamba2.out", {10, 1}, mamba2_op},
     {"mobile_ft::mamba2_backward.out", {11, 2}, mamba2_backward_op},
     {"mobile_ft::mamba2_decode.out", {11, 2}, mamba2_decode_op},

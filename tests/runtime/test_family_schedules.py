@@ -1,6 +1,6 @@
 """Schedules and packed rows over units that are more than attention and MLP: Qwen3.5's delta nets, Granite's Mamba-2
-layers, Gemma 4's keys and values that layers share, and its per-layer embeddings. Gradients against autograd through Transformers and PEFT, in
-float64; and checkpoints in a file against those in memory."""
+layers, experts, Gemma 4's keys and values that layers share, and its per-layer embeddings. Gradients against autograd
+through Transformers and PEFT, in float64; and checkpoints in a file against those in memory."""
 
 import copy
 from pathlib import Path
@@ -25,6 +25,7 @@ DELTA, FULL, SLIDING = "linear_attention", "full_attention", "sliding_attention"
 LAYERS: dict[str, dict[str, Any]] = {
     "qwen3_5": {"layer_types": [DELTA, FULL, DELTA, DELTA]},
     "granite4": {"layer_types": [DELTA, FULL, DELTA, DELTA]},  # here, linear attention is Mamba-2
+    "lfm2_moe": {"layer_types": ["conv", FULL, "conv", FULL]},
     # Units that give keys and values, and that take them, in layers that a schedule selects and in others.
     "gemma4": {"layer_types": [SLIDING, FULL, SLIDING, FULL, SLIDING, FULL], "num_kv_shared_layers": 3},
 }
@@ -67,7 +68,7 @@ def references(family: Family) -> list[Any]:
 
 def _branches(layer: Any) -> list[Any]:
     """The modules whose output is a branch of the layer, in execution order."""
-    mixers, mlps = ("linear_attn", "mamba", "self_attn"), ("mlp", "shared_mlp")
+    mixers, mlps = ("linear_attn", "mamba", "conv", "self_attn"), ("mlp", "shared_mlp", "feed_forward")
     first, second = (next(getattr(layer, n) for n in names if getattr(layer, n, None)) for names in (mixers, mlps))
     return [first, second, *([layer.post_per_layer_input_norm] if hasattr(layer, "per_layer_projection") else [])]
 

@@ -64,6 +64,15 @@ def _mamba(values: Values) -> Values:
     return {"mamba_d_head": dim}
 
 
+def _moe(values: Values, layers: int) -> Values:
+    """The softmax of a token's best experts alone is that of all of them, divided by its sum over the best."""
+    return full_attention(values, layers) | {
+        "num_experts": positive_int(values, "num_local_experts"),
+        "moe_intermediate_size": positive_int(values, "intermediate_size"),
+        "norm_topk_prob": True,
+    }
+
+
 def _swa(values: Values, layers: int) -> Values:
     """Every layer has its own rope_theta; 0 means no rotary embedding."""
     types = values.get("layer_types")
@@ -83,6 +92,24 @@ def _swa(values: Values, layers: int) -> Values:
 
 FAMILIES: dict[str, Family] = {
     "granite": Family(norms=NORMS, linears=LINEARS, usual=full_attention, defaults=_DEFAULTS, keys=_MULTIPLIERS),
+    "granitemoe": Family(
+        norms=NORMS | {"experts": NORMS["mlp"]},
+        linears=without(LINEARS, "gate", "up", "down")
+        | {
+            "router": "block_sparse_moe.router",
+            "experts_in": "block_sparse_moe.experts.gate_up_proj",
+            "experts_out": "block_sparse_moe.experts.down_proj",
+        },
+        in_files={"block_sparse_moe.router": "block_sparse_moe.router.layer"},
+        expert_files={
+            "block_sparse_moe.experts.gate_up_proj": ("block_sparse_moe.input_linear",),
+            "block_sparse_moe.experts.down_proj": ("block_sparse_moe.output_linear",),
+        },
+        usual=_moe,
+        defaults=_DEFAULTS | {"num_local_experts": 8, "num_experts_per_tok": 2},
+        keys=(*_MULTIPLIERS, "num_local_experts", "num_experts_per_tok"),
+        unread=("output_router_logits", "router_aux_loss_coef"),
+    ),
     "granitemoehybrid": Family(
         norms=NORMS | {"mamba": ("input_layernorm", None)},
         linears=without(LINEARS, "gate", "up")

@@ -1,5 +1,6 @@
 """Liquid AI's LFM2 and LFM3: short convolutions between layers of attention."""
 
+from dataclasses import replace
 from typing import Any
 
 from mobile_ft.files.json_values import Values, boolean, integers, positive_int, positive_number
@@ -55,6 +56,18 @@ _ROPE_3: dict[str, Any] = {
     SLIDING: {"rope_type": "default", "rope_theta": 10000.0},
     FULL: {"rope_type": "proportional", "rope_theta": 1000000.0, "partial_rotary_factor": 0.5},
 }
+
+
+def _lfm2_moe(values: Values, layers: int) -> Values:
+    if values.get("use_expert_bias") is not True:
+        raise ValueError(f"use_expert_bias is {values.get('use_expert_bias')!r}; supported: True")
+    types = values.get("layer_types")
+    return {
+        "layer_types": [FULL] * layers if types is None else types,
+        "rms_norm_eps": positive_number(values, "norm_eps"),
+        "tie_word_embeddings": values.get("tie_embedding", values["tie_word_embeddings"]),
+    }
+
 
 FAMILIES: dict[str, Family] = {
     "lfm2": Family(
@@ -118,3 +131,40 @@ FAMILIES: dict[str, Family] = {
         repeats={"rms_norm_eps": "norm_eps"},
     ),
 }
+FAMILIES["lfm2_moe"] = replace(
+    FAMILIES["lfm2"],
+    norms=FAMILIES["lfm2"].norms | {"experts": ("ffn_norm", None)},
+    linears=_LINEARS
+    | {
+        "router": "feed_forward.gate",
+        "experts_in": "feed_forward.experts.gate_up_proj",
+        "experts_out": "feed_forward.experts.down_proj",
+    },
+    sigmoid_router=True,
+    expert_bias="feed_forward.expert_bias",
+    expert_files={
+        "feed_forward.experts.gate_up_proj": ("feed_forward.experts.{}.w1", "feed_forward.experts.{}.w3"),
+        "feed_forward.experts.down_proj": ("feed_forward.experts.{}.w2",),
+    },
+    usual=_lfm2_moe,
+    inside={},
+    defaults={
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 128000,
+        "rope_theta": 1000000.0,
+        "tie_word_embeddings": True,
+        "conv_L_cache": 3,
+        "norm_eps": 1e-5,
+        "num_dense_layers": 2,
+        "num_experts": 32,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 1792,
+        "norm_topk_prob": True,
+        "use_expert_bias": True,
+    },
+    keys=(
+        *("norm_eps", "tie_embedding", "conv_L_cache", "num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+        *("num_dense_layers", "norm_topk_prob", "routed_scaling_factor", "use_expert_bias"),
+    ),
+    unread=("output_router_logits",),
+)

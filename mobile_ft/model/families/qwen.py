@@ -4,6 +4,8 @@ from mobile_ft.files.json_values import Values, positive_int
 from mobile_ft.model.families.traits import (
     DEFAULTS,
     DELTA,
+    EXPERT_FILES,
+    EXPERTS,
     FULL,
     LINEARS,
     NORMS,
@@ -12,6 +14,7 @@ from mobile_ft.model.families.traits import (
     Family,
     Wrapper,
     full_attention,
+    without,
 )
 
 _VISION_TOKENS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id", "vision_token_id")
@@ -41,6 +44,12 @@ def _delta_layers(values: Values, layers: int) -> Values:
     return {"layer_types": types}
 
 
+def _moe(values: Values, layers: int) -> Values:
+    """Transformers writes the number of experts under another name than published files."""
+    number = values["num_experts"] if values.get("num_local_experts") is None else values["num_local_experts"]
+    return full_attention(values, layers) | {"num_experts": number}
+
+
 _DELTA_KEYS = (
     *("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"),
     *("linear_conv_kernel_dim", "full_attention_interval"),
@@ -65,6 +74,20 @@ FAMILIES: dict[str, Family] = {
         usual=_windows,
         defaults=DEFAULTS | {"head_dim": 128, "num_key_value_heads": 32, "max_position_embeddings": 32768},
         keys=("use_sliding_window", "sliding_window", "max_window_layers"),
+    ),
+    "qwen3_moe": Family(
+        norms=NORMS | {"experts": NORMS["mlp"]},
+        linears=without(LINEARS, "gate", "up", "down") | EXPERTS,
+        expert_files=EXPERT_FILES,
+        qk_norms=QK_NORMS,
+        usual=_moe,
+        defaults=DEFAULTS
+        | {"head_dim": 128, "num_key_value_heads": 4, "max_position_embeddings": 32768, "num_experts": 128}
+        | {"num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": False},
+        keys=("num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob"),
+        only={"decoder_sparse_step": (1,), "mlp_only_layers": ([], None), "use_sliding_window": (False,)},
+        # The settings of windows have no effect without them.
+        unread=("output_router_logits", "router_aux_loss_coef", "sliding_window", "max_window_layers"),
     ),
     # The text models of Qwen2.5-VL and Qwen3-VL. The rotary sections of text are those of ordinary rotary embedding.
     "qwen2_5_vl_text": Family(

@@ -30,12 +30,12 @@ class Wrapper:
 class Family:
     """The traits of a decoder, in Hugging Face's names.
 
-    `norms` has, for the units "attn", "conv", "delta", "mamba", "mlp" and "per_layer", the norm before the branch and
-    the one after it. `linears` maps roles to names: q, k, v, o of attention, gate, up, down of the MLP, in and out of a
-    short convolution, mamba_in and mamba_out, the five of a delta net, and the two around a per-layer embedding. Other
-    roles: qkv and gate_up are
-    fused layers in place of single ones; an MLP without gate and gate_up has an activation of up alone; head_gate is a
-    sigmoid gate for the output of each head.
+    `norms` has, for the units "attn", "conv", "delta", "mamba", "mlp", "experts" and "per_layer", the norm before the
+    branch and the one after it. `linears` maps roles to names: q, k, v, o of attention, gate, up, down of the MLP, in
+    and out of a short convolution, mamba_in and mamba_out, the five of a delta net, the router and the two matrices of
+    experts, and the two around a per-layer embedding. Other roles: qkv and gate_up are fused layers in place of single
+    ones; an MLP without gate and gate_up has an activation of up alone; head_gate is a sigmoid gate for the output of
+    each head.
     """
 
     norms: Norms
@@ -52,6 +52,10 @@ class Family:
     rope_interleaved: bool = False  # whether rotary pairs are neighbours, and not in the two halves of a head
     sinks: str | None = None  # scores of a key without value, per head
     scaled_embedding: bool = False  # whether embeddings (but not a tied head) are multiplied by sqrt(hidden_size)
+    sigmoid_router: bool = False  # whether experts are weighted by sigmoids, instead of a softmax
+    expert_bias: str | None = None  # added to the experts' scores for the choice alone
+    # {matrix of all experts: its name in files, if it is one tensor there, or the parts of each expert's rows}
+    expert_files: dict[str, tuple[str, ...]] = field(default_factory=dict)
     layer_scale: str | None = None  # factor of a layer's output
     norm_offset: float = 0.0  # a norm multiplies by norm_offset + its weight
     plain_norms: tuple[str, ...] = ()  # norms that multiply by their weight alone
@@ -77,6 +81,12 @@ LINEARS = {role: f"self_attn.{role}_proj" for role in "qkvo"} | {
     role: f"mlp.{role}_proj" for role in ("gate", "up", "down")
 }
 QK_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
+# Experts as OLMoE and Qwen name them.
+EXPERTS = {"router": "mlp.gate", "experts_in": "mlp.experts.gate_up_proj", "experts_out": "mlp.experts.down_proj"}
+EXPERT_FILES = {
+    "mlp.experts.gate_up_proj": ("mlp.experts.{}.gate_proj", "mlp.experts.{}.up_proj"),
+    "mlp.experts.down_proj": ("mlp.experts.{}.down_proj",),
+}
 DEFAULTS = {"rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": False}
 
 

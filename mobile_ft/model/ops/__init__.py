@@ -8,6 +8,7 @@ from mobile_ft.model.ops.add_bias import add_bias
 from mobile_ft.model.ops.affine import affine
 from mobile_ft.model.ops.attention import attention, attention_backward, attention_decode
 from mobile_ft.model.ops.delta_net import delta_net, delta_net_backward, delta_net_decode
+from mobile_ft.model.ops.experts import experts, experts_backward
 from mobile_ft.model.ops.geglu import geglu, geglu_backward
 from mobile_ft.model.ops.glu_2bit import geglu_2bit, geglu_2bit_backward, swiglu_2bit, swiglu_2bit_backward
 from mobile_ft.model.ops.linear_cross_entropy import linear_cross_entropy, linear_cross_entropy_loss
@@ -34,6 +35,8 @@ __all__ = [
     "delta_net",
     "delta_net_backward",
     "delta_net_decode",
+    "experts",
+    "experts_backward",
     "geglu",
     "geglu_2bit",
     "geglu_2bit_backward",

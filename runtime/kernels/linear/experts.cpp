@@ -1,0 +1,220 @@
+#include "runtime/kernels/linear/experts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/kernels/elementwise/glu.h"
+#include "runtime/kernels/linear/row_sums.h"
+#include "runtime/platform/threads.h"
+
+namespace mft::MFT_ISA {
+namespace {
+
+constexpr float kSumEps = 1e-6f;  // added to sums of sigmoids
+
+// Which experts the tokens chose, and the tokens of each expert.
+struct Routes {
+  float* scores;    // [T, experts]
+  float* weights;   // [T, top_k], of the chosen ones
+  int32_t* chosen;  // [T, top_k]
+  int32_t* begins;  // [experts + 1], of each expert's part of `slots`
+  int32_t* slots;   // [T top_k], token x top_k + which choice, by expert
+
+  static void add(const ExpertsShape& s, ScratchSize& size) {
+    size.take(s.t * s.experts);
+    for (int i = 0; i < 3; ++i) size.take(s.t * s.top_k);
+    size.take(s.experts + 1);
+  }
+
+  Routes(const ExpertsShape& s, Scratch& scratch) {
+    scores = scratch.take(s.t * s.experts);
+    weights = scratch.take(s.t * s.top_k);
+    chosen = reinterpret_cast<int32_t*>(scratch.take(s.t * s.top_k));
+    slots = reinterpret_cast<int32_t*>(scratch.take(s.t * s.top_k));
+    begins = reinterpret_cast<int32_t*>(scratch.take(s.experts + 1));
+  }
+
+  int64_t tokens(int64_t expert) const { return begins[expert + 1] - begins[expert]; }
+};
+
+void score(const ExpertsShape& s, const float* logits, float* scores) {
+  if (s.sigmoid) {
+    for (int64_t e = 0; e < s.experts; ++e) scores[e] = 1.f / (1.f + std::exp(-logits[e]));
+    return;
+  }
+  const float most = *std::max_element(logits, logits + s.experts);
+  float sum = 0.f;
+  for (int64_t e = 0; e < s.experts; ++e) sum += scores[e] = std::exp(logits[e] - most);
+  for (int64_t e = 0; e < s.experts; ++e) scores[e] /= sum;
+}
+
+// The chosen experts of one token, best first, and their weights.
+void choose(const ExpertsShape& s, const float* scores, const float* bias, int32_t* chosen, float* weights) {
+  float sum = s.sigmoid ? kSumEps : 0.f;
+  for (int64_t k = 0; k < s.top_k; ++k) {
+    int64_t best = -1;
+    float most = 0.f;
+    for (int64_t e = 0; e < s.experts; ++e) {
+      const float value = scores[e] + (bias != nullptr ? bias[e] : 0.f);
+      // Not below, so that a score that is not a number is chosen too, and the loss shows it.
+      if (std::find(chosen, chosen + k, e) == chosen + k && (best < 0 || value > most)) best = e, most = value;
+    }
+    chosen[k] = static_cast<int32_t>(best);
+    weights[k] = scores[best];
+    sum += scores[best];
+  }
+  for (int64_t k = 0; k < s.top_k; ++k) weights[k] *= s.scale / (s.normalize ? sum : 1.f);
+}
+
+void route(const ExpertsShape& s, const ExpertsInput& in, const Routes& routes) {
+  for (int64_t t = 0; t < s.t; ++t) {
+    score(s, in.logits + t * s.experts, routes.scores + t * s.experts);
+    choose(s, routes.scores + t * s.experts, in.bias, routes.chosen + t * s.top_k, routes.weights + t * s.top_k);
+  }
+  std::fill_n(routes.begins, s.experts + 1, 0);
+  for (int64_t i = 0; i < s.t * s.top_k; ++i) ++routes.begins[routes.chosen[i] + 1];
+  for (int64_t e = 0; e < s.experts; ++e) routes.begins[e + 1] += routes.begins[e];
+  for (int64_t e = 0; e < s.experts; ++e) {
+    int32_t* slot = routes.slots + routes.begins[e];
+    if (routes.tokens(e) == 0) continue;
+    for (int64_t i = 0; i < s.t * s.top_k; ++i) {
+      if (routes.chosen[i] == e) *slot++ = static_cast<int32_t>(i);
+    }
+  }
+}
+
+// The rows of one expert's part of a weight.
+PackedWeight part_of(const PackedWeight& w, int64_t expert, int64_t rows) {
+  PackedWeight part = w;
+  const int64_t panels = expert * rows / kPanelRows;
+  part.data += panels * (w.cols / w.format.group) * static_cast<int64_t>(w.format.block_bytes());
+  part.rows = rows;
+  return part;
+}
+
+void gather(const ExpertsShape& s, const float* x, const int32_t* slots, int64_t n, float* rows) {
+  for (int64_t i = 0; i < n; ++i) std::copy_n(x + slots[i] / s.top_k * s.hidden, s.hidden, rows + i * s.hidden);
+}
+
+// to[token] += factors[slot] rows[i]; without factors, 1.
+void scatter(const ExpertsShape& s, const float* rows, const float* factors, const int32_t* slots, int64_t n,
+             float* to) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float factor = factors != nullptr ? factors[slots[i]] : 1.f;
+    float* out = to + slots[i] / s.top_k * s.hidden;
+    for (int64_t j = 0; j < s.hidden; ++j) out[j] += factor * rows[i * s.hidden + j];
+  }
+}
+
+// What one expert computes: x and out [tokens, hidden], gate_up [tokens, 2 inner], inner [tokens, inner].
+struct Inner {
+  float* x;
+  float* gate_up;
+  float* inner;
+  float* out;
+
+  static void add(const ExpertsShape& s, ScratchSize& size) {
+    for (const int64_t width : {s.hidden, 2 * s.inner, s.inner, s.hidden}) size.take(s.t * width);
+  }
+  Inner(const ExpertsShape& s, Scratch& scratch)
+      : x(scratch.take(s.t * s.hidden)),
+        gate_up(scratch.take(s.t * 2 * s.inner)),
+        inner(scratch.take(s.t * s.inner)),
+        out(scratch.take(s.t * s.hidden)) {}
+};
+
+void compute_inner(Compute compute, const ExpertsShape& s, const ExpertsInput& in, int64_t expert, int64_t n,
+                   const Inner& of, Scratch scratch) {
+  linear_forward(compute, of.x, n, part_of(in.gate_up, expert, 2 * s.inner), nullptr, false, of.gate_up, scratch);
+  for (int64_t i = 0; i < n; ++i) {
+    const float* gate = of.gate_up + i * 2 * s.inner;
+    glu(Glu::kSwiglu, gate, gate + s.inner, s.inner, of.inner + i * s.inner);
+  }
+}
+
+// From the gradients of a token's weights to those of its logits.
+void backward_of_scores(const ExpertsShape& s, const float* scores, const int32_t* chosen, const float* weights,
+                        const float* dweights, float* dlogits) {
+  std::fill_n(dlogits, s.experts, 0.f);
+  float along = 0.f, sum = s.sigmoid ? kSumEps : 0.f;
+  for (int64_t k = 0; k < s.top_k; ++k) {
+    along += dweights[k] * weights[k];
+    sum += scores[chosen[k]];
+  }
+  // Of the scores.
+  for (int64_t k = 0; k < s.top_k; ++k) {
+    dlogits[chosen[k]] = s.normalize ? (s.scale * dweights[k] - along) / sum : s.scale * dweights[k];
+  }
+  if (s.sigmoid) {
+    for (int64_t k = 0; k < s.top_k; ++k) dlogits[chosen[k]] *= scores[chosen[k]] * (1.f - scores[chosen[k]]);
+    return;
+  }
+  float mean = 0.f;
+  for (int64_t e = 0; e < s.experts; ++e) mean += dlogits[e] * scores[e];
+  for (int64_t e = 0; e < s.experts; ++e) dlogits[e] = scores[e] * (dlogits[e] - mean);
+}
+
+}  // namespace
+
+void experts_forward(Compute compute, const ExpertsShape& s, const ExpertsInput& in, float* y, Scratch scratch) {
+  const Routes routes(s, scratch);
+  const Inner of(s, scratch);
+  route(s, in, routes);
+  std::fill_n(y, s.t * s.hidden, 0.f);
+  for (int64_t e = 0; e < s.experts; ++e) {
+    const int64_t n = routes.tokens(e);
+    if (n == 0) continue;
+    const int32_t* slots = routes.slots + routes.begins[e];
+    gather(s, in.x, slots, n, of.x);
+    compute_inner(compute, s, in, e, n, of, scratch);
+    linear_forward(compute, of.inner, n, part_of(in.down, e, s.hidden), nullptr, false, of.out, scratch);
+    scatter(s, of.out, routes.weights, slots, n, y);
+  }
+}
+
+void experts_backward(Compute compute, const ExpertsShape& s, const ExpertsInput& in, const float* dy, float* dx,
+                      float* dlogits, Scratch scratch) {
+  const Routes routes(s, scratch);
+  const Inner of(s, scratch), d(s, scratch);  // values, and gradients
+  float* dweights = scratch.take(s.t * s.top_k);
+  route(s, in, routes);
+  std::fill_n(dx, s.t * s.hidden, 0.f);
+  for (int64_t e = 0; e < s.experts; ++e) {
+    const int64_t n = routes.tokens(e);
+    if (n == 0) continue;
+    const int32_t* slots = routes.slots + routes.begins[e];
+    gather(s, in.x, slots, n, of.x);
+    gather(s, dy, slots, n, d.out);
+    compute_inner(compute, s, in, e, n, of, scratch);
+    linear_backward(compute, d.out, nullptr, n, part_of(in.down, e, s.hidden), nullptr, d.inner, nullptr, nullptr,
+                    scratch);
+    for (int64_t i = 0; i < n; ++i) {
+      float* dinner = d.inner + i * s.inner;
+      dweights[slots[i]] = row_dot(dinner, of.inner + i * s.inner, s.inner);
+      for (int64_t j = 0; j < s.inner; ++j) dinner[j] *= routes.weights[slots[i]];
+      const float* gate = of.gate_up + i * 2 * s.inner;
+      float* dgate = d.gate_up + i * 2 * s.inner;
+      glu_backward(Glu::kSwiglu, dinner, gate, gate + s.inner, s.inner, dgate, dgate + s.inner);
+    }
+    linear_backward(compute, d.gate_up, nullptr, n, part_of(in.gate_up, e, 2 * s.inner), nullptr, d.x, nullptr, nullptr,
+                    scratch);
+    scatter(s, d.x, nullptr, slots, n, dx);
+  }
+  for (int64_t t = 0; t < s.t; ++t) {
+    backward_of_scores(s, routes.scores + t * s.experts, routes.chosen + t * s.top_k, routes.weights + t * s.top_k,
+                       dweights + t * s.top_k, dlogits + t * s.experts);
+  }
+}
+
+size_t experts_scratch_bytes(Compute compute, const ExpertsShape& s) {
+  ScratchSize size;
+  Routes::add(s, size);
+  Inner::add(s, size);
+  Inner::add(s, size);
+  size.take(s.t * s.top_k);
+  size.take_bytes(std::max(linear_scratch_bytes(compute, s.t, 2 * s.inner, s.hidden, 0),
+                           linear_scratch_bytes(compute, s.t, s.hidden, s.inner, 0)));
+  return size.bytes;
+}
+
+}  // namespace mft::MFT_ISA
