@@ -180,13 +180,14 @@ def head_flops(config: ModelConfig) -> int:
 
 
 def base_parameters(config: ModelConfig) -> int:
-    """Returns the number of the model's weights, without LoRA."""
+    """Returns the number of the model's weights, without LoRA and, as Transformers counts, the biases of routers."""
     tables = 1 if config.tie_word_embeddings else 2
     weights = config.hidden_size * (tables * config.vocab_size + 1)
     width = config.hidden_size_per_layer_input
     weights += (config.vocab_size + config.hidden_size) * config.num_hidden_layers * width + width
     for layer in range(config.num_hidden_layers):
         for unit_type in unit_types(config, layer):
-            weights += sum(math.prod(shape) for shape in vector_shapes(config, layer, unit_type).values())
+            vectors = vector_shapes(config, layer, unit_type)
+            weights += sum(math.prod(shape) for name, shape in vectors.items() if name != config.family.expert_bias)
             weights += sum(k * n for k, n in linear_shapes(config, layer, unit_type).values())
     return weights

@@ -335,6 +335,10 @@ bool Bundle::has_side_tensors() const {
   return std::any_of(kinds.begin(), kinds.end(), [](const UnitKind& kind) { return kind.side != Side::kNone; });
 }
 
+bool Bundle::has_experts() const {
+  return std::any_of(kinds.begin(), kinds.end(), [](const UnitKind& kind) { return kind.experts.experts > 0; });
+}
+
 bool Bundle::rounds_what_it_stores() const {
   return std::any_of(kinds.begin(), kinds.end(), [](const UnitKind& kind) {
     return std::any_of(kind.saved.begin(), kind.saved.end(), [](const SavedTensor& t) { return t.converted(); });

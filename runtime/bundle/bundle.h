@@ -130,6 +130,7 @@ struct Bundle {
   const UnitKind& kind_of(size_t unit) const { return kinds[units[unit].kind]; }
   /// Whether units have anything besides the residual stream.
   bool has_side_tensors() const;
+  bool has_experts() const;
   /// Whether units round stored activations, so that the gradient depends on which units store them.
   bool rounds_what_it_stores() const;
 

@@ -127,9 +127,21 @@ void Model::run(const std::string& unit, const std::string& method, const std::v
 void Model::keep_resident(size_t units) {
   resident_.clear();
   for (size_t u = 0; u < std::min(units, bundle_.units.size()); ++u) {
-    resident_.push_back(weights_.map(bundle_.units[u].weights));
+    resident_.push_back(map_unit(u));
   }
-  if (units > bundle_.units.size()) resident_.push_back(weights_.map(bundle_.head_weights));
+  if (units > bundle_.units.size()) resident_.push_back(map_unit(bundle_.units.size()));
+}
+
+/// The weights of a unit, or of the head. Which experts are read is known only when they compute. The kernel reads
+/// ahead beyond a mapping, so in a model with experts all weights are read when they are asked for, and the others are
+/// asked for here.
+MappedWeights Model::map_unit(size_t unit) {
+  const bool is_head = unit == bundle_.units.size();
+  MappedWeights weights = weights_.map(is_head ? bundle_.head_weights : bundle_.units[unit].weights);
+  if (!bundle_.has_experts()) return weights;
+  weights.expect_random_access();
+  if (is_head || bundle_.kind_of(unit).experts.experts == 0) weights.prefetch();
+  return weights;
 }
 
 const MappedWeights& Model::weights_of(size_t unit, size_t next) {
@@ -138,13 +150,13 @@ const MappedWeights& Model::weights_of(size_t unit, size_t next) {
   if (unit == next_unit_) {
     current_ = std::move(next_);
   } else {
-    current_ = weights_.map(unit < bundle_.units.size() ? bundle_.units[unit].weights : bundle_.head_weights);
+    current_ = map_unit(unit);
   }
   next_ = {};
   next_unit_ = SIZE_MAX;
   if (next < bundle_.units.size() && next >= resident_.size()) {
-    next_ = weights_.map(bundle_.units[next].weights);
-    if (bundle_.kind_of(next).experts.experts == 0) next_.prefetch();  // which experts will be read is not known yet
+    next_ = map_unit(next);
+    if (!bundle_.has_experts()) next_.prefetch();
     next_unit_ = next;
   }
   return current_;

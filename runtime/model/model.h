@@ -136,6 +136,7 @@ class Model {
  private:
   void make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
                   int64_t mlp_tokens);
+  MappedWeights map_unit(size_t unit);
   const MappedWeights& weights_of(size_t unit, size_t next);
   void run(const std::string& unit, const std::string& method, const std::vector<Input>& inputs,
            const std::vector<Output>& outputs);

@@ -5,6 +5,7 @@
 
 #include "runtime/kernels/elementwise/glu.h"
 #include "runtime/kernels/linear/row_sums.h"
+#include "runtime/platform/sweep.h"
 #include "runtime/platform/threads.h"
 
 namespace mft::MFT_ISA {
@@ -92,6 +93,15 @@ PackedWeight part_of(const PackedWeight& w, int64_t expert, int64_t rows) {
   return part;
 }
 
+// The weights of an expert lie apart, and the mapping is read without reading ahead of what is used.
+void read_experts_ahead(const ExpertsShape& s, const ExpertsInput& in, const Routes& routes) {
+  for (int64_t e = 0; e < s.experts; ++e) {
+    if (routes.tokens(e) == 0) continue;
+    read_ahead(part_of(in.gate_up, e, 2 * s.inner).data, part_of(in.gate_up, e + 1, 2 * s.inner).data);
+    read_ahead(part_of(in.down, e, s.hidden).data, part_of(in.down, e + 1, s.hidden).data);
+  }
+}
+
 void gather(const ExpertsShape& s, const float* x, const int32_t* slots, int64_t n, float* rows) {
   for (int64_t i = 0; i < n; ++i) std::copy_n(x + slots[i] / s.top_k * s.hidden, s.hidden, rows + i * s.hidden);
 }
@@ -141,6 +151,10 @@ void backward_of_scores(const ExpertsShape& s, const float* scores, const int32_
     along += dweights[k] * weights[k];
     sum += scores[chosen[k]];
   }
+  if (!s.sigmoid && s.normalize) {  // a softmax of the chosen ones alone
+    for (int64_t k = 0; k < s.top_k; ++k) dlogits[chosen[k]] = weights[k] * (dweights[k] - along / s.scale);
+    return;
+  }
   // Of the scores.
   for (int64_t k = 0; k < s.top_k; ++k) {
     dlogits[chosen[k]] = s.normalize ? (s.scale * dweights[k] - along) / sum : s.scale * dweights[k];
@@ -160,6 +174,7 @@ void experts_forward(Compute compute, const ExpertsShape& s, const ExpertsInput&
   const Routes routes(s, scratch);
   const Inner of(s, scratch);
   route(s, in, routes);
+  read_experts_ahead(s, in, routes);
   std::fill_n(y, s.t * s.hidden, 0.f);
   for (int64_t e = 0; e < s.experts; ++e) {
     const int64_t n = routes.tokens(e);
@@ -178,6 +193,7 @@ void experts_backward(Compute compute, const ExpertsShape& s, const ExpertsInput
   const Inner of(s, scratch), d(s, scratch);  // values, and gradients
   float* dweights = scratch.take(s.t * s.top_k);
   route(s, in, routes);
+  read_experts_ahead(s, in, routes);
   std::fill_n(dx, s.t * s.hidden, 0.f);
   for (int64_t e = 0; e < s.experts; ++e) {
     const int64_t n = routes.tokens(e);

@@ -49,7 +49,8 @@ def test_every_tensor(model: Any, tmp_path: Path, dtype: torch.dtype, shard: str
     model.save_pretrained(tmp_path, max_shard_size=shard)
     assert (tmp_path / "model.safetensors.index.json").exists() == (shard == "20KB")
     source = HfFolder(tmp_path, "q8_0", "f16")
-    parameters = {name: p.detach().float().numpy() for name, p in model.named_parameters()}
+    values = dict(model.named_parameters()) | {n: b for n, b in model.named_buffers() if n.endswith("expert_bias")}
+    parameters = {name: p.detach().float().numpy() for name, p in values.items()}
     seen = set()
     for layer in range(source.config.num_hidden_layers):
         for unit in unit_types(source.config, layer):
@@ -59,10 +60,12 @@ def test_every_tensor(model: Any, tmp_path: Path, dtype: torch.dtype, shard: str
                 seen.add(full)
             for name, (columns, rows) in linear_shapes(source.config, layer, unit).items():
                 full = f"model.layers.{layer}.{name}.weight"
-                weight, expected = source.packed(full, columns, rows), parameters[full]
+                weight = source.packed(full, columns, rows)
+                full = full if full in parameters else full.removesuffix(".weight")  # experts
+                expected = parameters[full].reshape(rows, columns)
                 groups = np.abs(expected.reshape(rows, -1, 32)).max(-1)
                 step = np.repeat(groups / 127, 32, -1)
-                assert np.all(np.abs(unpack(weight.data, "q8_0", rows) - expected) <= 2 * step)
+                assert np.all(np.abs(unpack(weight.data, weight.format, rows) - expected) <= 2 * step)
                 seen.add(full)
     tables = parameters.keys() & {"model.embed_tokens.weight", "lm_head.weight"}
     for name in tables:

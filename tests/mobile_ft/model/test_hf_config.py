@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mobile_ft.errors import UserError
-from mobile_ft.model.families import CONV, FULL, NO_ROPE, SLIDING
+from mobile_ft.model.families import CONV, FULL, MAMBA, NO_ROPE, SLIDING
 from mobile_ft.model.hf_config import known_config, known_models, read_hf_config
 from mobile_ft.model.rope import frequencies
 from mobile_ft.model.shapes import base_parameters
@@ -31,6 +31,8 @@ PARAMETERS = {
     "smollm3-3b": 3_075_098_624,
     "gemma-4-e2b": 4_628_569_344,
     "gemma-4-e4b": 7_463_013_376,
+    "granite-3.0-1b-a400m": 1_334_628_352,
+    "lfm2-8b-a1b": 8_339_929_856,
     "granite-4.0-1b": 1_631_750_144,
     "granite-4.0-h-1b": 1_461_538_368,
     "granite-4.0-h-micro": 3_191_396_096,
@@ -58,7 +60,12 @@ def test_known_models_are_what_transformers_makes_of_them(name: str) -> None:
     assert base_parameters(config) == sum(p.numel() for p in model.parameters()) == PARAMETERS[name]
     for key in ("num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
         assert getattr(config, key) == getattr(theirs, key)
-    assert config.rms_norm_eps == getattr(theirs, "norm_eps" if config.model_type == "lfm2" else "rms_norm_eps")
+    assert config.rms_norm_eps == getattr(
+        theirs, "norm_eps" if config.model_type in ("lfm2", "lfm2_moe") else "rms_norm_eps"
+    )
+    if MAMBA in config.layer_types:  # none of its layers has a rotary embedding
+        assert all(config.rope(layer) is None for layer in range(config.num_hidden_layers))
+        return
     rotary = type(model.model.rotary_emb)(theirs)  # on a real device
     if NO_ROPE in config.layer_types:
         assert [t != NO_ROPE for t in config.layer_types] == list(map(bool, theirs.no_rope_layers))
