@@ -37,7 +37,7 @@ def resident(path: Path) -> np.ndarray:
         start = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
         libc = ctypes.CDLL(None, use_errno=True)
         assert libc.mincore(ctypes.c_void_p(start), ctypes.c_size_t(len(mapped)), flags) == 0
-        return np.frombuffer(flags, np.uint8) & 1 == 1
+        return np.array(list(flags), np.uint8) & 1 == 1
 
 
 def test_pages_of_unused_experts(tmp_path: Path) -> None:

@@ -60,9 +60,8 @@ def test_known_models_are_what_transformers_makes_of_them(name: str) -> None:
     assert base_parameters(config) == sum(p.numel() for p in model.parameters()) == PARAMETERS[name]
     for key in ("num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
         assert getattr(config, key) == getattr(theirs, key)
-    assert config.rms_norm_eps == getattr(
-        theirs, "norm_eps" if config.model_type in ("lfm2", "lfm2_moe") else "rms_norm_eps"
-    )
+    eps = "norm_eps" if config.model_type in ("lfm2", "lfm2_moe") else "rms_norm_eps"
+    assert config.rms_norm_eps == getattr(theirs, eps)
     if MAMBA in config.layer_types:  # none of its layers has a rotary embedding
         assert all(config.rope(layer) is None for layer in range(config.num_hidden_layers))
         return
