@@ -38,6 +38,7 @@ _CLASSES = {
     "glm4": "Glm4ForCausalLM",
     "granite": "GraniteForCausalLM",
     "granite_swa": "GraniteSWAForCausalLM",
+    "granitemoe": "GraniteMoeForCausalLM",
     "granitemoehybrid": "GraniteMoeHybridForCausalLM",
     "helium": "HeliumForCausalLM",
     "hunyuan_v1_dense": "HunYuanDenseV1ForCausalLM",
@@ -45,6 +46,7 @@ _CLASSES = {
     "internlm3": "InternLM3ForCausalLM",
     "iquestcoder": "IQuestCoderForCausalLM",
     "lfm2": "Lfm2ForCausalLM",
+    "lfm2_moe": "Lfm2MoeForCausalLM",
     "lfm3": "Lfm3ForCausalLM",
     "llama": "LlamaForCausalLM",
     "ministral": "MinistralForCausalLM",
@@ -52,9 +54,11 @@ _CLASSES = {
     "mistral": "MistralForCausalLM",
     "olmo2": "Olmo2ForCausalLM",
     "olmo3": "Olmo3ForCausalLM",
+    "olmoe": "OlmoeForCausalLM",
     "phi3": "Phi3ForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
     "qwen3_5_text": "Qwen3_5ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
     "vaultgemma": "VaultGemmaForCausalLM",
@@ -66,9 +70,11 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     model.check()
     config = hf_config(model)
     if quant == "nf4":
+        if model.config.num_experts:
+            raise UserError("to hf: quant nf4 does not support models with experts; use f16")
         warn_of_the_same_grid(model, hf_nf4.FORMAT)
         config["quantization_config"] = hf_nf4.quantization_config(_DTYPE)
-    files = _split({name: _infos(name, model.hf_shape(name), quant) for name in model.shapes})
+    files = _split({name: _infos(model, name, quant) for name in model.shapes})
     tokenizer = tokenizer_files.write_tokenizer_files(model.bundle, out)
     if tokenizer is not None:
         config |= tokenizer_files.special_ids(tokenizer)
@@ -131,9 +137,29 @@ def _quantized(name: str, shape: tuple[int, ...], quant: str) -> bool:
     return quant == "nf4" and len(shape) == 2 and name not in (EMBEDDING, HEAD, PER_LAYER_TABLE)
 
 
-def _infos(name: str, shape: tuple[int, ...], quant: str) -> dict[str, TensorInfo]:
+def _infos(model: FineTuned, name: str, quant: str) -> dict[str, TensorInfo]:
     """Returns the tensors of a weight in the file."""
-    return hf_nf4.infos(name, shape, _DTYPE) if _quantized(name, shape, quant) else {name: TensorInfo(_DTYPE, shape)}
+    shape, family = model.hf_shape(name), model.config.family
+    if _quantized(name, shape, quant):
+        return hf_nf4.infos(name, shape, _DTYPE)
+    module = name.removesuffix(".weight").split(".", 3)[-1]
+    if module in family.expert_files:
+        return {x: TensorInfo(_DTYPE, s) for x, s in _expert_shapes(model.config, name, module, shape).items()}
+    if name.endswith(f".{family.expert_bias}"):
+        return {name: TensorInfo("float32", shape)}
+    if module == family.linears.get("router"):
+        name = name.replace(module, family.in_files.get(module, module))
+    return {name: TensorInfo(_DTYPE, shape)}
+
+
+def _expert_shapes(c: ModelConfig, name: str, module: str, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Returns {name in files: shape} of the experts' matrix [experts x rows, columns], in its order."""
+    parts, (rows, columns) = c.family.expert_files[module], shape
+    layer = name.removesuffix(f".{module}.weight")
+    if "{}" not in parts[0]:
+        return {f"{layer}.{parts[0]}.weight": (c.num_experts, rows // c.num_experts, columns)}
+    size = rows // (c.num_experts * len(parts))
+    return {f"{layer}.{part.format(e)}.weight": (size, columns) for e in range(c.num_experts) for part in parts}
 
 
 def _arrays(model: FineTuned, weights: list[str], quant: str) -> Iterator[npt.NDArray]:
@@ -141,7 +167,10 @@ def _arrays(model: FineTuned, weights: list[str], quant: str) -> Iterator[npt.ND
         if _quantized(name, model.shapes[name], quant):
             yield from hf_nf4.arrays(model, name, _DTYPE)
         else:
-            yield model.hf_tensor(name, _DTYPE)
+            infos = _infos(model, name, quant)
+            tensor = model.hf_tensor(name, next(iter(infos.values())).dtype)
+            parts = np.split(tensor.reshape(-1), len(infos))
+            yield from (part.reshape(info.shape) for part, info in zip(parts, infos.values(), strict=True))
 
 
 def _split(weights: _Weights) -> dict[str, _Weights]:
