@@ -16,7 +16,7 @@ from mobile_ft.files.json_values import Values, json_object, positive_int, posit
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import F32
 from mobile_ft.model.lora import CONFIG_FILE, MOST_RANK, WEIGHTS_FILE, LoraConfig, adapter_key
-from mobile_ft.model.shapes import linear_names, linear_shapes, unit_types
+from mobile_ft.model.shapes import adaptable_shapes, linear_names
 
 _WANTED = f"an adapter is a folder with {CONFIG_FILE}, and {WEIGHTS_FILE} (PEFT) or adapters.safetensors (mlx-lm)"
 # The parts of a model with vision that do not process text.
@@ -110,8 +110,7 @@ def _tensors(tensors: Tensors, description: _Description, config: ModelConfig) -
     shapes = {
         (layer, linear): shape
         for layer in range(config.num_hidden_layers)
-        for unit_type in unit_types(config, layer)
-        for linear, shape in linear_shapes(config, layer, unit_type).items()
+        for linear, shape in adaptable_shapes(config, layer).items()
     }
     found: dict[str, F32] = {}
     alone: dict[tuple[int, str], str] = {}  # A or B whose counterpart was not read yet

@@ -76,7 +76,7 @@ def _kind_entry(layer: int, spec: UnitSpec, methods: KindMethods) -> dict[str, A
         "linears": [[linear.in_features, linear.out_features] for linear in spec.linears],
         "attention": None if a is None else {"heads": a.heads, "kv_heads": a.kv_heads, "head_dim": a.head_dim},
         "delta_net": _delta_net_entry(c) if spec.type == "delta" else None,
-        **({"mamba2": _mamba2_entry(c)} if spec.type == "mamba" else {}),
+        **({"mamba2": _mamba2_entry(c)} if spec.type in ("mamba", "hybrid") else {}),
         **({"experts": _experts_entry(c)} if spec.type == "experts" else {}),
         "flops": forward_flops(c, layer, spec.type),
         "recompute_flops": forward_flops(c, layer, spec.type, again=True),

@@ -196,7 +196,8 @@ def _decode_method(spec: UnitSpec, trace: UnitTrace, max_seq_len: int) -> Method
     x, positions, *rest = trace.inputs
     n = len(spec.weights)
     cache = torch.empty(max_seq_len, 0 if spec.attention is None else spec.attention.keys)
-    held = [cache, cache.clone()] if spec.type == "attn" else [torch.empty(spec.state_shape)]
+    held = [] if spec.attention is None else [cache, cache.clone()]
+    held += [torch.empty(spec.state_shape)] if any(spec.state_shape) else []
     h = 2 + len(held)  # behind what is held
     s = h + len(spec.side_widths) * (spec.side == "takes")
     first = s + (spec.rotary_pairs > 0)  # weight

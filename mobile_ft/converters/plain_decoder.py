@@ -2,7 +2,7 @@
 
 from mobile_ft.errors import UserError
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import DELTA, MAMBA
+from mobile_ft.model.families import DELTA, HYBRID, MAMBA
 from mobile_ft.model.rope import rope_factor, rotary_pairs
 
 
@@ -21,7 +21,7 @@ def _unsupported(c: ModelConfig) -> dict[str, bool]:
     roles = set(family.linears)
     return {
         "layers with a gated delta net": DELTA in c.layer_types,
-        "Mamba layers": MAMBA in c.layer_types,
+        "Mamba layers": bool({MAMBA, HYBRID} & set(c.layer_types)),
         "experts": c.num_experts > 0,
         "keys and values shared across layers": c.num_kv_shared_layers > 0,
         "per-layer embeddings": c.hidden_size_per_layer_input > 0,

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mobile_ft.errors import UserError
-from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, MAMBA, NO_ROPE, SLIDING, Family
+from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, HYBRID, MAMBA, NO_ROPE, SLIDING, Family
 from mobile_ft.model.rope import Scaling
 
 # Far above any existing decoder. Sizes that are computed from a shape need no further checks.
@@ -57,13 +57,23 @@ class ModelConfig:
     num_dense_layers: int = 0  # the first layers, which have one MLP
     norm_topk_prob: bool = False  # whether the weights of a token's experts are divided by their sum
     routed_scaling_factor: float = 1.0  # of these weights
-    # MAMBA layers: heads and their size, groups of heads that share B and C, size of B and C, and number of tokens in a
-    # channel's convolution.
+    # MAMBA and HYBRID layers: heads and their size, groups of heads that share B and C, size of B and C, and number of
+    # tokens in a channel's convolution.
     mamba_n_heads: int = 0
     mamba_d_head: int = 0
     mamba_n_groups: int = 0
     mamba_d_state: int = 0
     mamba_d_conv: int = 0
+    # Factors: of the parts of what a Mamba-2 layer's first linear layer computes, of branches, and of an MLP's gate.
+    mamba_gate_multiplier: float = 1.0
+    mamba_x_multiplier: float = 1.0
+    mamba_b_multiplier: float = 1.0
+    mamba_c_multiplier: float = 1.0
+    mamba_dt_multiplier: float = 1.0
+    mamba_out_multiplier: float = 1.0
+    attention_out_multiplier: float = 1.0
+    mlp_gate_multiplier: float = 1.0
+    mlp_down_multiplier: float = 1.0
     global_head_dim: int = 0  # head_dim of FULL layers; 0: head_dim
     num_kv_shared_layers: int = 0  # the last layers, which take keys and values from the last one of their type before
     use_double_wide_mlp: bool = False  # whether MLPs of these layers have twice the intermediate_size
@@ -150,7 +160,7 @@ def check_config(config: ModelConfig, source: str) -> ModelConfig:
         raise UserError(f"{source}: conv_L_cache is {config.conv_L_cache}; it must be from 2 to {MOST_TAPS}")
     if DELTA in config.layer_types:
         _check_delta(config, source)
-    if MAMBA in config.layer_types:
+    if {MAMBA, HYBRID} & set(config.layer_types):
         _check_mamba(config, source)
     if SLIDING in config.layer_types and not (config.sliding_window and config.rope_local_base_freq):
         raise UserError(f"{source}: layers with a sliding window require sliding_window and rope_local_base_freq")

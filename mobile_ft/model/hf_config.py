@@ -9,7 +9,7 @@ from mobile_ft.files.json_text import read_json_object
 from mobile_ft.files.json_values import Values, boolean, positive_int, positive_number
 from mobile_ft.files.path_text import path_text
 from mobile_ft.model.config import MOST_LAYERS, MOST_TAPS, ModelConfig, check_config
-from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, MAMBA, SLIDING, Family
+from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, HYBRID, MAMBA, SLIDING, Family
 from mobile_ft.model.families.refused import MISSING
 from mobile_ft.model.hf_rope import read_rope
 from mobile_ft.model.hub_cache import cached_repository
@@ -64,6 +64,9 @@ _QUANTIZATION = (
 _NUMBERS = (
     *("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"),
     *("attn_logit_softcapping", "final_logit_softcapping"),
+    *("mamba_gate_multiplier", "mamba_x_multiplier", "mamba_b_multiplier", "mamba_c_multiplier"),
+    *("mamba_dt_multiplier", "mamba_out_multiplier", "attention_out_multiplier", "mlp_gate_multiplier"),
+    "mlp_down_multiplier",
 )
 _DELTA = (
     *("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"),
@@ -141,7 +144,7 @@ def config_of(values: Values, name: str) -> ModelConfig:
             "rope_local_base_freq": sliding.theta,
             "sliding_rope_scaling": sliding.scaling,
         }
-    if MAMBA in types:
+    if {MAMBA, HYBRID} & set(types):
         special |= {key: positive_int(values, key, most=1 << 16) for key in _MAMBA}
     if DELTA in types:
         special |= {key: positive_int(values, key, most=1 << 16) for key in _DELTA}

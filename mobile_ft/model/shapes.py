@@ -3,7 +3,7 @@
 import math
 
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import CONV, DELTA, MAMBA
+from mobile_ft.model.families import CONV, DELTA, HYBRID, MAMBA
 
 TAPS = "conv.conv.weight"  # weight of a short convolution
 DELTA_TAPS, DELTA_DECAY, DELTA_BIAS, DELTA_NORM = (  # vectors of a delta net
@@ -13,7 +13,8 @@ MAMBA_TAPS, MAMBA_CONV_BIAS, MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP, MAMBA_NORM = (
     f"mamba.{name}" for name in ("conv1d.weight", "conv1d.bias", "A_log", "dt_bias", "D", "norm.weight")
 )
 MAMBA_ONES = "mamba.ones"  # the weight of the norm of groups, whose result is multiplied by MAMBA_NORM
-_MIXERS = {CONV: "conv", DELTA: "delta", MAMBA: "mamba"}
+MAMBA_IN_SCALE = "mamba.in_scale"  # factors of what the first linear layer computes
+_MIXERS = {CONV: "conv", DELTA: "delta", MAMBA: "mamba", HYBRID: "hybrid"}
 
 
 # Gemma 4's per-layer embeddings: a table with a row of `hidden_size_per_layer_input` numbers for each token and layer,
@@ -39,7 +40,7 @@ def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
     shapes: dict[str, tuple[int, ...]] = {}
     if before is not None:
         shapes[f"{before}.weight"] = (config.hidden_size,)
-    if unit_type == "attn":
+    if unit_type in ("attn", "hybrid"):
         shapes |= _attention_vectors(config, layer)
     if unit_type == "delta":
         heads, (_, values) = config.linear_num_value_heads, delta_widths(config)
@@ -49,10 +50,11 @@ def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
             DELTA_BIAS: (heads,),
             DELTA_NORM: (config.linear_value_head_dim,),
         }
-    if unit_type == "mamba":
+    if unit_type in ("mamba", "hybrid"):
         heads, (values, channels) = config.mamba_n_heads, mamba_widths(config)
         shapes |= {MAMBA_TAPS: (config.mamba_d_conv, channels), MAMBA_CONV_BIAS: (channels,)}
-        shapes |= dict.fromkeys((MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP), (heads,)) | {MAMBA_NORM: (values,)}
+        shapes |= dict.fromkeys((MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP), (heads,))
+        shapes |= {MAMBA_NORM: (values,)} if family.mamba_norm else {}
     if unit_type == "experts" and family.expert_bias is not None:
         shapes[family.expert_bias] = (config.num_experts,)
     if unit_type == "conv":
@@ -63,11 +65,17 @@ def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
 
 
 def constant_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, ...]]:
-    """Returns {name within the layer: shape} of vectors of ones that only the runtime has: weights of norms without."""
+    """Returns {name within the layer: shape} of vectors that only the runtime has: ones, the weights of norms without,
+    and factors."""
     name, own_kv = config.family.v_norm, config.kv_layer(layer) == layer
     if unit_type == "attn" and name and own_kv:
         return {f"{name}.weight": (config.head_dim_of(layer),)}
-    return {MAMBA_ONES: (mamba_widths(config)[0] // config.mamba_n_groups,)} if unit_type == "mamba" else {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    if unit_type in ("mamba", "hybrid") and config.family.mamba_norm:
+        shapes[MAMBA_ONES] = (mamba_widths(config)[0] // config.mamba_n_groups,)
+    if unit_type == "hybrid":
+        shapes[MAMBA_IN_SCALE] = (sum(mamba_widths(config)) + config.mamba_n_heads,)
+    return shapes
 
 
 def _attention_vectors(config: ModelConfig, layer: int) -> dict[str, tuple[int, ...]]:
@@ -143,16 +151,23 @@ def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
             "per_layer_out": (config.hidden_size_per_layer_input, hidden),
         },
     }
+    by_role["hybrid"] = by_role["attn"] | by_role["mamba"]
     names = config.family.linears
     return {names[role]: shape for role, shape in by_role[unit_type].items() if role in names}
 
 
+def adaptable_shapes(config: ModelConfig, layer: int) -> dict[str, tuple[int, int]]:
+    """Returns {name within the layer: (in, out)} of the linear layers that LoRA can adapt: not routers and experts."""
+    frozen = [config.family.linears[role] for role in config.family.frozen]
+    units = [unit for unit in unit_types(config, layer) if unit != "experts"]
+    shapes = {name: shape for unit in units for name, shape in linear_shapes(config, layer, unit).items()}
+    return {name: shape for name, shape in shapes.items() if name not in frozen}
+
+
 def linear_names(config: ModelConfig) -> tuple[str, ...]:
-    """Returns the last parts of the linear layers' names, which LoRA's targets use, such as `q_proj`. Routers and
-    experts are not adapted."""
-    layers = range(config.num_hidden_layers)
-    units = [(i, unit) for i in layers for unit in unit_types(config, i) if unit != "experts"]
-    names = [name for i, unit in units for name in linear_shapes(config, i, unit)]
+    """Returns the last parts of the names of linear layers that LoRA can adapt, such as `q_proj`, which its targets
+    use."""
+    names = [name for layer in range(config.num_hidden_layers) for name in adaptable_shapes(config, layer)]
     return tuple(dict.fromkeys(name.split(".")[-1] for name in names))
 
 
@@ -167,10 +182,10 @@ def forward_flops(config: ModelConfig, layer: int, unit_type: str, again: bool =
         share = config.num_experts_per_tok
         linears = linears[:1] + [(k, n // config.num_experts * share) for k, n in linears[1:]]
     products = sum(k * n for k, n in (linears[:-1] if again else linears))
-    attention = attention_widths(config, layer)[0] if unit_type == "attn" else 0  # half of both products
+    attention = attention_widths(config, layer)[0] if unit_type in ("attn", "hybrid") else 0  # half of both products
     # A delta net reads and writes its state for each token: three products with a matrix [key dim, value dim].
     states = 3 * config.linear_key_head_dim * delta_widths(config)[0] if unit_type == "delta" else 0
-    states += 2 * config.mamba_d_state * mamba_widths(config)[0] if unit_type == "mamba" else 0
+    states += 2 * config.mamba_d_state * mamba_widths(config)[0] if unit_type in ("mamba", "hybrid") else 0
     return [2 * (products + states), 2 * attention]
 
 

@@ -58,7 +58,7 @@ class UnitSpec:
     """The properties that all units of a kind share. They define the kind's methods."""
 
     kind: str  # prefix of the methods' names
-    type: str  # "attn", "conv", "delta", "mamba", "mlp", "experts" or "per_layer"
+    type: str  # "attn", "conv", "delta", "mamba", "hybrid", "mlp", "experts" or "per_layer"
     linears: tuple[Linear, ...]
     vector_shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of norms, biases, sinks and taps, by name
     lora_rank: int
@@ -118,7 +118,7 @@ class UnitSpec:
         if self.type == "delta":
             values, channels = delta_widths(c)
             return ((c.linear_conv_kernel_dim - 1) * channels + c.linear_key_head_dim * values,)
-        if self.type == "mamba":
+        if self.type in ("mamba", "hybrid"):
             values, channels = mamba_widths(c)
             return ((c.mamba_d_conv - 1) * channels + c.mamba_d_state * values,)
         return (0,)
@@ -137,7 +137,7 @@ def unit_spec(model: WeightFormats, layer: int, unit_type: str, lora: LoraConfig
         )
         for n, (i, o) in linear_shapes(c, layer, unit_type).items()
     )
-    attention = _attention(c, layer) if unit_type == "attn" else None
+    attention = _attention(c, layer) if unit_type in ("attn", "hybrid") else None
     kind = unit_type
     if attention is not None:
         kind += "_sliding" * (attention.window > 0) + "_no_rope" * (attention.rotary_pairs == 0)

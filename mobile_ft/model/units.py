@@ -23,6 +23,7 @@ from mobile_ft.model.shapes import (
     MAMBA_BIAS,
     MAMBA_CONV_BIAS,
     MAMBA_DECAY,
+    MAMBA_IN_SCALE,
     MAMBA_NORM,
     MAMBA_ONES,
     MAMBA_SKIP,
@@ -161,16 +162,14 @@ def _queries(
         return _rope(spec, q, positions, inv_freq, _attention_of(spec).heads)
 
 
-def _attention_output(
-    spec: UnitSpec, x: Tensor, z: Tensor, o: Tensor, gate: Tensor | None, weights: Weights, linears: Linears
-) -> Tensor:
-    """x, the branch's input z, attention's output o, and a gate of its elements -> the unit's output."""
+def _attention_branch(spec: UnitSpec, z: Tensor, o: Tensor, gate: Tensor | None, linears: Linears) -> Tensor:
+    """The branch's input z, attention's output o, and a gate of its elements -> the branch."""
     names = spec.config.family.linears
     if "head_gate" in names:
         gate = linears[names["head_gate"]](z)
     if gate is not None:
         o = ops.sigmoid_gate(o, gate)
-    return _residual(spec, x, linears[names["o"]](o), weights)
+    return linears[names["o"]](o)
 
 
 def _attention_settings(spec: UnitSpec, weights: Weights) -> tuple[int, int, int, float, float, Tensor | None]:
@@ -199,7 +198,7 @@ def attn(
     else:
         q, k, v, gate = _qkv(spec, z, positions, inv_freq, named, linears)
     o, _ = ops.attention(q, k, v, positions, *_attention_settings(spec, named))
-    y = _attention_output(spec, x, z, o, gate, named, linears)
+    y = _residual(spec, x, _attention_branch(spec, z, o, gate, linears), named)
     return (y, k, v) if spec.side == "gives" else (y,)
 
 
@@ -225,7 +224,7 @@ def attn_decode(
     else:
         q, k, v, gate = _qkv(spec, z, positions, inv_freq, named, linears)
     o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, *_attention_settings(spec, named))
-    y = _attention_output(spec, x, z, o, gate, named, linears)
+    y = _residual(spec, x, _attention_branch(spec, z, o, gate, linears), named)
     return (y,) if spec.side == "takes" else (y, k, v)
 
 
@@ -286,28 +285,32 @@ def delta_decode(
 _MAMBA_VECTORS = (MAMBA_TAPS, MAMBA_CONV_BIAS, MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP)
 
 
-def _mamba_projections(spec: UnitSpec, x: Tensor, weights: Weights, linears: Linears) -> tuple[Tensor, Tensor, Tensor]:
+def _mamba_projections(spec: UnitSpec, z: Tensor, weights: Weights, linears: Linears) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the gate, and xbc and dt as `mamba2` takes them."""
     values, channels = mamba_widths(spec.config)
-    projected = linears[spec.config.family.linears["mamba_in"]](_branch_input(spec, x, weights))
+    projected = linears[spec.config.family.linears["mamba_in"]](z)
+    if MAMBA_IN_SCALE in weights:
+        projected = ops.affine(projected, weights[MAMBA_IN_SCALE])
     gate, rest = ops.split(projected, 1, values)
     return gate, *ops.split(rest, 1, channels)
 
 
-def _mamba_output(spec: UnitSpec, x: Tensor, y: Tensor, gate: Tensor, weights: Weights, linears: Linears) -> Tensor:
-    """x and the layer's output y -> the unit's output: y silu(gate), normalized by groups."""
-    normed, _ = ops.rms_norm(ops.swiglu(gate, y), weights[MAMBA_ONES], spec.config.rms_norm_eps)
-    out = linears[spec.config.family.linears["mamba_out"]]
-    return _residual(spec, x, out(ops.affine(normed, weights[MAMBA_NORM])), weights)
+def _mamba_branch(spec: UnitSpec, y: Tensor, gate: Tensor, weights: Weights, linears: Linears) -> Tensor:
+    """The recurrence's output y -> the branch: of y silu(gate), which is normalized by groups if the family does."""
+    gated = ops.swiglu(gate, y)
+    if spec.config.family.mamba_norm:
+        normed, _ = ops.rms_norm(gated, weights[MAMBA_ONES], spec.config.rms_norm_eps)
+        gated = ops.affine(normed, weights[MAMBA_NORM])
+    return linears[spec.config.family.linears["mamba_out"]](gated)
 
 
 def mamba(spec: UnitSpec, x: Tensor, positions: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
     """x [T, hidden] -> x + Mamba-2(x) [T, hidden]."""
     named, c = dict(zip(spec.weights, weights, strict=True)), spec.config
     linears = _linears(spec, named, lora)
-    gate, xbc, dt = _mamba_projections(spec, x, named, linears)
+    gate, xbc, dt = _mamba_projections(spec, _branch_input(spec, x, named), named, linears)
     y = ops.mamba2(xbc, dt, *(named[name] for name in _MAMBA_VECTORS), positions, c.mamba_n_groups, c.mamba_d_state)
-    return _mamba_output(spec, x, y, gate, named, linears)
+    return _residual(spec, x, _mamba_branch(spec, y, gate, named, linears), named)
 
 
 def mamba_decode(
@@ -316,10 +319,55 @@ def mamba_decode(
     """Generation: like `mamba`, after the tokens of `state`. Also returns the new state."""
     named, c = dict(zip(spec.weights, weights, strict=True)), spec.config
     linears = _linears(spec, named, lora)
-    gate, xbc, dt = _mamba_projections(spec, x, named, linears)
+    gate, xbc, dt = _mamba_projections(spec, _branch_input(spec, x, named), named, linears)
     frozen = [named[name] for name in _MAMBA_VECTORS]
     y, state = ops.mamba2_decode(xbc, dt, *frozen, state, positions, c.mamba_n_groups, c.mamba_d_state)
-    return _mamba_output(spec, x, y, gate, named, linears), state
+    return _residual(spec, x, _mamba_branch(spec, y, gate, named, linears), named), state
+
+
+def _hybrid_sum(spec: UnitSpec, x: Tensor, attention: Tensor, recurrent: Tensor, weights: Weights) -> Tensor:
+    c = spec.config
+    attention = ops.scale(attention, c.attention_out_multiplier)
+    return _residual(spec, x, ops.add(attention, ops.scale(recurrent, c.mamba_out_multiplier)), weights)
+
+
+def hybrid(
+    spec: UnitSpec, x: Tensor, positions: Tensor, inv_freq: Tensor | None, weights: list[Tensor], lora: list[Tensor]
+) -> Tensor:
+    """x [T, hidden] -> x + attention(x) + Mamba-2(x) [T, hidden], with one norm before both."""
+    named, c = dict(zip(spec.weights, weights, strict=True)), spec.config
+    linears = _linears(spec, named, lora)
+    z = _branch_input(spec, x, named)
+    q, k, v, head_gate = _qkv(spec, z, positions, inv_freq, named, linears)
+    o, _ = ops.attention(q, k, v, positions, *_attention_settings(spec, named))
+    attention = _attention_branch(spec, z, o, head_gate, linears)
+    gate, xbc, dt = _mamba_projections(spec, z, named, linears)
+    y = ops.mamba2(xbc, dt, *(named[name] for name in _MAMBA_VECTORS), positions, c.mamba_n_groups, c.mamba_d_state)
+    return _hybrid_sum(spec, x, attention, _mamba_branch(spec, y, gate, named, linears), named)
+
+
+def hybrid_decode(
+    spec: UnitSpec,
+    x: Tensor,
+    positions: Tensor,
+    held: list[Tensor],
+    inv_freq: Tensor | None,
+    weights: list[Tensor],
+    lora: list[Tensor],
+) -> tuple[Tensor, ...]:
+    """Generation: like `hybrid`, with both caches and the state that it `held`. Also returns the keys and values to
+    append, and the new state."""
+    named, c = dict(zip(spec.weights, weights, strict=True)), spec.config
+    linears = _linears(spec, named, lora)
+    k_cache, v_cache, state = held
+    z = _branch_input(spec, x, named)
+    q, k, v, head_gate = _qkv(spec, z, positions, inv_freq, named, linears)
+    o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, *_attention_settings(spec, named))
+    attention = _attention_branch(spec, z, o, head_gate, linears)
+    gate, xbc, dt = _mamba_projections(spec, z, named, linears)
+    frozen = [named[name] for name in _MAMBA_VECTORS]
+    y, state = ops.mamba2_decode(xbc, dt, *frozen, state, positions, c.mamba_n_groups, c.mamba_d_state)
+    return _hybrid_sum(spec, x, attention, _mamba_branch(spec, y, gate, named, linears), named), k, v, state
 
 
 def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
@@ -332,8 +380,10 @@ def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) ->
             factors = ops.split(linears[names["gate_up"]](z), 1, spec.config.intermediate_size)
         else:
             factors = tuple(linears[names[role]](z) for role in ("gate", "up") if role in names)
+    if spec.config.mlp_gate_multiplier != 1:
+        factors = (ops.scale(factors[0], spec.config.mlp_gate_multiplier), *factors[1:])
     product = _gated(spec, *factors) if len(factors) == 2 else _ACTIVATIONS[spec.config.family.activation](*factors)
-    return _residual(spec, x, linears[names["down"]](product), named)
+    return _residual(spec, x, ops.scale(linears[names["down"]](product), spec.config.mlp_down_multiplier), named)
 
 
 def experts(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
@@ -387,6 +437,8 @@ def forward(
     assert positions is not None
     if spec.type == "attn":
         return attn(spec, x, positions, side, inv_freq, weights, lora)
+    if spec.type == "hybrid":
+        return (hybrid(spec, x, positions, inv_freq, weights, lora),)
     return (_STATEFUL[spec.type][0](spec, x, positions, weights, lora),)
 
 
@@ -405,6 +457,8 @@ def decode(
     if spec.type == "attn":
         k_cache, v_cache = held
         return attn_decode(spec, x, positions, k_cache, v_cache, side, inv_freq, weights, lora)
+    if spec.type == "hybrid":
+        return hybrid_decode(spec, x, positions, held, inv_freq, weights, lora)
     return _STATEFUL[spec.type][1](spec, x, positions, *held, weights, lora)
 
 

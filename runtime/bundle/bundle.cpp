@@ -166,7 +166,6 @@ UnitKind unit_kind(const std::string& name, const Json& entry, const Json& model
   set_shapes(entry, model, kind);
   set_side(entry, bundle.per_layer, kind);
   // A unit that mixes tokens cannot be split over several calls.
-  if (kind.cache_width > 0 && kind.state_size > 0) fail(name, " has both caches and a state");
   if ((kind.takes_positions || kind.decodes()) && kind.tokens < bundle.max_seq_len)
     fail(name, " must take at least max_seq_len tokens");
   return kind;

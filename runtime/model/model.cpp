@@ -389,32 +389,32 @@ void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_
   const UnitKind& kind = bundle_.kind_of(unit);
   if (!kind.decodes()) return forward(unit, x, positions, t, y);
   const MappedWeights& weights = weights_of(unit, unit + 1);
-  const int64_t size =
-      kind.side == Side::kTakes ? bundle_.max_seq_len * kind.side_width : kind.memory_size(bundle_.max_seq_len);
-  const size_t held = static_cast<size_t>(size) * sizeof(float);
-  std::vector<Input> inputs{{x, activation_bytes(t), t}, {positions, position_bytes(t), t}, {first, held}};
+  const int64_t width = kind.side == Side::kTakes ? kind.side_width : kind.cache_width;
+  const int64_t cached = bundle_.max_seq_len * width;  // the state is behind the caches
+  const auto bytes = [](int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); };
+  std::vector<Input> inputs{{x, activation_bytes(t), t}, {positions, position_bytes(t), t}};
   std::vector<Output> outputs{{y, activation_bytes(t), t}};
-  if (kind.state_size > 0) {
-    outputs.push_back({second, held});
-  } else {
-    inputs.push_back({second, held});
-    // The new keys and values go straight behind the cached ones; the method only reads what lies before them. There a
-    // unit finds those that it takes.
-    const int64_t width = kind.side == Side::kTakes ? kind.side_width : kind.cache_width;
-    const size_t added = static_cast<size_t>(t * width) * sizeof(float);
+  // The new keys and values go straight behind the cached ones; the method only reads what lies before them. There a
+  // unit finds those that it takes.
+  if (width > 0) {
+    for (float* cache : {first, second}) inputs.push_back({cache, bytes(cached)});
     for (float* cache : {first, second}) {
       float* behind = cache + positions[0] * width;
       if (kind.side == Side::kTakes) {
-        inputs.push_back({behind, added, t});
+        inputs.push_back({behind, bytes(t * width), t});
       } else {
-        outputs.push_back({behind, added, t});
+        outputs.push_back({behind, bytes(t * width), t});
       }
     }
+  }
+  if (kind.state_size > 0) {
+    inputs.push_back({first + cached, bytes(kind.state_size)});
+    outputs.push_back({second + cached, bytes(kind.state_size)});
   }
   push_unit(inputs, unit, weights);
   run(info.name, kind.name + "_decode", inputs, outputs);
   scale(unit, t, y);
-  std::copy(second, second + kind.state_size, first);
+  std::copy_n(second + cached, kind.state_size, first + cached);
 }
 
 void Model::head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* losses, float* dx,

@@ -116,6 +116,15 @@ void affine_op(const Arguments& a) {
   kernels().affine(a.floats(0, {t, d}), a.floats(1, {d}), t, d, a.output(0, {size32(t), size32(d)}));
 }
 
+/// scale(x, factor) -> y
+void scale_op(const Arguments& a) {
+  const int64_t t = tokens_of(a, 0), d = columns_of(a, 0);
+  const float* x = a.floats(0, {t, d});
+  const float factor = a.real(1);
+  float* y = a.output(0, {size32(t), size32(d)});
+  for (int64_t i = 0; i < t * d; ++i) y[i] = factor * x[i];
+}
+
 /// rope(x, positions, inv_freq, heads, inverse, interleaved, factor) -> y
 void rope_op(const Arguments& a) {
   RopeShape s{};
@@ -537,6 +546,7 @@ constexpr Op kOps[] = {
     {"mobile_ft::delta_net_backward.out", {11, 3}, delta_net_backward_op},
     {"mobile_ft::delta_net_decode.out", {11, 2}, delta_net_decode_op},
     {"mobile_ft::experts.out", {13, 1}, experts_op},
+    {"mobile_ft::scale.out", {2, 1}, scale_op},
     {"mobile_ft::experts_backward.out", {14, 2}, experts_backward_op},
     {"mobile_ft::mamba2.out", {10, 1}, mamba2_op},
     {"mobile_ft::mamba2_backward.out", {11, 2}, mamba2_backward_op},

@@ -25,6 +25,7 @@ DELTA, FULL, SLIDING = "linear_attention", "full_attention", "sliding_attention"
 LAYERS: dict[str, dict[str, Any]] = {
     "qwen3_5": {"layer_types": [DELTA, FULL, DELTA, DELTA]},
     "granite4": {"layer_types": [DELTA, FULL, DELTA, DELTA]},  # here, linear attention is Mamba-2
+    "falcon_h1": {"num_hidden_layers": 4},
     "lfm2_moe": {"layer_types": ["conv", FULL, "conv", FULL]},
     # Units that give keys and values, and that take them, in layers that a schedule selects and in others.
     "gemma4": {"layer_types": [SLIDING, FULL, SLIDING, FULL, SLIDING, FULL], "num_kv_shared_layers": 3},
@@ -43,7 +44,7 @@ class Family(NamedTuple):
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
     folder = tmp_path_factory.mktemp(request.param)
     changed, values = LAYERS[request.param], FAMILIES[request.param].to_dict()
-    layers = len(changed["layer_types"])
+    layers = changed.get("num_hidden_layers") or len(changed["layer_types"])
     values.pop("per_layer_config", None)
     heads = {"global_head_dim": 32} if request.param == "gemma4" else {}
     config = type(FAMILIES[request.param])(**values | changed | heads | {"num_hidden_layers": layers})
@@ -66,11 +67,11 @@ def references(family: Family) -> list[Any]:
     return [copy.deepcopy(model).double(), model.float()]
 
 
-def _branches(layer: Any) -> list[Any]:
-    """The modules whose output is a branch of the layer, in execution order."""
+def _branches(layer: Any) -> list[list[Any]]:
+    """The modules whose outputs are a branch of the layer, for each branch in execution order."""
     mixers, mlps = ("linear_attn", "mamba", "conv", "self_attn"), ("mlp", "shared_mlp", "feed_forward")
-    first, second = (next(getattr(layer, n) for n in names if getattr(layer, n, None)) for names in (mixers, mlps))
-    return [first, second, *([layer.post_per_layer_input_norm] if hasattr(layer, "per_layer_projection") else [])]
+    mixer, mlp = ([getattr(layer, n) for n in names if getattr(layer, n, None)] for names in (mixers, mlps))
+    return [mixer, mlp, *([[layer.post_per_layer_input_norm]] if hasattr(layer, "per_layer_projection") else [])]
 
 
 def _detached(module: Any, _args: Any, kwargs: dict[str, Any], out: Any) -> Any:
@@ -85,8 +86,8 @@ def _detach(model: Any, units: list[bool]) -> None:
     """Units that are not selected add their branches without a gradient."""
     branches = [branch for layer in model.base_model.model.model.layers for branch in _branches(layer)]
     for branch, selected in zip(branches, units, strict=True):
-        if not selected:
-            branch.register_forward_hook(_detached, with_kwargs=True)
+        for module in branch if not selected else []:
+            module.register_forward_hook(_detached, with_kwargs=True)
 
 
 def _run(family: Family, config: TrainConfig, selected: list[bool]) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ from mobile_ft.files.json_values import Values
 
 # Types of layers, by the unit before their MLP.
 FULL, SLIDING, NO_ROPE = "full_attention", "sliding_attention", "full_attention_no_rope"
-CONV, DELTA, MAMBA = "conv", "linear_attention", "mamba"
+CONV, DELTA, MAMBA, HYBRID = "conv", "linear_attention", "mamba", "hybrid"
 
 Norms = dict[str, tuple[str | None, str | None]]
 
@@ -30,12 +30,12 @@ class Wrapper:
 class Family:
     """The traits of a decoder, in Hugging Face's names.
 
-    `norms` has, for the units "attn", "conv", "delta", "mamba", "mlp", "experts" and "per_layer", the norm before the
-    branch and the one after it. `linears` maps roles to names: q, k, v, o of attention, gate, up, down of the MLP, in
-    and out of a short convolution, mamba_in and mamba_out, the five of a delta net, the router and the two matrices of
-    experts, and the two around a per-layer embedding. Other roles: qkv and gate_up are fused layers in place of single
-    ones; an MLP without gate and gate_up has an activation of up alone; head_gate is a sigmoid gate for the output of
-    each head.
+    `norms` has, for the units "attn", "conv", "delta", "mamba", "hybrid" (attention and Mamba-2 of the same input),
+    "mlp", "experts" and "per_layer", the norm before the branch and the one after it. `linears` maps roles to names: q,
+    k, v, o of attention, gate, up, down of the MLP, in and out of a short convolution, mamba_in and mamba_out, the five
+    of a delta net, the router and the two matrices of experts, and the two around a per-layer embedding. Other roles:
+    qkv and gate_up are fused layers in place of single ones; an MLP without gate and gate_up has an activation of up
+    alone; head_gate is a sigmoid gate for the output of each head.
     """
 
     norms: Norms
@@ -52,6 +52,8 @@ class Family:
     rope_interleaved: bool = False  # whether rotary pairs are neighbours, and not in the two halves of a head
     sinks: str | None = None  # scores of a key without value, per head
     scaled_embedding: bool = False  # whether embeddings (but not a tied head) are multiplied by sqrt(hidden_size)
+    frozen: tuple[str, ...] = ()  # roles of linear layers that PEFT cannot adapt in this family
+    mamba_norm: bool = True  # whether a Mamba-2 layer normalizes its gated output
     sigmoid_router: bool = False  # whether experts are weighted by sigmoids, instead of a softmax
     expert_bias: str | None = None  # added to the experts' scores for the choice alone
     # {matrix of all experts: its name in files, if it is one tensor there, or the parts of each expert's rows}

@@ -19,6 +19,7 @@ from mobile_ft.model.ops.packed_linear import packed_linear, packed_linear_backw
 from mobile_ft.model.ops.relu2 import relu2, relu2_backward
 from mobile_ft.model.ops.rms_norm import rms_norm, rms_norm_backward
 from mobile_ft.model.ops.rope import rope
+from mobile_ft.model.ops.scale import scale
 from mobile_ft.model.ops.short_conv import short_conv, short_conv_backward, short_conv_decode
 from mobile_ft.model.ops.sigmoid_gate import sigmoid_gate, sigmoid_gate_backward
 from mobile_ft.model.ops.softcap import softcap
@@ -58,6 +59,7 @@ __all__ = [
     "rms_norm",
     "rms_norm_backward",
     "rope",
+    "scale",
     "short_conv",
     "short_conv_backward",
     "short_conv_decode",

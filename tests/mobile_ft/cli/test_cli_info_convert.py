@@ -86,7 +86,7 @@ def test_info_rounds(cli: Cli, tmp_path: Path) -> None:
 def test_info_on_what_is_not_supported(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
     result = cli("info", tmp_path)
-    assert result.code == 1 and "model_type is 'mamba', which needs Mamba layers" in result.err
+    assert result.code == 1 and "model_type is 'mamba', which needs Mamba-1 layers" in result.err
     result = cli("info", "smollm2-135m", "--verify")
     assert "not a bundle; verify checks the files of a bundle" in result.err
 

@@ -65,7 +65,8 @@ def test_known_models_are_what_transformers_makes_of_them(name: str) -> None:
     if MAMBA in config.layer_types:  # none of its layers has a rotary embedding
         assert all(config.rope(layer) is None for layer in range(config.num_hidden_layers))
         return
-    rotary = type(model.model.rotary_emb)(theirs)  # on a real device
+    rotary = model.model.pos_emb if config.model_type == "lfm2_moe" else model.model.rotary_emb
+    rotary = type(rotary)(theirs)  # on a real device
     if NO_ROPE in config.layer_types:
         assert [t != NO_ROPE for t in config.layer_types] == list(map(bool, theirs.no_rope_layers))
     elif config.layer_types:
@@ -144,7 +145,7 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
         (
             "llama-3.2-1b",
             {"model_type": "mamba"},
-            "model_type is 'mamba', which needs Mamba layers; `mobile-ft models` lists what is supported",
+            "model_type is 'mamba', which needs Mamba-1 layers; `mobile-ft models` lists what is supported",
         ),
         ("llama-3.2-1b", {"attention_bias": True}, "attention_bias is True, which is not supported"),
         ("llama-3.2-1b", {"rope_scaling": {"rope_type": "su", "factor": 2}}, "rope type 'su' is not supported"),
