@@ -74,9 +74,17 @@ FAMILIES: dict[str, Family] = {
             "mamba_conv_bias": (True,),
             "mamba_proj_bias": (False,),
             "projectors_bias": (False,),
+            "mamba_use_mlp": (True,),
+            "attn_layer_indices": (None,),  # every layer has attention
             "time_step_limit": ([0.0, math.inf], [0.0, {"__float__": "Infinity"}], None),
         },
         # Without a norm, its place has no effect.
-        unread=("mamba_norm_before_gate", "mamba_chunk_size", "num_logits_to_keep", "layers_block_type"),
+        unread=(
+            "mamba_norm_before_gate",
+            "mamba_chunk_size",
+            "num_logits_to_keep",
+            "layers_block_type",
+            "mlp_expansion_factor",
+        ),
     ),
 }

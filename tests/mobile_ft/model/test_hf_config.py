@@ -31,6 +31,7 @@ PARAMETERS = {
     "smollm3-3b": 3_075_098_624,
     "gemma-4-e2b": 4_628_569_344,
     "gemma-4-e4b": 7_463_013_376,
+    "falcon-h1-0.5b": 521_411_104,
     "granite-3.0-1b-a400m": 1_334_628_352,
     "lfm2-8b-a1b": 8_339_929_856,
     "granite-4.0-1b": 1_631_750_144,
@@ -56,7 +57,7 @@ def test_known_models_are_what_transformers_makes_of_them(name: str) -> None:
     theirs = transformers.AutoConfig.for_model(**values).get_text_config()
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(theirs)
-    assert config.tie_word_embeddings and model.lm_head.weight is model.model.embed_tokens.weight
+    assert config.tie_word_embeddings == (model.lm_head.weight is model.model.embed_tokens.weight)
     assert base_parameters(config) == sum(p.numel() for p in model.parameters()) == PARAMETERS[name]
     for key in ("num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
         assert getattr(config, key) == getattr(theirs, key)
