@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/platform/big_cores.h"
+#include "runtime/platform/flush_denormals.h"
 
 namespace mft {
 namespace {
@@ -30,11 +31,13 @@ int thread_count() { return static_cast<int>(thread_parts > 0 ? thread_parts : d
 void run_items(int64_t n, void (*item)(const void* context, int64_t i, int64_t worker), const void* context) {
   const int64_t workers = std::min<int64_t>(n, thread_count());
   if (workers <= 1) {
+    const FlushDenormals flush;
     for (int64_t i = 0; i < n; ++i) item(context, i, 0);
     return;
   }
   std::atomic<int64_t> next{0};
   const bool ok = executorch::extension::parallel_for(0, workers, 1, [&](int64_t begin, int64_t end) {
+    const FlushDenormals flush;
     for (int64_t worker = begin; worker < end; ++worker) {
       for (int64_t i = next++; i < n; i = next++) item(context, i, worker);
     }
