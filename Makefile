@@ -182,12 +182,12 @@ lint: setup
 	stub=$$($(BIN)/python -c "from mobile_ft.runtime import mft_run_path; print(mft_run_path().with_name('_core.pyi'))") && \
 	  ln -s $(CURDIR)/runtime/__init__.py $$stub $(TYPES)/runtime
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(CPP)
+	@$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 format: setup
 	$(BIN)/ruff check --fix $(PY)
 	$(BIN)/ruff format $(PY)
-	$(BIN)/clang-format -i $(CPP)
+	@$(BIN)/clang-format -i $(CPP)
 
 bench: setup
 	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[bench]'
