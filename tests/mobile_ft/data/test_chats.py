@@ -119,7 +119,7 @@ def test_calls_without_arguments(name: str, arguments: Any) -> None:
         ),
         (
             "llama-3.2",
-            {"messages": [user("a"), assistant("b")]},
+            {"messages": [user("a"), assistant("b")], "chat_template_kwargs": {"date_string": "25 Nov 2026"}},
             "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\nToday Date: "
             "25 Nov 2026\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|><|start_header_id|>"
             "assistant<|end_header_id|>\n\n[b<|eot_id|>]",
