@@ -79,7 +79,7 @@ def test_bad_values(cli: Cli, model_config: Path, tmp_path: Path, options: list[
         ),
         ("none.gguf", [], "none.gguf: no such file"),
         ("none.json", ["--random-init"], "none.json: no such file"),
-        ("smollm2-135m", ["--random-init"], "smollm2-135m: random_init requires a config.json or one of falcon-h1-0.5b"),
+        ("smollm2-135m", ["--random-init"], "smollm2-135m: random_init requires a config.json or one of falcon-h1"),
     ],
 )
 def test_bad_models(cli: Cli, tmp_path: Path, model: str, options: list[str], message: str) -> None:
