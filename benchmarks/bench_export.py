@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mobile_ft.api.results import megabytes
-from mobile_ft.converters.fine_tuned import EMBEDDING, weight_shapes
+from mobile_ft.converters.fine_tuned import weight_shapes
 from mobile_ft.converters.safetensors_file import TensorInfo, write_safetensors
 from mobile_ft.export.source.gguf_model import GgufModel, builtin_model
 from mobile_ft.model.config import ModelConfig
@@ -75,7 +75,7 @@ def main() -> None:
         layer = sum(math.prod(shape) for name, shape in shapes.items() if name.startswith("model.layers.0."))
         print(
             f"{sum(map(math.prod, shapes.values())) / 1e9:.2f} billion weights; in float32 a layer has "
-            f"{megabytes(4 * layer)}, the embedding {megabytes(4 * math.prod(shapes[EMBEDDING]))}\n"
+            f"{megabytes(4 * layer)}, the embedding {megabytes(4 * math.prod(shapes[config.embedding]))}\n"
         )
         print("| from | to | size | s | peak anonymous | peak RSS |\n|---|---|---|---|---|---|")
         bundle, exact = work / "bundle", ("--max-seq-len", "512", "--activation", "exact")

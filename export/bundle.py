@@ -39,8 +39,6 @@ from mobile_ft.model.unit_spec import UnitSpec, inv_freq_name, unit_specs
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-_EMBEDDING = "model.embed_tokens.weight"
-
 
 def _unit_entry(layer: int, spec: UnitSpec, modules: str) -> dict[str, Any]:
     c = spec.config
@@ -136,7 +134,7 @@ def _tensors(source: ModelSource, specs: list[tuple[int, UnitSpec]], head_weight
     rotary = {inv_freq_name(c, layer): (layer, spec) for layer, spec in specs if spec.rotary_pairs}
     for name, (layer, spec) in rotary.items():
         yield LazyTensor(name, "float32", (spec.rotary_pairs,), partial(source.inv_freq, layer))
-    yield packed(_EMBEDDING, c.hidden_size, c.vocab_size)
+    yield packed(c.embedding, c.hidden_size, c.vocab_size)
     if c.hidden_size_per_layer_input:
         yield vector(PER_LAYER_NORM, (c.hidden_size_per_layer_input,))
         yield packed(PER_LAYER_LINEAR, c.hidden_size, c.num_hidden_layers * c.hidden_size_per_layer_input)
@@ -240,8 +238,8 @@ def write_bundle(
     """
     c, base = source.config, source.base
     specs = unit_specs(source, lora, activation)
-    head_weight = _EMBEDDING if c.tie_word_embeddings else "lm_head.weight"
-    embed_format, head_format = source.format_of(_EMBEDDING), source.format_of(head_weight)
+    head_weight = c.embedding if c.tie_word_embeddings else "lm_head.weight"
+    embed_format, head_format = source.format_of(c.embedding), source.format_of(head_weight)
     per_layer = _per_layer_formats(source)
     with _new_folder(target) as folder:
         if not hollow:  # its errors are reported before the weights are written, which takes longest
@@ -269,10 +267,10 @@ def write_bundle(
             "lora": asdict(lora),
             "max_seq_len": max_seq_len,
             "activation": activation,
-            "formats": _formats(specs) | {_EMBEDDING: embed_format, head_weight: head_format} | per_layer,
+            "formats": _formats(specs) | {c.embedding: embed_format, head_weight: head_format} | per_layer,
             "conversions": [conversion.to_json() for conversion in source.conversions.to_list()],
             "kinds": {spec.kind: _kind_entry(layer, spec, program.kinds[spec.kind]) for spec, layer in kinds.values()},
-            "embed": {"weights": [_EMBEDDING]},
+            "embed": {"weights": [c.embedding]},
             "head": {
                 "weights": [f"{c.family.final_norm}.weight", head_weight],
                 "tokens": program.head_tokens,

@@ -104,7 +104,7 @@ def _importance(squares: Tensor, tokens: int) -> F32:
 def _embedded(source: ModelSource, tokens: NDArray[np.int32]) -> Tensor:
     """Returns the embeddings [T, hidden]."""
     c = source.config
-    table = source.packed("model.embed_tokens.weight", c.hidden_size, c.vocab_size)
+    table = source.packed(c.embedding, c.hidden_size, c.vocab_size)
     return c.embedding_scale * _rows_of(table, tokens)
 
 

@@ -28,6 +28,7 @@ from transformers import (
     GraniteConfig,
     GraniteMoeConfig,
     GraniteMoeHybridConfig,
+    GraniteMoeSharedConfig,
     GraniteSWAConfig,
     HeliumConfig,
     HunYuanDenseV1Config,
@@ -41,15 +42,21 @@ from transformers import (
     Ministral3Config,
     MinistralConfig,
     MistralConfig,
+    MixtralConfig,
+    NemotronHConfig,
     Olmo2Config,
     Olmo3Config,
     OlmoeConfig,
+    OlmoHybridConfig,
     Phi3Config,
     PreTrainedConfig,
     Qwen2Config,
+    Qwen2MoeConfig,
+    Qwen3_5MoeTextConfig,
     Qwen3_5TextConfig,
     Qwen3Config,
     Qwen3MoeConfig,
+    Qwen3NextConfig,
     SmolLM3Config,
     VaultGemmaConfig,
 )
@@ -87,6 +94,12 @@ YARN: dict[str, Any] = {
     "rope_theta": 10000.0,
     "factor": 4.0,
     "original_max_position_embeddings": 64,
+}
+_DELTA: dict[str, Any] = {  # a value head has other sizes than a key head
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 8,
 }
 _MULTIPLIERS: dict[str, Any] = {"embedding_multiplier": 6.0, "residual_multiplier": 0.3, "logits_scaling": 0.7}
 FAMILIES: dict[str, PreTrainedConfig] = {
@@ -254,10 +267,7 @@ FAMILIES: dict[str, PreTrainedConfig] = {
         num_hidden_layers=3,
         head_dim=32,
         layer_types=["linear_attention", "full_attention", "linear_attention"],
-        linear_num_key_heads=2,
-        linear_num_value_heads=4,
-        linear_key_head_dim=16,
-        linear_value_head_dim=8,
+        **_DELTA,
         rope_parameters={
             "rope_type": "default",
             "rope_theta": 1e6,
@@ -296,6 +306,81 @@ FAMILIES: dict[str, PreTrainedConfig] = {
         **_SHAPE,
     ),
     "arcee": ArceeConfig(num_hidden_layers=2, **_SHAPE),
+    "mixtral": MixtralConfig(num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2, **_UNTIED),
+    # Experts beside an MLP: with a gate of its own, with a delta net, without a gate, with Mamba-2.
+    "qwen2_moe": Qwen2MoeConfig(
+        num_hidden_layers=2,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=64,
+        shared_expert_intermediate_size=96,
+        **_SHAPE,
+    ),
+    "qwen3_next": Qwen3NextConfig(
+        num_hidden_layers=2,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+        shared_expert_intermediate_size=64,
+        layer_types=["linear_attention", "full_attention"],
+        **_DELTA | {"linear_key_head_dim": 32},
+        **_SHAPE | {"head_dim": 32},
+    ),
+    "qwen3_5_moe": Qwen3_5MoeTextConfig(
+        num_hidden_layers=2,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+        shared_expert_intermediate_size=64,
+        layer_types=["linear_attention", "full_attention"],
+        **_DELTA,
+        **{key: value for key, value in _SHAPE.items() if key != "intermediate_size"} | {"head_dim": 32},
+    ),
+    "granitemoeshared": GraniteMoeSharedConfig(
+        num_hidden_layers=2,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        shared_intermediate_size=64,
+        attention_multiplier=0.2,
+        **_MULTIPLIERS,
+        **_SHAPE,
+    ),
+    "granite4_moe": GraniteMoeHybridConfig(
+        num_hidden_layers=2,
+        attention_multiplier=0.3,
+        layer_types=["linear_attention", "full_attention"],
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        shared_intermediate_size=64,
+        position_embedding_type="nope",
+        mamba_n_heads=8,
+        mamba_d_head=16,
+        mamba_d_state=24,
+        mamba_chunk_size=16,
+        **_MULTIPLIERS,
+        **_SHAPE,
+    ),
+    # Keys and values of other sizes than queries, a step of up to 2, and no rotary embedding.
+    "olmo_hybrid": OlmoHybridConfig(
+        num_hidden_layers=3,
+        layer_types=["linear_attention", "full_attention", "linear_attention"],
+        rope_parameters={"rope_type": "default", "rope_theta": None},
+        pad_token_id=0,
+        **_DELTA | {"linear_num_value_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 16},
+        **_UNTIED,
+    ),
+    # Transformers keeps steps above time_step_min except in generation; the original has no such limit.
+    "nemotron_h": NemotronHConfig(
+        layers_block_type=["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"],
+        head_dim=16,
+        mamba_num_heads=8,
+        mamba_head_dim=16,
+        n_groups=2,
+        ssm_state_size=24,
+        chunk_size=16,
+        time_step_min=1e-9,
+        **_UNTIED,
+    ),
     # The window is shorter than the tests' sequences, and one layer of three has none.
     "gemma3": Gemma3TextConfig(
         num_hidden_layers=3,
@@ -361,7 +446,7 @@ def random_model(config: PreTrainedConfig) -> Any:
                 parameter.normal_(0, 0.15)
             elif parameter.dim() == 3:  # a short convolution's taps
                 parameter.normal_(0, 0.5)
-            elif "embed_tokens" in name:
+            elif "embed" in name:
                 parameter.normal_(0, 0.1)
             else:
                 parameter.normal_(0, 0.15)
@@ -400,7 +485,7 @@ class HfModel(ModelSource):
     def format_of(self, name: str) -> str:
         if name.endswith(f".{self.config.family.linears.get('router')}.weight"):
             return "q8_0"
-        return "q8_0" if "embed_tokens" in name or "lm_head" in name else "q4_0"
+        return "q8_0" if "embed" in name or "lm_head" in name else "q4_0"
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
         fmt, parameter = self.format_of(name), self.parameters.get(name, self.parameters.get(name[: -len(".weight")]))

@@ -24,7 +24,7 @@ def reference_logits(source: ModelSource, tokens: Tensor) -> Tensor:
     def vector(name: str, shape: tuple[int, ...]) -> Tensor:
         return torch.from_numpy(np.asarray(source.prepared(name, shape), np.float64))
 
-    embedding = "model.embed_tokens.weight"
+    embedding = c.embedding
     table, fmt = packed(embedding, c.hidden_size, c.vocab_size), source.format_of(embedding)
     positions = torch.arange(len(tokens))
     x = embedded = units.embed(c, fmt, tokens, table).double()

@@ -35,9 +35,12 @@ TARGETS = ("all-linear", "q_proj,v_proj", "q_proj,k_proj,v_proj,o_proj", "gate_p
 LFM2_TARGETS = ("all-linear", "w1,w3,w2", "w2")  # LFM2's names
 MORE_FAMILIES = (
     *("qwen3_5_text", "gemma4_text", "gemma2", "granite_swa", "phi3", "olmo2", "lfm3", "exaone4", "glm4", "arcee"),
-    "granitemoehybrid",
+    *("granitemoehybrid", "nemotron_h", "falcon_h1", "olmo_hybrid", "qwen3_next", "olmoe", "lfm2_moe"),
 )
-HEADS_FILL_HIDDEN = ("lfm2", "phi3", "olmo2", "exaone4")  # their heads have hidden_size numbers together
+# Their heads have hidden_size numbers together.
+HEADS_FILL_HIDDEN = ("lfm2", "phi3", "olmo2", "exaone4", "olmo_hybrid", "olmoe", "lfm2_moe")
+DELTA = ("qwen3_5_text", "qwen3_next", "olmo_hybrid")
+EXPERTS = ("qwen3_next", "olmoe", "lfm2_moe")
 BUCKETS = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # MB
 
 
@@ -95,17 +98,21 @@ def draw_model(draw: random.Random, family: str) -> Options:
     if family == "granitemoehybrid":
         heads = values["hidden_size"] // 16
         values |= {"shared_intermediate_size": values["intermediate_size"], "mamba_n_heads": heads}
+    if family == "nemotron_h":
+        values |= {"tie_word_embeddings": False}
+        del values["num_hidden_layers"]
     return values
 
 
 def draw_own(draw: random.Random, family: str, layers: int) -> Options:
     """Returns settings that only some of MORE_FAMILIES have."""
     types = {
-        "qwen3_5_text": ("linear_attention", "full_attention"),
+        **dict.fromkeys(("qwen3_5_text", "qwen3_next", "olmo_hybrid"), ("linear_attention", "full_attention")),
+        "lfm2_moe": ("conv", "full_attention"),
         "lfm3": ("conv", "full_attention", "sliding_attention"),
     }.get(family, ("full_attention", "sliding_attention"))
     own: Options = {}
-    if family in ("qwen3_5_text", "lfm3", "gemma2", "granite_swa", "exaone4"):
+    if family in (*DELTA, "lfm3", "lfm2_moe", "gemma2", "granite_swa", "exaone4"):
         own["layer_types"] = [draw.choice(types) for _ in range(layers)]
     if family in ("lfm3", "gemma2", "granite_swa", "exaone4"):
         own["sliding_window"] = draw.choice((8, 100))
@@ -120,7 +127,22 @@ def draw_own(draw: random.Random, family: str, layers: int) -> Options:
             "global_head_dim": draw.choice((32, 64, 256, 512)),
             "sliding_window": draw.choice((8, 100)),
         }
-    if family == "qwen3_5_text":
+    if family == "olmo_hybrid":  # Transformers requires both
+        own["layer_types"] = [*types, *own["layer_types"]][: max(layers, 2)]
+        own["rope_parameters"] = {"rope_type": "default", "rope_theta": draw.choice((None, 10000.0))}
+    if family in ("nemotron_h", "falcon_h1"):
+        own |= draw_mamba(draw, family, layers)
+    if family in EXPERTS:
+        experts = draw.choice((2, 5, 16))
+        own |= {
+            "num_experts": experts,
+            "num_experts_per_tok": draw.randint(1, min(experts, 4)),
+            "norm_topk_prob": draw.random() < 0.5,
+        }
+        own |= {} if family == "olmoe" else {"moe_intermediate_size": 32 * draw.randint(1, 8)}
+        own |= {"shared_expert_intermediate_size": 32 * draw.randint(1, 8)} if family == "qwen3_next" else {}
+        own |= {"num_dense_layers": draw.randint(0, layers)} if family == "lfm2_moe" else {}
+    if family in DELTA:
         keys = draw.choice((1, 2, 4))
         own |= {
             "linear_num_key_heads": keys,
@@ -142,15 +164,30 @@ def draw_own(draw: random.Random, family: str, layers: int) -> Options:
     return own
 
 
+def draw_mamba(draw: random.Random, family: str, layers: int) -> Options:
+    """Returns the sizes of Mamba-2 in the names of the family."""
+    groups, size, state = draw.choice((1, 2)), draw.choice((16, 32, 64)), draw.choice((32, 64, 128))
+    heads = groups * draw.choice((2, 4, 6))
+    if family == "falcon_h1":
+        sizes = {"mamba_n_heads": heads, "mamba_d_head": size, "mamba_d_ssm": heads * size}
+        return sizes | {"mamba_n_groups": groups, "mamba_d_state": state, "ssm_out_multiplier": 0.5}
+    types = [draw.choice(("linear_attention", "full_attention", "mlp")) for _ in range(layers)]
+    sizes = {"mamba_num_heads": heads, "mamba_head_dim": size, "n_groups": groups, "ssm_state_size": state}
+    return sizes | {"layers_block_type": types}
+
+
 def draw_export(draw: random.Random, family: str, model: Options) -> Options:
     columns = [model[name] for name in ("hidden_size", "intermediate_size")]
     columns.append(model["num_attention_heads"] * model["head_dim"])
     targets = LFM2_TARGETS if family == "lfm2" else ("all-linear",) if family in MORE_FAMILIES else TARGETS
-    if family == "qwen3_5_text":
+    if family in DELTA:
         columns.append(model["linear_num_value_heads"] * model["linear_value_head_dim"])
     if family == "gemma4_text":
         heads = model["num_attention_heads"] * model["global_head_dim"]
         columns += [heads, model["hidden_size_per_layer_input"]]
+    if family in ("nemotron_h", "falcon_h1"):
+        columns.append(model.get("mamba_d_ssm") or model["mamba_num_heads"] * model["mamba_head_dim"])
+    columns += [model[name] for name in ("moe_intermediate_size", "shared_expert_intermediate_size") if name in model]
     fitting = [quant for quant in QUANTS if not any(n % parse_format(quant).group for n in columns)]
     return {
         "lora_rank": draw.choice((1, 4, 8, 16, 64)),

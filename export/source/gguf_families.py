@@ -18,7 +18,6 @@ from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, SLIDING, Famil
 from mobile_ft.model.shapes import (
     DELTA_BIAS,
     DELTA_DECAY,
-    DELTA_NORM,
     DELTA_TAPS,
     PER_LAYER_LINEAR,
     PER_LAYER_NORM,
@@ -359,7 +358,7 @@ def _top(family: Family) -> dict[str, str]:
         "per_layer_model_proj": PER_LAYER_LINEAR,
         "per_layer_proj_norm": PER_LAYER_NORM,
     }
-    top = {"token_embd": "model.embed_tokens", "output": "lm_head", norm: family.final_norm}
+    top = {"token_embd": family.embedding, "output": "lm_head", norm: family.final_norm}
     if "per_layer" in family.norms:
         top |= {name: found.removesuffix(".weight") for name, found in per_layer.items()}
     return top
@@ -389,5 +388,5 @@ def _parts(family: Family) -> dict[str, str]:
     if family.layer_scale is not None:
         parts["layer_output_scale"] = family.layer_scale
     if "delta" in family.norms:
-        parts |= {"ssm_conv1d": DELTA_TAPS, "ssm_norm": DELTA_NORM, "ssm_a": DELTA_DECAY}
+        parts |= {"ssm_conv1d": DELTA_TAPS, "ssm_norm": f"{family.delta_norm}.weight", "ssm_a": DELTA_DECAY}
     return parts | {"shortconv.conv": TAPS} if "conv" in family.norms else parts

@@ -65,7 +65,7 @@ class GgufModel(CheckpointSource):
         settings = Settings(self.fields, name)
         try:
             self._name_tensors(file.tensors, layer_count(settings))
-            embed = self._tensor("model.embed_tokens.weight")
+            embed = self._tensor(f"{self._architecture.family.embedding}.weight")
             if len(embed.shape) != 2:
                 raise ValueError(f"tensor {embed.name!r} has {len(embed.shape)} dimensions; it must have 2")
             self.config = self._read_config(settings, embed.shape[1])

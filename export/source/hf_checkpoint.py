@@ -30,7 +30,7 @@ from mobile_ft.runtime import quantize
 
 _METHODS = {"bitsandbytes": bitsandbytes_reader, "gptq": gptq_reader, "awq": awq_reader, "mlx": mlx_reader}
 _OLD_GPTQ = "quantize_config.json"  # written by older versions of AutoGPTQ, before config.json had these settings
-_EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
+_HEAD = "lm_head.weight"
 
 
 class HfCheckpoint(CheckpointSource):
@@ -50,9 +50,10 @@ class HfCheckpoint(CheckpointSource):
         self.importance: dict[str, F32] = {}  # of a linear layer's columns, if it is known
         self._formats: dict[str, str] = {}  # formats of the weights so far
         # In a model with vision, the names of the text model have a prefix.
-        found = [name.removesuffix(_EMBEDDING) for name in tensors.names if name.endswith(_EMBEDDING)]
+        embedding = self.config.embedding.removeprefix("model.")
+        found = [name.removesuffix(embedding) for name in tensors.names if name.endswith(embedding)]
         if len(found) != 1:
-            raise UserError(f"{config.parent}: has {len(found)} tensors named {_EMBEDDING}; a decoder must have one")
+            raise UserError(f"{config.parent}: has {len(found)} tensors named {embedding}; a decoder must have one")
         self._prefix = found[0]
 
     @property
@@ -66,7 +67,7 @@ class HfCheckpoint(CheckpointSource):
     def format_of(self, name: str) -> str:
         if name not in self._formats:
             quantized = self._quantized(name)
-            plain = self._embedding_format if name.endswith((_EMBEDDING, _HEAD)) else self._linear_format
+            plain = self._embedding_format if name in (self.config.embedding, _HEAD) else self._linear_format
             if name.endswith(f".{self.config.family.linears.get('router')}.weight"):
                 plain = "f16"  # small, and decisive
             self._formats[name] = plain if quantized is None else quantized.format
@@ -88,14 +89,24 @@ class HfCheckpoint(CheckpointSource):
         return str(self.method), partial(_take_over, quantized, layers)
 
     def vector(self, name: str, size: int) -> F32:
-        full = self._name(name)
-        shape = self._tensors.shape(full)
+        names = self._vector_parts(name)
+        shapes = [self._tensors.shape(full) for full in names]
         # A convolution's taps may have an additional dimension of 1.
-        tensor = self._tensors.get(full, FLOATS, shape if math.prod(shape) == size else [size])
-        values = numbers(tensor[:]).reshape(-1)
+        fits = sum(map(math.prod, shapes)) == size
+        wanted = shapes if fits else [[size]] * len(names)
+        tensors = [self._tensors.get(full, FLOATS, shape) for full, shape in zip(names, wanted, strict=True)]
+        values = np.concatenate([numbers(tensor[:]).reshape(-1) for tensor in tensors])
         if not np.isfinite(values).all():
-            raise UserError(f"{self.where(name)} has values that are not finite")
+            raise UserError(f"{self._tensors.where(names[0])}: tensor {names[0]} has values that are not finite")
         return values
+
+    def _vector_parts(self, name: str) -> list[str]:
+        """Returns the names of a vector's tensor in the files, or of its parts."""
+        full = self._name(name)
+        for module, parts in self.config.family.vector_files.items():
+            if name.endswith(f".{module}.weight") and full not in self._tensors.names:
+                return [self._name(name.replace(module, part)) for part in parts]
+        return [full]
 
     def where(self, name: str) -> str:
         full = self._name(name)

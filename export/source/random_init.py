@@ -32,7 +32,7 @@ class RandomModel(ModelSource):
         return self._base
 
     def format_of(self, name: str) -> str:
-        return _EMBEDDING_FORMAT if name.endswith(("embed_tokens.weight", "lm_head.weight")) else _LINEAR_FORMAT
+        return _EMBEDDING_FORMAT if name in (self.config.embedding, "lm_head.weight") else _LINEAR_FORMAT
 
     def packed(self, name: str, in_features: int, out_features: int) -> PackedWeight:
         """Draws packed bytes, so that codes are uniform, and then sets the scales."""

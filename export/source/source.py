@@ -80,9 +80,9 @@ class ModelSource(ABC):
     def prepared(self, name: str, shape: tuple[int, ...]) -> F32:
         """Returns `vector` in the runtime's form: the factor of a norm, which includes the scale of logits for the last
         norm, or the taps of a convolution [taps, channels]. Norms without weight have one of ones."""
-        if name.endswith((f".{self.config.family.v_norm}.weight", f".{MAMBA_ONES}")):
+        if name.endswith((f".{self.config.family.v_norm}.weight", f".{self.config.family.mamba}.{MAMBA_ONES}")):
             return np.ones(shape, np.float32)
-        if name.endswith(f".{MAMBA_IN_SCALE}"):
+        if name.endswith(f".{self.config.family.mamba}.{MAMBA_IN_SCALE}"):
             return self._mamba_in_scale()
         values = self.vector(name, math.prod(shape)).reshape(shape[::-1]).T
         family = self.config.family

@@ -98,7 +98,7 @@ def _weights(source: "ModelSource") -> list[dict[str, Any]]:
 
 def _matrices(config: "ModelConfig") -> Iterator[tuple[str, int, int]]:
     """Yields (name, in_features, out_features) of all linear layers, the embedding and the head."""
-    yield "model.embed_tokens.weight", config.hidden_size, config.vocab_size
+    yield config.embedding, config.hidden_size, config.vocab_size
     for layer in range(config.num_hidden_layers):
         for unit in unit_types(config, layer):
             for name, (columns, rows) in linear_shapes(config, layer, unit).items():

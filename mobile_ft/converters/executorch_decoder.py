@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
+from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.model.families import NO_ROPE, SLIDING
 from mobile_ft.model.shapes import TAPS, unit_types
 
@@ -33,7 +33,7 @@ class Decoder(nn.Module):
         super().__init__()
         c = model.config
         self.config, self.length = c, model.bundle.max_seq_len
-        self.embedding = _parameter(model, EMBEDDING)
+        self.embedding = _parameter(model, model.config.embedding)
         self.layers = nn.ModuleList(_Layer(model, layer) for layer in range(c.num_hidden_layers))
         self.norm = _Norm(model, model.final_norm)
         self.head = self.embedding if c.tie_word_embeddings else _parameter(model, model.head)

@@ -24,6 +24,7 @@ from mobile_ft.model.shapes import (
     PER_LAYER_NORM,
     PER_LAYER_TABLE,
     TAPS,
+    adaptable_shapes,
     linear_shapes,
     unit_types,
     vector_shapes,
@@ -31,7 +32,7 @@ from mobile_ft.model.shapes import (
 from mobile_ft.model.unit_spec import inv_freq_name
 from mobile_ft.runtime import quantize
 
-EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+HEAD = "lm_head.weight"
 
 _PANELS = 64  # panels decoded at once
 
@@ -49,7 +50,7 @@ class LowRank:
 def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Returns {Hugging Face's name: shape} of all weights, from the embedding up to the head. The table of per-layer
     embeddings has the bundle's shape."""
-    shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (config.vocab_size, config.hidden_size)}
+    shapes: dict[str, tuple[int, ...]] = {config.embedding: (config.vocab_size, config.hidden_size)}
     if width := config.hidden_size_per_layer_input:
         shapes[PER_LAYER_TABLE] = (config.vocab_size * config.num_hidden_layers, width)
         shapes[PER_LAYER_LINEAR] = (config.num_hidden_layers * width, config.hidden_size)
@@ -57,9 +58,8 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     for layer in range(config.num_hidden_layers):
         for unit_type in unit_types(config, layer):
             prefix = f"model.layers.{layer}."
-            shapes |= {
-                prefix + name: _hf_shape(name, shape) for name, shape in vector_shapes(config, layer, unit_type).items()
-            }
+            vectors = vector_shapes(config, layer, unit_type).items()
+            shapes |= {prefix + name: _hf_shape(config, name, shape) for name, shape in vectors}
             shapes |= {
                 f"{prefix}{name}.weight": (o, i) for name, (i, o) in linear_shapes(config, layer, unit_type).items()
             }
@@ -71,9 +71,9 @@ def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _hf_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _hf_shape(config: ModelConfig, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns Hugging Face's shape, in which a convolution's channels precede its taps."""
-    return (shape[1], 1, shape[0]) if name in (TAPS, DELTA_TAPS, MAMBA_TAPS) else shape
+    return (shape[1], 1, shape[0]) if name in (TAPS, DELTA_TAPS, f"{config.family.mamba}.{MAMBA_TAPS}") else shape
 
 
 class FineTuned:
@@ -86,7 +86,7 @@ class FineTuned:
     def __init__(self, bundle: Bundle, adapter: dict[str, F32], on_tensor: Callable[[], None] = lambda: None) -> None:
         self.bundle, self.config, self.shapes = bundle, bundle.model, weight_shapes(bundle.model)
         self._on_tensor = on_tensor
-        self.adapter, self.low_ranks = adapter, _by_weight(bundle, adapter, self.shapes)
+        self.adapter, self.low_ranks = adapter, _by_weight(bundle, adapter)
         self._path = bundle.folder / WEIGHTS_FILE
 
     @property
@@ -95,7 +95,7 @@ class FineTuned:
 
     @property
     def head(self) -> str:
-        return EMBEDDING if self.config.tie_word_embeddings else HEAD
+        return self.config.embedding if self.config.tie_word_embeddings else HEAD
 
     def check(self) -> None:
         """Raises UserError if the bundle is damaged, or a tensor's size does not match `bundle.json`."""
@@ -240,24 +240,24 @@ def warn_of_the_same_grid(model: FineTuned, fmt: str) -> None:
         )
 
 
-def _by_weight(bundle: Bundle, adapter: dict[str, F32], shapes: dict[str, tuple[int, ...]]) -> dict[str, LowRank]:
+def _by_weight(bundle: Bundle, adapter: dict[str, F32]) -> dict[str, LowRank]:
     """Returns {weight: its factors}. Raises UserError if a tensor belongs to no weight or has another shape."""
     found, lora = {}, bundle.lora
     left = dict(adapter)
-    for name, shape in shapes.items():
-        if len(shape) != 2 or name.split(".")[-2] not in lora.targets:
+    layers = range(bundle.model.num_hidden_layers)
+    adaptable = ((layer, *item) for layer in layers for item in adaptable_shapes(bundle.model, layer).items())
+    for layer, linear, (in_features, out_features) in adaptable:
+        if linear.split(".")[-1] not in lora.targets:
             continue
-        module = name.removeprefix("model.").removesuffix(".weight").removeprefix("layers.")
-        layer, _, linear = module.partition(".")
         halves = [f"{linear}.lora_{letter}.weight" for letter in "AB"]
-        pair, keys = [], [adapter_key(int(layer), half, bundle.base.modules) for half in halves]
-        for key, expected in zip(keys, ((lora.rank, shape[1]), (shape[0], lora.rank)), strict=True):
+        pair, keys = [], [adapter_key(layer, half, bundle.base.modules) for half in halves]
+        for key, expected in zip(keys, ((lora.rank, in_features), (out_features, lora.rank)), strict=True):
             tensor = left.pop(key, None)
             if tensor is None or tensor.shape != expected:
                 has = "is missing" if tensor is None else f"has shape {tensor.shape}"
                 raise UserError(f"adapter tensor {key} {has}; it must have shape {expected}")
             pair.append(tensor)
-        found[name] = LowRank(pair[0], pair[1], lora.scale, (keys[0], keys[1]))
+        found[f"model.layers.{layer}.{linear}.weight"] = LowRank(pair[0], pair[1], lora.scale, (keys[0], keys[1]))
     if left:
         raise UserError(f"adapter tensor {next(iter(left))} belongs to no weight that the bundle adapts")
     return found

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType, RopeScalingType
 from gguf.quants import quant_shape_to_byte_shape
 
-from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
+from mobile_ft.converters.fine_tuned import HEAD, FineTuned, warn_of_the_same_grid
 from mobile_ft.converters.gguf_data import written
 from mobile_ft.converters.gguf_names import GgufNames, full_attention_interval, utf8
 from mobile_ft.converters.gguf_tokenizer import add_tokenizer
@@ -52,7 +52,7 @@ def write(model: FineTuned, out: Path, quant: str) -> None:
     writer.add_file_type(file_type)
     _add_hyperparameters(writer, model.config, names.architecture)
     add_tokenizer(writer, model.bundle)
-    types = {name: _type_of(name, shape, kind) for name, shape in model.shapes.items()}
+    types = {name: _type_of(model.config, name, shape, kind) for name, shape in model.shapes.items()}
     for name in model.shapes:
         _add_info(writer, names.of(name), model.hf_shape(name), types[name])
     for name, divisors in factors.items():
@@ -168,10 +168,10 @@ def _rope_factors(model: FineTuned, architecture: str) -> dict[str, F32]:
     return {_ROPE_FACTORS: divisors.astype(np.float32)}
 
 
-def _type_of(name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> GGMLQuantizationType:
+def _type_of(c: ModelConfig, name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> GGMLQuantizationType:
     if len(shape) != 2:
         return _F32
-    return GGMLQuantizationType.Q8_0 if name in (EMBEDDING, HEAD) and kind not in _MORE_BITS else kind
+    return GGMLQuantizationType.Q8_0 if name in (c.embedding, HEAD) and kind not in _MORE_BITS else kind
 
 
 def _add_info(writer: GGUFWriter, name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mobile_ft.converters import hf_nf4, tokenizer_files
-from mobile_ft.converters.fine_tuned import EMBEDDING, HEAD, FineTuned, warn_of_the_same_grid
+from mobile_ft.converters.fine_tuned import HEAD, FineTuned, warn_of_the_same_grid
 from mobile_ft.converters.safetensors_file import TensorInfo, write_safetensors
 from mobile_ft.errors import UserError
 from mobile_ft.model.config import ModelConfig
@@ -41,6 +41,7 @@ _CLASSES = {
     "granite_swa": "GraniteSWAForCausalLM",
     "granitemoe": "GraniteMoeForCausalLM",
     "granitemoehybrid": "GraniteMoeHybridForCausalLM",
+    "granitemoeshared": "GraniteMoeSharedForCausalLM",
     "helium": "HeliumForCausalLM",
     "hunyuan_v1_dense": "HunYuanDenseV1ForCausalLM",
     "hyperclovax": "HyperCLOVAXForCausalLM",
@@ -53,14 +54,20 @@ _CLASSES = {
     "ministral": "MinistralForCausalLM",
     "ministral3": "Ministral3ForCausalLM",
     "mistral": "MistralForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "nemotron_h": "NemotronHForCausalLM",
     "olmo2": "Olmo2ForCausalLM",
+    "olmo_hybrid": "OlmoHybridForCausalLM",
     "olmo3": "Olmo3ForCausalLM",
     "olmoe": "OlmoeForCausalLM",
     "phi3": "Phi3ForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
+    "qwen2_moe": "Qwen2MoeForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "qwen3_moe": "Qwen3MoeForCausalLM",
+    "qwen3_next": "Qwen3NextForCausalLM",
     "qwen3_5_text": "Qwen3_5ForCausalLM",
+    "qwen3_5_moe_text": "Qwen3_5MoeForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
     "vaultgemma": "VaultGemmaForCausalLM",
 }
@@ -134,14 +141,14 @@ def _llama3_scaling(model: FineTuned, found: F32) -> dict[str, Any]:
     raise UserError(f"{model.bundle.folder}: config.json cannot represent its rotary frequencies; use another target")
 
 
-def _quantized(name: str, shape: tuple[int, ...], quant: str) -> bool:
-    return quant == "nf4" and len(shape) == 2 and name not in (EMBEDDING, HEAD, PER_LAYER_TABLE)
+def _quantized(c: ModelConfig, name: str, shape: tuple[int, ...], quant: str) -> bool:
+    return quant == "nf4" and len(shape) == 2 and name not in (c.embedding, HEAD, PER_LAYER_TABLE)
 
 
 def _infos(model: FineTuned, name: str, quant: str) -> dict[str, TensorInfo]:
     """Returns the tensors of a weight in the file."""
     shape, family = model.hf_shape(name), model.config.family
-    if _quantized(name, shape, quant):
+    if _quantized(model.config, name, shape, quant):
         return hf_nf4.infos(name, shape, _DTYPE)
     module = name.removesuffix(".weight").split(".", 3)[-1]
     if module in family.expert_files:
@@ -165,7 +172,7 @@ def _expert_shapes(c: ModelConfig, name: str, module: str, shape: tuple[int, ...
 
 def _arrays(model: FineTuned, weights: list[str], quant: str) -> Iterator[npt.NDArray]:
     for name in weights:
-        if _quantized(name, model.shapes[name], quant):
+        if _quantized(model.config, name, model.shapes[name], quant):
             yield from hf_nf4.arrays(model, name, _DTYPE)
         else:
             infos = _infos(model, name, quant)

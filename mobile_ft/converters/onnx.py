@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from mobile_ft.converters import tokenizer_files
-from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
+from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.converters.onnx_graph import DATA_FILE, GRAPH_FILE, OnnxGraph
 from mobile_ft.converters.onnx_matrix import add_matrix, product, rows_of
 from mobile_ft.converters.plain_decoder import check_plain
@@ -62,7 +62,7 @@ class _Decoder:
         visible = {sliding: self._visible(mask, sliding) for sliding in self._kinds()}
         layers = {c.layer_type(layer): layer for layer in range(c.num_hidden_layers)}  # one of each type
         rotary = {kind: self._rotary(positions, layer) for kind, layer in layers.items() if kind in (FULL, SLIDING)}
-        table = add_matrix(g, self.model, EMBEDDING)
+        table = add_matrix(g, self.model, c.embedding)
         x = rows_of(g, g.op("Reshape", ids, g.constant([-1])), table)
         if c.family.scaled_embedding:
             x = g.op("Mul", x, g.constant(math.sqrt(c.hidden_size), np.float32))

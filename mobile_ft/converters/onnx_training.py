@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from mobile_ft.converters.fine_tuned import EMBEDDING, FineTuned
+from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.converters.onnx_graph import OnnxGraph
 from mobile_ft.converters.onnx_matrix import matrix_arrays, matrix_input
 from mobile_ft.converters.onnx_ops import OPS
@@ -53,7 +53,7 @@ def write(model: FineTuned, out: Path) -> None:
         save_file({key: np.ascontiguousarray(x) for key, x in tensors.items()}, out / f"{name}.safetensors")
         adapter = {key: adapter_key(layer, key, model.bundle.base.modules) for key in spec.lora}
         entries.append({"name": name, "kind": spec.kind, "weights": f"{name}.safetensors", "adapter": adapter})
-    ends = {f"{EMBEDDING}{end}": x for end, x in matrix_arrays(model, EMBEDDING).items()}
+    ends = {f"{c.embedding}{end}": x for end, x in matrix_arrays(model, c.embedding).items()}
     save_file(ends, out / "embed.safetensors")
     head = {"norm": model.vector(model.final_norm)}
     head |= {f"head{end}": x for end, x in matrix_arrays(model, model.head).items()}
@@ -84,14 +84,14 @@ def _write_ends(out: Path, model: FineTuned) -> None:
     tokens = torch.zeros(EXAMPLE_TOKENS, dtype=torch.int64)
     x, norm = torch.empty(EXAMPLE_TOKENS, c.hidden_size), torch.empty(c.hidden_size)
     for name, weight, function, inputs in (
-        ("embed", EMBEDDING, units.embed, {"tokens": tokens}),
+        ("embed", c.embedding, units.embed, {"tokens": tokens}),
         ("head", model.head, units.head, {"x": x, "targets": tokens, "norm": norm}),
     ):
         fmt = model.format_of(weight)
         packed = packed_example(c.hidden_size, c.vocab_size, fmt)
         called: Callable[..., Any] = lambda *given, function=function, fmt=fmt: function(c, fmt, *given)  # noqa: E731
         traced = make_fx(called, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*inputs.values(), packed)
-        matrix = EMBEDDING if name == "embed" else "head"
+        matrix = c.embedding if name == "embed" else "head"
         results = dict(zip(["x"] if name == "embed" else ["losses", "dx"], _results(traced), strict=True))
         matrices = {matrix: (fmt, c.vocab_size, c.hidden_size)}
         _save(out / f"{name}.onnx", traced, [*inputs, matrix], matrices, results)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mobile_ft.errors import UserError
-from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, HYBRID, MAMBA, NO_ROPE, SLIDING, Family
+from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, HYBRID, MAMBA, MLP, NO_ROPE, SLIDING, Family
 from mobile_ft.model.rope import Scaling
 
 # Far above any existing decoder. Sizes that are computed from a shape need no further checks.
@@ -51,9 +51,12 @@ class ModelConfig:
     linear_key_head_dim: int = 0
     linear_value_head_dim: int = 0
     linear_conv_kernel_dim: int = 0
+    delta_beta_scale: float = 1.0  # of the step of a delta net
+    delta_norm_eps: float = 0.0  # of the norm of a delta net's output; 0: rms_norm_eps
     num_experts: int = 0  # 0: every layer has one MLP
     num_experts_per_tok: int = 0
     moe_intermediate_size: int = 0  # of an expert
+    shared_expert_intermediate_size: int = 0  # of an MLP beside the experts, which all tokens take; 0: none
     num_dense_layers: int = 0  # the first layers, which have one MLP
     norm_topk_prob: bool = False  # whether the weights of a token's experts are divided by their sum
     routed_scaling_factor: float = 1.0  # of these weights
@@ -93,7 +96,7 @@ class ModelConfig:
             theta, scaling = self.rope_local_base_freq, self.sliding_rope_scaling
         if self.layer_rope_theta:
             theta = self.layer_rope_theta[layer]
-        return None if kind in (NO_ROPE, CONV, DELTA, MAMBA) or theta == 0 else (theta, scaling)
+        return None if kind in (NO_ROPE, CONV, DELTA, MAMBA, MLP) or theta == 0 else (theta, scaling)
 
     def head_dim_of(self, layer: int) -> int:
         return self.global_head_dim if self.global_head_dim and self.layer_type(layer) == FULL else self.head_dim
@@ -124,6 +127,11 @@ class ModelConfig:
     @property
     def attention_scale(self) -> float:
         return self.attention_multiplier or 1.0 / math.sqrt(self.head_dim)
+
+    @property
+    def embedding(self) -> str:
+        """The name of the embedding's weight."""
+        return f"{self.family.embedding}.weight"
 
     @property
     def family(self) -> Family:
@@ -224,6 +232,11 @@ def _check_experts(config: ModelConfig, source: str) -> None:
     if config.moe_intermediate_size % 32 or not config.moe_intermediate_size:
         raise UserError(
             f"{source}: the intermediate size of experts is {config.moe_intermediate_size}; it must be a multiple of 32"
+        )
+    if config.shared_expert_intermediate_size % 32:
+        raise UserError(
+            f"{source}: the intermediate size of the MLP beside experts is {config.shared_expert_intermediate_size}; "
+            "it must be a multiple of 32"
         )
     if config.num_experts * 2 * config.moe_intermediate_size * config.hidden_size > _MOST_WEIGHTS:
         raise UserError(f"{source}: a matrix of all experts must have at most {_MOST_WEIGHTS} weights")

@@ -66,7 +66,7 @@ _NUMBERS = (
     *("attn_logit_softcapping", "final_logit_softcapping"),
     *("mamba_gate_multiplier", "mamba_x_multiplier", "mamba_b_multiplier", "mamba_c_multiplier"),
     *("mamba_dt_multiplier", "mamba_out_multiplier", "attention_out_multiplier", "mlp_gate_multiplier"),
-    "mlp_down_multiplier",
+    *("mlp_down_multiplier", "delta_beta_scale", "delta_norm_eps"),
 )
 _DELTA = (
     *("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"),
@@ -127,7 +127,9 @@ def config_of(values: Values, name: str) -> ModelConfig:
     """Returns the decoder of a config.json's values. `name` is used if they have none. Raises ValueError."""
     values, said = _text_model(values)
     family = FAMILIES[values["model_type"]]
-    layers = positive_int(values, "num_hidden_layers", most=MOST_LAYERS)
+    listed = values.get("layers_block_type")  # Transformers writes no number of layers beside it
+    counted = len(listed) if isinstance(listed, list) else None
+    layers = positive_int(values, "num_hidden_layers", counted, most=MOST_LAYERS)
     values |= family.usual(values, layers)
     activation = values.get(family.activation_key, family.activation)
     if activation != family.activation:
@@ -149,10 +151,12 @@ def config_of(values: Values, name: str) -> ModelConfig:
     if DELTA in types:
         special |= {key: positive_int(values, key, most=1 << 16) for key in _DELTA}
     special |= {key: positive_int(values, key) for key in _SHARED if key in family.keys and values.get(key)}
-    if "router" in family.linears:
+    if "router" in family.linears and values["num_experts"] != 0:
         special |= {key: positive_int(values, key) for key in _EXPERTS}
         special["norm_topk_prob"] = boolean(values, "norm_topk_prob")
         special["routed_scaling_factor"] = positive_number(values, "routed_scaling_factor", 1.0)
+        if values.get("shared_expert_intermediate_size"):
+            special["shared_expert_intermediate_size"] = positive_int(values, "shared_expert_intermediate_size")
         if values.get("num_dense_layers"):
             special["num_dense_layers"] = positive_int(values, "num_dense_layers", most=layers)
     if "use_double_wide_mlp" in family.keys:

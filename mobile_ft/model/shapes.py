@@ -3,18 +3,18 @@
 import math
 
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import CONV, DELTA, HYBRID, MAMBA
+from mobile_ft.model.families import CONV, DELTA, HYBRID, MAMBA, MLP
 
 TAPS = "conv.conv.weight"  # weight of a short convolution
-DELTA_TAPS, DELTA_DECAY, DELTA_BIAS, DELTA_NORM = (  # vectors of a delta net
-    f"linear_attn.{name}" for name in ("conv1d.weight", "A_log", "dt_bias", "norm.weight")
+DELTA_TAPS, DELTA_DECAY, DELTA_BIAS = (  # vectors of a delta net, besides its norm
+    f"linear_attn.{name}" for name in ("conv1d.weight", "A_log", "dt_bias")
 )
-MAMBA_TAPS, MAMBA_CONV_BIAS, MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP, MAMBA_NORM = (  # vectors of a Mamba-2 layer
-    f"mamba.{name}" for name in ("conv1d.weight", "conv1d.bias", "A_log", "dt_bias", "D", "norm.weight")
+MAMBA_TAPS, MAMBA_CONV_BIAS, MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP, MAMBA_NORM = (  # vectors within `Family.mamba`
+    *("conv1d.weight", "conv1d.bias", "A_log", "dt_bias", "D", "norm.weight"),
 )
-MAMBA_ONES = "mamba.ones"  # the weight of the norm of groups, whose result is multiplied by MAMBA_NORM
-MAMBA_IN_SCALE = "mamba.in_scale"  # factors of what the first linear layer computes
-_MIXERS = {CONV: "conv", DELTA: "delta", MAMBA: "mamba", HYBRID: "hybrid"}
+MAMBA_ONES = "ones"  # the weight of the norm of groups, whose result is multiplied by MAMBA_NORM
+MAMBA_IN_SCALE = "in_scale"  # factors of what the first linear layer computes
+_MIXERS = {CONV: "conv", DELTA: "delta", MAMBA: "mamba", HYBRID: "hybrid", MLP: "mlp"}
 
 
 # Gemma 4's per-layer embeddings: a table with a row of `hidden_size_per_layer_input` numbers for each token and layer,
@@ -28,15 +28,23 @@ PER_LAYER_TABLE, PER_LAYER_LINEAR, PER_LAYER_NORM = (
 def unit_types(config: ModelConfig, layer: int) -> tuple[str, ...]:
     """Returns the types of a layer's units, in execution order."""
     mixer = _MIXERS.get(config.layer_type(layer), "attn")
+    if config.family.one_unit:
+        return (mixer,)
     mlp = "experts" if config.num_experts and layer >= config.num_dense_layers else "mlp"
     return (mixer, mlp, "per_layer") if config.hidden_size_per_layer_input else (mixer, mlp)
+
+
+def unit_norms(config: ModelConfig, layer: int, unit_type: str) -> tuple[str | None, str | None]:
+    """Returns the names of the norms before and after the branch of a unit of that type."""
+    norms, mixer = config.family.norms, _MIXERS.get(config.layer_type(layer), "attn")
+    return norms.get(f"{mixer} {unit_type}", norms[unit_type])
 
 
 def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, ...]]:
     """Returns {name within the layer: shape} of the vectors of a unit of that type: norms, biases, attention sinks, and
     the taps of a short convolution, oldest token first."""
     family = config.family
-    before, behind = family.norms[unit_type]
+    before, behind = unit_norms(config, layer, unit_type)
     shapes: dict[str, tuple[int, ...]] = {}
     if before is not None:
         shapes[f"{before}.weight"] = (config.hidden_size,)
@@ -48,13 +56,14 @@ def vector_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
             DELTA_TAPS: (config.linear_conv_kernel_dim, values),
             DELTA_DECAY: (heads,),
             DELTA_BIAS: (heads,),
-            DELTA_NORM: (config.linear_value_head_dim,),
+            f"{family.delta_norm}.weight": (config.linear_value_head_dim,),
         }
     if unit_type in ("mamba", "hybrid"):
         heads, (values, channels) = config.mamba_n_heads, mamba_widths(config)
-        shapes |= {MAMBA_TAPS: (config.mamba_d_conv, channels), MAMBA_CONV_BIAS: (channels,)}
-        shapes |= dict.fromkeys((MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP), (heads,))
-        shapes |= {MAMBA_NORM: (values,)} if family.mamba_norm else {}
+        vectors = {MAMBA_TAPS: (config.mamba_d_conv, channels), MAMBA_CONV_BIAS: (channels,)}
+        vectors |= dict.fromkeys((MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP), (heads,))
+        vectors |= {MAMBA_NORM: (values,)} if family.mamba_norm else {}
+        shapes |= {f"{family.mamba}.{name}": shape for name, shape in vectors.items()}
     if unit_type == "experts" and family.expert_bias is not None:
         shapes[family.expert_bias] = (config.num_experts,)
     if unit_type == "conv":
@@ -72,9 +81,9 @@ def constant_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str
         return {f"{name}.weight": (config.head_dim_of(layer),)}
     shapes: dict[str, tuple[int, ...]] = {}
     if unit_type in ("mamba", "hybrid") and config.family.mamba_norm:
-        shapes[MAMBA_ONES] = (mamba_widths(config)[0] // config.mamba_n_groups,)
+        shapes[f"{config.family.mamba}.{MAMBA_ONES}"] = (mamba_widths(config)[0] // config.mamba_n_groups,)
     if unit_type == "hybrid":
-        shapes[MAMBA_IN_SCALE] = (sum(mamba_widths(config)) + config.mamba_n_heads,)
+        shapes[f"{config.family.mamba}.{MAMBA_IN_SCALE}"] = (sum(mamba_widths(config)) + config.mamba_n_heads,)
     return shapes
 
 
@@ -125,7 +134,11 @@ def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
         },
         "conv": {"in": (hidden, 3 * hidden), "out": (hidden, hidden)},
         "delta": {
+            "delta_qkvz": (hidden, sum(delta_widths(config))),
+            "delta_ba": (hidden, 2 * config.linear_num_value_heads),
             "delta_qkv": (hidden, delta_widths(config)[1]),
+            **dict.fromkeys(("delta_q", "delta_k"), (hidden, config.linear_num_key_heads * config.linear_key_head_dim)),
+            "delta_v": (hidden, delta_widths(config)[0]),
             "delta_gate": (hidden, delta_widths(config)[0]),
             "delta_beta": (hidden, config.linear_num_value_heads),
             "delta_decay": (hidden, config.linear_num_value_heads),
@@ -145,6 +158,7 @@ def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
             "router": (hidden, config.num_experts),
             "experts_in": (hidden, 2 * config.num_experts * config.moe_intermediate_size),
             "experts_out": (config.moe_intermediate_size, config.num_experts * hidden),
+            **_shared_shapes(config),
         },
         "per_layer": {
             "per_layer_gate": (hidden, config.hidden_size_per_layer_input),
@@ -156,10 +170,19 @@ def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, 
     return {names[role]: shape for role, shape in by_role[unit_type].items() if role in names}
 
 
+def _shared_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
+    """Returns {role: (in_features, out_features)} of the MLP beside experts."""
+    hidden, inner = config.hidden_size, config.shared_expert_intermediate_size
+    if not inner:
+        return {}
+    inward = dict.fromkeys(("shared_gate", "shared_up"), (hidden, inner)) | {"shared_gate_up": (hidden, 2 * inner)}
+    return inward | {"shared_down": (inner, hidden), "shared_router": (hidden, 1)}
+
+
 def adaptable_shapes(config: ModelConfig, layer: int) -> dict[str, tuple[int, int]]:
     """Returns {name within the layer: (in, out)} of the linear layers that LoRA can adapt: not routers and experts."""
-    frozen = [config.family.linears[role] for role in config.family.frozen]
-    units = [unit for unit in unit_types(config, layer) if unit != "experts"]
+    family, units = config.family, unit_types(config, layer)
+    frozen = [family.linears.get(role) for role in (*family.frozen, "router", "experts_in", "experts_out")]
     shapes = {name: shape for unit in units for name, shape in linear_shapes(config, layer, unit).items()}
     return {name: shape for name, shape in shapes.items() if name not in frozen}
 
@@ -179,8 +202,9 @@ def forward_flops(config: ModelConfig, layer: int, unit_type: str, again: bool =
     """
     linears = list(linear_shapes(config, layer, unit_type).values())
     if unit_type == "experts":  # a token's experts
+        router, *experts = linears[:3]
         share = config.num_experts_per_tok
-        linears = linears[:1] + [(k, n // config.num_experts * share) for k, n in linears[1:]]
+        linears = [router, *((k, n // config.num_experts * share) for k, n in experts), *linears[3:]]
     products = sum(k * n for k, n in (linears[:-1] if again else linears))
     attention = attention_widths(config, layer)[0] if unit_type in ("attn", "hybrid") else 0  # half of both products
     # A delta net reads and writes its state for each token: three products with a matrix [key dim, value dim].

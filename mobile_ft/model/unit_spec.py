@@ -7,7 +7,16 @@ from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import SLIDING
 from mobile_ft.model.lora import LoraConfig
 from mobile_ft.model.rope import rope_factor, rotary_pairs
-from mobile_ft.model.shapes import constant_shapes, delta_widths, linear_shapes, mamba_widths, unit_types, vector_shapes
+from mobile_ft.model.shapes import (
+    adaptable_shapes,
+    constant_shapes,
+    delta_widths,
+    linear_shapes,
+    mamba_widths,
+    unit_norms,
+    unit_types,
+    vector_shapes,
+)
 
 
 class WeightFormats(Protocol):
@@ -61,6 +70,7 @@ class UnitSpec:
     type: str  # "attn", "conv", "delta", "mamba", "hybrid", "mlp", "experts" or "per_layer"
     linears: tuple[Linear, ...]
     vector_shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of norms, biases, sinks and taps, by name
+    norms: tuple[str | None, str | None]  # before and after the branch
     lora_rank: int
     lora_scale: float
     config: ModelConfig
@@ -127,13 +137,14 @@ class UnitSpec:
 def unit_spec(model: WeightFormats, layer: int, unit_type: str, lora: LoraConfig, activation: str) -> UnitSpec:
     """Returns the properties of one unit. Its kind is named for its type and its attention."""
     c = model.config
+    adaptable = adaptable_shapes(c, layer)
     linears = tuple(
         Linear(
             n,
             i,
             o,
             model.format_of(f"model.layers.{layer}.{n}.weight"),
-            unit_type != "experts" and n.split(".")[-1] in lora.targets,
+            n in adaptable and n.split(".")[-1] in lora.targets,
         )
         for n, (i, o) in linear_shapes(c, layer, unit_type).items()
     )
@@ -143,7 +154,8 @@ def unit_spec(model: WeightFormats, layer: int, unit_type: str, lora: LoraConfig
         kind += "_sliding" * (attention.window > 0) + "_no_rope" * (attention.rotary_pairs == 0)
         kind += f"_{attention.side}" if attention.side else ""
     vectors = (vector_shapes(c, layer, unit_type) | constant_shapes(c, layer, unit_type)).items()
-    return UnitSpec(kind, unit_type, linears, tuple(vectors), lora.rank, lora.scale, c, activation, attention)
+    norms = unit_norms(c, layer, unit_type)
+    return UnitSpec(kind, unit_type, linears, tuple(vectors), norms, lora.rank, lora.scale, c, activation, attention)
 
 
 def unit_specs(model: WeightFormats, lora: LoraConfig, activation: str) -> list[tuple[int, UnitSpec]]:

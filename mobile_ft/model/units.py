@@ -18,7 +18,6 @@ from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.shapes import (
     DELTA_BIAS,
     DELTA_DECAY,
-    DELTA_NORM,
     DELTA_TAPS,
     MAMBA_BIAS,
     MAMBA_CONV_BIAS,
@@ -70,7 +69,7 @@ def _norm(x: Tensor, weights: Weights, name: str, eps: float) -> Tensor:
 
 def _branch_input(spec: UnitSpec, x: Tensor, weights: Weights) -> Tensor:
     """Returns the input of a unit's branch: x, after the norm before the branch if the family has one."""
-    before = spec.config.family.norms[spec.type][0]
+    before = spec.norms[0]
     return x if before is None else _norm(x, weights, before, spec.config.block_norm_eps)
 
 
@@ -105,7 +104,7 @@ def _gated(spec: UnitSpec, gate: Tensor, up: Tensor) -> Tensor:
 
 
 def _residual(spec: UnitSpec, x: Tensor, branch: Tensor, weights: Weights) -> Tensor:
-    behind = spec.config.family.norms[spec.type][1]
+    behind = spec.norms[1]
     return ops.add(x, branch if behind is None else _norm(branch, weights, behind, spec.config.rms_norm_eps))
 
 
@@ -247,16 +246,40 @@ def conv_decode(
     return _residual(spec, x, linears[names["out"]](y), named), state
 
 
+_DELTA_ROLES = ("gate", "qkvz", "ba", "qkv", "q", "k", "v", "beta", "decay")
+
+
 def _delta_projections(spec: UnitSpec, x: Tensor, weights: Weights, linears: Linears) -> list[Tensor]:
     """Returns the gate, and q k v, beta and decay as `delta_net` takes them."""
     names, z = spec.config.family.linears, _branch_input(spec, x, weights)
-    return [linears[names[f"delta_{role}"]](z) for role in ("gate", "qkv", "beta", "decay")]
+    y = {role: linears[names[f"delta_{role}"]](z) for role in _DELTA_ROLES if f"delta_{role}" in names}
+    if "q" in y:
+        y["qkv"] = ops.join(y["q"], ops.join(y["k"], y["v"], 1), 1)
+    if "qkvz" in y:
+        y["qkv"], y["gate"] = _split_key_heads(spec.config, y["qkvz"])
+        y["beta"], y["decay"] = ops.split(y["ba"], *_value_heads(spec.config))
+    return [y[role] for role in ("gate", "qkv", "beta", "decay")]
+
+
+def _value_heads(c: ModelConfig) -> tuple[int, int]:
+    """Returns the number of key heads, and the number of value heads of each."""
+    return c.linear_num_key_heads, c.linear_num_value_heads // c.linear_num_key_heads
+
+
+def _split_key_heads(c: ModelConfig, qkvz: Tensor) -> tuple[Tensor, Tensor]:
+    """q, k, v and gate of each key head in turn [T, columns] -> q k v, each of all heads, and the gate."""
+    heads, values = _value_heads(c)
+    q, rest = ops.split(qkvz, heads, c.linear_key_head_dim)
+    k, rest = ops.split(rest, heads, c.linear_key_head_dim)
+    v, gate = ops.split(rest, heads, values * c.linear_value_head_dim)
+    return ops.join(q, ops.join(k, v, 1), 1), gate
 
 
 def _delta_output(spec: UnitSpec, x: Tensor, o: Tensor, gate: Tensor, weights: Weights, linears: Linears) -> Tensor:
     """x and the delta net's output o -> the unit's output: a norm of each head, times silu(gate)."""
-    normed, _ = ops.rms_norm(o, weights[DELTA_NORM], spec.config.rms_norm_eps)
-    return _residual(spec, x, linears[spec.config.family.linears["delta_out"]](ops.swiglu(gate, normed)), weights)
+    c = spec.config
+    normed, _ = ops.rms_norm(o, weights[f"{c.family.delta_norm}.weight"], c.delta_norm_eps or c.rms_norm_eps)
+    return _residual(spec, x, linears[c.family.linears["delta_out"]](ops.swiglu(gate, normed)), weights)
 
 
 def delta(spec: UnitSpec, x: Tensor, positions: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
@@ -265,7 +288,7 @@ def delta(spec: UnitSpec, x: Tensor, positions: Tensor, weights: list[Tensor], l
     linears = _linears(spec, named, lora)
     gate, *qkv = _delta_projections(spec, x, named, linears)
     frozen = [named[name] for name in (DELTA_TAPS, DELTA_DECAY, DELTA_BIAS)]
-    o = ops.delta_net(*qkv, *frozen, positions, c.linear_num_key_heads, c.linear_key_head_dim, 1.0)
+    o = ops.delta_net(*qkv, *frozen, positions, c.linear_num_key_heads, c.linear_key_head_dim, c.delta_beta_scale)
     return _delta_output(spec, x, o, gate, named, linears)
 
 
@@ -278,19 +301,26 @@ def delta_decode(
     gate, *qkv = _delta_projections(spec, x, named, linears)
     frozen = [named[name] for name in (DELTA_TAPS, DELTA_DECAY, DELTA_BIAS)]
     heads = (c.linear_num_key_heads, c.linear_key_head_dim)
-    o, state = ops.delta_net_decode(*qkv, *frozen, state, positions, *heads, 1.0)
+    o, state = ops.delta_net_decode(*qkv, *frozen, state, positions, *heads, c.delta_beta_scale)
     return _delta_output(spec, x, o, gate, named, linears), state
 
 
-_MAMBA_VECTORS = (MAMBA_TAPS, MAMBA_CONV_BIAS, MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP)
+def _mamba_vector(spec: UnitSpec, weights: Weights, name: str) -> Tensor:
+    return weights[f"{spec.config.family.mamba}.{name}"]
+
+
+def _mamba_vectors(spec: UnitSpec, weights: Weights) -> list[Tensor]:
+    """Returns the frozen vectors as `mamba2` takes them."""
+    names = (MAMBA_TAPS, MAMBA_CONV_BIAS, MAMBA_DECAY, MAMBA_BIAS, MAMBA_SKIP)
+    return [_mamba_vector(spec, weights, name) for name in names]
 
 
 def _mamba_projections(spec: UnitSpec, z: Tensor, weights: Weights, linears: Linears) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the gate, and xbc and dt as `mamba2` takes them."""
     values, channels = mamba_widths(spec.config)
     projected = linears[spec.config.family.linears["mamba_in"]](z)
-    if MAMBA_IN_SCALE in weights:
-        projected = ops.affine(projected, weights[MAMBA_IN_SCALE])
+    if f"{spec.config.family.mamba}.{MAMBA_IN_SCALE}" in weights:
+        projected = ops.affine(projected, _mamba_vector(spec, weights, MAMBA_IN_SCALE))
     gate, rest = ops.split(projected, 1, values)
     return gate, *ops.split(rest, 1, channels)
 
@@ -299,8 +329,8 @@ def _mamba_branch(spec: UnitSpec, y: Tensor, gate: Tensor, weights: Weights, lin
     """The recurrence's output y -> the branch: of y silu(gate), which is normalized by groups if the family does."""
     gated = ops.swiglu(gate, y)
     if spec.config.family.mamba_norm:
-        normed, _ = ops.rms_norm(gated, weights[MAMBA_ONES], spec.config.rms_norm_eps)
-        gated = ops.affine(normed, weights[MAMBA_NORM])
+        normed, _ = ops.rms_norm(gated, _mamba_vector(spec, weights, MAMBA_ONES), spec.config.rms_norm_eps)
+        gated = ops.affine(normed, _mamba_vector(spec, weights, MAMBA_NORM))
     return linears[spec.config.family.linears["mamba_out"]](gated)
 
 
@@ -309,7 +339,7 @@ def mamba(spec: UnitSpec, x: Tensor, positions: Tensor, weights: list[Tensor], l
     named, c = dict(zip(spec.weights, weights, strict=True)), spec.config
     linears = _linears(spec, named, lora)
     gate, xbc, dt = _mamba_projections(spec, _branch_input(spec, x, named), named, linears)
-    y = ops.mamba2(xbc, dt, *(named[name] for name in _MAMBA_VECTORS), positions, c.mamba_n_groups, c.mamba_d_state)
+    y = ops.mamba2(xbc, dt, *_mamba_vectors(spec, named), positions, c.mamba_n_groups, c.mamba_d_state)
     return _residual(spec, x, _mamba_branch(spec, y, gate, named, linears), named)
 
 
@@ -320,7 +350,7 @@ def mamba_decode(
     named, c = dict(zip(spec.weights, weights, strict=True)), spec.config
     linears = _linears(spec, named, lora)
     gate, xbc, dt = _mamba_projections(spec, _branch_input(spec, x, named), named, linears)
-    frozen = [named[name] for name in _MAMBA_VECTORS]
+    frozen = _mamba_vectors(spec, named)
     y, state = ops.mamba2_decode(xbc, dt, *frozen, state, positions, c.mamba_n_groups, c.mamba_d_state)
     return _residual(spec, x, _mamba_branch(spec, y, gate, named, linears), named), state
 
@@ -342,7 +372,7 @@ def hybrid(
     o, _ = ops.attention(q, k, v, positions, *_attention_settings(spec, named))
     attention = _attention_branch(spec, z, o, head_gate, linears)
     gate, xbc, dt = _mamba_projections(spec, z, named, linears)
-    y = ops.mamba2(xbc, dt, *(named[name] for name in _MAMBA_VECTORS), positions, c.mamba_n_groups, c.mamba_d_state)
+    y = ops.mamba2(xbc, dt, *_mamba_vectors(spec, named), positions, c.mamba_n_groups, c.mamba_d_state)
     return _hybrid_sum(spec, x, attention, _mamba_branch(spec, y, gate, named, linears), named)
 
 
@@ -365,7 +395,7 @@ def hybrid_decode(
     o = ops.attention_decode(q, k, v, k_cache, v_cache, positions, *_attention_settings(spec, named))
     attention = _attention_branch(spec, z, o, head_gate, linears)
     gate, xbc, dt = _mamba_projections(spec, z, named, linears)
-    frozen = [named[name] for name in _MAMBA_VECTORS]
+    frozen = _mamba_vectors(spec, named)
     y, state = ops.mamba2_decode(xbc, dt, *frozen, state, positions, c.mamba_n_groups, c.mamba_d_state)
     return _hybrid_sum(spec, x, attention, _mamba_branch(spec, y, gate, named, linears), named), k, v, state
 
@@ -373,30 +403,44 @@ def hybrid_decode(
 def mlp(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
     """x [T, hidden] -> x + mlp(x) [T, hidden]."""
     named = dict(zip(spec.weights, weights, strict=True))
-    linears, names = _linears(spec, named, lora), spec.config.family.linears
     z = _branch_input(spec, x, named)
+    y = _mlp_branch(spec, z, _linears(spec, named, lora), "", spec.config.intermediate_size)
+    return _residual(spec, x, ops.scale(y, spec.config.mlp_down_multiplier), named)
+
+
+def _mlp_branch(spec: UnitSpec, z: Tensor, linears: Linears, prefix: str, inner: int) -> Tensor:
+    """The branch of an MLP, or of the one beside experts, whose roles have the prefix `shared_`."""
+    names = spec.config.family.linears
     with annotate({FACTOR: True}):
-        if "gate_up" in names:
-            factors = ops.split(linears[names["gate_up"]](z), 1, spec.config.intermediate_size)
+        if f"{prefix}gate_up" in names:
+            factors = ops.split(linears[names[f"{prefix}gate_up"]](z), 1, inner)
         else:
-            factors = tuple(linears[names[role]](z) for role in ("gate", "up") if role in names)
+            roles = (f"{prefix}gate", f"{prefix}up")
+            factors = tuple(linears[names[role]](z) for role in roles if role in names)
     if spec.config.mlp_gate_multiplier != 1:
         factors = (ops.scale(factors[0], spec.config.mlp_gate_multiplier), *factors[1:])
     product = _gated(spec, *factors) if len(factors) == 2 else _ACTIVATIONS[spec.config.family.activation](*factors)
-    return _residual(spec, x, ops.scale(linears[names["down"]](product), spec.config.mlp_down_multiplier), named)
+    return linears[names[f"{prefix}down"]](product)
 
 
 def experts(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:
-    """x [T, hidden] -> x + the weighted sum of a few experts(x) [T, hidden]."""
+    """x [T, hidden] -> x + the weighted sum of a few experts(x) [T, hidden], and of the MLP beside them if there is
+    one."""
     named, c, family = dict(zip(spec.weights, weights, strict=True)), spec.config, spec.config.family
-    z = _branch_input(spec, x, named)
-    logits = _linears(spec, named, lora)[family.linears["router"]](z)
+    z, linears = _branch_input(spec, x, named), _linears(spec, named, lora)
+    logits = linears[family.linears["router"]](z)
     matrices: list[Any] = []
-    for linear in spec.linears[1:]:
+    for linear in spec.linears[1:3]:
         matrices += [named[f"{linear.name}.weight"], linear.format, linear.out_features]
     bias = None if family.expert_bias is None else named[family.expert_bias]
     numbers = (c.num_experts_per_tok, family.sigmoid_router, c.norm_topk_prob, c.routed_scaling_factor)
-    return _residual(spec, x, ops.experts(z, logits, bias, *matrices, *numbers), named)
+    y = ops.experts(z, logits, bias, *matrices, *numbers)
+    if c.shared_expert_intermediate_size:
+        shared = _mlp_branch(spec, z, linears, "shared_", c.shared_expert_intermediate_size)
+        if "shared_router" in family.linears:
+            shared = ops.sigmoid_gate(shared, linears[family.linears["shared_router"]](z))
+        y = ops.add(y, shared)
+    return _residual(spec, x, y, named)
 
 
 def per_layer(spec: UnitSpec, x: Tensor, e: Tensor, weights: list[Tensor], lora: list[Tensor]) -> Tensor:

@@ -1,6 +1,7 @@
 """Schedules and packed rows over units that are more than attention and MLP: Qwen3.5's delta nets, Granite's Mamba-2
-layers, experts, Gemma 4's keys and values that layers share, and its per-layer embeddings. Gradients against autograd
-through Transformers and PEFT, in float64; and checkpoints in a file against those in memory."""
+layers, Nemotron's layers of one unit, experts, alone and beside an MLP, Gemma 4's keys and values that layers share,
+and its per-layer embeddings. Gradients against autograd through Transformers and PEFT, in float64; and checkpoints in a
+file against those in memory."""
 
 import copy
 from pathlib import Path
@@ -26,6 +27,8 @@ LAYERS: dict[str, dict[str, Any]] = {
     "qwen3_5": {"layer_types": [DELTA, FULL, DELTA, DELTA]},
     "granite4": {"layer_types": [DELTA, FULL, DELTA, DELTA]},  # here, linear attention is Mamba-2
     "falcon_h1": {"num_hidden_layers": 4},
+    "nemotron_h": {"layers_block_type": [DELTA, "mlp", FULL, "mlp", DELTA, "mlp"]},
+    "qwen3_next": {"layer_types": [DELTA, FULL, DELTA, FULL]},
     "lfm2_moe": {"layer_types": ["conv", FULL, "conv", FULL]},
     # Units that give keys and values, and that take them, in layers that a schedule selects and in others.
     "gemma4": {"layer_types": [SLIDING, FULL, SLIDING, FULL, SLIDING, FULL], "num_kv_shared_layers": 3},
@@ -44,7 +47,7 @@ class Family(NamedTuple):
 def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Family:
     folder = tmp_path_factory.mktemp(request.param)
     changed, values = LAYERS[request.param], FAMILIES[request.param].to_dict()
-    layers = changed.get("num_hidden_layers") or len(changed["layer_types"])
+    layers = changed.get("num_hidden_layers") or len(next(iter(changed.values())))
     values.pop("per_layer_config", None)
     heads = {"global_head_dim": 32} if request.param == "gemma4" else {}
     config = type(FAMILIES[request.param])(**values | changed | heads | {"num_hidden_layers": layers})
@@ -69,6 +72,8 @@ def references(family: Family) -> list[Any]:
 
 def _branches(layer: Any) -> list[list[Any]]:
     """The modules whose outputs are a branch of the layer, for each branch in execution order."""
+    if hasattr(layer, "mixer"):  # a layer of one unit
+        return [[layer.mixer]]
     mixers, mlps = ("linear_attn", "mamba", "conv", "self_attn"), ("mlp", "shared_mlp", "feed_forward")
     mixer, mlp = ([getattr(layer, n) for n in names if getattr(layer, n, None)] for names in (mixers, mlps))
     return [mixer, mlp, *([[layer.post_per_layer_input_norm]] if hasattr(layer, "per_layer_projection") else [])]

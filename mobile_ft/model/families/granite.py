@@ -26,11 +26,22 @@ _MAMBA = (
     *("mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_head", "mamba_d_conv", "mamba_expand"),
     *("mamba_conv_bias", "mamba_proj_bias", "time_step_limit"),
 )
-_EXPERTS = ("num_experts_per_tok", "output_router_logits", "router_aux_loss_coef", "intermediate_size")
+_UNREAD = ("output_router_logits", "router_aux_loss_coef")
+_MOE = without(LINEARS, "gate", "up", "down") | {
+    "router": "block_sparse_moe.router",
+    "experts_in": "block_sparse_moe.experts.gate_up_proj",
+    "experts_out": "block_sparse_moe.experts.down_proj",
+}
+_MOE_FILES: dict[str, tuple[str, ...]] = {
+    "block_sparse_moe.experts.gate_up_proj": ("block_sparse_moe.input_linear",),
+    "block_sparse_moe.experts.down_proj": ("block_sparse_moe.output_linear",),
+}
+_ROUTER_FILE = {"block_sparse_moe.router": "block_sparse_moe.router.layer"}
+_SHARED = {"shared_gate_up": "shared_mlp.input_linear", "shared_down": "shared_mlp.output_linear"}
 
 
 def _hybrid(values: Values, layers: int) -> Values:
-    """Layers with attention or Mamba-2, each with a shared MLP and without experts."""
+    """Layers with attention or Mamba-2, each with an MLP, alone or beside experts."""
     position = values["position_embedding_type"]
     if position not in ("rope", "nope", None):
         raise ValueError(f"position_embedding_type is {position!r}; it must be 'rope', 'nope' or null")
@@ -41,9 +52,11 @@ def _hybrid(values: Values, layers: int) -> Values:
         types = [MAMBA] * layers
     if isinstance(types, list):
         types = [names.get(kind, kind) if isinstance(kind, str) else kind for kind in types]
+    usual: Values = {"layer_types": types, "num_experts": 0}
     if values["num_local_experts"] != 0:
-        raise ValueError(f"num_local_experts is {values['num_local_experts']!r}; experts are not supported: must be 0")
-    usual = {"layer_types": types, "intermediate_size": positive_int(values, "shared_intermediate_size")}
+        usual |= _moe(values, layers) | {"layer_types": types}
+    else:
+        usual["intermediate_size"] = positive_int(values, "shared_intermediate_size")
     return usual | _mamba(values) if isinstance(types, list) and MAMBA in types else usual
 
 
@@ -69,6 +82,7 @@ def _moe(values: Values, layers: int) -> Values:
     return full_attention(values, layers) | {
         "num_experts": positive_int(values, "num_local_experts"),
         "moe_intermediate_size": positive_int(values, "intermediate_size"),
+        "shared_expert_intermediate_size": values.get("shared_intermediate_size"),
         "norm_topk_prob": True,
     }
 
@@ -94,40 +108,47 @@ FAMILIES: dict[str, Family] = {
     "granite": Family(norms=NORMS, linears=LINEARS, usual=full_attention, defaults=_DEFAULTS, keys=_MULTIPLIERS),
     "granitemoe": Family(
         norms=NORMS | {"experts": NORMS["mlp"]},
-        linears=without(LINEARS, "gate", "up", "down")
-        | {
-            "router": "block_sparse_moe.router",
-            "experts_in": "block_sparse_moe.experts.gate_up_proj",
-            "experts_out": "block_sparse_moe.experts.down_proj",
-        },
-        in_files={"block_sparse_moe.router": "block_sparse_moe.router.layer"},
-        expert_files={
-            "block_sparse_moe.experts.gate_up_proj": ("block_sparse_moe.input_linear",),
-            "block_sparse_moe.experts.down_proj": ("block_sparse_moe.output_linear",),
-        },
+        linears=_MOE,
+        in_files=_ROUTER_FILE,
+        expert_files=_MOE_FILES,
         usual=_moe,
         defaults=_DEFAULTS | {"num_local_experts": 8, "num_experts_per_tok": 2},
         keys=(*_MULTIPLIERS, "num_local_experts", "num_experts_per_tok"),
-        unread=("output_router_logits", "router_aux_loss_coef"),
+        unread=_UNREAD,
+    ),
+    "granitemoeshared": Family(
+        norms=NORMS | {"experts": NORMS["mlp"]},
+        linears=_MOE | _SHARED,
+        in_files=_ROUTER_FILE,
+        expert_files=_MOE_FILES,
+        usual=_moe,
+        defaults=_DEFAULTS | {"num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 0},
+        keys=(*_MULTIPLIERS, "num_local_experts", "num_experts_per_tok", "shared_intermediate_size"),
+        unread=_UNREAD,
     ),
     "granitemoehybrid": Family(
-        norms=NORMS | {"mamba": ("input_layernorm", None)},
-        linears=without(LINEARS, "gate", "up")
+        norms=NORMS | {"mamba": NORMS["attn"], "experts": NORMS["mlp"]},
+        linears=_MOE
+        | _SHARED
         | {"gate_up": "shared_mlp.input_linear", "down": "shared_mlp.output_linear"}
         | {"mamba_in": "mamba.in_proj", "mamba_out": "mamba.out_proj"},
+        in_files=_ROUTER_FILE,
+        expert_files=_MOE_FILES,
         layers=(FULL, NO_ROPE, MAMBA),
         usual=_hybrid,
         defaults=_DEFAULTS
-        | {"num_local_experts": 8, "shared_intermediate_size": 1024, "position_embedding_type": None}
+        | {"num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 1024}
+        | {"position_embedding_type": None}
         | {"mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_head": "auto"}
         | {"mamba_d_conv": 4, "mamba_expand": 2},
         keys=(
             *_MULTIPLIERS,
-            *("shared_intermediate_size", "num_local_experts", "position_embedding_type", "layers_block_type"),
+            *("shared_intermediate_size", "num_local_experts", "num_experts_per_tok", "position_embedding_type"),
+            "layers_block_type",
             *_MAMBA,
         ),
         only={"normalization_function": ("rmsnorm",)},
-        unread=(*_EXPERTS, "mamba_chunk_size", "init_method"),
+        unread=(*_UNREAD, "mamba_chunk_size", "init_method"),
     ),
     "granite_swa": Family(
         norms=NORMS,

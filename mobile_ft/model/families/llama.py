@@ -3,6 +3,7 @@
 from mobile_ft.files.json_values import Values, boolean, integers, positive_int, positive_number
 from mobile_ft.model.families.traits import (
     DEFAULTS,
+    EXPERTS,
     FULL,
     LINEARS,
     NO_ROPE,
@@ -30,6 +31,15 @@ def one_window(values: Values, layers: int) -> Values:
     window = values["sliding_window"]
     whole = window is None or (isinstance(window, int) and window >= values["max_position_embeddings"])
     return implied_types([FULL if whole else SLIDING] * layers, values)
+
+
+def _mixtral(values: Values, layers: int) -> Values:
+    """The weights of a token's experts are divided by their sum."""
+    return one_window(values, layers) | {
+        "num_experts": positive_int(values, "num_local_experts"),
+        "moe_intermediate_size": values.get("intermediate_size"),
+        "norm_topk_prob": True,
+    }
 
 
 def window_or_types(values: Values, layers: int) -> Values:
@@ -102,6 +112,23 @@ FAMILIES: dict[str, Family] = {
         inside={"mistral3": _PIXTRAL},
         defaults=DEFAULTS | {"num_key_value_heads": 8, "max_position_embeddings": 131072, "sliding_window": 4096},
         keys=("sliding_window",),
+    ),
+    "mixtral": Family(
+        norms=NORMS | {"experts": NORMS["mlp"]},
+        linears=without(LINEARS, "gate", "up", "down") | EXPERTS,
+        in_files={"mlp.gate": "block_sparse_moe.gate"},
+        expert_files={
+            "mlp.experts.gate_up_proj": ("block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3"),
+            "mlp.experts.down_proj": ("block_sparse_moe.experts.{}.w2",),
+        },
+        layers=(FULL, SLIDING),
+        usual=_mixtral,
+        defaults=DEFAULTS
+        | {"num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "sliding_window": None}
+        | {"num_local_experts": 8, "num_experts_per_tok": 2, "rope_theta": 1000000.0},
+        keys=("sliding_window", "num_local_experts", "num_experts_per_tok"),
+        only={"router_jitter_noise": (0.0,)},
+        unread=("output_router_logits", "router_aux_loss_coef"),
     ),
     "ministral": Family(
         norms=NORMS,

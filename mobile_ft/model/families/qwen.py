@@ -1,5 +1,7 @@
 """Qwen 2, 3 and 3.5, alone and in Qwen's models with vision."""
 
+from typing import Any
+
 from mobile_ft.files.json_values import Values, positive_int
 from mobile_ft.model.families.traits import (
     DEFAULTS,
@@ -10,6 +12,7 @@ from mobile_ft.model.families.traits import (
     LINEARS,
     NORMS,
     QK_NORMS,
+    SHARED,
     SLIDING,
     Family,
     Wrapper,
@@ -44,6 +47,16 @@ def _delta_layers(values: Values, layers: int) -> Values:
     return {"layer_types": types}
 
 
+def _moe_delta(values: Values, layers: int) -> Values:
+    """Qwen3.5 divides the weights of a token's experts by their sum, and has no setting for it."""
+    return {
+        **_moe(values, layers),
+        **_delta_layers(values, layers),
+        "norm_topk_prob": values.get("norm_topk_prob", True),
+        "intermediate_size": values.get("intermediate_size", values["moe_intermediate_size"]),
+    }
+
+
 def _moe(values: Values, layers: int) -> Values:
     """Transformers writes the number of experts under another name than published files."""
     number = values["num_experts"] if values.get("num_local_experts") is None else values["num_local_experts"]
@@ -54,6 +67,38 @@ _DELTA_KEYS = (
     *("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"),
     *("linear_conv_kernel_dim", "full_attention_interval"),
 )
+
+_DELTA_DEFAULTS = DEFAULTS | {
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "max_position_embeddings": 32768,
+    "partial_rotary_factor": 0.25,
+    "full_attention_interval": 4,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+}
+# Qwen3.5's names of a delta net's linear layers.
+_DELTA = {
+    "delta_qkv": "linear_attn.in_proj_qkv",
+    "delta_gate": "linear_attn.in_proj_z",
+    "delta_beta": "linear_attn.in_proj_b",
+    "delta_decay": "linear_attn.in_proj_a",
+    "delta_out": "linear_attn.out_proj",
+}
+_MOE_KEYS = ("num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size")
+_MOE_ONLY: dict[str, tuple[Any, ...]] = {
+    "decoder_sparse_step": (1,),
+    "mlp_only_layers": ([], None),
+    "use_sliding_window": (False,),
+}
+# The settings of windows have no effect without them. An MLP in place of experts would have an intermediate_size.
+_MOE_UNREAD = ("output_router_logits", "router_aux_loss_coef", "sliding_window", "max_window_layers")
+# The layers that predict later tokens are not part of Transformers' model either.
+_LATER_TOKENS = ("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype")
 
 FAMILIES: dict[str, Family] = {
     "qwen2": Family(
@@ -84,10 +129,47 @@ FAMILIES: dict[str, Family] = {
         defaults=DEFAULTS
         | {"head_dim": 128, "num_key_value_heads": 4, "max_position_embeddings": 32768, "num_experts": 128}
         | {"num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": False},
-        keys=("num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob"),
-        only={"decoder_sparse_step": (1,), "mlp_only_layers": ([], None), "use_sliding_window": (False,)},
-        # The settings of windows have no effect without them.
-        unread=("output_router_logits", "router_aux_loss_coef", "sliding_window", "max_window_layers"),
+        keys=(*_MOE_KEYS, "norm_topk_prob"),
+        only=_MOE_ONLY,
+        unread=_MOE_UNREAD,
+    ),
+    "qwen2_moe": Family(
+        norms=NORMS | {"experts": NORMS["mlp"]},
+        linears=without(LINEARS, "gate", "up", "down") | EXPERTS | SHARED,
+        expert_files=EXPERT_FILES,
+        qkv_bias=True,
+        usual=_moe,
+        defaults=DEFAULTS
+        | {"num_key_value_heads": 16, "max_position_embeddings": 32768, "num_experts": 60, "num_experts_per_tok": 4}
+        | {"moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "norm_topk_prob": False},
+        keys=(*_MOE_KEYS, "shared_expert_intermediate_size", "norm_topk_prob"),
+        only=_MOE_ONLY | {"qkv_bias": (True,)},
+        unread=_MOE_UNREAD,
+    ),
+    "qwen3_next": Family(
+        norms=NORMS | {"delta": NORMS["attn"], "experts": NORMS["mlp"]},
+        linears=without(LINEARS, "gate", "up", "down")
+        | EXPERTS
+        | SHARED
+        | {
+            "delta_qkvz": "linear_attn.in_proj_qkvz",
+            "delta_ba": "linear_attn.in_proj_ba",
+            "delta_out": "linear_attn.out_proj",
+        },
+        frozen=("shared_gate", "shared_up", "shared_down"),  # PEFT takes their names for those of experts
+        expert_files=EXPERT_FILES,
+        qk_norms=QK_NORMS,
+        q_gate=True,
+        norm_offset=1.0,
+        plain_norms=("linear_attn.norm",),
+        layers=(FULL, DELTA),
+        usual=_moe_delta,
+        defaults=_DELTA_DEFAULTS
+        | {"num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512}
+        | {"shared_expert_intermediate_size": 512, "norm_topk_prob": True},
+        keys=(*_DELTA_KEYS, "partial_rotary_factor", *_MOE_KEYS, "shared_expert_intermediate_size", "norm_topk_prob"),
+        only=_MOE_ONLY,
+        unread=_MOE_UNREAD,
     ),
     # The text models of Qwen2.5-VL and Qwen3-VL. The rotary sections of text are those of ordinary rotary embedding.
     "qwen2_5_vl_text": Family(
@@ -119,14 +201,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "qwen3_5_text": Family(
         norms=NORMS | {"delta": NORMS["attn"]},
-        linears=LINEARS
-        | {
-            "delta_qkv": "linear_attn.in_proj_qkv",
-            "delta_gate": "linear_attn.in_proj_z",
-            "delta_beta": "linear_attn.in_proj_b",
-            "delta_decay": "linear_attn.in_proj_a",
-            "delta_out": "linear_attn.out_proj",
-        },
+        linears=LINEARS | _DELTA,
         qk_norms=QK_NORMS,
         q_gate=True,
         norm_offset=1.0,
@@ -135,23 +210,28 @@ FAMILIES: dict[str, Family] = {
         usual=_delta_layers,
         rope_keys=("mrope_section",),
         inside={"qwen3_5": _VISION},
-        defaults=DEFAULTS
-        | {
-            "num_attention_heads": 16,
-            "num_key_value_heads": 4,
-            "head_dim": 256,
-            "max_position_embeddings": 32768,
-            "partial_rotary_factor": 0.25,
-            "full_attention_interval": 4,
-            "linear_conv_kernel_dim": 4,
-            "linear_key_head_dim": 128,
-            "linear_value_head_dim": 128,
-            "linear_num_key_heads": 16,
-            "linear_num_value_heads": 32,
-        },
+        defaults=_DELTA_DEFAULTS,
         keys=(*_DELTA_KEYS, "partial_rotary_factor"),
         only={"attn_output_gate": (True,)},
-        # The layers that predict later tokens are not part of Transformers' model either.
-        unread=("mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype"),
+        unread=_LATER_TOKENS,
+    ),
+    "qwen3_5_moe_text": Family(
+        norms=NORMS | {"delta": NORMS["attn"], "experts": NORMS["mlp"]},
+        linears=without(LINEARS, "gate", "up", "down") | EXPERTS | SHARED | _DELTA,
+        expert_files=EXPERT_FILES,
+        qk_norms=QK_NORMS,
+        q_gate=True,
+        norm_offset=1.0,
+        plain_norms=("linear_attn.norm",),
+        layers=(FULL, DELTA),
+        usual=_moe_delta,
+        rope_keys=("mrope_section",),
+        inside={"qwen3_5_moe": _VISION},
+        defaults=_DELTA_DEFAULTS
+        | {"num_key_value_heads": 2, "num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512}
+        | {"shared_expert_intermediate_size": 512},
+        keys=(*_DELTA_KEYS, "partial_rotary_factor", *_MOE_KEYS, "shared_expert_intermediate_size"),
+        only={"attn_output_gate": (True,)},
+        unread=(*_LATER_TOKENS, *_MOE_UNREAD),
     ),
 }

@@ -9,6 +9,7 @@ from mobile_ft.files.json_values import Values
 # Types of layers, by the unit before their MLP.
 FULL, SLIDING, NO_ROPE = "full_attention", "sliding_attention", "full_attention_no_rope"
 CONV, DELTA, MAMBA, HYBRID = "conv", "linear_attention", "mamba", "hybrid"
+MLP = "mlp"  # layers of one unit
 
 Norms = dict[str, tuple[str | None, str | None]]
 
@@ -31,15 +32,18 @@ class Family:
     """The traits of a decoder, in Hugging Face's names.
 
     `norms` has, for the units "attn", "conv", "delta", "mamba", "hybrid" (attention and Mamba-2 of the same input),
-    "mlp", "experts" and "per_layer", the norm before the branch and the one after it. `linears` maps roles to names: q,
-    k, v, o of attention, gate, up, down of the MLP, in and out of a short convolution, mamba_in and mamba_out, the five
-    of a delta net, the router and the two matrices of experts, and the two around a per-layer embedding. Other roles:
-    qkv and gate_up are fused layers in place of single ones; an MLP without gate and gate_up has an activation of up
-    alone; head_gate is a sigmoid gate for the output of each head.
+    "mlp", "experts" and "per_layer", the norm before the branch and the one after it; "delta mlp" are those of the MLP
+    of a layer with a delta net, if they differ. `linears` maps roles to names: q, k, v, o of attention, gate, up, down
+    of the MLP, in and out of a short convolution, mamba_in and mamba_out, the five of a delta net, the router and the
+    two matrices of experts, and the two around a per-layer embedding. Other roles: qkv and gate_up are fused layers in
+    place of single ones; an MLP without gate and gate_up has an activation of up alone; head_gate is a sigmoid gate for
+    the output of each head; shared_gate, shared_up (or shared_gate_up) and shared_down are an MLP beside experts that
+    all tokens take, and shared_router its sigmoid gate.
     """
 
     norms: Norms
     linears: dict[str, str]
+    embedding: str = "model.embed_tokens"
     final_norm: str = "model.norm"
     activation: str = "silu"  # activation of the gate; `units` has an op for each
     activation_key: str = "hidden_act"  # its key in config.json
@@ -53,11 +57,15 @@ class Family:
     sinks: str | None = None  # scores of a key without value, per head
     scaled_embedding: bool = False  # whether embeddings (but not a tied head) are multiplied by sqrt(hidden_size)
     frozen: tuple[str, ...] = ()  # roles of linear layers that PEFT cannot adapt in this family
+    one_unit: bool = False  # whether a layer is one unit, and not one that mixes tokens and an MLP
+    delta_norm: str = "linear_attn.norm"  # RMS norm of each head of a delta net's output
+    mamba: str = "mamba"  # module of a Mamba-2 layer's vectors
     mamba_norm: bool = True  # whether a Mamba-2 layer normalizes its gated output
     sigmoid_router: bool = False  # whether experts are weighted by sigmoids, instead of a softmax
     expert_bias: str | None = None  # added to the experts' scores for the choice alone
     # {matrix of all experts: its name in files, if it is one tensor there, or the parts of each expert's rows}
     expert_files: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    vector_files: dict[str, tuple[str, ...]] = field(default_factory=dict)  # {vector: its parts, if files have these}
     layer_scale: str | None = None  # factor of a layer's output
     norm_offset: float = 0.0  # a norm multiplies by norm_offset + its weight
     plain_norms: tuple[str, ...] = ()  # norms that multiply by their weight alone
@@ -83,6 +91,10 @@ LINEARS = {role: f"self_attn.{role}_proj" for role in "qkvo"} | {
     role: f"mlp.{role}_proj" for role in ("gate", "up", "down")
 }
 QK_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
+# The MLP beside experts as Qwen names it.
+SHARED = {f"shared_{role}": f"mlp.shared_expert.{role}_proj" for role in ("gate", "up", "down")} | {
+    "shared_router": "mlp.shared_expert_gate"
+}
 # Experts as OLMoE and Qwen name them.
 EXPERTS = {"router": "mlp.gate", "experts_in": "mlp.experts.gate_up_proj", "experts_out": "mlp.experts.down_proj"}
 EXPERT_FILES = {

@@ -1,7 +1,7 @@
 """`split`: the two parts of each row's groups, such as the gate and up of a fused linear layer; `join` is its inverse.
 
 A row of x [T, n] is `groups` groups of equal size. a [T, groups * first] has the `first` first numbers of each group,
-and b has the others. The backward of split is join.
+and b has the others. The backward of each is the other.
 """
 
 from typing import Any
@@ -47,3 +47,15 @@ def _autograd(ctx: Any, da: Tensor, db: Tensor) -> tuple[Any, ...]:
 
 
 define_autograd("split", _autograd, _setup)
+
+
+def _setup_join(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    a, _, groups = inputs
+    ctx.groups, ctx.first = groups, a.shape[1] // groups
+
+
+def _autograd_join(ctx: Any, dx: Tensor) -> tuple[Any, ...]:
+    return *split(dx, ctx.groups, ctx.first), None
+
+
+define_autograd("join", _autograd_join, _setup_join)

@@ -17,7 +17,7 @@ from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.unit_spec import Linear, UnitSpec
 
 CONFIG = ModelConfig("tiny", 64, 96, 1, 4, 2, 16, 250, 1e-5, 1e4, 512, True)
-UNIT = UnitSpec("mlp", "mlp", (Linear("mlp.up_proj", 64, 96, "q4_0", True),), (), 4, 2.0, CONFIG)
+UNIT = UnitSpec("mlp", "mlp", (Linear("mlp.up_proj", 64, 96, "q4_0", True),), (), (None, None), 4, 2.0, CONFIG)
 SPEC = ProgramSpec(CONFIG, (UNIT,), "q8_0", "q8_0", 64)
 PROGRAM = Program(b"a\nprogram\n" * 100, {"mlp": KindMethods(64, [{"shape": [-1, 96]}], True)}, 64)
 

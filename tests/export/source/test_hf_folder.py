@@ -67,7 +67,7 @@ def test_every_tensor(model: Any, tmp_path: Path, dtype: torch.dtype, shard: str
                 step = np.repeat(groups / 127, 32, -1)
                 assert np.all(np.abs(unpack(weight.data, weight.format, rows) - expected) <= 2 * step)
                 seen.add(full)
-    tables = parameters.keys() & {"model.embed_tokens.weight", "lm_head.weight"}
+    tables = parameters.keys() & {source.config.embedding, "lm_head.weight"}
     for name in tables:
         table, expected = source.packed(name, source.config.hidden_size, source.config.vocab_size), parameters[name]
         assert np.array_equal(unpack(table.data, "f16", len(expected)), expected.astype(np.float16).astype(np.float32))
