@@ -20,6 +20,7 @@ from mobile_ft.export.quantizer.gptq import gptq_reader
 from mobile_ft.export.quantizer.mlx import mlx_reader
 from mobile_ft.export.quantizer.quantized import QuantizedWeight, Reader, decode_rows
 from mobile_ft.export.quantizer.tensors import FLOATS, Tensors, numbers
+from mobile_ft.export.source.hf_experts import expert_rows
 from mobile_ft.export.source.source import CheckpointSource, Rows
 from mobile_ft.files.json_text import read_json_object
 from mobile_ft.model.formats import F32, FORMATS, pack
@@ -127,41 +128,13 @@ class HfCheckpoint(CheckpointSource):
         """Returns the type of a weight that is not quantized, and a function that reads rows (start, stop)."""
         module = name.removesuffix(".weight").split(".", 3)[-1]
         if module in self.config.family.expert_files:
-            return self._experts(name, module, in_features, out_features)
+            prefix = self._name(name).removesuffix(f"{module}.weight")
+            shape = self.config.num_experts, out_features // self.config.num_experts, in_features
+            return expert_rows(self._tensors, prefix, module, self.config.family.expert_files[module], shape)
         full = self._name(name)
         read = None if self._float_reader is None else self._float_reader(self._tensors, full)
         tensor = self._tensors.get(full, FLOATS if read is None else (FP8,), [out_features, in_features])
         return tensor.get_dtype(), read or (lambda start, stop: numbers(tensor[start:stop]))
-
-    def _experts(
-        self, name: str, module: str, in_features: int, out_features: int
-    ) -> tuple[str, Callable[[int, int], F32]]:
-        """The matrix of all experts, which files have as one tensor [experts, rows, in_features], or as the parts of
-        each expert's rows."""
-        layer, experts = name.removesuffix(f".{module}.weight"), self.config.num_experts
-        parts = self.config.family.expert_files[module]
-        if "{}" in parts[0]:
-            rows = out_features // (experts * len(parts))
-            names = [f"{layer}.{part.format(e)}.weight" for e in range(experts) for part in parts]
-            tensors = [self._tensors.get(self._name(x), FLOATS, [rows, in_features]) for x in names]
-        else:
-            rows = out_features // experts
-            whole = self._tensors.get(self._name(f"{layer}.{parts[0]}.weight"), FLOATS, [experts, rows, in_features])
-            tensors = [whole] * experts
-
-        def piece(i: int, start: int, stop: int) -> F32:
-            return numbers(tensors[i][start:stop] if "{}" in parts[0] else tensors[i][i : i + 1][0, start:stop])
-
-        def read(start: int, stop: int) -> F32:
-            found = []
-            while start < stop:
-                i, first = divmod(start, rows)
-                last = min(rows, first + stop - start)
-                found.append(piece(i, first, last))
-                start += last - first
-            return np.concatenate(found)
-
-        return tensors[0].get_dtype(), read
 
     def _quantized(self, name: str) -> QuantizedWeight | None:
         return None if self._reader is None else self._reader(self._tensors, self._name(name))
