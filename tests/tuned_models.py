@@ -148,4 +148,8 @@ def merged_weights(tuned: Tuned) -> dict[str, np.ndarray]:
     from peft import PeftModel
 
     model = PeftModel.from_pretrained(deepcopy(tuned.base), tuned.adapter).merge_and_unload()
-    return {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    experts = [name for name in parameters if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]
+    for name in experts:  # one matrix of all experts
+        parameters[f"{name}.weight"] = parameters.pop(name).flatten(0, 1)
+    return {name: parameter.numpy() for name, parameter in parameters.items()}

@@ -1,11 +1,6 @@
-"""Converts GGUF's names of weights and settings to Hugging Face's, for each family.
-
-The names of tensors follow from the family. Settings are converted to those of a config.json, so that one reader
-handles both.
-"""
+"""Converts GGUF's settings of each architecture to those of a config.json, so that one reader handles both."""
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,20 +10,12 @@ import numpy as np
 from mobile_ft.files.json_values import Values
 from mobile_ft.model.config import MOST_LAYERS
 from mobile_ft.model.families import CONV, DELTA, FAMILIES, FULL, SLIDING, Family
-from mobile_ft.model.shapes import (
-    DELTA_BIAS,
-    DELTA_DECAY,
-    DELTA_TAPS,
-    PER_LAYER_LINEAR,
-    PER_LAYER_NORM,
-    PER_LAYER_TABLE,
-    TAPS,
-)
 
 _MOST = (1 << 31) - 1  # limit of a count
 # {tensor of LongRoPE's divisors: its name in config.json}
 LONG_FACTORS = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
 NOT_ROTATED = np.float32(1e30)  # divisor of the frequency of pairs that are not rotated
+_SIGMOID = 2  # llama.cpp's number of a router with sigmoids
 _GEMMA_27B_LAYERS = (46, 62)  # of Gemma 2 and of Gemma 3
 
 
@@ -178,6 +165,109 @@ def _granite(settings: Settings, layers: int) -> Values:
     }
 
 
+def _granitemoe(settings: Settings, layers: int) -> Values:
+    settings.refuse("expert_shared_feed_forward_length", "an MLP beside experts is not supported")
+    return _granite(settings, layers) | {"num_local_experts": settings.count("expert_count")} | _experts(settings)
+
+
+def _granitehybrid(settings: Settings, layers: int) -> Values:
+    """Without experts, the width of the MLP has two keys."""
+    kv_heads, width = settings.counts("attention.head_count_kv", layers), settings.count("feed_forward_length")
+    shared = settings.count("expert_shared_feed_forward_length", width)
+    experts = settings.get("expert_count", 0)
+    heads, inner = settings.count("ssm.time_step_rank"), settings.count("ssm.inner_size")
+    return _granite(settings, layers) | {
+        "layer_types": ["attention" if kv else "linear_attention" for kv in kv_heads],
+        "num_key_value_heads": max(kv_heads) or None,
+        "position_embedding_type": "rope" if settings.get("rope.scaling.finetuned", True) else "nope",
+        "shared_intermediate_size": shared,
+        "intermediate_size": width,
+        "num_local_experts": experts,
+        **(_experts(settings) if experts else {}),
+        "mamba_n_heads": heads,
+        "mamba_d_head": inner // heads,
+        "mamba_expand": inner // settings.count("embedding_length"),
+        **_mamba(settings),
+    }
+
+
+def _mamba(settings: Settings) -> Values:
+    return {
+        "mamba_n_groups": settings.count("ssm.group_count"),
+        "mamba_d_state": settings.count("ssm.state_size"),
+        "mamba_d_conv": settings.count("ssm.conv_kernel"),
+    }
+
+
+def _experts(settings: Settings) -> Values:
+    return {"num_experts_per_tok": settings.count("expert_used_count")}
+
+
+def _falcon_h1(settings: Settings, layers: int) -> Values:
+    """The weights of a file include the multipliers."""
+    heads, inner = settings.count("ssm.time_step_rank"), settings.count("ssm.inner_size")
+    return {"mamba_n_heads": heads, "mamba_d_head": inner // heads, "mamba_d_ssm": inner} | _mamba(settings)
+
+
+def _nemotron_h(settings: Settings, layers: int) -> Values:
+    kv_heads = settings.counts("attention.head_count_kv", layers)
+    widths = settings.counts("feed_forward_length", layers)
+    kinds = zip(kv_heads, widths, strict=True)
+    heads = settings.count("ssm.time_step_rank")
+    return {
+        "layers_block_type": ["full_attention" if kv else "mlp" if n else "linear_attention" for kv, n in kinds],
+        "num_key_value_heads": max(kv_heads) or None,
+        "intermediate_size": max(widths) or None,
+        "layer_norm_epsilon": _epsilon(settings),
+        "mamba_num_heads": heads,
+        "mamba_head_dim": settings.count("ssm.inner_size") // heads,
+        "n_groups": settings.count("ssm.group_count"),
+        "ssm_state_size": settings.count("ssm.state_size"),
+        "conv_kernel": settings.count("ssm.conv_kernel"),
+    }
+
+
+def _epsilon(settings: Settings) -> float:
+    """Returns the epsilon of norms. Nemotron-H's key for it is that of LayerNorm."""
+    key = "attention.layer_norm_rms_epsilon"
+    return settings.number(key if settings.has(key) else "attention.layer_norm_epsilon")
+
+
+def _olmoe(settings: Settings, layers: int) -> Values:
+    experts = {"num_experts": settings.count("expert_count"), "norm_topk_prob": False}
+    return _without_windows(settings, layers) | experts | _experts(settings)
+
+
+def _qwen3moe(settings: Settings, layers: int) -> Values:
+    width = settings.count("expert_feed_forward_length")
+    return {
+        "num_experts": settings.count("expert_count"),
+        "moe_intermediate_size": width,
+        "intermediate_size": settings.count("feed_forward_length", width),
+        "norm_topk_prob": True,
+        **_experts(settings),
+    }
+
+
+def _lfm2moe(settings: Settings, layers: int) -> Values:
+    """llama.cpp always divides the weights of a token's experts by their sum."""
+    if settings.get("expert_gating_func") != _SIGMOID:
+        raise ValueError(f"expert_gating_func is {settings.get('expert_gating_func')!r}; it must be {_SIGMOID}")
+    kv_heads, dense = settings.counts("attention.head_count_kv", layers), settings.get("leading_dense_block_count", 0)
+    return {
+        "layer_types": [FULL if heads else CONV for heads in kv_heads],
+        "num_key_value_heads": max(kv_heads) or None,
+        "conv_L_cache": settings.count("shortconv.l_cache"),
+        "norm_eps": settings.number("attention.layer_norm_rms_epsilon"),
+        "num_experts": settings.count("expert_count"),
+        "moe_intermediate_size": settings.count("expert_feed_forward_length"),
+        "num_dense_layers": dense,
+        "norm_topk_prob": True,
+        "use_expert_bias": True,
+        **_experts(settings),
+    }
+
+
 def _without_windows(settings: Settings, layers: int) -> Values:
     settings.refuse("attention.sliding_window", "layers with a sliding window are not supported")
     return {"layer_types": [FULL] * layers}
@@ -254,6 +344,15 @@ ARCHITECTURES = {
     "olmo2": Architecture("olmo2", special=_without_windows),
     "phi3": Architecture("phi3", special=_phi3, partial=True, long_factors=True),
     "lfm2": Architecture("lfm2", special=_lfm2),
+    "lfm2moe": Architecture("lfm2_moe", special=_lfm2moe),
+    "granitemoe": Architecture("granitemoe", interleaved=True, special=_granitemoe),
+    "granitehybrid": Architecture("granitemoehybrid", interleaved=True, special=_granitehybrid),
+    "falcon-h1": Architecture("falcon_h1", special=_falcon_h1),
+    # Its attention has no rotary embedding, but llama.cpp's converter interleaves its rows all the same.
+    "nemotron_h": Architecture("nemotron_h", interleaved=True, special=_nemotron_h, partial=True),
+    "hunyuan-dense": Architecture("hunyuan_v1_dense"),
+    "olmoe": Architecture("olmoe", special=_olmoe),
+    "qwen3moe": Architecture("qwen3_moe", special=_qwen3moe),
 }
 
 
@@ -299,7 +398,7 @@ def config_values(
         "num_attention_heads": heads,
         "head_dim": head_dim,
         "vocab_size": vocab_size,
-        "rms_norm_eps": settings.number("attention.layer_norm_rms_epsilon"),
+        "rms_norm_eps": _epsilon(settings),
         "rope_theta": settings.number("rope.freq_base", 10000.0),
         "rope_scaling": scaling if len(scaling) > 1 else None,
         "max_position_embeddings": settings.count("context_length"),
@@ -329,64 +428,3 @@ def layer_count(settings: Settings) -> int:
     if settings.get("nextn_predict_layers", 0) == 0:
         return blocks
     return blocks - settings.count("nextn_predict_layers", most=blocks - 1)
-
-
-def hf_name(family: Family, name: str) -> str | None:
-    """Returns Hugging Face's name of a tensor, or None if the family has no such tensor."""
-    stem, _, suffix = name.rpartition(".")
-    if "delta" in family.norms and suffix == "ssm_a":  # the only name without a suffix
-        stem, suffix = name, "weight"
-    if stem in (top := _top(family)):
-        return f"{top[stem]}.weight" if suffix == "weight" else None
-    match = re.fullmatch(r"blk\.(\d{1,9})\.(.+)", stem)
-    if match is None:
-        return None
-    layer, part = int(match[1]), match[2]
-    if suffix == "bias":
-        if "delta" in family.norms and part == "ssm_dt":
-            return f"model.layers.{layer}.{DELTA_BIAS}"
-        biased = family.qkv_bias and part in ("attn_q", "attn_k", "attn_v")
-        return f"model.layers.{layer}.{family.linears[part[-1]]}.bias" if biased else None
-    found = _parts(family).get(part)
-    return f"model.layers.{layer}.{found}" if found is not None and suffix == "weight" else None
-
-
-def _top(family: Family) -> dict[str, str]:
-    norm = "token_embd_norm" if "conv" in family.norms else "output_norm"
-    per_layer = {
-        "per_layer_token_embd": PER_LAYER_TABLE,
-        "per_layer_model_proj": PER_LAYER_LINEAR,
-        "per_layer_proj_norm": PER_LAYER_NORM,
-    }
-    top = {"token_embd": family.embedding, "output": "lm_head", norm: family.final_norm}
-    if "per_layer" in family.norms:
-        top |= {name: found.removesuffix(".weight") for name, found in per_layer.items()}
-    return top
-
-
-def _parts(family: Family) -> dict[str, str]:
-    """Returns {GGUF's name within a layer: Hugging Face's, including the suffix}."""
-    roles = {
-        **{"attn_q": "q", "attn_k": "k", "attn_v": "v", "attn_output": "o"},
-        **{"attn_qkv": "qkv", "ffn_gate": "gate", "ffn_up": "gate_up" if "gate_up" in family.linears else "up"},
-        "ffn_down": "down",
-        **{"shortconv.in_proj": "in", "shortconv.out_proj": "out"},
-        **{"inp_gate": "per_layer_gate", "proj": "per_layer_out"},
-        **{"attn_gate": "delta_gate", "ssm_beta": "delta_beta", "ssm_alpha": "delta_decay", "ssm_out": "delta_out"},
-    }
-    names = {name: family.linears[role] for name, role in roles.items() if role in family.linears}
-    (before, behind), (mlp_before, mlp_behind) = family.norms["attn"], family.norms["mlp"]
-    norms = {"attn_norm": before, "post_attention_norm": behind, "ffn_norm": mlp_before, "post_ffw_norm": mlp_behind}
-    norms["post_norm"] = family.norms.get("per_layer", (None, None))[1]
-    names |= {name: norm for name, norm in norms.items() if norm is not None}
-    if family.qk_norms is not None:
-        names |= dict(zip(("attn_q_norm", "attn_k_norm"), family.qk_norms, strict=True))
-    if "delta" in family.norms:
-        names["attn_qkv"] = family.linears["delta_qkv"]
-        names["post_attention_norm"] = names.pop("ffn_norm")
-    parts = {name: f"{module}.weight" for name, module in names.items()}
-    if family.layer_scale is not None:
-        parts["layer_output_scale"] = family.layer_scale
-    if "delta" in family.norms:
-        parts |= {"ssm_conv1d": DELTA_TAPS, "ssm_norm": f"{family.delta_norm}.weight", "ssm_a": DELTA_DECAY}
-    return parts | {"shortconv.conv": TAPS} if "conv" in family.norms else parts

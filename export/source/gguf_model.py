@@ -4,9 +4,11 @@ import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gguf import GGML_QUANT_SIZES
+from numpy.typing import NDArray
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.source.gguf_blocks import PACKED_FORMATS, CodedRows, numbers, take_apart
@@ -16,12 +18,12 @@ from mobile_ft.export.source.gguf_families import (
     NOT_ROTATED,
     Settings,
     config_values,
-    hf_name,
     layer_count,
 )
 from mobile_ft.export.source.gguf_file import GgufTensor, read_gguf
 from mobile_ft.export.source.gguf_order import Order, column_order, row_order
 from mobile_ft.export.source.gguf_split import model_name, whole_gguf
+from mobile_ft.export.source.gguf_tensors import hf_part
 from mobile_ft.export.source.gguf_tokenizer import write_tokenizer
 from mobile_ft.export.source.source import CheckpointSource, Rows
 from mobile_ft.model.config import ModelConfig, check_config
@@ -29,7 +31,7 @@ from mobile_ft.model.families import SLIDING, norm_offset
 from mobile_ft.model.formats import F32, FORMATS, pack
 from mobile_ft.model.hf_config import config_of, text_settings
 from mobile_ft.model.lora import BaseModel
-from mobile_ft.model.shapes import DELTA_DECAY, PER_LAYER_TABLE
+from mobile_ft.model.shapes import MAMBA_DECAY, PER_LAYER_TABLE
 
 _LEAST_FACTOR = np.finfo(np.float32).tiny
 
@@ -59,13 +61,14 @@ class GgufModel(CheckpointSource):
             supported = ", ".join(repr(known) for known in ARCHITECTURES)
             raise UserError(f"{path}: architecture is {name!r}; supported: {supported}")
         self._name, self._architecture = name, ARCHITECTURES[name]
-        self.tensors: dict[str, GgufTensor] = {}
+        self.tensors: dict[str, dict[int, GgufTensor]] = {}  # by Hugging Face's name, the parts of each
+        self._counts: dict[str, int] = {}  # of the parts of each
         self.rope_factors: F32 | None = None
         self._long_factors: dict[str, list[float]] = {}
         settings = Settings(self.fields, name)
         try:
             self._name_tensors(file.tensors, layer_count(settings))
-            embed = self._tensor(f"{self._architecture.family.embedding}.weight")
+            embed = self._parts(f"{self._architecture.family.embedding}.weight")[0]
             if len(embed.shape) != 2:
                 raise ValueError(f"tensor {embed.name!r} has {len(embed.shape)} dimensions; it must have 2")
             self.config = self._read_config(settings, embed.shape[1])
@@ -89,10 +92,11 @@ class GgufModel(CheckpointSource):
             block = re.match(r"blk\.(\d{1,9})\.", tensor.name)
             if block is not None and layers <= int(block[1]) < self.fields[f"{self._name}.block_count"]:
                 continue  # a layer that predicts later tokens
-            known = hf_name(self._architecture.family, tensor.name)
-            if known is None:
+            part = hf_part(self._architecture.family, tensor.name)
+            if part is None:
                 raise ValueError(f"tensor {tensor.name!r} is not part of a model of architecture {self._name!r}")
-            self.tensors[known] = tensor
+            self._counts[part.name] = part.count
+            self.tensors.setdefault(part.name, {})[part.index] = tensor
 
     def _read_config(self, settings: Settings, vocab_size: int) -> ModelConfig:
         """Returns the configuration. Raises ValueError if the model is not supported."""
@@ -122,23 +126,32 @@ class GgufModel(CheckpointSource):
         self.rope_factors = None
         return rotated / pairs
 
-    def _tensor(self, name: str) -> GgufTensor:
-        if name not in self.tensors:
+    def _parts(self, name: str) -> list[GgufTensor]:
+        """Returns the tensors of the file that are one of Hugging Face's, in their order."""
+        found = self.tensors.get(name, {})
+        if len(found) < self._counts.get(name, 1):
             raise UserError(f"{self.path}: tensor for {name} is missing")
-        return self.tensors[name]
+        return [found[index] for index in sorted(found)]
 
     def format_of(self, name: str) -> str:
-        tensor = self._tensor(name)
-        if tensor.type not in PACKED_FORMATS:
-            raise UserError(
-                f"{self.path}: tensor {tensor.name!r} has type {tensor.type.name}; supported: "
-                f"{', '.join(t.name for t in PACKED_FORMATS)}"
-            )
-        return PACKED_FORMATS[tensor.type]
+        first, *others = self._parts(name)
+        for tensor in (first, *others):
+            if tensor.type not in PACKED_FORMATS:
+                raise UserError(
+                    f"{self.path}: tensor {tensor.name!r} has type {tensor.type.name}; supported: "
+                    f"{', '.join(t.name for t in PACKED_FORMATS)}"
+                )
+            if tensor.type != first.type:
+                raise UserError(
+                    f"{self.path}: tensor {tensor.name!r} has type {tensor.type.name}; it must be that of "
+                    f"{first.name!r}, {first.type.name}, because both are parts of one matrix"
+                )
+        return PACKED_FORMATS[first.type]
 
     def rows_of(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], Rows]]:
-        tensor, fmt = self._tensor(name), self.format_of(name)
-        shape = (in_features, out_features)
+        tensors, fmt = self._parts(name), self.format_of(name)
+        tensor, experts = tensors[0], self._experts_of(name)
+        shape = (in_features, out_features // len(tensors) // (experts or 1), *([experts] if experts else []))
         if name == PER_LAYER_TABLE:  # the layers of a token are one row
             shape = (in_features * self.config.num_hidden_layers, out_features // self.config.num_hidden_layers)
             if in_features % GGML_QUANT_SIZES[tensor.type][0]:
@@ -146,12 +159,13 @@ class GgufModel(CheckpointSource):
                     f"{self.path}: tensor {tensor.name!r} has blocks of {GGML_QUANT_SIZES[tensor.type][0]}, which do "
                     f"not divide the {in_features} of a layer; use a file of another type"
                 )
-        if tensor.shape != shape:
+        for tensor in [tensor for tensor in tensors if tensor.shape != shape]:
             raise UserError(
                 f"{self.path}: tensor {tensor.name!r} has shape {list(reversed(tensor.shape))}; "
                 f"the model's configuration requires {list(reversed(shape))}"
             )
-        raw, order = np.asarray(tensor.data).reshape(out_features, -1), self._row_order(name, out_features)
+        raw = [np.asarray(x.data).reshape(out_features // len(tensors), -1) for x in tensors]
+        order = self._row_order(name, out_features)
         columns, group = column_order(self.config, name), FORMATS[fmt].group
         if columns is not None and self.config.linear_value_head_dim % group:
             raise UserError(
@@ -160,7 +174,7 @@ class GgufModel(CheckpointSource):
             )
 
         def read(start: int, stop: int) -> Rows:
-            rows = take_apart(raw[order[start:stop]], tensor.type)
+            rows = take_apart(_rows(raw, experts or 1, order[start:stop]), tensor.type)
             if columns is not None:
                 groups = columns[::group] // group
                 rows = CodedRows(rows.codes[:, columns], rows.header[:, groups], rows.values[:, columns])
@@ -169,21 +183,27 @@ class GgufModel(CheckpointSource):
 
         return tensor.type.name, read
 
+    def _experts_of(self, name: str) -> int:
+        """Returns the number of experts whose rows a matrix has, or 0."""
+        linears = self.config.family.linears
+        matrices = [f".{linears[role]}.weight" for role in ("experts_in", "experts_out") if role in linears]
+        return self.config.num_experts if name.endswith(tuple(matrices)) else 0
+
     def _row_order(self, name: str, rows: int) -> Order:
         order = row_order(self.config, self._architecture.interleaved, name, rows)
         return np.arange(rows) if order is None else order
 
     def where(self, name: str) -> str:
-        return f"{self.path}: tensor {self._tensor(name).name!r}"
+        return f"{self.path}: tensor {self._parts(name)[0].name!r}"
 
     def vector(self, name: str, size: int) -> F32:
-        tensor = self._tensor(name)
+        tensor = self._parts(name)[0]
         values = self._numbers(tensor)
         if values.size != size:
             raise UserError(f"{self.path}: tensor {tensor.name!r} has {values.size} values; it must have {size}")
         rows = tensor.shape[-1]
         values = values.reshape(rows, -1)[self._row_order(name, rows)].reshape(-1)
-        if name.endswith(DELTA_DECAY):  # the file has -exp(A_log)
+        if name.endswith(f".{MAMBA_DECAY}"):  # the file has -exp(A_log)
             if not (values < 0).all():
                 raise UserError(f"{self.path}: tensor {tensor.name!r} has values that are not negative")
             return np.log(-values)
@@ -203,3 +223,17 @@ class GgufModel(CheckpointSource):
     def write_tokenizer(self, folder: Path) -> None:
         if any(key.startswith("tokenizer.") for key in self.fields):
             write_tokenizer(self.fields, folder)
+
+
+def _rows(parts: list[NDArray[Any]], experts: int, wanted: Order) -> NDArray[Any]:
+    """Returns rows of a matrix that consists, for each expert in turn, of rows of each part."""
+    if len(parts) == 1:
+        return parts[0][wanted]
+    own = len(parts[0]) // experts  # rows of an expert in a part
+    expert, within = np.divmod(wanted, own * len(parts))
+    part, row = np.divmod(within, own)
+    found = np.empty((len(wanted), parts[0].shape[1]), parts[0].dtype)
+    for index, rows in enumerate(parts):
+        mine = part == index
+        found[mine] = rows[expert[mine] * own + row[mine]]
+    return found

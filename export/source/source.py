@@ -16,7 +16,7 @@ from mobile_ft.model.families import norm_offset
 from mobile_ft.model.formats import F32, PANEL_ROWS, U8, PackedWeight, packed_shape, unpack
 from mobile_ft.model.lora import BaseModel
 from mobile_ft.model.rope import frequencies
-from mobile_ft.model.shapes import MAMBA_IN_SCALE, MAMBA_ONES, PER_LAYER_NORM
+from mobile_ft.model.shapes import MAMBA_IN_SCALE, MAMBA_ONES, PER_LAYER_NORM, mamba_in_scale
 
 _WEIGHTS = 1 << 19  # number of weights that are converted at once
 
@@ -83,25 +83,13 @@ class ModelSource(ABC):
         if name.endswith((f".{self.config.family.v_norm}.weight", f".{self.config.family.mamba}.{MAMBA_ONES}")):
             return np.ones(shape, np.float32)
         if name.endswith(f".{self.config.family.mamba}.{MAMBA_IN_SCALE}"):
-            return self._mamba_in_scale()
+            return mamba_in_scale(self.config)
         values = self.vector(name, math.prod(shape)).reshape(shape[::-1]).T
         family = self.config.family
         values = np.ascontiguousarray(values) + np.float32(norm_offset(family, name))
         if name == PER_LAYER_NORM:
             return values * np.float32(math.sqrt(0.5))
         return values / np.float32(self.config.logits_scaling) if name == f"{family.final_norm}.weight" else values
-
-    def _mamba_in_scale(self) -> F32:
-        c = self.config
-        width, state = c.mamba_n_heads * c.mamba_d_head, c.mamba_n_groups * c.mamba_d_state
-        parts = (
-            (width, c.mamba_gate_multiplier),
-            (width, c.mamba_x_multiplier),
-            (state, c.mamba_b_multiplier),
-            (state, c.mamba_c_multiplier),
-            (c.mamba_n_heads, c.mamba_dt_multiplier),
-        )
-        return np.concatenate([np.full(size, factor, np.float32) for size, factor in parts])
 
     @abstractmethod
     def write_tokenizer(self, folder: Path) -> None:

@@ -123,8 +123,8 @@ class FineTuned:
         self._on_tensor()
         return np.frombuffer(self._read(name), np.uint8).reshape(packed_shape(self.format_of(name), *self.shapes[name]))
 
-    def blocks(self, name: str) -> Iterator[F32]:
-        """Yields the rows of a merged matrix W + scale B A in float32, some at a time."""
+    def blocks(self, name: str, factors: F32 | None = None) -> Iterator[F32]:
+        """Yields the rows of a merged matrix W + scale B A in float32, some at a time, times factors [1] or [rows]."""
         packed, fmt, low_rank, row = self.packed(name), self.format_of(name), self.low_ranks.get(name), 0
         for panel in range(0, len(packed), _PANELS):
             rows = min(_PANELS * PANEL_ROWS, self.shapes[name][0] - row)
@@ -133,24 +133,27 @@ class FineTuned:
                 values += np.float32(low_rank.scale) * (low_rank.b[row : row + rows] @ low_rank.a)
             if not np.isfinite(values).all():
                 raise UserError(f"{name}: has values that are not finite after merging the adapter")
+            if factors is not None:
+                values *= factors[:, None] if len(factors) == 1 else factors[row : row + rows, None]
             yield values
             row += rows
 
-    def merged(self, name: str, dtype: npt.DTypeLike = np.float32) -> npt.NDArray:
-        """Returns a merged matrix W + scale B A. Raises UserError if a value is too large for `dtype`."""
+    def merged(self, name: str, dtype: npt.DTypeLike = np.float32, factors: F32 | None = None) -> npt.NDArray:
+        """Returns a merged matrix W + scale B A, times factors [1] or [rows]. Raises UserError if a value is too large
+        for `dtype`."""
         out = np.empty(self.shapes[name], dtype)
         row = 0
         with np.errstate(over="ignore"):
-            for values in self.blocks(name):
+            for values in self.blocks(name, factors):
                 out[row : row + len(values)] = values
                 row += len(values)
         check_range(name, out)
         return out
 
-    def quantized(self, name: str, fmt: str) -> Iterator[tuple[U8, int]]:
-        """Yields a merged matrix in a packed format, some rows at a time, with the number of rows. Raises UserError if
-        a value is too large for the format."""
-        for rows in self.blocks(name):
+    def quantized(self, name: str, fmt: str, factors: F32 | None = None) -> Iterator[tuple[U8, int]]:
+        """Yields a merged matrix, times factors [1] or [rows], in a packed format, some rows at a time, with the number
+        of rows. Raises UserError if a value is too large for the format."""
+        for rows in self.blocks(name, factors):
             try:
                 yield quantize(rows, fmt), len(rows)
             except ValueError as error:

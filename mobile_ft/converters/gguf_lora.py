@@ -24,8 +24,11 @@ def write(model: FineTuned, out: Path) -> None:
     # llama.cpp divides by the rank, but rsLoRA divides by its root.
     writer.add_float32(Keys.Adapter.LORA_ALPHA, lora.scale * lora.rank)
     for name, low_rank in model.low_ranks.items():
-        writer.add_tensor(f"{names.of(name)}.lora_a", written(names.columns(name, low_rank.a)))
-        writer.add_tensor(f"{names.of(name)}.lora_b", written(names.rows(name, low_rank.b)))
+        a, factors = names.columns(name, low_rank.a), names.factors(name)
+        b = names.rows(name, low_rank.b if factors is None else low_rank.b * factors[:, None])
+        for tensor, part in zip(names.of(name), names.split(name, b), strict=True):
+            writer.add_tensor(f"{tensor}.lora_a", written(a))
+            writer.add_tensor(f"{tensor}.lora_b", written(part))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -1,23 +1,30 @@
-"""GGUF's names for a family and its tensors, and its order of rows."""
+"""GGUF's names for a family and its tensors, and what a file has of each tensor."""
 
 import math
 
 import numpy as np
 import numpy.typing as npt
-from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, get_tensor_name_map
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.source.gguf_families import ARCHITECTURES, gemma_query_scalar
 from mobile_ft.export.source.gguf_order import column_order, row_order
+from mobile_ft.export.source.gguf_tensors import gguf_names
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import DELTA, FULL, NO_ROPE, SLIDING
+from mobile_ft.model.families import DELTA, FULL, MAMBA, NO_ROPE, SLIDING
 from mobile_ft.model.families.traits import every
+from mobile_ft.model.formats import F32
 from mobile_ft.model.rope import rope_factor
+from mobile_ft.model.shapes import MAMBA_DECAY, MAMBA_NORM, MAMBA_SKIP, mamba_in_scale
 
 # {Hugging Face's model_type: GGUF's architecture}
 _NAMES = {"mistral": "llama"} | {architecture.model_type: name for name, architecture in ARCHITECTURES.items()}
 BLOCK = 32  # columns of a block, in all formats that are written
 _NO_ROPE_INTERVAL = 4  # fixed in llama.cpp's SmolLM3
+_NORMALIZED = {
+    "olmoe": False,
+    "qwen3moe": True,
+    "lfm2moe": True,
+}  # whether it divides the weights of experts by their sum
 
 
 class GgufNames:
@@ -26,25 +33,51 @@ class GgufNames:
     def __init__(self, config: ModelConfig) -> None:
         if config.model_type not in _NAMES:
             raise UserError(f"GGUF does not support model_type {config.model_type}; supported: {', '.join(_NAMES)}")
-        self.architecture = _NAMES[config.model_type]
+        self.architecture = _architecture(config)
         self._interleaved = ARCHITECTURES[self.architecture].interleaved
         _check_layers(config, self.architecture)
+        _check_experts(config, self.architecture)
         _check_numbers(config, self.architecture)
         self._config = config
-        number: MODEL_ARCH = next(key for key, name in MODEL_ARCH_NAMES.items() if name == self.architecture)
-        self._map = get_tensor_name_map(number, config.num_hidden_layers)
 
-    def of(self, name: str) -> str:
-        """Converts Hugging Face's name to GGUF's."""
-        name = name.replace("linear_attn.dt_bias", "linear_attn.dt_proj.bias")  # as llama.cpp's converter calls it
-        found = self._map.get_name(name, try_suffixes=(".weight", ".bias"))
-        if name.endswith(f".{self._config.family.layer_scale}"):
-            return f"{found}.weight"
-        if found is None:
+    def of(self, name: str) -> list[str]:
+        """Returns the names of the tensors that a file has for one of Hugging Face's."""
+        found = gguf_names(self._config, name)
+        if not found:
             raise UserError(
                 f"GGUF of model_type {self._config.model_type} has no tensor for {name}; use another target"
             )
-        return str(found)
+        return found
+
+    def shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the shape in the file of each of these tensors, from Hugging Face's."""
+        c, experts, parts = self._config, self._experts_of(name), len(self.of(name))
+        if name.endswith((f"{c.family.mamba}.{MAMBA_DECAY}", f"{c.family.mamba}.{MAMBA_SKIP}")):
+            return (*shape, 1)
+        if name.endswith(f"{c.family.mamba}.{MAMBA_NORM}") and c.mamba_n_groups:
+            return c.mamba_n_groups, shape[0] // c.mamba_n_groups
+        if len(shape) == 3:  # a convolution's taps are a matrix
+            return shape[0], shape[2]
+        if experts:
+            return experts, shape[0] // (experts * parts), shape[1]
+        return (shape[0] // parts, *shape[1:])
+
+    def split(self, name: str, rows: npt.NDArray) -> list[npt.NDArray]:
+        """Splits the rows of a matrix [out, any] into those of these tensors."""
+        parts = len(self.of(name))
+        if parts == 1:
+            return [rows]
+        grouped = rows.reshape(self._experts_of(name) or 1, parts, -1, rows.shape[1])
+        return [np.ascontiguousarray(grouped[:, part]).reshape(-1, rows.shape[1]) for part in range(parts)]
+
+    def factors(self, name: str) -> F32 | None:
+        """Returns the factors of a matrix's rows that a file includes in its weights, or None."""
+        return _falcon_factors(self._config, name) if self.architecture == "falcon-h1" else None
+
+    def _experts_of(self, name: str) -> int:
+        linears = self._config.family.linears
+        matrices = [f".{linears[role]}.weight" for role in ("experts_in", "experts_out") if role in linears]
+        return self._config.num_experts if name.endswith(tuple(matrices)) else 0
 
     def rows(self, name: str, rows: npt.NDArray) -> npt.NDArray:
         """Reorders the rows of a matrix [out, any], or a vector's elements, to GGUF's order."""
@@ -60,6 +93,32 @@ class GgufNames:
         return rows.reshape(len(rows), len(blocks), -1)[:, blocks].reshape(rows.shape)
 
 
+def _architecture(config: ModelConfig) -> str:
+    """Returns GGUF's architecture. Granite 4 without Mamba-2 has those of Granite 3."""
+    if config.model_type == "granitemoehybrid" and MAMBA not in config.layer_types:
+        return "granitemoe" if config.num_experts else "granite"
+    return _NAMES[config.model_type]
+
+
+def _falcon_factors(c: ModelConfig, name: str) -> F32 | None:
+    """Returns the multipliers of Falcon-H1 that llama.cpp has in the weights."""
+    linears = c.family.linears
+    plain = 1 / math.sqrt(c.head_dim)
+    scalars = {
+        c.embedding: c.embedding_multiplier,
+        "lm_head.weight": 1 / c.logits_scaling,
+        f".{linears['k']}.weight": c.attention_scale / plain,
+        f".{linears['o']}.weight": c.attention_out_multiplier,
+        f".{linears['gate']}.weight": c.mlp_gate_multiplier,
+        f".{linears['down']}.weight": c.mlp_down_multiplier,
+        f".{linears['mamba_out']}.weight": c.mamba_out_multiplier,
+    }
+    for end, factor in scalars.items():
+        if name.endswith(end):
+            return np.float32(factor).reshape(1)
+    return mamba_in_scale(c) if name.endswith(f".{linears['mamba_in']}.weight") else None
+
+
 def full_attention_interval(config: ModelConfig) -> int:
     """Returns n of a model where every n-th layer has full attention."""
     types = [config.layer_type(layer) for layer in range(config.num_hidden_layers)]
@@ -72,7 +131,10 @@ def _check_layers(config: ModelConfig, architecture: str) -> None:
         raise UserError(
             f"GGUF's architecture {architecture} does not support layers with a sliding window; use another target"
         )
-    if NO_ROPE in config.layer_types and architecture != "smollm3":
+    without_rope = NO_ROPE in config.layer_types and FULL not in config.layer_types
+    if NO_ROPE in config.layer_types and not (
+        architecture == "smollm3" or (architecture in ("granitehybrid", "nemotron_h") and without_rope)
+    ):
         raise UserError(
             f"GGUF's architecture {architecture} does not support layers without a rotary embedding; use another target"
         )
@@ -105,8 +167,31 @@ def _check_layers(config: ModelConfig, architecture: str) -> None:
         )
 
 
+def _check_experts(config: ModelConfig, architecture: str) -> None:
+    if architecture == "granitemoe" and config.shared_expert_intermediate_size:
+        raise UserError("GGUF's architecture granitemoe does not support an MLP beside experts; use another target")
+    if config.norm_topk_prob != _NORMALIZED.get(architecture, config.norm_topk_prob):
+        raise UserError(
+            f"GGUF's architecture {architecture} requires norm_topk_prob {_NORMALIZED[architecture]}; use another "
+            "target"
+        )
+    if architecture == "olmoe" and config.num_key_value_heads != config.num_attention_heads:
+        raise UserError("GGUF's architecture olmoe requires as many key heads as query heads; use another target")
+    if config.routed_scaling_factor != 1:
+        raise UserError(
+            f"GGUF's architecture {architecture} does not support a routed_scaling_factor of "
+            f"{config.routed_scaling_factor:g}; use another target"
+        )
+
+
 def _check_numbers(config: ModelConfig, architecture: str) -> None:
     """Raises UserError if llama.cpp would compute with other numbers than the model."""
+    of_both = math.isclose(config.embedding_multiplier * config.logits_scaling, 1, rel_tol=1e-6)
+    if architecture == "falcon-h1" and config.tie_word_embeddings and not of_both:
+        raise UserError(
+            "GGUF's architecture falcon-h1 does not support different multipliers of a tied embedding and head; use "
+            "another target"
+        )
     of_heads = config.hidden_size // config.num_attention_heads
     scalar = gemma_query_scalar(config.num_hidden_layers, of_heads, config.head_dim)
     if architecture in ("gemma2", "gemma3") and not math.isclose(config.attention_scale, scalar**-0.5, rel_tol=1e-6):

@@ -2,8 +2,11 @@
 
 import math
 
+import numpy as np
+
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import CONV, DELTA, HYBRID, MAMBA, MLP
+from mobile_ft.model.formats import F32
 
 TAPS = "conv.conv.weight"  # weight of a short convolution
 DELTA_TAPS, DELTA_DECAY, DELTA_BIAS = (  # vectors of a delta net, besides its norm
@@ -118,6 +121,19 @@ def mamba_widths(config: ModelConfig) -> tuple[int, int]:
     """Returns the numbers in a token's x in a Mamba-2 layer, and in its x, B and C."""
     values = config.mamba_n_heads * config.mamba_d_head
     return values, values + 2 * config.mamba_n_groups * config.mamba_d_state
+
+
+def mamba_in_scale(config: ModelConfig) -> F32:
+    """Returns the factors of what a Mamba-2 layer's first linear layer computes, float32 [out_features]."""
+    width, state = mamba_widths(config)[0], config.mamba_n_groups * config.mamba_d_state
+    parts = (
+        (width, config.mamba_gate_multiplier),
+        (width, config.mamba_x_multiplier),
+        (state, config.mamba_b_multiplier),
+        (state, config.mamba_c_multiplier),
+        (config.mamba_n_heads, config.mamba_dt_multiplier),
+    )
+    return np.concatenate([np.full(size, factor, np.float32) for size, factor in parts])
 
 
 def linear_shapes(config: ModelConfig, layer: int, unit_type: str) -> dict[str, tuple[int, int]]:

@@ -19,11 +19,16 @@ def tuned_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tuned]
 
 _OF_GGUF = (
     *("granite", "gemma", "gemma2", "gemma4", "olmo2", "phi3", "qwen3_5", "arcee", "ernie4_5", "exaone4", "ministral3"),
+    *("granite4", "granite4_moe", "granitemoe", "olmoe", "qwen3_moe", "lfm2_moe", "falcon_h1", "nemotron_h", "hunyuan"),
 )
 _ROPE = hf_models.FAMILIES["phi3"].rope_parameters | {"original_max_position_embeddings": 256}
 _CHANGES: dict[str, Any] = {
     "gemma2": {"query_pre_attn_scalar": 32},  # the only scale that llama.cpp knows
     "exaone4": {"layer_types": ["full_attention"] * 2, "sliding_window": None},  # as its small model
+    "lfm2_moe": {"routed_scaling_factor": 1.0},
+    "olmoe": {"num_key_value_heads": 4},
+    "granitemoe": {"num_experts_per_tok": 2},  # with 3, rounding to float16 gives one token another expert
+    "falcon_h1": {"tie_word_embeddings": False},
     "qwen3_5": {"linear_key_head_dim": 32, "linear_value_head_dim": 32},  # llama.cpp has one size for both
     "phi3": {"original_max_position_embeddings": 256, "rope_parameters": _ROPE},  # llama.cpp's shortest context
 }

@@ -60,9 +60,12 @@ def test_weights_are_those_of_peft(worded: tuple[Tuned, Tokenizer], converted: C
 def test_weights_come_back(tuned_in_gguf: Tuned, converted: Callable[..., Path]) -> None:
     """In Hugging Face's order. A file has vectors in another form: norms with their offset, and -exp(A_log)."""
     model = GgufModel(converted(tuned_in_gguf, "gguf", quant="f16"))
+    names = GgufNames(read_bundle(tuned_in_gguf.bundle).model)
     for name, expected in merged_weights(tuned_in_gguf).items():
         if name == PER_LAYER_TABLE:
             expected = expected.reshape(-1, model.config.hidden_size_per_layer_input)
+        factors = names.factors(name)
+        expected = expected if factors is None else expected * factors[:, None]
         if expected.ndim == 2:
             found = model.packed(name, expected.shape[1], expected.shape[0])
             assert np.array_equal(found.data, quantize(expected, "f16")), name
@@ -110,6 +113,11 @@ def test_our_own_export_reads_it_back(tuned_in_gguf: Tuned, converted: Callable[
     floats: dict[str, Any] = {
         key: float(np.float32(value)) for key, value in asdict(expected).items() if isinstance(value, float)
     }
+    if found.model_type == "falcon_h1":  # its multipliers are in the weights
+        floats |= {key: 1.0 for key in floats if key.endswith("_multiplier")}
+        floats |= {"logits_scaling": 1.0, "attention_multiplier": expected.head_dim**-0.5}
+    if found.model_type == "hunyuan_v1_dense":  # its alpha is in rope_theta
+        floats["rope_theta"] = found.rope_theta
     if found.model_type in ("gemma2", "gemma3_text"):  # from a whole number, in float64
         floats["attention_multiplier"] = expected.attention_multiplier
     assert replace(found, name="", rope_scaling=None) == replace(expected, name="", rope_scaling=None, **floats)
@@ -196,6 +204,18 @@ def test_llama_cpp_has_the_same_logits(tuned_in_gguf: Tuned, converted: Callable
     model = llama_cpp.Llama(str(path), logits_all=True, n_ctx=64, n_threads=1, verbose=False)
     model.eval(TOKENS.tolist())
     assert np.abs(model.scores[: len(TOKENS)] - tuned_in_gguf.logits).max() < llama_cpp_tolerance(tuned_in_gguf)
+
+
+@pytest.mark.slow
+def test_granite_4_without_mamba(tuned_of: Callable[[str], Tuned], converted: Callable[..., Path]) -> None:
+    """Is Granite 3 to llama.cpp, whose gate and up are apart."""
+    llama_cpp = pytest.importorskip("llama_cpp")
+    tuned = tuned_of("granitemoehybrid")
+    path, lora = converted(tuned, "gguf", tuned.bundle), converted(tuned, "gguf-lora")
+    assert GgufModel(path).config.model_type == "granite"
+    model = llama_cpp.Llama(str(path), lora_path=str(lora), logits_all=True, n_ctx=64, n_threads=1, verbose=False)
+    model.eval(TOKENS.tolist())
+    assert np.abs(model.scores[: len(TOKENS)] - tuned.logits).max() < llama_cpp_tolerance(tuned)
 
 
 @pytest.mark.slow
