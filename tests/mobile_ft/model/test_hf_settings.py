@@ -466,8 +466,17 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"sliding_window": 9}, "sliding_window is 9, which is not a known setting"),
     ],
     "granitemoehybrid": [
-        ({"num_local_experts": 4}, "num_local_experts is 4; experts are not supported"),
+        ({"num_local_experts": 4}, "num_experts_per_tok is 0; it must be a positive integer"),
         ({"position_embedding_type": "alibi"}, "position_embedding_type is 'alibi'; it must be 'rope', 'nope' or null"),
+    ],
+    "nemotron_h": [
+        ({"layers_block_type": ["moe"] * 5}, "layers_block_type must have linear_attention, full_attention or mlp"),
+        ({"use_bias": True}, "use_bias is True, which is not supported; supported: False"),
+        ({"rms_norm_eps": 0.5}, "rms_norm_eps is 0.5; it must be layer_norm_epsilon (1e-05)"),
+    ],
+    "qwen3_next": [
+        ({"mlp_only_layers": [0]}, "mlp_only_layers is [0], which is not supported; supported: []"),
+        ({"shared_expert_intermediate_size": 40}, "the MLP beside experts is 40; it must be a multiple of 32"),
     ],
     "granite4": [
         ({"mamba_n_heads": 4}, "mamba_n_heads 4 x mamba_d_head 16 must be mamba_expand x hidden_size, 128"),
@@ -554,6 +563,7 @@ def test_each_setting_changed(base: str, tmp_path: Path) -> None:
                 follows = {
                     "num_hidden_layers": ("layer_types must ", "layer_rope_theta must "),
                     "layer_types": ("per_layer_config is ",),
+                    "num_local_experts": ("num_experts_per_tok is ",),
                     **dict.fromkeys(("hidden_size", "num_attention_heads"), ("_factor must ",)),
                 }
                 assert any(text in said for text in (key, *follows.get(key, ())))
