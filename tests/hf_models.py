@@ -421,6 +421,7 @@ ALIKE = (
         "glm4",
         "olmo2",
     ),
+    *("mixtral", "qwen2_moe", "qwen3_5_moe", "granitemoeshared", "granite4_moe"),
 )
 _EAGER = ("gemma2", "vaultgemma", "granite_swa")  # their attention has no other form in Transformers
 

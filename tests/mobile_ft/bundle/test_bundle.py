@@ -97,7 +97,7 @@ def test_a_whole_bundle(small_bundle: Path) -> None:
         (["model", "sliding_window"], -1, "sliding_window is -1"),
         (["model", "rms_norm_eps"], "small", "rms_norm_eps is 'small'"),
         (["model", "tie_word_embeddings"], "yes", "tie_word_embeddings is 'yes'"),
-        (["model", "model_type"], "mamba", "model_type is 'mamba'; known: llama, mistral, ministral"),
+        (["model", "model_type"], "mamba", "model_type is 'mamba'; known: llama, mistral, mixtral"),
         (["model", "layer_types"], ["full_attention"], "1 layer_types for 4 layers"),
         (["model", "layer_types"], ["other"] * 4, "layer_types has 'other'"),
         (["model", "rope_scaling"], 2, "rope_scaling is 2"),
