@@ -172,16 +172,18 @@ void solve_chunk(const DeltaNetShape& s, int64_t tokens, const float* v, const f
                  float* qh, const DeltaBuffers& buffers) {
   const int64_t dk = s.key_dim, dv = s.value_dim, width = delta_width(s);
   const float *beta = buffers.gates, *decay = beta + 2 * C;
-  const Mat h{state, dv, 1};
-  chunk_product({buffers.u + dk, width, 1}, tokens, dk, h, dv, 1.f, buffers.products, dv, false, buffers);
-  if (qh != nullptr) {  // the panels of H are there
-    pack({buffers.u, width, 1}, tokens, dk, 1.f, buffers.packed);
-    multiply_packed(tokens, dk, dv, qh, dv, false, buffers, Part::kAll);
+  if (state != nullptr) {
+    const Mat h{state, dv, 1};
+    chunk_product({buffers.u + dk, width, 1}, tokens, dk, h, dv, 1.f, buffers.products, dv, false, buffers);
+    if (qh != nullptr) {  // the panels of H are there
+      pack({buffers.u, width, 1}, tokens, dk, 1.f, buffers.packed);
+      multiply_packed(tokens, dk, dv, qh, dv, false, buffers, Part::kAll);
+    }
   }
   for (int64_t i = 0; i < tokens; ++i) {
     each_register(dv, [&](int64_t j, int64_t lanes) {
-      const Vec error =
-          load_part(v + i * width + j, lanes) - load_part(buffers.products + i * dv + j, lanes) * decay[i];
+      Vec error = load_part(v + i * width + j, lanes);
+      if (state != nullptr) error -= load_part(buffers.products + i * dv + j, lanes) * decay[i];
       if (w != nullptr) store_part(w + i * dv + j, error, lanes);
       store_part(u + i * dv + j, error * beta[i], lanes);
     });
@@ -189,12 +191,14 @@ void solve_chunk(const DeltaNetShape& s, int64_t tokens, const float* v, const f
   solve_lower(buffers.l, tokens, u, dv, dv, buffers);
 }
 
-void advance_state(const DeltaNetShape& s, int64_t tokens, const float* u, float* state, const DeltaBuffers& buffers) {
+void advance_state(const DeltaNetShape& s, int64_t tokens, const float* u, const float* state, float* next,
+                   const DeltaBuffers& buffers) {
   const int64_t dk = s.key_dim, dv = s.value_dim, width = delta_width(s);
   const float *decay = buffers.gates + 2 * C, *rest = buffers.gates + 3 * C;
-  for (int64_t i = 0; i < dk * dv; i += kVec) {
-    const int64_t lanes = std::min<int64_t>(kVec, dk * dv - i);
-    store_part(state + i, load_part(state + i, lanes) * decay[tokens - 1], lanes);
+  if (state != nullptr) {
+    each_register(dk * dv, [&](int64_t i, int64_t lanes) {
+      store_part(next + i, load_part(state + i, lanes) * decay[tokens - 1], lanes);
+    });
   }
   float* weighted = buffers.products;  // [tokens, dk], the keys times what is left of them at the end
   for (int64_t i = 0; i < tokens; ++i) {
@@ -202,7 +206,7 @@ void advance_state(const DeltaNetShape& s, int64_t tokens, const float* u, float
       store_part(weighted + i * dk + j, load_part(buffers.u + i * width + dk + j, lanes) * rest[i], lanes);
     });
   }
-  chunk_product({weighted, 1, dk}, dk, tokens, {u, dv, 1}, dv, 1.f, state, dv, true, buffers);
+  chunk_product({weighted, 1, dk}, dk, tokens, {u, dv, 1}, dv, 1.f, next, dv, state != nullptr, buffers);
 }
 
 }  // namespace mft::MFT_ISA

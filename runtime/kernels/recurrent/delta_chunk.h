@@ -79,13 +79,14 @@ void load_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkToke
 void load_gates(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t head,
                 const DeltaBuffers& buffers);
 
-// Computes U from the state [dk, dv], to `u` [chunk, dv]; W to `w` [chunk, dv] and Q H to `qh` [chunk, dv] if they are
-// not null. v points to the head's first value in the first token of `u`.
+// Computes U from the state [dk, dv] (null: zeros), to `u` [chunk, dv]; W to `w` [chunk, dv] and, of a state that is
+// not null, Q H to `qh` [chunk, dv] if they are not null. v points to the head's first value in the first token of `u`.
 void solve_chunk(const DeltaNetShape& s, int64_t tokens, const float* v, const float* state, float* u, float* w,
                  float* qh, const DeltaBuffers& buffers);
 
-// Moves the state over the chunk.
-void advance_state(const DeltaNetShape& s, int64_t tokens, const float* u, float* state, const DeltaBuffers& buffers);
+// Sets `next` to the state behind the chunk. `state` may be `next`, or null (zeros).
+void advance_state(const DeltaNetShape& s, int64_t tokens, const float* u, const float* state, float* next,
+                   const DeltaBuffers& buffers);
 
 // x <- (I + L)^-1 x, or (I + L)^-T x; x [tokens, n], ldx apart. Only the part of L below the diagonal is read.
 void solve_lower(const float* l, int64_t tokens, float* x, int64_t n, int64_t ldx, const DeltaBuffers& buffers);

@@ -11,10 +11,10 @@ namespace {
 
 constexpr int64_t C = kDeltaChunk;
 
-// One key head over the tokens of a row, from the states [group, dk, dv], which it moves to the end of the row. u has
-// [chunk, dv] floats.
+// One key head over the tokens of a row. Without `earlier`, it starts from states of zeros, else from those in `states`
+// [group, dk, dv]. With `keep`, it leaves the states behind the row there. u has [chunk, dv] floats.
 void forward_row(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begin, int64_t end, int64_t key_head,
-                 const float* earlier, float* states, float* u, float* o, const DeltaBuffers& buffers) {
+                 const float* earlier, bool keep, float* states, float* u, float* o, const DeltaBuffers& buffers) {
   const int64_t dk = s.key_dim, dv = s.value_dim, group = delta_group(s);
   for (int64_t c = begin; c < end; c += C) {
     const ChunkTokens tokens{begin, c, std::min(end, c + C)};
@@ -22,17 +22,21 @@ void forward_row(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begin,
     load_chunk(s, in, tokens, key_head, earlier, buffers);
     for (int64_t member = 0; member < group; ++member) {
       const int64_t head = key_head * group + member;
-      float* state = states + member * dk * dv;
+      float* next = states + member * dk * dv;
+      const float* state = c == begin && earlier == nullptr ? nullptr : next;
       load_gates(s, in, tokens, head, buffers);
       float* from_state = buffers.products + C * dv;
       solve_chunk(s, n, buffers.u + 2 * dk + member * dv, state, u, nullptr, from_state, buffers);
       float* out = o + c * s.values() + head * dv;
       const float* decay = buffers.gates + 2 * C;
-      for (int64_t i = 0; i < n; ++i) {
-        for (int64_t j = 0; j < dv; ++j) out[i * s.values() + j] = decay[i] * from_state[i * dv + j];
+      if (state != nullptr) {
+        for (int64_t i = 0; i < n; ++i) {
+          for (int64_t j = 0; j < dv; ++j) out[i * s.values() + j] = decay[i] * from_state[i * dv + j];
+        }
       }
-      chunk_product({buffers.p, C, 1}, n, n, {u, dv, 1}, dv, 1.f, out, s.values(), true, buffers, Part::kLowerA);
-      advance_state(s, n, u, state, buffers);
+      chunk_product({buffers.p, C, 1}, n, n, {u, dv, 1}, dv, 1.f, out, s.values(), state != nullptr, buffers,
+                    Part::kLowerA);
+      if (keep || tokens.end < end) advance_state(s, n, u, state, next, buffers);
     }
   }
 }
@@ -56,12 +60,8 @@ void delta_net_decode(const DeltaNetShape& s, const DeltaNetInput& in, const flo
     float* mine = base + worker * worker_floats(s);
     float* u = mine + DeltaBuffers::floats(s);
     float* states = u + C * s.value_dim;
-    if (state != nullptr) {
-      std::copy_n(state + kept + key_head * size, size, states);
-    } else {
-      std::fill_n(states, size, 0.f);
-    }
-    forward_row(s, in, begin, end, key_head, state, states, u, o, DeltaBuffers(mine, s));
+    if (state != nullptr) std::copy_n(state + kept + key_head * size, size, states);
+    forward_row(s, in, begin, end, key_head, state, next != nullptr, states, u, o, DeltaBuffers(mine, s));
     if (next != nullptr) std::copy_n(states, size, next + kept + key_head * size);
   });
   if (next == nullptr) return;

@@ -17,7 +17,7 @@ int64_t chunks_of(int64_t tokens) { return ceil_div(tokens, C); }
 
 // Buffers of one thread besides those of a chunk. A state is [dk, dv].
 struct Work {
-  float* states;     // [chunks, group] states, at the start of each chunk
+  float* states;     // [chunks - 1, group] states, at the start of each chunk but the row's first one
   float* u;          // [tokens, group, dv], as [chunk][member][token in the chunk][dv]
   float* w;          // the same
   float* dstates;    // [group] states, gradients of those at the end of the chunk
@@ -36,10 +36,16 @@ struct Work {
     return result;
   }
 
+  // The state of a value head at the start of a chunk; null for zeros.
+  float* state_of(const DeltaNetShape& s, int64_t chunk, int64_t member) const {
+    const int64_t before = (chunk - 1) * delta_group(s) + member;
+    return chunk == 0 ? nullptr : states + before * s.key_dim * s.value_dim;
+  }
+
   static int64_t floats(const DeltaNetShape& s) {
     const int64_t chunks = chunks_of(s.t), group = delta_group(s), state = s.key_dim * s.value_dim;
-    return (chunks + 1) * group * state + 2 * chunks * C * group * s.value_dim + C * delta_width(s) +
-           2 * C * s.value_dim + 2 * C * C + 2 * C * std::max(s.key_dim, s.value_dim) + DeltaBuffers::floats(s) +
+    return chunks * group * state + 2 * chunks * C * group * s.value_dim + C * delta_width(s) + 2 * C * s.value_dim +
+           2 * C * C + 2 * C * std::max(s.key_dim, s.value_dim) + DeltaBuffers::floats(s) +
            chunks * DeltaBuffers::loaded_floats(s);
   }
 
@@ -51,7 +57,7 @@ struct Work {
       base += n;
       return taken;
     };
-    states = take(chunks * group * state);
+    states = take((chunks - 1) * group * state);
     dstates = take(group * state);
     u = take(chunks * C * group * s.value_dim);
     w = take(chunks * C * group * s.value_dim);
@@ -68,8 +74,7 @@ struct Work {
 // Computes the states, U and W of all chunks of a row.
 void compute_again(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begin, int64_t end, int64_t key_head,
                    const Work& work) {
-  const int64_t dk = s.key_dim, dv = s.value_dim, group = delta_group(s), state = dk * dv;
-  std::fill_n(work.states, group * state, 0.f);
+  const int64_t dk = s.key_dim, dv = s.value_dim, group = delta_group(s);
   for (int64_t c = begin; c < end; c += C) {
     const int64_t chunk = (c - begin) / C;
     const ChunkTokens tokens{begin, c, std::min(end, c + C)};
@@ -77,13 +82,12 @@ void compute_again(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begi
     load_chunk(s, in, tokens, key_head, nullptr, buffers);
     for (int64_t member = 0; member < group; ++member) {
       load_gates(s, in, tokens, key_head * group + member, buffers);
-      const float* from = work.states + (chunk * group + member) * state;
+      const float* state = work.state_of(s, chunk, member);
       const int64_t at = (chunk * group + member) * C * dv;
-      solve_chunk(s, tokens.size(), buffers.u + 2 * dk + member * dv, from, work.u + at, work.w + at, nullptr, buffers);
+      solve_chunk(s, tokens.size(), buffers.u + 2 * dk + member * dv, state, work.u + at, work.w + at, nullptr,
+                  buffers);
       if (tokens.end == end) continue;
-      float* to = work.states + ((chunk + 1) * group + member) * state;
-      std::copy_n(from, state, to);
-      advance_state(s, tokens.size(), work.u + at, to, buffers);
+      advance_state(s, tokens.size(), work.u + at, state, work.state_of(s, chunk + 1, member), buffers);
     }
   }
 }
@@ -95,36 +99,41 @@ void scale_rows(const float* x, int64_t ldx, const float* factor, int64_t rows, 
   }
 }
 
-// The gradients of one value head in one chunk. dout points to the head's first number in the chunk's first token. Adds
-// those of q and k to work.du_inputs, sets that of v there, and moves the state's gradient to the chunk's start.
-void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t head,
-                    const float* state, const float* u, const float* w, const float* dout, float* dstate, float* db,
-                    float* da, const Work& work, const DeltaBuffers& b) {
+// The gradients of one value head in one chunk, of a row that ends at `end`. `state` is that at the chunk's start
+// (null: zeros). dout points to the head's first number in the chunk's first token. Adds those of q and k to
+// work.du_inputs, sets that of v there, and moves the state's gradient to the chunk's start; that behind the row's last
+// chunk is zero, and not read.
+void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const ChunkTokens& tokens, int64_t end,
+                    int64_t head, const float* state, const float* u, const float* w, const float* dout, float* dstate,
+                    float* db, float* da, const Work& work, const DeltaBuffers& b) {
   const int64_t n = tokens.size(), dk = s.key_dim, dv = s.value_dim, width = delta_width(s), ldo = s.values();
   const float *beta = b.gates, *decay = b.gates + 2 * C, *rest = b.gates + 3 * C;
   float* dsum = b.gates + 4 * C;  // gradient of the summed logarithms of the decays
   float* dq = work.du_inputs;
   float* dkeys = work.du_inputs + dk;
   const Mat q{b.u, width, 1}, k{b.u + dk, width, 1};
+  const bool last_chunk = tokens.end == end;
   std::fill_n(dsum, n, 0.f);
 
   // Of U: from the output, and from the state behind the chunk through the keys.
   chunk_product({b.p, 1, C}, n, n, {dout, ldo, 1}, dv, 1.f, work.du, dv, false, b, Part::kUpperA);
-  scale_rows(b.u + dk, width, rest, n, dk, work.weighted);
-  chunk_product({work.weighted, dk, 1}, n, dk, {dstate, dv, 1}, dv, 1.f, work.du, dv, true, b);
+  if (!last_chunk) {
+    scale_rows(b.u + dk, width, rest, n, dk, work.weighted);
+    chunk_product({work.weighted, dk, 1}, n, dk, {dstate, dv, 1}, dv, 1.f, work.du, dv, true, b);
 
-  // Of the state behind the chunk: through its keys and its decay.
-  float* dweighted = b.products;  // [n, dk]
-  chunk_product({u, dv, 1}, n, dv, {dstate, 1, dv}, dk, 1.f, dweighted, dk, false, b);
-  float last = decay[n - 1] * row_dot(state, dstate, dk * dv);
-  for (int64_t i = 0; i < n; ++i) {
-    const float* key = b.u + i * width + dk;
-    const float through = rest[i] * row_dot(key, dweighted + i * dk, dk);
-    last += through;
-    dsum[i] -= through;
-    for (int64_t j = 0; j < dk; ++j) dkeys[i * width + j] += rest[i] * dweighted[i * dk + j];
+    // Of the state behind the chunk: through its keys and its decay.
+    float* dweighted = b.products;  // [n, dk]
+    chunk_product({u, dv, 1}, n, dv, {dstate, 1, dv}, dk, 1.f, dweighted, dk, false, b);
+    float last = state == nullptr ? 0.f : decay[n - 1] * row_dot(state, dstate, dk * dv);
+    for (int64_t i = 0; i < n; ++i) {
+      const float* key = b.u + i * width + dk;
+      const float through = rest[i] * row_dot(key, dweighted + i * dk, dk);
+      last += through;
+      dsum[i] -= through;
+      for (int64_t j = 0; j < dk; ++j) dkeys[i * width + j] += rest[i] * dweighted[i * dk + j];
+    }
+    dsum[n - 1] += last;
   }
-  dsum[n - 1] += last;
 
   // Of P, then of beta W through the triangular solve, and of L.
   chunk_product({dout, ldo, 1}, n, dv, {u, 1, dv}, n, 1.f, work.dp, C, false, b, Part::kLowerC);
@@ -134,26 +143,21 @@ void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const Chunk
   for (int64_t i = 0; i < n; ++i) {
     float* dp = work.dp + i * C;
     float* dl = work.dl + i * C;
-    float dbeta = row_dot(work.du + i * dv, w + i * dv, dv);
-    for (int64_t j = 0; j < n; ++j) {
-      if (j > i) {
-        dp[j] = dl[j] = 0.f;
-        continue;
-      }
-      const float between = b.sums().between(i, j);
-      const float of_p = dp[j] * b.p[i * C + j];
-      float of_l = 0.f;
-      if (j < i) {
-        of_l = dl[j] * b.l[i * C + j];
-        dbeta += dl[j] * between * b.kk[i * C + j];
-        dl[j] *= beta[i] * between;  // now the gradient of k_i . k_j
-      } else {
-        dl[j] = 0.f;
-      }
-      dsum[i] += of_p + of_l;
-      dsum[j] -= of_p + of_l;
-      dp[j] *= between;  // now the gradient of q_i . k_j
-    }
+    float dbeta = row_dot(work.du + i * dv, w + i * dv, dv), of_row = 0.f;
+    dl[i] = 0.f;
+    each_register(i + 1, [&](int64_t j, int64_t lanes) {
+      const Vec between = b.sums().between(i, j, lanes), of_p = load_part(dp + j, lanes),
+                of_l = load_part(dl + j, lanes);
+      const Vec of_decay = of_p * load_part(b.p + i * C + j, lanes) + of_l * load_part(b.l + i * C + j, lanes);
+      of_row += sum(of_decay);
+      dbeta += sum(of_l * between * load_part(b.kk + i * C + j, lanes));
+      store_part(dsum + j, load_part(dsum + j, lanes) - of_decay, lanes);
+      store_part(dp + j, of_p * between, lanes);              // now the gradient of q_i . k_j
+      store_part(dl + j, of_l * (between * beta[i]), lanes);  // now the gradient of k_i . k_j
+    });
+    dsum[i] += of_row;
+    std::fill(dp + i + 1, dp + n, 0.f);
+    std::fill(dl + i + 1, dl + n, 0.f);
     // beta = beta_scale sigmoid(b)
     db[(tokens.begin + i) * s.heads + head] = dbeta * beta[i] * (1.f - beta[i] / s.beta_scale);
   }
@@ -166,27 +170,32 @@ void backward_chunk(const DeltaNetShape& s, const DeltaNetInput& in, const Chunk
       work.du[i * dv + j] = -decay[i] * dw;
     }
   }
-  // dout times the decay is the gradient of Q H.
-  float* dqh = work.weighted;
-  scale_rows(dout, ldo, decay, n, dv, dqh);
-  const Mat state_transposed{state, 1, dv};
-  chunk_product({dqh, dv, 1}, n, dv, state_transposed, dk, 1.f, b.products, dk, false, b);
-  chunk_product({work.du, dv, 1}, n, dv, state_transposed, dk, 1.f, b.products + C * dk, dk, false, b);
-  for (int64_t i = 0; i < n; ++i) {
-    const float *of_q = b.products + i * dk, *of_k = b.products + (C + i) * dk;
-    dsum[i] += row_dot(b.u + i * width, of_q, dk) + row_dot(b.u + i * width + dk, of_k, dk);
-    for (int64_t j = 0; j < dk; ++j) dq[i * width + j] += of_q[j];
-    for (int64_t j = 0; j < dk; ++j) dkeys[i * width + j] += of_k[j];
+  if (state != nullptr) {
+    // dout times the decay is the gradient of Q H.
+    float* dqh = work.weighted;
+    scale_rows(dout, ldo, decay, n, dv, dqh);
+    const Mat state_transposed{state, 1, dv};
+    chunk_product({dqh, dv, 1}, n, dv, state_transposed, dk, 1.f, b.products, dk, false, b);
+    pack({work.du, dv, 1}, n, dv, 1.f, b.packed);  // the panels of H are there
+    multiply_packed(n, dv, dk, b.products + C * dk, dk, false, b, Part::kAll);
+    for (int64_t i = 0; i < n; ++i) {
+      const float *of_q = b.products + i * dk, *of_k = b.products + (C + i) * dk;
+      dsum[i] += row_dot(b.u + i * width, of_q, dk) + row_dot(b.u + i * width + dk, of_k, dk);
+      for (int64_t j = 0; j < dk; ++j) dq[i * width + j] += of_q[j];
+      for (int64_t j = 0; j < dk; ++j) dkeys[i * width + j] += of_k[j];
+    }
+
+    // Of the state at the chunk's start.
+    if (!last_chunk) {
+      for (int64_t i = 0; i < dk * dv; ++i) dstate[i] *= decay[n - 1];
+    }
+    chunk_product({b.u, 1, width}, dk, n, {dqh, dv, 1}, dv, 1.f, dstate, dv, !last_chunk, b);
+    chunk_product({b.u + dk, 1, width}, dk, n, {work.du, dv, 1}, dv, 1.f, dstate, dv, true, b);
   }
   chunk_product({work.dp, C, 1}, n, n, k, dk, 1.f, dq, width, true, b, Part::kLowerA);
   chunk_product({work.dp, 1, C}, n, n, q, dk, 1.f, dkeys, width, true, b, Part::kUpperA);
   chunk_product({work.dl, C, 1}, n, n, k, dk, 1.f, dkeys, width, true, b, Part::kLowerA);
   chunk_product({work.dl, 1, C}, n, n, k, dk, 1.f, dkeys, width, true, b, Part::kUpperA);
-
-  // Of the state at the chunk's start.
-  for (int64_t i = 0; i < dk * dv; ++i) dstate[i] *= decay[n - 1];
-  chunk_product({b.u, 1, width}, dk, n, {dqh, dv, 1}, dv, 1.f, dstate, dv, true, b);
-  chunk_product({b.u + dk, 1, width}, dk, n, {work.du, dv, 1}, dv, 1.f, dstate, dv, true, b);
 
   // A token's decay is in the sums of all later tokens.
   const float rate = std::exp(in.a_log[head]);
@@ -253,7 +262,6 @@ void backward_row(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begin
                   const float* dout, float* dqkv, float* db, float* da, float* later, const Work& work) {
   const int64_t dk = s.key_dim, dv = s.value_dim, group = delta_group(s), state = dk * dv, width = delta_width(s);
   compute_again(s, in, begin, end, key_head, work);
-  std::fill_n(work.dstates, group * state, 0.f);
   std::fill_n(later, (s.taps - 1) * width, 0.f);
   for (int64_t chunk = chunks_of(end - begin) - 1; chunk >= 0; --chunk) {
     const int64_t c = begin + chunk * C;
@@ -263,7 +271,7 @@ void backward_row(const DeltaNetShape& s, const DeltaNetInput& in, int64_t begin
     for (int64_t member = 0; member < group; ++member) {
       const int64_t head = key_head * group + member, at = (chunk * group + member) * C * dv;
       load_gates(s, in, tokens, head, buffers);
-      backward_chunk(s, in, tokens, head, work.states + (chunk * group + member) * state, work.u + at, work.w + at,
+      backward_chunk(s, in, tokens, end, head, work.state_of(s, chunk, member), work.u + at, work.w + at,
                      dout + c * s.values() + head * dv, work.dstates + member * state, db, da, work, buffers);
       for (int64_t i = 0; i < tokens.size(); ++i) {
         std::copy_n(work.dv + i * dv, dv, work.du_inputs + i * width + 2 * dk + member * dv);
