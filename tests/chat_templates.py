@@ -24,6 +24,18 @@ PUBLISHED = {
     "llama-3.2": "llama3_2",
     "gemma-3": "gemma3",
     "lfm2": "lfm2_v2",
+    "lfm2.5": "lfm2_2_5_v2",
+    "lfm2-vl": "lfm2_2_5_vl",
+    "gemma": "gemma",
+    "gemma-4": "gemma4_v5",
+    "phi-3": "phi3",
+    "phi-3.5": "phi3_5",
+    "qwen2.5-vl": "qwen2_5_vl",
+    "qwen3-vl": "qwen3_vl",
+    "qwen3.5": "qwen3_5_nothink",
+    "qwen3.5-think": "qwen3_5_think",
+    "smolvlm": "smolvlm",
+    "nemotron-3-nano": "nemotron_3_nano",
     "r1-distill": "deepseek_r1_distill",
 }
 # Hermes' form of tool calls on ChatML, as Qwen has it too; plain ChatML that shows content alone, as SmolLM2's.

@@ -409,19 +409,9 @@ FAMILIES: dict[str, PreTrainedConfig] = {
 
 # Families whose traits others have too: their exported models are tested with the slow tests.
 ALIKE = (
-    *(
-        "gemma",
-        "vaultgemma",
-        "internlm3",
-        "iquestcoder",
-        "ministral",
-        "granite",
-        "hyperclovax",
-        "helium",
-        "glm4",
-        "olmo2",
-    ),
-    *("mixtral", "qwen2_moe", "qwen3_5_moe", "granitemoeshared", "granite4_moe"),
+    *("gemma", "vaultgemma", "mistral", "ministral", "internlm3", "iquestcoder", "hyperclovax", "helium"),
+    *("granite", "granite4", "ernie4_5", "glm4", "olmo2", "olmo3"),
+    *("mixtral", "qwen2_moe", "qwen3_moe", "qwen3_5_moe", "granitemoe", "granitemoeshared", "granite4_moe"),
 )
 _EAGER = ("gemma2", "vaultgemma", "granite_swa")  # their attention has no other form in Transformers
 

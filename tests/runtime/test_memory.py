@@ -23,7 +23,14 @@ def full_sequence(path: Path, tokens: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("options", [[], ["--schedule", "lcsb"], ["--schedule", "suffix"], ["--schedule", "dropbp"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *([], ["--schedule", "lcsb"], ["--schedule", "suffix"]),
+        pytest.param(["--schedule", "dropbp"], marks=pytest.mark.slow),  # sensitivities of 60 units
+    ],
+    ids=lambda options: options[-1] if options else "full",
+)
 def test_smollm2_fits(smollm2: Path, token_file: Callable[..., Path], tmp_path: Path, options: list[str]) -> None:
     data = token_file(tmp_path / "tokens.safetensors", 49152, 256, 8)
     run = ["train", smollm2, "--data", data, "--steps", 3, "--seq-len", 256, "--budget", "300MB"]

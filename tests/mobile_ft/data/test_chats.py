@@ -210,7 +210,10 @@ def test_loops_over_numbers_of_messages() -> None:
     assert marked(chat, source) == ["user:a;assistant:[-;]user:c;assistant:[d;]"]
 
 
-TRAINED = ["qwen2.5", "qwen3", "qwen3-2507", "gemma-3", "lfm2", "r1-distill", "llama-3"]
+TRAINED = [
+    *("qwen2.5", "qwen3", "qwen3-2507", "qwen2.5-vl", "qwen3-vl", "qwen3.5", "qwen3.5-think", "gemma", "gemma-3"),
+    *("lfm2", "r1-distill", "llama-3", "smolvlm", "nemotron-3-nano"),
+]
 
 
 @pytest.mark.parametrize("name", TRAINED)
