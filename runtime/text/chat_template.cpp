@@ -182,13 +182,22 @@ RenderedChat ChatTemplate::answers(const Chat& given) const {
 std::vector<Answer> ChatTemplate::marked_answers(const Rendering& rendering,
                                                  const std::vector<size_t>& messages) const {
   std::vector<Answer> answers;
+  const auto outside = [](const Rendering::Part& mark) { return mark.message < 0; };
+  const bool all_outside = std::all_of(rendering.marks.begin(), rendering.marks.end(), outside);
+  const bool in_order = all_outside && rendering.marks.size() == messages.size();
   for (const Rendering::Part& mark : rendering.marks) {
-    const bool in_order = mark.message < 0 && rendering.marks.size() == messages.size();
-    if (mark.message < 0 && !in_order) {
-      fail("the model's chat template marks ", rendering.marks.size(), " texts as the assistant's, of ",
-           messages.size(), " messages");
+    size_t message = static_cast<size_t>(mark.message);
+    if (in_order) {
+      message = messages[answers.size()];
+    } else if (outside(mark)) {
+      // What follows the loop over the messages, such as a token that ends the text, is of the last one marked there.
+      if (all_outside || answers.empty()) {
+        fail("the model's chat template marks ", rendering.marks.size(), " texts as the assistant's, of ",
+             messages.size(), " messages");
+      }
+      message = answers.back().message;
     }
-    answers.push_back({in_order ? messages[answers.size()] : static_cast<size_t>(mark.message), mark.begin, mark.end});
+    answers.push_back({message, mark.begin, mark.end});
   }
   return answers;
 }

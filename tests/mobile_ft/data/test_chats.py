@@ -212,7 +212,7 @@ def test_loops_over_numbers_of_messages() -> None:
 
 TRAINED = [
     *("qwen2.5", "qwen3", "qwen3-2507", "qwen2.5-vl", "qwen3-vl", "qwen3.5", "qwen3.5-think", "gemma", "gemma-3"),
-    *("lfm2", "r1-distill", "llama-3", "smolvlm", "nemotron-3-nano"),
+    *("lfm2", "r1-distill", "llama-3", "phi-3", "phi-3.5", "smolvlm", "nemotron-3-nano"),
 ]
 
 
@@ -231,6 +231,19 @@ def test_marks_of_templates_are_those_of_transformers(name: str) -> None:
         assert (text, [span for span in answers if span[0] < span[1]]) == expected
         compared += 1
     assert compared >= 30
+
+
+def test_marks_outside_of_the_loop_over_messages() -> None:
+    """One behind the loop is of the message marked last; of marks before all others, it is not known whose they are."""
+    chat = {"messages": [user("a"), assistant("b"), user("c"), assistant("d")]}
+    mark = "{% generation %}X{% endgeneration %}"
+    loop = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% else %}" + mark.replace(
+        "X", "{{ m.content }};"
+    )
+    loop += "{% endif %}{% endfor %}"
+    assert marked(chat, loop + mark) == ["a[b;]c[d;][X]"]
+    with pytest.raises(RuntimeFailure, match="marks 3 texts as the assistant's, of 2 messages"):
+        marked(chat, mark + loop)
 
 
 @pytest.mark.parametrize("name", ["qwen3", "qwen3-2507", "gemma-3", "lfm2", "llama-3"])
