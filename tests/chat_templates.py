@@ -150,6 +150,15 @@ def random_chat(rng: random.Random, tools: bool = True, thoughts: bool = True, s
     return {"messages": messages, "tools": [TOOL] if with_tools else None}
 
 
+def as_parts(chat: dict[str, Any]) -> dict[str, Any]:
+    """The chat with parts of text instead of texts, which templates such as SmolVLM's take alone."""
+    messages = [
+        message | {"content": [{"type": "text", "text": message["content"]}]} if "content" in message else message
+        for message in chat["messages"]
+    ]
+    return chat | {"messages": messages}
+
+
 def with_transformers(source: str, chat: dict[str, Any], add_generation_prompt: bool = False) -> str:
     """Raises what Jinja raises."""
     from transformers.utils.chat_template_utils import render_jinja_template

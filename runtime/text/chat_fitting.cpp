@@ -154,6 +154,23 @@ bool distorts_arguments(const std::string& text, const std::string& without_call
   return false;
 }
 
+/// Returns the texts of a content's parts as one. `message` counts from 0.
+std::string joined_parts(const Value& content, size_t message) {
+  std::string joined;
+  for (const Value& part : content.list().items) {
+    const Value *type = find(part, "type"), *text = find(part, "text");
+    const bool is_text = text != nullptr && text->is(Type::kText) &&
+                         (type == nullptr || (type->is(Type::kText) && type->text() == "text"));
+    if (!is_text) {
+      fail("message ", message + 1, ": \"content\" has a part that is not text",
+           type != nullptr && type->is(Type::kText) ? " but \"" + type->text() + '"' : "",
+           "; parts must be {\"type\": \"text\", \"text\"} objects");
+    }
+    joined += text->text();
+  }
+  return joined;
+}
+
 void check_calls(const Chat& chat) {
   for (size_t i = 0; i < chat.messages.size(); ++i) {
     const Value* calls = find(chat.messages[i], "tool_calls");
@@ -183,7 +200,7 @@ std::string ChatFitting::text_if_any(const Chat& chat, bool generation_prompt) c
 
 ChatFitting::Fitted ChatFitting::fit(const Chat& given, bool generation_prompt) const {
   check_calls(given);
-  Fitted fitted{with_joined_parts(given), {}};
+  Fitted fitted{with_usable_content(given, content_form()), {}};
   if (has(fitted.chat, "tool_calls")) fitted.chat = with_usable_calls(fitted.chat, generation_prompt);
   fitted.rendering = template_.render(fitted.chat, generation_prompt);
   check_use(fitted, generation_prompt);
@@ -191,45 +208,32 @@ ChatFitting::Fitted ChatFitting::fit(const Chat& given, bool generation_prompt) 
   return fitted;
 }
 
-bool ChatFitting::takes_parts() const {
+ChatFitting::Content ChatFitting::content_form() const {
   Chat as_text, as_parts;
   as_text.add("user", kMark);
-  Memory& memory = *as_parts.memory;
-  Dict* part = memory.dict();
-  part->set(memory.text("type"), memory.text("text"), memory);
-  part->set(memory.text("text"), memory.text(kMark), memory);
   as_parts.add("user", "");
-  const Value parts = memory.list({Value::of(part)});
-  as_parts.messages[0] = replaced(as_parts.messages[0], "content", &parts, memory);
-  const std::string shown = text_if_any(as_text, false);
-  return !shown.empty() && text_if_any(as_parts, false) == shown;
+  const Value parts = text_parts(kMark, *as_parts.memory);
+  as_parts.messages[0] = replaced(as_parts.messages[0], "content", &parts, *as_parts.memory);
+  const std::string text = text_if_any(as_text, false), of_parts = text_if_any(as_parts, false);
+  if (text.find(kMark) == text.npos && of_parts.find(kMark) != of_parts.npos) return Content::kParts;
+  return !text.empty() && of_parts == text ? Content::kEither : Content::kText;
 }
 
-Chat ChatFitting::with_joined_parts(const Chat& chat) const {
-  const auto has_parts = [](const Value& message) {
-    const Value* content = find(message, "content");
-    return content != nullptr && content->is(Type::kList);
-  };
-  if (std::none_of(chat.messages.begin(), chat.messages.end(), has_parts)) return chat;
-  const bool keep = takes_parts();
+Chat ChatFitting::with_usable_content(const Chat& chat, Content form) const {
   Chat other = chat;
+  Memory& memory = *other.memory;
   for (size_t i = 0; i < chat.messages.size(); ++i) {
-    if (!has_parts(chat.messages[i])) continue;
-    std::string joined;
-    for (const Value& part : find(chat.messages[i], "content")->list().items) {
-      const Value *type = find(part, "type"), *text = find(part, "text");
-      const bool is_text = text != nullptr && text->is(Type::kText) &&
-                           (type == nullptr || (type->is(Type::kText) && type->text() == "text"));
-      if (!is_text) {
-        fail("message ", i + 1, ": \"content\" has a part that is not text",
-             type != nullptr && type->is(Type::kText) ? " but \"" + type->text() + '"' : "",
-             "; parts must be {\"type\": \"text\", \"text\"} objects");
-      }
-      joined += text->text();
+    const Value* content = find(chat.messages[i], "content");
+    if (content == nullptr) continue;
+    if (content->is(Type::kList)) {
+      std::string joined = joined_parts(*content, i);
+      if (form != Content::kText) continue;
+      const Value text = memory.text(std::move(joined));
+      other.messages[i] = replaced(chat.messages[i], "content", &text, memory);
+    } else if (content->is(Type::kText) && form == Content::kParts) {
+      const Value parts = text_parts(std::string(content->text()), memory);
+      other.messages[i] = replaced(chat.messages[i], "content", &parts, memory);
     }
-    if (keep) continue;
-    const Value content = other.memory->text(std::move(joined));
-    other.messages[i] = replaced(chat.messages[i], "content", &content, *other.memory);
   }
   return other;
 }

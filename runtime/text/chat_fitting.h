@@ -24,8 +24,11 @@ class ChatFitting {
   Fitted fit(const Chat& chat, bool generation_prompt) const;
 
  private:
-  bool takes_parts() const;
-  Chat with_joined_parts(const Chat& chat) const;
+  /// The form of a message's content that the template shows as text.
+  enum class Content { kText, kParts, kEither };
+
+  Content content_form() const;
+  Chat with_usable_content(const Chat& chat, Content form) const;
   Chat with_usable_calls(const Chat& chat, bool generation_prompt) const;
   void check_use(const Fitted& fitted, bool generation_prompt) const;
   void check_reasoning(const Fitted& fitted, const std::string& key, bool generation_prompt) const;

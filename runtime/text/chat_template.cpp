@@ -77,9 +77,13 @@ Chat marked(const Chat& chat, size_t message) {
   Chat other = chat;
   jinja::Dict* dict = other.memory->dict();
   for (const auto& [key, value] : chat.messages[message].dict().items()) {
-    const bool says =
-        value.is(Type::kText) && key.text() != "role" && (key.text() == "content" || !value.text().empty());
-    dict->set(key, says ? other.memory->text(kMark) : value, *other.memory);
+    const bool is_content = key.text() == "content";
+    const bool says = value.is(Type::kText) && key.text() != "role" && (is_content || !value.text().empty());
+    if (is_content && value.is(Type::kList)) {
+      dict->set(key, text_parts(kMark, *other.memory), *other.memory);
+    } else {
+      dict->set(key, says ? other.memory->text(kMark) : value, *other.memory);
+    }
   }
   other.messages[message] = Value::of(dict);
   return other;
@@ -88,6 +92,13 @@ Chat marked(const Chat& chat, size_t message) {
 std::string shown(std::string_view text) { return "\"" + one_line(text.substr(0, 40)) + "\""; }
 
 }  // namespace
+
+Value text_parts(std::string text, jinja::Memory& memory) {
+  jinja::Dict* part = memory.dict();
+  part->set(memory.text("type"), memory.text("text"), memory);
+  part->set(memory.text("text"), memory.text(std::move(text)), memory);
+  return memory.list({Value::of(part)});
+}
 
 void Chat::add(std::string role, std::string content) {
   jinja::Dict* message = memory->dict();

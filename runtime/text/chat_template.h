@@ -28,6 +28,9 @@ struct Chat {
   void add(std::string role, std::string content);
 };
 
+/// A content of one part: [{"type": "text", "text": text}].
+jinja::Value text_parts(std::string text, jinja::Memory& memory);
+
 /// U+E000, which no chat contains. It marks the place of a text in a rendering.
 constexpr const char* kMark = "\xee\x80\x80";
 

@@ -19,7 +19,10 @@ from mobile_ft.runtime._core import BundleText
 from tests.chat_templates import published, random_chat
 from tests.runtime.test_tokenizer import SENTENCES, TOKENIZERS
 
-TEMPLATES = ["chatml", "hermes", "qwen3", "llama-3.2", "gemma-3", "lfm2", "r1-distill"]
+TEMPLATES = [
+    *("chatml", "hermes", "qwen3", "llama-3.2", "gemma-3", "lfm2", "r1-distill"),
+    *("gemma-4", "phi-3.5", "qwen3.5", "smolvlm", "nemotron-3-nano"),
+]
 CHATS = [
     [("user", "Who are you?"), ("assistant", " I am\n")],
     [("system", "Be brief. "), ("user", "hello"), ("assistant", "hi"), ("user", "and\nnow?"), ("assistant", "bye é")],
