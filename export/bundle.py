@@ -19,6 +19,7 @@ from mobile_ft.errors import UserError
 from mobile_ft.export.program.cache import build, cached_program
 from mobile_ft.export.program.program import MLP_TOKENS, KindMethods, program_spec
 from mobile_ft.export.source.added_tokens import check_added_tokens
+from mobile_ft.export.source.end_tokens import add_turn_end
 from mobile_ft.export.source.source import ModelSource
 from mobile_ft.export.weights_file import LazyTensor, write_weights
 from mobile_ft.files.folder import new_folder
@@ -210,6 +211,7 @@ def _write_text(source: ModelSource, folder: Path) -> None:
     try:
         tokenizer = Tokenizer(folder)
         check_added_tokens(tokenizer, source.config, str(folder / "tokenizer.json"))
+        add_turn_end(folder, tokenizer)
         write_device_text(folder, tokenizer)
     except UserError as error:
         raise UserError(str(error).replace(f"{folder}/", source.tokenizer_place)) from None

@@ -56,6 +56,26 @@ def copy_generation_config(source: Path, folder: Path, vocab_size: int) -> None:
     write_generation_config(folder, values or _of_config(text | found), [*own, *named, *configured])
 
 
+def add_turn_end(folder: Path, tokenizer: Tokenizer) -> None:
+    """Adds the special token that the chat template of `folder` writes behind an answer, such as <|im_end|>, to the end
+    tokens there and to those of `tokenizer`, which is the folder's. Often no other file of a checkpoint names it."""
+    end = _turn_end(tokenizer)
+    if end is None or end in tokenizer.end_ids:
+        return
+    tokenizer.end_ids.append(end)
+    write_generation_config(folder, read_generation_config(folder / GENERATION_FILE), tokenizer.end_ids)
+
+
+def _turn_end(tokenizer: Tokenizer) -> int | None:
+    chat = [{"role": "user", "content": "Question"}, {"role": "assistant", "content": "Answer"}]
+    try:
+        text = tokenizer.render_chat(chat)
+    except UserError:  # there is no template, or it takes other chats
+        return None
+    behind = tokenizer.encode(text.rpartition("Answer")[2].lstrip())
+    return behind[0] if behind and tokenizer.is_special(behind[0]) else None
+
+
 def _ids(tokenizer: Tokenizer, token: str | None) -> list[int]:
     number = None if token is None else tokenizer.token_id(token)
     return [] if number is None else [number]
