@@ -9,25 +9,30 @@ namespace {
 
 constexpr int64_t C = kMambaChunk;
 
-// One head over a row, from the state, which it moves to the end of the row.
+// One head over a row. Without `earlier`, it starts from a state of zeros, else from that in `h`. With `keep`, it
+// leaves the state behind the row there.
 void forward_head(const Mamba2Shape& s, const Mamba2Input& in, const RowTokens& row, int64_t head, const float* earlier,
-                  const MambaGroup& shared, float* state, float* y, const MambaBuffers& buffers) {
+                  bool keep, const MambaGroup& shared, float* h, float* y, const MambaBuffers& buffers) {
   const int64_t d = s.dim, width = 2 * s.state;
   for (int64_t from = row.begin; from < row.end; from += C) {
     const int64_t to = std::min(row.end, from + C), n = to - from;
     load_head(s, in, row, from, to, head, earlier, shared, buffers);
     const float* bc = shared.bc + (from - row.begin) * width;
     const float* decay = buffers.gates + 2 * C;
-    float* from_state = buffers.weighted;
-    chunk_product({bc + s.state, width, 1}, n, s.state, {state, d, 1}, d, 1.f, from_state, d, false, buffers);
+    const float* state = from == row.begin && earlier == nullptr ? nullptr : h;
     float* out = y + from * s.values() + head * d;
     for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = 0; j < d; ++j) {
-        out[i * s.values() + j] = decay[i] * from_state[i * d + j] + in.skip[head] * buffers.x[i * d + j];
+      for (int64_t j = 0; j < d; ++j) out[i * s.values() + j] = in.skip[head] * buffers.x[i * d + j];
+    }
+    if (state != nullptr) {
+      float* from_state = buffers.weighted;
+      chunk_product({bc + s.state, width, 1}, n, s.state, {state, d, 1}, d, 1.f, from_state, d, false, buffers);
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = 0; j < d; ++j) out[i * s.values() + j] += decay[i] * from_state[i * d + j];
       }
     }
     chunk_product({buffers.p, C, 1}, n, n, {buffers.u, d, 1}, d, 1.f, out, s.values(), true, buffers, Part::kLowerA);
-    advance_mamba_state(s, n, bc, state, buffers);
+    if (keep || to < row.end) advance_mamba_state(s, n, bc, state, h, buffers);
   }
 }
 
@@ -69,12 +74,8 @@ void mamba2_decode(const Mamba2Shape& s, const Mamba2Input& in, const float* sta
         const MambaBuffers buffers(mine, s);
         float* h = mine + MambaBuffers::floats(s);
         for (int64_t head = first; head < last; ++head) {
-          if (state != nullptr) {
-            std::copy_n(state + kept + head * size, size, h);
-          } else {
-            std::fill_n(h, size, 0.f);
-          }
-          forward_head(s, in, row, head, state, shared, h, y, buffers);
+          if (state != nullptr) std::copy_n(state + kept + head * size, size, h);
+          forward_head(s, in, row, head, state, next != nullptr, shared, h, y, buffers);
           if (next != nullptr) std::copy_n(h, size, next + kept + head * size);
         }
       });

@@ -13,7 +13,7 @@ constexpr int64_t C = kMambaChunk;
 
 // Buffers of one part besides those of a chunk.
 struct Work {
-  float* states;   // [chunks, state, dim], at the start of each chunk of a head
+  float* states;   // [chunks - 1, state, dim], at the start of each chunk of a head but the row's first one
   float* dstate;   // [state, dim], gradient of that at the end of the chunk
   float* dbc;      // [tokens, 2 state], sums of the gradients over the part's heads
   float* dbefore;  // [tokens, dim], gradients of a head's inputs of silu
@@ -23,9 +23,14 @@ struct Work {
   float* through;  // [chunk, state]
   MambaBuffers buffers;
 
+  // The state at the start of a chunk; null for zeros.
+  float* state_of(const Mamba2Shape& s, int64_t chunk) const {
+    return chunk == 0 ? nullptr : states + (chunk - 1) * s.state * s.dim;
+  }
+
   static int64_t floats(const Mamba2Shape& s) {
     const int64_t chunks = ceil_div(s.t, C);
-    return (chunks + 1) * s.state * s.dim + 2 * s.t * s.state + s.t * s.dim + C * s.dim + C * C + 2 * C + C * s.state +
+    return chunks * s.state * s.dim + 2 * s.t * s.state + s.t * s.dim + C * s.dim + C * C + 2 * C + C * s.state +
            MambaBuffers::floats(s);
   }
 
@@ -36,7 +41,7 @@ struct Work {
       base += n;
       return taken;
     };
-    states = take(ceil_div(s.t, C) * s.state * s.dim);
+    states = take((ceil_div(s.t, C) - 1) * s.state * s.dim);
     dstate = take(s.state * s.dim);
     dbc = take(2 * s.t * s.state);
     dbefore = take(s.t * s.dim);
@@ -50,20 +55,18 @@ struct Work {
 // Computes the states at the start of each chunk.
 void compute_states(const Mamba2Shape& s, const Mamba2Input& in, const RowTokens& row, int64_t head,
                     const MambaGroup& shared, const Work& work) {
-  const int64_t size = s.state * s.dim;
-  std::fill_n(work.states, size, 0.f);
   for (int64_t chunk = 0; chunk + 1 < row.chunks(); ++chunk) {
     const int64_t from = row.begin + chunk * C;
     load_head(s, in, row, from, from + C, head, nullptr, shared, work.buffers);
-    float* to = work.states + (chunk + 1) * size;
-    std::copy_n(work.states + chunk * size, size, to);
-    advance_mamba_state(s, C, shared.bc + chunk * C * 2 * s.state, to, work.buffers);
+    advance_mamba_state(s, C, shared.bc + chunk * C * 2 * s.state, work.state_of(s, chunk), work.state_of(s, chunk + 1),
+                        work.buffers);
   }
 }
 
-// Gradients of one head in one chunk, which `load_head` has loaded. dy points to the head's first number in the chunk's
-// first token. Adds those of B and C to work.dbc, sets that of the inputs of silu, and moves the state's gradient to
-// the chunk's start.
+// Gradients of one head in one chunk, which `load_head` has loaded. `state` is that at the chunk's start (null: zeros).
+// dy points to the head's first number in the chunk's first token. Adds those of B and C to work.dbc, sets that of the
+// inputs of silu, and moves the state's gradient to the chunk's start; that behind the row's last chunk is zero, and
+// not read.
 void backward_chunk(const Mamba2Shape& s, const Mamba2Input& in, const RowTokens& row, int64_t from, int64_t n,
                     int64_t head, const float* state, const float* dy, float* ddt, const MambaGroup& shared,
                     const Work& work) {
@@ -74,25 +77,28 @@ void backward_chunk(const Mamba2Shape& s, const Mamba2Input& in, const RowTokens
   const float* bc = shared.bc + (from - row.begin) * width;
   float* dbc = work.dbc + (from - row.begin) * width;
   float *dsum = work.dgates, *dstep = dsum + C;
+  const bool last_chunk = from + n == row.end;
   std::fill_n(dsum, n, 0.f);
 
   // Of U: from the output, and from the state behind the chunk.
   chunk_product({b.p, 1, C}, n, n, {dy, ldy, 1}, d, 1.f, work.du, d, false, b, Part::kUpperA);
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; j < size; ++j) b.weighted[i * size + j] = rest[i] * bc[i * width + j];
-  }
-  chunk_product({b.weighted, size, 1}, n, size, {work.dstate, d, 1}, d, 1.f, work.du, d, true, b);
+  if (!last_chunk) {
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < size; ++j) b.weighted[i * size + j] = rest[i] * bc[i * width + j];
+    }
+    chunk_product({b.weighted, size, 1}, n, size, {work.dstate, d, 1}, d, 1.f, work.du, d, true, b);
 
-  // Of B and of the decays, through the state behind the chunk.
-  chunk_product({b.u, d, 1}, n, d, {work.dstate, 1, d}, size, 1.f, work.through, size, false, b);
-  float last = decay[n - 1] * row_dot(state, work.dstate, size * d);
-  for (int64_t i = 0; i < n; ++i) {
-    const float part = rest[i] * row_dot(bc + i * width, work.through + i * size, size);
-    last += part;
-    dsum[i] -= part;
-    for (int64_t j = 0; j < size; ++j) dbc[i * width + j] += rest[i] * work.through[i * size + j];
+    // Of B and of the decays, through the state behind the chunk.
+    chunk_product({b.u, d, 1}, n, d, {work.dstate, 1, d}, size, 1.f, work.through, size, false, b);
+    float last = state == nullptr ? 0.f : decay[n - 1] * row_dot(state, work.dstate, size * d);
+    for (int64_t i = 0; i < n; ++i) {
+      const float part = rest[i] * row_dot(bc + i * width, work.through + i * size, size);
+      last += part;
+      dsum[i] -= part;
+      for (int64_t j = 0; j < size; ++j) dbc[i * width + j] += rest[i] * work.through[i * size + j];
+    }
+    dsum[n - 1] += last;
   }
-  dsum[n - 1] += last;
 
   // Of P, and of C_i . B_j.
   chunk_product({dy, ldy, 1}, n, d, {b.u, 1, d}, n, 1.f, work.dp, C, false, b, Part::kLowerC);
@@ -112,19 +118,23 @@ void backward_chunk(const Mamba2Shape& s, const Mamba2Input& in, const RowTokens
   chunk_product({work.dp, C, 1}, n, n, {bc, width, 1}, size, 1.f, dbc + size, width, true, b, Part::kLowerA);
   chunk_product({work.dp, 1, C}, n, n, {bc + size, width, 1}, size, 1.f, dbc, width, true, b, Part::kUpperA);
 
-  // dy times the decay is the gradient of C H.
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; j < d; ++j) b.weighted[i * d + j] = decay[i] * dy[i * ldy + j];
-  }
-  chunk_product({b.weighted, d, 1}, n, d, {state, 1, d}, size, 1.f, work.through, size, false, b);
-  for (int64_t i = 0; i < n; ++i) {
-    dsum[i] += row_dot(bc + i * width + size, work.through + i * size, size);
-    for (int64_t j = 0; j < size; ++j) dbc[i * width + size + j] += work.through[i * size + j];
-  }
+  if (state != nullptr) {
+    // dy times the decay is the gradient of C H.
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < d; ++j) b.weighted[i * d + j] = decay[i] * dy[i * ldy + j];
+    }
+    chunk_product({b.weighted, d, 1}, n, d, {state, 1, d}, size, 1.f, work.through, size, false, b);
+    for (int64_t i = 0; i < n; ++i) {
+      dsum[i] += row_dot(bc + i * width + size, work.through + i * size, size);
+      for (int64_t j = 0; j < size; ++j) dbc[i * width + size + j] += work.through[i * size + j];
+    }
 
-  // Of the state at the chunk's start.
-  for (int64_t i = 0; i < size * d; ++i) work.dstate[i] *= decay[n - 1];
-  chunk_product({bc + size, 1, width}, size, n, {b.weighted, d, 1}, d, 1.f, work.dstate, d, true, b);
+    // Of the state at the chunk's start.
+    if (!last_chunk) {
+      for (int64_t i = 0; i < size * d; ++i) work.dstate[i] *= decay[n - 1];
+    }
+    chunk_product({bc + size, 1, width}, size, n, {b.weighted, d, 1}, d, 1.f, work.dstate, d, !last_chunk, b);
+  }
 
   // Of x and of the steps. A token's decay is in the sums of all later tokens.
   const float rate = std::exp(in.a_log[head]);
@@ -164,12 +174,11 @@ void transposed_convolution(const Mamba2Shape& s, const Mamba2Input& in, const R
 void backward_head(const Mamba2Shape& s, const Mamba2Input& in, const RowTokens& row, int64_t head, const float* dy,
                    float* dxbc, float* ddt, const MambaGroup& shared, const Work& work) {
   compute_states(s, in, row, head, shared, work);
-  std::fill_n(work.dstate, s.state * s.dim, 0.f);
   for (int64_t chunk = row.chunks() - 1; chunk >= 0; --chunk) {
     const int64_t from = row.begin + chunk * C, to = std::min(row.end, from + C);
     load_head(s, in, row, from, to, head, nullptr, shared, work.buffers);
-    backward_chunk(s, in, row, from, to - from, head, work.states + chunk * s.state * s.dim,
-                   dy + from * s.values() + head * s.dim, ddt, shared, work);
+    backward_chunk(s, in, row, from, to - from, head, work.state_of(s, chunk), dy + from * s.values() + head * s.dim,
+                   ddt, shared, work);
   }
   transposed_convolution(s, in, row, head * s.dim, s.dim, work.dbefore, s.dim, dxbc);
 }

@@ -104,14 +104,17 @@ void load_head(const Mamba2Shape& s, const Mamba2Input& in, const RowTokens& row
   }
 }
 
-void advance_mamba_state(const Mamba2Shape& s, int64_t n, const float* bc, float* state, const MambaBuffers& buffers) {
+void advance_mamba_state(const Mamba2Shape& s, int64_t n, const float* bc, const float* state, float* next,
+                         const MambaBuffers& buffers) {
   const float *decay = buffers.gates + 2 * C, *rest = decay + C;
-  for (int64_t i = 0; i < s.state * s.dim; ++i) state[i] *= decay[n - 1];
+  if (state != nullptr) {
+    for (int64_t i = 0; i < s.state * s.dim; ++i) next[i] = state[i] * decay[n - 1];
+  }
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < s.state; ++j) buffers.weighted[i * s.state + j] = rest[i] * bc[i * 2 * s.state + j];
   }
-  chunk_product({buffers.weighted, 1, s.state}, s.state, n, {buffers.u, s.dim, 1}, s.dim, 1.f, state, s.dim, true,
-                buffers);
+  chunk_product({buffers.weighted, 1, s.state}, s.state, n, {buffers.u, s.dim, 1}, s.dim, 1.f, next, s.dim,
+                state != nullptr, buffers);
 }
 
 }  // namespace mft::MFT_ISA

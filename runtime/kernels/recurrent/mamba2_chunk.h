@@ -80,8 +80,10 @@ int64_t load_group_floats(const Mamba2Shape& s);
 void load_head(const Mamba2Shape& s, const Mamba2Input& in, const RowTokens& row, int64_t from, int64_t to,
                int64_t head, const float* earlier, const MambaGroup& shared, const MambaBuffers& buffers);
 
-// Moves the state [state, dim] over a chunk of n tokens; bc points to the chunk's first token.
-void advance_mamba_state(const Mamba2Shape& s, int64_t n, const float* bc, float* state, const MambaBuffers& buffers);
+// Sets `next` [state, dim] to the state behind a chunk of n tokens. `state` may be `next`, or null (zeros). bc points
+// to the chunk's first token.
+void advance_mamba_state(const Mamba2Shape& s, int64_t n, const float* bc, const float* state, float* next,
+                         const MambaBuffers& buffers);
 
 inline int64_t heads_of_group(const Mamba2Shape& s) { return s.heads / s.groups; }
 inline int64_t mamba_parts(const Mamba2Shape& s) { return std::min(kMambaParts, heads_of_group(s)); }
