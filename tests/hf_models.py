@@ -410,7 +410,7 @@ FAMILIES: dict[str, PreTrainedConfig] = {
 # Families whose traits others have too: their exported models are tested with the slow tests.
 ALIKE = (
     *("gemma", "vaultgemma", "mistral", "ministral", "internlm3", "iquestcoder", "hyperclovax", "helium"),
-    *("granite", "granite4", "ernie4_5", "glm4", "olmo2", "olmo3"),
+    *("granite", "granite4", "ernie4_5", "glm4", "olmo2", "olmo3", "arcee"),
     *("mixtral", "qwen2_moe", "qwen3_moe", "qwen3_5_moe", "granitemoe", "granitemoeshared", "granite4_moe"),
 )
 _EAGER = ("gemma2", "vaultgemma", "granite_swa")  # their attention has no other form in Transformers

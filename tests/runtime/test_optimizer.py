@@ -40,7 +40,10 @@ def trained(model: Any) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("accumulate", "lora_train", "proximal_mu"),
-    [(False, "both", 0.0), (True, "both", 0.0), (True, "b", 0.0), (True, "both", 30.0), (False, "b", 30.0)],
+    [
+        *((False, "both", 0.0), (True, "b", 0.0), (True, "both", 30.0)),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in ((True, "both", 0.0), (False, "b", 30.0))),
+    ],
 )
 def test_full_schedule(
     smollm2: Path,

@@ -78,7 +78,9 @@ def test_kill_and_resume(small_bundle: Path, token_file: Callable[..., Path], tm
     assert all(np.array_equal(ours[name], expected[name]) for name in expected)
 
 
-@pytest.mark.parametrize("activation", ["int8", "int4", "approx2bit"])
+@pytest.mark.parametrize(
+    "activation", ["int8", *(pytest.param(name, marks=pytest.mark.slow) for name in ("int4", "approx2bit"))]
+)
 def test_a_lossy_bundle_resumes_to_the_same_bits(
     token_file: Callable[..., Path], tmp_path: Path, activation: str
 ) -> None:
