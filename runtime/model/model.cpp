@@ -50,11 +50,10 @@ Model::Model(const std::string& bundle_folder)
     : bundle_(bundle_folder),
       program_(bundle_.verified("program.pte")),
       weights_(bundle_.file("weights.ptd"), bundle_.weights),
-      layout_(bundle_, program_) {
-  read_scales();
-}
+      layout_(bundle_, program_) {}
 
 void Model::read_scales() {
+  scales_.clear();
   for (const UnitInfo& unit : bundle_.units) {
     float& scale = scales_.emplace_back(1.0F);
     if (unit.scale.empty()) continue;
@@ -94,6 +93,7 @@ void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_
   if (adapter_folder.empty()) {
     for (const char* name : {"adapter_model.safetensors", "adapter_config.json"}) bundle_.verified(name);
   }
+  read_scales();
   load_adapter(adapter_folder.empty() ? bundle_.folder : adapter_folder, bundle_, layout_, parameters());
 }
 

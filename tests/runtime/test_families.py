@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter
 from mobile_ft.model.shapes import linear_names
-from mobile_ft.runtime import GenerateConfig, Generator, Model, TrainConfig, Trainer
+from mobile_ft.runtime import GenerateConfig, Generator, Model, RuntimeFailure, TrainConfig, Trainer
 from tests.hf_models import ALIKE, FAMILIES, HfModel, random_model
 from tests.runtime.conftest import gradients, relative_error, summed_loss
 from tests.runtime.native import events
@@ -115,6 +115,20 @@ def test_planning_a_thousand_layers(family: Family, tmp_path: Path) -> None:
     assert all(plan["planned_mb"] <= budget for plan, budget in zip(plans, budgets, strict=True))
     times = [plan["relative_time"] for plan in plans]
     assert all(later <= earlier * 1.001 for earlier, later in pairwise(times)) and times[0] > 1.2 and times[-1] == 1
+
+
+@pytest.mark.parametrize("family", ["gemma4"], indirect=True)
+def test_a_plan_reads_no_weights(family: Family, tmp_path: Path) -> None:
+    """Not even Gemma 4's factors of layers: the plan of a known model has none."""
+    bundle = shutil.copytree(family.bundle, tmp_path / "bundle")
+    begin = json.loads((bundle / "bundle.json").read_text())["weights"]["index_size"]
+    with (bundle / "weights.ptd").open("r+b") as file:
+        size = file.seek(0, 2)
+        file.truncate(begin)
+        file.truncate(size)
+    assert events("plan", bundle, "--seq-len", 64)[0]["planned_mb"] > 0
+    with pytest.raises(RuntimeFailure, match="tensor .* does not match its checksum"):
+        Model(str(bundle)).prepare("", 64)
 
 
 def test_a_prompt_that_turns_off(family: Family) -> None:
