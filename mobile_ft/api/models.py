@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from mobile_ft.errors import UserError
+from mobile_ft.export.source.gguf_families import ARCHITECTURES
 from mobile_ft.model.families import FAMILIES
 from mobile_ft.model.families.refused import MISSING
-from mobile_ft.model.hf_config import known_config, known_models, read_hf_config
+from mobile_ft.model.hf_config import known_config, known_memory, known_models, read_hf_config
 from mobile_ft.model.shapes import base_parameters
 
 
@@ -17,6 +18,8 @@ class KnownModel:
     model_type: str  # a key of `Models.families`
     parameters: int  # of the text model
     max_tokens: int  # its context
+    planned_mb: int  # memory of a training step of 256 tokens with the default options, as `plan` says
+    smallest_budget_mb: int  # the smallest budget in which the same step works
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,15 @@ class Models:
 
     known: list[KnownModel]
     families: dict[str, list[str]]  # model_type -> model_types of models with vision that may contain it
+    gguf: dict[str, list[str]]  # model_type -> GGUF architectures from which it is read
     missing: dict[str, str]  # model_type that is refused -> what it needs
 
 
 def models() -> Models:
     """Returns the models known by name, the supported families, and families that are refused with the reason."""
     families = {name: list(family.inside) for name, family in FAMILIES.items()}
-    return Models([_known(name) for name in known_models()], families, MISSING)
+    gguf = {name: [arch for arch, found in ARCHITECTURES.items() if found.model_type == name] for name in FAMILIES}
+    return Models([_known(name) for name in known_models()], families, gguf, MISSING)
 
 
 def _known(name: str) -> KnownModel:
@@ -39,4 +44,5 @@ def _known(name: str) -> KnownModel:
     if path is None:
         raise UserError(f"{name}: not a known model")
     config = read_hf_config(path)
-    return KnownModel(name, config.model_type, base_parameters(config), config.max_position_embeddings)
+    memory = known_memory(name)
+    return KnownModel(name, config.model_type, base_parameters(config), config.max_position_embeddings, **memory)

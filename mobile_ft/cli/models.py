@@ -34,18 +34,29 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _known(found: Models) -> Table:
-    table = Table("name", "model_type", title="models known by name", title_justify="left")
-    table.add_column("parameters", justify="right")
-    table.add_column("context", justify="right")
+    table = Table(title="models known by name", title_justify="left")
+    for name in ("name", "model_type"):
+        table.add_column(name, no_wrap=True)
+    for name in ("M", "context", "memory, MB", "least, MB"):
+        table.add_column(name, justify="right")
     for model in found.known:
-        table.add_row(model.name, model.model_type, f"{model.parameters / 1e6:,.0f} M", f"{model.max_tokens:,}")
+        sizes = (f"{model.parameters / 1e6:,.0f}", f"{model.max_tokens // 1024} K")
+        memory = (f"{model.planned_mb:,}", f"{model.smallest_budget_mb:,}")
+        table.add_row(model.name, model.model_type, *sizes, *memory)
+    table.caption = (
+        "M: million parameters. Memory: of a step of 256 tokens with the default options. Least: the smallest --budget "
+        "for it. `mobile-ft plan NAME` has it for other options, and estimates the time of a step on this machine."
+    )
+    table.caption_justify = "left"
     return table
 
 
 def _families(found: Models) -> Table:
-    table = Table("model_type", "also inside", title="supported families", title_justify="left")
+    table = Table("model_type", "also inside", "GGUF architecture", title="supported families", title_justify="left")
     for name, inside in found.families.items():
-        table.add_row(name, ", ".join(inside))
+        table.add_row(name, ", ".join(inside), ", ".join(found.gguf[name]))
+    table.caption = "All are read from Hugging Face folders."
+    table.caption_justify = "left"
     return table
 
 

@@ -76,6 +76,7 @@ _MAMBA = ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "m
 _EXPERTS = ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
 _SHARED = ("global_head_dim", "num_kv_shared_layers", "hidden_size_per_layer_input")
 _CONFIGS = Path(__file__).parent / "configs"
+_MEMORY = Path(__file__).parent / "known_memory.json"  # by tools/known_memory.py
 
 
 def known_models() -> list[str]:
@@ -86,6 +87,12 @@ def known_models() -> list[str]:
 def known_config(name: str) -> Path | None:
     """Returns the config.json of a known model, or None for another name."""
     return _CONFIGS / f"{name}.json" if name in known_models() else None
+
+
+def known_memory(name: str) -> dict[str, int]:
+    """Returns `planned_mb` and `smallest_budget_mb` of a known model, for 256 tokens with the default options."""
+    memory: dict[str, int] = read_json_object(_MEMORY, "install mobile-ft again")[name]
+    return memory
 
 
 def read_hf_config(path: Path) -> ModelConfig:

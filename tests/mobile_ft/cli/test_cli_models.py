@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mobile_ft.cli.main import main
+from mobile_ft.export.source.gguf_families import ARCHITECTURES
 from mobile_ft.model.families import FAMILIES
 from mobile_ft.model.families.refused import MISSING
 from mobile_ft.model.hf_config import known_models
@@ -16,6 +17,9 @@ def test_lists_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     found = json.loads((tmp_path / "models.json").read_text())
     assert [model["name"] for model in found["known"]] == known_models()
     assert found["families"].keys() == FAMILIES.keys() and "mistral3" in found["families"]["ministral3"]
+    assert all(0 < model["smallest_budget_mb"] < model["planned_mb"] for model in found["known"])
+    assert found["gguf"]["qwen3_5_text"] == ["qwen35"] and found["gguf"]["lfm3"] == []
+    assert {name for names in found["gguf"].values() for name in names} == ARCHITECTURES.keys()
     shown = capsys.readouterr().out
     assert all(name in shown for name in (*known_models(), *FAMILIES, *MISSING))
 
