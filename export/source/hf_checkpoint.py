@@ -21,8 +21,10 @@ from mobile_ft.export.quantizer.mlx import mlx_reader
 from mobile_ft.export.quantizer.quantized import QuantizedWeight, Reader, decode_rows
 from mobile_ft.export.quantizer.tensors import FLOATS, Tensors, numbers
 from mobile_ft.export.source.hf_experts import expert_rows
+from mobile_ft.export.source.mlx_layout import adds_norm_offset, has_mlx_convolutions, multiplies_weights
 from mobile_ft.export.source.source import CheckpointSource, Rows
 from mobile_ft.files.json_text import read_json_object
+from mobile_ft.model.families import norm_offset
 from mobile_ft.model.formats import F32, FORMATS, pack
 from mobile_ft.model.hf_config import base_model, read_hf_config, text_settings
 from mobile_ft.model.lora import BaseModel
@@ -56,6 +58,13 @@ class HfCheckpoint(CheckpointSource):
         if len(found) != 1:
             raise UserError(f"{config.parent}: has {len(found)} tensors named {embedding}; a decoder must have one")
         self._prefix = found[0]
+        by_mlx = has_mlx_convolutions(tensors)
+        if by_mlx and multiplies_weights(self.config.family):
+            raise UserError(
+                f"{config.parent}: mlx-lm has multiplied the weights of this {self.config.model_type} by the "
+                "multipliers of config.json; use the original checkpoint or a GGUF file"
+            )
+        self._norms_with_offset = by_mlx and adds_norm_offset(self.config.family)
 
     @property
     def base(self) -> BaseModel:
@@ -99,7 +108,7 @@ class HfCheckpoint(CheckpointSource):
         values = np.concatenate([numbers(tensor[:]).reshape(-1) for tensor in tensors])
         if not np.isfinite(values).all():
             raise UserError(f"{self._tensors.where(names[0])}: tensor {names[0]} has values that are not finite")
-        return values
+        return values - np.float32(norm_offset(self.config.family, name)) if self._norms_with_offset else values
 
     def _vector_parts(self, name: str) -> list[str]:
         """Returns the names of a vector's tensor in the files, or of its parts."""
