@@ -4,11 +4,15 @@ Codes are in 32-bit words, lowest first. "quantization" in config.json has the s
 their own settings.
 """
 
+import math
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from mobile_ft.errors import UserError
 from mobile_ft.export.quantizer.quantized import Codes, QuantizedWeight, Reader, Settings, setting, unpack_words
-from mobile_ft.export.quantizer.tensors import FLOATS, Tensors, numbers, words
+from mobile_ft.export.quantizer.tensors import FLOATS, Tensors, numbers, row_pieces, words
 
 _KINDS = {4: "q4_1", 8: "q8_1"}
 _SUFFIXES = {32: "", 64: "_g64", 128: "_g128"}
@@ -34,12 +38,18 @@ def _open(source: str, settings: Settings, tensors: Tensors, name: str) -> Quant
         return None
     own = settings.get(module)
     fmt, bits, group = _format(source, own if isinstance(own, dict) else settings)
-    rows, wide = tensors.matrix_shape(name)
+    *rows, wide = tensors.shape(name)
+    if len(rows) not in (1, 2) or not math.prod(rows):  # two: of all experts
+        raise UserError(
+            f"{tensors.where(name)}: tensor {name} has shape {[*rows, wide]}; it must have 2 or 3 dimensions"
+        )
     cols = wide * 32 // bits
-    codes = tensors.get(name, ("U32",), [rows, wide])
-    parts = [tensors.get(f"{module}.{part}", FLOATS, [rows, cols // group]) for part in ("scales", "biases")]
-    return QuantizedWeight(fmt, rows, cols, partial(_read, codes, parts, bits))
+    codes = tensors.get(name, ("U32",), [*rows, wide])
+    parts = [tensors.get(f"{module}.{part}", FLOATS, [*rows, cols // group]) for part in ("scales", "biases")]
+    return QuantizedWeight(fmt, math.prod(rows), cols, partial(_read, codes, parts, bits))
 
 
 def _read(codes: Any, parts: list[Any], bits: int, start: int, stop: int) -> Codes:
-    return unpack_words(words(codes[start:stop]), bits), [numbers(part[start:stop]) for part in parts]
+    unpacked = [unpack_words(words(piece), bits) for piece in row_pieces(codes, start, stop)]
+    scales = [np.concatenate([numbers(piece) for piece in row_pieces(part, start, stop)]) for part in parts]
+    return np.concatenate(unpacked), scales

@@ -1,7 +1,7 @@
 """Common parts of the readers of quantized checkpoints: converts a weight's codes and scales to our formats."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,30 @@ def unpack_words(words: npt.NDArray[np.uint32], bits: int) -> U8:
     """Unpacks codes of `bits` bits, the lowest of each word first: [n, m] to [n, m * 32 / bits]."""
     codes = (words[..., None] >> np.arange(0, 32, bits, dtype=np.uint32)) & np.uint32((1 << bits) - 1)
     return codes.astype(np.uint8).reshape(len(words), -1)
+
+
+def runs(start: int, stop: int, rows: int, parts: int) -> Iterator[tuple[int, int, int]]:
+    """Yields (part, start, stop) for rows of a matrix that has `rows` rows of each part in turn, again and again."""
+    while start < stop:
+        block, row = divmod(start, rows)
+        repeat, part = divmod(block, parts)
+        count = min(rows - row, stop - start)
+        yield part, repeat * rows + row, repeat * rows + row + count
+        start += count
+
+
+def in_turn(weights: list[QuantizedWeight], times: int) -> QuantizedWeight:
+    """Joins weights of one format and shape: a `times`-th part of each weight's rows in turn."""
+    first = weights[0]
+    if any((w.format, w.rows, w.cols) != (first.format, first.rows, first.cols) for w in weights):
+        raise ValueError("has parts with different formats or shapes")
+
+    def read(start: int, stop: int) -> Codes:
+        pieces = [weights[w].read(a, b) for w, a, b in runs(start, stop, first.rows // times, len(weights))]
+        scales = zip(*(parts for _, parts in pieces), strict=True)
+        return np.concatenate([codes for codes, _ in pieces]), [np.concatenate(part) for part in scales]
+
+    return QuantizedWeight(first.format, first.rows * len(weights), first.cols, read)
 
 
 def decode_rows(name: str, codes: U8, parts: list[F32]) -> F32:

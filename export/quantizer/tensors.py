@@ -1,7 +1,7 @@
 """A checkpoint's tensors by name, with checks of their types and shapes. Subclasses read them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,19 @@ class Tensors(ABC):
         if name not in self.names:
             raise UserError(f"{self.where(name)}: tensor {name} is missing")
         return self._open(name)
+
+
+def row_pieces(tensor: Any, start: int, stop: int) -> Iterator[Any]:
+    """Yields rows of a matrix, or of all matrices of a tensor [matrices, rows, columns], one below the other."""
+    shape = tensor.get_shape()
+    if len(shape) == 2:
+        yield tensor[start:stop]
+        return
+    while start < stop:
+        matrix, row = divmod(start, shape[1])
+        count = min(shape[1] - row, stop - start)
+        yield tensor[matrix : matrix + 1][0, row : row + count]
+        start += count
 
 
 def numbers(tensor: Any) -> F32:

@@ -18,10 +18,10 @@ from mobile_ft.export.quantizer.fp8 import DTYPE as FP8
 from mobile_ft.export.quantizer.fp8 import FloatReader, fp8_reader
 from mobile_ft.export.quantizer.gptq import gptq_reader
 from mobile_ft.export.quantizer.mlx import mlx_reader
-from mobile_ft.export.quantizer.quantized import QuantizedWeight, Reader, decode_rows
-from mobile_ft.export.quantizer.tensors import FLOATS, Tensors, numbers
+from mobile_ft.export.quantizer.quantized import QuantizedWeight, Reader, decode_rows, in_turn, runs
+from mobile_ft.export.quantizer.tensors import FLOATS, Tensors, numbers, row_pieces
 from mobile_ft.export.source.hf_experts import expert_rows
-from mobile_ft.export.source.mlx_layout import adds_norm_offset, has_mlx_convolutions, multiplies_weights
+from mobile_ft.export.source.mlx_layout import adds_norm_offset, has_mlx_convolutions, mlx_parts, multiplies_weights
 from mobile_ft.export.source.source import CheckpointSource, Rows
 from mobile_ft.files.json_text import read_json_object
 from mobile_ft.model.families import norm_offset
@@ -135,18 +135,55 @@ class HfCheckpoint(CheckpointSource):
 
     def _floats(self, name: str, in_features: int, out_features: int) -> tuple[str, Callable[[int, int], F32]]:
         """Returns the type of a weight that is not quantized, and a function that reads rows (start, stop)."""
-        module = name.removesuffix(".weight").split(".", 3)[-1]
-        if module in self.config.family.expert_files:
+        module = _module(name)
+        if module in self.config.family.expert_files and not self._mlx_parts(name):
             prefix = self._name(name).removesuffix(f"{module}.weight")
             shape = self.config.num_experts, out_features // self.config.num_experts, in_features
             return expert_rows(self._tensors, prefix, module, self.config.family.expert_files[module], shape)
+        if parts := self._mlx_parts(name):
+            return self._float_parts(parts, in_features, out_features)
         full = self._name(name)
         read = None if self._float_reader is None else self._float_reader(self._tensors, full)
         tensor = self._tensors.get(full, FLOATS if read is None else (FP8,), [out_features, in_features])
         return tensor.get_dtype(), read or (lambda start, stop: numbers(tensor[start:stop]))
 
     def _quantized(self, name: str) -> QuantizedWeight | None:
-        return None if self._reader is None else self._reader(self._tensors, self._name(name))
+        if self._reader is None:
+            return None
+        names = self._mlx_parts(name) or [self._name(name)]
+        parts = [self._reader(self._tensors, part) for part in names]
+        found = [part for part in parts if part is not None]
+        if len(found) < len(parts):
+            return None
+        return found[0] if len(found) == 1 else in_turn(found, self._matrices(names[0]))
+
+    def _mlx_parts(self, name: str) -> list[str]:
+        """Returns the names of a weight's parts if mlx-lm has renamed them, else []."""
+        place = f"{self._prefix}{'.'.join(name.split('.')[1:3])}."
+        names = [f"{place}{part}.weight" for part in mlx_parts(self.config.family, _module(name))]
+        return names if names and names[0] in self._tensors.names else []
+
+    def _matrices(self, name: str) -> int:
+        """The number of experts whose matrices a tensor of mlx-lm's has, or 1."""
+        shape = self._tensors.shape(name)
+        return shape[0] if len(shape) == 3 else 1
+
+    def _float_parts(self, names: list[str], cols: int, rows: int) -> tuple[str, Callable[[int, int], F32]]:
+        times = self._matrices(names[0])
+        own = rows // times // len(names)
+        shape = [own, cols] if len(self._tensors.shape(names[0])) == 2 else [times, own, cols]
+        tensors = [self._tensors.get(name, FLOATS, shape) for name in names]
+
+        def read(start: int, stop: int) -> F32:
+            found = [row_pieces(tensors[part], a, b) for part, a, b in runs(start, stop, own, len(names))]
+            return np.concatenate([numbers(piece) for pieces in found for piece in pieces])
+
+        return tensors[0].get_dtype(), read
+
+
+def _module(name: str) -> str:
+    """The module of a weight, within its layer if it is in one."""
+    return name.removesuffix(".weight").split(".", 3)[-1]
 
 
 def _quantize(weights: F32, fmt: str, importance: F32 | None) -> Rows:

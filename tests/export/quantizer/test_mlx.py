@@ -11,9 +11,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mobile_ft.errors import UserError
+from mobile_ft.export.quantizer.mlx import mlx_reader
+from mobile_ft.export.quantizer.quantized import in_turn
 from mobile_ft.export.source.hf_folder import HfFolder
+from mobile_ft.export.source.safetensors_files import SafetensorsFiles
 from tests.hf_models import FAMILIES, random_model
-from tests.quantized_checkpoints import decoded, write_mlx
+from tests.quantized_checkpoints import decoded, pack_words, write_mlx
 
 UP = "model.layers.0.mlp.up_proj"
 
@@ -66,6 +69,29 @@ def test_plain_modules_stay_plain(tmp_path: Path) -> None:
     assert np.array_equal(decoded(source, f"{UP}.weight", plain), plain.float().numpy())
 
 
+def test_matrices_of_experts(tmp_path: Path) -> None:
+    """[experts, rows, columns]; gates and ups of each expert are joined in turn."""
+    rng, (experts, rows, cols) = np.random.default_rng(0), (3, 5, 64)
+    codes = rng.integers(0, 16, (2, experts, rows, cols), dtype=np.uint8)
+    scales = rng.standard_normal((2, experts, rows, 2)).astype(np.float32)
+    tensors = {}
+    for part, name in enumerate(("gate", "up")):
+        packed = pack_words(codes[part].reshape(-1, cols), 4).view(np.uint32)
+        tensors[f"{name}.weight"] = torch.from_numpy(packed.reshape(experts, rows, -1))
+        tensors |= {f"{name}.{kind}": torch.from_numpy(scales[part].copy()) for kind in ("scales", "biases")}
+    save_file(tensors, tmp_path / "model.safetensors")
+    reader = mlx_reader("config.json", {"bits": 4, "group_size": 32})
+    files = SafetensorsFiles(tmp_path, dict.fromkeys(tensors, tmp_path / "model.safetensors"))
+    weights = [reader(files, f"{name}.weight") for name in ("gate", "up")]
+    joined = in_turn([weight for weight in weights if weight is not None], experts)
+    assert (joined.format, joined.rows, joined.cols) == ("q4_1", 2 * experts * rows, cols)
+    wanted = codes.transpose(1, 0, 2, 3).reshape(-1, cols), scales.transpose(1, 0, 2, 3).reshape(-1, 2)
+    for start, stop in ((0, joined.rows), (3, 4), (4, 17), (9, 11)):
+        found, parts = joined.read(start, stop)
+        assert np.array_equal(found, wanted[0][start:stop])
+        assert all(np.array_equal(part, wanted[1][start:stop]) for part in parts)
+
+
 def test_taps_of_a_convolution(tmp_path: Path) -> None:
     """mlx-lm has LFM2's [channels, taps, 1] where Transformers has [channels, 1, taps]."""
     random_model(FAMILIES["lfm2"]).save_pretrained(tmp_path)
@@ -115,7 +141,7 @@ HARM: dict[str, tuple[Callable[[Path], object], str]] = {
     "no biases": (_tensor("biases", lambda x: None), f"tensor {UP}.biases is missing"),
     "few rows": (_tensor("scales", lambda x: x[:-1].clone()), "scales is BF16 [255, 2]; it must be one of"),
     "signed": (_tensor("weight", lambda x: x.view(torch.int32)), "weight is I32 [256, 16]; it must be U32 [256, 16]"),
-    "a vector": (_tensor("weight", lambda x: x.reshape(-1)), "weight has shape [4096]; it must have 2 dimensions"),
+    "a vector": (_tensor("weight", lambda x: x.reshape(-1)), "weight has shape [4096]; it must have 2 or 3 dimensions"),
     "half a layer": (
         lambda f: [_tensor(part, lambda x: x[:128].clone())(f) for part in ("weight", "scales", "biases")],
         "has shape [128, 128]; config.json requires [256, 128]",
