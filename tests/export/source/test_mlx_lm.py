@@ -44,8 +44,8 @@ def values_of(family: str) -> dict[str, Any]:
 
 def as_on_the_hub(family: str, config: dict[str, Any]) -> dict[str, Any]:
     """The older keys, which published models have and mlx-lm expects."""
-    rope = config.get("rope_parameters")
-    if rope and "rope_theta" in rope and family not in ("ministral3", "qwen3_5"):
+    rope = config["rope_parameters"] if config.get("rope_parameters") else {}
+    if "rope_theta" in rope and family not in ("ministral3", "qwen3_5"):
         scaling = {key: x for key, x in rope.items() if key not in ("rope_theta", "partial_rotary_factor")}
         config |= {key: x for key, x in rope.items() if key in ("rope_theta", "partial_rotary_factor")}
         config["rope_scaling"] = scaling if rope.get("rope_type", "default") != "default" else None
