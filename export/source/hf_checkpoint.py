@@ -160,7 +160,7 @@ class HfCheckpoint(CheckpointSource):
     def _mlx_parts(self, name: str) -> list[str]:
         """Returns the names of a weight's parts if mlx-lm has renamed them, else []."""
         place = f"{self._prefix}{'.'.join(name.split('.')[1:3])}."
-        names = [f"{place}{part}.weight" for part in mlx_parts(self.config.family, _module(name))]
+        names = [f"{place}{part}.weight" for part in mlx_parts(self.config, _module(name))]
         return names if names and names[0] in self._tensors.names else []
 
     def _matrices(self, name: str) -> int:

@@ -1,15 +1,18 @@
 """What mlx-lm changes in a checkpoint's tensors, besides quantizing them (`sanitize` in its models)."""
 
 from mobile_ft.export.quantizer.tensors import Tensors
+from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import Family
 
-# Linear layers outside of experts that mlx-lm renames, and those that it splits: Granite 4's and LFM2-8B-A1B's MLPs.
-_RENAMED = {
-    "shared_mlp.input_linear": ("mlp.gate_proj", "mlp.up_proj"),
-    "shared_mlp.output_linear": ("mlp.down_proj",),
+# Linear layers outside of experts that mlx-lm renames or splits: LFM2-8B-A1B's, and those of Granite 4 without experts.
+_BESIDE_EXPERTS = {
     "feed_forward.w1": ("feed_forward.gate_proj",),
     "feed_forward.w2": ("feed_forward.down_proj",),
     "feed_forward.w3": ("feed_forward.up_proj",),
+}
+_WITHOUT_EXPERTS = {
+    "shared_mlp.input_linear": ("mlp.gate_proj", "mlp.up_proj"),
+    "shared_mlp.output_linear": ("mlp.down_proj",),
 }
 
 
@@ -30,13 +33,14 @@ def multiplies_weights(family: Family) -> bool:
     return "hybrid" in family.norms
 
 
-def mlx_parts(family: Family, module: str) -> tuple[str, ...]:
+def mlx_parts(config: ModelConfig, module: str) -> tuple[str, ...]:
     """Returns mlx-lm's names of the parts of a linear layer, or () if it has the same name there.
 
     Those of experts are [experts, rows, columns], and their rows follow each other expert by expert.
     """
+    family = config.family
     if module not in family.expert_files:
-        return _RENAMED.get(module, ())
+        return (_BESIDE_EXPERTS if config.num_experts else _WITHOUT_EXPERTS).get(module, ())
     first = family.expert_files[module][0]
     parent = first.partition(".experts.")[0] if ".experts." in first else first.rpartition(".")[0]
     parts = ("gate_proj", "up_proj") if module == family.linears["experts_in"] else ("down_proj",)

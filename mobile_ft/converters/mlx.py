@@ -8,12 +8,15 @@ from safetensors.numpy import save_file
 
 from mobile_ft.converters.fine_tuned import FineTuned
 from mobile_ft.errors import UserError
+from mobile_ft.export.source.mlx_layout import mlx_parts, multiplies_weights
 from mobile_ft.model.lora import DECODER, INSIDE
 
 WEIGHTS_FILE, CONFIG_FILE = "adapters.safetensors", "adapter_config.json"
 FILES = (WEIGHTS_FILE, CONFIG_FILE)
 
 _MODULES = {DECODER: "model", INSIDE: "language_model.model"}  # path of the decoder in mlx-lm's classes
+_DECODERS = {"nemotron_h": "backbone"}  # where it has another name
+UNKNOWN = ("arcee", "granite_swa", "granitemoeshared", "hyperclovax", "lfm3", "ministral", "vaultgemma")
 
 
 def write(model: FineTuned, out: Path) -> None:
@@ -25,11 +28,19 @@ def write(model: FineTuned, out: Path) -> None:
     lora, base = model.bundle.lora, model.bundle.base
     if base.modules not in _MODULES:
         raise UserError(f"to mlx: mlx-lm has no models with a text model at {base.modules}; convert to another target")
+    if multiplies_weights(model.config.family):
+        raise UserError(f"to mlx: mlx-lm multiplies the weights of a {model.config.model_type}; use another target")
+    if model.config.model_type in UNKNOWN:
+        raise UserError(f"to mlx: mlx-lm does not support {model.config.model_type}; use another target")
+    decoder = _DECODERS.get(model.config.model_type, _MODULES[base.modules])
     for name, low_rank in model.low_ranks.items():
         module = name.removeprefix("model.").removesuffix(".weight")
-        tensors[f"{_MODULES[base.modules]}.{module}.lora_a"] = np.ascontiguousarray(low_rank.a.T)
-        tensors[f"{_MODULES[base.modules]}.{module}.lora_b"] = np.ascontiguousarray(low_rank.b.T)
-        keys.append(module.split(".", 2)[2])  # name within the layer
+        _, layer, linear = module.split(".", 2)
+        parts = mlx_parts(model.config, linear) or (linear,)
+        for part, b in zip(parts, np.split(low_rank.b, len(parts)), strict=True):
+            tensors[f"{decoder}.layers.{layer}.{part}.lora_a"] = np.ascontiguousarray(low_rank.a.T)
+            tensors[f"{decoder}.layers.{layer}.{part}.lora_b"] = np.ascontiguousarray(b.T)
+            keys.append(part)
     config = {
         "model": base.name,
         "fine_tune_type": "lora",

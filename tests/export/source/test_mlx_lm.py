@@ -5,15 +5,19 @@ rotates as a whole.
 """
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
+from mobile_ft import convert
+from mobile_ft.converters.mlx import UNKNOWN
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.source.hf_folder import HfFolder
-from mobile_ft.model.lora import LoraConfig
+from mobile_ft.model.lora import LoraConfig, write_adapter
 from mobile_ft.model.shapes import linear_names
 from mobile_ft.runtime import Model
 from tests.hf_models import FAMILIES, random_model
@@ -72,6 +76,7 @@ def as_on_the_hub(family: str, config: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("family", CONVERTED)
 def test_logits(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlx = pytest.importorskip("mlx.core")
+    from mlx_lm.tuner.utils import load_adapters
     from mlx_lm.utils import load_model, quantize_model, save_config, save_model
 
     random_model(type(FAMILIES[family])(**values_of(family))).float().save_pretrained(tmp_path / "hf")
@@ -88,8 +93,31 @@ def test_logits(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(HfFolder, "write_tokenizer", lambda self, folder: None)
     source = HfFolder(tmp_path / "mlx", "q8_0", "q8_0")
-    write_bundle(source, LoraConfig(3, 6.0, linear_names(source.config)), 64, 0, tmp_path / "bundle")
+    lora = LoraConfig(3, 6.0, linear_names(source.config))
+    write_bundle(source, lora, 64, 0, tmp_path / "bundle")
     ours = Model(str(tmp_path / "bundle"))
-    ours.prepare("", 64)
     # mlx-lm multiplies Gemma's embeddings by a root in bfloat16.
-    assert np.abs(ours.logits(TOKENS, np.arange(41)) - theirs).max() < (5e-3 if family == "gemma" else 1e-4)
+    bound = 5e-3 if family == "gemma" else 1e-4
+    ours.prepare("", 64)
+    assert np.abs(ours.logits(TOKENS, np.arange(41)) - theirs).max() < bound
+
+    rng, adapter = np.random.default_rng(1), load_file(tmp_path / "bundle" / "adapter_model.safetensors")
+    adapter = {name: (0.1 * rng.standard_normal(x.shape)).astype(np.float32) for name, x in adapter.items()}
+    (tmp_path / "adapter").mkdir()
+    write_adapter(tmp_path / "adapter", lora, source.base, adapter)
+    convert(tmp_path / "bundle", tmp_path / "adapter", tmp_path / "converted", to="mlx", progress=False)
+    load_adapters(model, str(tmp_path / "converted"))
+    model.set_dtype(mlx.float32)
+    ours.prepare(str(tmp_path / "adapter"), 64)
+    adapted = np.array(model(mlx.array(TOKENS[None]))[0])
+    assert np.abs(adapted - theirs).max() > 0.1
+    assert np.abs(ours.logits(TOKENS, np.arange(41)) - adapted).max() < 10 * bound
+
+
+@pytest.mark.slow
+def test_what_mlx_lm_does_not_know() -> None:
+    pytest.importorskip("mlx.core")
+    from mlx_lm.utils import MODEL_REMAPPING
+
+    for family in UNKNOWN:
+        assert find_spec(f"mlx_lm.models.{family}") is None and family not in MODEL_REMAPPING

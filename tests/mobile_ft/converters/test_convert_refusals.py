@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 from mobile_ft import UserError, convert
 from mobile_ft.api.convert import TARGETS, Target
-from mobile_ft.converters import gguf_names, hf
+from mobile_ft.converters import gguf_names, hf, mlx
 from tests.tuned_models import Tuned
 
 
@@ -36,6 +36,17 @@ def test_unknown_families_are_named(
     with pytest.raises(UserError, match="does not support model_type llama; supported:"):
         converted(tuned, to)
     assert not list(tmp_path.iterdir())
+
+
+def test_families_that_mlx_lm_does_not_know(
+    tuned: Tuned, converted: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mlx, "UNKNOWN", ("llama",))
+    with pytest.raises(UserError, match="to mlx: mlx-lm does not support llama; use another target"):
+        converted(tuned, "mlx")
+    monkeypatch.setattr(mlx, "multiplies_weights", lambda family: True)
+    with pytest.raises(UserError, match="to mlx: mlx-lm multiplies the weights of a llama; use another target"):
+        converted(tuned, "mlx")
 
 
 @pytest.mark.slow
