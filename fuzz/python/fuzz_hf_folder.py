@@ -40,4 +40,9 @@ def run(data: bytes, folder: Path) -> None:
     source = HfFolder(folder, "q4_1", "q8_0")
     source.packed("model.embed_tokens.weight", source.config.hidden_size, source.config.vocab_size)
     source.vector("model.norm.weight", source.config.hidden_size)
-    source.packed(LINEAR, source.config.hidden_size, source.config.intermediate_size)
+    config = source.config
+    if config.num_experts:
+        rows = 2 * config.num_experts * config.moe_intermediate_size
+        source.packed(f"model.layers.0.{config.family.linears['experts_in']}.weight", config.hidden_size, rows)
+    else:
+        source.packed(LINEAR, config.hidden_size, config.intermediate_size)

@@ -16,6 +16,8 @@ _CONFIG = {"model_type": "llama", "hidden_size": 32, "intermediate_size": 32, "v
 _CONFIG |= {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 16, "tie_word_embeddings": True}
 _EMBEDDING, _NORM = "model.embed_tokens", "model.norm.weight"
 _MODULE = LINEAR.removesuffix(".weight")
+_SWITCH = "model.layers.0.mlp.switch_mlp"
+_EXPERTS = {"model_type": "qwen3_moe", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 32}
 
 
 def seeds() -> list[bytes]:
@@ -39,6 +41,7 @@ def seeds() -> list[bytes]:
         _seed(plain | packed | of_gptq, quantization_config=gptq),
         _seed(plain | packed | {f"{_MODULE}.qweight": np.ones((32, 4), np.int32)}, quantization_config=awq),
         _seed(_mlx(_EMBEDDING, 16, 4) | _mlx(_MODULE, 32, 8), quantization=mlx),
+        _seed(_mlx(_EMBEDDING, 16, 4) | _mlx_experts(), quantization=mlx, **_EXPERTS),
     ]
 
 
@@ -63,6 +66,11 @@ def _bitsandbytes(double: bool) -> dict[str, np.ndarray]:
         tensors[".absmax"] = np.ones(16, np.float32)
     tensors[".quant_state.bitsandbytes__nf4"] = np.frombuffer(json.dumps(state).encode(), np.uint8)
     return {f"{LINEAR}{suffix}": tensor for suffix, tensor in tensors.items()}
+
+
+def _mlx_experts() -> dict[str, np.ndarray]:
+    matrices = {name: _mlx(f"{_SWITCH}.{name}", 2 * 32, 4) for name in ("gate_proj", "up_proj", "down_proj")}
+    return {name: x.reshape(2, 32, -1) for tensors in matrices.values() for name, x in tensors.items()}
 
 
 def _mlx(module: str, rows: int, bits: int) -> dict[str, np.ndarray]:

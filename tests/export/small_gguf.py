@@ -43,6 +43,47 @@ def small_gguf(tokenizer: str, kind: GGMLQuantizationType = GGMLQuantizationType
     return _file(_fields(tokenizer, width), _tensors(kind, width))
 
 
+_SSM = {"ssm.time_step_rank": 2, "ssm.inner_size": 32, "ssm.group_count": 1, "ssm.state_size": 16, "ssm.conv_kernel": 4}
+_SCALES = {"attention.scale": 0.1, "embedding_scale": 2.0, "residual_scale": 0.5, "logit_scale": 2.0}
+_EXPERTS = {"expert_count": 2, "expert_used_count": 1}
+_CONV = {"attention.head_count_kv": [0], "shortconv.l_cache": 3}
+_WINDOW = {"attention.sliding_window": 8}
+_PER_LAYER = {"attention.head_count_kv": [2], "feed_forward_length": [32], "embedding_length_per_layer_input": 32}
+# What an architecture has beyond llama's settings.
+_OWN: dict[str, dict[str, Any]] = {
+    "gemma2": _WINDOW,
+    "gemma3": _WINDOW,
+    "gemma4": _WINDOW | _PER_LAYER | {"attention.key_length_swa": 16},
+    "qwen35": _SSM | {"attention.head_count_kv": [2], "rope.dimension_count": 8, "full_attention_interval": 2},
+    "mistral3": {
+        "rope.scaling.type": "yarn",
+        "rope.scaling.factor": 4.0,
+        "rope.scaling.original_context_length": 16,
+    },
+    "granite": _SCALES,
+    "granitemoe": _SCALES | _EXPERTS,
+    "granitehybrid": _SCALES
+    | _EXPERTS
+    | _SSM
+    | {"attention.head_count_kv": [0], "expert_shared_feed_forward_length": 32},
+    "falcon-h1": _SSM,
+    "nemotron_h": _SSM | {"block_count": 2, "attention.head_count_kv": [0, 0], "feed_forward_length": [0, 32]},
+    "lfm2": _CONV,
+    "lfm2moe": _CONV | _EXPERTS | {"expert_feed_forward_length": 32, "expert_gating_func": 2},
+    "olmoe": _EXPERTS,
+    "qwen3moe": _EXPERTS | {"expert_feed_forward_length": 32},
+}
+
+
+def small_gguf_of(architecture: str) -> bytes:
+    """With the settings of an architecture, and an embedding and, where there must be one, a head alone."""
+    fields = {key.replace("llama.", f"{architecture}.", 1): value for key, value in _fields("gpt2", 32).items()}
+    own = {"attention.key_length": 16, **_OWN.get(architecture, {})}
+    fields |= {f"{architecture}.{key}": value for key, value in own.items()} | {"general.architecture": architecture}
+    names = ["token_embd", "output"] if architecture == "nemotron_h" else ["token_embd"]
+    return _file(fields, {name: (GGMLQuantizationType.Q4_0, 32, _VOCABULARY) for name in names})
+
+
 def small_parts(tokenizer: str) -> tuple[bytes, bytes]:
     """The same in two parts, as gguf-split writes them."""
     tensors = list(_tensors(GGMLQuantizationType.Q4_0, 32).items())

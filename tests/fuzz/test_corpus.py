@@ -6,6 +6,9 @@ import pytest
 
 from fuzz.python.harness import FORMATS, check, load
 from mobile_ft.errors import UserError
+from mobile_ft.export.source.gguf_families import ARCHITECTURES
+from mobile_ft.export.source.gguf_model import GgufModel
+from tests.export.small_gguf import small_gguf_of
 
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus" / "python"
 
@@ -29,6 +32,13 @@ def test_every_folder_is_of_a_format() -> None:
 @pytest.mark.timeout(10)
 def test_findings(path: Path, tmp_path: Path) -> None:
     check(load(path.parent.name).run, path.read_bytes(), tmp_path)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_settings_of_gguf(architecture: str, tmp_path: Path) -> None:
+    """Seeds have all of an architecture's own settings: fuzzing changes them, and not only names them missing."""
+    (tmp_path / "model.gguf").write_bytes(small_gguf_of(architecture))
+    assert GgufModel(tmp_path / "model.gguf").config.model_type == ARCHITECTURES[architecture].model_type
 
 
 @pytest.mark.parametrize("name", FORMATS)
