@@ -20,7 +20,7 @@ from mobile_ft.model.hf_config import config_of
 from mobile_ft.model.hf_rope import read_scaling
 from mobile_ft.model.lora import DECODER, DECODERS, BaseModel, LoraConfig
 from mobile_ft.model.rope import Scaling
-from mobile_ft.model.shapes import linear_names
+from mobile_ft.model.shapes import check_units, linear_names
 
 FORMAT = "mobile-ft-bundle"
 VERSION = 6
@@ -152,7 +152,7 @@ def _model(values: dict[str, Any], index: Path) -> ModelConfig:
     if thetas and len(thetas) != values["num_hidden_layers"]:
         raise ValueError(f"{len(thetas)} layer_rope_theta for {values['num_hidden_layers']} layers")
     own = {"layer_types": types, "layer_rope_theta": thetas, **scalings}
-    return check_config(ModelConfig(**values | own), str(index))
+    return check_units(check_config(ModelConfig(**values | own), str(index)), str(index))
 
 
 def _scaling(values: dict[str, Any], key: str) -> Scaling:

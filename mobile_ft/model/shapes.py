@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from mobile_ft.errors import UserError
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import CONV, DELTA, HYBRID, MAMBA, MLP
 from mobile_ft.model.formats import F32
@@ -35,6 +36,17 @@ def unit_types(config: ModelConfig, layer: int) -> tuple[str, ...]:
         return (mixer,)
     mlp = "experts" if config.num_experts and layer >= config.num_dense_layers else "mlp"
     return (mixer, mlp, "per_layer") if config.hidden_size_per_layer_input else (mixer, mlp)
+
+
+def check_units(config: ModelConfig, source: str) -> ModelConfig:
+    """Returns the configuration. Raises UserError if its family has no units of a type that it needs."""
+    for layer in range(config.num_hidden_layers):
+        for unit_type in unit_types(config, layer):
+            if unit_type not in config.family.norms:
+                raise UserError(
+                    f"{source}: a {config.model_type} has no units of type {unit_type}, as layer {layer} needs"
+                )
+    return config
 
 
 def unit_norms(config: ModelConfig, layer: int, unit_type: str) -> tuple[str | None, str | None]:
