@@ -166,8 +166,12 @@ def _granite(settings: Settings, layers: int) -> Values:
 
 
 def _granitemoe(settings: Settings, layers: int) -> Values:
-    settings.refuse("expert_shared_feed_forward_length", "an MLP beside experts is not supported")
     return _granite(settings, layers) | {"num_local_experts": settings.count("expert_count")} | _experts(settings)
+
+
+def _granitemoeshared(settings: Settings, layers: int) -> Values:
+    shared = settings.count("expert_shared_feed_forward_length")
+    return _granitemoe(settings, layers) | {"shared_intermediate_size": shared}
 
 
 def _granitehybrid(settings: Settings, layers: int) -> Values:
@@ -236,6 +240,18 @@ def _epsilon(settings: Settings) -> float:
 def _olmoe(settings: Settings, layers: int) -> Values:
     experts = {"num_experts": settings.count("expert_count"), "norm_topk_prob": False}
     return _without_windows(settings, layers) | experts | _experts(settings)
+
+
+def _mixtral(settings: Settings, layers: int) -> Values:
+    return {"num_local_experts": settings.count("expert_count"), "sliding_window": None} | _experts(settings)
+
+
+def _qwen2moe(settings: Settings, layers: int) -> Values:
+    return _qwen3moe(settings, layers) | {"norm_topk_prob": False} | _shared_expert(settings)
+
+
+def _shared_expert(settings: Settings) -> Values:
+    return {"shared_expert_intermediate_size": settings.count("expert_shared_feed_forward_length")}
 
 
 def _qwen3moe(settings: Settings, layers: int) -> Values:
@@ -308,6 +324,17 @@ def _qwen35(settings: Settings, layers: int) -> Values:
     }
 
 
+def _qwen35moe(settings: Settings, layers: int) -> Values:
+    values = _qwen35(settings, layers) | _qwen3moe(settings, layers) | _shared_expert(settings)
+    return {key: value for key, value in values.items() if key != "norm_topk_prob"}  # the family has no setting for it
+
+
+def _glm(settings: Settings, layers: int) -> Values:
+    head_dim = settings.count("embedding_length") // settings.count("attention.head_count")
+    head_dim = max(settings.count("attention.key_length", head_dim), 1)
+    return {"partial_rotary_factor": settings.count("rope.dimension_count", head_dim) / head_dim}
+
+
 @dataclass(frozen=True)
 class Architecture:
     """The meaning of a `general.architecture`."""
@@ -352,8 +379,36 @@ ARCHITECTURES = {
     "nemotron_h": Architecture("nemotron_h", interleaved=True, special=_nemotron_h, partial=True),
     "hunyuan-dense": Architecture("hunyuan_v1_dense"),
     "olmoe": Architecture("olmoe", special=_olmoe),
+    "qwen2moe": Architecture("qwen2_moe", special=_qwen2moe),
     "qwen3moe": Architecture("qwen3_moe", special=_qwen3moe),
+    "qwen35moe": Architecture("qwen3_5_moe_text", special=_qwen35moe, partial=True),
+    # Positions of images have several parts, which are one in a text.
+    "qwen2vl": Architecture("qwen2_5_vl_text"),
+    "qwen3vl": Architecture("qwen3_vl_text"),
+    "chatglm": Architecture("glm", special=_glm, partial=True),
+    "glm4": Architecture("glm4", special=_glm, partial=True),
 }
+# Other model types with the name of an architecture: {architecture: (count that only their metadata has, what it is)}
+VARIANTS = {
+    "llama": ("expert_count", Architecture("mixtral", interleaved=True, special=_mixtral)),
+    "granitemoe": (
+        "expert_shared_feed_forward_length",
+        Architecture("granitemoeshared", interleaved=True, special=_granitemoeshared),
+    ),
+}
+
+
+def architecture_of(settings: Settings, name: str) -> Architecture:
+    """Returns the meaning of an architecture in a file with these settings."""
+    if name in VARIANTS and settings.get(VARIANTS[name][0], 0):
+        return VARIANTS[name][1]
+    return ARCHITECTURES[name]
+
+
+def architecture_names(model_type: str) -> list[str]:
+    """Returns the names of the architectures that have models of this type."""
+    variants = [(name, variant) for name, (_, variant) in VARIANTS.items()]
+    return [name for name, known in [*ARCHITECTURES.items(), *variants] if known.model_type == model_type]
 
 
 def config_values(

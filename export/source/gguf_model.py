@@ -17,6 +17,7 @@ from mobile_ft.export.source.gguf_families import (
     LONG_FACTORS,
     NOT_ROTATED,
     Settings,
+    architecture_of,
     config_values,
     layer_count,
 )
@@ -60,12 +61,12 @@ class GgufModel(CheckpointSource):
         if not isinstance(name, str) or name not in ARCHITECTURES:
             supported = ", ".join(repr(known) for known in ARCHITECTURES)
             raise UserError(f"{path}: architecture is {name!r}; supported: {supported}")
-        self._name, self._architecture = name, ARCHITECTURES[name]
         self.tensors: dict[str, dict[int, GgufTensor]] = {}  # by Hugging Face's name, the parts of each
         self._counts: dict[str, int] = {}  # of the parts of each
         self.rope_factors: F32 | None = None
         self._long_factors: dict[str, list[float]] = {}
         settings = Settings(self.fields, name)
+        self._name, self._architecture = name, architecture_of(settings, name)
         try:
             self._name_tensors(file.tensors, layer_count(settings))
             embed = self._parts(f"{self._architecture.family.embedding}.weight")[0]
@@ -159,6 +160,8 @@ class GgufModel(CheckpointSource):
                     f"{self.path}: tensor {tensor.name!r} has blocks of {GGML_QUANT_SIZES[tensor.type][0]}, which do "
                     f"not divide the {in_features} of a layer; use a file of another type"
                 )
+        if out_features == 1:  # llama.cpp has a matrix of one row as a vector
+            shape = (in_features,)
         for tensor in [tensor for tensor in tensors if tensor.shape != shape]:
             raise UserError(
                 f"{self.path}: tensor {tensor.name!r} has shape {list(reversed(tensor.shape))}; "

@@ -33,6 +33,7 @@ _LINEARS = (
     *(("attn_gate", "delta_gate"), ("ssm_beta", "delta_beta"), ("ssm_alpha", "delta_decay"), ("ssm_out", "delta_out")),
     *(("attn_qkv", "delta_qkv"), ("ssm_in", "mamba_in"), ("ssm_out", "mamba_out")),
     *(("ffn_gate_inp", "router"), ("ffn_down_exps", "experts_out"), ("ffn_down_shexp", "shared_down")),
+    *(("ffn_gate_shexp", "shared_gate"), ("ffn_up_shexp", "shared_up"), ("ffn_gate_inp_shexp", "shared_router")),
 )
 # Two tensors of a file that are one matrix of Hugging Face's.
 _PAIRS = (

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mobile_ft.errors import UserError
-from mobile_ft.export.source.gguf_families import ARCHITECTURES
+from mobile_ft.export.source.gguf_families import architecture_names
 from mobile_ft.model.families import FAMILIES
 from mobile_ft.model.families.refused import MISSING
 from mobile_ft.model.hf_config import known_config, known_memory, known_models, read_hf_config
@@ -35,7 +35,7 @@ class Models:
 def models() -> Models:
     """Returns the models known by name, the supported families, and families that are refused with the reason."""
     families = {name: list(family.inside) for name, family in FAMILIES.items()}
-    gguf = {name: [arch for arch, found in ARCHITECTURES.items() if found.model_type == name] for name in FAMILIES}
+    gguf = {name: architecture_names(name) for name in FAMILIES}
     return Models([_known(name) for name in known_models()], families, gguf, MISSING)
 
 

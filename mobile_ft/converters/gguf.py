@@ -99,6 +99,8 @@ def _add_hyperparameters(writer: GGUFWriter, c: ModelConfig, architecture: str) 
         writer.add_rope_freq_base_swa(c.rope_local_base_freq)
     if DELTA in c.layer_types:
         _add_delta_net(writer, c)
+    if DELTA in c.layer_types or architecture in ("qwen2vl", "qwen3vl"):
+        _add_rope_sections(writer, c)
     if {MAMBA, HYBRID} & set(c.layer_types):
         _add_mamba(writer, c)
     if c.num_experts:
@@ -138,7 +140,7 @@ def _add_experts(writer: GGUFWriter, c: ModelConfig, architecture: str) -> None:
     writer.add_expert_used_count(c.num_experts_per_tok)
     if c.shared_expert_intermediate_size:
         writer.add_expert_shared_feed_forward_length(c.shared_expert_intermediate_size)
-    if architecture in ("qwen3moe", "lfm2moe"):
+    if architecture in ("qwen2moe", "qwen3moe", "qwen35moe", "lfm2moe"):
         writer.add_expert_feed_forward_length(c.moe_intermediate_size)
     if c.family.sigmoid_router:
         writer.add_leading_dense_block_count(c.num_dense_layers)
@@ -152,7 +154,10 @@ def _add_delta_net(writer: GGUFWriter, c: ModelConfig) -> None:
     writer.add_ssm_group_count(c.linear_num_key_heads)
     writer.add_ssm_time_step_rank(c.linear_num_value_heads)
     writer.add_ssm_inner_size(c.linear_num_value_heads * c.linear_value_head_dim)
-    # Sections of pairs for the positions of images. All of a text's positions are the same.
+
+
+def _add_rope_sections(writer: GGUFWriter, c: ModelConfig) -> None:
+    """Sections of pairs for the positions of images. All of a text's positions are the same."""
     pairs = rotary_pairs(c.head_dim, c.rope_scaling)
     writer.add_rope_dimension_sections([(pairs + 2) // 3, (pairs + 1) // 3, pairs // 3, 0])
 
@@ -213,7 +218,8 @@ def _rope_factors(model: FineTuned, architecture: str) -> dict[str, F32]:
 
 
 def _type_of(c: ModelConfig, name: str, shape: tuple[int, ...], kind: GGMLQuantizationType) -> GGMLQuantizationType:
-    if len(shape) != 2 or name.endswith(f".{c.family.linears.get('router')}.weight"):
+    routers = [c.family.linears.get(role) for role in ("router", "shared_router")]
+    if len(shape) != 2 or name.endswith(tuple(f".{router}.weight" for router in routers)):
         return _F32
     return GGMLQuantizationType.Q8_0 if name in (c.embedding, HEAD) and kind not in _MORE_BITS else kind
 

@@ -6,23 +6,25 @@ import numpy as np
 import numpy.typing as npt
 
 from mobile_ft.errors import UserError
-from mobile_ft.export.source.gguf_families import ARCHITECTURES, gemma_query_scalar
+from mobile_ft.export.source.gguf_families import ARCHITECTURES, architecture_names, gemma_query_scalar
 from mobile_ft.export.source.gguf_order import column_order, row_order
 from mobile_ft.export.source.gguf_tensors import gguf_names
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import DELTA, FULL, MAMBA, NO_ROPE, SLIDING
+from mobile_ft.model.families import DELTA, FAMILIES, FULL, MAMBA, NO_ROPE, SLIDING
 from mobile_ft.model.families.traits import every
 from mobile_ft.model.formats import F32
 from mobile_ft.model.rope import rope_factor
 from mobile_ft.model.shapes import MAMBA_DECAY, MAMBA_NORM, MAMBA_SKIP, mamba_in_scale
 
 # {Hugging Face's model_type: GGUF's architecture}
-_NAMES = {"mistral": "llama"} | {architecture.model_type: name for name, architecture in ARCHITECTURES.items()}
+_NAMES = {"mistral": "llama"} | {family: name for family in FAMILIES for name in architecture_names(family)}
 BLOCK = 32  # columns of a block, in all formats that are written
 _NO_ROPE_INTERVAL = 4  # fixed in llama.cpp's SmolLM3
 _NORMALIZED = {
     "olmoe": False,
+    "qwen2moe": False,
     "qwen3moe": True,
+    "qwen35moe": True,
     "lfm2moe": True,
 }  # whether it divides the weights of experts by their sum
 
@@ -58,6 +60,8 @@ class GgufNames:
             return c.mamba_n_groups, shape[0] // c.mamba_n_groups
         if len(shape) == 3:  # a convolution's taps are a matrix
             return shape[0], shape[2]
+        if shape[0] == 1 and len(shape) == 2:  # a matrix of one row is a vector
+            return (shape[1],)
         if experts:
             return experts, shape[0] // (experts * parts), shape[1]
         return (shape[0] // parts, *shape[1:])
@@ -148,16 +152,17 @@ def _check_layers(config: ModelConfig, architecture: str) -> None:
             f"GGUF's architecture {architecture} requires that the last layers with keys and values of their own are "
             "one with a sliding window and one with full attention; use another target"
         )
-    if architecture == "qwen35":
+    if architecture in ("qwen35", "qwen35moe"):
         interval = full_attention_interval(config)
         if list(config.layer_types) != [DELTA if (i + 1) % interval else FULL for i in range(config.num_hidden_layers)]:
             raise UserError(
-                "GGUF's architecture qwen35 requires that full attention is at every n-th layer; use another target"
+                f"GGUF's architecture {architecture} requires that full attention is at every n-th layer; use another "
+                "target"
             )
         if config.linear_value_head_dim % BLOCK or config.linear_key_head_dim != config.linear_value_head_dim:
             raise UserError(
-                f"GGUF's architecture qwen35 requires key and value heads of one size, a multiple of {BLOCK}; use "
-                "another target"
+                f"GGUF's architecture {architecture} requires key and value heads of one size, a multiple of {BLOCK}; "
+                "use another target"
             )
     every_fourth = [(layer + 1) % _NO_ROPE_INTERVAL == 0 for layer in range(config.num_hidden_layers)]
     if architecture == "smollm3" and [kind == NO_ROPE for kind in config.layer_types] != every_fourth:
@@ -168,8 +173,6 @@ def _check_layers(config: ModelConfig, architecture: str) -> None:
 
 
 def _check_experts(config: ModelConfig, architecture: str) -> None:
-    if architecture == "granitemoe" and config.shared_expert_intermediate_size:
-        raise UserError("GGUF's architecture granitemoe does not support an MLP beside experts; use another target")
     if config.norm_topk_prob != _NORMALIZED.get(architecture, config.norm_topk_prob):
         raise UserError(
             f"GGUF's architecture {architecture} requires norm_topk_prob {_NORMALIZED[architecture]}; use another "
@@ -191,6 +194,13 @@ def _check_numbers(config: ModelConfig, architecture: str) -> None:
         raise UserError(
             "GGUF's architecture falcon-h1 does not support different multipliers of a tied embedding and head; use "
             "another target"
+        )
+    if architecture == "qwen2moe" and config.tie_word_embeddings:
+        raise UserError("GGUF's architecture qwen2moe does not support a tied head; use another target")
+    if architecture == "chatglm" and config.head_dim * config.num_attention_heads != config.hidden_size:
+        raise UserError(
+            f"GGUF's architecture chatglm requires that hidden_size is {config.num_attention_heads} heads of "
+            f"{config.head_dim}; use another target"
         )
     of_heads = config.hidden_size // config.num_attention_heads
     scalar = gemma_query_scalar(config.num_hidden_layers, of_heads, config.head_dim)

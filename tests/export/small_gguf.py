@@ -46,7 +46,9 @@ def small_gguf(tokenizer: str, kind: GGMLQuantizationType = GGMLQuantizationType
 _SSM = {"ssm.time_step_rank": 2, "ssm.inner_size": 32, "ssm.group_count": 1, "ssm.state_size": 16, "ssm.conv_kernel": 4}
 _SCALES = {"attention.scale": 0.1, "embedding_scale": 2.0, "residual_scale": 0.5, "logit_scale": 2.0}
 _EXPERTS = {"expert_count": 2, "expert_used_count": 1}
+_SHARED = {"expert_feed_forward_length": 32, "expert_shared_feed_forward_length": 32}
 _CONV = {"attention.head_count_kv": [0], "shortconv.l_cache": 3}
+_DELTA = _SSM | {"attention.head_count_kv": [2], "rope.dimension_count": 8, "full_attention_interval": 2}
 _WINDOW = {"attention.sliding_window": 8}
 _PER_LAYER = {"attention.head_count_kv": [2], "feed_forward_length": [32], "embedding_length_per_layer_input": 32}
 # What an architecture has beyond llama's settings.
@@ -54,7 +56,8 @@ _OWN: dict[str, dict[str, Any]] = {
     "gemma2": _WINDOW,
     "gemma3": _WINDOW,
     "gemma4": _WINDOW | _PER_LAYER | {"attention.key_length_swa": 16},
-    "qwen35": _SSM | {"attention.head_count_kv": [2], "rope.dimension_count": 8, "full_attention_interval": 2},
+    "qwen35": _DELTA,
+    "qwen35moe": _DELTA | _EXPERTS | _SHARED,
     "mistral3": {
         "rope.scaling.type": "yarn",
         "rope.scaling.factor": 4.0,
@@ -71,6 +74,9 @@ _OWN: dict[str, dict[str, Any]] = {
     "lfm2": _CONV,
     "lfm2moe": _CONV | _EXPERTS | {"expert_feed_forward_length": 32, "expert_gating_func": 2},
     "olmoe": _EXPERTS,
+    "chatglm": {"rope.dimension_count": 8},
+    "glm4": {"rope.dimension_count": 8},
+    "qwen2moe": _EXPERTS | _SHARED,
     "qwen3moe": _EXPERTS | {"expert_feed_forward_length": 32},
 }
 

@@ -20,6 +20,7 @@ def tuned_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tuned]
 _OF_GGUF = (
     *("granite", "gemma", "gemma2", "gemma4", "olmo2", "phi3", "qwen3_5", "arcee", "ernie4_5", "exaone4", "ministral3"),
     *("granite4", "granite4_moe", "granitemoe", "olmoe", "qwen3_moe", "lfm2_moe", "falcon_h1", "nemotron_h", "hunyuan"),
+    *("mixtral", "granitemoeshared", "qwen2_moe", "qwen3_5_moe", "glm", "glm4"),
 )
 _ROPE = hf_models.FAMILIES["phi3"].rope_parameters | {"original_max_position_embeddings": 256}
 _CHANGES: dict[str, Any] = {
@@ -30,6 +31,9 @@ _CHANGES: dict[str, Any] = {
     "granitemoe": {"num_experts_per_tok": 2},  # with 3, rounding to float16 gives one token another expert
     "falcon_h1": {"tie_word_embeddings": False},
     "qwen3_5": {"linear_key_head_dim": 32, "linear_value_head_dim": 32},  # llama.cpp has one size for both
+    "qwen2_moe": {"tie_word_embeddings": False},
+    "glm": {"head_dim": 16},
+    "qwen3_5_moe": {"linear_key_head_dim": 32, "linear_value_head_dim": 32},
     "phi3": {"original_max_position_embeddings": 256, "rope_parameters": _ROPE},  # llama.cpp's shortest context
 }
 FAMILIES = ("qwen2", "llama3", "mistral", "smollm3", "qwen3", "lfm2", "gemma3")

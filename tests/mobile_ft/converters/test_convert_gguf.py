@@ -1,6 +1,7 @@
 """The merged GGUF as our own export reads it and as llama.cpp runs it, tokens included."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -184,6 +185,8 @@ _OTHER_ORDER = {
         ("qwen3_5", {}, "key and value heads of one size, a multiple of 32"),
         ("qwen3_5", {"layer_types": ["full_attention", "linear_attention", "linear_attention"]}, "at every n-th layer"),
         ("gemma4", _OTHER_ORDER, "last layers with keys and values of their own are one with a sliding"),
+        ("qwen2_moe", {}, "qwen2moe does not support a tied head"),
+        ("glm", {}, "chatglm requires that hidden_size is 4 heads of 32"),
         ("llama3", {"rope_parameters": hf_models.YARN}, "llama does not support the model's factor of the rotary"),
     ],
 )
@@ -204,6 +207,27 @@ def test_llama_cpp_has_the_same_logits(tuned_in_gguf: Tuned, converted: Callable
     model = llama_cpp.Llama(str(path), logits_all=True, n_ctx=64, n_threads=1, verbose=False)
     model.eval(TOKENS.tolist())
     assert np.abs(model.scores[: len(TOKENS)] - tuned_in_gguf.logits).max() < llama_cpp_tolerance(tuned_in_gguf)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "family"), [("qwen2", "qwen2_5_vl_text"), ("qwen3", "qwen3_vl_text")])
+def test_texts_of_models_with_vision(
+    text: str, family: str, tuned_of: Callable[[str], Tuned], converted: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Are those of Qwen2 and 3 without images, in architectures that expect sections of positions."""
+    llama_cpp = pytest.importorskip("llama_cpp")
+    tuned = tuned_of(text)
+    bundle = shutil.copytree(tuned.bundle, tmp_path / "bundle")
+    description = json.loads((bundle / "bundle.json").read_text())
+    description["model"]["model_type"] = description["hf_settings"]["model_type"] = family
+    for key in ("sliding_window", "use_sliding_window", "max_window_layers"):
+        description["hf_settings"].pop(key, None)
+    (bundle / "bundle.json").write_text(json.dumps(description))
+    path = converted(tuned._replace(bundle=bundle), "gguf")
+    assert GgufModel(path).config.model_type == family
+    model = llama_cpp.Llama(str(path), logits_all=True, n_ctx=64, n_threads=1, verbose=False)
+    model.eval(TOKENS.tolist())
+    assert np.abs(model.scores[: len(TOKENS)] - tuned.logits).max() < llama_cpp_tolerance(tuned)
 
 
 @pytest.mark.slow
