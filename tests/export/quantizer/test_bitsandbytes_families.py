@@ -21,11 +21,11 @@ TOKENS = np.random.default_rng(0).integers(0, 250, 41)
 
 
 def with_values_of(model: Any, quantized: Any) -> Any:
-    """Returns `model` with the weights that bitsandbytes has rounded, and how many there were."""
+    """Returns `model` with the weights that bitsandbytes has rounded."""
     linears = {n: x for n, x in quantized.named_modules() if isinstance(x, bitsandbytes.nn.Linear4bit)}
     for name, linear in linears.items():
-        values = torch.from_numpy(dequantized(linear)).float()
-        model.get_parameter(f"{name}.weight").data.copy_(values.reshape(linear.weight.quant_state.shape))
+        parameter = model.get_parameter(f"{name}.weight")
+        parameter.data.copy_(torch.from_numpy(dequantized(linear)).reshape(parameter.shape))
     assert linears
     return model
 
