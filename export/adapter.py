@@ -15,8 +15,9 @@ from mobile_ft.files.json_text import read_json_object
 from mobile_ft.files.json_values import Values, json_object, positive_int, positive_number
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import F32
-from mobile_ft.model.lora import CONFIG_FILE, MOST_RANK, WEIGHTS_FILE, LoraConfig, adapter_key
-from mobile_ft.model.shapes import adaptable_shapes, linear_names
+from mobile_ft.model.lora import CONFIG_FILE, MOST_RANK, WEIGHTS_FILE, LoraConfig, adapter_key, within_decoder
+from mobile_ft.model.lora_layers import adaptable_shapes, lora_module, lora_shapes, lora_target, lora_targets
+from mobile_ft.model.shapes import experts_of
 
 _WANTED = f"an adapter is a folder with {CONFIG_FILE}, and {WEIGHTS_FILE} (PEFT) or adapters.safetensors (mlx-lm)"
 # The parts of a model with vision that do not process text.
@@ -26,7 +27,7 @@ _LINEAR = r"(?:language_model\.)?model\.(?:language_model\.)?layers\.([0-9]{1,4}
 # Settings of PEFT that change the computation of a linear layer, or adapt other parts of the model.
 _UNSUPPORTED = (
     *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "fan_in_fan_out", "rank_pattern", "alpha_pattern"),
-    *("modules_to_save", "target_parameters", "trainable_token_indices", "layer_replication"),
+    *("modules_to_save", "trainable_token_indices", "layer_replication"),
     *("alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"),
 )
 _CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # prefixes of values of init_lora_weights
@@ -46,7 +47,7 @@ class _Description:
 
 
 def read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[str, F32]]:
-    """Returns the adapter's configuration and its tensors: A [rank, in], B [out, rank], with PEFT's names.
+    """Returns the adapter's configuration and its tensors, with PEFT's names and shapes (`lora_shapes`).
 
     Its targets are the names of all linear layers that it adapts in any layer. Raises UserError if training cannot
     start from it.
@@ -58,8 +59,14 @@ def read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[st
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
     found = _tensors(file_tensors(folder, description.file, _WANTED), description, config)
-    adapted = {key.split(".")[-3] for key in found}
-    targets = tuple(name for name in linear_names(config) if name in adapted)
+    modules = {within_decoder(key).split(".", 2)[2].rpartition(".lora_")[0] for key in found}
+    adapted = {
+        lora_target(config.family, name)
+        for layer in range(config.num_hidden_layers)
+        for name in adaptable_shapes(config, layer)
+        if lora_module(config.family, name) in modules
+    }
+    targets = tuple(target for target in lora_targets(config) if target in adapted)
     if not targets:
         raise UserError(f"{folder / description.file}: has no tensors of an adapter; {_WANTED}")
     return LoraConfig(description.rank, description.alpha, targets, description.use_rslora), found
@@ -108,9 +115,9 @@ def _mlx(values: Values) -> _Description:
 
 def _tensors(tensors: Tensors, description: _Description, config: ModelConfig) -> dict[str, F32]:
     shapes = {
-        (layer, linear): shape
+        (layer, lora_module(config.family, name)): lora_shapes(description.rank, *shape, experts_of(config, name))
         for layer in range(config.num_hidden_layers)
-        for linear, shape in adaptable_shapes(config, layer).items()
+        for name, shape in adaptable_shapes(config, layer).items()
     }
     found: dict[str, F32] = {}
     alone: dict[tuple[int, str], str] = {}  # A or B whose counterpart was not read yet
@@ -122,12 +129,12 @@ def _tensors(tensors: Tensors, description: _Description, config: ModelConfig) -
         match = description.name.fullmatch(name)
         module = (int(match[1]), match[2]) if match else None
         if match is None or module not in shapes:
-            known = ", ".join(linear_names(config))
+            known = ", ".join(lora_targets(config))
             raise UserError(
                 f"{tensors.where(name)}: tensor {name} is not A or B of one of the model's linear layers: {known}"
             )
-        (columns, rows), half = shapes[module], match[3].upper()
-        shape = [description.rank, columns] if half == "A" else [rows, description.rank]
+        half = match[3].upper()
+        shape = list(shapes[module]["AB".index(half)])
         tensor = tensors.get(name, FLOATS, shape[::-1] if description.transposed else shape)
         values = numbers(tensor[:])
         if not np.isfinite(values).all():
@@ -140,4 +147,15 @@ def _tensors(tensors: Tensors, description: _Description, config: ModelConfig) -
         raise UserError(
             f"{tensors.where(name)}: tensor {name} has no counterpart; an adapter has A and B of each linear layer"
         )
+    _check_experts(tensors, {(layer, name) for layer, name in shapes if name.endswith(".base_layer")}, found)
     return found
+
+
+def _check_experts(tensors: Tensors, inner: set[tuple[int, str]], found: dict[str, F32]) -> None:
+    """PEFT's name of the second matrix of experts is that of the first one if it is adapted alone."""
+    for layer, name in inner:
+        outer = adapter_key(layer, f"{name.removesuffix('.base_layer')}.lora_A.weight")
+        if (adapter_key(layer, f"{name}.lora_A.weight") in found) != (outer in found):
+            raise UserError(
+                f"{tensors.where(outer)}: adapts one of the two matrices of experts in layer {layer}; supported: both"
+            )

@@ -27,6 +27,7 @@ from mobile_ft.files.json_text import read_json_object
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import F32, packed_shape
 from mobile_ft.model.lora import LoraConfig, adapter_key, init_adapter, within_decoder, write_adapter
+from mobile_ft.model.lora_layers import lora_module
 from mobile_ft.model.shapes import (
     PER_LAYER_LINEAR,
     PER_LAYER_NORM,
@@ -76,7 +77,7 @@ def _kind_entry(layer: int, spec: UnitSpec, methods: KindMethods) -> dict[str, A
         "attention": None if a is None else {"heads": a.heads, "kv_heads": a.kv_heads, "head_dim": a.head_dim},
         "delta_net": _delta_net_entry(c) if spec.type == "delta" else None,
         **({"mamba2": _mamba2_entry(c)} if spec.type in ("mamba", "hybrid") else {}),
-        **({"experts": _experts_entry(c)} if spec.type == "experts" else {}),
+        **({"experts": _experts_entry(spec)} if spec.type == "experts" else {}),
         "flops": forward_flops(c, layer, spec.type),
         "recompute_flops": forward_flops(c, layer, spec.type, again=True),
         "saved": methods.saved,
@@ -104,12 +105,14 @@ def _mamba2_entry(c: ModelConfig) -> dict[str, int]:
     }
 
 
-def _experts_entry(c: ModelConfig) -> dict[str, int]:
+def _experts_entry(spec: UnitSpec) -> dict[str, int]:
+    c = spec.config
     return {
         "experts": c.num_experts,
         "top_k": c.num_experts_per_tok,
         "hidden": c.hidden_size,
         "inner": c.moe_intermediate_size,
+        **({"rank": spec.lora_rank} if any(linear.lora for linear in spec.linears if linear.experts > 1) else {}),
     }
 
 
@@ -253,13 +256,13 @@ def write_bundle(
         (folder / "program.pte").write_bytes(program.data)
         kinds = {spec.kind: (spec, layer) for layer, spec in reversed(specs)}
         shapes = [
-            (adapter_key(layer, linear.name, base.modules), linear.in_features, linear.out_features)
+            (adapter_key(layer, lora_module(c.family, linear.name), base.modules), *linear.lora_shapes(lora.rank))
             for layer, spec in specs
             for linear in spec.linears
             if linear.lora
         ]
         start = {adapter_key(*_layer_and_name(key), base.modules): x for key, x in (adapter or {}).items()}
-        write_adapter(folder, lora, base, init_adapter(shapes, lora.rank, seed) | start)
+        write_adapter(folder, lora, base, init_adapter(shapes, seed) | start)
         bundle = {
             "format": FORMAT,
             "version": VERSION,

@@ -17,7 +17,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from mobile_ft.bundle.description import checksum
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter
-from mobile_ft.model.shapes import linear_names
+from mobile_ft.model.lora_layers import lora_targets
 from tests.hf_models import FAMILIES, HfModel, random_model
 
 VOCABULARY = 512
@@ -97,7 +97,7 @@ def make_tuned(name: str, folder: Path, **changes: Any) -> Tuned:
         for parameter in model.parameters():
             parameter.copy_((parameter.clamp(-1, 1) * 256).round() / 256)
     source = _Source(model, folder)
-    lora = LoraConfig(4, 8.0, linear_names(source.config))
+    lora = LoraConfig(4, 8.0, lora_targets(source.config))
     write_bundle(source, lora, 64, 0, folder / "bundle")
     rng = np.random.default_rng(1)
     adapter = load_file(folder / "bundle" / "adapter_model.safetensors")

@@ -54,8 +54,7 @@ def _unit_inputs(spec: UnitSpec) -> tuple[list[Tensor], list[Tensor]]:
     for linear in spec.linears:
         weights.append(packed_example(linear.in_features, linear.out_features, linear.format))
         if linear.lora:
-            lora.append(torch.empty(spec.lora_rank, linear.in_features))
-            lora.append(torch.empty(linear.out_features, spec.lora_rank))
+            lora += [torch.empty(shape) for shape in linear.lora_shapes(spec.lora_rank)]
     return weights, lora
 
 

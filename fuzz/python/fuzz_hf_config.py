@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from mobile_ft.model.hf_config import known_config, known_models, read_hf_config
+from mobile_ft.model.lora_layers import linear_names
 from mobile_ft.model.rope import frequencies, rope_factor
-from mobile_ft.model.shapes import base_parameters, linear_names
+from mobile_ft.model.shapes import base_parameters
 
 
 def seeds() -> list[bytes]:

@@ -68,7 +68,7 @@ def export_bundle(
         tokenizer: Tokenizer of a model in memory.
         lora_rank: LoRA rank, from 1 to 256.
         lora_alpha: LoRA alpha. The scale is alpha / rank.
-        lora_targets: Linear layers with LoRA, separated by commas, or "all-linear".
+        lora_targets: Linear layers with LoRA, separated by commas. "all-linear" are all but "experts".
         use_rslora: Use the scale alpha / sqrt(rank).
         max_seq_len: Maximum tokens per batch. Default: 512, or the model's limit if that is less.
         activation: Storage format of activations for the backward; see docs/concepts/memory_plan.md. Default: int8.

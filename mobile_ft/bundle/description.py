@@ -19,8 +19,9 @@ from mobile_ft.model.formats import FORMATS
 from mobile_ft.model.hf_config import config_of
 from mobile_ft.model.hf_rope import read_scaling
 from mobile_ft.model.lora import DECODER, DECODERS, BaseModel, LoraConfig
+from mobile_ft.model.lora_layers import lora_targets
 from mobile_ft.model.rope import Scaling
-from mobile_ft.model.shapes import check_units, linear_names
+from mobile_ft.model.shapes import check_units
 
 FORMAT = "mobile-ft-bundle"
 VERSION = 6
@@ -188,7 +189,7 @@ def _lora(values: dict[str, Any], model: ModelConfig) -> LoraConfig:
     return LoraConfig(
         _count(values, "rank"),
         _number(values, "alpha"),
-        _names(values, "targets", linear_names(model)),
+        _names(values, "targets", lora_targets(model)),
         values["use_rslora"],
     )
 

@@ -36,7 +36,8 @@ def add_parser(commands: Subparsers) -> None:
         "--lora-targets",
         metavar="NAMES",
         default=LORA_TARGETS,
-        help="linear layers that get LoRA, such as q_proj,v_proj (default: all-linear)",
+        help="linear layers that get LoRA, such as q_proj,v_proj; all-linear,experts includes experts "
+        "(default: all-linear)",
     )
     option(
         "--max-seq-len",

@@ -16,6 +16,7 @@ from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import FULL, norm_offset
 from mobile_ft.model.formats import F32, FORMATS, PANEL_ROWS, U8, packed_shape, unpack
 from mobile_ft.model.lora import adapter_key
+from mobile_ft.model.lora_layers import adaptable_shapes, lora_module, lora_shapes, lora_target
 from mobile_ft.model.rope import rotary_pairs
 from mobile_ft.model.shapes import (
     DELTA_TAPS,
@@ -24,7 +25,7 @@ from mobile_ft.model.shapes import (
     PER_LAYER_NORM,
     PER_LAYER_TABLE,
     TAPS,
-    adaptable_shapes,
+    experts_of,
     linear_shapes,
     unit_types,
     vector_shapes,
@@ -39,12 +40,21 @@ _PANELS = 64  # panels decoded at once
 
 @dataclass(frozen=True)
 class LowRank:
-    """LoRA's factors of a weight's change: scale * b @ a."""
+    """LoRA's factors of a weight's change: scale * b @ a, for each expert whose rows the weight has."""
 
-    a: F32  # [rank, in_features]
-    b: F32  # [out_features, rank], without LoRA's scale
+    a: F32  # [experts, rank, in_features]
+    b: F32  # [experts, out_features of one, rank], without LoRA's scale
     scale: float
     keys: tuple[str, str]  # PEFT's names for a and b
+
+    def rows(self, start: int, stop: int) -> F32:
+        """Returns rows of the change."""
+        own, parts = self.b.shape[1], []  # rows of an expert
+        for expert in range(start // own, -(-stop // own)):
+            first = expert * own
+            rows = slice(max(start - first, 0), min(stop - first, own))
+            parts.append(np.float32(self.scale) * (self.b[expert, rows] @ self.a[expert]))
+        return np.concatenate(parts)
 
 
 def weight_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -130,7 +140,7 @@ class FineTuned:
             rows = min(_PANELS * PANEL_ROWS, self.shapes[name][0] - row)
             values = unpack(packed[panel : panel + _PANELS], fmt, rows)
             if low_rank is not None:
-                values += np.float32(low_rank.scale) * (low_rank.b[row : row + rows] @ low_rank.a)
+                values += low_rank.rows(row, row + rows)
             if not np.isfinite(values).all():
                 raise UserError(f"{name}: has values that are not finite after merging the adapter")
             if factors is not None:
@@ -250,17 +260,20 @@ def _by_weight(bundle: Bundle, adapter: dict[str, F32]) -> dict[str, LowRank]:
     layers = range(bundle.model.num_hidden_layers)
     adaptable = ((layer, *item) for layer in layers for item in adaptable_shapes(bundle.model, layer).items())
     for layer, linear, (in_features, out_features) in adaptable:
-        if linear.split(".")[-1] not in lora.targets:
+        if lora_target(bundle.model.family, linear) not in lora.targets:
             continue
-        halves = [f"{linear}.lora_{letter}.weight" for letter in "AB"]
+        module, experts = lora_module(bundle.model.family, linear), experts_of(bundle.model, linear)
+        halves = [f"{module}.lora_{letter}.weight" for letter in "AB"]
         pair, keys = [], [adapter_key(layer, half, bundle.base.modules) for half in halves]
-        for key, expected in zip(keys, ((lora.rank, in_features), (out_features, lora.rank)), strict=True):
+        for key, expected in zip(keys, lora_shapes(lora.rank, in_features, out_features, experts), strict=True):
             tensor = left.pop(key, None)
             if tensor is None or tensor.shape != expected:
                 has = "is missing" if tensor is None else f"has shape {tensor.shape}"
                 raise UserError(f"adapter tensor {key} {has}; it must have shape {expected}")
             pair.append(tensor)
-        found[f"model.layers.{layer}.{linear}.weight"] = LowRank(pair[0], pair[1], lora.scale, (keys[0], keys[1]))
+        a = pair[0].reshape(experts, lora.rank, in_features)
+        b = pair[1].reshape(-1, lora.rank, experts).transpose(2, 0, 1)
+        found[f"model.layers.{layer}.{linear}.weight"] = LowRank(a, b, lora.scale, (keys[0], keys[1]))
     if left:
         raise UserError(f"adapter tensor {next(iter(left))} belongs to no weight that the bundle adapts")
     return found

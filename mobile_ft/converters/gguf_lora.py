@@ -24,11 +24,14 @@ def write(model: FineTuned, out: Path) -> None:
     # llama.cpp divides by the rank, but rsLoRA divides by its root.
     writer.add_float32(Keys.Adapter.LORA_ALPHA, lora.scale * lora.rank)
     for name, low_rank in model.low_ranks.items():
-        a, factors = names.columns(name, low_rank.a), names.factors(name)
-        b = names.rows(name, low_rank.b if factors is None else low_rank.b * factors[:, None])
+        experts, rank, _ = low_rank.a.shape
+        a, factors = names.columns(name, low_rank.a.reshape(experts * rank, -1)), names.factors(name)
+        rows = low_rank.b.reshape(-1, rank)
+        b = names.rows(name, rows if factors is None else rows * factors[:, None])
         for tensor, part in zip(names.of(name), names.split(name, b), strict=True):
-            writer.add_tensor(f"{tensor}.lora_a", written(a))
-            writer.add_tensor(f"{tensor}.lora_b", written(part))
+            several = (experts,) if experts > 1 else ()
+            writer.add_tensor(f"{tensor}.lora_a", written(a.reshape(*several, rank, -1)))
+            writer.add_tensor(f"{tensor}.lora_b", written(part.reshape(*several, -1, rank)))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

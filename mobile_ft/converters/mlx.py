@@ -22,7 +22,8 @@ UNKNOWN = ("arcee", "granite_swa", "granitemoeshared", "hyperclovax", "lfm3", "m
 def write(model: FineTuned, out: Path) -> None:
     """Writes FILES into the folder `out`.
 
-    mlx-lm computes y = x W^T + scale (x a) b, with a [in_features, rank] and b [rank, out_features].
+    mlx-lm computes y = x W^T + scale (x a) b, with a [in_features, rank] and b [rank, out_features]. Those of experts
+    are transposed, a [experts, rank, in_features] and b [experts, out_features, rank].
     """
     tensors, keys = {}, []
     lora, base = model.bundle.lora, model.bundle.base
@@ -37,9 +38,10 @@ def write(model: FineTuned, out: Path) -> None:
         module = name.removeprefix("model.").removesuffix(".weight")
         _, layer, linear = module.split(".", 2)
         parts = mlx_parts(model.config, linear) or (linear,)
-        for part, b in zip(parts, np.split(low_rank.b, len(parts)), strict=True):
-            tensors[f"{decoder}.layers.{layer}.{part}.lora_a"] = np.ascontiguousarray(low_rank.a.T)
-            tensors[f"{decoder}.layers.{layer}.{part}.lora_b"] = np.ascontiguousarray(b.T)
+        for part, b in zip(parts, np.split(low_rank.b, len(parts), axis=1), strict=True):
+            a, b = (low_rank.a, b) if len(b) > 1 else (low_rank.a[0].T, b[0].T)
+            tensors[f"{decoder}.layers.{layer}.{part}.lora_a"] = np.ascontiguousarray(a)
+            tensors[f"{decoder}.layers.{layer}.{part}.lora_b"] = np.ascontiguousarray(b)
             keys.append(part)
     config = {
         "model": base.name,

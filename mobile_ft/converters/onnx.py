@@ -175,7 +175,7 @@ class _Decoder:
         y = product(g, x, matrix)
         low_rank = self.model.low_ranks.get(name)
         if low_rank is not None:
-            a, b = map(g.optional_input, low_rank.keys, (low_rank.a, low_rank.b))
+            a, b = map(g.optional_input, low_rank.keys, (low_rank.a[0], low_rank.b[0]))
             y = g.op("Add", y, g.op("Gemm", g.op("Gemm", x, a, transB=1), b, transB=1, alpha=low_rank.scale))
         bias = f"{module}.bias"
         return g.op("Add", y, g.weight(bias, self.model.vector(bias))) if bias in self.model.shapes else y

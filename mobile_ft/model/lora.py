@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from mobile_ft.errors import UserError
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.shapes import linear_names
+from mobile_ft.model.lora_layers import EXPERTS, linear_names, lora_targets
 
 WEIGHTS_FILE = "adapter_model.safetensors"
 CONFIG_FILE = "adapter_config.json"
@@ -23,12 +23,14 @@ MOST_RANK = 256
 DECODER, INSIDE, INSIDE_SMOLVLM = DECODERS = ("model", "model.language_model", "model.text_model")
 _PREFIXES = (INSIDE, INSIDE_SMOLVLM, "language_model.model", DECODER)  # the third is from before Transformers 4.52
 _PEFT = "base_model.model."
+EXPERT_PARAMETERS = ("experts.gate_up_proj", "experts.down_proj")  # PEFT's target_parameters, in all families
 ANOTHER_BUNDLE = "`mobile-ft export MODEL --adapter DIR` makes a bundle for this adapter"
 
 
 @dataclass(frozen=True)
 class LoraConfig:
-    """LoRA's settings: y = x W^T + scale * (x A^T) B^T on the linear layers in `targets` (arXiv 2106.09685).
+    """LoRA's settings: y = x W^T + scale * (x A^T) B^T on the linear layers in `targets` (arXiv 2106.09685), which
+    include "experts" if those of a mixture are adapted.
 
     The scale is alpha / rank, or alpha / sqrt(rank) with rsLoRA (arXiv 2312.03732).
     """
@@ -52,14 +54,15 @@ class BaseModel:
 
 
 def parse_targets(value: str, config: ModelConfig) -> tuple[str, ...]:
-    """Parses `all-linear` or a comma-separated list of linear layers. Raises UserError for an unknown name."""
-    known = linear_names(config)
-    if value == "all-linear":
-        return known
+    """Parses a comma-separated list of linear layers. It may have `all-linear`, which are all but experts, as in PEFT.
+    Raises UserError for an unknown name."""
+    known = lora_targets(config)
     names = [name.strip() for name in value.split(",")]
     for name in names:
-        if name not in known:
+        if name not in ("all-linear", *known):
             raise UserError(f"lora_targets {name}: must be all-linear, or some of {', '.join(known)}")
+    if "all-linear" in names:
+        names += linear_names(config)
     return tuple(name for name in known if name in names)
 
 
@@ -73,26 +76,28 @@ def within_decoder(key: str) -> str:
     return next((key.removeprefix(p) for p in (f"{_PEFT}{x}." for x in _PREFIXES) if key.startswith(p)), key)
 
 
-def init_adapter(shapes: Iterable[tuple[str, int, int]], rank: int, seed: int) -> dict[str, npt.NDArray[np.float32]]:
-    """Initializes an adapter as PEFT does, for (module key, in, out): A is uniform in +-1/sqrt(in) (Kaiming, a = sqrt
-    5), and B is zero."""
+def init_adapter(
+    shapes: Iterable[tuple[str, tuple[int, int], tuple[int, int]]], seed: int
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Initializes an adapter as PEFT does, for (module key, shapes of A and B): A is uniform in +-1/sqrt(in) (Kaiming,
+    a = sqrt 5), and B is zero."""
     rng = np.random.default_rng(seed)
     tensors = {}
-    for key, in_features, out_features in shapes:
-        bound = in_features**-0.5
-        a = rng.uniform(-bound, bound, (rank, in_features))
-        tensors[f"{key}.lora_A.weight"] = a.astype(np.float32)
-        tensors[f"{key}.lora_B.weight"] = np.zeros((out_features, rank), np.float32)
+    for key, of_a, of_b in shapes:
+        bound = of_a[1] ** -0.5
+        tensors[f"{key}.lora_A.weight"] = rng.uniform(-bound, bound, of_a).astype(np.float32)
+        tensors[f"{key}.lora_B.weight"] = np.zeros(of_b, np.float32)
     return tensors
 
 
 def peft_config(lora: LoraConfig, base: BaseModel) -> dict[str, Any]:
     """Returns the content of `adapter_config.json`."""
-    targets: list[str] | str = list(lora.targets)
+    names = [target for target in lora.targets if target != EXPERTS]
+    targets: list[str] | str = names
     if (
         base.modules != DECODER
     ):  # a regular expression, because other parts of the model have linear layers of these names, too
-        targets = rf"{re.escape(base.modules)}\..*\.({'|'.join(map(re.escape, lora.targets))})"
+        targets = rf"{re.escape(base.modules)}\..*\.({'|'.join(map(re.escape, names))})"
     return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -105,6 +110,7 @@ def peft_config(lora: LoraConfig, base: BaseModel) -> dict[str, Any]:
         "fan_in_fan_out": False,
         "inference_mode": True,
         "target_modules": targets,
+        **({"target_parameters": list(EXPERT_PARAMETERS)} if EXPERTS in lora.targets else {}),
     }
 
 

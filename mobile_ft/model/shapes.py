@@ -6,7 +6,7 @@ import numpy as np
 
 from mobile_ft.errors import UserError
 from mobile_ft.model.config import ModelConfig
-from mobile_ft.model.families import CONV, DELTA, HYBRID, MAMBA, MLP
+from mobile_ft.model.families import CONV, DELTA, HYBRID, MAMBA, MLP, Family
 from mobile_ft.model.formats import F32
 
 TAPS = "conv.conv.weight"  # weight of a short convolution
@@ -207,19 +207,15 @@ def _shared_shapes(config: ModelConfig) -> dict[str, tuple[int, int]]:
     return inward | {"shared_down": (inner, hidden), "shared_router": (hidden, 1)}
 
 
-def adaptable_shapes(config: ModelConfig, layer: int) -> dict[str, tuple[int, int]]:
-    """Returns {name within the layer: (in, out)} of the linear layers that LoRA can adapt: not routers and experts."""
-    family, units = config.family, unit_types(config, layer)
-    frozen = [family.linears.get(role) for role in (*family.frozen, "router", "experts_in", "experts_out")]
-    shapes = {name: shape for unit in units for name, shape in linear_shapes(config, layer, unit).items()}
-    return {name: shape for name, shape in shapes.items() if name not in frozen}
+def experts_of(config: ModelConfig, name: str) -> int:
+    """Returns the number of experts whose rows a matrix has, one below the other; 1 for any other matrix. The name may
+    be one within the layer, or that of a tensor."""
+    return config.num_experts if name.removesuffix(".weight").endswith(expert_matrices(config.family)) else 1
 
 
-def linear_names(config: ModelConfig) -> tuple[str, ...]:
-    """Returns the last parts of the names of linear layers that LoRA can adapt, such as `q_proj`, which its targets
-    use."""
-    names = [name for layer in range(config.num_hidden_layers) for name in adaptable_shapes(config, layer)]
-    return tuple(dict.fromkeys(name.split(".")[-1] for name in names))
+def expert_matrices(family: Family) -> tuple[str, ...]:
+    """Returns the names within the layer of the two matrices that have the rows of all experts, or none."""
+    return tuple(family.linears[role] for role in ("experts_in", "experts_out") if role in family.linears)
 
 
 def forward_flops(config: ModelConfig, layer: int, unit_type: str, again: bool = False) -> list[int]:

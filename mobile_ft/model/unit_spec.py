@@ -6,11 +6,12 @@ from typing import Protocol
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import SLIDING
 from mobile_ft.model.lora import LoraConfig
+from mobile_ft.model.lora_layers import adaptable_shapes, lora_module, lora_shapes, lora_target
 from mobile_ft.model.rope import rope_factor, rotary_pairs
 from mobile_ft.model.shapes import (
-    adaptable_shapes,
     constant_shapes,
     delta_widths,
+    experts_of,
     linear_shapes,
     mamba_widths,
     unit_norms,
@@ -37,6 +38,11 @@ class Linear:
     out_features: int
     format: str
     lora: bool
+    experts: int = 1  # whose rows the weight has
+
+    def lora_shapes(self, rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Returns the shapes of A and B."""
+        return lora_shapes(rank, self.in_features, self.out_features, self.experts)
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,8 @@ class UnitSpec:
 
     @property
     def lora(self) -> list[str]:
-        return [f"{x.name}.lora_{ab}.weight" for x in self.linears if x.lora for ab in "AB"]
+        modules = [lora_module(self.config.family, linear.name) for linear in self.linears if linear.lora]
+        return [f"{module}.lora_{ab}.weight" for module in modules for ab in "AB"]
 
     @property
     def takes_positions(self) -> bool:
@@ -144,7 +151,8 @@ def unit_spec(model: WeightFormats, layer: int, unit_type: str, lora: LoraConfig
             i,
             o,
             model.format_of(f"model.layers.{layer}.{n}.weight"),
-            n in adaptable and n.split(".")[-1] in lora.targets,
+            n in adaptable and lora_target(c.family, n) in lora.targets,
+            experts_of(c, n),
         )
         for n, (i, o) in linear_shapes(c, layer, unit_type).items()
     )

@@ -41,9 +41,14 @@ Weights = dict[str, Tensor]  # keys: names in `UnitSpec.weights`
 Linears = dict[str, Callable[[Tensor], Tensor]]  # keys: names of linear layers
 
 
+def _adapters(spec: UnitSpec, lora: list[Tensor]) -> dict[str, tuple[Tensor | None, Tensor | None]]:
+    """Returns A and B of each linear layer of the unit, or None for both."""
+    left = iter(lora)
+    return {linear.name: (next(left), next(left)) if linear.lora else (None, None) for linear in spec.linears}
+
+
 def _linears(spec: UnitSpec, weights: Weights, lora: list[Tensor]) -> Linears:
     """Returns a function x -> y for each linear layer of the unit."""
-    adapters = iter(lora)
 
     def bind(linear: Linear, a: Tensor | None, b: Tensor | None) -> Callable[[Tensor], Tensor]:
         weight, bias = weights[f"{linear.name}.weight"], weights.get(f"{linear.name}.bias")
@@ -54,10 +59,8 @@ def _linears(spec: UnitSpec, weights: Weights, lora: list[Tensor]) -> Linears:
 
         return apply
 
-    return {
-        linear.name: bind(linear, *((next(adapters), next(adapters)) if linear.lora else (None, None)))
-        for linear in spec.linears
-    }
+    adapters = _adapters(spec, lora)
+    return {linear.name: bind(linear, *adapters[linear.name]) for linear in spec.linears}
 
 
 def _norm(x: Tensor, weights: Weights, name: str, eps: float) -> Tensor:
@@ -430,11 +433,13 @@ def experts(spec: UnitSpec, x: Tensor, weights: list[Tensor], lora: list[Tensor]
     z, linears = _branch_input(spec, x, named), _linears(spec, named, lora)
     logits = linears[family.linears["router"]](z)
     matrices: list[Any] = []
+    adapters: list[Tensor | None] = []
     for linear in spec.linears[1:3]:
         matrices += [named[f"{linear.name}.weight"], linear.format, linear.out_features]
+        adapters += _adapters(spec, lora)[linear.name]
     bias = None if family.expert_bias is None else named[family.expert_bias]
     numbers = (c.num_experts_per_tok, family.sigmoid_router, c.norm_topk_prob, c.routed_scaling_factor)
-    y = ops.experts(z, logits, bias, *matrices, *numbers)
+    y = ops.experts(z, logits, bias, *matrices, *numbers, *adapters, spec.lora_scale)
     if c.shared_expert_intermediate_size:
         shared = _mlp_branch(spec, z, linears, "shared_", c.shared_expert_intermediate_size)
         if "shared_router" in family.linears:

@@ -112,6 +112,7 @@ void set_shapes(const Json& entry, const Json& model, UnitKind& kind) {
     kind.experts.top_k = integer(*experts, "top_k", 1, kind.experts.experts);
     kind.experts.hidden = width(*experts, "hidden");
     kind.experts.inner = width(*experts, "inner");
+    if (experts->contains("rank")) kind.experts.rank = width(*experts, "rank");
   }
   if (const auto mamba = entry.find("mamba2"); mamba != entry.end() && !mamba->is_null()) {
     kind.mamba2.groups = width(*mamba, "groups");

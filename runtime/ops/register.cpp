@@ -320,13 +320,17 @@ void delta_net_decode_op(const Arguments& a) {
 /// Shape of a mixture of experts whose arguments begin at `i`.
 ExpertsShape experts_shape(const Arguments& a, size_t i) {
   ExpertsShape s{tokens_of(a, i),   columns_of(a, i), 0, columns_of(a, i + 1), a.integer(i + 9), a.boolean(i + 10),
-                 a.boolean(i + 11), a.real(i + 12)};
+                 a.boolean(i + 11), a.real(i + 12),   0};
   const int64_t rows = a.integer(i + 5);
   Arguments::require(s.hidden > 0 && s.hidden % kPanelRows == 0 && s.experts > 0 && s.top_k > 0 &&
                      s.top_k <= s.experts && rows > 0 && rows % (2 * s.experts) == 0 &&
                      a.integer(i + 8) == s.experts * s.hidden);
   s.inner = rows / (2 * s.experts);
   Arguments::require(s.inner % kPanelRows == 0);
+  if (!a.none(i + 13)) {
+    s.rank = tokens_of(a, i + 13) / s.experts;
+    Arguments::require(s.rank > 0);
+  }
   return s;
 }
 
@@ -334,10 +338,17 @@ ExpertsInput experts_input(const Arguments& a, size_t i, const ExpertsShape& s) 
   ExpertsInput in{a.floats(i, {s.t, s.hidden}), a.floats(i + 1, {s.t, s.experts}),
                   a.none(i + 2) ? nullptr : a.floats(i + 2, {s.experts}), a.weight(i + 3), a.weight(i + 6)};
   Arguments::require(in.gate_up.cols == s.hidden && in.down.cols == s.inner);
+  if (s.rank > 0) {
+    const int64_t ranks = s.experts * s.rank;
+    in.gate_up_lora = {a.floats(i + 13, {ranks, s.hidden}), a.floats(i + 14, {2 * s.inner, ranks})};
+    in.down_lora = {a.floats(i + 15, {ranks, s.inner}), a.floats(i + 16, {s.hidden, ranks})};
+    in.lora_scale = a.real(i + 17);
+  }
   return in;
 }
 
-/// experts(x, logits, bias?, gate_up, format, rows, down, format, rows, top_k, sigmoid, normalize, scale) -> y
+/// experts(x, logits, bias?, gate_up, format, rows, down, format, rows, top_k, sigmoid, normalize, scale,
+/// A and B of gate_up?, A and B of down?, their scale) -> y
 void experts_op(const Arguments& a) {
   const ExpertsShape s = experts_shape(a, 0);
   const Compute compute = a.op_context().compute;
@@ -345,13 +356,24 @@ void experts_op(const Arguments& a) {
                             a.scratch(kernels().experts_scratch_bytes(compute, s)));
 }
 
-/// experts_backward(dy, x, logits, ...) -> dx, dlogits
+/// experts_backward(dy, x, logits, ...) -> dx, dlogits, without LoRA;
+/// experts_lora_backward(dy, x, logits, ...) -> dx, dlogits, and the gradients of A and B of both matrices
+template <bool kLora>
 void experts_backward_op(const Arguments& a) {
   const ExpertsShape s = experts_shape(a, 1);
   const Compute compute = a.op_context().compute;
-  kernels().experts_backward(
-      compute, s, experts_input(a, 1, s), a.floats(0, {s.t, s.hidden}), a.output(0, {size32(s.t), size32(s.hidden)}),
-      a.output(1, {size32(s.t), size32(s.experts)}), a.scratch(kernels().experts_scratch_bytes(compute, s)));
+  Arguments::require((s.rank > 0) == kLora);
+  ExpertsLoraGradients gate_up{}, down{};
+  if constexpr (kLora) {
+    const auto ranks = size32(s.experts * s.rank);
+    gate_up = {a.output(2, {ranks, size32(s.hidden)}), a.output(3, {size32(2 * s.inner), ranks})};
+    down = {a.output(4, {ranks, size32(s.inner)}), a.output(5, {size32(s.hidden), ranks})};
+    if (!a.op_context().lora_a_gradient) gate_up.a = down.a = nullptr;
+  }
+  kernels().experts_backward(compute, s, experts_input(a, 1, s), a.floats(0, {s.t, s.hidden}),
+                             a.output(0, {size32(s.t), size32(s.hidden)}),
+                             a.output(1, {size32(s.t), size32(s.experts)}), gate_up, down,
+                             a.scratch(kernels().experts_scratch_bytes(compute, s)));
 }
 
 /// Shape of a Mamba-2 layer whose inputs begin at `i`, with its numbers behind the positions at `p`.
@@ -545,9 +567,10 @@ constexpr Op kOps[] = {
     {"mobile_ft::delta_net.out", {10, 1}, delta_net_op},
     {"mobile_ft::delta_net_backward.out", {11, 3}, delta_net_backward_op},
     {"mobile_ft::delta_net_decode.out", {11, 2}, delta_net_decode_op},
-    {"mobile_ft::experts.out", {13, 1}, experts_op},
+    {"mobile_ft::experts.out", {18, 1, 5}, experts_op},
     {"mobile_ft::scale.out", {2, 1}, scale_op},
-    {"mobile_ft::experts_backward.out", {14, 2}, experts_backward_op},
+    {"mobile_ft::experts_backward.out", {14, 2}, experts_backward_op<false>},
+    {"mobile_ft::experts_lora_backward.out", {19, 6}, experts_backward_op<true>},
     {"mobile_ft::mamba2.out", {10, 1}, mamba2_op},
     {"mobile_ft::mamba2_backward.out", {11, 2}, mamba2_backward_op},
     {"mobile_ft::mamba2_decode.out", {11, 2}, mamba2_decode_op},

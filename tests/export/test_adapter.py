@@ -93,6 +93,28 @@ def test_of_a_short_convolution(tmp_path: Path) -> None:
     assert {"conv.out_proj.lora_A.weight", "self_attn.out_proj.lora_B.weight"} < kinds
 
 
+def _of_experts(folder: Path, parameters: list[str]) -> dict[str, np.ndarray]:
+    """PEFT's adapter of an LFM2 with experts in its second and third layer; the first has an MLP."""
+    FAMILIES["lfm2_moe"].to_json_file(folder / "config.json")
+    model = random_adapter(random_model(FAMILIES["lfm2_moe"]), target_modules=["w1"], target_parameters=parameters)
+    model.save_pretrained(str(folder / "adapter"))
+    return {name: x.numpy() for name, x in peft.get_peft_model_state_dict(model).items()}
+
+
+def test_experts(tmp_path: Path) -> None:
+    expected = _of_experts(tmp_path, ["experts.down_proj", "feed_forward.experts.gate_up_proj"])
+    lora, tensors = read_adapter(tmp_path / "adapter", read_hf_config(tmp_path / "config.json"))
+    assert lora.targets == ("w1", "experts") and tensors.keys() == expected.keys() and len(tensors) == 2 * 5
+    assert all(np.array_equal(tensors[name], x) for name, x in expected.items())
+
+
+def test_one_matrix_of_experts(tmp_path: Path) -> None:
+    """Its tensors have the names of the other one's, where both are adapted."""
+    _of_experts(tmp_path, ["experts.down_proj"])
+    with pytest.raises(UserError, match=r"adapts one of the two matrices of experts in layer \d; supported: both"):
+        read_adapter(tmp_path / "adapter", read_hf_config(tmp_path / "config.json"))
+
+
 def _config(**changes: Any) -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         path = folder / "adapter_config.json"

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter
-from mobile_ft.model.shapes import linear_names
+from mobile_ft.model.lora_layers import lora_targets
 from mobile_ft.runtime import GenerateConfig, Generator, Model, RuntimeFailure, TrainConfig, Trainer
 from tests.hf_models import ALIKE, FAMILIES, HfModel, random_model
 from tests.runtime.conftest import gradients, relative_error, summed_loss
@@ -36,7 +36,7 @@ def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp(request.param)
     model = random_model(FAMILIES[request.param])
     source = HfModel(model, folder)
-    targets = linear_names(source.config)
+    targets = lora_targets(source.config)
     lora = LoraConfig(3, 6.0, targets, use_rslora=request.param == "llama3")  # PEFT scales as its file says
     write_bundle(source, lora, 64, 0, folder / "bundle")
     rng = np.random.default_rng(1)

@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 from mobile_ft.data.packing import EncodedRow, pack, write_token_file
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.model.lora import BaseModel, LoraConfig, write_adapter
-from mobile_ft.model.shapes import linear_names
+from mobile_ft.model.lora_layers import lora_targets
 from mobile_ft.runtime import Model, TrainConfig, Trainer
 from tests.hf_models import FAMILIES, HfModel, random_model
 from tests.runtime.conftest import gradients, relative_error, summed_loss
@@ -53,7 +53,7 @@ def family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     config = type(FAMILIES[request.param])(**values | changed | heads | {"num_hidden_layers": layers})
     model = random_model(config)
     source = HfModel(model, folder)
-    lora = LoraConfig(3, 6.0, linear_names(source.config))
+    lora = LoraConfig(3, 6.0, lora_targets(source.config))
     write_bundle(source, lora, 1024, 0, folder / "bundle")
     rng = np.random.default_rng(1)
     adapter = load_file(folder / "bundle" / "adapter_model.safetensors")

@@ -133,9 +133,54 @@ struct Inner {
         out(scratch.take(s.t * s.hidden)) {}
 };
 
-void compute_inner(Compute compute, const ExpertsShape& s, const ExpertsInput& in, int64_t expert, int64_t n,
-                   const Inner& of, Scratch scratch) {
-  linear_forward(compute, of.x, n, part_of(in.gate_up, expert, 2 * s.inner), nullptr, false, of.gate_up, scratch);
+// LoRA of one expert's part of a matrix, whose B is copied from all experts' together; and its gradients.
+class ExpertLora {
+ public:
+  static void add(const ExpertsShape& s, int64_t rows, ScratchSize& size) {
+    for (int i = 0; i < 2; ++i) size.take(rows * s.rank);
+  }
+  ExpertLora(const ExpertsShape& s, const ExpertsLora& lora, float scale, int64_t rows, int64_t columns,
+             Scratch& scratch)
+      : s_(s), lora_(lora), rows_(rows), columns_(columns) {
+    b_ = scratch.take(rows * s.rank);
+    b_gradient_ = scratch.take(rows * s.rank);
+    of_expert_ = {nullptr, b_, s.rank, scale};
+  }
+
+  // Null without LoRA.
+  const Lora* of(int64_t expert) {
+    if (s_.rank == 0) return nullptr;
+    of_expert_.a = lora_.a + expert * s_.rank * columns_;
+    for (int64_t i = 0; i < rows_ * s_.rank; ++i) b_[i] = lora_.b[i * s_.experts + expert];
+    return &of_expert_;
+  }
+
+  void clear(const ExpertsLoraGradients& gradients) const {
+    if (gradients.a != nullptr) std::fill_n(gradients.a, s_.experts * s_.rank * columns_, 0.f);
+    std::fill_n(gradients.b, s_.experts * s_.rank * rows_, 0.f);
+  }
+
+  // Where the gradient of an expert's A and B are written; `store` brings that of B to its place.
+  float* a_gradient(const ExpertsLoraGradients& gradients, int64_t expert) const {
+    return gradients.a == nullptr ? nullptr : gradients.a + expert * s_.rank * columns_;
+  }
+  float* b_gradient() const { return s_.rank == 0 ? nullptr : b_gradient_; }
+  void store(const ExpertsLoraGradients& gradients, int64_t expert) const {
+    for (int64_t i = 0; i < rows_ * s_.rank; ++i) gradients.b[i * s_.experts + expert] = b_gradient_[i];
+  }
+
+ private:
+  const ExpertsShape& s_;
+  ExpertsLora lora_;
+  int64_t rows_, columns_;
+  float* b_;
+  float* b_gradient_;
+  Lora of_expert_;
+};
+
+void compute_inner(Compute compute, const ExpertsShape& s, const ExpertsInput& in, int64_t expert, const Lora* lora,
+                   int64_t n, const Inner& of, Scratch scratch) {
+  linear_forward(compute, of.x, n, part_of(in.gate_up, expert, 2 * s.inner), lora, false, of.gate_up, scratch);
   for (int64_t i = 0; i < n; ++i) {
     const float* gate = of.gate_up + i * 2 * s.inner;
     glu(Glu::kSwiglu, gate, gate + s.inner, s.inner, of.inner + i * s.inner);
@@ -173,6 +218,8 @@ void backward_of_scores(const ExpertsShape& s, const float* scores, const int32_
 void experts_forward(Compute compute, const ExpertsShape& s, const ExpertsInput& in, float* y, Scratch scratch) {
   const Routes routes(s, scratch);
   const Inner of(s, scratch);
+  ExpertLora gate_up(s, in.gate_up_lora, in.lora_scale, 2 * s.inner, s.hidden, scratch);
+  ExpertLora down(s, in.down_lora, in.lora_scale, s.hidden, s.inner, scratch);
   route(s, in, routes);
   read_experts_ahead(s, in, routes);
   std::fill_n(y, s.t * s.hidden, 0.f);
@@ -181,16 +228,21 @@ void experts_forward(Compute compute, const ExpertsShape& s, const ExpertsInput&
     if (n == 0) continue;
     const int32_t* slots = routes.slots + routes.begins[e];
     gather(s, in.x, slots, n, of.x);
-    compute_inner(compute, s, in, e, n, of, scratch);
-    linear_forward(compute, of.inner, n, part_of(in.down, e, s.hidden), nullptr, false, of.out, scratch);
+    compute_inner(compute, s, in, e, gate_up.of(e), n, of, scratch);
+    linear_forward(compute, of.inner, n, part_of(in.down, e, s.hidden), down.of(e), false, of.out, scratch);
     scatter(s, of.out, routes.weights, slots, n, y);
   }
 }
 
 void experts_backward(Compute compute, const ExpertsShape& s, const ExpertsInput& in, const float* dy, float* dx,
-                      float* dlogits, Scratch scratch) {
+                      float* dlogits, const ExpertsLoraGradients& gate_up_gradients,
+                      const ExpertsLoraGradients& down_gradients, Scratch scratch) {
   const Routes routes(s, scratch);
   const Inner of(s, scratch), d(s, scratch);  // values, and gradients
+  ExpertLora gate_up(s, in.gate_up_lora, in.lora_scale, 2 * s.inner, s.hidden, scratch);
+  ExpertLora down(s, in.down_lora, in.lora_scale, s.hidden, s.inner, scratch);
+  float* weighted = scratch.take(s.rank > 0 ? s.t * s.inner : 0);  // `inner`, times the tokens' weights
+  if (s.rank > 0) gate_up.clear(gate_up_gradients), down.clear(down_gradients);
   float* dweights = scratch.take(s.t * s.top_k);
   route(s, in, routes);
   read_experts_ahead(s, in, routes);
@@ -201,9 +253,14 @@ void experts_backward(Compute compute, const ExpertsShape& s, const ExpertsInput
     const int32_t* slots = routes.slots + routes.begins[e];
     gather(s, in.x, slots, n, of.x);
     gather(s, dy, slots, n, d.out);
-    compute_inner(compute, s, in, e, n, of, scratch);
-    linear_backward(compute, d.out, nullptr, n, part_of(in.down, e, s.hidden), nullptr, d.inner, nullptr, nullptr,
-                    scratch);
+    const Lora* lora = gate_up.of(e);
+    compute_inner(compute, s, in, e, lora, n, of, scratch);
+    for (int64_t i = 0; s.rank > 0 && i < n; ++i) {
+      const float weight = routes.weights[slots[i]];
+      for (int64_t j = 0; j < s.inner; ++j) weighted[i * s.inner + j] = weight * of.inner[i * s.inner + j];
+    }
+    linear_backward(compute, d.out, weighted, n, part_of(in.down, e, s.hidden), down.of(e), d.inner,
+                    down.a_gradient(down_gradients, e), down.b_gradient(), scratch);
     for (int64_t i = 0; i < n; ++i) {
       float* dinner = d.inner + i * s.inner;
       dweights[slots[i]] = row_dot(dinner, of.inner + i * s.inner, s.inner);
@@ -212,9 +269,10 @@ void experts_backward(Compute compute, const ExpertsShape& s, const ExpertsInput
       float* dgate = d.gate_up + i * 2 * s.inner;
       glu_backward(Glu::kSwiglu, dinner, gate, gate + s.inner, s.inner, dgate, dgate + s.inner);
     }
-    linear_backward(compute, d.gate_up, nullptr, n, part_of(in.gate_up, e, 2 * s.inner), nullptr, d.x, nullptr, nullptr,
-                    scratch);
+    linear_backward(compute, d.gate_up, of.x, n, part_of(in.gate_up, e, 2 * s.inner), lora, d.x,
+                    gate_up.a_gradient(gate_up_gradients, e), gate_up.b_gradient(), scratch);
     scatter(s, d.x, nullptr, slots, n, dx);
+    if (s.rank > 0) gate_up.store(gate_up_gradients, e), down.store(down_gradients, e);
   }
   for (int64_t t = 0; t < s.t; ++t) {
     backward_of_scores(s, routes.scores + t * s.experts, routes.chosen + t * s.top_k, routes.weights + t * s.top_k,
@@ -227,9 +285,12 @@ size_t experts_scratch_bytes(Compute compute, const ExpertsShape& s) {
   Routes::add(s, size);
   Inner::add(s, size);
   Inner::add(s, size);
+  ExpertLora::add(s, 2 * s.inner, size);
+  ExpertLora::add(s, s.hidden, size);
+  size.take(s.rank > 0 ? s.t * s.inner : 0);
   size.take(s.t * s.top_k);
-  size.take_bytes(std::max(linear_scratch_bytes(compute, s.t, 2 * s.inner, s.hidden, 0),
-                           linear_scratch_bytes(compute, s.t, s.hidden, s.inner, 0)));
+  size.take_bytes(std::max(linear_scratch_bytes(compute, s.t, 2 * s.inner, s.hidden, s.rank),
+                           linear_scratch_bytes(compute, s.t, s.hidden, s.inner, s.rank)));
   return size.bytes;
 }
 

@@ -16,7 +16,7 @@ from mobile_ft.export.program.trace import Method, end_methods, unit_methods
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.families import SLIDING
 from mobile_ft.model.lora import LoraConfig
-from mobile_ft.model.shapes import linear_names
+from mobile_ft.model.lora_layers import linear_names
 from mobile_ft.model.unit_spec import UnitSpec, unit_spec
 
 LLAMA = ModelConfig("tiny", 64, 96, 1, 4, 2, 16, 250, 1e-5, 1e4, 512, True)

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.source.hf_folder import HfFolder
 from mobile_ft.model.lora import LoraConfig
-from mobile_ft.model.shapes import linear_names
+from mobile_ft.model.lora_layers import linear_names
 from mobile_ft.runtime import Model
 from tests.export.quantizer.test_bitsandbytes import dequantized
 from tests.hf_models import FAMILIES, random_model

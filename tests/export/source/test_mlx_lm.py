@@ -18,7 +18,7 @@ from mobile_ft.converters.mlx import UNKNOWN
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.source.hf_folder import HfFolder
 from mobile_ft.model.lora import LoraConfig, write_adapter
-from mobile_ft.model.shapes import linear_names
+from mobile_ft.model.lora_layers import lora_targets
 from mobile_ft.runtime import Model
 from tests.hf_models import FAMILIES, random_model
 
@@ -93,7 +93,7 @@ def test_logits(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(HfFolder, "write_tokenizer", lambda self, folder: None)
     source = HfFolder(tmp_path / "mlx", "q8_0", "q8_0")
-    lora = LoraConfig(3, 6.0, linear_names(source.config))
+    lora = LoraConfig(3, 6.0, lora_targets(source.config))
     write_bundle(source, lora, 64, 0, tmp_path / "bundle")
     ours = Model(str(tmp_path / "bundle"))
     # mlx-lm multiplies Gemma's embeddings by a root in bfloat16.

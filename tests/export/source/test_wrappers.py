@@ -22,7 +22,8 @@ from transformers import (
 
 from mobile_ft.export.source.hf_folder import HfFolder
 from mobile_ft.model.lora import LoraConfig, adapter_key, init_adapter, write_adapter
-from mobile_ft.model.shapes import linear_names, linear_shapes, unit_types
+from mobile_ft.model.lora_layers import linear_names, lora_shapes
+from mobile_ft.model.shapes import linear_shapes, unit_types
 from tests.hf_models import FAMILIES
 from tests.reference import reference_logits
 
@@ -131,12 +132,12 @@ def test_the_adapter_loads_on_the_whole_model(wrapped: tuple[Path, Any], tmp_pat
     source = HfFolder(folder, "q8_0", "q8_0")
     c, lora = source.config, LoraConfig(2, 4.0, linear_names(source.config))
     shapes = [
-        (adapter_key(layer, name, source.base.modules), *shape)
+        (adapter_key(layer, name, source.base.modules), *lora_shapes(lora.rank, *shape))
         for layer in range(c.num_hidden_layers)
         for unit in unit_types(c, layer)
         for name, shape in linear_shapes(c, layer, unit).items()
     ]
-    write_adapter(tmp_path, lora, source.base, init_adapter(shapes, lora.rank, 0))
+    write_adapter(tmp_path, lora, source.base, init_adapter(shapes, 0))
     with warnings.catch_warnings():
         warnings.filterwarnings("error", ".*missing")  # PEFT warns of a missing tensor
         peft = PeftModel.from_pretrained(model, tmp_path)

@@ -17,7 +17,7 @@ from mobile_ft.api.adapter import read_matching_tensors
 from mobile_ft.bundle.description import checksum, read_bundle
 from mobile_ft.export.adapter import read_adapter
 from mobile_ft.model.lora import within_decoder
-from mobile_ft.model.shapes import linear_names
+from mobile_ft.model.lora_layers import linear_names
 from tests.tuned_models import TOKENS, Tuned, llama_cpp_tolerance, with_rslora
 
 INSIDE = "base_model.model.model.language_model"
