@@ -49,15 +49,17 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--figure", type=Path, help="histogram as SVG")
-    parser.add_argument("--more-families", action="store_true", help=f"draw from {', '.join(MORE_FAMILIES)}")
+    families = (*FAMILIES, *MORE_FAMILIES)
+    parser.add_argument(
+        "--families", nargs="+", choices=families, default=FAMILIES, metavar="NAME", help="draw from these"
+    )
     parser.add_argument("--folder", type=Path, default=Path("build/random"), help="folder for one bundle at a time")
     args = parser.parse_args()
     warnings.simplefilter("ignore", mobile_ft.MobileFtWarning)
     rows: dict[str, Row] = json.loads(args.json.read_text()) if args.json.exists() else {}
     for number in track(range(args.count), "runs"):
         if str(number) not in rows:
-            families = MORE_FAMILIES if args.more_families else FAMILIES
-            rows[str(number)] = run(number, bundle_of(args.folder, number // RUNS_A_BUNDLE, families))
+            rows[str(number)] = run(number, bundle_of(args.folder, number // RUNS_A_BUNDLE, tuple(args.families)))
             write_json(args.json, rows)
     shutil.rmtree(args.folder, ignore_errors=True)
     report([rows[str(number)] for number in range(args.count)], args.figure)
@@ -180,6 +182,8 @@ def draw_export(draw: random.Random, family: str, model: Options) -> Options:
     columns = [model[name] for name in ("hidden_size", "intermediate_size")]
     columns.append(model["num_attention_heads"] * model["head_dim"])
     targets = LFM2_TARGETS if family == "lfm2" else ("all-linear",) if family in MORE_FAMILIES else TARGETS
+    if family in EXPERTS and model.get("num_dense_layers", 0) < model["num_hidden_layers"]:
+        targets = ("all-linear", "all-linear,experts", "experts")
     if family in DELTA:
         columns.append(model["linear_num_value_heads"] * model["linear_value_head_dim"])
     if family == "gemma4_text":
