@@ -39,7 +39,10 @@ def unit_types(config: ModelConfig, layer: int) -> tuple[str, ...]:
 
 
 def check_units(config: ModelConfig, source: str) -> ModelConfig:
-    """Returns the configuration. Raises UserError if its family has no units of a type that it needs."""
+    """Returns the configuration. Raises UserError if its family has no units of a type that it needs, or no layers that
+    share keys and values."""
+    if config.num_kv_shared_layers and "num_kv_shared_layers" not in config.family.keys:
+        raise UserError(f"{source}: a {config.model_type} has no layers that share keys and values")
     for layer in range(config.num_hidden_layers):
         for unit_type in unit_types(config, layer):
             if unit_type not in config.family.norms:
