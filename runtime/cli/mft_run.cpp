@@ -249,7 +249,8 @@ int generate(const std::vector<std::string>& argv) {
   emit({{"event", "done"},
         {"tokens", answer.size()},
         {"seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()},
-        {"peak_rss_mb", megabytes(process_memory().peak_rss)}});
+        {"peak_rss_mb", megabytes(process_memory().peak_rss)},
+        {"anon_mb", megabytes(process_memory().anon)}});
   return 0;
 }
 

@@ -33,6 +33,9 @@ std::vector<Option<C>> make_options() {
       run_option(
           "seed", [](C& c) -> auto& { return c.seed; }, "random seed for sampling"),
       run_option(
+          "compute", [](C& c) -> auto& { return c.compute; },
+          "arithmetic of linear layers; auto: int8, whose answers may differ from those of float32 in a word"),
+      run_option(
           "chat_template_kwargs", [](C& c) -> auto& { return c.chat_template_kwargs; },
           "chat template variables as JSON, such as {\"enable_thinking\": false}"),
   };

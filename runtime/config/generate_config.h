@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/base/option.h"
+#include "runtime/config/compute_choice.h"
 
 namespace mft {
 
@@ -19,6 +20,7 @@ struct GenerateConfig {
   double repetition_penalty = 1;
   int64_t repetition_context_size = 20;  // tokens
   int64_t seed = 0;
+  ComputeChoice compute = ComputeChoice::kAuto;  // int8
   std::string chat_template_kwargs;
   std::vector<int64_t> stop_tokens;  // not an option: set from the tokenizer
 };

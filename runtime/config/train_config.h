@@ -8,6 +8,7 @@
 
 #include "runtime/base/option.h"
 #include "runtime/bundle/adapter.h"
+#include "runtime/config/compute_choice.h"
 #include "runtime/config/data_config.h"
 #include "runtime/kernels/linear/linear.h"
 #include "runtime/schedule/schedule.h"
@@ -37,8 +38,6 @@ inline std::vector<const char*> names(Loss) { return {"sft", "dpo"}; }
 inline std::vector<const char*> names(Compute) { return {"float32", "int8"}; }
 
 /// The arithmetic of linear layers. auto selects int8 if the CPU has dot products of bytes.
-enum class ComputeChoice { kAuto, kFloat32, kInt8 };
-inline std::vector<const char*> names(ComputeChoice) { return {"auto", "float32", "int8"}; }
 
 /// Options of a training run. All front ends get their names, texts and defaults from `train_options`.
 struct TrainConfig {

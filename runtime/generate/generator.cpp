@@ -21,6 +21,7 @@ Generator::Generator(Model& model) : model_(model) {
   second_ = Buffer(cache * sizeof(float));
   activations_ = Buffer(2 * model_.activation_bytes(prepared_tokens(b)));
   logits_.resize(static_cast<size_t>(b.vocab_size));
+  model.keep_resident(b.units.size() + 1);  // mapping them again for each token takes as long as a fifth of it
 }
 
 /// Runs at most one piece of tokens after the cached ones. With `last`, computes the logits after the last token.
@@ -52,6 +53,9 @@ std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, con
   for (const int64_t token : prompt) {
     if (token < 0 || token >= b.vocab_size) fail("prompt: token ", token, " is not in the vocabulary");
   }
+  const Compute compute = config.compute == ComputeChoice::kFloat32 ? Compute::kFloat32 : Compute::kInt8;
+  if (compute != compute_) held_.clear();
+  model_.use_compute(compute_ = compute);
   // At least the last token of the prompt is computed, for its logits.
   auto same = std::mismatch(prompt.begin(), prompt.end() - 1, held_.begin(), held_.end()).first - prompt.begin();
   const bool states =

@@ -35,11 +35,12 @@ class Generator {
   void feed(const int64_t* tokens, int64_t count, bool last);
 
   Model& model_;
-  std::vector<int64_t> held_;    // tokens in the cache
-  std::vector<size_t> offsets_;  // of each unit's part in both buffers
-  Buffer first_;                 // keys, or the state, of each unit
-  Buffer second_;                // values, or the next state, of each unit
-  Buffer activations_;           // two buffers of [a piece, hidden]
+  std::vector<int64_t> held_;         // tokens in the cache
+  Compute compute_ = Compute::kInt8;  // with which they were computed
+  std::vector<size_t> offsets_;       // of each unit's part in both buffers
+  Buffer first_;                      // keys, or the state, of each unit
+  Buffer second_;                     // values, or the next state, of each unit
+  Buffer activations_;                // two buffers of [a piece, hidden]
   std::vector<float> logits_;
 };
 

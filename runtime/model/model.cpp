@@ -68,7 +68,8 @@ void Model::read_scales() {
 void Model::prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,
                     int64_t mlp_tokens) {
   if (claimed_) fail("a trainer uses this model; open the bundle again to use it for something else");
-  make_ready(adapter_folder, tokens, threads, compute, mlp_tokens);
+  make_ready(adapter_folder, tokens, threads, Compute::kInt8, mlp_tokens);
+  use_compute(compute);
 }
 
 void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_t threads, Compute compute,

@@ -44,8 +44,8 @@ class Model {
 
   /// Loads LoRA parameters (`adapter_folder` empty: the bundle's initial ones) and makes room for calls of up to
   /// `tokens` tokens. From now on work is split into `threads` parts (0: one for each big core), linear layers compute
-  /// with `compute`, and an MLP takes `mlp_tokens` per call (0: as many as it can). Throws Error while a trainer uses
-  /// the model.
+  /// with `compute`, and an MLP takes `mlp_tokens` per call (0: as many as it can). There is room for int8 in any case.
+  /// Throws Error while a trainer uses the model.
   void prepare(const std::string& adapter_folder, int64_t tokens, int64_t threads = 0,
                Compute compute = Compute::kFloat32, int64_t mlp_tokens = 0);
   /// Off: the model computes without its adapter, as it was exported. On after `prepare`.

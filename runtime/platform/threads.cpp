@@ -1,13 +1,10 @@
 #include "runtime/platform/threads.h"
 
-#include <executorch/runtime/kernel/thread_parallel_interface.h>
-#include <executorch/runtime/platform/assert.h>
-
-#include <atomic>
 #include <utility>
 
 #include "runtime/platform/big_cores.h"
 #include "runtime/platform/flush_denormals.h"
+#include "runtime/platform/thread_pool.h"
 
 namespace mft {
 namespace {
@@ -17,7 +14,7 @@ thread_local int64_t thread_parts = 0;
 /// Of the pool's threads as many as there are big cores.
 int64_t default_parts() {
   static const int64_t big = big_cores();
-  const auto all = static_cast<int64_t>(executorch::extension::get_thread_count());
+  const int64_t all = ThreadPool::get().size();
   return std::clamp<int64_t>(big > 0 ? std::min(big, all) : all, 1, kMostThreads);
 }
 
@@ -30,19 +27,9 @@ int thread_count() { return static_cast<int>(thread_parts > 0 ? thread_parts : d
 
 void run_items(int64_t n, void (*item)(const void* context, int64_t i, int64_t worker), const void* context) {
   const int64_t workers = std::min<int64_t>(n, thread_count());
-  if (workers <= 1) {
-    const FlushDenormals flush;
-    for (int64_t i = 0; i < n; ++i) item(context, i, 0);
-    return;
-  }
-  std::atomic<int64_t> next{0};
-  const bool ok = executorch::extension::parallel_for(0, workers, 1, [&](int64_t begin, int64_t end) {
-    const FlushDenormals flush;
-    for (int64_t worker = begin; worker < end; ++worker) {
-      for (int64_t i = next++; i < n; i = next++) item(context, i, worker);
-    }
-  });
-  ET_CHECK_MSG(ok, "parallel_for failed");
+  if (workers > 1 && ThreadPool::get().run(n, workers, item, context)) return;
+  const FlushDenormals flush;
+  for (int64_t i = 0; i < n; ++i) item(context, i, 0);
 }
 
 }  // namespace mft

@@ -1,8 +1,8 @@
 #pragma once
 
-// Loops over ExecuTorch's thread pool. Items are handed out as threads come free (cores of a phone
-// differ in speed), so an item must compute the same result whichever thread runs it. On x86-64, items compute with 0
-// in place of denormals.
+// Loops over the thread pool. Items are handed out as threads come free (cores of a phone differ in speed), so an item
+// must compute the same result whichever thread runs it. While the pool works for one thread, loops of other threads
+// run on these alone. On x86-64, items compute with 0 in place of denormals.
 
 #include <algorithm>
 #include <cstdint>

@@ -3,7 +3,6 @@
 
 #include "runtime/python/kernels.h"
 
-#include <executorch/extension/threadpool/threadpool_guard.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -26,6 +25,7 @@
 #include "runtime/dispatch/kernels.h"
 #include "runtime/formats/format.h"
 #include "runtime/platform/scratch.h"
+#include "runtime/platform/thread_pool.h"
 #include "runtime/platform/threads.h"
 
 namespace nb = nanobind;
@@ -539,8 +539,7 @@ void register_kernels(nb::module_ m) {
   m.def("use_instruction_set", &use_instruction_set, "name"_a, "Calls its kernels from now on.");
   m.def("thread_count", &thread_count, "Size of the thread pool.");
   m.def(
-      "use_threads", [](bool use) { executorch::extension::threadpool::NoThreadPoolGuard::set_enabled(!use); }, "use"_a,
-      "Whether kernels called from this Python thread use the thread pool.");
+      "use_threads", [](bool use) { ThreadPool::get().enable(use); }, "use"_a, "Whether kernels use the thread pool.");
 }
 
 }  // namespace mft

@@ -26,7 +26,7 @@ def test_greedy_equals_transformers(smollm2: Path, load_base: Callable[[], Any],
     for options in ([], ["--adapter", adapter]):
         if options:
             model = PeftModel.from_pretrained(model, adapter)
-        answer = generate(smollm2, prompt, "--max-tokens", 40, *options)
+        answer = generate(smollm2, prompt, "--max-tokens", 40, "--compute", "float32", *options)
         assert len(answer) == 40
         with torch.no_grad():
             logits = model(torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1]

@@ -34,9 +34,42 @@ inline void interleave(B16 ab, B16 cd, B16* low, B16* high) {
   *high = (B16)__builtin_shufflevector((H16)ab, (H16)cd, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 
+#if defined(__AVX2__)
+// In each 16 bytes, the first bytes of its four lanes, then the second ones, and so on.
+inline __m256i bytes_of_lanes() {
+  return _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+}
+
+// Four stored columns of nibbles, in either half of each byte: a quad for each of 8 rows.
+inline __m256i quads_of_nibbles(const uint8_t* codes) {
+  const __m256i rows = _mm256_permutevar8x32_epi32((__m256i)(_mm256_loadu_si256((const __m256i*)codes)),
+                                                   _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+  return _mm256_shuffle_epi8(rows, bytes_of_lanes());
+}
+#endif
+
 // Four stored columns of 16 codes each, [4][16], as [16][4]: a quad for each row.
 template <bool kNibbles>
 void quads_of_columns(const uint8_t* codes, VecB out[k16Vecs]) {
+#if defined(__AVX512F__)
+  if constexpr (kNibbles) {
+    const __m512i both = _mm512_broadcast_i64x4(quads_of_nibbles(codes));
+    const __m512i halves = _mm512_srlv_epi64(both, _mm512_setr_epi64(0, 0, 0, 0, 4, 4, 4, 4));
+    out[0] = (VecB)halves & 15;
+  } else {
+    const __m512i lanes = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i rows = _mm512_permutexvar_epi32(lanes, _mm512_loadu_si512(codes));
+    out[0] = (VecB)_mm512_shuffle_epi8(rows, _mm512_broadcast_i64x4(bytes_of_lanes()));
+  }
+  return;
+#elif defined(__AVX2__)
+  if constexpr (kNibbles) {
+    const VecB both = (VecB)quads_of_nibbles(codes);
+    out[0] = both & 15;
+    out[1] = (VecB)((VecHU)both >> 4) & 15;
+    return;
+  }
+#endif
   B16 quads[4];
   if constexpr (kNibbles) {
     B16 pairs[2];

@@ -66,6 +66,31 @@ inline void store_columns(uint8_t* p, const VecB quads[kQuads]) {
 #endif
 }
 
+// Four codes in every lane.
+inline VecI splat_4(const int8_t* codes) {
+  int32_t four;
+  std::memcpy(&four, codes, sizeof(four));
+  return four - VecI{};
+}
+
+#if !defined(MFT_PAIR_SUMS)
+// sums[i] += the product of the four weights in lane i and the four codes there.
+inline VecI dot_lanes(VecI sums, VecB weights, VecI codes) {
+#if defined(__AVX512VNNI__)
+  return (VecI)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)weights, (__m512i)codes);
+#elif defined(__AVXVNNI__)
+  return (VecI)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)weights, (__m256i)codes);
+#elif defined(__ARM_FEATURE_DOTPROD) || defined(__ARM_FEATURE_MATMUL_INT8)
+  return (VecI)vdotq_s32((int32x4_t)sums, (int8x16_t)weights, (int8x16_t)codes);
+#else
+  const int8x16_t w = (int8x16_t)weights, x = (int8x16_t)codes;
+  // Two products of at most 128 * 127 fit 16 bits.
+  const int16x8_t pairs = vpaddq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x));
+  return (VecI)vpadalq_s16((int32x4_t)sums, pairs);
+#endif
+}
+#endif
+
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 // sums += the products of two rows, of eight codes each, and two columns: row by row.
 inline VecI dot8_pairs(VecI sums, VecB columns, VecB rows) {
@@ -87,14 +112,7 @@ inline VecI dot4(VecI sums, VecB weights, const int8_t* codes, int row) {
       return (VecI)vdotq_laneq_s32(s, w, four, 3);
   }
 }
-#else
-inline VecI splat_4(const int8_t* codes) {
-  int32_t four;
-  std::memcpy(&four, codes, sizeof(four));
-  return four - VecI{};
-}
-
-#if defined(MFT_PAIR_SUMS)
+#elif defined(MFT_PAIR_SUMS)
 // The products of four weights and four codes in each lane, summed in its halves.
 inline VecHU pair_sums(VecB weights, VecI codes) {
 #if defined(__AVX512F__)
@@ -118,22 +136,28 @@ inline VecI add_halves(VecHU pairs) {
   return (VecI)_mm256_madd_epi16((__m256i)pairs, _mm256_set1_epi16(1));
 #endif
 }
+
+// The bytes of each lane, which are signed, without their signs; and the codes with these signs.
+inline VecB absolute(VecB signed_bytes) {
+#if defined(__AVX512F__)
+  return (VecB)_mm512_abs_epi8((__m512i)signed_bytes);
+#else
+  return (VecB)_mm256_abs_epi8((__m256i)signed_bytes);
+#endif
+}
+inline VecI with_signs(VecI codes, VecB signed_bytes) {
+#if defined(__AVX512F__)
+  const __mmask64 negative = _mm512_movepi8_mask((__m512i)signed_bytes);
+  return (VecI)_mm512_mask_sub_epi8((__m512i)codes, negative, _mm512_setzero_si512(), (__m512i)codes);
+#else
+  return (VecI)_mm256_sign_epi8((__m256i)codes, (__m256i)signed_bytes);
+#endif
+}
 #else
 // sums[i] += the product of the four weights in lane i and the four codes of this row.
 inline VecI dot4(VecI sums, VecB weights, const int8_t* row_codes, int row) {
-  const VecI codes = splat_4(row_codes + 4 * row);
-#if defined(__AVX512VNNI__)
-  return (VecI)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)weights, (__m512i)codes);
-#elif defined(__AVXVNNI__)
-  return (VecI)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)weights, (__m256i)codes);
-#else
-  const int8x16_t w = (int8x16_t)weights, x = (int8x16_t)codes;
-  // Two products of at most 127 * 127 fit 16 bits.
-  const int16x8_t pairs = vpaddq_s16(vmull_s8(vget_low_s8(w), vget_low_s8(x)), vmull_high_s8(w, x));
-  return (VecI)vpadalq_s16((int32x4_t)sums, pairs);
-#endif
+  return dot_lanes(sums, weights, splat_4(row_codes + 4 * row));
 }
-#endif
 #endif
 
 // sums[i] += the four codes in lane i, where kSumOffset needs that.

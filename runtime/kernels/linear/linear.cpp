@@ -5,6 +5,7 @@
 #include "runtime/kernels/linear/gemm.h"
 #include "runtime/kernels/linear/int8_gemm.h"
 #include "runtime/kernels/linear/int8_rows.h"
+#include "runtime/kernels/linear/matvec.h"
 #include "runtime/kernels/linear/narrow_gemm.h"
 #include "runtime/platform/sweep.h"
 #include "runtime/platform/threads.h"
@@ -92,6 +93,16 @@ struct Int8Input {
   }
 };
 
+// Of a few rows.
+void matvec_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, bool same_x, float* y,
+                    Scratch scratch) {
+  MatvecInput input(x, m, w.cols, scratch);
+  float* h = scratch.take(m * (lora != nullptr ? lora->rank : 0));
+  if (!same_x) input.encode();
+  if (lora != nullptr) matvec_low_rank(input, *lora, h);
+  matvec(input, w, lora, h, y);
+}
+
 // The LoRA branch stays in float32: in 8 bits its gradients lose more than all the rest does.
 void int8_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, bool same_x, float* y,
                   Scratch scratch) {
@@ -128,6 +139,10 @@ void linear_forward(Compute compute, const float* x, int64_t m, const PackedWeig
                     float* y, Scratch scratch) {
   const int64_t n = w.rows;
   const int64_t k = w.cols;
+  if (compute == Compute::kInt8 && m <= kMatvecRows) {
+    matvec_forward(x, m, w, lora, same_x, y, scratch);
+    return;
+  }
   if (compute == Compute::kInt8) {
     int8_forward(x, m, w, lora, same_x, y, scratch);
     return;
@@ -191,10 +206,12 @@ size_t linear_scratch_bytes(Compute compute, int64_t max_m, int64_t rows, int64_
   const size_t lora =
       std::max(lora_gradient_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, std::max(rows, cols)));
   if (compute == Compute::kFloat32) return size.bytes + std::max(gemm_scratch_bytes(), lora);
-  ScratchSize input;
+  ScratchSize few, input;
+  MatvecInput::add(std::min(max_m, kMatvecRows), cols, few);
   Int8Input::add(std::min(max_m, kRows), std::max(rows, cols), input);
   return size.bytes +
-         std::max(lora, input.bytes + std::max(int8_gemm_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, cols)));
+         std::max({lora, few.bytes,
+                   input.bytes + std::max(int8_gemm_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, cols))});
 }
 
 }  // namespace mft::MFT_ISA

@@ -1,0 +1,273 @@
+#include "runtime/kernels/linear/matvec.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "runtime/kernels/linear/block.h"
+#include "runtime/kernels/linear/int8_quads.h"
+#include "runtime/platform/sweep.h"
+#include "runtime/platform/threads.h"
+
+namespace mft::MFT_ISA {
+namespace {
+
+constexpr int64_t kHalf = kMatvecBlock / 2;  // the least columns of a group
+constexpr float kSmallest = 1e-35f;          // below, the inverse of the scale may overflow
+// Of weights that one thread takes at a time, and of a head, whose pages are dropped behind it.
+constexpr int64_t kItemBytes = int64_t{16} << 10, kPartBytes = int64_t{4} << 20;
+
+// How a format's codes become the bytes that are multiplied: value = scale * kUnit * byte + middle.
+template <Code F>
+struct Bytes {
+  using B = Block<F>;
+  // Codes 0 to 15, of which sums of products fit 16 bits.
+  static constexpr bool kSmall = !B::kBytes && !B::kHasCodebook;
+  static constexpr float kUnit = B::kTraits.levels == Levels::kFractions ? 1.f / 127.f : 1.f;
+  static constexpr bool kHasMiddle = B::kHasMin || kSmall;
+
+  struct Table {
+    uint8_t of[16];
+  };
+  static constexpr Table table() {
+    Table t{};
+    if constexpr (B::kHasCodebook) {
+      for (int i = 0; i < 16; ++i) {
+        const float scaled = B::kCodebook[i] / kUnit;
+        t.of[i] = static_cast<uint8_t>(static_cast<int>(scaled < 0 ? scaled - 0.5f : scaled + 0.5f));
+      }
+    }
+    return t;
+  }
+  static constexpr Table kTable = table();
+
+  static VecB of(VecB codes) {
+    if constexpr (B::kHasCodebook) return lookup_bytes(kTable.of, codes);
+    if constexpr (B::kBytes && B::kHasMin) return codes ^ 128;  // unsigned bytes as signed ones
+    return codes;
+  }
+  static Vec middle(const B& block, int v) {
+    if constexpr (B::kHasMin && B::kBytes) return block.min[v] + block.scale[v] * 128.f;
+    if constexpr (B::kHasMin) return block.min[v];
+    return block.scale[v] * -8.f;
+  }
+};
+
+// The sums of products of kVec rows' bytes with those of x, four columns at a time, over at most a block.
+template <bool kSmall>
+class Sums {
+ public:
+#if defined(MFT_PAIR_SUMS)
+  void add(VecB bytes, VecI x) {
+    if constexpr (kSmall) {
+      pairs_ += pair_sums(bytes, x);
+    } else {
+      sums_ += add_halves(pair_sums(absolute(bytes), with_signs(x, bytes)));
+    }
+  }
+  VecI total(int32_t) const { return kSmall ? add_halves(pairs_) : sums_; }
+
+ private:
+  VecHU pairs_{};
+  VecI sums_{};
+#elif defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+  // Signed bytes with 128 added; `total` takes that out again.
+  void add(VecB bytes, VecI x) { sums_ = dot_lanes(sums_, kSmall ? bytes : bytes ^ 128, x); }
+  VecI total(int32_t codes) const { return kSmall ? sums_ : sums_ - 128 * codes; }
+
+ private:
+  VecI sums_{};
+#else
+  void add(VecB bytes, VecI x) { sums_ = dot_lanes(sums_, bytes, x); }
+  VecI total(int32_t) const { return sums_; }
+
+ private:
+  VecI sums_{};
+#endif
+};
+
+// Four columns of a block at a time, `quads` of them, times those of R rows of x, which are x_step bytes apart.
+template <Code F, int R>
+[[gnu::always_inline]] inline void multiply_columns(const uint8_t* codes, int64_t quads, const int8_t* x,
+                                                    int64_t x_step, Sums<Bytes<F>::kSmall> (*sums)[k16Vecs]) {
+  for (int64_t q = 0; q < quads; ++q, codes += 4 * Block<F>::kColumnBytes, x += 4) {
+    VecB bytes[k16Vecs];
+    quads_of_columns<!Block<F>::kBytes>(codes, bytes);
+    for (int v = 0; v < k16Vecs; ++v) bytes[v] = Bytes<F>::of(bytes[v]);
+    for (int r = 0; r < R; ++r) {
+      const VecI four = splat_4(x + r * x_step);
+      for (int v = 0; v < k16Vecs; ++v) sums[r][v].add(bytes[v], four);
+    }
+  }
+}
+
+// y [R, 16] of one panel.
+template <Code F, int R>
+void panel_products(const PackedWeight& w, int64_t panel, const MatvecInput& in, Vec (*y)[k16Vecs]) {
+  const int64_t group = w.format.group, padded = MatvecInput::padded(in.k), blocks = MatvecInput::blocks(in.k);
+  const int64_t columns = std::min(group, kMatvecBlock), halves = columns / kHalf;
+  for (int64_t k = 0; k < in.k;) {
+    const Block<F> block(block_at<F>(w, panel, k / group));
+    for (int64_t c = 0; c < group; c += columns, k += columns) {
+      Sums<Bytes<F>::kSmall> sums[R][k16Vecs];
+      multiply_columns<F, R>(block.codes + c * Block<F>::kColumnBytes, columns / 4, in.codes + k, padded, sums);
+      for (int r = 0; r < R; ++r) {
+        const float scale = in.scales[r * blocks + k / kMatvecBlock];
+        const int32_t* half = in.sums + r * 2 * blocks + k / kHalf;
+        const int32_t codes = half[0] + (halves > 1 ? half[1] : 0);
+        for (int v = 0; v < k16Vecs; ++v) {
+          y[r][v] += to_float(sums[r][v].total(codes)) * (block.scale[v] * (scale * Bytes<F>::kUnit));
+          if constexpr (Bytes<F>::kHasMiddle)
+            y[r][v] += Bytes<F>::middle(block, v) * (scale * static_cast<float>(codes));
+        }
+      }
+    }
+  }
+}
+
+// The same with weights of floats.
+template <int R>
+void float_panel_products(const PackedWeight& w, int64_t panel, const MatvecInput& in, Vec (*y)[k16Vecs]) {
+  const int64_t group = w.format.group;
+  for (int64_t k = 0; k < in.k; ++k) {
+    Vec column[kPanelVecs];
+    Block<Code::kF16>(block_at<Code::kF16>(w, panel, k / group)).column(k % group, column);
+    for (int r = 0; r < R; ++r) {
+      for (int v = 0; v < k16Vecs; ++v) y[r][v] += splat(in.x[r * in.k + k]) * column[v];
+    }
+  }
+}
+
+template <Code F, int R>
+void multiply_panels(const PackedWeight& w, const MatvecInput& in, int64_t begin, int64_t end, float* y) {
+  for (int64_t panel = begin; panel < end; ++panel) {
+    Vec of_panel[R][k16Vecs] = {};
+    if constexpr (F == Code::kF16) {
+      float_panel_products<R>(w, panel, in, of_panel);
+    } else {
+      panel_products<F, R>(w, panel, in, of_panel);
+    }
+    for (int r = 0; r < R; ++r) {
+      for (int v = 0; v < k16Vecs; ++v) {
+        const int64_t row = panel * kPanelRows + v * kVec, lanes = std::min<int64_t>(kVec, w.rows - row);
+        if (lanes > 0) store_part(y + r * w.rows + row, of_panel[r][v], lanes);
+      }
+    }
+  }
+}
+
+using Multiply = void (*)(const PackedWeight&, const MatvecInput&, int64_t, int64_t, float*);
+
+template <Code F, int... kRowsLessOne>
+constexpr std::array<Multiply, kMatvecRows> multiplies(std::integer_sequence<int, kRowsLessOne...>) {
+  return {multiply_panels<F, kRowsLessOne + 1>...};
+}
+
+Multiply multiply_of(Code code, int64_t m) {
+  return with_code(code, [&](auto f) {
+    static constexpr auto kAll = multiplies<f()>(std::make_integer_sequence<int, static_cast<int>(kMatvecRows)>{});
+    return kAll[static_cast<size_t>(m - 1)];
+  });
+}
+
+// The codes of one block, whose numbers behind the row's end are 0, and their sums.
+void encode_block(const float* x, int64_t count, int8_t* codes, float* scale, int32_t* sums) {
+  alignas(64) float values[kMatvecBlock] = {};
+  std::copy_n(x, count, values);
+  Vec largest{};
+  bool finite = true;
+  for (int64_t i = 0; i < kMatvecBlock; ++i) finite = finite && std::isfinite(values[i]);
+  for (int64_t i = 0; i < kMatvecBlock; i += kVec) {
+    const Vec value = load(values + i);
+    largest = vmax(largest, vmax(value, -value));
+  }
+  const float most = max_lane(largest);
+  *scale = finite ? most / 127.f : std::numeric_limits<float>::quiet_NaN();
+  const float inverse = finite && most > kSmallest ? 127.f / most : 0.f;
+  for (int64_t half = 0; half < 2; ++half) {
+    int32_t sum = 0;
+    for (int64_t i = half * kHalf; i < (half + 1) * kHalf; ++i) {
+      codes[i] = static_cast<int8_t>(std::lrintf(finite ? values[i] * inverse : 0.f));
+      sum += codes[i];
+    }
+    sums[half] = sum;
+  }
+}
+
+float dot(const float* a, const float* b, int64_t n) {
+  Vec sums[4] = {};
+  int64_t i = 0;
+  for (; i + 4 * kVec <= n; i += 4 * kVec) {
+    for (int v = 0; v < 4; ++v) sums[v] += load(a + i + v * kVec) * load(b + i + v * kVec);
+  }
+  for (; i < n; i += kVec) {
+    const int64_t lanes = std::min<int64_t>(kVec, n - i);
+    sums[0] += load_part(a + i, lanes) * load_part(b + i, lanes);
+  }
+  return sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+// y [m, rows] += scale h B^T for rows [begin, end).
+void add_low_rank(const Lora& lora, const float* h, int64_t m, int64_t begin, int64_t end, int64_t rows, float* y) {
+  for (int64_t r = 0; r < m; ++r) {
+    for (int64_t n = begin; n < end; ++n) {
+      y[r * rows + n] += lora.scale * dot(lora.b + n * lora.rank, h + r * lora.rank, lora.rank);
+    }
+  }
+}
+
+}  // namespace
+
+void MatvecInput::add(int64_t m, int64_t k, ScratchSize& size) {
+  size.take_bytes(static_cast<size_t>(m * padded(k)));
+  size.take(static_cast<size_t>(m * blocks(k)));
+  size.take(static_cast<size_t>(m * 2 * blocks(k)));
+}
+
+MatvecInput::MatvecInput(const float* x_rows, int64_t rows, int64_t columns, Scratch& scratch)
+    : m(rows),
+      k(columns),
+      x(x_rows),
+      codes(reinterpret_cast<int8_t*>(scratch.take_bytes(static_cast<size_t>(m * padded(k))))),
+      scales(scratch.take(static_cast<size_t>(m * blocks(k)))),
+      sums(reinterpret_cast<int32_t*>(scratch.take(static_cast<size_t>(m * 2 * blocks(k))))) {}
+
+void MatvecInput::encode() {
+  for (int64_t r = 0; r < m; ++r) {
+    for (int64_t b = 0; b < blocks(k); ++b) {
+      const int64_t at = b * kMatvecBlock, count = std::min(kMatvecBlock, k - at);
+      encode_block(x + r * k + at, count, codes + r * padded(k) + at, scales + r * blocks(k) + b,
+                   sums + r * 2 * blocks(k) + 2 * b);
+    }
+  }
+}
+
+void matvec_low_rank(const MatvecInput& x, const Lora& lora, float* h) {
+  parallel_ranges(lora.rank, ceil_div(kItemBytes, x.k * 4), [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; ++j) {
+      for (int64_t r = 0; r < x.m; ++r) h[r * lora.rank + j] = dot(lora.a + j * x.k, x.x + r * x.k, x.k);
+    }
+  });
+}
+
+void matvec(const MatvecInput& x, const PackedWeight& w, const Lora* lora, const float* h, float* y) {
+  const Multiply multiply = multiply_of(w.format.code, x.m);
+  const int64_t panel_bytes = w.cols / w.format.group * static_cast<int64_t>(w.format.block_bytes());
+  const int64_t panels = ceil_div(w.rows, kPanelRows), step = ceil_div(kItemBytes, panel_bytes);
+  const int64_t part = round_up(ceil_div(kPartBytes, panel_bytes), step);
+  for (int64_t first = 0; first < panels; first += part) {
+    const int64_t count = std::min(part, panels - first);
+    parallel_ranges(count, step, [&](int64_t begin, int64_t end) {
+      multiply(w, x, first + begin, first + end, y);
+      if (lora != nullptr) {
+        add_low_rank(*lora, h, x.m, (first + begin) * kPanelRows, std::min(w.rows, (first + end) * kPanelRows), w.rows,
+                     y);
+      }
+    });
+    if (w.read_once) drop_pages(w.data + first * panel_bytes, w.data + (first + count) * panel_bytes);
+  }
+}
+
+}  // namespace mft::MFT_ISA
