@@ -6,6 +6,35 @@
 #include "runtime/generate/sampling.h"
 
 namespace mft {
+namespace {
+
+/// While it lives, the model computes as answers do; then again as before, since a trainer may use it.
+class Answering {
+ public:
+  Answering(Model& model, Compute compute, const HalfLora& lora) : model_(model), before_(model.compute()) {
+    model.use_compute(compute);
+    model.use_half_lora(lora);
+  }
+  ~Answering() {
+    model_.use_compute(before_);
+    model_.use_half_lora({});
+  }
+  Answering(const Answering&) = delete;
+  Answering& operator=(const Answering&) = delete;
+
+ private:
+  Model& model_;
+  const Compute before_;
+};
+
+Compute compute_of(const GenerateConfig& config, const Model& model) {
+  const Compute wanted = config.compute == ComputeChoice::kFloat32 ? Compute::kFloat32 : Compute::kInt8;
+  if (model.has_room_for(wanted)) return wanted;
+  if (config.compute == ComputeChoice::kInt8) fail("compute int8: a trainer prepared this model for float32 alone");
+  return Compute::kFloat32;
+}
+
+}  // namespace
 
 int64_t Generator::prepared_tokens(const Bundle& bundle) { return std::min(kPromptTokens, bundle.max_seq_len); }
 
@@ -21,7 +50,9 @@ Generator::Generator(Model& model) : model_(model) {
   second_ = Buffer(cache * sizeof(float));
   activations_ = Buffer(2 * model_.activation_bytes(prepared_tokens(b)));
   logits_.resize(static_cast<size_t>(b.vocab_size));
-  model.keep_resident(b.units.size() + 1);  // mapping them again for each token takes as long as a fifth of it
+  if (model.adapter_is_on()) adapter_ = HalfAdapter(model.layout(), model.parameters());
+  // Mapping them again for each token takes two fifths of it. A trainer's plan counts on what it has mapped itself.
+  if (!model.claimed()) model.keep_resident(b.units.size() + 1);
 }
 
 /// Runs at most one piece of tokens after the cached ones. With `last`, computes the logits after the last token.
@@ -40,11 +71,10 @@ void Generator::feed(const int64_t* tokens, int64_t count, bool last) {
   if (last) model_.logits(x + (count - 1) * b.hidden_size, 1, logits_.data());
 }
 
-std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, const GenerateConfig& config,
-                                         const std::function<bool(int64_t)>& on_token) {
+/// Computes what the cache does not have of `prompt`, at least its last token, for its logits.
+void Generator::take(const std::vector<int64_t>& prompt, Compute compute) {
   const Bundle& b = model_.bundle();
   const int64_t length = static_cast<int64_t>(prompt.size());
-  check(config);
   if (length == 0) fail("the prompt is empty");
   if (length >= b.max_seq_len) {
     fail("the prompt has ", length, " tokens; the bundle's maximum is ", b.max_seq_len,
@@ -53,10 +83,8 @@ std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, con
   for (const int64_t token : prompt) {
     if (token < 0 || token >= b.vocab_size) fail("prompt: token ", token, " is not in the vocabulary");
   }
-  const Compute compute = config.compute == ComputeChoice::kFloat32 ? Compute::kFloat32 : Compute::kInt8;
   if (compute != compute_) held_.clear();
-  model_.use_compute(compute_ = compute);
-  // At least the last token of the prompt is computed, for its logits.
+  compute_ = compute;
   auto same = std::mismatch(prompt.begin(), prompt.end() - 1, held_.begin(), held_.end()).first - prompt.begin();
   const bool states =
       std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& kind) { return kind.state_size > 0; });
@@ -67,9 +95,25 @@ std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, con
     feed(prompt.data() + i, count, i + count == length);
     i += count;
   }
+}
+
+const std::vector<float>& Generator::logits_after(const std::vector<int64_t>& prompt, const GenerateConfig& config) {
+  check(config);
+  const Compute compute = compute_of(config, model_);
+  const Answering answering(model_, compute, adapter_.lora());
+  take(prompt, compute);
+  return logits_;
+}
+
+std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, const GenerateConfig& config,
+                                         const std::function<bool(int64_t)>& on_token) {
+  check(config);
+  const Compute compute = compute_of(config, model_);
+  const Answering answering(model_, compute, adapter_.lora());
+  take(prompt, compute);
   Random random(static_cast<uint64_t>(config.seed), 0);
   std::vector<int64_t> recent = prompt, answer;
-  const int64_t most = std::min(config.max_tokens, b.max_seq_len - length);
+  const int64_t most = std::min(config.max_tokens, model_.bundle().max_seq_len - static_cast<int64_t>(prompt.size()));
   while (static_cast<int64_t>(answer.size()) < most) {
     const int64_t token = sample(logits_, recent, config, random);
     if (std::count(config.stop_tokens.begin(), config.stop_tokens.end(), token) > 0) break;

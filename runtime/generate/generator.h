@@ -6,6 +6,7 @@
 
 #include "runtime/base/buffer.h"
 #include "runtime/config/generate_config.h"
+#include "runtime/model/half_adapter.h"
 #include "runtime/model/model.h"
 
 namespace mft {
@@ -26,15 +27,20 @@ class Generator {
   std::vector<int64_t> generate(const std::vector<int64_t>& prompt, const GenerateConfig& config,
                                 const std::function<bool(int64_t)>& on_token);
 
+  /// Computes `prompt` as `generate` does. Returns the logits [vocab_size] of what follows it, until the next call.
+  const std::vector<float>& logits_after(const std::vector<int64_t>& prompt, const GenerateConfig& config);
+
   /// Longer prompts are computed in pieces of this size.
   static constexpr int64_t kPromptTokens = 256;
   /// The number of tokens to prepare a model for.
   static int64_t prepared_tokens(const Bundle& bundle);
 
  private:
+  void take(const std::vector<int64_t>& prompt, Compute compute);
   void feed(const int64_t* tokens, int64_t count, bool last);
 
   Model& model_;
+  HalfAdapter adapter_;
   std::vector<int64_t> held_;         // tokens in the cache
   Compute compute_ = Compute::kInt8;  // with which they were computed
   std::vector<size_t> offsets_;       // of each unit's part in both buffers

@@ -52,6 +52,12 @@ class Model {
   void use_adapter(bool on) { adapter_on_ = on; }
   /// float32 at any time; int8 only if `prepare` made room for it.
   void use_compute(Compute compute) { program_.op_context().compute = compute; }
+  Compute compute() const { return program_.op_context().compute; }
+  /// Whether `prepare` made room for it.
+  bool has_room_for(Compute compute) const { return compute == Compute::kFloat32 || room_ == Compute::kInt8; }
+  /// Reads the adapter from a copy in float16 from now on, where it computes few rows in int8. Empty: from none.
+  void use_half_lora(const HalfLora& lora) { program_.op_context().half_lora = lora; }
+  bool adapter_is_on() const { return adapter_on_; }
   /// The LoRA matrices for which `backward` computes gradients. Both after `prepare`.
   void train_lora(LoraTrain train);
 
@@ -177,6 +183,7 @@ class Model {
   int64_t mlp_tokens_ = 0;
   LoraTrain lora_train_ = LoraTrain::kBoth;
   bool adapter_on_ = true;
+  Compute room_ = Compute::kFloat32;
   std::atomic<bool> claimed_{false};  // a trainer may be destroyed while another thread calls
   mutable Exclusive exclusive_;
   Observer observer_;

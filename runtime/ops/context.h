@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/kernels/linear/linear.h"
+#include "runtime/ops/half_lora.h"
 
 namespace mft {
 
@@ -49,6 +50,7 @@ struct OpContext {
 
   Compute compute = Compute::kFloat32;  // of linear layers
   bool lora_a_gradient = true;          // false: ops leave the output of A's gradient as it is
+  HalfLora half_lora;                   // of the adapter whose answers are computed; empty otherwise
   bool read_once = false;               // weights are mappings whose pages are dropped behind a kernel
   std::vector<OutputRoom> outputs;      // buffers of the method that runs
   PackedInput packed_input;

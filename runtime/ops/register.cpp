@@ -39,12 +39,19 @@ void packed_linear(const Arguments& a) {
   const PackedWeight w = a.weight(1);
   const float* x = a.floats(0, {m, w.cols});
   float* y = a.output(0, {size32(m), size32(w.rows)});
-  const Lora lora = a.none(4) ? Lora{} : a.lora(4, w);
+  Lora lora = a.none(4) ? Lora{} : a.lora(4, w);
   const Compute compute = a.op_context().compute;
+  if (const HalfLora& half = a.op_context().half_lora; half.has(lora.a)) {
+    if (half.off) {
+      lora = {};
+    } else {
+      lora.half_a = half.of(lora.a), lora.half_b = half.of(lora.b), lora.half_scale = lora.scale * half.factor;
+    }
+  }
   const Scratch scratch = a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, lora.rank));
   PackedInput& packed = a.op_context().packed_input;
   const bool is_packed = packed.holds(compute, x, m, w.cols, scratch.data);
-  kernels().linear_forward(compute, x, m, w, a.none(4) ? nullptr : &lora, is_packed, y, scratch);
+  kernels().linear_forward(compute, x, m, w, lora.a == nullptr ? nullptr : &lora, is_packed, y, scratch);
   packed.keep(compute, x, m, w.cols, scratch.data);
 }
 

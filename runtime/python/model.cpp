@@ -28,6 +28,16 @@ Array logits(Model& model, const Tokens& tokens, const Tokens& positions) {
   return array(std::move(out), {tokens.shape(0), vocab});
 }
 
+Array logits_after(Generator& generator, const std::vector<int64_t>& prompt, const GenerateConfig& config) {
+  std::vector<float> out;
+  {
+    Working working(generator.model());
+    out = generator.logits_after(prompt, config);
+  }
+  const size_t size = out.size();
+  return array(std::move(out), {size});
+}
+
 std::vector<int64_t> generate(Generator& generator, const std::vector<int64_t>& prompt, const GenerateConfig& config,
                               const nb::object& on_token) {
   Callback callback;
@@ -87,6 +97,8 @@ void register_model(nb::module_ m) {
       .def(nb::init<Model&>(), "model"_a, nb::keep_alive<1, 2>())
       .def("generate", &generate, "prompt"_a, "config"_a, "on_token"_a = nb::none(),
            "Returns the tokens of the answer. `on_token` receives each token, and ends the answer by returning True.")
+      .def("logits_after", &logits_after, "prompt"_a, "config"_a,
+           "Logits float32 [vocab_size] of the token after `prompt`, computed as `generate` does.")
       .def_prop_ro_static(
           "prompt_tokens", [](nb::handle) { return Generator::kPromptTokens; },
           "Number of tokens to prepare the model for, unless its max_seq_len is smaller.");

@@ -16,6 +16,10 @@ struct Lora {
   const float* b;  // [N, rank]
   int64_t rank;
   float scale;
+  // For products of a few rows in int8, the same in float16 with B transposed: A [rank, K], B [rank, N]; or null.
+  const uint16_t* half_a = nullptr;
+  const uint16_t* half_b = nullptr;
+  float half_scale = 0;
 };
 
 // What the weight is multiplied in: float32, or codes of 8 bits (int8_gemm.h). All else is float32.

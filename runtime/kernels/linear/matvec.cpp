@@ -14,6 +14,8 @@
 namespace mft::MFT_ISA {
 namespace {
 
+// Bytes of weights that are asked for ahead: the CPU's prefetchers stop at the end of a page.
+constexpr int64_t kAhead = 2048;
 constexpr int64_t kHalf = kMatvecBlock / 2;  // the least columns of a group
 constexpr float kSmallest = 1e-35f;          // below, the inverse of the scale may overflow
 // Of weights that one thread takes at a time, and of a head, whose pages are dropped behind it.
@@ -60,6 +62,7 @@ template <bool kSmall>
 class Sums {
  public:
 #if defined(MFT_PAIR_SUMS)
+  static constexpr int32_t kOffset = 0;
   void add(VecB bytes, VecI x) {
     if constexpr (kSmall) {
       pairs_ += pair_sums(bytes, x);
@@ -67,33 +70,36 @@ class Sums {
       sums_ += add_halves(pair_sums(absolute(bytes), with_signs(x, bytes)));
     }
   }
-  VecI total(int32_t) const { return kSmall ? add_halves(pairs_) : sums_; }
+  VecI total() const { return kSmall ? add_halves(pairs_) : sums_; }
 
  private:
   VecHU pairs_{};
   VecI sums_{};
 #elif defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-  // Signed bytes with 128 added; `total` takes that out again.
+  static constexpr int32_t kOffset = kSmall ? 0 : 128;  // is added to signed bytes
   void add(VecB bytes, VecI x) { sums_ = dot_lanes(sums_, kSmall ? bytes : bytes ^ 128, x); }
-  VecI total(int32_t codes) const { return kSmall ? sums_ : sums_ - 128 * codes; }
+  VecI total() const { return sums_; }
 
  private:
   VecI sums_{};
 #else
+  static constexpr int32_t kOffset = 0;
   void add(VecB bytes, VecI x) { sums_ = dot_lanes(sums_, bytes, x); }
-  VecI total(int32_t) const { return sums_; }
+  VecI total() const { return sums_; }
 
  private:
   VecI sums_{};
 #endif
 };
 
-// Four columns of a block at a time, `quads` of them, times those of R rows of x, which are x_step bytes apart.
+// Four columns of a block at a time, `quads` of them, times those of R rows of codes of x, which are x_step bytes
+// apart.
 template <Code F, int R>
 [[gnu::always_inline]] inline void multiply_columns(const uint8_t* codes, int64_t quads, const int8_t* x,
                                                     int64_t x_step, Sums<Bytes<F>::kSmall> (*sums)[k16Vecs]) {
   for (int64_t q = 0; q < quads; ++q, codes += 4 * Block<F>::kColumnBytes, x += 4) {
     VecB bytes[k16Vecs];
+    __builtin_prefetch(codes + kAhead);
     quads_of_columns<!Block<F>::kBytes>(codes, bytes);
     for (int v = 0; v < k16Vecs; ++v) bytes[v] = Bytes<F>::of(bytes[v]);
     for (int r = 0; r < R; ++r) {
@@ -111,14 +117,16 @@ void panel_products(const PackedWeight& w, int64_t panel, const MatvecInput& in,
   for (int64_t k = 0; k < in.k;) {
     const Block<F> block(block_at<F>(w, panel, k / group));
     for (int64_t c = 0; c < group; c += columns, k += columns) {
-      Sums<Bytes<F>::kSmall> sums[R][k16Vecs];
-      multiply_columns<F, R>(block.codes + c * Block<F>::kColumnBytes, columns / 4, in.codes + k, padded, sums);
+      Sums<Bytes<F>::kSmall> sums[2 * R][k16Vecs];  // of the parts of each row
+      multiply_columns<F, 2 * R>(block.codes + c * Block<F>::kColumnBytes, columns / 4, in.codes + k, padded, sums);
       for (int r = 0; r < R; ++r) {
         const float scale = in.scales[r * blocks + k / kMatvecBlock];
         const int32_t* half = in.sums + r * 2 * blocks + k / kHalf;
         const int32_t codes = half[0] + (halves > 1 ? half[1] : 0);
         for (int v = 0; v < k16Vecs; ++v) {
-          y[r][v] += to_float(sums[r][v].total(codes)) * (block.scale[v] * (scale * Bytes<F>::kUnit));
+          const VecI whole = sums[2 * r][v].total() * MatvecInput::kSecondPart + sums[2 * r + 1][v].total() -
+                             Sums<Bytes<F>::kSmall>::kOffset * codes;
+          y[r][v] += to_float(whole) * (block.scale[v] * (scale * Bytes<F>::kUnit));
           if constexpr (Bytes<F>::kHasMiddle)
             y[r][v] += Bytes<F>::middle(block, v) * (scale * static_cast<float>(codes));
         }
@@ -172,41 +180,72 @@ Multiply multiply_of(Code code, int64_t m) {
   });
 }
 
-// The codes of one block, whose numbers behind the row's end are 0, and their sums.
-void encode_block(const float* x, int64_t count, int8_t* codes, float* scale, int32_t* sums) {
+// Both parts of one block, whose numbers behind the row's end are 0, and the sums of its halves.
+void encode_block(const float* x, int64_t count, int8_t* first, int8_t* second, float* scale, int32_t* sums) {
   alignas(64) float values[kMatvecBlock] = {};
   std::copy_n(x, count, values);
-  Vec largest{};
   bool finite = true;
-  for (int64_t i = 0; i < kMatvecBlock; ++i) finite = finite && std::isfinite(values[i]);
+  for (const float value : values) finite = finite && std::isfinite(value);
+  Vec largest{};
   for (int64_t i = 0; i < kMatvecBlock; i += kVec) {
     const Vec value = load(values + i);
     largest = vmax(largest, vmax(value, -value));
   }
   const float most = max_lane(largest);
-  *scale = finite ? most / 127.f : std::numeric_limits<float>::quiet_NaN();
+  *scale = finite ? most / (127.f * MatvecInput::kSecondPart) : std::numeric_limits<float>::quiet_NaN();
   const float inverse = finite && most > kSmallest ? 127.f / most : 0.f;
-  for (int64_t half = 0; half < 2; ++half) {
-    int32_t sum = 0;
-    for (int64_t i = half * kHalf; i < (half + 1) * kHalf; ++i) {
-      codes[i] = static_cast<int8_t>(std::lrintf(finite ? values[i] * inverse : 0.f));
-      sum += codes[i];
-    }
-    sums[half] = sum;
+  alignas(64) int32_t parts[2][kMatvecBlock];
+  for (int64_t i = 0; i < kMatvecBlock; i += kVec) {
+    const Vec scaled = finite ? load(values + i) * inverse : Vec{};
+    const VecI whole = round_to_int(scaled);
+    const VecI rest = round_to_int((scaled - to_float(whole)) * static_cast<float>(MatvecInput::kSecondPart));
+    std::memcpy(parts[0] + i, &whole, sizeof(whole));
+    std::memcpy(parts[1] + i, &rest, sizeof(rest));
+  }
+  for (int64_t i = 0; i < kMatvecBlock; ++i) {
+    first[i] = static_cast<int8_t>(parts[0][i]);
+    second[i] = static_cast<int8_t>(parts[1][i]);
+    sums[i / kHalf] = (i % kHalf == 0 ? 0 : sums[i / kHalf]) + MatvecInput::kSecondPart * parts[0][i] + parts[1][i];
   }
 }
 
-float dot(const float* a, const float* b, int64_t n) {
+Vec load_number(const float* p) { return load(p); }
+Vec load_number(const uint16_t* p) { return load_half(reinterpret_cast<const uint8_t*>(p)); }
+float number(const float* p) { return *p; }
+float number(const uint16_t* p) { return half_to_float(reinterpret_cast<const uint8_t*>(p)); }
+
+// Of float32 or float16 numbers a.
+template <typename T>
+float dot(const T* a, const float* b, int64_t n) {
   Vec sums[4] = {};
   int64_t i = 0;
   for (; i + 4 * kVec <= n; i += 4 * kVec) {
-    for (int v = 0; v < 4; ++v) sums[v] += load(a + i + v * kVec) * load(b + i + v * kVec);
+    for (int v = 0; v < 4; ++v) sums[v] += load_number(a + i + v * kVec) * load(b + i + v * kVec);
   }
-  for (; i < n; i += kVec) {
-    const int64_t lanes = std::min<int64_t>(kVec, n - i);
-    sums[0] += load_part(a + i, lanes) * load_part(b + i, lanes);
+  for (; i + kVec <= n; i += kVec) sums[0] += load_number(a + i) * load(b + i);
+  float total = sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+  for (; i < n; ++i) total += number(a + i) * b[i];
+  return total;
+}
+
+// y [m, rows] += scale h B for rows [begin, end), multiples of kPanelRows but at the end, with B [rank, rows].
+void add_half_low_rank(const Lora& lora, const float* h, int64_t m, int64_t begin, int64_t end, int64_t rows,
+                       float* y) {
+  for (int64_t r = 0; r < m; ++r) {
+    int64_t n = begin;
+    for (; n + kVec <= end; n += kVec) {
+      Vec total{};
+      for (int64_t j = 0; j < lora.rank; ++j) {
+        total += splat(h[r * lora.rank + j]) * load_number(lora.half_b + j * rows + n);
+      }
+      store(y + r * rows + n, load(y + r * rows + n) + total * lora.half_scale);
+    }
+    for (; n < end; ++n) {
+      float total = 0;
+      for (int64_t j = 0; j < lora.rank; ++j) total += h[r * lora.rank + j] * number(lora.half_b + j * rows + n);
+      y[r * rows + n] += total * lora.half_scale;
+    }
   }
-  return sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
 // y [m, rows] += scale h B^T for rows [begin, end).
@@ -221,7 +260,7 @@ void add_low_rank(const Lora& lora, const float* h, int64_t m, int64_t begin, in
 }  // namespace
 
 void MatvecInput::add(int64_t m, int64_t k, ScratchSize& size) {
-  size.take_bytes(static_cast<size_t>(m * padded(k)));
+  size.take_bytes(static_cast<size_t>(2 * m * padded(k)));
   size.take(static_cast<size_t>(m * blocks(k)));
   size.take(static_cast<size_t>(m * 2 * blocks(k)));
 }
@@ -230,7 +269,7 @@ MatvecInput::MatvecInput(const float* x_rows, int64_t rows, int64_t columns, Scr
     : m(rows),
       k(columns),
       x(x_rows),
-      codes(reinterpret_cast<int8_t*>(scratch.take_bytes(static_cast<size_t>(m * padded(k))))),
+      codes(reinterpret_cast<int8_t*>(scratch.take_bytes(static_cast<size_t>(2 * m * padded(k))))),
       scales(scratch.take(static_cast<size_t>(m * blocks(k)))),
       sums(reinterpret_cast<int32_t*>(scratch.take(static_cast<size_t>(m * 2 * blocks(k))))) {}
 
@@ -238,7 +277,8 @@ void MatvecInput::encode() {
   for (int64_t r = 0; r < m; ++r) {
     for (int64_t b = 0; b < blocks(k); ++b) {
       const int64_t at = b * kMatvecBlock, count = std::min(kMatvecBlock, k - at);
-      encode_block(x + r * k + at, count, codes + r * padded(k) + at, scales + r * blocks(k) + b,
+      int8_t* first = codes + 2 * r * padded(k) + at;
+      encode_block(x + r * k + at, count, first, first + padded(k), scales + r * blocks(k) + b,
                    sums + r * 2 * blocks(k) + 2 * b);
     }
   }
@@ -247,7 +287,11 @@ void MatvecInput::encode() {
 void matvec_low_rank(const MatvecInput& x, const Lora& lora, float* h) {
   parallel_ranges(lora.rank, ceil_div(kItemBytes, x.k * 4), [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j) {
-      for (int64_t r = 0; r < x.m; ++r) h[r * lora.rank + j] = dot(lora.a + j * x.k, x.x + r * x.k, x.k);
+      for (int64_t r = 0; r < x.m; ++r) {
+        const float* row = x.x + r * x.k;
+        h[r * lora.rank + j] =
+            lora.half_a != nullptr ? dot(lora.half_a + j * x.k, row, x.k) : dot(lora.a + j * x.k, row, x.k);
+      }
     }
   });
 }
@@ -262,8 +306,8 @@ void matvec(const MatvecInput& x, const PackedWeight& w, const Lora* lora, const
     parallel_ranges(count, step, [&](int64_t begin, int64_t end) {
       multiply(w, x, first + begin, first + end, y);
       if (lora != nullptr) {
-        add_low_rank(*lora, h, x.m, (first + begin) * kPanelRows, std::min(w.rows, (first + end) * kPanelRows), w.rows,
-                     y);
+        (lora->half_b != nullptr ? add_half_low_rank : add_low_rank)(
+            *lora, h, x.m, (first + begin) * kPanelRows, std::min(w.rows, (first + end) * kPanelRows), w.rows, y);
       }
     });
     if (w.read_once) drop_pages(w.data + first * panel_bytes, w.data + (first + count) * panel_bytes);
