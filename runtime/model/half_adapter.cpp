@@ -12,6 +12,12 @@ namespace {
 /// The power of two that brings the largest magnitude to 1 or somewhat below; float16 has few bits for small numbers.
 float power_of_two_over(float largest) { return largest > 0 ? std::exp2(-std::ceil(std::log2(largest))) : 1.F; }
 
+/// Where `Lora` has row i and column j of B.
+int64_t place_in_panels(const AdapterTensor& b, int64_t i, int64_t j) {
+  const int64_t first = i / kPanelRows * kPanelRows, rows = std::min<int64_t>(kPanelRows, b.rows - first);
+  return first * b.cols + j * rows + i - first;
+}
+
 float largest_of(const AdapterLayout& layout, const float* parameters, bool is_a) {
   float largest = 0;
   for (const auto& unit : layout.units) {
@@ -44,7 +50,7 @@ HalfAdapter::HalfAdapter(const AdapterLayout& layout, const float* parameters) {
       scaled.resize(tensor.size());
       for (int64_t i = 0; i < tensor.rows; ++i) {
         for (int64_t j = 0; j < tensor.cols; ++j) {
-          const int64_t to = tensor.is_a ? i * tensor.cols + j : j * tensor.rows + i;
+          const int64_t to = tensor.is_a ? i * tensor.cols + j : place_in_panels(tensor, i, j);
           scaled[static_cast<size_t>(to)] = values[i * tensor.cols + j] * (tensor.is_a ? by_a : by_b);
         }
       }

@@ -9,7 +9,7 @@
 
 namespace mft {
 
-/// The adapter as answers read it, token by token: in float16, with every B transposed, which is half of the bytes.
+/// The adapter as answers read it, token by token: in float16, half of the bytes.
 class HalfAdapter {
  public:
   HalfAdapter() = default;

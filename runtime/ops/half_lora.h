@@ -6,7 +6,7 @@
 namespace mft {
 
 /// A copy in float16 of all LoRA parameters, for products of a few rows: A [rank, in] at the place that A has among the
-/// parameters, and B transposed, [rank, out], at that of B.
+/// parameters, and B at that of B, as `Lora` has it.
 struct HalfLora {
   const float* parameters = nullptr;  // where the ops' inputs lie
   size_t size = 0;                    // of the parameters

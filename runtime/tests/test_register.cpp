@@ -268,7 +268,7 @@ void test_rms_norm_of_heads() {
 
 void test_attention_window(int64_t window) {
   const int32_t heads = 2, kv_heads = 1, dim = 8, nq = heads * dim, nk = kv_heads * dim;
-  const AttentionShape shape{kT, heads, kv_heads, dim, window, 1.f / std::sqrt(8.f)};
+  const AttentionShape shape{kT, heads, kv_heads, dim, window, 1.f / std::sqrt(8.f), 0, nullptr};
   const Floats q = random_floats(kT * nq), k = random_floats(kT * nk), v = random_floats(kT * nk);
   const Floats dout = random_floats(kT * nq);
   const std::vector<int64_t> positions = {0, 1, 2, 3, 4};

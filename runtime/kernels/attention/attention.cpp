@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/kernels/attention/attention_few.h"
 #include "runtime/kernels/attention/attention_tile.h"
 #include "runtime/kernels/attention/softmax_row.h"
 #include "runtime/kernels/linear/gemm.h"
@@ -11,14 +12,6 @@
 
 namespace mft::MFT_ISA {
 namespace {
-
-// Keys and values of one span of absolute places [begin, end), row 0 of k and v being `begin`.
-struct Span {
-  const float* k;
-  const float* v;
-  int64_t begin;
-  int64_t end;
-};
 
 // y[i] *= factor.
 void scale_row(float* y, int64_t n, float factor) {
@@ -45,7 +38,7 @@ struct Work {
 
 // One head's block of queries against the keys it sees. q and o point to the block's first row, sink to the head's
 // (null: none). log_sum [rows] may be null.
-void forward_block(const AttentionShape& shape, const Visible& visible, const float* q, const Span* spans, int count,
+void forward_block(const AttentionShape& shape, const Visible& visible, const float* q, const KeySpan* spans, int count,
                    const float* sink, float* o, float* log_sum, const Work& work) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const int64_t rows = visible.rows;
@@ -60,7 +53,7 @@ void forward_block(const AttentionShape& shape, const Visible& visible, const fl
 
   bool add = false;
   for (int s = 0; s < count; ++s) {
-    const Span& span = spans[s];
+    const KeySpan& span = spans[s];
     const int64_t end = std::min(span.end, visible.highest);
     for (int64_t j0 = std::max(span.begin, visible.lowest); j0 < end; j0 += kBlock) {
       const int64_t keys = std::min(kBlock, end - j0);
@@ -98,7 +91,7 @@ void forward_block(const AttentionShape& shape, const Visible& visible, const fl
   }
 }
 
-void forward(const AttentionShape& shape, const float* q, const Span* spans, int count, const int64_t* positions,
+void forward(const AttentionShape& shape, const float* q, const KeySpan* spans, int count, const int64_t* positions,
              int64_t past, float* o, float* lse, Scratch scratch) {
   const int64_t blocks = ceil_div(shape.t, kBlock);
   const int64_t group = shape.heads / shape.kv_heads;
@@ -110,7 +103,7 @@ void forward(const AttentionShape& shape, const float* q, const Span* spans, int
     const int64_t head = item % shape.heads;
     const int64_t at = (i0 * shape.heads + head) * shape.dim;
     const int64_t kv_at = head / group * shape.dim;
-    Span mine[2];
+    KeySpan mine[2];
     for (int s = 0; s < count; ++s) {
       mine[s] = {spans[s].k + kv_at, spans[s].v + kv_at, spans[s].begin, spans[s].end};
     }
@@ -124,14 +117,18 @@ void forward(const AttentionShape& shape, const float* q, const Span* spans, int
 
 void attention_forward(const AttentionShape& shape, const float* q, const float* k, const float* v,
                        const int64_t* positions, float* o, float* lse, Scratch scratch) {
-  const Span span{k, v, 0, shape.t};
+  const KeySpan span{k, v, 0, shape.t};
   forward(shape, q, &span, 1, positions, 0, o, lse, scratch);
 }
 
 void attention_decode(const AttentionShape& shape, const float* q, const float* k, const float* v, const float* k_cache,
                       const float* v_cache, int64_t past_len, float* o, Scratch scratch) {
-  const Span spans[] = {{k_cache, v_cache, 0, past_len}, {k, v, past_len, past_len + shape.t}};
-  forward(shape, q, spans, 2, nullptr, past_len, o, nullptr, scratch);
+  const KeySpan spans[] = {{k_cache, v_cache, 0, past_len}, {k, v, past_len, past_len + shape.t}};
+  if (shape.t <= kFewQueries) {
+    attend_few(shape, q, spans, 2, past_len, o);
+  } else {
+    forward(shape, q, spans, 2, nullptr, past_len, o, nullptr, scratch);
+  }
 }
 
 size_t attention_scratch_bytes(const AttentionShape& shape) {

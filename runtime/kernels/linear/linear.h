@@ -16,7 +16,8 @@ struct Lora {
   const float* b;  // [N, rank]
   int64_t rank;
   float scale;
-  // For products of a few rows in int8, the same in float16 with B transposed: A [rank, K], B [rank, N]; or null.
+  // For products of a few rows in int8, the same in float16, or null: A [rank, K], and B in panels of kPanelRows rows,
+  // each transposed, [rank, rows of the panel].
   const uint16_t* half_a = nullptr;
   const uint16_t* half_b = nullptr;
   float half_scale = 0;

@@ -18,6 +18,8 @@ namespace {
 constexpr int64_t kAhead = 2048;
 constexpr int64_t kHalf = kMatvecBlock / 2;  // the least columns of a group
 constexpr float kSmallest = 1e-35f;          // below, the inverse of the scale may overflow
+// Products of A and rows of x that one thread computes: fewer are done sooner than a second thread is awake.
+constexpr int64_t kAlone = int64_t{4} << 10;
 // Of weights that one thread takes at a time, and of a head, whose pages are dropped behind it.
 constexpr int64_t kItemBytes = int64_t{16} << 10, kPartBytes = int64_t{4} << 20;
 
@@ -228,22 +230,26 @@ float dot(const T* a, const float* b, int64_t n) {
   return total;
 }
 
-// y [m, rows] += scale h B for rows [begin, end), multiples of kPanelRows but at the end, with B [rank, rows].
+// y [m, rows] += scale h B^T for rows [begin, end) of whole panels, with B in float16 panel by panel.
 void add_half_low_rank(const Lora& lora, const float* h, int64_t m, int64_t begin, int64_t end, int64_t rows,
                        float* y) {
-  for (int64_t r = 0; r < m; ++r) {
-    int64_t n = begin;
-    for (; n + kVec <= end; n += kVec) {
-      Vec total{};
-      for (int64_t j = 0; j < lora.rank; ++j) {
-        total += splat(h[r * lora.rank + j]) * load_number(lora.half_b + j * rows + n);
+  for (int64_t n0 = begin; n0 < end; n0 += kPanelRows) {
+    const uint16_t* b = lora.half_b + n0 * lora.rank;
+    const int64_t width = std::min<int64_t>(kPanelRows, rows - n0);
+    for (int64_t r = 0; r < m; ++r) {
+      const float* factors = h + r * lora.rank;
+      float* out = y + r * rows + n0;
+      int64_t n = 0;
+      for (; n + kVec <= width; n += kVec) {
+        Vec total{};
+        for (int64_t j = 0; j < lora.rank; ++j) total += splat(factors[j]) * load_number(b + j * width + n);
+        store(out + n, load(out + n) + total * lora.half_scale);
       }
-      store(y + r * rows + n, load(y + r * rows + n) + total * lora.half_scale);
-    }
-    for (; n < end; ++n) {
-      float total = 0;
-      for (int64_t j = 0; j < lora.rank; ++j) total += h[r * lora.rank + j] * number(lora.half_b + j * rows + n);
-      y[r * rows + n] += total * lora.half_scale;
+      for (; n < width; ++n) {
+        float total = 0;
+        for (int64_t j = 0; j < lora.rank; ++j) total += factors[j] * number(b + j * width + n);
+        out[n] += total * lora.half_scale;
+      }
     }
   }
 }
@@ -285,7 +291,7 @@ void MatvecInput::encode() {
 }
 
 void matvec_low_rank(const MatvecInput& x, const Lora& lora, float* h) {
-  parallel_ranges(lora.rank, ceil_div(kItemBytes, x.k * 4), [&](int64_t begin, int64_t end) {
+  parallel_ranges(lora.rank, ceil_div(kAlone, x.k * x.m), [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j) {
       for (int64_t r = 0; r < x.m; ++r) {
         const float* row = x.x + r * x.k;

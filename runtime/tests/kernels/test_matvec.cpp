@@ -38,7 +38,7 @@ void test_weight(const std::string& format, int64_t m, int64_t n, int64_t k, int
   CHECK(error(y, exact) < (fractions ? 0.01 : format == "f16" ? 1e-6 : kError));
 }
 
-// The same with LoRA in float16, multiplied by powers of two, and B transposed.
+// The same with LoRA in float16, multiplied by powers of two, and B in panels.
 void test_half_lora(int64_t m, int64_t n, int64_t k, int64_t rank) {
   const TestWeight weight("q8_0", n, k);
   const Floats x = random_floats(m * k);
@@ -48,7 +48,8 @@ void test_half_lora(int64_t m, int64_t n, int64_t k, int64_t rank) {
   for (size_t i = 0; i < a.size(); ++i) half_a[i] = random_half(&value), a[i] = static_cast<float>(value / 4);
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < rank; ++j) {
-      half_b[j * n + i] = random_half(&value);
+      const int64_t first = i / kPanelRows * kPanelRows, rows = std::min<int64_t>(kPanelRows, n - first);
+      half_b[first * rank + j * rows + i - first] = random_half(&value);
       b[i * rank + j] = static_cast<float>(value / 2);
     }
   }
@@ -103,6 +104,7 @@ int run_tests() {
   }
   test_half_lora(1, 48, 96, 16);
   test_half_lora(3, 2000, 320, 5);
+  test_half_lora(2, 25, 64, 4);
   test_threads();
   test_rows();
   test_not_finite();
