@@ -24,6 +24,7 @@ from safetensors.numpy import load_file, save_file
 import mobile_ft
 from mobile_ft.export.source.gguf_model import builtin_model
 from mobile_ft.runtime import GenerateConfig, Generator, Model
+from mobile_ft.runtime._core import kernels
 
 MODEL = "smollm2-135m"
 Answer = Callable[[list[int], int], tuple[float, float]]  # prompt, tokens -> seconds of each
@@ -97,8 +98,6 @@ def main() -> None:
             "float32": ours(bundle, "", "float32"),
         }
         if find_spec("llama_cpp"):
-            from mobile_ft.runtime import kernels
-
             sides["llama.cpp"] = llama_cpp(kernels.thread_count(), context)
         table = Table("", *(f"{what}, {n} tokens" for n in lengths for what in ("prompt", "answer after")))
         rows: dict[str, list[str]] = {side: [side] for side in sides}
