@@ -81,8 +81,8 @@ test-threads: setup bundle
 	$(BIN)/cmake -S . -B $(THREADS) -G Ninja -DMFT_PYTHON=OFF -DMFT_TESTS=ON -DMFT_SANITIZE=thread \
 	  $(if $(CLANG),-DCMAKE_C_COMPILER=$(subst clang++,clang,$(CLANG)) -DCMAKE_CXX_COMPILER=$(CLANG)) \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
-	$(BIN)/cmake --build $(THREADS) --target test_two_models test_c_busy
-	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(THREADS) -R 'test_two_models|test_c_busy' --output-on-failure
+	$(BIN)/cmake --build $(THREADS) --target test_two_models test_c_busy test_threads
+	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(THREADS) -R 'test_two_models|test_c_busy|test_threads' --output-on-failure
 
 # The runtime for ARM Linux and phones, with all it needs, where `mobile-ft device pack` finds it; built as with an NDK,
 # by a CMake that finds no Python.

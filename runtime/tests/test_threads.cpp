@@ -1,15 +1,67 @@
-// parallel_for: its items flush denormals, with one thread and with several, and the caller's arithmetic stays.
+// parallel_for: its items flush denormals, with one thread and with several, and the caller's arithmetic stays. The
+// pool: each item once, workers apart, jobs of several threads and jobs inside of items.
 
 #include <array>
+#include <atomic>
 #include <cfloat>
+#include <chrono>
+#include <thread>
+#include <vector>
 
+#include "runtime/platform/thread_pool.h"
 #include "runtime/platform/threads.h"
 #include "runtime/tests/test_support.h"
 
 using namespace mft;
 using namespace mft_test;
 
+namespace {
+
+// Many small jobs, so that threads come late, sleep and wake.
+void test_jobs() {
+  const ThreadParts parts(3);
+  for (int64_t n : {1, 2, 3, 7, 100, 1000}) {
+    for (int round = 0; round < 200; ++round) {
+      std::vector<int> counts(static_cast<size_t>(n));
+      std::array<std::atomic<int>, 3> running{};
+      std::atomic<int> wrong{0};
+      parallel_for_worker(n, [&](int64_t i, int64_t worker) {
+        const auto mine = static_cast<size_t>(worker);
+        wrong += mine >= running.size() || running[mine]++ != 0;
+        ++counts[static_cast<size_t>(i)];
+        --running[mine];
+      });
+      CHECK(wrong == 0);
+      for (const int count : counts) CHECK(count == 1);
+    }
+    if (n == 7) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+void test_jobs_of_several_threads() {
+  std::atomic<int64_t> sum{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 200; ++round) parallel_for(50, [&](int64_t i) { sum += i; });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(sum == int64_t{4} * 200 * (49 * 50 / 2));
+}
+
+void test_a_job_inside_an_item() {
+  std::atomic<int64_t> sum{0};
+  parallel_for(8, [&](int64_t) { parallel_for(8, [&](int64_t i) { sum += i; }); });
+  CHECK(sum == 8 * 28);
+}
+
+}  // namespace
+
 int main() {
+  test_jobs();
+  test_jobs_of_several_threads();
+  test_a_job_inside_an_item();
   const volatile float smallest = FLT_MIN, half = 0.5f;  // volatile: computed at run time
   for (const int64_t threads : {1, 2}) {
     const ThreadParts parts(threads);
