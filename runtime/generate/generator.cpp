@@ -62,12 +62,15 @@ void Generator::feed(const int64_t* tokens, int64_t count, bool last) {
   for (int64_t i = 0; i < count; ++i) positions.push_back(static_cast<int64_t>(held_.size()) + i);
   float* x = activations_.floats();
   float* y = x + count * b.hidden_size;
+  // With more rows, int8 has 8 bits: too few for the likeliest of two tokens that are almost as likely.
+  model_.use_compute(count > kFewRows ? Compute::kFloat32 : compute_);
   model_.embed(tokens, count, x);
   for (size_t u = 0; u < b.units.size(); ++u) {
     model_.decode(u, x, positions.data(), count, first_.floats() + offsets_[u], second_.floats() + offsets_[u], y);
     std::swap(x, y);
   }
   held_.insert(held_.end(), tokens, tokens + count);
+  model_.use_compute(compute_);
   if (last) model_.logits(x + (count - 1) * b.hidden_size, 1, logits_.data());
 }
 

@@ -12,11 +12,12 @@ TOKENS = np.random.default_rng(0).integers(5, 40000, 24).tolist()
 
 
 def logits(bundle: Path, adapter: str, compute: str) -> np.ndarray:
-    """Of each place of TOKENS, whose tokens are computed one by one."""
+    """Of each place of TOKENS, whose tokens are computed one by one, and of the last one of a prompt."""
     model = Model(str(bundle))
     model.prepare(adapter, 64)
     generator, config = Generator(model), GenerateConfig(compute=compute)
-    return np.array([generator.logits_after(TOKENS[: i + 1], config) for i in range(len(TOKENS))])
+    found = [generator.logits_after(TOKENS[: i + 1], config) for i in range(len(TOKENS))]
+    return np.array([*found, Generator(model).logits_after(TOKENS, config)])
 
 
 @pytest.mark.parametrize("adapted", [False, True])

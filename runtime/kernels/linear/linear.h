@@ -26,6 +26,9 @@ struct Lora {
 // What the weight is multiplied in: float32, or codes of 8 bits (int8_gemm.h). All else is float32.
 enum class Compute { kFloat32, kInt8 };
 
+// In int8, up to so many rows are multiplied in 15 bits instead of 8 (matvec.h).
+constexpr int64_t kFewRows = 8;
+
 namespace MFT_ISA {
 
 // y [M, N] = x W^T + scale (x A^T) B^T, x [M, K]. lora may be null. In int8 the codes of x lie at the beginning of the

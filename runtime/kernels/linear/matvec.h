@@ -16,8 +16,8 @@
 
 namespace mft::MFT_ISA {
 
-constexpr int64_t kMatvecRows = 8;    // the most that are multiplied like this
-constexpr int64_t kMatvecBlock = 32;  // numbers of a row that share a scale
+constexpr int64_t kMatvecRows = kFewRows;  // the most that are multiplied like this
+constexpr int64_t kMatvecBlock = 32;       // numbers of a row that share a scale
 
 // x [m, k] as scale (kSecondPart first + second), with both parts from -127 to 127, and the largest magnitude of a
 // block 127 in the first.
