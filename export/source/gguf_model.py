@@ -32,7 +32,7 @@ from mobile_ft.model.families import SLIDING, norm_offset
 from mobile_ft.model.formats import F32, FORMATS, pack
 from mobile_ft.model.hf_config import config_of, text_settings
 from mobile_ft.model.lora import BaseModel
-from mobile_ft.model.shapes import MAMBA_DECAY, PER_LAYER_TABLE
+from mobile_ft.model.shapes import MAMBA_DECAY, PER_LAYER_TABLE, expert_matrices
 
 _LEAST_FACTOR = np.finfo(np.float32).tiny
 
@@ -188,9 +188,8 @@ class GgufModel(CheckpointSource):
 
     def _experts_of(self, name: str) -> int:
         """Returns the number of experts whose rows a matrix has, or 0."""
-        linears = self.config.family.linears
-        matrices = [f".{linears[role]}.weight" for role in ("experts_in", "experts_out") if role in linears]
-        return self.config.num_experts if name.endswith(tuple(matrices)) else 0
+        matrices = expert_matrices(self.config.family)
+        return self.config.num_experts if name.removesuffix(".weight").endswith(matrices) else 0
 
     def _row_order(self, name: str, rows: int) -> Order:
         order = row_order(self.config, self._architecture.interleaved, name, rows)

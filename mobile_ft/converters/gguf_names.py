@@ -14,7 +14,7 @@ from mobile_ft.model.families import DELTA, FAMILIES, FULL, MAMBA, NO_ROPE, SLID
 from mobile_ft.model.families.traits import every
 from mobile_ft.model.formats import F32
 from mobile_ft.model.rope import rope_factor
-from mobile_ft.model.shapes import MAMBA_DECAY, MAMBA_NORM, MAMBA_SKIP, mamba_in_scale
+from mobile_ft.model.shapes import MAMBA_DECAY, MAMBA_NORM, MAMBA_SKIP, expert_matrices, mamba_in_scale
 
 # {Hugging Face's model_type: GGUF's architecture}
 _NAMES = {"mistral": "llama"} | {family: name for family in FAMILIES for name in architecture_names(family)}
@@ -79,9 +79,8 @@ class GgufNames:
         return _falcon_factors(self._config, name) if self.architecture == "falcon-h1" else None
 
     def _experts_of(self, name: str) -> int:
-        linears = self._config.family.linears
-        matrices = [f".{linears[role]}.weight" for role in ("experts_in", "experts_out") if role in linears]
-        return self._config.num_experts if name.endswith(tuple(matrices)) else 0
+        matrices = expert_matrices(self._config.family)
+        return self._config.num_experts if name.removesuffix(".weight").endswith(matrices) else 0
 
     def rows(self, name: str, rows: npt.NDArray) -> npt.NDArray:
         """Reorders the rows of a matrix [out, any], or a vector's elements, to GGUF's order."""
