@@ -5,21 +5,13 @@
 #include <limits>
 
 #include "runtime/kernels/attention/softmax_row.h"
+#include "runtime/kernels/linear/row_sums.h"
 #include "runtime/platform/threads.h"
 
 namespace mft::MFT_ISA {
 namespace {
 
 constexpr int64_t kKeys = 128;  // whose scores are computed before their values are added up
-
-float dot(const float* a, const float* b, int64_t n) {
-  Vec total{};
-  for (int64_t i = 0; i < n; i += kVec) {
-    const int64_t lanes = std::min<int64_t>(kVec, n - i);
-    total += load_part(a + i, lanes) * load_part(b + i, lanes);
-  }
-  return sum(total);
-}
 
 // o = factor o + sum_j p[j] v_j, with rows of v ldv apart.
 void add_values(const float* p, int64_t keys, const float* v, int64_t ldv, int64_t dim, float factor, float* o) {
@@ -43,7 +35,7 @@ void attend(const AttentionShape& s, const float* q, int64_t lowest, int64_t hig
     for (int64_t j0 = std::max(span->begin, lowest); j0 < end; j0 += kKeys) {
       const int64_t keys = std::min(kKeys, end - j0), at = (j0 - span->begin) * ldk;
       float scores[kKeys];
-      for (int64_t j = 0; j < keys; ++j) scores[j] = s.scale * dot(q, span->k + at + j * ldk, s.dim);
+      for (int64_t j = 0; j < keys; ++j) scores[j] = s.scale * row_dot(q, span->k + at + j * ldk, s.dim);
       if (s.softcap > 0) softcap_row(scores, keys, s.softcap);
       const float high = std::max(maximum, max_of(scores, keys));
       const float factor = total > 0 ? std::exp(maximum - high) : 1.f;
