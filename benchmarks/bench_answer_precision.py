@@ -2,8 +2,8 @@
 
     python benchmarks/bench_answer_precision.py TEXT_FILE [--bundle BUNDLE] [--places 2048]
 
-TEXT_FILE is a text such as wikitext2's test.txt. Without --bundle, SmolLM2-135M is exported. A place is clear if its two
-likeliest tokens differ by more than 0.1 in log-probability.
+TEXT_FILE is a text such as wikitext2's test.txt. Without --bundle, SmolLM2-135M is exported. A place is clear if its
+two likeliest tokens differ by more than 0.1 in log-probability.
 """
 
 import argparse
