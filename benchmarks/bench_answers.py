@@ -1,6 +1,6 @@
 """Rates of answers: the prompt and the tokens after it, ours and llama.cpp's on the same GGUF file, in turn.
 
-    python benchmarks/bench_answers.py [--prompts 32,256] [--tokens 128] [--rounds 5]
+    python benchmarks/bench_answers.py [--model FILE.gguf] [--prompts 32,256] [--tokens 128] [--rounds 5]
 
 Medians over the rounds, in tokens per second. Prompts are random tokens. llama.cpp comes from llama-cpp-python, of the
 extra `outputs`; without it, ours are measured alone. If its build for this CPU uses AMX and the kernel does not allow
@@ -26,7 +26,6 @@ from mobile_ft.export.source.gguf_model import builtin_model
 from mobile_ft.runtime import GenerateConfig, Generator, Model
 from mobile_ft.runtime._core import kernels
 
-MODEL = "smollm2-135m"
 Answer = Callable[[list[int], int], tuple[float, float]]  # prompt, tokens -> seconds of each
 
 
@@ -44,12 +43,10 @@ def ours(bundle: Path, adapter: str, compute: str) -> Answer:
     return answer
 
 
-def llama_cpp(threads: int, context: int) -> Answer:
+def llama_cpp(file: Path, threads: int, context: int) -> Answer:
     import llama_cpp as library
 
-    model: Any = library.Llama(
-        str(builtin_model(MODEL)), n_ctx=context, n_threads=threads, n_threads_batch=threads, verbose=False
-    )
+    model: Any = library.Llama(str(file), n_ctx=context, n_threads=threads, n_threads_batch=threads, verbose=False)
 
     def next_token() -> int:
         logits = library.llama_get_logits_ith(model._ctx.ctx, -1)
@@ -82,15 +79,23 @@ def random_adapter(bundle: Path, folder: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--model",
+        type=Path,
+        metavar="FILE.gguf",
+        default=builtin_model("smollm2-135m"),
+        help="default: SmolLM2-135M, the built-in model",
+    )
     parser.add_argument("--prompts", default="32,256,1024", help="lengths, separated by commas")
     parser.add_argument("--tokens", type=int, default=128, help="of an answer")
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     lengths = [int(length) for length in args.prompts.split(",")]
     context = max(lengths) + args.tokens + 2
+    file: Path = args.model
     with tempfile.TemporaryDirectory() as temporary:
         bundle = Path(temporary) / "bundle"
-        mobile_ft.export_bundle(MODEL, bundle, max_seq_len=context, progress=False)
+        mobile_ft.export_bundle(file, bundle, max_seq_len=context, progress=False)
         adapter = random_adapter(bundle, Path(temporary) / "adapter")
         sides = {
             "int8": ours(bundle, "", "int8"),
@@ -98,7 +103,7 @@ def main() -> None:
             "float32": ours(bundle, "", "float32"),
         }
         if find_spec("llama_cpp"):
-            sides["llama.cpp"] = llama_cpp(kernels.thread_count(), context)
+            sides["llama.cpp"] = llama_cpp(file, kernels.thread_count(), context)
         table = Table("", *(f"{what}, {n} tokens" for n in lengths for what in ("prompt", "answer after")))
         rows: dict[str, list[str]] = {side: [side] for side in sides}
         for length in lengths:

@@ -133,8 +133,8 @@ def main() -> None:
         return model.chat(row["messages"][:1], tools=row["tools"], max_tokens=80).text
 
     table = {"training": f"{len(result.losses)} steps, {minutes:.1f} minutes"}
-    for name, on in (("before", False), ("after", True)):
-        model.use_adapter(on)
+    for name, adapter in (("before", None), ("after", result.adapter)):
+        model.use_adapter(adapter)
         calls, functions = exact(ask, held_out)
         table[name] = f"{calls:.0%} of {len(held_out)} calls exact, {functions:.0%} of the functions correct"
     print_table("SmolLM2-135M calling tools", table)

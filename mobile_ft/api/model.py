@@ -56,11 +56,23 @@ class LoadedModel:
     def __repr__(self) -> str:
         return f"LoadedModel({self.bundle.model.name}, {self.bundle.folder})"
 
-    def use_adapter(self, on: bool) -> None:
-        """Turns the adapter on or off."""
+    def use_adapter(self, adapter: str | os.PathLike[str] | None) -> None:
+        """Answers with another adapter from now on.
+
+        The four adapters that were used last stay in memory, so that a change between them takes less than a
+        millisecond. An adapter is read again if its files have changed.
+
+        Args:
+            adapter: Folder of a PEFT adapter. None: no adapter.
+
+        Raises:
+            UserError: The adapter cannot be used. The model keeps the current one.
+        """
         with runtime_errors():
-            self._model.use_adapter(on)
-        self._generator = Generator(self._model)  # the old one's key-value cache was computed with other weights
+            if adapter is None:
+                self._generator.use_no_adapter()
+            else:
+                self._generator.use_adapter(path_text(adapter))
 
     def generate(self, prompt: str, *, system: str | None = None, stop: Stop = (), **options: Any) -> GenerateResult:
         """Answers `prompt`. The prompt is formatted with the model's chat template if it has one."""

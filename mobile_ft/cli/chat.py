@@ -4,9 +4,10 @@ import argparse
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 from mobile_ft.api.model import LoadedModel, load
-from mobile_ft.cli.arguments import Subparsers, add_adapter, add_bundle, add_options, given_options
+from mobile_ft.cli.arguments import Subparsers, add_bundle, add_options, given_options
 from mobile_ft.data.tokenizer import Message
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import generate_options
@@ -14,13 +15,25 @@ from mobile_ft.runtime import generate_options
 with suppress(ImportError):  # adds history and line editing to input()
     import readline  # noqa: F401
 
-_HELP = "Commands: /reset (clear the conversation), /system TEXT (set the system prompt), /adapter on|off, /exit"
+_HELP = (
+    "Commands: /reset (clear the conversation), /system TEXT (set the system prompt), "
+    "/adapter NAME (answer with another adapter; none: without one), /exit"
+)
+_NONE = "none"
 
 
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("chat", help="talk with the model", description=f"{_HELP}. Ctrl-C ends an answer.")
     add_bundle(parser)
-    add_adapter(parser, "none, the exported model")
+    parser.add_argument(
+        "--adapter",
+        metavar="DIR",
+        type=Path,
+        action="append",
+        default=[],
+        help="PEFT adapter (default: none, the exported model); may be repeated, for /adapter NAME, where NAME is the "
+        "folder's name; the chat begins with the first",
+    )
     parser.add_argument("--system", metavar="TEXT", help="system prompt")
     parser.add_argument(
         "--stop", metavar="TEXT", action="append", default=[], help="stop at this text; may be repeated"
@@ -30,10 +43,11 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    model = load(args.bundle, args.adapter)
+    names = _names_of(args.adapter)
+    model = load(args.bundle, args.adapter[0] if args.adapter else None)
     if not model.tokenizer.has_chat_template:
         raise UserError(f"{args.bundle}: the model has no chat template; use `mobile-ft generate`")
-    conversation = _Conversation(model, args.system)
+    conversation = _Conversation(model, args.system, names)
     if sys.stdin.isatty():
         print(_HELP)
     interrupts = _Interrupts()
@@ -42,6 +56,17 @@ def run(args: argparse.Namespace) -> None:
         _converse(conversation, interrupts, args)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _names_of(adapters: list[Path]) -> dict[str, Path]:
+    names: dict[str, Path] = {}
+    for adapter in adapters:
+        name = adapter.resolve().name
+        if name == _NONE or name in names:
+            taken = "means no adapter" if name == _NONE else f"is also the name of {names[name]}"
+            raise UserError(f"--adapter {adapter}: the name {name} {taken}; rename the folder")
+        names[name] = adapter
+    return names
 
 
 class _Interrupts:
@@ -86,9 +111,11 @@ def _converse(conversation: "_Conversation", interrupts: _Interrupts, args: argp
 
 
 class _Conversation:
-    def __init__(self, model: LoadedModel, system: str | None) -> None:
+    def __init__(self, model: LoadedModel, system: str | None, adapters: dict[str, Path]) -> None:
         self._model = model
         self._system = system
+        self._adapters = adapters
+        self._adapter = next(iter(adapters), None)  # its name; None: the bundle's own
         self._messages: list[Message] = []
 
     def command(self, line: str) -> str:
@@ -101,10 +128,18 @@ class _Conversation:
         if name == "/system":
             self._system = text or None
             return "system prompt set" if text else "system prompt removed"
-        if name == "/adapter" and text in ("on", "off"):
-            self._model.use_adapter(text == "on")
-            return f"adapter {text}"
+        if name == "/adapter":
+            return self._use_adapter(text)
         return _HELP
+
+    def _use_adapter(self, name: str) -> str:
+        names = [*self._adapters, _NONE]
+        if name not in names:
+            shown = ", ".join(f"{known} (in use)" if known == self._adapter else known for known in names)
+            return f"adapters: {shown}"
+        self._model.use_adapter(self._adapters.get(name))
+        self._adapter = name
+        return "no adapter" if name == _NONE else f"adapter {name}"
 
     def answer(self, text: str, args: argparse.Namespace) -> None:
         """Streams the answer. Ctrl-C ends it; the part so far stays in the conversation."""

@@ -25,7 +25,7 @@ def add_parser(commands: Subparsers) -> None:
 def run(args: argparse.Namespace) -> None:
     model = load(args.bundle, args.adapter)
     if args.no_adapter:
-        model.use_adapter(False)
+        model.use_adapter(None)
     options = given_options(args, generate_options())
     for piece in model.stream(args.prompt, system=args.system, stop=args.stop, **options):
         print(piece, end="", flush=True)

@@ -166,6 +166,10 @@ UnitKind unit_kind(const std::string& name, const Json& entry, const Json& model
   kind.backward_reads_x = entry.at("reads_x");
   set_shapes(entry, model, kind);
   set_side(entry, bundle.per_layer, kind);
+  const int64_t kept = kind.side == Side::kTakes ? kind.side_width : kind.cache_width;
+  if (kept > 0 && kept != kind.kv_heads * kind.head_dim) {
+    fail(name, ": keys of ", kept, " values do not fit ", kind.kv_heads, " heads of ", kind.head_dim);
+  }
   // A unit that mixes tokens cannot be split over several calls.
   if ((kind.takes_positions || kind.decodes()) && kind.tokens < bundle.max_seq_len)
     fail(name, " must take at least max_seq_len tokens");

@@ -21,7 +21,17 @@
 
 struct mft_bundle {
   mft::Model model;
-  std::optional<mft::BundleText> text;  // read when a chat needs it
+  std::optional<mft::BundleText> text;      // read when a chat needs it
+  std::optional<mft::Generator> generator;  // from the first answer to the next evaluation
+
+  mft::Generator& answering_with(const char* adapter_folder) {
+    if (!generator) {
+      model.prepare("", mft::Generator::prepared_tokens(model.bundle()));
+      generator.emplace(model);
+    }
+    generator->use_adapter(adapter_folder == nullptr ? "" : adapter_folder);
+    return *generator;
+  }
 };
 
 struct mft_training {
@@ -76,14 +86,14 @@ mft_status answer(mft_bundle* bundle, const char* adapter_folder, const std::fun
     mft::GenerateConfig config = mft::make_generate_config(options->given);
     config.stop_tokens = bundle->text->end_tokens();
     mft::TextStream stream(bundle->text->tokenizer());
-    model.prepare(or_empty(adapter_folder), mft::Generator::prepared_tokens(model.bundle()));
+    mft::Generator& generator = bundle->answering_with(adapter_folder);
     bool wanted = true;
     const auto give = [&](const std::string& text) {
       wanted = wanted && (text.empty() || on_text(text.c_str(), user_data) == 0);
       return wanted;
     };
-    mft::Generator(model).generate(bundle->text->prompt(asked, {config.chat_template_kwargs, ""}), config,
-                                   [&](int64_t token) { return give(stream.add(token)); });
+    generator.generate(bundle->text->prompt(asked, {config.chat_template_kwargs, ""}), config,
+                       [&](int64_t token) { return give(stream.add(token)); });
     give(stream.finish());
   });
 }
@@ -238,7 +248,7 @@ mft_status mft_bundle_open(const char* folder, mft_bundle** bundle) {
     require(bundle, "bundle");
     *bundle = nullptr;
     require_path(folder, "folder");
-    *bundle = new mft_bundle{mft::Model(folder), {}};
+    *bundle = new mft_bundle{mft::Model(folder), {}, {}};
   });
 }
 
@@ -272,6 +282,8 @@ mft_status mft_evaluate(mft_bundle* bundle, const char* adapter_folder, const ch
     require_path(token_file, "token_file");
     require(result, "result");
     const auto call = bundle->model.begin_call();
+    bundle->generator.reset();  // its memory, for the evaluation
+    bundle->model.keep_resident(0);
     const mft::LossSum sum = mft::evaluate_file(bundle->model, or_empty(adapter_folder), token_file);
     *result = {sum.loss / static_cast<double>(sum.count), sum.count};
   });
@@ -284,11 +296,10 @@ mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const in
     require(prompt, "prompt");
     require_options(options, false);
     if (on_token == nullptr) throw BadArgument("on_token: must not be NULL");
-    mft::Model& model = bundle->model;
-    const auto call = model.begin_call();
-    model.prepare(or_empty(adapter_folder), mft::Generator::prepared_tokens(model.bundle()));
-    mft::Generator(model).generate({prompt, prompt + prompt_count}, mft::make_generate_config(options->given),
-                                   [&](int64_t token) { return on_token(token, user_data) == 0; });
+    const auto call = bundle->model.begin_call();
+    bundle->answering_with(adapter_folder)
+        .generate({prompt, prompt + prompt_count}, mft::make_generate_config(options->given),
+                  [&](int64_t token) { return on_token(token, user_data) == 0; });
   });
 }
 

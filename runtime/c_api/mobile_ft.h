@@ -164,7 +164,14 @@ MFT_API mft_status mft_evaluate(mft_bundle* bundle, const char* adapter_folder, 
 /* Receives each generated token. Return nonzero to stop. Must not throw. */
 typedef int (*mft_token_callback)(int64_t token, void* user_data);
 
-/* Continues `prompt`. `adapter_folder` is as in mft_evaluate(). `user_data` is passed to the callback. */
+/*
+ * Continues `prompt`. `adapter_folder` is as in mft_evaluate(). `user_data` is passed to the callback.
+ *
+ * The four adapters that answers used last stay in memory, so that a change between them takes less than a millisecond.
+ * An adapter is read again if its files have changed. The bundle also keeps what it computed for the last prompt and
+ * answer: if the next prompt begins with them, only the rest is computed. This memory is freed by mft_evaluate() and
+ * mft_bundle_close().
+ */
 MFT_API mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const int64_t* prompt,
                                 size_t prompt_count, const mft_options* options, mft_token_callback on_token,
                                 void* user_data);

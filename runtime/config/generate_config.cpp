@@ -36,6 +36,9 @@ std::vector<Option<C>> make_options() {
           "compute", [](C& c) -> auto& { return c.compute; },
           "arithmetic of linear layers; auto: int8, whose answers may differ from those of float32 in a word"),
       run_option(
+          "kv_bits", [](C& c) -> auto& { return c.kv_bits; },
+          "bits of each number in the key-value cache: 32, 16 or 8; 0: 16, or 32 with --compute float32"),
+      run_option(
           "chat_template_kwargs", [](C& c) -> auto& { return c.chat_template_kwargs; },
           "chat template variables as JSON, such as {\"enable_thinking\": false}"),
   };
@@ -64,6 +67,9 @@ void check(const C& c) {
   not_negative("top_k", c.top_k);
   not_negative("repetition_context_size", c.repetition_context_size);
   not_negative("seed", c.seed);
+  if (c.kv_bits != 0 && c.kv_bits != 8 && c.kv_bits != 16 && c.kv_bits != 32) {
+    fail("kv_bits ", c.kv_bits, ": must be 32, 16, 8 or 0");
+  }
   if (!(c.top_p > 0 && c.top_p <= 1)) fail("top_p ", c.top_p, ": must be above 0 and at most 1");
   if (!(c.min_p >= 0 && c.min_p <= 1)) fail("min_p ", c.min_p, ": must be from 0 to 1");
   if (!(static_cast<float>(c.repetition_penalty) > 0))

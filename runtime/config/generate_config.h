@@ -21,6 +21,7 @@ struct GenerateConfig {
   int64_t repetition_context_size = 20;  // tokens
   int64_t seed = 0;
   ComputeChoice compute = ComputeChoice::kAuto;  // int8
+  int64_t kv_bits = 0;                           // of cached keys and values; 0: 16, and 32 if `compute` is float32
   std::string chat_template_kwargs;
   std::vector<int64_t> stop_tokens;  // not an option: set from the tokenizer
 };

@@ -68,6 +68,7 @@ namespace mft {
   X(from_int8)                          \
   X(to_int4)                            \
   X(from_int4)                          \
+  X(kv_store)                           \
   X(linear_forward)                     \
   X(linear_backward)                    \
   X(linear_scratch_bytes)               \

@@ -11,8 +11,10 @@ namespace {
 /// While it lives, the model computes as answers do; then again as before, since a trainer may use it.
 class Answering {
  public:
-  Answering(Model& model, Compute compute, const HalfLora& lora) : model_(model), before_(model.compute()) {
+  Answering(Model& model, Compute compute, KvFormat kv_format, const HalfLora& lora)
+      : model_(model), before_(model.compute()) {
     model.use_compute(compute);
+    model.use_kv_format(kv_format);
     model.use_half_lora(lora);
   }
   ~Answering() {
@@ -34,25 +36,72 @@ Compute compute_of(const GenerateConfig& config, const Model& model) {
   return Compute::kFloat32;
 }
 
+KvFormat kv_format_of(const GenerateConfig& config) {
+  if (config.kv_bits == 8) return KvFormat::kInt8;
+  if (config.kv_bits == 16) return KvFormat::kFloat16;
+  if (config.kv_bits == 32 || config.compute == ComputeChoice::kFloat32) return KvFormat::kFloat32;
+  return KvFormat::kFloat16;
+}
+
 }  // namespace
 
 int64_t Generator::prepared_tokens(const Bundle& bundle) { return std::min(kPromptTokens, bundle.max_seq_len); }
 
 Generator::Generator(Model& model) : model_(model) {
   const Bundle& b = model.bundle();
-  size_t cache = 0;
-  for (size_t u = 0; u < b.units.size(); ++u) {
-    const bool takes = b.kind_of(u).side == Side::kTakes;
-    offsets_.push_back(takes ? offsets_[b.units[u].giver] : cache);
-    cache += static_cast<size_t>(b.kind_of(u).memory_size(b.max_seq_len));
-  }
-  first_ = Buffer(cache * sizeof(float));  // pages are touched as tokens are added
-  second_ = Buffer(cache * sizeof(float));
   activations_ = Buffer(2 * model_.activation_bytes(prepared_tokens(b)));
+  int64_t width = 0;
+  for (const UnitKind& kind : b.kinds) width = std::max(width, kind.cache_width);
+  fresh_ = Buffer(static_cast<size_t>(2 * prepared_tokens(b) * width) * sizeof(float));
   logits_.resize(static_cast<size_t>(b.vocab_size));
-  if (model.adapter_is_on()) adapter_ = HalfAdapter(model.layout(), model.parameters());
+  own_half_ = model.adapter_is_on() ? HalfAdapter(model.layout(), model.parameters())
+                                    : HalfAdapter::none(model.no_adapter_buffer());
+  half_ = &own_half_.lora();
   // Mapping them again for each token takes two fifths of it. A trainer's plan counts on what it has mapped itself.
   if (!model.claimed()) model.keep_resident(b.units.size() + 1);
+}
+
+void Generator::use_adapter(const std::string& folder) {
+  if (model_.claimed()) fail("a trainer uses this model; open the bundle again to use another adapter");
+  const LoadedAdapter& adapter = adapters_.get(model_, folder);
+  if (model_.adapter_is_on() && parameters_ == adapter.parameters) return;
+  own_half_ = {};
+  half_ = &adapter.half.lora();
+  model_.use_parameters(parameters_ = adapter.parameters);
+  model_.use_adapter(true);
+  forget();
+}
+
+void Generator::use_no_adapter() {
+  if (model_.claimed()) fail("a trainer uses this model; open the bundle again to use another adapter");
+  if (!model_.adapter_is_on()) return;
+  own_half_ = HalfAdapter::none(model_.no_adapter_buffer());
+  half_ = &own_half_.lora();
+  model_.use_adapter(false);
+  forget();
+}
+
+void Generator::forget() {
+  held_.clear();
+  prompt_.clear();
+}
+
+/// The tokens that were computed otherwise are forgotten.
+void Generator::use(Compute compute, KvFormat kv_format) {
+  if (compute == compute_ && kv_format == kv_format_ && !offsets_.empty()) return;
+  forget();
+  compute_ = compute;
+  kv_format_ = kv_format;
+  offsets_.clear();
+  const Bundle& b = model_.bundle();
+  size_t bytes = 0;
+  for (size_t u = 0; u < b.units.size(); ++u) {
+    const bool takes = b.kind_of(u).side == Side::kTakes;
+    offsets_.push_back(takes ? offsets_[b.units[u].giver] : bytes);
+    bytes += DecodeMemory::bytes(b.kind_of(u), kv_format, b.max_seq_len);
+  }
+  first_ = Buffer(bytes);  // pages are touched as tokens are added
+  second_ = Buffer(bytes);
 }
 
 /// Runs at most one piece of tokens after the cached ones. With `last`, computes the logits after the last token.
@@ -66,7 +115,8 @@ void Generator::feed(const int64_t* tokens, int64_t count, bool last) {
   model_.use_compute(count > kFewRows ? Compute::kFloat32 : compute_);
   model_.embed(tokens, count, x);
   for (size_t u = 0; u < b.units.size(); ++u) {
-    model_.decode(u, x, positions.data(), count, first_.floats() + offsets_[u], second_.floats() + offsets_[u], y);
+    const auto part = [&](Buffer& buffer) { return reinterpret_cast<uint8_t*>(buffer.bytes()) + offsets_[u]; };
+    model_.decode(u, x, positions.data(), count, {part(first_), part(second_), fresh_.floats()}, y);
     std::swap(x, y);
   }
   held_.insert(held_.end(), tokens, tokens + count);
@@ -74,8 +124,8 @@ void Generator::feed(const int64_t* tokens, int64_t count, bool last) {
   if (last) model_.logits(x + (count - 1) * b.hidden_size, 1, logits_.data());
 }
 
-/// Computes what the cache does not have of `prompt`, at least its last token, for its logits.
-void Generator::take(const std::vector<int64_t>& prompt, Compute compute) {
+/// Computes what the caches do not have of `prompt`, at least its last token, for its logits.
+void Generator::take(const std::vector<int64_t>& prompt) {
   const Bundle& b = model_.bundle();
   const int64_t length = static_cast<int64_t>(prompt.size());
   if (length == 0) fail("the prompt is empty");
@@ -86,11 +136,16 @@ void Generator::take(const std::vector<int64_t>& prompt, Compute compute) {
   for (const int64_t token : prompt) {
     if (token < 0 || token >= b.vocab_size) fail("prompt: token ", token, " is not in the vocabulary");
   }
-  if (compute != compute_) held_.clear();
-  compute_ = compute;
-  auto same = std::mismatch(prompt.begin(), prompt.end() - 1, held_.begin(), held_.end()).first - prompt.begin();
   const bool states =
       std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& kind) { return kind.state_size > 0; });
+  // Alone, in int8, the last token of a long prompt would have slightly other logits than at first.
+  if (prompt == prompt_ && (!states || held_.size() == prompt.size())) {
+    held_.resize(prompt.size());
+    logits_ = prompt_logits_;
+    return;
+  }
+  prompt_.clear();
+  auto same = std::mismatch(prompt.begin(), prompt.end() - 1, held_.begin(), held_.end()).first - prompt.begin();
   if (states && static_cast<size_t>(same) < held_.size()) same = 0;  // a state cannot be rewound
   held_.resize(static_cast<size_t>(same));
   for (int64_t i = same; i < length;) {
@@ -98,22 +153,24 @@ void Generator::take(const std::vector<int64_t>& prompt, Compute compute) {
     feed(prompt.data() + i, count, i + count == length);
     i += count;
   }
+  prompt_ = prompt;
+  prompt_logits_ = logits_;
 }
 
 const std::vector<float>& Generator::logits_after(const std::vector<int64_t>& prompt, const GenerateConfig& config) {
   check(config);
-  const Compute compute = compute_of(config, model_);
-  const Answering answering(model_, compute, adapter_.lora());
-  take(prompt, compute);
+  use(compute_of(config, model_), kv_format_of(config));
+  const Answering answering(model_, compute_, kv_format_, *half_);
+  take(prompt);
   return logits_;
 }
 
 std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, const GenerateConfig& config,
                                          const std::function<bool(int64_t)>& on_token) {
   check(config);
-  const Compute compute = compute_of(config, model_);
-  const Answering answering(model_, compute, adapter_.lora());
-  take(prompt, compute);
+  use(compute_of(config, model_), kv_format_of(config));
+  const Answering answering(model_, compute_, kv_format_, *half_);
+  take(prompt);
   Random random(static_cast<uint64_t>(config.seed), 0);
   std::vector<int64_t> recent = prompt, answer;
   const int64_t most = std::min(config.max_tokens, model_.bundle().max_seq_len - static_cast<int64_t>(prompt.size()));

@@ -6,6 +6,7 @@
 
 #include "runtime/base/buffer.h"
 #include "runtime/config/generate_config.h"
+#include "runtime/generate/adapters.h"
 #include "runtime/model/half_adapter.h"
 #include "runtime/model/model.h"
 
@@ -15,10 +16,15 @@ namespace mft {
 /// new tokens are computed. Prompt and answer together must fit the bundle's max_seq_len.
 class Generator {
  public:
-  /// The cache is valid only for the current adapter and weights. After the model is prepared again, or its adapter is
-  /// switched, create a new generator. The model must be prepared for kPromptTokens tokens, or for the bundle's maximum
-  /// if that is less.
+  /// Answers with the model's current adapter. The cache is valid only for this one and the current weights: after the
+  /// model is prepared again, create a new generator. The model must be prepared for kPromptTokens tokens, or for the
+  /// bundle's maximum if that is less.
   explicit Generator(Model& model);
+  /// Answers with the adapter in `folder` from now on (empty: the bundle's own). Adapters that were used before are
+  /// still in memory, unless their files have changed. Throws Error if it cannot be used; then nothing changes.
+  void use_adapter(const std::string& folder);
+  /// Answers without an adapter from now on.
+  void use_no_adapter();
   const Model& model() const { return model_; }
 
   /// Continues `prompt`. Calls `on_token` with each token of the answer; returning false ends the answer. A stop token
@@ -36,17 +42,26 @@ class Generator {
   static int64_t prepared_tokens(const Bundle& bundle);
 
  private:
-  void take(const std::vector<int64_t>& prompt, Compute compute);
+  void forget();
+  void use(Compute compute, KvFormat kv_format);
+  void take(const std::vector<int64_t>& prompt);
   void feed(const int64_t* tokens, int64_t count, bool last);
 
   Model& model_;
-  HalfAdapter adapter_;
-  std::vector<int64_t> held_;         // tokens in the cache
-  Compute compute_ = Compute::kInt8;  // with which they were computed
-  std::vector<size_t> offsets_;       // of each unit's part in both buffers
-  Buffer first_;                      // keys, or the state, of each unit
-  Buffer second_;                     // values, or the next state, of each unit
-  Buffer activations_;                // two buffers of [a piece, hidden]
+  Adapters adapters_;
+  std::shared_ptr<Buffer> parameters_;  // of the adapter in use; null: none
+  HalfAdapter own_half_;                // of the adapter that the model had, or of none
+  const HalfLora* half_ = nullptr;      // of the adapter in use
+  std::vector<int64_t> held_;           // tokens in the cache
+  std::vector<int64_t> prompt_;         // the last prompt, with which the cache begins; empty: none
+  std::vector<float> prompt_logits_;    // of what follows it
+  Compute compute_ = Compute::kInt8;    // with which they were computed
+  KvFormat kv_format_ = KvFormat::kFloat16;
+  std::vector<size_t> offsets_;  // of each unit's part in both buffers; none before the first answer
+  Buffer first_;                 // keys, or the state, of each unit
+  Buffer second_;                // values, or the next state, of each unit
+  Buffer fresh_;                 // the keys and values of the tokens that a unit computes
+  Buffer activations_;           // two buffers of [a piece, hidden]
   std::vector<float> logits_;
 };
 

@@ -32,6 +32,14 @@ float largest_of(const AdapterLayout& layout, const float* parameters, bool is_a
 
 }  // namespace
 
+HalfAdapter HalfAdapter::none(const Buffer& zeros) {
+  HalfAdapter adapter;
+  adapter.lora_.parameters = zeros.floats();
+  adapter.lora_.size = zeros.size() / sizeof(float);
+  adapter.lora_.off = true;
+  return adapter;
+}
+
 HalfAdapter::HalfAdapter(const AdapterLayout& layout, const float* parameters) {
   const float largest_b = largest_of(layout, parameters, false);
   lora_.parameters = parameters;

@@ -16,6 +16,9 @@ class HalfAdapter {
   /// Of parameters [layout.size]. If every B is zero, the adapter changes nothing and there is no copy.
   HalfAdapter(const AdapterLayout& layout, const float* parameters);
 
+  /// Of a model whose adapter is off: zeros [size] stand in for the parameters.
+  static HalfAdapter none(const Buffer& zeros);
+
   /// What ops read, while this lives and the parameters stay where they are.
   const HalfLora& lora() const { return lora_; }
 

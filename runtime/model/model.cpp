@@ -86,16 +86,20 @@ void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_
   const size_t scratch = scratch_bytes(tokens, compute, staging_bytes_);
   program_.reserve_scratch(scratch, staging_bytes_);
   staging_ = program_.scratch().bytes() + scratch - staging_bytes_;
-  parameters_ = Buffer(layout_.size * sizeof(float));
+  parameters_ = std::make_shared<Buffer>(layout_.size * sizeof(float));
   no_adapter_ = Buffer(no_adapter_bytes());
   side_ = SideTensors(bundle_, tokens);
   adapter_on_ = true;
   train_lora(LoraTrain::kBoth);
-  if (adapter_folder.empty()) {
+  read_scales();
+  load_adapter_into(adapter_folder, parameters());
+}
+
+void Model::load_adapter_into(const std::string& folder, float* parameters) const {
+  if (folder.empty()) {
     for (const char* name : {"adapter_model.safetensors", "adapter_config.json"}) bundle_.verified(name);
   }
-  read_scales();
-  load_adapter(adapter_folder.empty() ? bundle_.folder : adapter_folder, bundle_, layout_, parameters());
+  load_adapter(folder.empty() ? bundle_.folder : folder, bundle_, layout_, parameters);
 }
 
 void Model::train_lora(LoraTrain train) {
@@ -384,38 +388,53 @@ void Model::push_gradients(size_t unit, float* gradients, std::vector<Output>& o
   }
 }
 
-void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* first, float* second,
+size_t DecodeMemory::cache_bytes(const UnitKind& kind, KvFormat format, int64_t max_seq_len) {
+  if (kind.cache_width == 0) return 0;
+  const auto rows = static_cast<size_t>(max_seq_len * kv_row_bytes(format, kind.kv_heads, kind.head_dim));
+  return (rows + 63) / 64 * 64;
+}
+
+void Model::decode(size_t unit, const float* x, const int64_t* positions, int64_t t, const DecodeMemory& memory,
                    float* y) {
   const UnitInfo& info = bundle_.units[unit];
   const UnitKind& kind = bundle_.kind_of(unit);
   if (!kind.decodes()) return forward(unit, x, positions, t, y);
   const MappedWeights& weights = weights_of(unit, unit + 1);
-  const int64_t width = kind.side == Side::kTakes ? kind.side_width : kind.cache_width;
-  const int64_t cached = bundle_.max_seq_len * width;  // the state is behind the caches
+  const KvFormat format = program_.op_context().kv_format;
+  const bool takes = kind.side == Side::kTakes;
+  const int64_t width = takes ? kind.side_width : kind.cache_width;
   const auto bytes = [](int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); };
   std::vector<Input> inputs{{x, activation_bytes(t), t}, {positions, position_bytes(t), t}};
   std::vector<Output> outputs{{y, activation_bytes(t), t}};
-  // The new keys and values go straight behind the cached ones; the method only reads what lies before them. There a
-  // unit finds those that it takes.
   if (width > 0) {
-    for (float* cache : {first, second}) inputs.push_back({cache, bytes(cached)});
-    for (float* cache : {first, second}) {
-      float* behind = cache + positions[0] * width;
-      if (kind.side == Side::kTakes) {
-        inputs.push_back({behind, bytes(t * width), t});
+    const int64_t row = kv_row_bytes(format, kind.kv_heads, kind.head_dim);
+    program_.op_context().kv_row_bytes = row;
+    for (uint8_t* cache : {memory.first, memory.second}) inputs.push_back({cache, bytes(bundle_.max_seq_len * width)});
+    float* fresh = memory.fresh;
+    for (uint8_t* cache : {memory.first, memory.second}) {
+      // In float32, the new ones are computed where they stay; those that a unit takes are there in any format.
+      float* place = reinterpret_cast<float*>(cache + positions[0] * row);
+      if (takes) {
+        inputs.push_back({place, bytes(t * width), t});
       } else {
-        outputs.push_back({behind, bytes(t * width), t});
+        outputs.push_back({format == KvFormat::kFloat32 ? place : fresh, bytes(t * width), t});
+        fresh += t * width;
       }
     }
   }
+  float* state = nullptr;
+  float* next = nullptr;
   if (kind.state_size > 0) {
-    inputs.push_back({first + cached, bytes(kind.state_size)});
-    outputs.push_back({second + cached, bytes(kind.state_size)});
+    const size_t cached = DecodeMemory::cache_bytes(kind, format, bundle_.max_seq_len);
+    state = reinterpret_cast<float*>(memory.first + cached);
+    next = reinterpret_cast<float*>(memory.second + cached);
+    inputs.push_back({state, bytes(kind.state_size)});
+    outputs.push_back({next, bytes(kind.state_size)});
   }
   push_unit(inputs, unit, weights);
   run(info.name, kind.name + "_decode", inputs, outputs);
   scale(unit, t, y);
-  std::copy_n(second + cached, kind.state_size, first + cached);
+  std::copy_n(next, kind.state_size, state);
 }
 
 void Model::head_call(const char* method, const float* x, const int64_t* targets, int64_t t, float* losses, float* dx,

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,22 @@ struct UnitBackward {
   float* spare = nullptr;              // as large as `gradients`; for `add`, no `gradients`, and more than one call
 };
 
+/// What a unit keeps of the tokens so far while the model answers: for attention, rows of max_seq_len tokens' keys in
+/// `first` and values in `second` (KvCache). Behind them, for units with a state, `first` holds the state, and `second`
+/// has room for the next one.
+struct DecodeMemory {
+  uint8_t* first;
+  uint8_t* second;
+  float* fresh;  // room for the keys and values [2, t, cache_width] of the new tokens; they may be computed in place
+
+  /// Bytes of the rows in each of the two.
+  static size_t cache_bytes(const UnitKind& kind, KvFormat format, int64_t max_seq_len);
+  /// Bytes of each of the two.
+  static size_t bytes(const UnitKind& kind, KvFormat format, int64_t max_seq_len) {
+    return cache_bytes(kind, format, max_seq_len) + static_cast<size_t>(kind.state_size) * sizeof(float);
+  }
+};
+
 /// A bundle ready to run, unit by unit. Activations are float32 [tokens, hidden_size] and belong to the caller. One
 /// unit's weights are mapped at a time, while the next one's are read ahead from disk. Units that work token by token
 /// run in several calls if there are more tokens than a call takes.
@@ -58,6 +75,10 @@ class Model {
   /// Reads the adapter from a copy in float16 from now on, where it computes few rows in int8. Empty: from none.
   void use_half_lora(const HalfLora& lora) { program_.op_context().half_lora = lora; }
   bool adapter_is_on() const { return adapter_on_; }
+  /// Reads an adapter (`folder` empty: the bundle's initial one) into `parameters` [layout().size].
+  void load_adapter_into(const std::string& folder, float* parameters) const;
+  /// Computes with these LoRA parameters [layout().size] from now on, until the next `prepare`.
+  void use_parameters(std::shared_ptr<Buffer> parameters) { parameters_ = std::move(parameters); }
   /// The LoRA matrices for which `backward` computes gradients. Both after `prepare`.
   void train_lora(LoraTrain train);
 
@@ -74,11 +95,11 @@ class Model {
   void scale(size_t unit, int64_t t, float* values) const;
   /// The side tensors, whose gradients `head` sets to zero and each `backward` adds to.
   const SideTensors& side_tensors() const { return side_; }
-  /// Generation: like `forward` after positions[0] tokens. For attention, `first` and `second` hold the keys and values
-  /// of these tokens [max_seq_len, cache_width of the unit's kind], and receive the new ones. If it takes those of an
-  /// earlier unit, they are that unit's, which has run before. For units with a state,
-  /// `first` holds the state, and `second` has room for the next one. Other units just run forward.
-  void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, float* first, float* second, float* y);
+  /// Generation: like `forward` after positions[0] tokens, which `memory` holds and to which the new ones are added. If
+  /// the unit takes an earlier unit's keys and values, it is that unit's memory, which has run before.
+  void decode(size_t unit, const float* x, const int64_t* positions, int64_t t, const DecodeMemory& memory, float* y);
+  /// How `decode` keeps keys and values.
+  void use_kv_format(KvFormat format) { program_.op_context().kv_format = format; }
   /// The loss of each token [t], 0 without a target, and the gradient of the sum of losses with respect to x. `next` as
   /// for `backward`.
   void head(const float* x, const int64_t* targets, int64_t t, float* losses, float* dx, size_t next);
@@ -89,8 +110,8 @@ class Model {
   const Bundle& bundle() const { return bundle_; }
   const AdapterLayout& layout() const { return layout_; }
   const Program& program() const { return program_; }
-  float* parameters() const { return parameters_.floats(); }
-  const Buffer& parameter_buffer() const { return parameters_; }
+  float* parameters() const { return parameters_->floats(); }
+  const Buffer& parameter_buffer() const { return *parameters_; }
   const Buffer& no_adapter_buffer() const { return no_adapter_; }
   void observe(Observer observer) { observer_ = std::move(observer); }
   /// Keeps the weights of the first `units` units mapped from now on, those of the head too where there is one more.
@@ -172,7 +193,7 @@ class Model {
   MappedWeights current_;
   MappedWeights next_;
   size_t next_unit_ = SIZE_MAX;
-  Buffer parameters_;
+  std::shared_ptr<Buffer> parameters_ = std::make_shared<Buffer>();
   Buffer no_adapter_;  // zeros
   SideTensors side_;
   std::byte* staging_ = nullptr;  // the end of the kernel scratch

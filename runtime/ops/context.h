@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/kernels/attention/kv_cache.h"
 #include "runtime/kernels/linear/linear.h"
 #include "runtime/ops/half_lora.h"
 
@@ -48,11 +49,13 @@ struct OpCounter {
 struct OpContext {
   OpContext();
 
-  Compute compute = Compute::kFloat32;  // of linear layers
-  bool lora_a_gradient = true;          // false: ops leave the output of A's gradient as it is
-  HalfLora half_lora;                   // of the adapter whose answers are computed; empty otherwise
-  bool read_once = false;               // weights are mappings whose pages are dropped behind a kernel
-  std::vector<OutputRoom> outputs;      // buffers of the method that runs
+  Compute compute = Compute::kFloat32;      // of linear layers
+  bool lora_a_gradient = true;              // false: ops leave the output of A's gradient as it is
+  HalfLora half_lora;                       // of the adapter whose answers are computed; empty otherwise
+  KvFormat kv_format = KvFormat::kFloat32;  // of the caches that attention_decode reads
+  int64_t kv_row_bytes = 0;                 // of their rows, for which there is room; not of float32
+  bool read_once = false;                   // weights are mappings whose pages are dropped behind a kernel
+  std::vector<OutputRoom> outputs;          // buffers of the method that runs
   PackedInput packed_input;
   std::vector<OpCounter> counters;  // of all ops, in the order of their registration
 };

@@ -226,13 +226,25 @@ void attention_backward_op(const Arguments& a) {
 }
 
 /// attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, window, scale, softcap, sinks?) -> o
+/// The new keys and values are stored in the caches, whose rows have the context's format, unless they are there: then
+/// k and v are the address of their first row.
 void attention_decode_op(const Arguments& a) {
   const AttentionShape s = attention_shape(a, 0, 6);
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim, capacity = tokens_of(a, 3);
   const int64_t past = a.integers(5, {s.t})[0];
-  Arguments::require(s.t > 0 && past >= 0 && past + s.t <= capacity);
-  kernels().attention_decode(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
-                             a.floats(3, {capacity, keys}), a.floats(4, {capacity, keys}), past,
+  Arguments::require(s.t > 0 && past >= 0 && past <= capacity - s.t);
+  const KvFormat format = a.op_context().kv_format;
+  const int64_t row = kv_row_bytes(format, s.kv_heads, s.dim);
+  Arguments::require(format == KvFormat::kFloat32 || row == a.op_context().kv_row_bytes);
+  const uint8_t* rows[2];
+  for (const size_t i : {0, 1}) {
+    const float* x = a.floats(1 + i, {s.t, keys});
+    rows[i] = reinterpret_cast<const uint8_t*>(a.floats(3 + i, {capacity, keys}));
+    // The program cannot say that the op writes to its input.
+    uint8_t* to = const_cast<uint8_t*>(rows[i]) + past * row;
+    if (reinterpret_cast<const uint8_t*>(x) != to) kernels().kv_store(format, x, s.t, s.kv_heads, s.dim, to);
+  }
+  kernels().attention_decode(s, a.floats(0, {s.t, queries}), {rows[0], rows[1], format}, past,
                              a.output(0, {size32(s.t), size32(queries)}),
                              a.scratch(kernels().attention_scratch_bytes(s)));
 }

@@ -235,6 +235,19 @@ inline void store_half(uint16_t* p, Vec v) {
 #endif
 }
 
+// kVec signed bytes as floats.
+inline Vec load_int8(const uint8_t* p) {
+#if defined(__AVX512F__)
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__AVX2__)
+  return (Vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#else
+  int32_t bytes;
+  std::memcpy(&bytes, p, sizeof(bytes));
+  return (Vec)vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(bytes))))));
+#endif
+}
+
 // 16 bytes widened to as many vectors as hold 16 int32, zero extended or sign extended.
 constexpr int k16Vecs = 16 / kVec;
 #if defined(__AVX2__)

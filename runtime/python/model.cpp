@@ -97,6 +97,23 @@ void register_model(nb::module_ m) {
       .def(nb::init<Model&>(), "model"_a, nb::keep_alive<1, 2>())
       .def("generate", &generate, "prompt"_a, "config"_a, "on_token"_a = nb::none(),
            "Returns the tokens of the answer. `on_token` receives each token, and ends the answer by returning True.")
+      .def(
+          "use_adapter",
+          [](Generator& generator, const std::string& folder) {
+            Working working(generator.model());
+            generator.use_adapter(folder);
+          },
+          "folder"_a,
+          "Answers with the adapter in this folder ('' for the bundle's own). The adapters that were used last are "
+          "still "
+          "in memory, unless their files have changed.")
+      .def(
+          "use_no_adapter",
+          [](Generator& generator) {
+            Working working(generator.model());
+            generator.use_no_adapter();
+          },
+          "Answers without an adapter.")
       .def("logits_after", &logits_after, "prompt"_a, "config"_a,
            "Logits float32 [vocab_size] of the token after `prompt`, computed as `generate` does.")
       .def_prop_ro_static(

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/kernels/attention/kv_cache.h"
 #include "runtime/platform/scratch.h"
 
 namespace mft {
@@ -39,10 +40,10 @@ void attention_backward(const AttentionShape& shape, const float* dout, const fl
                         const float* o, const float* lse, const int64_t* positions, float* dq, float* dk, float* dv,
                         Scratch scratch);
 
-// Generation, one sequence: shape.t new tokens after past_len cached ones. Key p is row p of
-// k_cache, v_cache [capacity, kv_heads * dim] for p < past_len, else row p - past_len of k, v.
-void attention_decode(const AttentionShape& shape, const float* q, const float* k, const float* v, const float* k_cache,
-                      const float* v_cache, int64_t past_len, float* o, Scratch scratch);
+// Generation, one sequence: shape.t new tokens after `past` ones. The cache has the keys and values of all of them, the
+// new ones too.
+void attention_decode(const AttentionShape& shape, const float* q, const KvCache& cache, int64_t past, float* o,
+                      Scratch scratch);
 
 // Of all three, for shapes of at most this t.
 size_t attention_scratch_bytes(const AttentionShape& shape);

@@ -11,15 +11,9 @@ namespace mft::MFT_ISA {
 
 constexpr int64_t kFewQueries = 8;  // the most that are computed like this
 
-// Keys and values of one span of absolute places [begin, end), row 0 of k and v being `begin`.
-struct KeySpan {
-  const float* k;
-  const float* v;
-  int64_t begin;
-  int64_t end;
-};
-
-// `attention_decode` for at most kFewQueries tokens, whose keys are in the spans, in order.
-void attend_few(const AttentionShape& shape, const float* q, const KeySpan* spans, int count, int64_t past, float* o);
+// `attention_decode` for at most kFewQueries tokens. A token's result has the same bits beside any other tokens.
+void attend_few(const AttentionShape& shape, const float* q, const KvCache& cache, int64_t past, float* o,
+                Scratch scratch);
+size_t attend_few_scratch_bytes(const AttentionShape& shape);
 
 }  // namespace mft::MFT_ISA

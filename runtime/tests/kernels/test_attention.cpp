@@ -101,6 +101,10 @@ void test_training(const AttentionShape& s, int64_t row_length) {
   }
 }
 
+// Random keys and values are as hard to round as any.
+const std::pair<KvFormat, double> kKvFormats[] = {
+    {KvFormat::kFloat32, kTolerance}, {KvFormat::kFloat16, 1e-3}, {KvFormat::kInt8, 2e-2}};
+
 void test_decode(const AttentionShape& s, int64_t past) {
   const int64_t width = s.kv_heads * s.dim;
   const Floats q = random_floats(s.t * s.heads * s.dim);
@@ -108,11 +112,62 @@ void test_decode(const AttentionShape& s, int64_t past) {
   std::vector<int64_t> positions(s.t);
   for (int64_t i = 0; i < s.t; ++i) positions[i] = past + i;
   const Reference expected = reference(s, q, k, v, positions, past, q);
-  TestScratch scratch(attention_scratch_bytes(s));
-  Floats o(q.size());
-  attention_decode(s, q.data(), k.data() + past * width, v.data() + past * width, k.data(), v.data(), past, o.data(),
-                   scratch.get());
-  CHECK(error(o, expected.o) < kTolerance);
+  const int64_t rows = past + s.t, query_width = s.heads * s.dim;
+  for (const auto& [format, tolerance] : kKvFormats) {
+    const int64_t row = kv_row_bytes(format, s.kv_heads, s.dim);
+    std::vector<uint8_t> keys(rows * row), values(keys.size());
+    kv_store(format, k.data(), rows, s.kv_heads, s.dim, keys.data());
+    kv_store(format, v.data(), rows, s.kv_heads, s.dim, values.data());
+    const KvCache cache{keys.data(), values.data(), format};
+    TestScratch scratch(attention_scratch_bytes(s));
+    Floats o(q.size());
+    attention_decode(s, q.data(), cache, past, o.data(), scratch.get());
+    CHECK(error(o, expected.o) < tolerance);
+    if (s.t > 8) continue;
+    // Alone, each token has the same bits.
+    for (int64_t i = 0; i < s.t; ++i) {
+      AttentionShape one = s;
+      one.t = 1;
+      Floats alone(query_width);
+      attention_decode(one, q.data() + i * query_width, cache, past + i, alone.data(), scratch.get());
+      CHECK(std::equal(alone.begin(), alone.end(), o.begin() + i * query_width));
+    }
+  }
+}
+
+void test_kv_store() {
+  constexpr int64_t kHeads = 2, kDim = 51;  // blocks of 32 and 19
+  Floats x = random_floats(3 * kHeads * kDim);
+  x[0] = 1e6f;  // beyond float16
+  x[kHeads * kDim] = std::numeric_limits<float>::infinity();
+  std::fill_n(x.begin() + 2 * kHeads * kDim, kDim, 0.f);
+  for (const auto& [format, tolerance] : kKvFormats) {
+    std::vector<uint8_t> rows(3 * kv_row_bytes(format, kHeads, kDim));
+    kv_store(format, x.data(), 3, kHeads, kDim, rows.data());
+    for (int64_t head = 0; head < kHeads; ++head) {
+      Floats out(3 * kDim);
+      kv_expand(format, KvHead(format, rows.data(), kHeads, kDim, head), 0, 3, kDim, out.data());
+      for (int64_t t = 0; t < 3; ++t) {
+        const float* given = x.data() + (t * kHeads + head) * kDim;
+        for (int64_t i = 0; i < kDim; ++i) {
+          float largest = 0.f;
+          for (int64_t j = i / kKvBlock * kKvBlock; j < std::min(kDim, (i / kKvBlock + 1) * kKvBlock); ++j) {
+            largest = std::max(largest, std::abs(given[j]));
+          }
+          const float found = out[t * kDim + i];
+          if (std::isinf(largest) && format == KvFormat::kInt8) {
+            CHECK(std::isnan(found));
+          } else if (format == KvFormat::kFloat16 && std::abs(given[i]) > 65504.f) {
+            CHECK(found == 65504.f);
+          } else if (format == KvFormat::kFloat32) {
+            CHECK(found == given[i]);
+          } else {
+            CHECK(std::abs(found - given[i]) <= (format == KvFormat::kInt8 ? 0.51f / 127 * largest : 1e-3f));
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -150,5 +205,7 @@ int run_tests() {
     test_decode({t, 6, 2, 16, 0, 0.7f, 2.5f, nullptr}, 100);
     test_decode({t, 6, 2, 16, 5, 0.25f, 1.5f, sinks.data()}, 3);
   }
+  test_decode({1, 14, 2, 64, 0, 0.125f, 0, nullptr}, 1500);  // keys in parts, heads in fours and threes
+  test_kv_store();
   return finish();
 }

@@ -57,7 +57,7 @@ def test_busy_while_another_thread_asks(model: mobile_ft.LoadedModel, bundle: Pa
     refused: list[BaseException] = []
 
     def ask_meanwhile(token: int) -> bool:
-        for call in (lambda: model.generate("2+2?"), lambda: model.use_adapter(False)):
+        for call in (lambda: model.generate("2+2?"), lambda: model.use_adapter(None)):
             try:
                 call()
             except BaseException as error:
@@ -81,19 +81,25 @@ def in_thread(work: Callable[[], bool]) -> bool:
     return results[0]
 
 
-def test_with_and_without_the_adapter(model: mobile_ft.LoadedModel, bundle: Path) -> None:
+def test_with_and_without_the_adapter(model: mobile_ft.LoadedModel, bundle: Path, tmp_path: Path) -> None:
     bare = mobile_ft.generate(bundle, "2+2?", max_tokens=10).text
     assert bare != ANSWER
-    model.use_adapter(False)
+    model.use_adapter(None)
     assert model.generate("2+2?", max_tokens=10).text == bare
-    model.use_adapter(True)
+    model.use_adapter(tmp_path / "adapter")
     assert model.generate("2+2?", max_tokens=10).text == ANSWER
+    with pytest.raises(mobile_ft.UserError, match="absent"):
+        model.use_adapter(tmp_path / "absent")
+    assert model.generate("2+2?", max_tokens=10).text == ANSWER
+    model.use_adapter(bundle)
+    assert model.generate("2+2?", max_tokens=10).text == bare
+    model.use_adapter(tmp_path / "adapter")
     assert mobile_ft.generate(model, "2+2?").text == ANSWER
     with pytest.raises(ValueError, match="already loaded"):
         mobile_ft.generate(model, "2+2?", adapter="x")
 
 
-def test_chat_and_system_prompt(model: mobile_ft.LoadedModel) -> None:
+def test_chat_and_system_prompt(model: mobile_ft.LoadedModel, tmp_path: Path) -> None:
     user = {"role": "user", "content": "2+2?"}
     assert mobile_ft.chat(model, [user]).text == ANSWER
     told = model.chat([{"role": "system", "content": "Be"}, user], max_tokens=5)
@@ -102,7 +108,8 @@ def test_chat_and_system_prompt(model: mobile_ft.LoadedModel) -> None:
     more = [user, {"role": "assistant", "content": ANSWER}, {"role": "user", "content": "?"}]
     going_on = model.chat(more, max_tokens=4).text  # on top of what was read for the last answers
     assert mobile_ft.load(model.bundle.folder, adapter=None) is not model
-    model.use_adapter(True)  # forgets it
+    model.use_adapter(None)  # forgets it
+    model.use_adapter(tmp_path / "adapter")
     assert model.chat(more, max_tokens=4).text == going_on
 
 

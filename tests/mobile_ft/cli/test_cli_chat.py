@@ -45,11 +45,32 @@ def talk(bundle: Path, adapter: Path) -> Talk:
 
 
 def test_answers_and_commands(talk: Talk) -> None:
-    lines, errors = talk("2+2?", "/adapter off", "/reset", "2+2?", "/adapter on", "/reset", "2+2?", "/exit", "2+2?")
+    typed = ["2+2?", "/adapter none", "/reset", "2+2?", "/adapter adapter", "/reset", "2+2?", "/exit", "2+2?"]
+    lines, errors = talk(*typed)
     assert errors == ""
-    assert lines[:2] == ["4, sir", "adapter off"]
-    assert lines[-3:] == ["adapter on", "conversation cleared", "4, sir"]
+    assert lines[:2] == ["4, sir", "no adapter"]
+    assert lines[-3:] == ["adapter adapter", "conversation cleared", "4, sir"]
     assert "4, sir" not in lines[2:-1]
+
+
+def test_several_adapters(talk: Talk, bundle: Path, tmp_path: Path) -> None:
+    untrained = tmp_path / "untrained"
+    untrained.mkdir()
+    for name in ("adapter_model.safetensors", "adapter_config.json"):
+        (untrained / name).write_bytes((bundle / name).read_bytes())
+    typed = ["/adapter", "/adapter untrained", "2+2?", "/reset", "/adapter", "/adapter adapter", "2+2?"]
+    lines, errors = talk(*typed, options=["--adapter", str(untrained)])
+    assert errors == ""
+    assert lines[:2] == ["adapters: adapter (in use), untrained, none", "adapter untrained"]
+    assert lines[2] != "4, sir"
+    assert lines[-3:-1] == ["adapter adapter", "4, sir"]
+    assert "adapters: adapter, untrained (in use), none" in lines
+
+
+def test_adapters_of_one_name(cli: Cli, bundle: Path, tmp_path: Path) -> None:
+    for folder, message in (("b/x", "the name x is also the name of"), ("none", "the name none means no adapter")):
+        result = cli("chat", bundle, "--adapter", tmp_path / "x", "--adapter", tmp_path / folder)
+        assert result.code == 1 and message in result.err
 
 
 def test_end_of_input_leaves(talk: Talk) -> None:
@@ -146,7 +167,7 @@ def test_ctrl_c_as_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         __pos__ = staticmethod(_thread.interrupt_main)  # no call in byte code, after which it would be noticed
 
     class Conversation:
-        def __init__(self, model: object, system: str | None) -> None:
+        def __init__(self, model: object, system: str | None, adapters: dict[str, Path]) -> None:
             self.answered = 0
 
         def answer(self, text: str, args: argparse.Namespace) -> None:
@@ -157,7 +178,7 @@ def test_ctrl_c_as_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
     monkeypatch.setattr(chat, "_Conversation", Conversation)
     monkeypatch.setattr(chat, "load", lambda *_: SimpleNamespace(tokenizer=SimpleNamespace(has_chat_template=True)))
-    chat.run(argparse.Namespace(bundle="bundle", adapter=None, system=None))
+    chat.run(argparse.Namespace(bundle="bundle", adapter=[], system=None))
     assert next(lines, None) is None
 
 

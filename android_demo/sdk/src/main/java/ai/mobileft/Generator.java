@@ -8,14 +8,15 @@ import java.util.Objects;
 import java.util.function.Consumer;
 
 /**
- * Answers with the model of a bundle and an adapter. The adapter is read at every call, so a training's latest adapter
- * is used.
+ * Answers with the model of a bundle and an adapter. The four adapters that were used last stay in memory. An adapter is
+ * read again if its files have changed, so a training's latest adapter is used. If a prompt begins with the last prompt
+ * and its answer, as in a chat, only the rest is computed. All of this memory is freed by {@link #close}.
  *
  * <p>An exception that a listener throws ends the generation and reaches the caller.
  */
 public final class Generator implements AutoCloseable {
   private final Handle handle;
-  private final byte[] adapter;
+  private volatile byte[] adapter;
 
   private Generator(Handle handle, byte[] adapter) {
     this.handle = handle;
@@ -32,6 +33,17 @@ public final class Generator implements AutoCloseable {
     byte[] bundle = Utf8.path("bundleFolder", bundleFolder);
     byte[] adapter = Utf8.pathOrNull("adapterFolder", adapterFolder);
     return new Generator(new Handle("Generator", () -> Native.openBundle(bundle), Native::closeBundle), adapter);
+  }
+
+  /**
+   * Answers with another adapter from the next call on. A change to one that was used before takes less than a
+   * millisecond.
+   *
+   * @param adapterFolder null for the bundle's initial adapter. It is read by the next call, which fails if the adapter
+   *     cannot be used.
+   */
+  public void useAdapter(File adapterFolder) {
+    adapter = Utf8.pathOrNull("adapterFolder", adapterFolder);
   }
 
   /**

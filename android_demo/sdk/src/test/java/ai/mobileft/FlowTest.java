@@ -2,6 +2,7 @@ package ai.mobileft;
 
 import static org.junit.Assert.assertEquals;
 import static org.junit.Assert.assertNotEquals;
+import static org.junit.Assert.assertThrows;
 import static org.junit.Assert.assertTrue;
 
 import java.io.File;
@@ -63,6 +64,16 @@ public class FlowTest {
     }
     assertNotEquals("hi", untaught);
     assertEquals("hi", answer(out));
+    try (Generator generator = Generator.open(Scratch.BUNDLE, null)) {
+      for (int i = 0; i < 2; ++i) {
+        assertEquals(untaught, generator.chat(Scratch.QUESTION, Scratch.answers(), null));
+        generator.useAdapter(out);
+        assertEquals("hi", generator.chat(Scratch.QUESTION, Scratch.answers(), null));
+        generator.useAdapter(null);
+      }
+      generator.useAdapter(new File(out, "absent"));
+      assertThrows(MobileFtException.class, () -> generator.chat(Scratch.QUESTION, Scratch.answers(), null));
+    }
     try (Bundle bundle = Bundle.open(Scratch.BUNDLE)) {
       assertTrue(bundle.evaluate(out, tokens).getLoss() < lossBefore);
     }
