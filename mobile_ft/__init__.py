@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
+    from mobile_ft.api.bench import bench
     from mobile_ft.api.convert import convert
     from mobile_ft.api.data import DataReport, inspect_data
     from mobile_ft.api.device_link import Device
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from mobile_ft.api.plan import plan
     from mobile_ft.api.profile import profile_run
     from mobile_ft.api.results import (
+        BenchResult,
+        BenchRow,
         BundleInfo,
         ConvertResult,
         EvalResult,
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from mobile_ft.errors import BusyError, MobileFtWarning, UserError
 
 __all__ = [
+    "BenchResult",
+    "BenchRow",
     "BusyError",
     "BundleInfo",
     "ConvertResult",
@@ -48,6 +53,7 @@ __all__ = [
     "ProfileResult",
     "TrainResult",
     "UserError",
+    "bench",
     "chat",
     "convert",
     "evaluate",
@@ -73,6 +79,7 @@ _HOMES = {
     "BusyError": "errors",
     "MobileFtWarning": "errors",
     "UserError": "errors",
+    "bench": "api.bench",
     "chat": "api.generate",
     "convert": "api.convert",
     "evaluate": "api.evaluate",

@@ -2,7 +2,7 @@
 
 import html
 import math
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,38 @@ class EvalResult(Result):
     def summary(self) -> tuple[str, dict[str, str]]:
         rows = {"loss": f"{self.loss:.4f}", "perplexity": f"{self.ppl:.2f}", "tokens": str(self.tokens)}
         return "Held-out data", rows
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """What was measured, with the median of its times in seconds."""
+
+    what: str  # "prompt", "answer" or "step"
+    tokens: int  # read, generated or trained on
+    seconds: float
+    fastest: float
+    slowest: float
+    tokens_per_second: float
+    n_prompt: int | None = None  # tokens before an answer
+
+    @property
+    def name(self) -> str:
+        behind = "" if self.n_prompt is None else f" behind {self.n_prompt}"
+        return f"{self.what}, {self.tokens} tokens{behind}"
+
+
+@dataclass(frozen=True, repr=False)
+class BenchResult(Result):
+    """Times of prompts, answers and training steps."""
+
+    rows: list[BenchRow]
+
+    def summary(self) -> tuple[str, dict[str, str]]:
+        rows = {row.name: f"{row.tokens_per_second:.1f} tokens/s, {row.seconds:.3f} s" for row in self.rows}
+        return "Speed on this machine", rows
+
+    def to_json(self) -> dict[str, Any]:
+        return {"rows": [asdict(row) for row in self.rows]}
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,7 +7,21 @@ import sys
 from collections.abc import Sequence
 
 from mobile_ft import __version__, trust
-from mobile_ft.cli import chat, convert, data, device, evaluate, export, generate, info, models, plan, profile, train
+from mobile_ft.cli import (
+    bench,
+    chat,
+    convert,
+    data,
+    device,
+    evaluate,
+    export,
+    generate,
+    info,
+    models,
+    plan,
+    profile,
+    train,
+)
 from mobile_ft.cli.output import warnings_as_lines
 from mobile_ft.errors import UserError, one_line
 
@@ -20,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mobile-ft {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (export, data, plan, profile, train, evaluate, generate, chat, info, models, convert, device):
+    for command in (export, data, plan, profile, train, evaluate, generate, chat, bench, info, models, convert, device):
         command.add_parser(commands)
     return parser
 

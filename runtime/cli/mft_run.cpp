@@ -17,6 +17,7 @@
 #include "runtime/base/process_memory.h"
 #include "runtime/bundle/signature.h"
 #include "runtime/cli/arguments.h"
+#include "runtime/cli/bench.h"
 #include "runtime/data/dataset.h"
 #include "runtime/generate/generator.h"
 #include "runtime/text/bundle_text.h"
@@ -36,6 +37,9 @@ constexpr const char* kUsage =
     "       mft-run eval BUNDLE --data TOKENS [--adapter DIR]\n"
     "       mft-run generate BUNDLE --prompt TEXT [--adapter DIR] [options]\n"
     "       mft-run generate BUNDLE --prompt-tokens 1,2,3 [--stop-tokens 0] [--adapter DIR] [options]\n"
+    "       mft-run bench BUNDLE [--n-prompt 32,256,1024] [--n-gen 64] [--repetitions 5] [--kv-bits 16] [--adapter "
+    "DIR]\n"
+    "                     [--data TOKENS] [options of train]\n"
     "       mft-run options\n"
     "ROWS is a .jsonl file in the format of `mobile-ft train`. TOKENS is a token file\n"
     "(docs/reference/bundle_format.md).\n"
@@ -254,6 +258,33 @@ int generate(const std::vector<std::string>& argv) {
   return 0;
 }
 
+int bench(const std::vector<std::string>& argv) {
+  const Arguments arguments(argv,
+                            {{"n-prompt", Word::kValue},
+                             {"n-gen", Word::kValue},
+                             {"repetitions", Word::kValue},
+                             {"kv-bits", Word::kValue},
+                             {"adapter", Word::kValue},
+                             {"data", Word::kValue},
+                             {"trust", Word::kValue},
+                             {"parent", Word::kValue}},
+                            train_options());
+  end_with_parent(arguments);
+  BenchConfig config;
+  const auto read = [&](const char* word, auto& value) {
+    if (!arguments.text(word).empty()) read_word(word, arguments.text(word), value);
+  };
+  read("n-prompt", config.n_prompt);
+  read("n-gen", config.n_gen);
+  read("repetitions", config.repetitions);
+  read("kv-bits", config.kv_bits);
+  config.adapter = arguments.text("adapter");
+  config.data = arguments.text("data");
+  config.train = make_train_config(arguments.options());
+  bench(trusted_bundle(arguments), config, emit);
+  return 0;
+}
+
 template <typename C>
 void print_options(const char* title, const std::vector<Option<C>>& options) {
   std::printf("%s\n", title);
@@ -279,8 +310,8 @@ int run(int argc, char** argv) {
   // many distributions use huge pages by default.
   prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   static const std::map<std::string, int (*)(const std::vector<std::string>&)> commands = {
-      {"tokens", tokens}, {"train", train},       {"plan", plan},
-      {"eval", eval},     {"generate", generate}, {"options", options}};
+      {"tokens", tokens},     {"train", train}, {"plan", plan},      {"eval", eval},
+      {"generate", generate}, {"bench", bench}, {"options", options}};
   const auto command = commands.find(argc > 1 ? argv[1] : "");
   if (command == commands.end()) {
     std::fputs(kUsage, stderr);

@@ -1,8 +1,10 @@
 #include "runtime/generate/generator.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "runtime/base/error.h"
+#include "runtime/generate/lookahead.h"
 #include "runtime/generate/sampling.h"
 
 namespace mft {
@@ -53,7 +55,6 @@ Generator::Generator(Model& model) : model_(model) {
   int64_t width = 0;
   for (const UnitKind& kind : b.kinds) width = std::max(width, kind.cache_width);
   fresh_ = Buffer(static_cast<size_t>(2 * prepared_tokens(b) * width) * sizeof(float));
-  logits_.resize(static_cast<size_t>(b.vocab_size));
   own_half_ = model.adapter_is_on() ? HalfAdapter(model.layout(), model.parameters())
                                     : HalfAdapter::none(model.no_adapter_buffer());
   half_ = &own_half_.lora();
@@ -81,6 +82,11 @@ void Generator::use_no_adapter() {
   forget();
 }
 
+bool Generator::has_states() const {
+  const std::vector<UnitKind>& kinds = model_.bundle().kinds;
+  return std::any_of(kinds.begin(), kinds.end(), [](const UnitKind& kind) { return kind.state_size > 0; });
+}
+
 void Generator::forget() {
   held_.clear();
   prompt_.clear();
@@ -104,8 +110,8 @@ void Generator::use(Compute compute, KvFormat kv_format) {
   second_ = Buffer(bytes);
 }
 
-/// Runs at most one piece of tokens after the cached ones. With `last`, computes the logits after the last token.
-void Generator::feed(const int64_t* tokens, int64_t count, bool last) {
+/// Runs at most one piece of tokens after the cached ones, and computes the logits after the last `logit_rows` of them.
+void Generator::feed(const int64_t* tokens, int64_t count, int64_t logit_rows) {
   const Bundle& b = model_.bundle();
   std::vector<int64_t> positions;
   for (int64_t i = 0; i < count; ++i) positions.push_back(static_cast<int64_t>(held_.size()) + i);
@@ -121,7 +127,9 @@ void Generator::feed(const int64_t* tokens, int64_t count, bool last) {
   }
   held_.insert(held_.end(), tokens, tokens + count);
   model_.use_compute(compute_);
-  if (last) model_.logits(x + (count - 1) * b.hidden_size, 1, logits_.data());
+  if (logit_rows == 0) return;
+  logits_.resize(static_cast<size_t>(logit_rows * b.vocab_size));
+  model_.logits(x + (count - logit_rows) * b.hidden_size, logit_rows, logits_.data());
 }
 
 /// Computes what the caches do not have of `prompt`, at least its last token, for its logits.
@@ -136,8 +144,7 @@ void Generator::take(const std::vector<int64_t>& prompt) {
   for (const int64_t token : prompt) {
     if (token < 0 || token >= b.vocab_size) fail("prompt: token ", token, " is not in the vocabulary");
   }
-  const bool states =
-      std::any_of(b.kinds.begin(), b.kinds.end(), [](const UnitKind& kind) { return kind.state_size > 0; });
+  const bool states = has_states();
   // Alone, in int8, the last token of a long prompt would have slightly other logits than at first.
   if (prompt == prompt_ && (!states || held_.size() == prompt.size())) {
     held_.resize(prompt.size());
@@ -150,11 +157,16 @@ void Generator::take(const std::vector<int64_t>& prompt) {
   held_.resize(static_cast<size_t>(same));
   for (int64_t i = same; i < length;) {
     const int64_t count = std::min(prepared_tokens(b), length - i);
-    feed(prompt.data() + i, count, i + count == length);
+    feed(prompt.data() + i, count, i + count == length ? 1 : 0);
     i += count;
   }
   prompt_ = prompt;
   prompt_logits_ = logits_;
+}
+
+/// Of `fed` tokens, which the cache ends with, the first one and `right` guesses stay.
+void Generator::drop_guesses(size_t fed, size_t right) {
+  if (fed > 0) held_.resize(held_.size() - (fed - 1 - right));
 }
 
 const std::vector<float>& Generator::logits_after(const std::vector<int64_t>& prompt, const GenerateConfig& config) {
@@ -172,16 +184,39 @@ std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, con
   const Answering answering(model_, compute_, kv_format_, *half_);
   take(prompt);
   Random random(static_cast<uint64_t>(config.seed), 0);
-  std::vector<int64_t> recent = prompt, answer;
-  const int64_t most = std::min(config.max_tokens, model_.bundle().max_seq_len - static_cast<int64_t>(prompt.size()));
-  while (static_cast<int64_t>(answer.size()) < most) {
-    const int64_t token = sample(logits_, recent, config, random);
+  Lookahead lookahead(prompt);
+  const Bundle& b = model_.bundle();
+  // In float32, a token's logits beside others may differ from those alone in their last bit. A state cannot be
+  // rewound.
+  const bool looks_ahead = compute_ == Compute::kInt8 && !has_states();
+  const auto vocab = static_cast<size_t>(b.vocab_size);
+  const auto most =
+      static_cast<size_t>(std::min(config.max_tokens, b.max_seq_len - static_cast<int64_t>(prompt.size())));
+  std::vector<int64_t> recent = prompt, answer, fed;  // `fed`: the last token, and guesses of those after it
+  size_t row = 0;                                     // in logits_: of the guesses, so many were right
+  while (answer.size() < most) {
+    const int64_t token = sample(logits_.data() + row * vocab, vocab, recent, config, random);
     if (std::count(config.stop_tokens.begin(), config.stop_tokens.end(), token) > 0) break;
     answer.push_back(token);
     recent.push_back(token);
-    if (!on_token(token) || static_cast<int64_t>(answer.size()) == most) break;
-    feed(&token, 1, true);
+    lookahead.add(token);
+    if (!on_token(token) || answer.size() == most) break;
+    if (row + 1 < fed.size() && fed[row + 1] == token) {
+      ++row;
+      continue;
+    }
+    drop_guesses(fed.size(), row);
+    fed = {token};
+    row = 0;
+    if (looks_ahead) {
+      const auto guesses = lookahead.guesses(std::min<size_t>(kFewRows - 1, most - answer.size() - 1));
+      fed.insert(fed.end(), guesses.begin(), guesses.end());
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    feed(fed.data(), static_cast<int64_t>(fed.size()), static_cast<int64_t>(fed.size()));
+    lookahead.took(fed.size(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
+  drop_guesses(fed.size(), row);
   return answer;
 }
 

@@ -45,7 +45,9 @@ class Generator {
   void forget();
   void use(Compute compute, KvFormat kv_format);
   void take(const std::vector<int64_t>& prompt);
-  void feed(const int64_t* tokens, int64_t count, bool last);
+  void feed(const int64_t* tokens, int64_t count, int64_t logit_rows);
+  void drop_guesses(size_t fed, size_t right);
+  bool has_states() const;
 
   Model& model_;
   Adapters adapters_;
@@ -62,7 +64,7 @@ class Generator {
   Buffer second_;                // values, or the next state, of each unit
   Buffer fresh_;                 // the keys and values of the tokens that a unit computes
   Buffer activations_;           // two buffers of [a piece, hidden]
-  std::vector<float> logits_;
+  std::vector<float> logits_;    // of the last tokens, a row each
 };
 
 }  // namespace mft

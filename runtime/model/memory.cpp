@@ -55,7 +55,7 @@ size_t Model::unit_scratch_bytes(int64_t tokens, Compute compute) const {
 
 size_t Model::head_scratch_bytes(int64_t tokens, Compute compute) const {
   const Bundle& b = bundle_;
-  return std::max(kernels().linear_scratch_bytes(compute, 1, b.vocab_size, b.hidden_size, 0),
+  return std::max(kernels().linear_scratch_bytes(compute, kFewRows, b.vocab_size, b.hidden_size, 0),
                   kernels().linear_cross_entropy_scratch_bytes(compute, std::min(tokens, b.head_tokens), b.vocab_size,
                                                                b.hidden_size)) +
          kScratchSlack;

@@ -20,7 +20,7 @@ std::map<int64_t, double> shares(const GenerateConfig& config, const std::vector
   Random random(1, 0);
   for (int i = 0; i < kDraws; ++i) {
     std::vector<float> logits = kLogits;
-    shares[sample(logits, recent, config, random)] += 1.0 / kDraws;
+    shares[sample(logits.data(), logits.size(), recent, config, random)] += 1.0 / kDraws;
   }
   return shares;
 }
@@ -56,6 +56,30 @@ int main() {
   check_shares(config, {{0, 2. / 3}, {2, 1. / 3}});
   config.min_p = 0;
 
+  // Of many tokens, whose order is needed beyond the first few hundred: 1,000 equally likely ones, and 5,000 unlikely.
+  {
+    GenerateConfig many;
+    many.temp = 1;
+    many.top_p = 0.5;
+    std::vector<float> logits(6000, -20.F);
+    for (size_t i = 0; i < 1000; ++i) logits[i * 6] = 1.F;
+    std::map<int64_t, int> drawn;
+    Random random(1, 0);
+    for (int i = 0; i < 20000; ++i) {
+      std::vector<float> copy = logits;
+      ++drawn[sample(copy.data(), copy.size(), {}, many, random)];
+    }
+    CHECK(drawn.size() >= 499 && drawn.size() <= 501);
+    CHECK(drawn.rbegin()->first <= 500 * 6);  // of equals, the first ones
+    many.top_p = 1;
+    many.min_p = 0.9;
+    for (int i = 0; i < 20000; ++i) {
+      std::vector<float> copy = logits;
+      ++drawn[sample(copy.data(), copy.size(), {}, many, random)];
+    }
+    CHECK(drawn.size() == 1000);
+  }
+
   // Logits are logarithms below 0 here, so the penalty multiplies: 0.5 becomes 0.25.
   config.repetition_penalty = 2;
   check_shares(config, {{0, 1. / 3}, {1, 0.05 / 0.75}, {2, 1. / 3}, {3, 0.2 / 0.75}}, {0});
@@ -64,13 +88,13 @@ int main() {
   config.temp = 0;
   std::vector<float> positive = {2, 1.5};
   Random random(1, 0);
-  CHECK(sample(positive, {0}, config, random) == 1);
+  CHECK(sample(positive.data(), positive.size(), {0}, config, random) == 1);
 
   for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
     for (const double temp : {0.0, 1.0}) {
       config.temp = temp;
       std::vector<float> logits = bad < 0 ? std::vector<float>{bad, bad} : std::vector<float>{1, bad, 2};
-      CHECK_ERROR(sample(logits, {0}, config, random), "the model's output is not finite");
+      CHECK_ERROR(sample(logits.data(), logits.size(), {0}, config, random), "the model's output is not finite");
     }
   }
 

@@ -106,3 +106,19 @@ def test_bits_of_the_cache(smollm2: Path, kv_bits: int, bound: float) -> None:
     assert kv_bits == 32 or errors.max() > bound / 20
     with pytest.raises(RuntimeFailure, match="kv_bits 4: must be 32, 16, 8 or 0"):
         GenerateConfig(kv_bits=4)
+
+
+@pytest.mark.parametrize(("compute", "temp"), [("int8", 0.0), ("int8", 0.3), ("float32", 0.0)])
+def test_guessed_tokens_change_nothing(smollm2: Path, compute: str, temp: float) -> None:
+    """An answer that repeats itself, as guesses expect, and each of its tokens computed alone."""
+    model = Model(str(smollm2))
+    model.prepare("", 64)
+    prompt = TOKENS[:4] * 6
+    config = GenerateConfig(compute=compute, temp=temp, seed=1, max_tokens=30)
+    generator, alone = Generator(model), Generator(model)
+    answer = generator.generate(prompt, config)
+    assert len({tuple(answer[i : i + 3]) for i in range(28)}) < 20
+    after = [alone.logits_after([*prompt, *answer[:i]], config) for i in range(31)]
+    if temp == 0:
+        assert [logits.argmax() for logits in after[:30]] == answer
+    assert np.array_equal(generator.logits_after([*prompt, *answer], config), after[30])
