@@ -5,37 +5,49 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-from mobile_ft import __version__, trust
-from mobile_ft.cli import (
-    bench,
-    chat,
-    convert,
-    data,
-    device,
-    evaluate,
-    export,
-    generate,
-    info,
-    models,
-    plan,
-    profile,
-    train,
-)
+import mobile_ft
 from mobile_ft.cli.output import warnings_as_lines
 from mobile_ft.errors import UserError, one_line
 
 _INTERRUPTED = 130  # the exit status of shells for Ctrl-C
 
+# Each command's module in this folder, in the order of the help.
+_COMMANDS = {
+    "export": "export",
+    "data": "data",
+    "plan": "plan",
+    "profile": "profile",
+    "train": "train",
+    "eval": "evaluate",
+    "generate": "generate",
+    "chat": "chat",
+    "bench": "bench",
+    "info": "info",
+    "models": "models",
+    "convert": "convert",
+    "device": "device",
+}
 
-def _parser() -> argparse.ArgumentParser:
+
+class _Version(argparse.Action):
+    """Looks the version up only if it is asked for, which takes as long as importing a command."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"mobile-ft {mobile_ft.__version__}")
+        parser.exit()
+
+
+def command_parser(wanted: str = "") -> argparse.ArgumentParser:
+    """Returns the parser of the command `wanted`, whose module alone is imported, or of all commands."""
     parser = argparse.ArgumentParser(
         prog="mobile-ft", description="Fine-tune 4-bit LLMs with LoRA in a few hundred MB of memory."
     )
-    parser.add_argument("--version", action="version", version=f"mobile-ft {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in (export, data, plan, profile, train, evaluate, generate, chat, bench, info, models, convert, device):
-        command.add_parser(commands)
+    for name in [wanted] if wanted in _COMMANDS else _COMMANDS:
+        import_module(f"mobile_ft.cli.{_COMMANDS[name]}").add_parser(commands)
     return parser
 
 
@@ -43,13 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command. Returns 0, 1 after an error, 130 after Ctrl-C; argparse itself exits with 2."""
     if arguments is None:
         _leave_ascii()
-    args = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else [str(word) for word in arguments]
+    args = command_parser(words[0] if words else "").parse_args(words)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # any text can then be printed, as on standard error
     try:
         with warnings_as_lines():
             if getattr(args, "trust", None) is not None:
-                trust(args.trust)
+                mobile_ft.trust(args.trust)
             args.run(args)
         sys.stdout.flush()
     except UserError as error:

@@ -6,6 +6,11 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
+#elif defined(__aarch64__) && (!defined(__clang__) || __clang_major__ >= 17)
+#define MFT_ARM_SHA  // older Clangs have the instructions only if the whole file is for CPUs that have them
+#include <arm_neon.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace mft {
@@ -25,6 +30,14 @@ alignas(16) constexpr uint32_t kRound[64] = {
 
 uint32_t rotate(uint32_t x, int n) { return (x >> n) | (x << (32 - n)); }
 
+/// One round, after which the eight words have moved by one: h is the new a, and d the new e.
+void round(uint32_t a, uint32_t b, uint32_t c, uint32_t& d, uint32_t e, uint32_t f, uint32_t g, uint32_t& h,
+           uint32_t word) {
+  h += (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (g ^ (e & (f ^ g))) + word;
+  d += h;
+  h += (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) | (c & (a | b)));
+}
+
 void portable_block(uint32_t* state, const uint8_t* data) {
   uint32_t w[64];
   for (int i = 0; i < 16; ++i) {
@@ -32,22 +45,25 @@ void portable_block(uint32_t* state, const uint8_t* data) {
            static_cast<uint32_t>(data[4 * i + 2]) << 8 | data[4 * i + 3];
   }
   for (int i = 16; i < 64; ++i) {
-    const uint32_t a = w[i - 15], b = w[i - 2];
+    const uint32_t x = w[i - 15], y = w[i - 2];
     w[i] =
-        w[i - 16] + (rotate(a, 7) ^ rotate(a, 18) ^ (a >> 3)) + w[i - 7] + (rotate(b, 17) ^ rotate(b, 19) ^ (b >> 10));
+        w[i - 16] + (rotate(x, 7) ^ rotate(x, 18) ^ (x >> 3)) + w[i - 7] + (rotate(y, 17) ^ rotate(y, 19) ^ (y >> 10));
   }
-  uint32_t s[8];
-  std::copy_n(state, 8, s);
-  for (int i = 0; i < 64; ++i) {
-    const uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
-    const uint32_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-    const uint32_t t1 = s[7] + (rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25)) + choice + kRound[i] + w[i];
-    const uint32_t t2 = (rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22)) + majority;
-    for (int j = 7; j > 0; --j) s[j] = s[j - 1];
-    s[4] += t1;
-    s[0] = t1 + t2;
+  uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+  uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
+  for (int i = 0; i < 64; i += 8) {
+    const auto word = [&](int j) { return w[i + j] + kRound[i + j]; };
+    round(a, b, c, d, e, f, g, h, word(0));
+    round(h, a, b, c, d, e, f, g, word(1));
+    round(g, h, a, b, c, d, e, f, word(2));
+    round(f, g, h, a, b, c, d, e, word(3));
+    round(e, f, g, h, a, b, c, d, word(4));
+    round(d, e, f, g, h, a, b, c, word(5));
+    round(c, d, e, f, g, h, a, b, word(6));
+    round(b, c, d, e, f, g, h, a, word(7));
   }
-  for (int i = 0; i < 8; ++i) state[i] += s[i];
+  const uint32_t end[8] = {a, b, c, d, e, f, g, h};
+  for (int i = 0; i < 8; ++i) state[i] += end[i];
 }
 
 #if defined(__x86_64__)
@@ -88,12 +104,44 @@ __attribute__((target("sha,sse4.1,ssse3"))) void sha_blocks(uint32_t* state, con
   _mm_storeu_si128(reinterpret_cast<__m128i*>(state + 4), _mm_alignr_epi8(dchg, feba, 8));
 }
 
+#elif defined(MFT_ARM_SHA)
+
+bool has_sha_instructions() { return (getauxval(AT_HWCAP) & HWCAP_SHA2) != 0; }
+
+#if defined(__clang__)
+#define MFT_WITH_SHA __attribute__((target("sha2")))
+#else
+#define MFT_WITH_SHA __attribute__((target("+crypto")))
+#endif
+
+/// Four rounds at a time.
+MFT_WITH_SHA void sha_blocks(uint32_t* state, const uint8_t* data, size_t count) {
+  uint32x4_t abcd = vld1q_u32(state), efgh = vld1q_u32(state + 4);
+  for (; count > 0; --count, data += kBlock) {
+    const uint32x4_t abcd_before = abcd, efgh_before = efgh;
+    uint32x4_t w[4];
+    for (int i = 0; i < 4; ++i) w[i] = vreinterpretq_u32_u8(vrev32q_u8(vld1q_u8(data + 16 * i)));
+    for (int i = 0; i < 16; ++i) {
+      const uint32x4_t words = vaddq_u32(w[i % 4], vld1q_u32(kRound + 4 * i));
+      // Words 4 (i + 4) to 4 (i + 4) + 3 replace these.
+      w[i % 4] = vsha256su1q_u32(vsha256su0q_u32(w[i % 4], w[(i + 1) % 4]), w[(i + 2) % 4], w[(i + 3) % 4]);
+      const uint32x4_t before = abcd;
+      abcd = vsha256hq_u32(abcd, efgh, words);
+      efgh = vsha256h2q_u32(efgh, before, words);
+    }
+    abcd = vaddq_u32(abcd, abcd_before);
+    efgh = vaddq_u32(efgh, efgh_before);
+  }
+  vst1q_u32(state, abcd);
+  vst1q_u32(state + 4, efgh);
+}
+
 #endif
 
 }  // namespace
 
 void Sha256::blocks(const uint8_t* data, size_t count) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(MFT_ARM_SHA)
   static const bool fast = has_sha_instructions();
   if (fast) return sha_blocks(state_.data(), data, count);
 #endif

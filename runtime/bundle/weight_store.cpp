@@ -5,11 +5,12 @@
 #include "runtime/base/error.h"
 #include "runtime/base/process_memory.h"
 #include "runtime/base/sha256.h"
+#include "runtime/platform/threads.h"
 
 namespace mft {
 namespace {
 
-constexpr uint64_t kVerifiedAtOnce = uint64_t{1} << 20;  // bytes that are resident during verification
+constexpr size_t kVerifiedAtOnce = size_t{1} << 18;  // bytes that each thread has resident during verification
 
 constexpr uint64_t kMostIndexBytes = uint64_t{64} << 20;
 
@@ -65,6 +66,7 @@ std::vector<WeightStore::Run> WeightStore::runs(const std::vector<std::string>& 
 }
 
 MappedWeights WeightStore::map(const std::vector<std::string>& names) {
+  verify(names);
   MappedWeights mapped;
   // Unmapping interrupts every core that runs a thread of the process, so few large ranges are mapped instead of one
   // per tensor.
@@ -72,7 +74,6 @@ MappedWeights WeightStore::map(const std::vector<std::string>& names) {
     const MappedRange& range = mapped.ranges_.emplace_back(file_, run.whole.offset, run.whole.bytes);
     for (const FilePlace& at : run.tensors) {
       const uint64_t begin = at.offset - run.whole.offset;
-      verify(names[mapped.size()], range, begin, at.bytes);
       mapped.weights_.push_back({range.data() + begin, at.bytes});
     }
   }
@@ -87,20 +88,37 @@ size_t WeightStore::resident_bytes(const std::vector<std::string>& names) const 
   return total;
 }
 
-void WeightStore::verify(const std::string& name, const MappedRange& range, uint64_t begin, uint64_t bytes) {
-  if (verified_.count(name) != 0) return;
-  const auto expected = sha256_.find(name);
-  if (expected == sha256_.end()) fail(file_.path(), ": tensor ", name, " has no checksum in bundle.json");
-  Sha256 sha;
-  for (uint64_t i = 0; i < bytes; i += kVerifiedAtOnce) {
-    sha.update(range.data() + begin + i, std::min(kVerifiedAtOnce, bytes - i));
-    range.drop();
+void WeightStore::verify(const std::vector<std::string>& names) {
+  struct Unverified {
+    std::string name, expected;
+    MappedRange range;
+    Sha256 sha;
+  };
+  std::vector<Unverified> tensors;
+  for (const std::string& name : names) {
+    if (verified_.count(name) != 0) continue;
+    const auto expected = sha256_.find(name);
+    if (expected == sha256_.end()) fail(file_.path(), ": tensor ", name, " has no checksum in bundle.json");
+    const FilePlace at = place(name);
+    tensors.push_back({name, expected->second, MappedRange(file_, at.offset, at.bytes), {}});
   }
-  if (sha.hex() != expected->second) {
-    fail(file_.path(), ": tensor ", name,
-         " does not match its checksum; the file is damaged or was edited; export the bundle again");
+  // Checksums take longer than anything else when a bundle is opened. The largest first, so that threads end together.
+  std::sort(tensors.begin(), tensors.end(),
+            [](const Unverified& a, const Unverified& b) { return a.range.size() > b.range.size(); });
+  parallel_for(static_cast<int64_t>(tensors.size()), [&](int64_t i) {
+    Unverified& tensor = tensors[static_cast<size_t>(i)];
+    for (size_t at = 0; at < tensor.range.size(); at += kVerifiedAtOnce) {
+      tensor.sha.update(tensor.range.data() + at, std::min(kVerifiedAtOnce, tensor.range.size() - at));
+      tensor.range.drop();
+    }
+  });
+  for (Unverified& tensor : tensors) {
+    if (tensor.sha.hex() != tensor.expected) {
+      fail(file_.path(), ": tensor ", tensor.name,
+           " does not match its checksum; the file is damaged or was edited; export the bundle again");
+    }
+    verified_.insert(tensor.name);
   }
-  verified_.insert(name);
 }
 
 }  // namespace mft

@@ -54,7 +54,8 @@ class WeightStore {
 
   FilePlace place(const std::string& name) const;
   std::vector<Run> runs(const std::vector<std::string>& names) const;
-  void verify(const std::string& name, const MappedRange& range, uint64_t begin, uint64_t bytes);
+  /// Those that were not verified before, several at a time.
+  void verify(const std::vector<std::string>& names);
 
   OpenFile file_;
   std::map<std::string, std::string> sha256_;

@@ -102,11 +102,12 @@ int64_t sample(float* logits, size_t n, const std::vector<int64_t>& recent, cons
     for (size_t i = 0; i < n; ++i) whole += weight(static_cast<int64_t>(i));
     return draw(static_cast<int64_t>(n), random.uniform() * whole, weight);
   }
-  const auto [tokens, weights] = likeliest(logits, n, config, weight);
+  const auto kept_tokens = likeliest(logits, n, config, weight);
+  const std::vector<double>& weights = kept_tokens.second;
   const double whole = std::accumulate(weights.begin(), weights.end(), 0.0);
   const int64_t place = draw(static_cast<int64_t>(weights.size()), random.uniform() * whole,
                              [&](int64_t i) { return weights[static_cast<size_t>(i)]; });
-  return tokens[static_cast<size_t>(place)];
+  return kept_tokens.first[static_cast<size_t>(place)];
 }
 
 }  // namespace mft

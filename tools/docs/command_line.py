@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
-from mobile_ft.cli.main import _parser
+from mobile_ft.cli.main import command_parser
 from mobile_ft.runtime import Option, generate_options, train_options
 from mobile_ft.runtime import data_options as of_data
 
@@ -15,7 +15,7 @@ _USAGE: Any = {"subsequent_indent": "    ", "break_long_words": False, "break_on
 
 def commands() -> str:
     """Returns a section for every command."""
-    return "\n".join(_section(name, parser) for name, parser in _commands(_parser(), "mobile-ft"))
+    return "\n".join(_section(name, parser) for name, parser in _commands(command_parser(), "mobile-ft"))
 
 
 def training_options(group: str) -> str:
