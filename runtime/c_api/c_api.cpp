@@ -24,12 +24,12 @@ struct mft_bundle {
   std::optional<mft::BundleText> text;      // read when a chat needs it
   std::optional<mft::Generator> generator;  // from the first answer to the next evaluation
 
-  mft::Generator& answering_with(const char* adapter_folder) {
+  mft::Generator& answering_with(const std::string& adapter_folder) {
     if (!generator) {
       model.prepare("", mft::Generator::prepared_tokens(model.bundle()));
       generator.emplace(model);
     }
-    generator->use_adapter(adapter_folder == nullptr ? "" : adapter_folder);
+    generator->use_adapter(adapter_folder);
     return *generator;
   }
 };
@@ -86,7 +86,7 @@ mft_status answer(mft_bundle* bundle, const char* adapter_folder, const std::fun
     mft::GenerateConfig config = mft::make_generate_config(options->given);
     config.stop_tokens = bundle->text->end_tokens();
     mft::TextStream stream(bundle->text->tokenizer());
-    mft::Generator& generator = bundle->answering_with(adapter_folder);
+    mft::Generator& generator = bundle->answering_with(or_empty(adapter_folder));
     bool wanted = true;
     const auto give = [&](const std::string& text) {
       wanted = wanted && (text.empty() || on_text(text.c_str(), user_data) == 0);
@@ -297,7 +297,7 @@ mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const in
     require_options(options, false);
     if (on_token == nullptr) throw BadArgument("on_token: must not be NULL");
     const auto call = bundle->model.begin_call();
-    bundle->answering_with(adapter_folder)
+    bundle->answering_with(or_empty(adapter_folder))
         .generate({prompt, prompt + prompt_count}, mft::make_generate_config(options->given),
                   [&](int64_t token) { return on_token(token, user_data) == 0; });
   });

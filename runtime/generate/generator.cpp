@@ -39,10 +39,8 @@ Compute compute_of(const GenerateConfig& config, const Model& model) {
 }
 
 KvFormat kv_format_of(const GenerateConfig& config) {
-  if (config.kv_bits == 8) return KvFormat::kInt8;
-  if (config.kv_bits == 16) return KvFormat::kFloat16;
-  if (config.kv_bits == 32 || config.compute == ComputeChoice::kFloat32) return KvFormat::kFloat32;
-  return KvFormat::kFloat16;
+  if (config.kv_bits != 0) return static_cast<KvFormat>(config.kv_bits);  // which `check` has seen
+  return config.compute == ComputeChoice::kFloat32 ? KvFormat::kFloat32 : KvFormat::kFloat16;
 }
 
 }  // namespace
@@ -65,10 +63,10 @@ Generator::Generator(Model& model) : model_(model) {
 void Generator::use_adapter(const std::string& folder) {
   if (model_.claimed()) fail("a trainer uses this model; open the bundle again to use another adapter");
   const LoadedAdapter& adapter = adapters_.get(model_, folder);
-  if (model_.adapter_is_on() && parameters_ == adapter.parameters) return;
+  if (model_.adapter_is_on() && model_.parameters() == adapter.parameters->floats()) return;
   own_half_ = {};
   half_ = &adapter.half.lora();
-  model_.use_parameters(parameters_ = adapter.parameters);
+  model_.use_parameters(adapter.parameters);
   model_.use_adapter(true);
   forget();
 }

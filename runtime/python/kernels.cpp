@@ -246,17 +246,10 @@ nb::tuple attention_backward_arrays(const Matrix& dout, const Matrix& q, const M
   return nb::make_tuple(dq, dk, dv);
 }
 
-KvFormat kv_format(int64_t bits) {
-  if (bits == 32) return KvFormat::kFloat32;
-  if (bits == 16) return KvFormat::kFloat16;
-  if (bits == 8) return KvFormat::kInt8;
-  fail("kv_bits ", bits, ": must be 32, 16 or 8");
-}
-
 /// k_cache and v_cache hold the first `past` rows; k and v follow them.
 Output attention_decode_array(const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& k_cache,
                               const Matrix& v_cache, int64_t past, int64_t heads, int64_t kv_heads, int64_t window,
-                              float scale, float softcap, const Sinks& sinks, int64_t kv_bits) {
+                              float scale, float softcap, const Sinks& sinks) {
   const AttentionShape s = attention_shape(q, heads, kv_heads, window, scale, softcap, sinks);
   const int64_t keys = kv_heads * s.dim, capacity = size(k_cache, 0);
   check_shape("k", k, {s.t, keys});
@@ -264,17 +257,17 @@ Output attention_decode_array(const Matrix& q, const Matrix& k, const Matrix& v,
   check_shape("k_cache", k_cache, {capacity, keys});
   check_shape("v_cache", v_cache, {capacity, keys});
   if (past < 0 || past > capacity) fail("past ", past, ": must be from 0 to the cache size ", capacity);
-  const KvFormat format = kv_format(kv_bits);
-  const int64_t row = kv_row_bytes(format, kv_heads, s.dim);
+  constexpr KvFormat kFormat = KvFormat::kFloat32;
+  const int64_t row = kv_row_bytes(kFormat, kv_heads, s.dim);
   const auto stored = [&](const Matrix& cached, const Matrix& added) {
     std::vector<uint8_t> rows(static_cast<size_t>((past + s.t) * row));
-    kernels().kv_store(format, cached.data(), past, kv_heads, s.dim, rows.data());
-    kernels().kv_store(format, added.data(), s.t, kv_heads, s.dim, rows.data() + past * row);
+    kernels().kv_store(kFormat, cached.data(), past, kv_heads, s.dim, rows.data());
+    kernels().kv_store(kFormat, added.data(), s.t, kv_heads, s.dim, rows.data() + past * row);
     return rows;
   };
   const std::vector<uint8_t> all_keys = stored(k_cache, k), all_values = stored(v_cache, v);
   Output o = output({s.t, heads * s.dim});
-  kernels().attention_decode(s, q.data(), {all_keys.data(), all_values.data(), format}, past, o.data(),
+  kernels().attention_decode(s, q.data(), {all_keys.data(), all_values.data(), kFormat}, past, o.data(),
                              scratch(kernels().attention_scratch_bytes(s)));
   return o;
 }
@@ -519,7 +512,7 @@ void register_kernels(nb::module_ m) {
         "window"_a = 0, "scale"_a = 0.f, "softcap"_a = 0.f, "(dq, dk, dv).");
   m.def("attention_decode", &attention_decode_array, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
         "k_cache"_a.noconvert(), "v_cache"_a.noconvert(), "past"_a, "heads"_a, "kv_heads"_a, "window"_a = 0,
-        "scale"_a = 0.f, "softcap"_a = 0.f, "sinks"_a.noconvert() = nb::none(), "kv_bits"_a = 32,
+        "scale"_a = 0.f, "softcap"_a = 0.f, "sinks"_a.noconvert() = nb::none(),
         "Attention of tokens that follow the first `past` ones of the caches.");
   m.def("rms_norm", &rms_norm_arrays, "x"_a.noconvert(), "weight"_a.noconvert(), "eps"_a, "(y, rstd).");
   m.def("rms_norm_backward", &rms_norm_backward_array, "dy"_a.noconvert(), "x"_a.noconvert(), "weight"_a.noconvert(),

@@ -104,9 +104,8 @@ void register_model(nb::module_ m) {
             generator.use_adapter(folder);
           },
           "folder"_a,
-          "Answers with the adapter in this folder ('' for the bundle's own). The adapters that were used last are "
-          "still "
-          "in memory, unless their files have changed.")
+          "Answers with the adapter in this folder ('' for the bundle's own). Those that were used last are still in "
+          "memory, unless their files have changed.")
       .def(
           "use_no_adapter",
           [](Generator& generator) {

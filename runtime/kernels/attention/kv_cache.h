@@ -8,7 +8,8 @@
 
 namespace mft {
 
-enum class KvFormat { kFloat32, kFloat16, kInt8 };
+/// By their bits.
+enum class KvFormat { kFloat32 = 32, kFloat16 = 16, kInt8 = 8 };
 
 /// Bytes of one number.
 constexpr int64_t kv_bytes(KvFormat format) {
