@@ -1,9 +1,9 @@
 #include "runtime/cli/bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/generate/answer_times.h"
 #include "runtime/train/trainer.h"
@@ -94,9 +94,9 @@ void bench_steps(Model& model, const BenchConfig& config, Progress& progress,
   std::vector<double> seconds;
   int64_t tokens = 0;
   for (int64_t i = 0; i < config.repetitions; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = now();
     tokens = trainer.step(data).tokens;
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    seconds.push_back(now() - begin);
     progress.add();
   }
   emit(summary("step", tokens, seconds));

@@ -1,17 +1,11 @@
 #include "runtime/generate/answer_times.h"
 
-#include <chrono>
 #include <vector>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/random.h"
 
 namespace mft {
-namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
-
 AnswerTimes time_answer(Generator& generator, int64_t prompt_tokens, int64_t answer_tokens,
                         const GenerateConfig& config, uint64_t run) {
   const auto vocab = static_cast<uint64_t>(generator.model().bundle().vocab_size);

@@ -1,8 +1,8 @@
 #include "runtime/generate/generator.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/generate/lookahead.h"
 #include "runtime/generate/sampling.h"
@@ -210,9 +210,9 @@ std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, con
       const auto guesses = lookahead.guesses(std::min<size_t>(kFewRows - 1, most - answer.size() - 1));
       fed.insert(fed.end(), guesses.begin(), guesses.end());
     }
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = now();
     feed(fed.data(), static_cast<int64_t>(fed.size()), static_cast<int64_t>(fed.size()));
-    lookahead.took(fed.size(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    lookahead.took(fed.size(), now() - begin);
   }
   drop_guesses(fed.size(), row);
   return answer;

@@ -1,11 +1,11 @@
 #include "runtime/model/model.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/dispatch/kernels.h"
 #include "runtime/platform/threads.h"
@@ -16,8 +16,6 @@ namespace {
 size_t position_bytes(int64_t t) { return static_cast<size_t>(t) * sizeof(int64_t); }
 
 constexpr int64_t kEmbedTokens = 4;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// Between what the methods take and what is kept, for `n` tokens of a tensor that is not kept as it is.
 void shrink(const SavedTensor& tensor, const float* from, int64_t n, std::byte* to) {

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <limits>
 
 #include "runtime/base/buffer.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/option.h"
 #include "runtime/base/random.h"
 #include "runtime/config/arithmetic.h"
@@ -28,8 +28,6 @@ constexpr AttentionShape kAttention = {256, 4, 4, 64, 0, 0.125f, 0.f, nullptr};
 constexpr int64_t kElements = int64_t{1} << 17;
 constexpr size_t kReadBytes = size_t{8} << 20, kReadAtOnce = size_t{1} << 20;
 constexpr double kFlashBytesPerSecond = 0.5e9;  // typical of phones
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// Returns the shortest time of several runs of `work` within kMeasured, because threads may first share a core until
 /// the system spreads them.
