@@ -63,6 +63,7 @@ ThreadPool& ThreadPool::get() {
 
 ThreadPool::ThreadPool() : ticket_(ticket(0, kClosed)) {
   const int64_t wanted = std::min(usable_cpus() - 1, kMostPoolThreads);
+  runners_ = std::make_unique<PoolRunner[]>(static_cast<size_t>(wanted) + 1);
   try {
     for (; threads_ < wanted; ++threads_) {
       const int64_t worker = threads_ + 1;
@@ -90,12 +91,16 @@ bool ThreadPool::run(int64_t n, int64_t workers, Item item, const void* context)
     }
     new_job_.notify_all();
   }
+  runners_[0].enter();
   for (int64_t i = claim(job); i >= 0; i = claim(job)) {
+    runners_[0].begin();
     item(context, i, 0);
     unfinished_.fetch_sub(1);
+    runners_[0].end();
   }
   const auto done = [this] { return unfinished_ == 0; };
   if (!look(kLookForEnd, done)) {
+    rescue(0, done);
     // Asleep, this thread leaves its core to one of the pool's that had to leave its own.
     std::unique_lock<std::mutex> lock(mutex_);
     caller_sleeps_ = true;
@@ -124,9 +129,23 @@ void ThreadPool::finish_item() {
   finished_.notify_one();
 }
 
-uint32_t ThreadPool::wait_for_job_after(uint32_t job) {
+template <typename Done>
+bool ThreadPool::rescue(int64_t worker, const Done& done) {
+  const int64_t workers = std::min<int64_t>(workers_, size());
+  int64_t before[kMostPoolThreads + 1];
+  for (int64_t w = 0; w < workers; ++w) before[w] = w == worker ? -1 : runners_[w].run_time();
+  if (look(kLookForEnd, done)) return false;
+  for (int64_t w = 0; w < workers; ++w) {
+    if (before[w] < 0 || runners_[w].run_time() != before[w]) continue;
+    runners_[w].bring_here();
+    return true;
+  }
+  return false;
+}
+
+uint32_t ThreadPool::wait_for_job_after(uint32_t job, bool look_first) {
   const auto there = [&] { return job_of(ticket_) != job && item_of(ticket_) != kClosed; };
-  if (!look(kLookForJob, there)) {
+  if (!look_first || !look(kLookForJob, there)) {
     std::unique_lock<std::mutex> lock(mutex_);
     ++sleepers_;
     new_job_.wait(lock, there);
@@ -137,13 +156,21 @@ uint32_t ThreadPool::wait_for_job_after(uint32_t job) {
 
 void ThreadPool::work(int64_t worker) {
   const FlushDenormals flush;
+  runners_[worker].enter();
+  bool look_first = true;
   for (uint32_t job = 0;;) {
-    job = wait_for_job_after(job);
+    job = wait_for_job_after(job, look_first);
+    look_first = true;
     if (worker >= workers_) continue;
     for (int64_t i = claim(job); i >= 0; i = claim(job)) {
+      runners_[worker].begin();
       item_.load()(context_.load(), i, worker);
       finish_item();
+      runners_[worker].end();
     }
+    const auto over = [&] { return unfinished_ == 0 || job_of(ticket_) != job; };
+    // Asleep, this thread leaves its core to the one that it brought here.
+    if (!look(kLookForEnd, over)) look_first = !rescue(worker, over);
   }
 }
 

@@ -3,13 +3,17 @@
 // The threads that the loops of runtime/platform/threads.h share.
 //
 // A job is done when its items are: a thread that the kernel does not run, because another program has its core, takes
-// no item and is not waited for. Between two jobs a thread looks for the next one for some microseconds before it
-// sleeps, since a model's ops follow each other closely.
+// no item and is not waited for. A thread that has an item and no core gets the core of one that has no item left
+// (pool_runner.h). Between two jobs a thread looks for the next one for some microseconds before it sleeps, since a
+// model's ops follow each other closely.
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+
+#include "runtime/platform/pool_runner.h"
 
 namespace mft {
 
@@ -36,7 +40,12 @@ class ThreadPool {
   // The number of an item of job `number` that is now this thread's, or -1 if none is left.
   int64_t claim(uint32_t number);
   void finish_item();
-  uint32_t wait_for_job_after(uint32_t number);
+  // Whether another thread that has an item stands still; it is brought here. Called by `worker`, for which nothing is
+  // left to do but to wait for `done`.
+  template <typename Done>
+  bool rescue(int64_t worker, const Done& done);
+  // `look_first`: before it sleeps.
+  uint32_t wait_for_job_after(uint32_t number, bool look_first);
 
   std::atomic<bool> busy_{false}, enabled_{true};
   // The number of the job in the upper half, and of its next item in the lower one. kClosed: there is none.
@@ -50,6 +59,7 @@ class ThreadPool {
   std::atomic<int64_t> sleepers_{0};
   std::atomic<bool> caller_sleeps_{false};
   int64_t threads_ = 0;
+  std::unique_ptr<PoolRunner[]> runners_;  // by worker
 };
 
 }  // namespace mft

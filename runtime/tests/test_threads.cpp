@@ -1,12 +1,20 @@
 // parallel_for: its items flush denormals, with one thread and with several, and the caller's arithmetic stays. The
-// pool: each item once, workers apart, jobs of several threads and jobs inside of items.
+// pool: each item once, workers apart, jobs of several threads and jobs inside of items; a thread that stands still is
+// brought to another's core, and sent back.
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cfloat>
 #include <chrono>
 #include <thread>
 #include <vector>
+
+#if defined(__linux__)
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "runtime/platform/thread_pool.h"
 #include "runtime/platform/threads.h"
@@ -56,12 +64,56 @@ void test_a_job_inside_an_item() {
   CHECK(sum == 8 * 28);
 }
 
+#if defined(__linux__)
+std::vector<int> allowed_cpus(pid_t thread) {
+  cpu_set_t set;
+  CHECK(sched_getaffinity(thread, sizeof(set), &set) == 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+void test_a_thread_brought_here() {
+  PoolRunner runner;
+  std::atomic<pid_t> id{0};
+  std::atomic<bool> stop{false};
+  std::vector<int> after;
+  runner.bring_here();  // of no thread yet
+  std::thread thread([&] {
+    runner.enter();
+    runner.begin();
+    id = static_cast<pid_t>(syscall(SYS_gettid));
+    while (!stop) std::this_thread::yield();
+    runner.end();
+    after = allowed_cpus(0);
+  });
+  while (id == 0) std::this_thread::yield();
+  const std::vector<int> before = allowed_cpus(id);
+  const int64_t start = runner.run_time();
+  while (runner.run_time() == start) std::this_thread::yield();
+  runner.bring_here();
+  const std::vector<int> here = allowed_cpus(id);
+  CHECK(here.size() == 1 && std::find(before.begin(), before.end(), here[0]) != before.end());
+  runner.bring_here();  // again, which must not take this for what was allowed
+  stop = true;
+  thread.join();
+  CHECK(after == before);
+  CHECK(runner.run_time() == -1);
+  runner.bring_here();  // it has no item any more
+}
+#endif
+
 }  // namespace
 
 int main() {
   test_jobs();
   test_jobs_of_several_threads();
   test_a_job_inside_an_item();
+#if defined(__linux__)
+  test_a_thread_brought_here();
+#endif
   const volatile float smallest = FLT_MIN, half = 0.5f;  // volatile: computed at run time
   for (const int64_t threads : {1, 2}) {
     const ThreadParts parts(threads);

@@ -1,0 +1,68 @@
+#include "runtime/platform/pool_runner.h"
+
+#if defined(__linux__)
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace mft {
+
+#if defined(__linux__)
+
+void PoolRunner::enter() {
+  thread_local const pid_t id = static_cast<pid_t>(syscall(SYS_gettid));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (pthread_getcpuclockid(pthread_self(), &clock_) == 0) id_ = id;
+}
+
+void PoolRunner::end() {
+  computes_ = false;
+  // Whoever sets moving_ later sees that there is no item.
+  if (moving_) send_back();
+}
+
+int64_t PoolRunner::run_time() const {
+  timespec time;
+  if (!computes_ || clock_gettime(clock_, &time) != 0) return -1;
+  return static_cast<int64_t>(time.tv_sec) * 1000000000 + time.tv_nsec;
+}
+
+void PoolRunner::bring_here() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const int cpu = sched_getcpu();
+  if (moved_ || cpu < 0 || sched_getaffinity(id_, sizeof(allowed_), &allowed_) != 0) return;
+  moving_ = true;
+  if (!computes_) {
+    moving_ = false;
+    return;
+  }
+  cpu_set_t here;
+  CPU_ZERO(&here);
+  CPU_SET(cpu, &here);
+  moved_ = sched_setaffinity(id_, sizeof(here), &here) == 0;
+  moving_ = moved_;
+}
+
+// To any other core than this one, which the thread that moved it wants back, and from there wherever the kernel likes.
+void PoolRunner::send_back() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!moved_) return;
+  cpu_set_t others = allowed_;
+  const int cpu = sched_getcpu();
+  if (cpu >= 0) CPU_CLR(cpu, &others);
+  if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof(others), &others);
+  sched_setaffinity(0, sizeof(allowed_), &allowed_);
+  moved_ = moving_ = false;
+}
+
+#else
+
+void PoolRunner::enter() {}
+void PoolRunner::end() { computes_ = false; }
+int64_t PoolRunner::run_time() const { return -1; }
+void PoolRunner::bring_here() {}
+
+#endif
+
+}  // namespace mft
