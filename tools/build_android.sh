@@ -9,7 +9,7 @@
 set -euo pipefail
 
 version=1.5.1
-submodules=(backends/xnnpack/third-party/{FXdiv,cpuinfo,pthreadpool} third-party/{flatbuffers,flatcc,gflags,json})
+submodules=(backends/xnnpack/third-party/FXdiv third-party/{flatbuffers,flatcc,gflags,json})
 
 fail() {
   echo "$0: $*" >&2

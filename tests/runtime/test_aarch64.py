@@ -131,7 +131,7 @@ def test_a_pack_trains_in_a_root_folder_of_nothing_else(tmp_path: Path) -> None:
         bundle, tmp_path / "rows.jsonl", tmp_path / "phone", raw_data=True, runtime=RUNTIME, seq_len=32
     )
     shutil.copy(str(QEMU), pack / "cpu")  # stands for the CPU, and is no part of the pack
-    for folder in ("proc", "sys"):  # the kernel's own, where libcpuinfo looks for cores
+    for folder in ("proc", "sys"):  # the kernel's own, where the runtime looks for cores
         (pack / folder).mkdir()
     loader = next((pack / "lib").glob("ld-linux-*")).name
     mounts = f'mount --rbind /proc "{pack}/proc" && mount --rbind /sys "{pack}/sys"'
