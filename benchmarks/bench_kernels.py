@@ -258,9 +258,9 @@ def attention_row(time_sides: TimeSides, peak: float, model: str, tokens: int) -
     query, key, value = (x.view(1, tokens, -1, dim).transpose(1, 2) for x in leaves)
     grad = do.view(1, tokens, heads, dim).transpose(1, 2)
 
-    def ours() -> object:
-        o, lse = kernels.attention_forward(*arrays, positions, heads, kv_heads)
-        return kernels.attention_backward(do.numpy(), *arrays, o, lse, positions, heads, kv_heads)
+    def ours(compute: str) -> object:
+        o, lse = kernels.attention_forward(*arrays, positions, heads, kv_heads, compute=compute)
+        return kernels.attention_backward(do.numpy(), *arrays, o, lse, positions, heads, kv_heads, compute=compute)
 
     def torch_gqa() -> object:
         o = scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
@@ -271,7 +271,7 @@ def attention_row(time_sides: TimeSides, peak: float, model: str, tokens: int) -
         o = scaled_dot_product_attention(query, keys, values, is_causal=True)
         return torch.autograd.grad(o, leaves, grad)
 
-    t = time_sides(ours=ours, gqa=torch_gqa, expanded=torch_expanded)
+    t = time_sides(ours=partial(ours, "float32"), int8=partial(ours, "int8"), gqa=torch_gqa, expanded=torch_expanded)
     gflops = 7e-9 * heads * tokens**2 * dim / t["ours"]  # 2 products forward, 5 backward, half of each masked
     return {
         "heads of": model,
@@ -282,7 +282,10 @@ def attention_row(time_sides: TimeSides, peak: float, model: str, tokens: int) -
         "ratio": min(t["gqa"], t["expanded"]) / t["ours"],
         "GFLOP/s": gflops,
         "% of peak": 100 * gflops / peak,
+        "int8 ms": 1e3 * t["int8"],
+        "int8 ratio": min(t["gqa"], t["expanded"]) / t["int8"],
         "scratch kB": kernels.attention_scratch_bytes(tokens, heads, kv_heads, dim) / 1e3,
+        "int8 scratch kB": kernels.attention_scratch_bytes(tokens, heads, kv_heads, dim, "int8") / 1e3,
     }
 
 

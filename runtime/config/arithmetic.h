@@ -7,7 +7,7 @@
 
 namespace mft {
 
-/// The arithmetic of linear layers on this machine.
+/// The arithmetic of linear layers and attention on this machine.
 inline Compute compute_of(const TrainConfig& config) {
   if (config.compute == ComputeChoice::kAuto) return kernels().dot_products ? Compute::kInt8 : Compute::kFloat32;
   return config.compute == ComputeChoice::kInt8 ? Compute::kInt8 : Compute::kFloat32;

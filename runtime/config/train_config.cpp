@@ -96,8 +96,9 @@ std::vector<Option<C>> make_options() {
       // call (0: as many as the budget allows), and the arithmetic, which must be the same when a run is repeated.
       MFT_OPTION("stored_units", stored_units, kStep, false, ""),
       MFT_OPTION("mlp_tokens", mlp_tokens, kStep, false, ""),
-      MFT_OPTION("compute", compute, kStep, true,
-                 "arithmetic of linear layers; auto: int8 if the CPU has int8 dot products, else float32"),
+      MFT_OPTION(
+          "compute", compute, kStep, true,
+          "arithmetic of linear layers and attention; auto: int8 if the CPU has int8 dot products, else float32"),
       MFT_OPTION("threads", threads, kStep, false, "number of threads; 0: one per core (on phones: per big core)"),
       MFT_OPTION("steps", steps, kRun, true, "optimizer steps"),
       MFT_OPTION("epochs", epochs, kRun, false, "passes over the data, instead of --steps; may be a fraction"),

@@ -37,7 +37,7 @@ inline std::vector<const char*> names(Loss) { return {"sft", "dpo"}; }
 
 inline std::vector<const char*> names(Compute) { return {"float32", "int8"}; }
 
-/// The arithmetic of linear layers. auto selects int8 if the CPU has dot products of bytes.
+/// The arithmetic of linear layers and attention. auto selects int8 if the CPU has dot products of bytes.
 
 /// Options of a training run. All front ends get their names, texts and defaults from `train_options`.
 struct TrainConfig {

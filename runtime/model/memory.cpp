@@ -47,7 +47,7 @@ size_t Model::unit_scratch_bytes(int64_t tokens, Compute compute) const {
     shape.heads = kind.heads;
     shape.kv_heads = kind.kv_heads;
     shape.dim = kind.head_dim;
-    most = std::max(most, kernels().attention_scratch_bytes(shape));
+    most = std::max(most, kernels().attention_scratch_bytes(compute, shape));
     most = std::max(most, kernels().rope_scratch_bytes(kind.head_dim / 2));
   }
   return most + kScratchSlack;

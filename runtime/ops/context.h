@@ -49,7 +49,7 @@ struct OpCounter {
 struct OpContext {
   OpContext();
 
-  Compute compute = Compute::kFloat32;      // of linear layers
+  Compute compute = Compute::kFloat32;      // of linear layers and attention
   bool lora_a_gradient = true;              // false: ops leave the output of A's gradient as it is
   HalfLora half_lora;                       // of the adapter whose answers are computed; empty otherwise
   KvFormat kv_format = KvFormat::kFloat32;  // of the caches that attention_decode reads

@@ -208,21 +208,23 @@ const int64_t* row_positions(const Arguments& a, size_t i, int64_t t) {
 void attention_op(const Arguments& a) {
   const AttentionShape s = attention_shape(a, 0, 4);
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim;
-  kernels().attention_forward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}), a.floats(2, {s.t, keys}),
-                              row_positions(a, 3, s.t), a.output(0, {size32(s.t), size32(queries)}),
-                              a.output(1, {size32(s.heads), size32(s.t)}),
-                              a.scratch(kernels().attention_scratch_bytes(s)));
+  const Compute compute = a.op_context().compute;
+  kernels().attention_forward(compute, s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, keys}),
+                              a.floats(2, {s.t, keys}), row_positions(a, 3, s.t),
+                              a.output(0, {size32(s.t), size32(queries)}), a.output(1, {size32(s.heads), size32(s.t)}),
+                              a.scratch(kernels().attention_scratch_bytes(compute, s)));
 }
 
 /// attention_backward(do, q, k, v, o, lse, positions, heads, kv_heads, window, scale, softcap) -> dq, dk, dv
 void attention_backward_op(const Arguments& a) {
   const AttentionShape s = attention_shape(a, 1, 7);
   const int64_t queries = s.heads * s.dim, keys = s.kv_heads * s.dim;
-  kernels().attention_backward(s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, queries}), a.floats(2, {s.t, keys}),
-                               a.floats(3, {s.t, keys}), a.floats(4, {s.t, queries}), a.floats(5, {s.heads, s.t}),
-                               row_positions(a, 6, s.t), a.output(0, {size32(s.t), size32(queries)}),
-                               a.output(1, {size32(s.t), size32(keys)}), a.output(2, {size32(s.t), size32(keys)}),
-                               a.scratch(kernels().attention_scratch_bytes(s)));
+  const Compute compute = a.op_context().compute;
+  kernels().attention_backward(
+      compute, s, a.floats(0, {s.t, queries}), a.floats(1, {s.t, queries}), a.floats(2, {s.t, keys}),
+      a.floats(3, {s.t, keys}), a.floats(4, {s.t, queries}), a.floats(5, {s.heads, s.t}), row_positions(a, 6, s.t),
+      a.output(0, {size32(s.t), size32(queries)}), a.output(1, {size32(s.t), size32(keys)}),
+      a.output(2, {size32(s.t), size32(keys)}), a.scratch(kernels().attention_scratch_bytes(compute, s)));
 }
 
 /// attention_decode(q, k, v, k_cache, v_cache, positions, heads, kv_heads, window, scale, softcap, sinks?) -> o
@@ -246,7 +248,7 @@ void attention_decode_op(const Arguments& a) {
   }
   kernels().attention_decode(s, a.floats(0, {s.t, queries}), {rows[0], rows[1], format}, past,
                              a.output(0, {size32(s.t), size32(queries)}),
-                             a.scratch(kernels().attention_scratch_bytes(s)));
+                             a.scratch(kernels().attention_scratch_bytes(Compute::kFloat32, s)));
 }
 
 /// Shape of a short convolution from bcx at `bcx`, its taps behind it.

@@ -69,15 +69,15 @@ double linear_seconds(Compute compute, int64_t size, int64_t tokens) {
   });
 }
 
-double attention_seconds() {
+double attention_seconds(Compute compute) {
   const int64_t size = kAttention.t * kAttention.heads * kAttention.dim;
   const Buffer qkvo = noise(4 * size), lse(static_cast<size_t>(kAttention.heads * kAttention.t) * sizeof(float));
-  const Buffer scratch(kernels().attention_scratch_bytes(kAttention));
+  const Buffer scratch(kernels().attention_scratch_bytes(compute, kAttention));
   int64_t positions[kAttention.t];
   for (int64_t i = 0; i < kAttention.t; ++i) positions[i] = i;
   float* const q = qkvo.floats();
   return seconds_of([&] {
-    kernels().attention_forward(kAttention, q, q + size, q + 2 * size, positions, q + 3 * size, lse.floats(),
+    kernels().attention_forward(compute, kAttention, q, q + size, q + 2 * size, positions, q + 3 * size, lse.floats(),
                                 {scratch.bytes(), scratch.size()});
   });
 }
@@ -89,7 +89,8 @@ std::vector<double> compute_rates(Compute compute, int64_t size) {
                token = std::max(many - few, many / 2) / (kTokens - kFewTokens);
   const double linear = 4 * weights / token;
   const double decoded = 2 * weights / std::max(few - kFewTokens * token, few / 100);
-  const double attention = 2.0 * kAttention.heads * kAttention.dim * kAttention.t * kAttention.t / attention_seconds();
+  const double attention =
+      2.0 * kAttention.heads * kAttention.dim * kAttention.t * kAttention.t / attention_seconds(compute);
   const Buffer numbers = noise(3 * kElements);
   float* const n = numbers.floats();
   const double elements =

@@ -31,16 +31,34 @@ inline Vec load(const float* p) { return *reinterpret_cast<const VecUnaligned*>(
 inline void store(float* p, Vec v) { *reinterpret_cast<VecUnaligned*>(p) = v; }
 inline Vec splat(float x) { return x - Vec{}; }
 
+#if defined(__AVX512F__)
+inline __mmask16 first_lanes(int64_t n) { return static_cast<__mmask16>((1u << n) - 1); }
+#elif defined(__AVX2__)
+inline __m256i first_lanes(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+#endif
+
 // The first n lanes, at most kVec; the others are zero.
 inline Vec load_part(const float* p, int64_t n) {
-  if (n == kVec) return load(p);
+#if defined(__AVX512F__)
+  return _mm512_maskz_loadu_ps(first_lanes(n), p);
+#elif defined(__AVX2__)
+  return _mm256_maskload_ps(p, first_lanes(n));
+#else
   Vec v{};
   std::memcpy(&v, p, static_cast<size_t>(n) * sizeof(float));
   return v;
+#endif
 }
 inline void store_part(float* p, Vec v, int64_t n) {
-  if (n == kVec) return store(p, v);
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_ps(p, first_lanes(n), v);
+#elif defined(__AVX2__)
+  _mm256_maskstore_ps(p, first_lanes(n), v);
+#else
   std::memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
+#endif
 }
 
 inline Vec vmax(Vec a, Vec b) { return a > b ? a : b; }

@@ -218,20 +218,21 @@ void check_positions(const Integers& positions, int64_t t) {
 
 nb::tuple attention_forward_arrays(const Matrix& q, const Matrix& k, const Matrix& v, const Integers& positions,
                                    int64_t heads, int64_t kv_heads, int64_t window, float scale, float softcap,
-                                   const Sinks& sinks) {
+                                   const Sinks& sinks, const std::string& compute) {
   const AttentionShape s = attention_shape(q, heads, kv_heads, window, scale, softcap, sinks);
   check_shape("k", k, {s.t, kv_heads * s.dim});
   check_shape("v", v, {s.t, kv_heads * s.dim});
   check_positions(positions, s.t);
   Output o = output({s.t, heads * s.dim}), lse = output({heads, s.t});
-  kernels().attention_forward(s, q.data(), k.data(), v.data(), positions.data(), o.data(), lse.data(),
-                              scratch(kernels().attention_scratch_bytes(s)));
+  kernels().attention_forward(compute_of(compute), s, q.data(), k.data(), v.data(), positions.data(), o.data(),
+                              lse.data(), scratch(kernels().attention_scratch_bytes(compute_of(compute), s)));
   return nb::make_tuple(o, lse);
 }
 
 nb::tuple attention_backward_arrays(const Matrix& dout, const Matrix& q, const Matrix& k, const Matrix& v,
                                     const Matrix& o, const Matrix& lse, const Integers& positions, int64_t heads,
-                                    int64_t kv_heads, int64_t window, float scale, float softcap) {
+                                    int64_t kv_heads, int64_t window, float scale, float softcap,
+                                    const std::string& compute) {
   const AttentionShape s = attention_shape(q, heads, kv_heads, window, scale, softcap, {});
   const int64_t queries = heads * s.dim, keys = kv_heads * s.dim;
   check_shape("k", k, {s.t, keys});
@@ -241,8 +242,9 @@ nb::tuple attention_backward_arrays(const Matrix& dout, const Matrix& q, const M
   check_shape("lse", lse, {heads, s.t});
   check_positions(positions, s.t);
   Output dq = output({s.t, queries}), dk = output({s.t, keys}), dv = output({s.t, keys});
-  kernels().attention_backward(s, dout.data(), q.data(), k.data(), v.data(), o.data(), lse.data(), positions.data(),
-                               dq.data(), dk.data(), dv.data(), scratch(kernels().attention_scratch_bytes(s)));
+  kernels().attention_backward(compute_of(compute), s, dout.data(), q.data(), k.data(), v.data(), o.data(), lse.data(),
+                               positions.data(), dq.data(), dk.data(), dv.data(),
+                               scratch(kernels().attention_scratch_bytes(compute_of(compute), s)));
   return nb::make_tuple(dq, dk, dv);
 }
 
@@ -268,7 +270,7 @@ Output attention_decode_array(const Matrix& q, const Matrix& k, const Matrix& v,
   const std::vector<uint8_t> all_keys = stored(k_cache, k), all_values = stored(v_cache, v);
   Output o = output({s.t, heads * s.dim});
   kernels().attention_decode(s, q.data(), {all_keys.data(), all_values.data(), kFormat}, past, o.data(),
-                             scratch(kernels().attention_scratch_bytes(s)));
+                             scratch(kernels().attention_scratch_bytes(Compute::kFloat32, s)));
   return o;
 }
 
@@ -479,8 +481,8 @@ std::map<std::string, size_t> scratch_bytes(int64_t m, int64_t rows, int64_t col
           {"linear_cross_entropy", kernels().linear_cross_entropy_scratch_bytes(compute_of(compute), m, rows, cols)}};
 }
 
-size_t attention_scratch(int64_t t, int64_t heads, int64_t kv_heads, int64_t dim) {
-  return kernels().attention_scratch_bytes({t, heads, kv_heads, dim, 0, 1.f, 0.f, nullptr});
+size_t attention_scratch(int64_t t, int64_t heads, int64_t kv_heads, int64_t dim, const std::string& compute) {
+  return kernels().attention_scratch_bytes(compute_of(compute), {t, heads, kv_heads, dim, 0, 1.f, 0.f, nullptr});
 }
 
 }  // namespace
@@ -506,10 +508,11 @@ void register_kernels(nb::module_ m) {
   m.def("embedding", &embedding_array, "tokens"_a.noconvert(), "table"_a, "scale"_a);
   m.def("attention_forward", &attention_forward_arrays, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
         "positions"_a.noconvert(), "heads"_a, "kv_heads"_a, "window"_a = 0, "scale"_a = 0.f, "softcap"_a = 0.f,
-        "sinks"_a.noconvert() = nb::none(), "(o, lse). A scale of 0 is 1 / sqrt(head dimension).");
+        "sinks"_a.noconvert() = nb::none(), "compute"_a = "float32",
+        "(o, lse). A scale of 0 is 1 / sqrt(head dimension).");
   m.def("attention_backward", &attention_backward_arrays, "dout"_a.noconvert(), "q"_a.noconvert(), "k"_a.noconvert(),
         "v"_a.noconvert(), "o"_a.noconvert(), "lse"_a.noconvert(), "positions"_a.noconvert(), "heads"_a, "kv_heads"_a,
-        "window"_a = 0, "scale"_a = 0.f, "softcap"_a = 0.f, "(dq, dk, dv).");
+        "window"_a = 0, "scale"_a = 0.f, "softcap"_a = 0.f, "compute"_a = "float32", "(dq, dk, dv).");
   m.def("attention_decode", &attention_decode_array, "q"_a.noconvert(), "k"_a.noconvert(), "v"_a.noconvert(),
         "k_cache"_a.noconvert(), "v_cache"_a.noconvert(), "past"_a, "heads"_a, "kv_heads"_a, "window"_a = 0,
         "scale"_a = 0.f, "softcap"_a = 0.f, "sinks"_a.noconvert() = nb::none(),
@@ -545,7 +548,8 @@ void register_kernels(nb::module_ m) {
 
   m.def("scratch_bytes", &scratch_bytes, "m"_a, "rows"_a, "cols"_a, "rank"_a, "compute"_a = "float32",
         "Bytes of scratch by kernel.");
-  m.def("attention_scratch_bytes", &attention_scratch, "t"_a, "heads"_a, "kv_heads"_a, "dim"_a);
+  m.def("attention_scratch_bytes", &attention_scratch, "t"_a, "heads"_a, "kv_heads"_a, "dim"_a,
+        "compute"_a = "float32");
   m.def("fma_peak_gflops", &fma_peak_gflops, "GFLOP/s of multiply-adds in registers, with the threads in use.");
   m.def("use_instruction_set", &use_instruction_set, "name"_a, "Calls its kernels from now on.");
   m.def("thread_count", &thread_count, "Size of the thread pool.");

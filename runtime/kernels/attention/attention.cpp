@@ -6,6 +6,8 @@
 
 #include "runtime/kernels/attention/attention_few.h"
 #include "runtime/kernels/attention/attention_tile.h"
+#include "runtime/kernels/attention/int8_attention.h"
+#include "runtime/kernels/attention/online_softmax.h"
 #include "runtime/kernels/attention/softmax_row.h"
 #include "runtime/kernels/linear/gemm.h"
 #include "runtime/platform/threads.h"
@@ -27,11 +29,6 @@ Rows float_rows(KvFormat format, const KvHead& head, int64_t first, int64_t coun
   }
   kv_expand(format, head, first, count, dim, room);
   return {room, dim};
-}
-
-// y[i] *= factor.
-void scale_row(float* y, int64_t n, float factor) {
-  for (int64_t i = 0; i < n; ++i) y[i] *= factor;
 }
 
 struct Work {
@@ -57,14 +54,10 @@ struct Work {
 // (null: none). log_sum [rows] may be null.
 void forward_block(const AttentionShape& shape, const Visible& visible, const float* q, KvFormat format,
                    const KvHead& k, const KvHead& v, const float* sink, float* o, float* log_sum, const Work& work) {
-  constexpr float kNone = -std::numeric_limits<float>::infinity();
   const int64_t rows = visible.rows;
   const int64_t dim = shape.dim;
   const int64_t ldq = shape.heads * dim;
-  float maximum[kBlock];
-  float total[kBlock];
-  std::fill_n(maximum, rows, sink != nullptr ? *sink : kNone);
-  std::fill_n(total, rows, sink != nullptr ? 1.f : 0.f);
+  OnlineSoftmax softmax(rows, sink);
   pack({q, ldq, 1}, rows, dim, shape.scale, work.packed_q);
 
   bool add = false;
@@ -74,34 +67,14 @@ void forward_block(const AttentionShape& shape, const Visible& visible, const fl
     const Rows k_rows = float_rows(format, k, j0, keys, dim, work.tile);
     pack_panels({k_rows.data, 1, k_rows.stride}, dim, keys, work.panels);
     multiply_seen(work.packed_q, dim, work.panels, seen, work.tile);
-    for (int64_t r = 0; r < rows; ++r) {
-      float* row = work.tile + r * kBlock;
-      const auto [first, last] = seen.of_row[r];
-      std::fill(row, row + first, 0.f);
-      std::fill(row + last, row + keys, 0.f);
-      if (first == last) continue;
-      if (shape.softcap > 0) softcap_row(row + first, last - first, shape.softcap);
-      const float high = max_of(row + first, last - first);
-      if (high > maximum[r]) {
-        if (maximum[r] != kNone) {
-          const float factor = std::exp(maximum[r] - high);
-          total[r] *= factor;
-          if (add) scale_row(o + r * ldq, dim, factor);
-        }
-        maximum[r] = high;
-      }
-      total[r] += exp_row(row + first, last - first, maximum[r]);
-    }
+    softmax.add(seen, shape.softcap, 0, rows, work.tile, add ? o : nullptr, ldq, dim);
     pack({work.tile, kBlock, 1}, rows, keys, 1.f, work.packed_p);
     const Rows v_rows = float_rows(format, v, j0, keys, dim, work.tile);
     pack_panels({v_rows.data, v_rows.stride, 1}, keys, dim, work.panels);
     multiply_ranges(work.packed_p, rows, keys, seen.of_queries, work.panels, dim, o, ldq, add);
     add = true;
   }
-  for (int64_t r = 0; r < rows; ++r) {
-    scale_row(o + r * ldq, dim, 1.f / total[r]);
-    if (log_sum != nullptr) log_sum[r] = maximum[r] + std::log(total[r]);
-  }
+  softmax.finish(o, ldq, dim, log_sum);
 }
 
 void forward(const AttentionShape& shape, const float* q, const KvCache& keys, const int64_t* positions, int64_t past,
@@ -126,8 +99,12 @@ void forward(const AttentionShape& shape, const float* q, const KvCache& keys, c
 
 }  // namespace
 
-void attention_forward(const AttentionShape& shape, const float* q, const float* k, const float* v,
+void attention_forward(Compute compute, const AttentionShape& shape, const float* q, const float* k, const float* v,
                        const int64_t* positions, float* o, float* lse, Scratch scratch) {
+  if (attends_in_int8(compute)) {
+    int8_attention_forward(shape, q, k, v, positions, o, lse, scratch);
+    return;
+  }
   const KvCache keys{reinterpret_cast<const uint8_t*>(k), reinterpret_cast<const uint8_t*>(v), KvFormat::kFloat32};
   forward(shape, q, keys, positions, 0, o, lse, scratch);
 }
@@ -141,10 +118,12 @@ void attention_decode(const AttentionShape& shape, const float* q, const KvCache
   }
 }
 
-size_t attention_scratch_bytes(const AttentionShape& shape) {
+size_t attention_scratch_bytes(Compute compute, const AttentionShape& shape) {
   ScratchSize forward;
   forward.take(thread_count() * Work::floats(shape.dim));
-  return std::max({forward.bytes, attention_backward_scratch_bytes(shape), attend_few_scratch_bytes(shape)});
+  const size_t both = std::max(forward.bytes, attention_backward_scratch_bytes(shape));
+  return std::max(
+      {both, attend_few_scratch_bytes(shape), attends_in_int8(compute) ? int8_attention_scratch_bytes(shape) : 0});
 }
 
 }  // namespace mft::MFT_ISA

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "runtime/kernels/attention/kv_cache.h"
+#include "runtime/kernels/compute.h"
 #include "runtime/platform/scratch.h"
 
 namespace mft {
@@ -28,7 +29,7 @@ namespace MFT_ISA {
 // With a softcap c, s_ij = c tanh(scale q_i . k_j / c).
 // Several rows may be packed: query i sees the keys j with i - positions[i] <= j <= i, and
 // j > i - window if there is a window.
-void attention_forward(const AttentionShape& shape, const float* q, const float* k, const float* v,
+void attention_forward(Compute compute, const AttentionShape& shape, const float* q, const float* k, const float* v,
                        const int64_t* positions, float* o, float* lse, Scratch scratch);
 
 // Gradients for dout [T, heads * dim], scores recomputed from lse; dk and dv are summed over the
@@ -36,9 +37,9 @@ void attention_forward(const AttentionShape& shape, const float* q, const float*
 //   dv_j = sum_i p_ij dout_i, ds_ij = p_ij (dout_i . v_j - dout_i . o_i)
 //   dq_i = scale sum_j ds_ij k_j, dk_j = scale sum_i ds_ij q_i
 // With a softcap c, ds_ij is also multiplied by 1 - (s_ij / c)^2. Sinks are in lse and change nothing else.
-void attention_backward(const AttentionShape& shape, const float* dout, const float* q, const float* k, const float* v,
-                        const float* o, const float* lse, const int64_t* positions, float* dq, float* dk, float* dv,
-                        Scratch scratch);
+void attention_backward(Compute compute, const AttentionShape& shape, const float* dout, const float* q, const float* k,
+                        const float* v, const float* o, const float* lse, const int64_t* positions, float* dq,
+                        float* dk, float* dv, Scratch scratch);
 
 // Generation, one sequence: shape.t new tokens after `past` ones. The cache has the keys and values of all of them, the
 // new ones too.
@@ -46,7 +47,7 @@ void attention_decode(const AttentionShape& shape, const float* q, const KvCache
                       Scratch scratch);
 
 // Of all three, for shapes of at most this t.
-size_t attention_scratch_bytes(const AttentionShape& shape);
+size_t attention_scratch_bytes(Compute compute, const AttentionShape& shape);
 
 }  // namespace MFT_ISA
 }  // namespace mft

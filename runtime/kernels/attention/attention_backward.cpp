@@ -2,9 +2,9 @@
 
 #include "runtime/kernels/attention/attention.h"
 #include "runtime/kernels/attention/attention_tile.h"
-#include "runtime/kernels/attention/softmax_row.h"
+#include "runtime/kernels/attention/int8_attention.h"
+#include "runtime/kernels/attention/score_gradient.h"
 #include "runtime/kernels/linear/gemm.h"
-#include "runtime/kernels/linear/row_sums.h"
 #include "runtime/platform/threads.h"
 
 namespace mft::MFT_ISA {
@@ -33,36 +33,17 @@ struct Work {
   }
 };
 
-// p to e^(p - lse) where it is seen, else 0; ds to p (ds - delta). With a softcap, p is limited first, and ds is
-// multiplied by the slope.
-void gradient_of_scores(const Seen& seen, const float* lse, const float* delta, float softcap, float* p, float* ds) {
-  for (int64_t r = 0; r < seen.rows; ++r, p += kBlock, ds += kBlock) {
-    const auto [first, last] = seen.of_row[r];
-    std::fill(p, p + first, 0.f);
-    std::fill(p + last, p + seen.keys, 0.f);
-    std::fill(ds, ds + first, 0.f);
-    std::fill(ds + last, ds + seen.keys, 0.f);
-    if (softcap > 0) {
-      softcap_row(p + first, last - first, softcap);
-      for (int64_t j = first; j < last; ++j) {
-        ds[j] = (ds[j] - delta[r]) * (1.f - p[j] / softcap * (p[j] / softcap));
-      }
-      exp_row(p + first, last - first, lse[r]);
-      for (int64_t j = first; j < last; ++j) ds[j] *= p[j];
-      continue;
-    }
-    exp_row(p + first, last - first, lse[r]);
-    for (int64_t j = first; j < last; ++j) ds[j] = p[j] * (ds[j] - delta[r]);
-  }
-}
-
 }  // namespace
 
 // The tiles of one block of keys and one of queries add to the gradients of both. Wave w takes block j of keys with
 // block j + w of queries: no two items of a wave touch the same gradient, and every sum has one order.
-void attention_backward(const AttentionShape& shape, const float* dout, const float* q, const float* k, const float* v,
-                        const float* o, const float* lse, const int64_t* positions, float* dq, float* dk, float* dv,
-                        Scratch scratch) {
+void attention_backward(Compute compute, const AttentionShape& shape, const float* dout, const float* q, const float* k,
+                        const float* v, const float* o, const float* lse, const int64_t* positions, float* dq,
+                        float* dk, float* dv, Scratch scratch) {
+  if (attends_in_int8(compute)) {
+    int8_attention_backward(shape, dout, q, k, v, o, lse, positions, dq, dk, dv, scratch);
+    return;
+  }
   const int64_t t = shape.t;
   const int64_t dim = shape.dim;
   const int64_t group = shape.heads / shape.kv_heads;
@@ -73,15 +54,7 @@ void attention_backward(const AttentionShape& shape, const float* dout, const fl
   float* delta = scratch.take(shape.heads * t);  // dout_i . o_i
   float* base = scratch.take(thread_count() * per_worker);
 
-  parallel_ranges(t, 16, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      for (int64_t head = 0; head < shape.heads; ++head) {
-        const int64_t at = i * ldq + head * dim;
-        delta[head * t + i] = row_dot(dout + at, o + at, dim);
-      }
-    }
-  });
-
+  row_products(shape, dout, o, delta);
   for (int64_t wave = 0; wave < blocks; ++wave) {
     parallel_for_worker((blocks - wave) * shape.kv_heads, [&](int64_t item, int64_t worker) {
       const int64_t j0 = item / shape.kv_heads * kBlock;
@@ -104,7 +77,7 @@ void attention_backward(const AttentionShape& shape, const float* dout, const fl
         multiply_seen(work.packed, dim, work.key_panels, seen, work.p);
         pack({dout + at, ldq, 1}, rows, dim, 1.f, work.packed);
         multiply_seen(work.packed, dim, work.value_panels, seen, work.ds);
-        gradient_of_scores(seen, lse + head * t + i0, delta + head * t + i0, shape.softcap, work.p, work.ds);
+        gradient_of_scores(seen, 0, rows, lse + head * t + i0, delta + head * t + i0, shape.softcap, work.p, work.ds);
 
         pack({work.p, 1, kBlock}, keys, rows, 1.f, work.packed);
         pack_panels({dout + at, ldq, 1}, rows, dim, work.panels);

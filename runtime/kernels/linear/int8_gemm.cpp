@@ -16,12 +16,12 @@ namespace {
 constexpr int64_t kBlockSteps = kInt8Block / kRun;
 
 // C [R][kTileCols] = the product of R rows of a tile and a block of a panel, `steps` of kRun long, plus `from`
-// [R][kTileCols], which may be null.
+// [R][kTileCols], which may be null or C itself.
 template <int R>
 [[gnu::always_inline]] inline void block_kernel(int64_t steps, const int8_t* __restrict a,
                                                 const float* __restrict scales, const int32_t* __restrict starts,
                                                 const uint8_t* __restrict b, const float* __restrict column_scales,
-                                                const float* from, float* c, int64_t ldc) {
+                                                const float* from, int64_t ldf, float* c, int64_t ldc) {
   constexpr int kSumRows = sum_rows(R);
   VecI sums[kSumRows][kTileVecs];
 #pragma GCC unroll 12
@@ -36,30 +36,28 @@ template <int R>
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
       const Vec product = to_float(row_sum(sums, r, v)) * column_scale;
-      const Vec before = from != nullptr ? load(from + r * kTileCols + v * kVec) : Vec{};
+      const Vec before = from != nullptr ? load(from + r * ldf + v * kVec) : Vec{};
       store(c + r * ldc + v * kVec, before + product * scales[r]);
     }
   }
 }
 
-// The same of one tile of rows, of which R count, and a whole panel, plus `sums` [R][kTileCols] where `accumulate` says
-// so; they are overwritten on the way.
+// The same of one tile of rows, of which R count, and a whole panel. `sums` [R][kTileCols] are overwritten on the way.
 template <int R>
 void tile_kernel(int64_t steps, const int8_t* __restrict a, const float* __restrict scales,
                  const int32_t* __restrict starts, const uint8_t* __restrict b, const float* __restrict column_scales,
-                 float* sums, bool accumulate, float* c, int64_t ldc) {
+                 const float* from, int64_t ldf, float* sums, float* c, int64_t ldc) {
   constexpr int kFirst = R < kRowsAtOnce ? R : kRowsAtOnce;
-  const float* from = accumulate ? sums : nullptr;
   for (; steps > 0; steps -= kBlockSteps) {
     const int64_t some = std::min(steps, kBlockSteps);
     float* to = steps > kBlockSteps ? sums : c;
     const int64_t ldt = steps > kBlockSteps ? kTileCols : ldc;
-    block_kernel<kFirst>(some, a, scales, starts, b, column_scales, from, to, ldt);
+    block_kernel<kFirst>(some, a, scales, starts, b, column_scales, from, ldf, to, ldt);
     if constexpr (R > kFirst) {
       block_kernel<R - kFirst>(some, a + kFirst * kDepth, scales + kFirst, starts + kFirst, b, column_scales,
-                               from != nullptr ? from + kFirst * kTileCols : nullptr, to + kFirst * ldt, ldt);
+                               from != nullptr ? from + kFirst * ldf : nullptr, ldf, to + kFirst * ldt, ldt);
     }
-    from = sums;
+    from = sums, ldf = kTileCols;
     a += kBlockSteps * kRunBytes * kTileRows;
     b += kInt8Block * kTileCols;
     scales += kTileRows;
@@ -68,8 +66,8 @@ void tile_kernel(int64_t steps, const int8_t* __restrict a, const float* __restr
   }
 }
 
-using TileKernel = void (*)(int64_t, const int8_t*, const float*, const int32_t*, const uint8_t*, const float*, float*,
-                            bool, float*, int64_t);
+using TileKernel = void (*)(int64_t, const int8_t*, const float*, const int32_t*, const uint8_t*, const float*,
+                            const float*, int64_t, float*, float*, int64_t);
 
 template <int... kRowsLessOne>
 constexpr std::array<TileKernel, kTileRows> tile_kernels(std::integer_sequence<int, kRowsLessOne...>) {
@@ -129,12 +127,16 @@ void multiply_int8_panel(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc
                          float* sums, float* c, int64_t ldc, int64_t nr) {
   const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
   const int64_t scales = a.tile_scales(tile) + k0 / kInt8Block * kTileRows;
+  if (add_to == AddTo::kC) prefetch_tile(c, rows, nr, ldc);
   const bool whole = nr == kTileCols;
+  const float* from = add_to == AddTo::kC ? c : add_to == AddTo::kSums ? sums : nullptr;
   // Rows of C lie so far apart that they drive each other out of the cache: not there for every block.
-  if (add_to == AddTo::kC) copy_rows(c, ldc, sums, kTileCols, rows, nr);
-  kTileKernels[static_cast<size_t>(rows - 1)](ceil_div(kc, kRun), a.tile_codes(tile) + Int8Rows::index(k0, 0),
-                                              a.scales + scales, a.starts + scales, panel.codes, panel.scales, sums,
-                                              add_to != AddTo::kNothing, whole ? c : sums, whole ? ldc : kTileCols);
+  const bool copied = add_to == AddTo::kC && !(whole && kc <= kInt8Block);
+  if (copied) copy_rows(c, ldc, sums, kTileCols, rows, nr);
+  if (copied) from = sums;
+  kTileKernels[static_cast<size_t>(rows - 1)](
+      ceil_div(kc, kRun), a.tile_codes(tile) + Int8Rows::index(k0, 0), a.scales + scales, a.starts + scales,
+      panel.codes, panel.scales, from, from == c ? ldc : kTileCols, sums, whole ? c : sums, whole ? ldc : kTileCols);
   if (!whole) copy_rows(sums, kTileCols, c, ldc, rows, nr);
 }
 
@@ -188,8 +190,8 @@ void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers
       for (int64_t tile = first; tile < last; ++tile) {
         const int64_t rows = std::min(kTileRows, a.m - tile * kTileRows);
         float* out = c + tile * kTileRows * ldc + n0;
-        prefetch_tile(out, rows, nr, ldc);
         AddTo add_to = k0 > 0 ? AddTo::kC : AddTo::kNothing;
+        if (k0 == 0) prefetch_tile(out, rows, nr, ldc);
         if (k0 == 0 && rank > 0) {
           multiply_panel(packed + tile * packed_floats(kTileRows, rank), rows, rank, mine.right, kTileCols, mine.sums,
                          kTileCols, kTileCols, false);

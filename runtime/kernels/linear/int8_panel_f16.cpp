@@ -12,18 +12,6 @@
 #include "runtime/platform/threads.h"
 
 namespace mft::MFT_ISA {
-namespace {
-
-// Four of a column's values, a row after the other, as bytes of the panel in one lane.
-VecB quad_of_floats(const float* values, Vec inverse) {
-  // Summed before the offset takes out their signs, which borrow from the byte above.
-  constexpr unsigned kUnsigned = kWeightOffset > 0 ? kWeightOffset : 128;
-  VecU sum = VecU{} + 0x01010101u * kUnsigned;
-  for (int j = 0; j < 4; ++j) sum += (VecU)round_product(load(values + j * kPanelRows), inverse) << (8 * j);
-  return kWeightOffset > 0 ? (VecB)sum : (VecB)sum ^ 128;
-}
-
-}  // namespace
 
 void load_f16_columns(const PackedWeight& w, int64_t panel, int64_t k0, int64_t kc, Int8Panel out) {
   alignas(64) float rows[kInt8Block][kPanelRows];
@@ -46,7 +34,11 @@ void load_f16_columns(const PackedWeight& w, int64_t panel, int64_t k0, int64_t 
       store(out.scales + v * kVec, most[v] * (1.f / kWeightMax));
       for (int64_t i = 0; i < count; i += kDepth) {
         VecB bytes[kQuads];
-        for (int q = 0; q < kQuads; ++q) bytes[q] = quad_of_floats(rows[i + 4 * q] + v * kVec, inverse);
+        for (int q = 0; q < kQuads; ++q) {
+          Vec values[4];
+          for (int j = 0; j < 4; ++j) values[j] = load(rows[i + 4 * q + j] + v * kVec);
+          bytes[q] = quad_of_values<kWeightOffset>(values, inverse);
+        }
         store_columns(out.codes + i * kTileCols + kDepth * v * kVec, bytes);
       }
     }

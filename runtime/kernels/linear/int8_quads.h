@@ -114,4 +114,14 @@ void quads_of_rows(const uint8_t* codes, VecB quads[4]) {
   }
 }
 
+// Four values of each lane's column as one lane of codes, round(value * inverse) + kOffset.
+template <unsigned kOffset>
+VecB quad_of_values(const Vec values[4], Vec inverse) {
+  // Summed before the offset takes out their signs, which borrow from the byte above.
+  constexpr unsigned kUnsigned = kOffset > 0 ? kOffset : 128;
+  VecU sum = VecU{} + 0x01010101u * kUnsigned;
+  for (int j = 0; j < 4; ++j) sum += (VecU)round_product(values[j], inverse) << (8 * j);
+  return kOffset > 0 ? (VecB)sum : (VecB)sum ^ 128;
+}
+
 }  // namespace mft::MFT_ISA

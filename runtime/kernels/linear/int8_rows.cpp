@@ -25,10 +25,14 @@ constexpr int32_t kInfinityBits = 0x7f800000;
 VecI magnitude_bits(Vec v) { return (VecI)v & 0x7fffffff; }
 VecI max_of(VecI a, VecI b) { return a > b ? a : b; }
 
-VecI largest_in_block(const float* x) {
+VecI largest_in_block(const float* x, int64_t vecs) {
   VecI largest{};
+  if (vecs == kVecs) {
 #pragma GCC unroll 32
-  for (int i = 0; i < kVecs; ++i) largest = max_of(largest, magnitude_bits(load(x + i * kVec)));
+    for (int i = 0; i < kVecs; ++i) largest = max_of(largest, magnitude_bits(load(x + i * kVec)));
+    return largest;
+  }
+  for (int64_t i = 0; i < vecs; ++i) largest = max_of(largest, magnitude_bits(load(x + i * kVec)));
   return largest;
 }
 
@@ -80,9 +84,9 @@ struct BlockRows {
     }
     for (int64_t r = 0; r < rows; ++r) {
       row[r] = x + (first + r) * k + k0;
-      if (left_out_count == 0 && count == kInt8Block) continue;
+      if (left_out_count == 0 && count % 16 == 0) continue;
       std::memcpy(copies[r], row[r], static_cast<size_t>(count) * sizeof(float));
-      std::fill(copies[r] + count, copies[r] + kInt8Block, 0.f);
+      std::fill(copies[r] + count, copies[r] + padded_row(count), 0.f);
       for (int64_t i = 0; i < left_out_count; ++i) copies[r][left_out[i]] = 0.f;
       row[r] = copies[r];
     }
@@ -145,8 +149,9 @@ void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, i
     const int64_t k0 = b * kInt8Block, count = std::min(kInt8Block, k - k0);
     const int64_t at = out.tile_scales(tile) + b * kTileRows;
     from.take(x, k, first, rows, k0, count, outliers);
+    const int64_t vecs = padded_row(count) / kVec;
     Vec largest[kAll] = {};
-    for (int64_t r = 0; r < rows; ++r) largest[r] = (Vec)largest_in_block(from.row[r]);
+    for (int64_t r = 0; r < rows; ++r) largest[r] = (Vec)largest_in_block(from.row[r], vecs);
     BlockScales scales;
     find_scales(largest, most_code, &scales);
     std::copy(scales.scale, scales.scale + kTileRows, out.scales + at);
@@ -157,8 +162,15 @@ void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, i
       }
       const auto round = rounding(first + r);
       const Vec inverse = splat(scales.inverse[r]);
+      const auto encode = [&](int i) {
+        store_i8(block[r] + i * kVec, round(i, load(from.row[r] + i * kVec), inverse));
+      };
+      if (vecs == kVecs) {
 #pragma GCC unroll 32
-      for (int i = 0; i < kVecs; ++i) store_i8(block[r] + i * kVec, round(i, load(from.row[r] + i * kVec), inverse));
+        for (int i = 0; i < kVecs; ++i) encode(i);
+      } else {
+        for (int i = 0; i < vecs; ++i) encode(i);
+      }
     }
     (kDepth == 8 ? place_eights : place_fours)(block, count, codes + Int8Rows::index(k0, 0), out.starts + at);
   }

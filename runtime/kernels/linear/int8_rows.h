@@ -33,7 +33,7 @@ struct Int8Rows {
   static constexpr int64_t tiles(int64_t m) { return (m + kTileRows - 1) / kTileRows; }
   // Of one tile, with some slack.
   static constexpr int64_t tile_bytes(int64_t k) {
-    return kTileRows * padded_row(k) / kRun * kRunBytes + 4 * kPackSlack;
+    return kTileRows * padded_row(k) / kRun * kRunBytes + kDepth * kPackSlack;
   }
   static constexpr int64_t scale_count(int64_t m, int64_t k) { return tiles(m) * kTileRows * int8_row_blocks(k); }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "runtime/formats/format.h"
+#include "runtime/kernels/compute.h"
 #include "runtime/platform/scratch.h"
 
 namespace mft {
@@ -22,9 +23,6 @@ struct Lora {
   const uint16_t* half_b = nullptr;
   float half_scale = 0;
 };
-
-// What the weight is multiplied in: float32, or codes of 8 bits (int8_gemm.h). All else is float32.
-enum class Compute { kFloat32, kInt8 };
 
 // In int8, up to so many rows are multiplied in 15 bits instead of 8 (matvec.h).
 constexpr int64_t kFewRows = 8;
