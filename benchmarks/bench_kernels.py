@@ -47,6 +47,9 @@ def main() -> None:
         "--best", action="store_true", help="compare the best times instead of medians, for a busy machine"
     )
     parser.add_argument("--quick", action="store_true", help="3 rounds of the smallest shapes")
+    parser.add_argument(
+        "--only", help="print only one table: linear, int8, lora, attention, linear_cross_entropy, scratch"
+    )
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     threads = args.threads or kernels.thread_count()
@@ -60,7 +63,7 @@ def main() -> None:
     time_sides = partial(in_turn, 3 if args.quick else args.rounds, min if args.best else median)
     some = slice(2 if args.quick else None)
     weights = [(k, n, fmt) for k, n in SHAPES[some] for fmt in args.formats if k % parse_format(fmt).group == 0]
-    heads = [(model, t) for model in HEADS for t in [256, 1024, 2048][some]]
+    heads = [(model, t) for model in HEADS for t in [256, 1024, 4096][some]]
     vocabularies = [(v, k, fmt) for v, k in VOCABULARIES[: 1 if args.quick else 2] for fmt in ("q4_1", "q8_0")]
     results: dict[str, Any] = {
         "threads": threads,
@@ -71,19 +74,37 @@ def main() -> None:
     }
     print(f"{threads} threads, {instruction_set()}, FMA peak {peak:.0f} GFLOP/s, {results['statistic']} times")
     print(f"torch {torch.__version__} on dense float32 weights; ratio: torch's time / ours")
-    results["linear"] = [linear_row(time_sides, peak, *case) for case in weights]
-    print_rows("Linear layer, 256 rows, no LoRA: forward, and input gradient", results["linear"])
     sets = kernels_to_compare()
-    results["int8"] = [int8_row(time_sides, sets, *case) for case in weights]
-    print_rows(f"Linear layer, 256 rows, no LoRA: speed relative to float32 on {BASELINE}", results["int8"])
-    results["lora"] = [lora_row(time_sides, k, n) for k, n in SHAPES[some]]
-    print_rows(f"Linear layer with LoRA rank {RANK}, q4_1; backward with both LoRA gradients", results["lora"])
-    results["attention"] = [attention_row(time_sides, peak, *case) for case in heads]
-    print_rows("Attention, forward and backward", results["attention"])
-    results["linear_cross_entropy"] = [cross_entropy_row(time_sides, peak, *case) for case in vocabularies]
-    print_rows("Loss and gradient of the head, 256 rows", results["linear_cross_entropy"])
-    results["scratch"] = [scratch_row(threads, m, k, n) for m in (256, 2048) for k, n in (SHAPES[0], SHAPES[-1])]
-    print_rows(f"Scratch of a linear layer with LoRA rank {RANK}", results["scratch"])
+    tables: dict[str, tuple[str, Callable[[], list[Row]]]] = {
+        "linear": (
+            "Linear layer, 256 rows, no LoRA: forward, and input gradient",
+            lambda: [linear_row(time_sides, peak, *case) for case in weights],
+        ),
+        "int8": (
+            f"Linear layer, 256 rows, no LoRA: speed relative to float32 on {BASELINE}",
+            lambda: [int8_row(time_sides, sets, *case) for case in weights],
+        ),
+        "lora": (
+            f"Linear layer with LoRA rank {RANK}, q4_1; backward with both LoRA gradients",
+            lambda: [lora_row(time_sides, k, n) for k, n in SHAPES[some]],
+        ),
+        "attention": (
+            "Attention, forward and backward",
+            lambda: [attention_row(time_sides, peak, *case) for case in heads],
+        ),
+        "linear_cross_entropy": (
+            "Loss and gradient of the head, 256 rows",
+            lambda: [cross_entropy_row(time_sides, peak, *case) for case in vocabularies],
+        ),
+        "scratch": (
+            f"Scratch of a linear layer with LoRA rank {RANK}",
+            lambda: [scratch_row(threads, m, k, n) for m in (256, 2048) for k, n in (SHAPES[0], SHAPES[-1])],
+        ),
+    }
+    for name, (title, rows) in tables.items():
+        if args.only in (None, name):
+            results[name] = rows()
+            print_rows(title, results[name])
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -13,7 +13,10 @@ namespace mft {
 void PoolRunner::enter() {
   thread_local const pid_t id = static_cast<pid_t>(syscall(SYS_gettid));
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (pthread_getcpuclockid(pthread_self(), &clock_) == 0) id_ = id;
+  clockid_t clock;
+  if (pthread_getcpuclockid(pthread_self(), &clock) != 0) return;
+  clock_ = clock;
+  id_ = id;
 }
 
 void PoolRunner::end() {

@@ -34,10 +34,10 @@ class PoolRunner {
   void send_back();
 
   std::atomic<bool> moving_{false};  // from before bring_here looks at computes_
-  std::mutex mutex_;                 // of the rest
+  std::atomic<clockid_t> clock_{};
+  std::mutex mutex_;  // of the rest
   bool moved_ = false;
   pid_t id_ = 0;
-  clockid_t clock_{};
   cpu_set_t allowed_;  // before it was moved
 #endif
 };

@@ -5,6 +5,7 @@
 #include "runtime/kernels/attention/int8_attention.h"
 #include "runtime/kernels/attention/score_gradient.h"
 #include "runtime/kernels/linear/gemm.h"
+#include "runtime/kernels/linear/row_sums.h"
 #include "runtime/platform/threads.h"
 
 namespace mft::MFT_ISA {
@@ -34,6 +35,18 @@ struct Work {
 };
 
 }  // namespace
+
+void row_products(const AttentionShape& shape, const float* dout, const float* o, float* delta) {
+  const int64_t width = shape.heads * shape.dim;
+  parallel_ranges(shape.t, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t head = 0; head < shape.heads; ++head) {
+        const int64_t at = i * width + head * shape.dim;
+        delta[head * shape.t + i] = row_dot(dout + at, o + at, shape.dim);
+      }
+    }
+  });
+}
 
 // The tiles of one block of keys and one of queries add to the gradients of both. Wave w takes block j of keys with
 // block j + w of queries: no two items of a wave touch the same gradient, and every sum has one order.

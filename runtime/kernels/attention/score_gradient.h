@@ -4,22 +4,11 @@
 
 #include "runtime/kernels/attention/attention_tile.h"
 #include "runtime/kernels/attention/softmax_row.h"
-#include "runtime/kernels/linear/row_sums.h"
 
 namespace mft::MFT_ISA {
 
-// delta [heads, T] = dout_i . o_i
-inline void row_products(const AttentionShape& shape, const float* dout, const float* o, float* delta) {
-  const int64_t width = shape.heads * shape.dim;
-  parallel_ranges(shape.t, 16, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      for (int64_t head = 0; head < shape.heads; ++head) {
-        const int64_t at = i * width + head * shape.dim;
-        delta[head * shape.t + i] = row_dot(dout + at, o + at, shape.dim);
-      }
-    }
-  });
-}
+// delta [heads, T] = dout_i . o_i, on all threads.
+void row_products(const AttentionShape& shape, const float* dout, const float* o, float* delta);
 
 // Of the rows [begin, end) of a tile: p to e^(p - lse) where it is seen, else 0; ds to p (ds - delta). With a softcap,
 // p is limited first, and ds is multiplied by the slope.
