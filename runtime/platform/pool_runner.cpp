@@ -10,7 +10,8 @@ namespace mft {
 
 #if defined(__linux__)
 
-void PoolRunner::enter() {
+void PoolRunner::enter(bool stays) {
+  stays_ = stays;
   thread_local const pid_t id = static_cast<pid_t>(syscall(SYS_gettid));
   const std::lock_guard<std::mutex> lock(mutex_);
   clockid_t clock;
@@ -31,40 +32,60 @@ int64_t PoolRunner::run_time() const {
   return static_cast<int64_t>(time.tv_sec) * 1000000000 + time.tv_nsec;
 }
 
-void PoolRunner::bring_here() {
+bool PoolRunner::bring_here() {
   const std::lock_guard<std::mutex> lock(mutex_);
   const int cpu = sched_getcpu();
-  if (moved_ || cpu < 0 || sched_getaffinity(id_, sizeof(allowed_), &allowed_) != 0) return;
+  if (moved_ || cpu < 0 || sched_getaffinity(id_, sizeof(allowed_), &allowed_) != 0) return false;
   moving_ = true;
   if (!computes_) {
     moving_ = false;
-    return;
+    return false;
   }
   cpu_set_t here;
   CPU_ZERO(&here);
   CPU_SET(cpu, &here);
   moved_ = sched_setaffinity(id_, sizeof(here), &here) == 0;
   moving_ = moved_;
+  return moved_;
 }
 
-// To any other core than this one, which the thread that moved it wants back, and from there wherever the kernel likes.
-void PoolRunner::send_back() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!moved_) return;
-  cpu_set_t others = allowed_;
+namespace {
+
+// To any other core than this one that `allowed` has, and from there wherever the kernel likes.
+void move_away(const cpu_set_t& allowed) {
+  cpu_set_t others = allowed;
   const int cpu = sched_getcpu();
   if (cpu >= 0) CPU_CLR(cpu, &others);
   if (CPU_COUNT(&others) > 0) sched_setaffinity(0, sizeof(others), &others);
-  sched_setaffinity(0, sizeof(allowed_), &allowed_);
+  sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
+}  // namespace
+
+void PoolRunner::send_back() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!moved_) return;
+  if (stays_) {
+    sched_setaffinity(0, sizeof(allowed_), &allowed_);
+  } else {
+    move_away(allowed_);
+  }
   moved_ = moving_ = false;
+}
+
+void PoolRunner::leave() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  cpu_set_t allowed;
+  if (!moved_ && sched_getaffinity(0, sizeof(allowed), &allowed) == 0) move_away(allowed);
 }
 
 #else
 
-void PoolRunner::enter() {}
+void PoolRunner::enter(bool stays) { stays_ = stays; }
 void PoolRunner::end() { computes_ = false; }
 int64_t PoolRunner::run_time() const { return -1; }
-void PoolRunner::bring_here() {}
+bool PoolRunner::bring_here() { return false; }
+void PoolRunner::leave() {}
 
 #endif
 

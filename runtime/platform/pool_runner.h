@@ -17,19 +17,23 @@ namespace mft {
 
 class PoolRunner {
  public:
-  // Called by the thread itself: this is it; an item begins; it is done.
-  void enter();
+  // Called by the thread itself: this is it; an item begins; it is done. Where it was brought to another's core for the
+  // item, it then leaves it, unless `stays`: the thread that gives out the items is the one that must not wait.
+  void enter(bool stays);
   void begin() { computes_ = true; }
   void end();
+  // Leaves the core that it has.
+  void leave();
 
   // Nanoseconds that it has run so far, -1 where it has no item or they cannot be known.
   int64_t run_time() const;
 
-  // Called by another thread: moves it to the core of this one, if it still has an item.
-  void bring_here();
+  // Called by another thread: moves it to the core of this one, if it still has an item. Returns whether it did.
+  bool bring_here();
+  bool stays() const { return stays_; }
 
  private:
-  std::atomic<bool> computes_{false};
+  std::atomic<bool> computes_{false}, stays_{false};
 #if defined(__linux__)
   void send_back();
 

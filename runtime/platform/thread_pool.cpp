@@ -91,7 +91,7 @@ bool ThreadPool::run(int64_t n, int64_t workers, Item item, const void* context)
     }
     new_job_.notify_all();
   }
-  runners_[0].enter();
+  runners_[0].enter(true);
   for (int64_t i = claim(job); i >= 0; i = claim(job)) {
     runners_[0].begin();
     item(context, i, 0);
@@ -137,7 +137,8 @@ bool ThreadPool::rescue(int64_t worker, const Done& done) {
   if (look(kLookForEnd, done)) return false;
   for (int64_t w = 0; w < workers; ++w) {
     if (before[w] < 0 || runners_[w].run_time() != before[w]) continue;
-    runners_[w].bring_here();
+    if (!runners_[w].bring_here()) return false;
+    if (runners_[w].stays()) runners_[worker].leave();
     return true;
   }
   return false;
@@ -156,7 +157,7 @@ uint32_t ThreadPool::wait_for_job_after(uint32_t job, bool look_first) {
 
 void ThreadPool::work(int64_t worker) {
   const FlushDenormals flush;
-  runners_[worker].enter();
+  runners_[worker].enter(false);
   bool look_first = true;
   for (uint32_t job = 0;;) {
     job = wait_for_job_after(job, look_first);

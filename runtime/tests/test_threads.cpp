@@ -75,33 +75,34 @@ std::vector<int> allowed_cpus(pid_t thread) {
   return cpus;
 }
 
-void test_a_thread_brought_here() {
+void test_a_thread_brought_here(bool stays) {
   PoolRunner runner;
   std::atomic<pid_t> id{0};
   std::atomic<bool> stop{false};
   std::vector<int> after;
-  runner.bring_here();  // of no thread yet
+  CHECK(!runner.bring_here());  // no thread yet
   std::thread thread([&] {
-    runner.enter();
+    runner.enter(stays);
     runner.begin();
     id = static_cast<pid_t>(syscall(SYS_gettid));
     while (!stop) std::this_thread::yield();
     runner.end();
+    runner.leave();
     after = allowed_cpus(0);
   });
   while (id == 0) std::this_thread::yield();
   const std::vector<int> before = allowed_cpus(id);
   const int64_t start = runner.run_time();
   while (runner.run_time() == start) std::this_thread::yield();
-  runner.bring_here();
+  CHECK(runner.bring_here());
   const std::vector<int> here = allowed_cpus(id);
   CHECK(here.size() == 1 && std::find(before.begin(), before.end(), here[0]) != before.end());
-  runner.bring_here();  // again, which must not take this for what was allowed
+  CHECK(!runner.bring_here());  // again, which must not take this for what was allowed
   stop = true;
   thread.join();
   CHECK(after == before);
   CHECK(runner.run_time() == -1);
-  runner.bring_here();  // it has no item any more
+  CHECK(!runner.bring_here());  // it has no item any more
 }
 #endif
 
@@ -112,7 +113,7 @@ int main() {
   test_jobs_of_several_threads();
   test_a_job_inside_an_item();
 #if defined(__linux__)
-  test_a_thread_brought_here();
+  for (const bool stays : {false, true}) test_a_thread_brought_here(stays);
 #endif
   const volatile float smallest = FLT_MIN, half = 0.5f;  // volatile: computed at run time
   for (const int64_t threads : {1, 2}) {
