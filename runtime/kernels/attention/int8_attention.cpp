@@ -170,9 +170,10 @@ void int8_attention_backward(const AttentionShape& shape, const float* dout, con
                              float* dk, float* dv, Scratch scratch) {
   const int64_t t = shape.t, dim = shape.dim, group = shape.heads / shape.kv_heads, blocks = blocks_of(shape);
   const int64_t ldq = shape.heads * dim, ldk = shape.kv_heads * dim;
-  float* channels[4];
-  for (float*& each : channels) each = scratch.take(channel_count(shape));
-  const auto [of_q, of_k, of_dout, of_v] = channels;
+  float* of_q = scratch.take(channel_count(shape));
+  float* of_k = scratch.take(channel_count(shape));
+  float* of_dout = scratch.take(channel_count(shape));
+  float* of_v = scratch.take(channel_count(shape));
   balance_channels(shape, q, k, of_q, of_k);
   balance_channels(shape, dout, v, of_dout, of_v);
   float* delta = scratch.take(static_cast<size_t>(shape.heads * t));
