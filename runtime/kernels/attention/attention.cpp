@@ -1,14 +1,11 @@
 #include "runtime/kernels/attention/attention.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "runtime/kernels/attention/attention_few.h"
 #include "runtime/kernels/attention/attention_tile.h"
 #include "runtime/kernels/attention/int8_attention.h"
 #include "runtime/kernels/attention/online_softmax.h"
-#include "runtime/kernels/attention/softmax_row.h"
 #include "runtime/kernels/linear/gemm.h"
 #include "runtime/platform/threads.h"
 
