@@ -11,7 +11,6 @@ namespace mft::MFT_ISA {
 namespace {
 
 constexpr float kSmallest = 1e-35f;  // below, the inverse of the scale may overflow
-constexpr int32_t kInfinityBits = 0x7f800000;
 
 // Rows [begin, begin + count) of a vector of columns, of which `lanes` count.
 struct Strip {
@@ -35,7 +34,7 @@ struct Strip {
   Vec find_scales(float most_code, Vec* scale) const {
     VecI most{};
     for (int64_t i = 0; i < count; ++i) {
-      const VecI bits = (VecI)row(i) & 0x7fffffff;  // in the order of the magnitudes, NaN the largest
+      const VecI bits = magnitude_bits(row(i));
       most = bits > most ? bits : most;
     }
     const Vec value = (Vec)most, nan = splat(std::numeric_limits<float>::quiet_NaN());

@@ -20,9 +20,6 @@ constexpr int kVecs = kInt8Block / kVec;
 // Rows that are transposed together, those past the tile's zero.
 constexpr int64_t kAll = kTileRows + kPackSlack;
 
-// Magnitudes of floats as integers are in the same order, infinity and then NaN above all numbers.
-constexpr int32_t kInfinityBits = 0x7f800000;
-VecI magnitude_bits(Vec v) { return (VecI)v & 0x7fffffff; }
 VecI max_of(VecI a, VecI b) { return a > b ? a : b; }
 
 VecI largest_in_block(const float* x, int64_t vecs) {

@@ -20,6 +20,10 @@ constexpr int64_t int8_row_blocks(int64_t k) { return (k + kInt8Block - 1) / kIn
 // Numbers of a row of codes, zeros at the end.
 constexpr int64_t padded_row(int64_t k) { return (k + 15) / 16 * 16; }
 
+// Magnitudes of floats as integers are in the same order, infinity and then NaN above all numbers.
+constexpr int32_t kInfinityBits = 0x7f800000;
+inline VecI magnitude_bits(Vec v) { return (VecI)v & 0x7fffffff; }
+
 // x [m, k] as tiles of kTileRows rows, those past the last one zero. Of each tile: codes, at index(), behind those of
 // each run corrections where kRunBytes has room for them; and by block and row the scale and what the sums of products
 // start from.
