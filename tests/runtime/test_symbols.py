@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 OBJECTS = Path(__file__).parents[2] / "build" / "python" / "runtime" / "CMakeFiles"
-FOLDERS = sorted(OBJECTS.glob("mft_*.dir"))
+FOLDERS = sorted(path.parent for path in OBJECTS.glob("mft_*.dir/kernels"))
 
 
 @pytest.mark.skipif(not FOLDERS or shutil.which("nm") is None, reason="needs nm and the build folder")
