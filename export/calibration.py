@@ -29,6 +29,7 @@ from mobile_ft.model.unit_spec import unit_spec
 _ROWS, _ROW = 8, 512  # maximum number of rows, and of tokens per row
 _CHARACTERS = 16  # maximum characters per token
 _LEAST_TOKENS = 256
+_OnLayer = Callable[[int, int], None]  # gets the layers done so far, and their total
 _LEAST = 1e-4  # least importance relative to a layer's mean, for columns that the text does not use
 
 
@@ -45,7 +46,9 @@ class _Inputs(TorchDispatchMode):
         return op(*args, **(kwargs or {}))
 
 
-def calibrate(source: HfCheckpoint, plain: ModelSource, text: Path) -> None:
+def calibrate(
+    source: HfCheckpoint, plain: ModelSource, text: Path, on_layer: _OnLayer = lambda done, total: None
+) -> None:
     """Makes `source` weight its quantization errors by the beginning of a text. `plain` is the same model in float16.
 
     Raises UserError if the file is not a text, or is too short.
@@ -62,7 +65,7 @@ def calibrate(source: HfCheckpoint, plain: ModelSource, text: Path) -> None:
     if len(tokens) < _LEAST_TOKENS:
         raise UserError(f"{text}: has {len(tokens)} tokens; a calibration text must have at least {_LEAST_TOKENS}")
     rows = np.array_split(tokens, -(-len(tokens) // _ROW))
-    source.importance = dict(column_importance(plain, rows))
+    source.importance = dict(column_importance(plain, rows, on_layer))
 
 
 @dataclass
@@ -75,7 +78,9 @@ class _Row:
     given: dict[int, list[Tensor]] = field(default_factory=dict)  # {layer: keys and values that it gives to later ones}
 
 
-def column_importance(source: ModelSource, rows: list[NDArray[np.int32]]) -> Iterator[tuple[str, F32]]:
+def column_importance(
+    source: ModelSource, rows: list[NDArray[np.int32]], on_layer: _OnLayer = lambda done, total: None
+) -> Iterator[tuple[str, F32]]:
     """Yields (name of the weight, importance [in_features]) of all linear layers, for `rows` of tokens.
 
     The weights of one layer at a time are read from `source`.
@@ -94,6 +99,7 @@ def column_importance(source: ModelSource, rows: list[NDArray[np.int32]]) -> Ite
                 squares = [total + new for total, new in zip(squares, seen.squares[-len(names) :], strict=True)]
             for name, total in zip(names, squares, strict=True):
                 yield name, _importance(total, count)
+        on_layer(layer + 1, source.config.num_hidden_layers)
 
 
 def _importance(squares: Tensor, tokens: int) -> F32:

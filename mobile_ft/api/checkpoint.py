@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mobile_ft.api.hub import find_model
+from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.errors import UserError, check_installed
 from mobile_ft.files.json_text import read_json_object
 from mobile_ft.model.formats import FORMATS
@@ -66,19 +67,19 @@ def open_checkpoint(
     Transformers model in memory with its tokenizer.
 
     With `random_init`, `model` is a config.json or a known model's name, and the weights are random numbers of `seed`.
-    `progress` shows downloads. Raises UserError if the model cannot be used.
+    `progress` shows downloads and the calibration. Raises UserError if the model cannot be used.
     """
     if not isinstance(model, str | os.PathLike):
         from mobile_ft.export.source.hf_model import HfModel
 
-        return _quantized(lambda *to: HfModel(model, tokenizer, *to), type(model).__name__, quantization)
+        return _quantized(lambda *to: HfModel(model, tokenizer, *to), type(model).__name__, quantization, progress)
     if tokenizer is not None:
         raise UserError(f"{model}: has its own tokenizer; set tokenizer only for a model in memory")
     name = os.fspath(model)
     path = known_config(name) or find_model(name, random_init, progress)
     if (path / "config.json").is_file():
         if not random_init:
-            return _quantized(lambda *to: _hf_folder(path, *to), name, quantization)
+            return _quantized(lambda *to: _hf_folder(path, *to), name, quantization, progress)
         path = path / "config.json"
     option = quantization.only_for_floats(embedding=True)
     if option is not None:
@@ -114,7 +115,9 @@ def _hf_folder(path: Path, linear_format: str, embedding_format: str) -> "HfChec
     return source
 
 
-def _quantized(make: Callable[[str, str], "HfCheckpoint"], name: str, quantization: Quantization) -> "HfCheckpoint":
+def _quantized(
+    make: Callable[[str, str], "HfCheckpoint"], name: str, quantization: Quantization, progress: bool
+) -> "HfCheckpoint":
     source = make(quantization.linear or DEFAULT_FORMAT, quantization.embedding or DEFAULT_EMBEDDING_FORMAT)
     option = quantization.only_for_floats(embedding=False)
     if option is not None and source.method is not None:
@@ -123,5 +126,12 @@ def _quantized(make: Callable[[str, str], "HfCheckpoint"], name: str, quantizati
         check_installed("torch", "calibration")
         from mobile_ft.export.calibration import calibrate
 
-        calibrate(source, make(_EXACT, _EXACT), quantization.calibration)
+        with ProgressDisplay("calibration layer", progress) as display:
+
+            def on_layer(done: int, total: int) -> None:
+                if done == 1:
+                    display.start(total)
+                display.update(done)
+
+            calibrate(source, make(_EXACT, _EXACT), quantization.calibration, on_layer)
     return source

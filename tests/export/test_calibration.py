@@ -46,7 +46,10 @@ def test_importance(family: str, tmp_path: Path) -> None:
     with torch.no_grad():
         for row in rows:
             model(torch.from_numpy(row)[None].long())
-    ours = dict(column_importance(HfFolder(tmp_path, "f16", "f16"), rows))
+    done: list[tuple[int, int]] = []
+    ours = dict(column_importance(HfFolder(tmp_path, "f16", "f16"), rows, lambda *layers: done.append(layers)))
+    layers = model.config.get_text_config().num_hidden_layers
+    assert done == [(layer + 1, layers) for layer in range(layers)]
     assert {f"{name}.weight" for name in squares} == ours.keys()
     for name, total in squares.items():
         np.testing.assert_allclose(ours[f"{name}.weight"], total.numpy() / 60, rtol=1e-4)
