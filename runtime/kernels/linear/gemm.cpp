@@ -123,6 +123,8 @@ void pack_panel(Mat b, int64_t nr, int64_t k, float* out) {
     transpose_panel(b.p, b.col, nr, k, out);
   } else if (b.col == 1 && nr == kTileCols) {
     for (int64_t i = 0; i < k; ++i) {
+      // Rows may lie so far apart that no prefetcher of the CPU's follows.
+      for (int64_t j = 0; j < kTileCols; j += 16) __builtin_prefetch(b.p + (i + 16) * b.row + j);
       for (int64_t j = 0; j < kTileCols; j += kVec) store(out + i * kTileCols + j, load(b.p + i * b.row + j));
     }
   } else {

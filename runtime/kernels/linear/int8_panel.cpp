@@ -118,7 +118,7 @@ VecH magnitude(VecHU values) {
 }
 
 // Factors and middles of the 16 rows of a stored panel. Those of the four rows of a quad are two pairs, of rows 0 and 2
-// and of rows 1 and 3, as they lie in a lane.
+// and of rows 1 and 3, as they lie in a lane; the pair of rows r and r + 2 is at r.
 struct RowFactors {
   alignas(64) int32_t factors[kPanelRows];
   alignas(64) int32_t middles[kPanelRows];
@@ -127,14 +127,13 @@ struct RowFactors {
   RowFactors(const Block<F>& block, float most) {
     const Vec inverse = splat(kWhole / most);
     for (int v = 0; v < k16Vecs; ++v) {
-      const VecI factor = round_product(Fixed<F>::factor(block, v), inverse),
-                 middle = round_product(Fixed<F>::middle(block, v), inverse);
-      std::memcpy(factors + v * kVec, &factor, sizeof(factor));
-      std::memcpy(middles + v * kVec, &middle, sizeof(middle));
+      store_pairs(round_product(Fixed<F>::factor(block, v), inverse), factors + v * kVec);
+      store_pairs(round_product(Fixed<F>::middle(block, v), inverse), middles + v * kVec);
     }
   }
-  static VecI pair(const int32_t* of, int row) {
-    return (VecI)(VecU{} + ((of[row] & 0xffffu) | static_cast<uint32_t>(of[row + 2]) << 16));
+  static void store_pairs(VecI of, int32_t* out) {
+    const VecI pairs = (of & 0xffff) | last_two_lanes(of) << 16;
+    std::memcpy(out, &pairs, sizeof(pairs));
   }
 };
 
@@ -149,10 +148,8 @@ void decode_rows(const Block<F>& block, int64_t column, float most, VecHU (*valu
     quads_of_rows<Fixed<F>::kNibbles>(codes + v * kVec * Block<F>::kColumnBytes, quads[v]);
   }
   for (int q = 0; q < 4; ++q) {
-    const VecH even_factor = (VecH)RowFactors::pair(f.factors, 4 * q),
-               odd_factor = (VecH)RowFactors::pair(f.factors, 4 * q + 1);
-    const VecHU even_middle = (VecHU)RowFactors::pair(f.middles, 4 * q),
-                odd_middle = (VecHU)RowFactors::pair(f.middles, 4 * q + 1);
+    const VecH even_factor = (VecH)(f.factors[4 * q] - VecI{}), odd_factor = (VecH)(f.factors[4 * q + 1] - VecI{});
+    const VecHU even_middle = (VecHU)(f.middles[4 * q] - VecI{}), odd_middle = (VecHU)(f.middles[4 * q + 1] - VecI{});
     for (int v = 0; v < k16Vecs; ++v) {
       VecHU* both = values[q][v];
       Fixed<F>::values(quads[v][q], even_factor, odd_factor, even_middle, odd_middle, &both[0], &both[1]);
@@ -180,13 +177,29 @@ void encode_rows(const RowValues& values, int64_t quads, int v, VecH largest, fl
   }
 }
 
+// Brings what load_rows reads of the stored panels [first, end) into the cache: pieces far apart, which no prefetcher
+// of the CPU's follows.
+template <Code F>
+void prefetch_rows(const PackedWeight& w, int64_t first, int64_t end, int64_t group, int64_t column) {
+  constexpr int64_t kLine = 64;
+  for (int64_t panel = first; panel < end; ++panel) {
+    const uint8_t* block = block_at<F>(w, panel, group);
+    const uint8_t* codes = block + Block<F>::kHeader + column * Block<F>::kColumnBytes;
+    for (int64_t i = 0; i < Block<F>::kHeader; i += kLine) __builtin_prefetch(block + i);
+    for (int64_t i = 0; i < kPanelRows * Block<F>::kColumnBytes; i += kLine) __builtin_prefetch(codes + i);
+  }
+}
+
 // 16 columns of a panel of W, from the stored panels of rows [n0, n0 + nc).
 template <Code F>
 void load_rows(const PackedWeight& w, int64_t n0, int64_t nc, int64_t k0, Int8Panel out) {
   const int64_t group = k0 / w.format.group, column = k0 % w.format.group;
+  const int64_t last = round_up(n0 + nc, kPanelRows) / kPanelRows;
   RowValues values;
+  prefetch_rows<F>(w, n0 / kPanelRows, std::min(last, (n0 + kInt8Block) / kPanelRows), group, column);
   for (int64_t n = n0; n < n0 + nc; n += kInt8Block, out.scales += kTileCols) {
-    const int64_t first = n / kPanelRows, end = std::min(n + kInt8Block, round_up(n0 + nc, kPanelRows)) / kPanelRows;
+    const int64_t first = n / kPanelRows, end = std::min(last, (n + kInt8Block) / kPanelRows);
+    prefetch_rows<F>(w, end, std::min(last, end + kInt8Block / kPanelRows), group, column);
     Vec bound = splat(kSmallest);
     for (int64_t panel = first; panel < end; ++panel) {
       const Block<F> block(block_at<F>(w, panel, group));

@@ -28,19 +28,19 @@ void lora_gradient(const Lora& lora, const float* h, int64_t m, const float* x, 
   float* buffers = scratch.take(thread_count() * kRows * kTileCols);
   float* tiles = scratch.take(thread_count() * rank * kTileCols);
   pack({h, 1, rank}, rank, m, lora.scale, packed);
-  const DensePanels columns({x, n, 1});
   parallel_for_worker(ceil_div(n, kStrip), [&](int64_t item, int64_t worker) {
     const int64_t end = std::min(n, (item + 1) * kStrip);
     for (int64_t n0 = item * kStrip; n0 < end; n0 += kTileCols) {
       const int64_t nr = std::min(kTileCols, n - n0);
-      int64_t ldb;
-      const float* panel = columns.load(n0, nr, 0, m, buffers + worker * kRows * kTileCols, &ldb);
+      // Rows of x lie far apart, and each tile of the rank reads them again: once is enough.
+      float* panel = buffers + worker * kRows * kTileCols;
+      pack_panels({x + n0, n, 1}, m, nr, panel);
       if (!transposed) {
-        multiply_panel(packed, rank, m, panel, ldb, g + n0, n, nr, accumulate);
+        multiply_panel(packed, rank, m, panel, kTileCols, g + n0, n, nr, accumulate);
         continue;
       }
       float* tile = tiles + worker * rank * kTileCols;
-      multiply_panel(packed, rank, m, panel, ldb, tile, kTileCols, kTileCols, false);
+      multiply_panel(packed, rank, m, panel, kTileCols, tile, kTileCols, kTileCols, false);
       for (int64_t j = 0; j < nr; ++j) {
         float* out = g + (n0 + j) * rank;
         for (int64_t i = 0; i < rank; ++i) out[i] = (accumulate ? out[i] : 0.f) + tile[i * kTileCols + j];
