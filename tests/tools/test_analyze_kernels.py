@@ -131,7 +131,7 @@ def test_the_most_sums_win_then_the_most_of_them(tool: ModuleType) -> None:
 def test_flags_are_those_of_cmake(tool: ModuleType) -> None:
     runtime = (ROOT / "runtime" / "CMakeLists.txt").read_text()
     assert 'set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")' in (ROOT / "CMakeLists.txt").read_text()
-    options = tool.search(r"target_compile_options\(mft PUBLIC (-W.*)\)", runtime).split()
+    options = tool.search(r"target_compile_options\(mft_core PUBLIC (-W.*)\)", runtime).split()
     assert set(tool.FLAGS) >= {"-O3", "-DNDEBUG", "-fPIC", "-std=gnu++17", *options}
     assert [tool.march(isa) for isa in ("neon", "dotprod")] == ["-march=armv8-a", "-march=armv8.2-a+dotprod"]
     assert {kernel.isa for kernel in tool.KERNELS} == set(tool.search(r"set\(MFT_ISAS (neon.*)\)", runtime).split())
