@@ -23,32 +23,39 @@ constexpr int64_t kAlone = int64_t{4} << 10;
 // Of weights that one thread takes at a time, and of a head, whose pages are dropped behind it.
 constexpr int64_t kItemBytes = int64_t{16} << 10, kPartBytes = int64_t{4} << 20;
 
-// How a format's codes become the bytes that are multiplied: value = scale * kUnit * byte + middle.
+// How a format's codes become the bytes that are multiplied: value = scale * kUnit * byte + middle. Fractions take two
+// bytes: scale * kUnit * (byte + rest / kRests), the rest from 0 to kRests. In one they would be off by 0.4 %.
 template <Code F>
 struct Bytes {
   using B = Block<F>;
   // Codes 0 to 15, of which sums of products fit 16 bits.
   static constexpr bool kSmall = !B::kBytes && !B::kHasCodebook;
-  static constexpr float kUnit = B::kTraits.levels == Levels::kFractions ? 1.f / 127.f : 1.f;
+  static constexpr bool kHasRest = B::kTraits.levels == Levels::kFractions;
+  static constexpr int32_t kRests = 127;
+  static constexpr float kUnit = kHasRest ? 1.f / 127.f : 1.f;
   static constexpr bool kHasMiddle = B::kHasMin || kSmall;
 
-  struct Table {
-    uint8_t of[16];
+  struct Tables {
+    uint8_t bytes[16], rests[16];
   };
-  static constexpr Table table() {
-    Table t{};
+  static constexpr Tables tables() {
+    Tables t{};
     if constexpr (B::kHasCodebook) {
       for (int i = 0; i < 16; ++i) {
         const float scaled = B::kCodebook[i] / kUnit;
-        t.of[i] = static_cast<uint8_t>(static_cast<int>(scaled < 0 ? scaled - 0.5f : scaled + 0.5f));
+        int byte = static_cast<int>(scaled);  // rounded down, once one below
+        if (static_cast<float>(byte) > scaled) --byte;
+        t.bytes[i] = static_cast<uint8_t>(byte);
+        t.rests[i] = static_cast<uint8_t>((scaled - static_cast<float>(byte)) * kRests + 0.5f);
       }
     }
     return t;
   }
-  static constexpr Table kTable = table();
+  static constexpr Tables kTables = tables();
 
+  static VecB rests_of(VecB codes) { return lookup_bytes(kTables.rests, codes); }
   static VecB of(VecB codes) {
-    if constexpr (B::kHasCodebook) return lookup_bytes(kTable.of, codes);
+    if constexpr (B::kHasCodebook) return lookup_bytes(kTables.bytes, codes);
     if constexpr (B::kBytes && B::kHasMin) return codes ^ 128;  // unsigned bytes as signed ones
     return codes;
   }
@@ -72,6 +79,7 @@ class Sums {
       sums_ += add_halves(pair_sums(absolute(bytes), with_signs(x, bytes)));
     }
   }
+  void add_rests(VecB rests, VecI x) { sums_ += add_halves(pair_sums(rests, x)); }
   VecI total() const { return kSmall ? add_halves(pairs_) : sums_; }
 
  private:
@@ -80,6 +88,7 @@ class Sums {
 #elif defined(__AVX512VNNI__) || defined(__AVXVNNI__)
   static constexpr int32_t kOffset = kSmall ? 0 : 128;  // is added to signed bytes
   void add(VecB bytes, VecI x) { sums_ = dot_lanes(sums_, kSmall ? bytes : bytes ^ 128, x); }
+  void add_rests(VecB rests, VecI x) { sums_ = dot_lanes(sums_, rests, x); }
   VecI total() const { return sums_; }
 
  private:
@@ -87,6 +96,7 @@ class Sums {
 #else
   static constexpr int32_t kOffset = 0;
   void add(VecB bytes, VecI x) { sums_ = dot_lanes(sums_, bytes, x); }
+  void add_rests(VecB rests, VecI x) { sums_ = dot_lanes(sums_, rests, x); }
   VecI total() const { return sums_; }
 
  private:
@@ -94,19 +104,33 @@ class Sums {
 #endif
 };
 
-// Four columns of a block at a time, `quads` of them, times those of R rows of codes of x, which are x_step bytes
-// apart.
+// Sums of both parts of R rows, and of the rests with the first parts.
+template <Code F, int R>
+struct RowSums {
+  Sums<Bytes<F>::kSmall> of[2 * R][k16Vecs];
+  Sums<false> rests[Bytes<F>::kHasRest ? R : 1][k16Vecs];
+};
+
+// Four columns of a block at a time, `quads` of them, times those of both parts of R rows of x, x_step bytes apart.
 template <Code F, int R>
 [[gnu::always_inline]] inline void multiply_columns(const uint8_t* codes, int64_t quads, const int8_t* x,
-                                                    int64_t x_step, Sums<Bytes<F>::kSmall> (*sums)[k16Vecs]) {
+                                                    int64_t x_step, RowSums<F, R>& sums) {
   for (int64_t q = 0; q < quads; ++q, codes += 4 * Block<F>::kColumnBytes, x += 4) {
-    VecB bytes[k16Vecs];
+    VecB bytes[k16Vecs], rests[k16Vecs];
     __builtin_prefetch(codes + kAhead);
     quads_of_columns<!Block<F>::kBytes>(codes, bytes);
-    for (int v = 0; v < k16Vecs; ++v) bytes[v] = Bytes<F>::of(bytes[v]);
-    for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < k16Vecs; ++v) {
+      if constexpr (Bytes<F>::kHasRest) rests[v] = Bytes<F>::rests_of(bytes[v]);
+      bytes[v] = Bytes<F>::of(bytes[v]);
+    }
+    for (int r = 0; r < 2 * R; ++r) {
       const VecI four = splat_4(x + r * x_step);
-      for (int v = 0; v < k16Vecs; ++v) sums[r][v].add(bytes[v], four);
+      for (int v = 0; v < k16Vecs; ++v) {
+        sums.of[r][v].add(bytes[v], four);
+        if constexpr (Bytes<F>::kHasRest) {
+          if (r % 2 == 0) sums.rests[r / 2][v].add_rests(rests[v], four);
+        }
+      }
     }
   }
 }
@@ -119,15 +143,19 @@ void panel_products(const PackedWeight& w, int64_t panel, const MatvecInput& in,
   for (int64_t k = 0; k < in.k;) {
     const Block<F> block(block_at<F>(w, panel, k / group));
     for (int64_t c = 0; c < group; c += columns, k += columns) {
-      Sums<Bytes<F>::kSmall> sums[2 * R][k16Vecs];  // of the parts of each row
-      multiply_columns<F, 2 * R>(block.codes + c * Block<F>::kColumnBytes, columns / 4, in.codes + k, padded, sums);
+      RowSums<F, R> sums;
+      multiply_columns<F, R>(block.codes + c * Block<F>::kColumnBytes, columns / 4, in.codes + k, padded, sums);
       for (int r = 0; r < R; ++r) {
         const float scale = in.scales[r * blocks + k / kMatvecBlock];
         const int32_t* half = in.sums + r * 2 * blocks + k / kHalf;
         const int32_t codes = half[0] + (halves > 1 ? half[1] : 0);
         for (int v = 0; v < k16Vecs; ++v) {
-          const VecI whole = sums[2 * r][v].total() * MatvecInput::kSecondPart + sums[2 * r + 1][v].total() -
-                             Sums<Bytes<F>::kSmall>::kOffset * codes;
+          VecI whole = sums.of[2 * r][v].total() * MatvecInput::kSecondPart + sums.of[2 * r + 1][v].total() -
+                       Sums<Bytes<F>::kSmall>::kOffset * codes;
+          static_assert(MatvecInput::kSecondPart % Bytes<F>::kRests == 0);
+          if constexpr (Bytes<F>::kHasRest) {
+            whole += sums.rests[r][v].total() * (MatvecInput::kSecondPart / Bytes<F>::kRests);
+          }
           y[r][v] += to_float(whole) * (block.scale[v] * (scale * Bytes<F>::kUnit));
           if constexpr (Bytes<F>::kHasMiddle)
             y[r][v] += Bytes<F>::middle(block, v) * (scale * static_cast<float>(codes));
