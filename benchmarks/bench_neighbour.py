@@ -2,8 +2,9 @@
 
     python benchmarks/bench_neighbour.py [--steps 10] [--rounds 3]
 
-A step of SmolLM2-135M at 256 tokens, schedule full, recompute: alone, alone with one thread, and beside a loop that
-never waits, at nice 0 and at nice 10. All sides in turn; medians over all steps but the first of each run.
+A step of SmolLM2-135M at 256 tokens, schedule full, recompute: alone, alone with one thread, beside a loop that never
+waits, at nice 0 and at nice 10, and beside one that takes half the time of one core before all others, which makes the
+core half as fast (as root only). All sides in turn; medians over all steps but the first of each run.
 """
 
 import argparse
@@ -28,17 +29,30 @@ from mobile_ft.runtime import mft_run_path
 TOKENS = 256
 
 
+LOOP = "while True: pass"
+HALF_OF_A_CORE = """import os, time
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+while True:
+    end = time.perf_counter() + 0.004
+    while time.perf_counter() < end: pass
+    time.sleep(0.004)
+"""
+
+
 @contextlib.contextmanager
-def neighbour(nice: int | None) -> Iterator[None]:
-    if nice is None:
+def neighbour(code: str, nice: int) -> Iterator[None]:
+    if not code:
         yield
         return
-    loop = subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=lambda: os.nice(nice))
+    process = subprocess.Popen([sys.executable, "-c", code], preexec_fn=lambda: os.nice(nice))
     try:
         yield
+        if process.poll() is not None:
+            sys.exit("bench_neighbour: the program beside the step ended; half of a core takes root")
     finally:
-        loop.kill()
-        loop.wait()
+        process.kill()
+        process.wait()
 
 
 def step_seconds(bundle: Path, data: Path, folder: Path, steps: int, options: list[str]) -> list[float]:
@@ -54,11 +68,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    sides: dict[str, tuple[int | None, list[str]]] = {
-        "alone": (None, []),
-        "alone, --threads 1": (None, ["--threads", "1"]),
-        "beside a loop at nice 0": (0, []),
-        "beside a loop at nice 10": (10, []),
+    sides: dict[str, tuple[str, int, list[str]]] = {
+        "alone": ("", 0, []),
+        "alone, --threads 1": ("", 0, ["--threads", "1"]),
+        "beside a loop at nice 0": (LOOP, 0, []),
+        "beside a loop at nice 10": (LOOP, 10, []),
+        "one core half as fast": (HALF_OF_A_CORE, 0, []),
     }
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -68,8 +83,8 @@ def main() -> None:
         write_token_file(data, pack([EncodedRow(row[:-1], row[1:]) for row in rows], TOKENS, 0))
         seconds: dict[str, list[float]] = {side: [] for side in sides}
         for _ in range(args.rounds):
-            for side, (nice, options) in sides.items():
-                with neighbour(nice):
+            for side, (code, nice, options) in sides.items():
+                with neighbour(code, nice):
                     seconds[side] += step_seconds(bundle, data, folder, args.steps, options)
     table = Table("", "seconds a step", "times alone")
     alone = statistics.median(seconds["alone"])
