@@ -46,9 +46,7 @@ class _Inputs(TorchDispatchMode):
         return op(*args, **(kwargs or {}))
 
 
-def calibrate(
-    source: HfCheckpoint, plain: ModelSource, text: Path, on_layer: _OnLayer = lambda done, total: None
-) -> None:
+def calibrate(source: HfCheckpoint, plain: ModelSource, text: Path, on_layer: _OnLayer) -> None:
     """Makes `source` weight its quantization errors by the beginning of a text. `plain` is the same model in float16.
 
     Raises UserError if the file is not a text, or is too short.

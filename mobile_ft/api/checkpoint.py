@@ -127,11 +127,5 @@ def _quantized(
         from mobile_ft.export.calibration import calibrate
 
         with ProgressDisplay("calibration layer", progress) as display:
-
-            def on_layer(done: int, total: int) -> None:
-                if done == 1:
-                    display.start(total)
-                display.update(done)
-
-            calibrate(source, make(_EXACT, _EXACT), quantization.calibration, on_layer)
+            calibrate(source, make(_EXACT, _EXACT), quantization.calibration, display.count)
     return source

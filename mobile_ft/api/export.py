@@ -119,9 +119,8 @@ def export_bundle(
         with ProgressDisplay("tensor", progress) as display:
 
             def on_tensor(done: int, total: int) -> None:
-                if done == 1:
-                    display.start(total)
-                display.update(done, "building the training program, which takes a while" if done == total else "")
+                last = "building the training program, which takes a while"
+                display.count(done, total, last if done == total else "")
 
             _write(source, lora, length, seed, target, activation, start, on_tensor=on_tensor, key=key, cache=cache)
     return describe(read_bundle(target))

@@ -49,6 +49,12 @@ class ProgressDisplay:
         elif self._shown and (done == 1 or done == self._total or done % -(-self._total // _LINES) == 0):
             print(f"{where}  {text}".rstrip(), flush=True)
 
+    def count(self, done: int, total: int, text: str = "") -> None:
+        """Updates the display, which the first of `total` starts."""
+        if done == 1:
+            self.start(total)
+        self.update(done, text)
+
     def print(self, line: str) -> None:
         """Prints a permanent line above the bar."""
         if self._bar:

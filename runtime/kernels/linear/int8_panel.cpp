@@ -118,7 +118,7 @@ VecH magnitude(VecHU values) {
 }
 
 // Factors and middles of the 16 rows of a stored panel. Those of the four rows of a quad are two pairs, of rows 0 and 2
-// and of rows 1 and 3, as they lie in a lane; the pair of rows r and r + 2 is at r.
+// and of rows 1 and 3, as they lie in a lane.
 struct RowFactors {
   alignas(64) int32_t factors[kPanelRows];
   alignas(64) int32_t middles[kPanelRows];
@@ -127,13 +127,14 @@ struct RowFactors {
   RowFactors(const Block<F>& block, float most) {
     const Vec inverse = splat(kWhole / most);
     for (int v = 0; v < k16Vecs; ++v) {
-      store_pairs(round_product(Fixed<F>::factor(block, v), inverse), factors + v * kVec);
-      store_pairs(round_product(Fixed<F>::middle(block, v), inverse), middles + v * kVec);
+      const VecI factor = round_product(Fixed<F>::factor(block, v), inverse),
+                 middle = round_product(Fixed<F>::middle(block, v), inverse);
+      std::memcpy(factors + v * kVec, &factor, sizeof(factor));
+      std::memcpy(middles + v * kVec, &middle, sizeof(middle));
     }
   }
-  static void store_pairs(VecI of, int32_t* out) {
-    const VecI pairs = (of & 0xffff) | last_two_lanes(of) << 16;
-    std::memcpy(out, &pairs, sizeof(pairs));
+  static VecI pair(const int32_t* of, int row) {
+    return (VecI)(VecU{} + ((of[row] & 0xffffu) | static_cast<uint32_t>(of[row + 2]) << 16));
   }
 };
 
@@ -148,8 +149,10 @@ void decode_rows(const Block<F>& block, int64_t column, float most, VecHU (*valu
     quads_of_rows<Fixed<F>::kNibbles>(codes + v * kVec * Block<F>::kColumnBytes, quads[v]);
   }
   for (int q = 0; q < 4; ++q) {
-    const VecH even_factor = (VecH)(f.factors[4 * q] - VecI{}), odd_factor = (VecH)(f.factors[4 * q + 1] - VecI{});
-    const VecHU even_middle = (VecHU)(f.middles[4 * q] - VecI{}), odd_middle = (VecHU)(f.middles[4 * q + 1] - VecI{});
+    const VecH even_factor = (VecH)RowFactors::pair(f.factors, 4 * q),
+               odd_factor = (VecH)RowFactors::pair(f.factors, 4 * q + 1);
+    const VecHU even_middle = (VecHU)RowFactors::pair(f.middles, 4 * q),
+                odd_middle = (VecHU)RowFactors::pair(f.middles, 4 * q + 1);
     for (int v = 0; v < k16Vecs; ++v) {
       VecHU* both = values[q][v];
       Fixed<F>::values(quads[v][q], even_factor, odd_factor, even_middle, odd_middle, &both[0], &both[1]);

@@ -215,15 +215,4 @@ inline VecI odd_lanes(VecI a, VecI b) {
 #endif
 }
 
-// Of each four lanes, the third and the fourth, twice.
-inline VecI last_two_lanes(VecI v) {
-#if defined(__AVX512F__)
-  return __builtin_shufflevector(v, v, 2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15);
-#elif defined(__AVX2__)
-  return __builtin_shufflevector(v, v, 2, 3, 2, 3, 6, 7, 6, 7);
-#else
-  return __builtin_shufflevector(v, v, 2, 3, 2, 3);
-#endif
-}
-
 }  // namespace mft::MFT_ISA

@@ -3,9 +3,9 @@
 // Products of a few rows with a packed weight, as a model that answers has them token by token: limited by reading the
 // weight once, where the tiles of int8_gemm.h would decode it for rows that are not there.
 //
-// Codes of the weight are multiplied as they are, in 8 bits, by rows of x as whole numbers with a scale for every
-// kMatvecBlock of them. These have two parts of 8 bits: the second one costs little where reading the weight is what
-// takes the time. Weights of floats are multiplied in float32.
+// Codes of the weight are multiplied as they are, in 8 bits (fractions: 14), by rows of x as whole numbers with a scale
+// for every kMatvecBlock of them. These have two parts of 8 bits: the second one costs little where reading the weight
+// is what takes the time. Weights of floats are multiplied in float32.
 
 #include <cstddef>
 #include <cstdint>

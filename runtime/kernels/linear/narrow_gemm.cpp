@@ -13,13 +13,11 @@ namespace {
 // Rows of A multiplied together: enough to hide the latency of a multiply-add, and no more than L1 has ways, since rows
 // may lie a power of two apart.
 constexpr int64_t kRows = std::min<int64_t>(kTileRows, 8);
+constexpr int kTileVecs = kTileCols / kVec;
 // Of U, packed by one thread at a time: less is done sooner than a second thread is awake.
 constexpr int64_t kPackStep = 2048;
 
-// Columns of the panel from column n0 of n on: half a tile's where that is enough.
-constexpr int64_t panel_width(int64_t n0, int64_t n) { return n - n0 > kTileCols / 2 ? kTileCols : kTileCols / 2; }
-
-// C [R, nr] = A [R, k] times k rows of a panel of V vectors, ldp apart.
+// C [R, nr] = A times a panel, of whose rows, ldp apart, V vectors count.
 template <int R, int V>
 void kernel(int64_t k, const float* __restrict a, const float* __restrict panel, int64_t ldp, float* __restrict c,
             int64_t ldc, int64_t nr) {
@@ -50,45 +48,27 @@ template <int V, int... kRowsLessOne>
 constexpr std::array<Kernel, kRows> kernels_of(std::integer_sequence<int, kRowsLessOne...>) {
   return {kernel<kRowsLessOne + 1, V>...};
 }
-constexpr int kTileVecs = kTileCols / kVec;
 using Rows = std::make_integer_sequence<int, static_cast<int>(kRows)>;
-// By whether a panel has a tile's whole width, and rows less one.
+// By whether a panel's whole width counts, and rows less one.
 constexpr std::array<Kernel, kRows> kKernels[] = {kernels_of<kTileVecs / 2>(Rows{}), kernels_of<kTileVecs>(Rows{})};
-
-// out[i][j] = u(i, j), i in [0, k), j in [0, width); columns from nr on are zero.
-void pack_panel(Mat u, int64_t k, int64_t nr, int64_t width, float* out) {
-  int64_t i = 0;
-  for (; u.row == 1 && i + kVec <= k; i += kVec) {
-    for (int64_t j = 0; j < width; j += kVec) {
-      Vec tile[kVec];
-      for (int64_t r = 0; r < kVec; ++r) tile[r] = j + r < nr ? load(u.p + (j + r) * u.col + i) : Vec{};
-      transpose(tile);
-      for (int64_t r = 0; r < kVec; ++r) store(out + (i + r) * width + j, tile[r]);
-    }
-  }
-  for (; i < k; ++i) {
-    for (int64_t j = 0; j < width; ++j) out[i * width + j] = j < nr ? u.p[i * u.row + j * u.col] : 0.f;
-  }
-}
 
 }  // namespace
 
 void narrow_gemm(int64_t m, int64_t n, int64_t k, const float* a, Mat u, float* c, Scratch scratch) {
-  // Rows of U that are a panel's as they are need no packing.
+  // Rows of U that the kernels can read where they lie are not packed.
   const bool packed = u.col != 1 || n % (kTileCols / 2) != 0;
   float* panels = scratch.take(panel_floats(k, n));
   parallel_ranges(packed ? k : 0, kPackStep, [&](int64_t begin, int64_t end) {
     for (int64_t n0 = 0; n0 < n; n0 += kTileCols) {
-      const int64_t width = panel_width(n0, n);
-      pack_panel({u.p + begin * u.row + n0 * u.col, u.row, u.col}, end - begin, std::min(kTileCols, n - n0), width,
-                 panels + n0 * k + begin * width);
+      pack_panels({u.p + begin * u.row + n0 * u.col, u.row, u.col}, end - begin, std::min(kTileCols, n - n0),
+                  panels + n0 * k + begin * kTileCols);
     }
   });
   parallel_ranges(m, kRows, [&](int64_t begin, int64_t end) {
     for (int64_t n0 = 0; n0 < n; n0 += kTileCols) {
-      const int64_t width = panel_width(n0, n), nr = std::min(kTileCols, n - n0);
-      kKernels[width == kTileCols][static_cast<size_t>(end - begin - 1)](
-          k, a + begin * k, packed ? panels + n0 * k : u.p + n0, packed ? width : u.row, c + begin * n + n0, n, nr);
+      const int64_t nr = std::min(kTileCols, n - n0);
+      kKernels[nr > kTileCols / 2][static_cast<size_t>(end - begin - 1)](
+          k, a + begin * k, packed ? panels + n0 * k : u.p + n0, packed ? kTileCols : u.row, c + begin * n + n0, n, nr);
     }
   });
 }
