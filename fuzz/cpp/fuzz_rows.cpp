@@ -36,7 +36,9 @@ std::vector<std::string> seeds() {
       R"({"instruction":"a","input":"b","output":"ab","history":[["a","b"]],"system":"a"})",
       R"({"input":{"messages":[{"role":"user","content":"a"}]},"preferred_output":[{"role":"assistant","content":"a"}],)"
       R"("non_preferred_output":[{"role":"assistant","content":"b"}]})",
-      R"({"chosen":"a ab","rejected":"a b"})"};
+      R"({"chosen":"a ab","rejected":"a b"})",
+      R"({"prompt":"a","completion":"b","label":false})",
+      R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}],"label":true})"};
 }
 
 void run(const std::string& data) {
@@ -48,7 +50,7 @@ void run(const std::string& data) {
   const std::string tokens = folder + "/tokens";
   mft::BundleText text(folder + "/tokenizer.json", folder + "/tokenizer_config.json", folder + "/text.json");
   mft::Dataset dataset(std::move(text), folder + "/rows.jsonl");
-  for (const char* loss : {"sft", "dpo"}) {
+  for (const char* loss : {"sft", "dpo", "kto"}) {
     try {
       dataset.write_tokens(tokens, mft::make_train_config({{"seq_len", "8"}, {"loss", loss}}));
       mft::TokenFile(tokens, 5);

@@ -17,7 +17,7 @@ from mobile_ft.api.options import option_texts
 from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.bundle.description import INDEX_FILE, read_bundle, read_tokenizer
 from mobile_ft.data.packing import NO_LOSS, pack
-from mobile_ft.data.prepare import EncodedRows, Loss, LossMask, Tokens, encode_rows
+from mobile_ft.data.prepare import PAIR_LOSSES, EncodedRows, Loss, LossMask, Tokens, encode_rows
 from mobile_ft.data.row_view import RowView, runs_of
 from mobile_ft.data.rows import DataSource, Split, has_split, read_rows
 from mobile_ft.data.tokenizer import Tokenizer
@@ -110,7 +110,7 @@ def inspect_data(
         data: Training data: a path, a list of rows or a `datasets.Dataset`.
         valid: Validation data. Default: the validation split of `data`, if there is one.
         seq_len: Tokens per sequence. Default: 256, or the bundle's limit if that is less.
-        loss: "sft", or "dpo" for preferences.
+        loss: "sft"; "dpo", "ipo", "orpo" or "simpo" for preferences; "kto" for answers with a label.
         rows: Rows to show per split.
         report: HTML file to write.
         options: The data options of docs/reference/options.md. Rows that cannot be used are skipped by default.
@@ -174,10 +174,11 @@ class _Inspection:
         key = hashlib.sha256("\0".join(side[0] for side in text.sides).encode()).digest()
         self.seen.setdefault(key, where)
         if len(self._views) < self._shown:
-            places = None if text.plain else self._seq_len // len(sides)
+            places = None if text.plain else self._seq_len // 2 if self._loss in PAIR_LOSSES else self._seq_len
             runs = [runs_of(tokens, learned, places, self._tokenizer) for tokens, learned in sides]
             learned = sum(int(mask.sum()) for _, mask in sides)
-            self._views.append(RowView(where, text.form, text.weight, runs, self._lengths[-1], learned))
+            form = text.form if text.label is None else f"{text.form}, {'liked' if text.label else 'disliked'}"
+            self._views.append(RowView(where, form, text.weight, runs, self._lengths[-1], learned))
 
 
 def _targets(encoded: EncodedRows) -> int:

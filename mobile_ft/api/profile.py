@@ -19,6 +19,7 @@ from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.api.tokens import check_lengths
 from mobile_ft.bundle.description import WEIGHTS_FILE, Bundle
 from mobile_ft.data.packing import EncodedRow, pack, write_token_file
+from mobile_ft.data.prepare import PAIR_LOSSES
 from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.profile.limit import Limit, memory_limit
 from mobile_ft.profile.perfetto import perfetto_trace
@@ -102,7 +103,7 @@ def _record(
     recording, failure = Recording(plan), None
     with scratch_folder() as folder:
         tokens, trace = folder / "tokens.safetensors", folder / "trace.jsonl"
-        _write_random_tokens(tokens, bundle.model.vocab_size, int(settings["seq_len"]), settings["loss"] == "dpo")
+        _write_random_tokens(tokens, bundle.model.vocab_size, int(settings["seq_len"]), settings["loss"])
         command = ["train", str(bundle.folder), "--data", str(tokens), "--out", str(folder / "out")]
         command += ["--parent", str(os.getpid()), "--trace", str(trace), *options]
         if int(settings["eval_every"]) > 0:
@@ -157,15 +158,16 @@ class _Watcher:
             self._sampler = None
 
 
-def _write_random_tokens(path: Path, vocab_size: int, seq_len: int, pairs: bool) -> None:
+def _write_random_tokens(path: Path, vocab_size: int, seq_len: int, loss: str) -> None:
     """Writes sequences of `seq_len` tokens, each of one row or one pair."""
+    pairs = loss in PAIR_LOSSES
     rng, length = np.random.default_rng(0), seq_len // 2 if pairs else seq_len
 
-    def row() -> EncodedRow:
+    def row(index: int) -> EncodedRow:
         tokens = rng.integers(0, vocab_size, length + 1).astype(np.int32)
-        return EncodedRow(tokens[:-1], tokens[1:])
+        return EncodedRow(tokens[:-1], tokens[1:], label=index % 2 == 0 if loss == "kto" else None)
 
-    rows = [(row(), row()) for _ in range(_ROWS)] if pairs else [row() for _ in range(_ROWS)]
+    rows = [(row(i), row(i)) if pairs else row(i) for i in range(_ROWS)]
     write_token_file(path, pack(rows, seq_len, 0))
 
 

@@ -10,6 +10,7 @@ from mobile_ft.api.data import ON_BAD_ROW, histogram, inspect_data
 from mobile_ft.api.files import check_output_path, write_json
 from mobile_ft.cli.arguments import Subparsers, add_json, add_options, add_trust, given_options
 from mobile_ft.cli.output import check_json_path, print_table, warn
+from mobile_ft.data.prepare import LOSSES
 from mobile_ft.data.row_view import RowView
 from mobile_ft.runtime import data_options
 
@@ -29,7 +30,7 @@ def add_parser(commands: Subparsers) -> None:
     option("--data", metavar="DIR|FILE|NAME", required=True, help="training data, as for `mobile-ft train`")
     option("--valid", metavar="DIR|FILE|NAME", help="validation data (default: the split of --data)")
     option("--seq-len", metavar="N", type=int, help="tokens per sequence (default: 256, or the bundle's limit)")
-    option("--loss", choices=("sft", "dpo"), default="sft", help="sft, or dpo for preferences (default: sft)")
+    option("--loss", choices=LOSSES, default="sft", help="loss that the data is for (default: sft)")
     option("--rows", metavar="N", type=int, default=3, help="rows to show per split (default: 3)")
     option("--report", metavar="FILE", type=Path, help="also write an HTML report to FILE")
     add_options(parser, data_options(), {"on_bad_row": ON_BAD_ROW})

@@ -14,7 +14,7 @@ from mobile_ft.runtime import pack as pack_places
 
 NO_LOSS = -100  # target of positions without loss
 
-_ITEM_BYTES = {"I64": 8, "I32": 4, "F32": 4}
+_ITEM_BYTES = {"I64": 8, "I32": 4, "F32": 4, "U8": 1}
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class EncodedRow:
     tokens: NDArray[np.int32]
     targets: NDArray[np.int32]
     weight: float = 1.0  # weight of its loss, at least 0
+    label: bool | None = None  # whether the answer is liked, for loss kto
 
 
 EncodedPair = tuple[EncodedRow, EncodedRow]  # chosen and rejected
@@ -36,6 +37,10 @@ class TokenSequences:
     rows: list[EncodedRow]  # in the order of the sequences
     offsets: NDArray[np.int64]  # [S + 1], the start of each of S sequences in all positions, and the end of the last
     pairs: bool  # whether rows are pairs, the chosen one first
+
+    @property
+    def labelled(self) -> bool:
+        return self.rows[0].label is not None
 
     @property
     def weighted(self) -> bool:
@@ -56,6 +61,8 @@ class TokenSequences:
                 yield counting[: len(row.tokens)]
             elif name == "weights":
                 yield np.full(len(row.tokens), row.weight, np.float32)
+            elif name == "labels":
+                yield np.full(len(row.tokens), row.label, np.uint8)
 
 
 def pack(rows: Sequence[EncodedRow | EncodedPair], seq_len: int, seed: int) -> TokenSequences:
@@ -81,7 +88,7 @@ def write_token_file(path: Path, sequences: TokenSequences) -> None:
     with partial.open("wb") as file:
         # Written in parts, because safetensors' own `save` needs all tensors at once and copies them twice.
         tensors = _tensors(sequences)
-        file.write(_header(tensors, sequences.pairs))
+        file.write(_header(tensors, "pairs" if sequences.pairs else "labels" if sequences.labelled else ""))
         for name in tensors:
             for part in sequences.parts(name):
                 file.write(part.data)
@@ -102,12 +109,14 @@ def _tensors(sequences: TokenSequences) -> dict[str, tuple[str, int]]:
     tensors |= {name: ("I32", places) for name in ("tokens", "targets", "positions")}
     if sequences.weighted:
         tensors["weights"] = ("F32", places)
+    if sequences.labelled:
+        tensors["labels"] = ("U8", places)
     return tensors
 
 
-def _header(tensors: dict[str, tuple[str, int]], pairs: bool) -> bytes:
-    """Returns the header of the safetensors file."""
-    fields: dict[str, object] = {"__metadata__": {"rows": "pairs"}} if pairs else {}
+def _header(tensors: dict[str, tuple[str, int]], rows: str) -> bytes:
+    """Returns the header of the safetensors file, with the kind of rows if it is not empty."""
+    fields: dict[str, object] = {"__metadata__": {"rows": rows}} if rows else {}
     start = 0
     for name, (dtype, length) in tensors.items():
         end = start + length * _ITEM_BYTES[dtype]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,9 @@ from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import DataConfig, RowReader, RowText, RuntimeFailure
 
-Loss = Literal["sft", "dpo"]
+Loss = Literal["sft", "dpo", "ipo", "orpo", "simpo", "kto"]
+LOSSES: tuple[Loss, ...] = get_args(Loss)
+PAIR_LOSSES = ("dpo", "ipo", "orpo", "simpo")  # of chosen and rejected answers
 
 Tokens = NDArray[np.int32]
 LossMask = NDArray[np.bool_]
@@ -71,8 +73,8 @@ def prepare(
 ) -> DataStats:
     """Reads, encodes, packs and writes one split of `data` to the token file `out`.
 
-    Preference rows require the loss "dpo", and all others "sft". `options` are those of `data_options`. Raises
-    UserError if the data cannot be used and OSError if `out` cannot be written.
+    Preferences require a loss of pairs or "kto", rows with a label "kto", and all others "sft". `options` are those of
+    `data_options`. Raises UserError if the data cannot be used and OSError if `out` cannot be written.
     """
     encoded = encode_rows(read_rows(data, split), tokenizer, seq_len, loss, options)
     sequences = pack(encoded.rows, seq_len, seed)
@@ -98,13 +100,15 @@ def encode_rows(
     options: Mapping[str, str] | None = None,
     on_row: OnRow = lambda where, text, sides: None,
 ) -> EncodedRows:
-    """Encodes `rows` as tokens and targets of 1 to `seq_len` positions. Each side of a preference has at most half.
+    """Encodes `rows` as tokens and targets of 1 to `seq_len` positions. Each answer of a pair has at most half.
+
+    The loss "kto" takes a preference as a liked and a disliked row, as TRL does.
 
     Long texts are split into windows that overlap by one token, so that every token is predicted once. Other long rows
     are truncated at the end. Rows of weight 0 are left out. Raises UserError if a row cannot be used with the model or
     the loss (unless the option `on_bad_row` is "skip"), or if all rows are dropped.
     """
-    shortest = 2 if loss == "dpo" else 1
+    shortest = 2 if loss in PAIR_LOSSES else 1
     if seq_len < shortest:
         raise UserError(f"seq_len {seq_len}: must be at least {shortest}")
     settings = dict(options or {})
@@ -125,7 +129,8 @@ def encode_rows(
     if not encoded.rows:
         if encoded.bad:
             raise UserError(f"{encoded.bad_rows[0]}; {encoded.bad} of {encoded.read} rows are malformed")
-        room = f"{seq_len} tokens" if loss == "sft" else f"{seq_len // 2} tokens (half of seq_len for each answer)"
+        half = loss in PAIR_LOSSES
+        room = f"{seq_len // 2} tokens (half of seq_len for each answer)" if half else f"{seq_len} tokens"
         raise UserError(
             f"{first} and all following rows: no tokens to train on within {room}; raise seq_len so that it reaches "
             "the completions, or remove rows that are empty or have weight 0"
@@ -154,28 +159,47 @@ def _encode(
 ) -> None:
     """Encodes a row and adds it to `encoded`."""
     if isinstance(row, FileRow):
-        if loss == "dpo":
-            raise UserError(f"{row.where}: is plain text; loss dpo requires preferences")
+        if loss != "sft":
+            raise UserError(f"{row.where}: is plain text; loss {loss} requires prompts and answers")
         _keep_windows(_encode_text(row.where, read_text(row.file), tokenizer), seq_len, 1.0, encoded)
         encoded.forms["text file"] += 1
         return
     text = read_row_text(row, reader)
-    preference = len(text.sides) == 2
-    if preference and loss == "sft":
-        raise UserError(f'{row.where}: is a preference, with "chosen" and "rejected"; use loss dpo')
-    if not preference and loss == "dpo":
-        raise UserError(
-            f'{row.where}: is not a preference; loss dpo requires "prompt", "chosen" and "rejected"; use loss sft'
-        )
+    _check_loss(row.where, text, loss)
     if text.plain:
         tokens = _encode_text(row.where, [text.sides[0][0]], tokenizer, ends=True)
         sides = [(tokens, np.ones(len(tokens), np.bool_))]
         _keep_windows(tokens, seq_len, text.weight, encoded)
     else:
         sides = [_encode_side(row.where, side, tokenizer) for side in text.sides]
-        _keep_answers(sides, text.weight, seq_len // len(sides), encoded)
+        if loss == "kto":
+            labels = [text.label] if len(sides) == 1 else [True, False]
+            for side, label in zip(sides, labels, strict=True):
+                _keep_answers([side], text.weight, seq_len, encoded, label)
+        else:
+            _keep_answers(sides, text.weight, seq_len // len(sides), encoded)
     encoded.forms[text.form] += 1
     on_row(row.where, text, sides)
+
+
+def _check_loss(where: str, text: RowText, loss: Loss) -> None:
+    """Raises UserError if `loss` does not learn from such a row."""
+    preference, labelled = len(text.sides) == 2, text.label is not None
+    if loss == "sft" and preference:
+        raise UserError(f'{where}: is a preference, with "chosen" and "rejected"; use loss dpo')
+    if loss == "sft" and labelled:
+        raise UserError(
+            f'{where}: has a "label"; use loss kto, or keep the rows whose label is true, without it, and use loss sft'
+        )
+    if loss in PAIR_LOSSES and not preference:
+        raise UserError(
+            f'{where}: is not a preference; loss {loss} requires "prompt", "chosen" and "rejected"; '
+            f"use loss {'kto' if labelled else 'sft'}"
+        )
+    if loss == "kto" and not (preference or labelled):
+        raise UserError(
+            f'{where}: has no "label"; loss kto requires true or false beside a prompt and its answer, or a preference'
+        )
 
 
 def _keep_windows(tokens: Tokens, seq_len: int, weight: float, encoded: EncodedRows) -> None:
@@ -184,9 +208,11 @@ def _keep_windows(tokens: Tokens, seq_len: int, weight: float, encoded: EncodedR
     encoded.rows += kept
 
 
-def _keep_answers(sides: list[tuple[Tokens, LossMask]], weight: float, places: int, encoded: EncodedRows) -> None:
-    """Keeps a row, or both sides of a preference, if each has something to learn."""
-    cut = [replace(_cut(tokens, learned, places), weight=weight) for tokens, learned in sides]
+def _keep_answers(
+    sides: list[tuple[Tokens, LossMask]], weight: float, places: int, encoded: EncodedRows, label: bool | None = None
+) -> None:
+    """Keeps an answer, or both of a pair, if each has something to learn."""
+    cut = [replace(_cut(tokens, learned, places), weight=weight, label=label) for tokens, learned in sides]
     if not all(_teaches(row, weight) for row in cut):
         encoded.dropped += 1
         return

@@ -42,6 +42,11 @@ void read_value(const std::string& text, double& value) {
   if (!leading_number(text, value, rest) || !rest.empty()) fail("must be a number");
 }
 
+void read_value(const std::string& text, std::optional<double>& value) {
+  value.reset();
+  if (!text.empty()) read_value(text, value.emplace());
+}
+
 void read_value(const std::string& text, std::string& value) { value = text; }
 
 void read_value(const std::string& text, bool& value) {
@@ -87,6 +92,8 @@ std::string text_of(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof(text), value).ptr};
 }
+
+std::string text_of(const std::optional<double>& value) { return value ? text_of(*value) : ""; }
 
 std::string text_of(const std::string& value) { return value; }
 

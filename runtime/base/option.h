@@ -40,6 +40,7 @@ void read_value(const std::string& text, int64_t& value);
 /// Empty: none.
 void read_value(const std::string& text, std::optional<int64_t>& value);
 void read_value(const std::string& text, double& value);
+void read_value(const std::string& text, std::optional<double>& value);
 void read_value(const std::string& text, std::string& value);
 /// "true" or "false", or Python's "True" and "False".
 void read_value(const std::string& text, bool& value);
@@ -56,6 +57,7 @@ std::string text_of(int64_t value);
 std::string text_of(const std::optional<int64_t>& value);  // empty for none
 /// The shortest text that reads back as the same number.
 std::string text_of(double value);
+std::string text_of(const std::optional<double>& value);
 std::string text_of(const std::string& value);
 std::string text_of(bool value);
 std::string text_of(uint64_t bytes);  // empty for 0
@@ -92,7 +94,7 @@ Option<C> option(const char* name, Field field, OptionGroup group, bool decides_
   if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, std::optional<int64_t>>) {
     made.type = OptionType::kInteger;
     made.metavar = "N";
-  } else if constexpr (std::is_same_v<T, double>) {
+  } else if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>) {
     made.type = OptionType::kNumber;
     made.metavar = "X";
   } else if constexpr (std::is_same_v<T, uint64_t>) {

@@ -19,6 +19,7 @@ void Batch::clear() {
   targets.clear();
   positions.clear();
   weights.clear();
+  liked.clear();
   sequences.clear();
   target_count = 0;
 }
@@ -62,9 +63,7 @@ TokenFile::TokenFile(const std::string& path, int64_t vocab_size) : file_(path) 
     }
   }
   if (file_.has("weights")) read_weights(count);
-  const auto rows = file_.metadata().find("rows");
-  pairs_ = rows != file_.metadata().end() && rows->second == "pairs";
-  if (pairs_) check_pairs();
+  read_rows(count);
   sha256_ = sha256_of_file(path, file_size(path));
   drop();  // a step needs only a few hundred of the checked tokens
 }
@@ -80,6 +79,28 @@ void TokenFile::read_weights(int64_t count) {
     if (!(weights_[i] >= 0) || !std::isfinite(weights_[i])) {
       fail(path(), ": weight ", weights_[i], " of token ", i, "; must be finite and not negative");
     }
+  }
+}
+
+void TokenFile::read_rows(int64_t count) {
+  const auto rows = file_.metadata().find("rows");
+  if (rows == file_.metadata().end()) return;
+  if (rows->second == "pairs") {
+    rows_ = RowKind::kPairs;
+    check_pairs();
+  } else if (rows->second == "labels") {
+    rows_ = RowKind::kLabels;
+    const auto& view = file_.get("labels", "U8");
+    if (view.bytes != static_cast<size_t>(count)) fail(path(), ": labels must have the length of tokens");
+    labels_ = reinterpret_cast<const uint8_t*>(view.data);
+    for (int64_t i = 0; i < count; ++i) {
+      if (labels_[i] > 1) fail(path(), ": label ", int{labels_[i]}, " of token ", i, "; must be 0 or 1");
+      if (positions_[i] != 0 && labels_[i] != labels_[i - 1]) {
+        fail(path(), ": the label changes at token ", i, ", within a row");
+      }
+    }
+  } else {
+    fail(path(), ": unknown kind of rows \"", rows->second, "\"; must be pairs or labels");
   }
 }
 
@@ -100,6 +121,7 @@ void TokenFile::append(int64_t index, Batch& batch) const {
     batch.targets.push_back(targets_[i]);
     batch.positions.push_back(positions_[i]);
     if (weights_ != nullptr) batch.weights.push_back(weights_[i]);
+    if (labels_ != nullptr) batch.liked.push_back(labels_[i]);
     if (targets_[i] != kIgnore) ++batch.target_count;
   }
 }

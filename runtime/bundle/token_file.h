@@ -14,6 +14,7 @@ struct Batch {
   std::vector<int64_t> targets;    // -100: no loss there
   std::vector<int64_t> positions;  // 0 starts a row; rows do not see each other
   std::vector<float> weights;      // of each position's loss; empty: all 1
+  std::vector<uint8_t> liked;      // whether each position is of an answer that is liked; empty: all are
   int64_t target_count = 0;        // positions with loss
 
   struct Sequence {
@@ -25,6 +26,9 @@ struct Batch {
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   void clear();
 };
+
+/// What the rows of a token file are: texts, pairs of answers (chosen, then rejected), or answers with a label.
+enum class RowKind { kTexts, kPairs, kLabels };
 
 /// A token file (docs/reference/bundle_format.md), checked on opening.
 class TokenFile {
@@ -38,8 +42,8 @@ class TokenFile {
   int64_t targets() const { return targets_count_; }
   /// The first token of each sequence, and the end of the last one.
   const std::vector<int64_t>& offsets() const { return offsets_; }
-  /// Whether the rows of every sequence are pairs, chosen then rejected.
-  bool pairs() const { return pairs_; }
+  /// Pairs are in one sequence.
+  RowKind rows() const { return rows_; }
 
   /// Drops the file's pages from the process until they are read again.
   void drop() const { file_.drop(); }
@@ -52,17 +56,19 @@ class TokenFile {
 
  private:
   void read_weights(int64_t count);
+  void read_rows(int64_t count);
   void check_pairs() const;
 
   SafeTensors file_;
   const int32_t* tokens_;
   const int32_t* targets_;
   const int32_t* positions_;
-  const float* weights_ = nullptr;  // nullptr if all are 1
+  const float* weights_ = nullptr;   // nullptr if all are 1
+  const uint8_t* labels_ = nullptr;  // nullptr without labels
   std::vector<int64_t> offsets_;
   int64_t longest_ = 0;
   int64_t targets_count_ = 0;
-  bool pairs_ = false;
+  RowKind rows_ = RowKind::kTexts;
   std::string sha256_;
 };
 

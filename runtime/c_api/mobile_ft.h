@@ -219,7 +219,7 @@ MFT_API mft_status mft_dataset_add_chat(mft_dataset* dataset, const mft_message*
 MFT_API mft_status mft_dataset_add_pair(mft_dataset* dataset, const char* prompt, const char* completion);
 /* Adds plain text. All of it is learned. */
 MFT_API mft_status mft_dataset_add_text(mft_dataset* dataset, const char* text);
-/* Adds any row as one JSON object, for example with a "weight", or a preference for the loss "dpo". */
+/* Adds any row as one JSON object, for example with a "weight", a preference, or an answer with a "label". */
 MFT_API mft_status mft_dataset_add_row(mft_dataset* dataset, const char* json);
 /* The number of rows. 0 for NULL. */
 MFT_API int64_t mft_dataset_rows(const mft_dataset* dataset);

@@ -30,7 +30,7 @@ namespace {
 using Word = Arguments::Word;
 
 constexpr const char* kUsage =
-    "usage: mft-run tokens BUNDLE --data ROWS --out TOKENS [--seq-len N] [--seed N] [--loss sft|dpo]\n"
+    "usage: mft-run tokens BUNDLE --data ROWS --out TOKENS [--seq-len N] [--seed N] [--loss LOSS]\n"
     "                      [--mask-prompt true|false] [--assistant-turns all|last] [--chat-template-kwargs JSON] ...\n"
     "       mft-run train BUNDLE --data TOKENS --out DIR [--valid TOKENS] [--adapter DIR] [--resume] [options]\n"
     "       mft-run plan BUNDLE [options of train] [--variant NAME=VALUE,NAME=VALUE ...] [--throughput N,N,N,N,N]\n"

@@ -87,8 +87,9 @@ std::vector<Option<C>> make_options() {
                  "adamw8bit stores AdamW's moments in 8 bits, a quarter of the memory"),
       MFT_OPTION("max_grad_norm", max_grad_norm, kStep, true,
                  "gradient clipping norm; 0: no clipping, which reduces gradient memory to one unit"),
-      MFT_OPTION("loss", loss, kStep, true,
-                 "sft: cross-entropy; dpo: Direct Preference Optimization on chosen and rejected answers"),
+      MFT_OPTION(
+          "loss", loss, kStep, true,
+          "sft: cross-entropy; dpo, ipo, orpo or simpo: on chosen and rejected answers; kto: on answers with a label"),
       MFT_OPTION("eval_every", eval_every, kStep, false, "steps between validations; 0: no validation"),
       MFT_OPTION("budget", budget, kStep, false,
                  "memory limit, such as 512MB, 1GiB or a number of bytes; unset: no limit"),
@@ -115,7 +116,17 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("cache_prefix", cache_prefix, kRun, true,
                  "cache the output of frozen layers on disk, so that later epochs skip them (freeze only); needs "
                  "4 bytes * hidden size of disk space per token of the data"),
-      MFT_OPTION("beta", beta, kRun, true, "strength of the penalty for moving away from the base model (dpo only)"),
+      MFT_OPTION("beta", beta, kRun, true,
+                 "dpo, ipo, kto: strength of the penalty for moving away from the base model; orpo: weight of the odds "
+                 "ratio; simpo: factor of the reward"),
+      MFT_OPTION("label_smoothing", label_smoothing, kRun, true,
+                 "assumed share of pairs whose answers are swapped, below 0.5 (dpo and simpo only)"),
+      MFT_OPTION("simpo_gamma", simpo_gamma, kRun, true,
+                 "by how much the reward of a chosen answer is to be higher (simpo only)"),
+      MFT_OPTION(
+          "sft_weight", sft_weight, kRun, true,
+          "weight of the cross-entropy of chosen or liked answers, added to the loss of feedback; unset: 0, and 1 "
+          "for orpo, of which it is a part"),
       MFT_OPTION("save_every", save_every, kRun, false, "steps between checkpoints"),
       MFT_OPTION("patience", patience, kRun, false,
                  "early stopping: validations without improvement before the run ends; 0: off"),
@@ -125,6 +136,30 @@ std::vector<Option<C>> make_options() {
 #undef MFT_OPTION
   for (const Option<DataConfig>& of_data : data_options()) options.push_back(option_of_run(of_data));
   return options;
+}
+
+/// Checks the options of losses, also whether the loss has them.
+void check_loss(const C& c) {
+  const auto only = [&](const char* option, double value, bool used, const char* by) {
+    if (!used) fail(option, ' ', value, ": loss ", name_of(c.loss), " does not use it, only ", by);
+  };
+  if (!(c.beta > 0) || !std::isfinite(c.beta)) fail("beta ", c.beta, ": must be a positive number");
+  if (c.beta != C().beta) only("beta", c.beta, c.loss != Loss::kSft, "losses of feedback");
+  if (!(c.label_smoothing >= 0 && c.label_smoothing < 0.5)) {
+    fail("label_smoothing ", c.label_smoothing, ": must be at least 0 and below 0.5");
+  }
+  const bool smooths = c.loss == Loss::kDpo || c.loss == Loss::kSimpo;
+  if (c.label_smoothing > 0) only("label_smoothing", c.label_smoothing, smooths, "dpo and simpo");
+  if (!std::isfinite(c.simpo_gamma)) fail("simpo_gamma ", c.simpo_gamma, ": must be a number");
+  if (c.simpo_gamma != C().simpo_gamma) only("simpo_gamma", c.simpo_gamma, c.loss == Loss::kSimpo, "simpo");
+  if (c.loss == Loss::kKto && !c.data.mask_prompt) {
+    fail("mask_prompt false: loss kto compares answers, so that it cannot learn prompts");
+  }
+  if (!c.sft_weight) return;
+  if (!(*c.sft_weight >= 0) || !std::isfinite(*c.sft_weight)) {
+    fail("sft_weight ", *c.sft_weight, ": must not be negative");
+  }
+  only("sft_weight", *c.sft_weight, c.loss != Loss::kSft, "losses of feedback");
 }
 
 /// Checks the ranges of all values that do not depend on the bundle or the data.
@@ -159,7 +194,7 @@ void check_values(const C& c) {
   if (!(c.proximal_mu >= 0) || !std::isfinite(c.proximal_mu)) {
     fail("proximal_mu ", c.proximal_mu, ": must not be negative; 0 disables the proximal term");
   }
-  if (!(c.beta > 0) || !std::isfinite(c.beta)) fail("beta ", c.beta, ": must be a positive number");
+  check_loss(c);
   if (c.patience > 0 && c.eval_every == 0)
     fail("patience ", c.patience, ": requires eval_every, the number of steps between validations");
   if (c.cache_prefix && c.schedule.rule != &kFreeze)

@@ -31,9 +31,16 @@ inline std::vector<const char*> names(Unselected) { return {"momentum", "skip"};
 enum class LrScheduler { kCosine, kLinear, kConstant };
 inline std::vector<const char*> names(LrScheduler) { return {"cosine", "linear", "constant"}; }
 
-/// The loss function: cross-entropy of the targets, or DPO on preference pairs (arXiv 2305.18290).
-enum class Loss { kSft, kDpo };
-inline std::vector<const char*> names(Loss) { return {"sft", "dpo"}; }
+/// The loss function: cross-entropy of the targets, one of those of preference pairs (train/pair_losses.h), or KTO on
+/// single answers with a label (train/kto.h).
+enum class Loss { kSft, kDpo, kIpo, kOrpo, kSimpo, kKto };
+inline std::vector<const char*> names(Loss) { return {"sft", "dpo", "ipo", "orpo", "simpo", "kto"}; }
+
+/// Whether a loss learns from pairs of answers, chosen and rejected.
+inline bool learns_from_pairs(Loss loss) { return loss != Loss::kSft && loss != Loss::kKto; }
+
+/// Whether a loss compares with the model without adapter, the reference.
+inline bool needs_reference(Loss loss) { return loss == Loss::kDpo || loss == Loss::kIpo || loss == Loss::kKto; }
 
 inline std::vector<const char*> names(Compute) { return {"float32", "int8"}; }
 
@@ -67,7 +74,10 @@ struct TrainConfig {
   Unselected unselected = Unselected::kMomentum;
   bool cache_prefix = false;
   double beta = 0.1;
-  double proximal_mu = 0;  // 0: no proximal term
+  double label_smoothing = 0;
+  double simpo_gamma = 0.5;
+  std::optional<double> sft_weight;  // if not set, `sft_share` chooses
+  double proximal_mu = 0;            // 0: no proximal term
   int64_t save_every = 100;
   int64_t patience = 0;  // validations; 0: no early stopping
   int64_t seed = 0;
@@ -77,6 +87,9 @@ struct TrainConfig {
   std::string offload_folder;  // folder for offloaded checkpoints; empty: no offloading. Set by the run, not an option
 
   int64_t tokens() const { return batch_size * seq_len; }  // maximum of a micro-batch
+
+  /// The weight of the cross-entropy of chosen answers beside a loss of preferences. It is a part of ORPO.
+  double sft_share() const { return sft_weight.value_or(loss == Loss::kOrpo ? 1 : 0); }
 
   /// Whether a unit is updated directly after its backward, so that only one unit's gradients exist at a time. That is
   /// possible if neither accumulation nor a global norm needs all gradients.

@@ -61,6 +61,7 @@ DataStats write_packed(const std::string& path, const Encoded& encoded, const Tr
   const auto total = static_cast<size_t>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0}));
   std::vector<int32_t> tokens, targets, positions;
   std::vector<float> weights;
+  std::vector<uint8_t> labels;
   for (auto* values : {&tokens, &targets, &positions}) values->reserve(total);
   std::vector<int64_t> offsets = {0};
   for (const std::vector<int64_t>& sequence : sequences) {
@@ -72,6 +73,7 @@ DataStats write_packed(const std::string& path, const Encoded& encoded, const Tr
         positions.resize(tokens.size());
         std::iota(positions.begin() + static_cast<std::ptrdiff_t>(start), positions.end(), 0);
         weights.resize(tokens.size(), encoded.weights[static_cast<size_t>(index)]);
+        labels.resize(tokens.size(), row.liked);
       }
     }
     offsets.push_back(static_cast<int64_t>(tokens.size()));
@@ -85,7 +87,11 @@ DataStats write_packed(const std::string& path, const Encoded& encoded, const Tr
   const bool weighted = std::any_of(weights.begin(), weights.end(), [](float weight) { return weight != 1; });
   if (weighted) tensors.push_back({"weights", "F32", {count}, weights.data()});
   std::map<std::string, std::string> metadata;
-  if (config.loss == Loss::kDpo) metadata["rows"] = "pairs";
+  if (learns_from_pairs(config.loss)) metadata["rows"] = "pairs";
+  if (config.loss == Loss::kKto) {
+    metadata["rows"] = "labels";
+    tensors.push_back({"labels", "U8", {count}, labels.data()});
+  }
   write_safetensors(path, tensors, metadata);
 
   DataStats stats;
@@ -93,6 +99,17 @@ DataStats write_packed(const std::string& path, const Encoded& encoded, const Tr
   stats.tokens = count;
   stats.target_tokens = std::count_if(targets.begin(), targets.end(), [](int32_t target) { return target >= 0; });
   return stats;
+}
+
+/// The loss that a row is for.
+Loss loss_for(const Row& row) { return row.preference() ? Loss::kDpo : row.label ? Loss::kKto : Loss::kSft; }
+
+const char* kind_for(Loss loss) {
+  return loss == Loss::kDpo ? "a preference" : loss == Loss::kKto ? "an answer with a label" : "a text or a chat";
+}
+
+const char* kinds_for(Loss loss) {
+  return loss == Loss::kDpo ? "preferences" : loss == Loss::kKto ? "answers with labels" : "texts or chats";
 }
 
 }  // namespace
@@ -105,14 +122,14 @@ Dataset::Dataset(BundleText text, std::string path) : text_(std::move(text)), pa
 
 void Dataset::add(const std::string& given) {
   const Row row = parse_row(given);
-  const bool preference = row.preference();
-  encode_row(row, text_, text_.chat_template(), INT32_MAX, preference ? Loss::kDpo : Loss::kSft,
-             {});      // throws if the row cannot be used
-  int64_t before = 0;  // other processes may have added rows
+  const Loss loss = loss_for(row);
+  encode_row(row, text_, text_.chat_template(), INT32_MAX, loss, {});  // throws if the row cannot be used
+  int64_t before = 0;                                                  // other processes may have added rows
   append_line(path_, on_one_line(given), [&](int64_t number, std::string_view line) {
-    if (++before > 1 || naming(path_, number, [&] { return parse_row(line).preference(); }) == preference) return;
-    fail(path_, ": this row is ", preference ? "a" : "not a", " preference, but the rows before it are",
-         preference ? " not" : "", "; either all rows or none must be preferences");
+    if (++before > 1) return;
+    const Loss others = naming(path_, number, [&] { return loss_for(parse_row(line)); });
+    if (others != loss)
+      fail(path_, ": this row is ", kind_for(loss), ", but the rows before it are ", kinds_for(others));
   });
   rows_ = before + 1;
 }
@@ -153,7 +170,7 @@ DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& co
   if (rows == 0) fail(path_, ": is empty; it must have one JSON object per line");
   if (encoded.groups.empty()) {
     fail(path_, ": no tokens to train on within seq_len ", config.seq_len,
-         config.loss == Loss::kDpo ? " (half of it for each answer)" : "",
+         learns_from_pairs(config.loss) ? " (half of it for each answer)" : "",
          "; raise seq_len so that it reaches the completions, or remove rows that are empty or have weight 0");
   }
   DataStats stats = write_packed(tokens, encoded, config);

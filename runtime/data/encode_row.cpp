@@ -41,35 +41,60 @@ EncodedRows windows(const EncodedText& row, size_t places) {
   return rows;
 }
 
-EncodedRows cut(const std::vector<EncodedText>& sides, size_t places) {
-  EncodedRows rows;
+/// Cuts an answer, or the two of a pair, which stay together.
+void cut(const std::vector<EncodedText>& sides, size_t places, EncodedRows& rows) {
   RowGroup group;
+  bool truncated = false;
   for (const EncodedText& side : sides) {
     group.push_back(places_of(side, 0, places));
-    rows.truncated |= side.tokens.size() > places + 1;
+    truncated |= side.tokens.size() > places + 1;
   }
+  const size_t before = rows.groups.size();
   keep(std::move(group), rows);
-  rows.truncated &= !rows.groups.empty();
-  return rows;
+  rows.truncated |= truncated && rows.groups.size() > before;
+}
+
+/// Throws Error if the loss does not learn from such a row.
+void check_loss(const Row& row, Loss loss) {
+  if (loss == Loss::kSft && row.preference()) {
+    fail("the row is a preference, with \"chosen\" and \"rejected\"; use loss dpo");
+  }
+  if (loss == Loss::kSft && row.label) {
+    fail("the row has a \"label\"; use loss kto, or keep the rows whose label is true, without it, and use loss sft");
+  }
+  if (learns_from_pairs(loss) && !row.preference()) {
+    fail("the row is not a preference; loss ", name_of(loss),
+         " requires \"prompt\", \"chosen\" and \"rejected\"; use loss ", row.label ? "kto" : "sft");
+  }
+  if (loss == Loss::kKto && !row.preference() && !row.label) {
+    fail("the row has no \"label\"; loss kto requires true or false beside a prompt and its answer, or a preference");
+  }
 }
 
 }  // namespace
 
 EncodedRows encode_row(const Row& row, const BundleText& text, const ChatTemplate* chat_template, int64_t seq_len,
                        Loss loss, const DataConfig& config) {
-  if (row.preference() && loss == Loss::kSft) {
-    fail("the row is a preference, with \"chosen\" and \"rejected\"; use loss dpo");
-  }
-  if (!row.preference() && loss == Loss::kDpo) {
-    fail("the row is not a preference; loss dpo requires \"prompt\", \"chosen\" and \"rejected\"; use loss sft");
-  }
-  const auto places = static_cast<size_t>(loss == Loss::kDpo ? seq_len / 2 : seq_len);
+  check_loss(row, loss);
+  const auto places = static_cast<size_t>(learns_from_pairs(loss) ? seq_len / 2 : seq_len);
   if (places < 1) fail("seq_len ", seq_len, " is too short for a row; raise it");
   const RowText rendered = row_text(row, chat_template, config);
   std::vector<EncodedText> sides;
   for (const LearnedText& side : rendered.sides) sides.push_back(encode(side, text));
-  EncodedRows rows = rendered.plain ? windows(sides[0], places) : cut(sides, places);
-  return row.weight > 0 ? rows : EncodedRows{};
+  if (!(row.weight > 0)) return {};
+  if (rendered.plain) return windows(sides[0], places);
+  EncodedRows rows;
+  if (loss != Loss::kKto) {
+    cut(sides, places, rows);
+    return rows;
+  }
+  for (const bool liked : {true, false}) {
+    if (row.label.value_or(liked) != liked) continue;
+    const size_t before = rows.groups.size();
+    cut({sides[row.preference() && !liked]}, places, rows);
+    if (rows.groups.size() > before) rows.groups.back()[0].liked = liked;
+  }
+  return rows;
 }
 
 }  // namespace mft

@@ -45,6 +45,14 @@ float weight_of(const Source& source) {
   return static_cast<float>(value);
 }
 
+/// Whether the row's answer is liked, as in TRL. A "label" that is neither true nor false is a column of something
+/// else.
+std::optional<bool> label_of(const Source& source) {
+  const Value* label = source.get("label");
+  if (label == nullptr || !label->is(Type::kBool)) return std::nullopt;
+  return jinja::is_true(*label);
+}
+
 /// A value that may also be JSON text, because columns of tables have one type.
 Value decoded(const Value& value, const std::string& key, Memory& memory) {
   if (!value.is(Type::kText)) return value;
@@ -88,6 +96,16 @@ void check_answered(const Messages& messages, size_t learned_from) {
        learned_from > 0 ? " after message " + std::to_string(learned_from) : "");
 }
 
+/// A label is of a chat's last answer: what follows the last message of the user.
+void learn_last_answer(Messages& messages) {
+  if (find(messages.values.back(), "role")->text() != "assistant") {
+    fail("the last message must have the role \"assistant\", because \"label\" says whether its answer is liked");
+  }
+  for (size_t i = messages.values.size(); i-- > 0;) {
+    if (find(messages.values[i], "role")->text() == "user") return learn_from(messages, i);
+  }
+}
+
 /// Returns the messages, with the row's "system" in front if they do not begin with a system message.
 Messages conversation(const Source& source, const Value& list, const std::string& key) {
   const Messages given = messages_of(list, key, source.memory());
@@ -104,6 +122,7 @@ Messages conversation(const Source& source, const Value& list, const std::string
   }
   messages.append(given);
   check_answered(messages, 0);
+  if (label_of(source)) learn_last_answer(messages);
   return messages;
 }
 
@@ -128,6 +147,7 @@ Row alpaca_row(const Source& source, const std::string& input, const std::string
   }
   messages.add("user", memory.text(prompt), memory);
   messages.add("assistant", memory.text(source.text(output)), memory);
+  if (label_of(source)) learn_last_answer(messages);
   return {chat_row(source, std::move(messages)), 1, ""};
 }
 
@@ -265,12 +285,6 @@ std::optional<Row> answered_row(const Source& source) {
       {"prompt", "completion"}, {"prompt", "response"}, {"question", "answer"}};
   for (const auto& [prompt, completion] : kPairs) {
     if (!source.has(prompt) || !source.has(completion)) continue;
-    if (source.has("label") && source.get("label")->is(Type::kBool)) {
-      fail(
-          "rows with \"label\" are not supported by any loss; keep the rows whose label is true, remove \"label\", and "
-          "use "
-          "loss sft");
-    }
     Row row = pair_row(source, prompt, completion);
     row.form = std::string(prompt) + " and " + completion;
     return row;
@@ -329,6 +343,7 @@ Row parse_row(std::string_view json, const RowKeys& keys) {
     fail("the row has ", found.empty() ? "no keys" : found, "; it must have ", kWanted);
   }
   row->weight = weight;
+  if (!row->preference() && !std::holds_alternative<TextRow>(row->content)) row->label = label_of(source);
   return std::move(*row);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,8 +38,9 @@ struct PreferenceRow {
 /// A row of training data, in any of the forms of docs/reference/data.md.
 struct Row {
   std::variant<ChatRow, PairRow, TextRow, PreferenceRow> content;
-  float weight = 1;  // weight of its loss, at least 0
-  std::string form;  // "chat messages", "Alpaca instructions", ...
+  float weight = 1;                // weight of its loss, at least 0
+  std::string form;                // "chat messages", "Alpaca instructions", ...
+  std::optional<bool> label = {};  // whether the answer is liked, if the row says so
 
   bool preference() const { return std::holds_alternative<PreferenceRow>(content); }
 };

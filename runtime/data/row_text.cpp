@@ -55,6 +55,7 @@ RowText row_text(const Row& row, const ChatTemplate* chat_template, const DataCo
   RowText found;
   found.weight = row.weight;
   found.form = row.form;
+  found.label = row.label;
   if (const auto* plain = std::get_if<TextRow>(&row.content)) {
     found.plain = true;
     found.sides.push_back({plain->text, {{0, plain->text.size()}}, false});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ struct RowText {
   bool plain = false;  // plain text, which is learned completely, in windows
   float weight = 1;
   std::string form;
+  std::optional<bool> label = {};
 };
 
 /// Renders a row's chats with the model's chat template (nullptr: it has none). Throws Error if the template rejects

@@ -33,8 +33,10 @@ bool any(const std::vector<int64_t>& stored) {
   return std::any_of(stored.begin(), stored.end(), [](int64_t n) { return n > 0; });
 }
 
-/// Passes forward of a step: the reference of DPO is one more.
-double forwards_of(const TrainConfig& config) { return config.loss == Loss::kDpo ? 2 : 1; }
+/// Passes forward of a step of the first epoch: that of the reference, and KTO's two of mismatched rows.
+double forwards_of(const TrainConfig& config) {
+  return config.loss == Loss::kKto ? 4 : needs_reference(config.loss) ? 2 : 1;
+}
 
 }  // namespace
 
@@ -104,7 +106,7 @@ void PolicyCosts::set_fixed(const ProcessMemory& now, const Selectable& selectab
   set(Component::kWeightsWindow, std::max(largest_weights, threads * kSweepWindow));
   set(Component::kHeap, now.anon + kHeapGrowth + history_bytes(config_));
   set(Component::kLora, model_.layout().size * sizeof(float));
-  set(Component::kNoAdapter, config_.loss == Loss::kDpo ? model_.no_adapter_bytes() : 0);
+  set(Component::kNoAdapter, needs_reference(config_.loss) ? model_.no_adapter_bytes() : 0);
   set(Component::kSideTensors, model_.side_tensor_bytes(tokens));
   set(Component::kStart, config_.proximal_mu > 0 ? trained_adapter : 0);
   set(Component::kGradients, config_.immediate_update() ? largest_adapter : most_of(adapter, trained));
@@ -198,7 +200,7 @@ uint64_t PolicyCosts::arena(const std::vector<int64_t>& stored) {
   takes("embed", b.max_seq_len, b.max_seq_len);
   takes("head", b.head_tokens, b.head_tokens);
   if (b.per_layer.width > 0) takes("per_layer_inputs", b.per_layer.tokens, b.per_layer.tokens);
-  if (config_.eval_every > 0 || config_.loss == Loss::kDpo) takes("head_loss", b.head_tokens, b.head_tokens);
+  if (config_.eval_every > 0 || needs_reference(config_.loss)) takes("head_loss", b.head_tokens, b.head_tokens);
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t k = 0; k < b.kinds.size(); ++k) {
       if (!groups_[g].kinds[k]) continue;

@@ -4,6 +4,7 @@
 #include "runtime/python/text.h"
 
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -133,6 +134,7 @@ void register_text(nb::module_ m) {
           "(text, characters [begin, end) that are learned, whether a chat template rendered it) of each.")
       .def_ro("plain", &RowText::plain, "Whether it is plain text, learned whole and in windows.")
       .def_ro("weight", &RowText::weight)
+      .def_ro("label", &RowText::label, "Whether the answer is liked; None if the row does not say so.")
       .def_ro("form", &RowText::form, "What form of row it was, for people.");
   nb::class_<RowReader>(m, "RowReader", "Reads rows of training data, one JSON object each.")
       .def(nb::init<const ChatTemplate*, DataConfig>(), nb::arg("chat_template").none(), nb::arg("config"))

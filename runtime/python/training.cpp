@@ -70,20 +70,24 @@ void register_training(nb::module_ m) {
       .def(
           "accumulate",
           [](Trainer& trainer, const Tokens& tokens, const Tokens& targets, const Tokens& positions,
-             const std::vector<bool>& layers, bool first, const std::vector<float>& weights) {
+             const std::vector<bool>& layers, bool first, const std::vector<float>& weights,
+             const std::vector<uint8_t>& liked) {
             Batch batch;
             batch.tokens.assign(tokens.data(), tokens.data() + tokens.shape(0));
             batch.targets.assign(targets.data(), targets.data() + targets.shape(0));
             batch.positions.assign(positions.data(), positions.data() + positions.shape(0));
             batch.weights = weights;
+            batch.liked = liked;
             if (targets.shape(0) != tokens.shape(0)) fail("tokens and targets must have the same length");
             if (!weights.empty() && weights.size() != tokens.shape(0))
               fail("weights must have one number for each token");
+            if (!liked.empty() && liked.size() != tokens.shape(0)) fail("liked must have one flag for each token");
             check_tokens(trainer.model(), tokens, positions);
             Working working(trainer.model());
             return trainer.accumulate(batch, layers, first).loss;
           },
           "tokens"_a, "targets"_a, "positions"_a, "layers"_a, "first"_a = true, "weights"_a = std::vector<float>{},
+          "liked"_a = std::vector<uint8_t>{},
           "Summed loss of one micro-batch; leaves the summed gradients of the selected layers in gradients().")
       .def(
           "gradients",

@@ -186,7 +186,7 @@ void test_patience(const Fixture& fixture) {
     model.prepare(adapter, kSeqLen);
     const size_t size = static_cast<size_t>(kSeqLen * model.bundle().hidden_size);
     std::vector<float> buffer(2 * size);
-    const LossSum sum = evaluate(model, valid, 0, buffer.data(), buffer.data() + size);
+    const LossSum sum = evaluate(model, valid, TrainConfig(), nullptr, buffer.data(), buffer.data() + size);
     return sum.loss / static_cast<double>(sum.count);
   };
   CHECK_NEAR(loss_of(paths.out + "/best"), best, 1e-6);
@@ -270,7 +270,19 @@ void test_refusals(const Fixture& fixture) {
   CHECK_ERROR(run(fixture, config, paths), "patience 1: requires eval_every");
   config.patience = 0;
   config.loss = Loss::kDpo;
-  CHECK_ERROR(run(fixture, config, paths), "contains no preference pairs");
+  CHECK_ERROR(run(fixture, config, paths), "contains texts (loss sft); loss dpo needs preference pairs");
+  config.loss = Loss::kSft;
+  config.sft_weight = 1;
+  CHECK_ERROR(run(fixture, config, paths), "sft_weight 1: loss sft does not use it");
+  config.sft_weight.reset();
+  config.beta = 0.5;
+  CHECK_ERROR(run(fixture, config, paths), "beta 0.5: loss sft does not use it");
+  config.loss = Loss::kIpo;
+  config.label_smoothing = 0.1;
+  CHECK_ERROR(run(fixture, config, paths), "label_smoothing 0.1: loss ipo does not use it, only dpo and simpo");
+  config.label_smoothing = 0;
+  config.simpo_gamma = 1;
+  CHECK_ERROR(run(fixture, config, paths), "simpo_gamma 1: loss ipo does not use it, only simpo");
 }
 
 }  // namespace

@@ -109,6 +109,31 @@ void test_tensors(const TempFolder& folder) {
   CHECK_ERROR(TokenFile(path, kVocabulary), "aligned");
 }
 
+void test_labels(const TempFolder& folder) {
+  const std::string path = folder / "labels.tok";
+  const TokenTensors t = good();
+  const auto opened = [&](const std::vector<uint8_t>& labels, const std::string& rows) {
+    write_safetensors(path,
+                      {{"tokens", "I32", {7}, t.tokens.data()},
+                       {"targets", "I32", {7}, t.targets.data()},
+                       {"positions", "I32", {7}, t.positions.data()},
+                       {"offsets", "I64", {3}, t.offsets.data()},
+                       {"labels", "U8", {static_cast<int64_t>(labels.size())}, labels.data()}},
+                      {{"rows", rows}});
+    return TokenFile(path, kVocabulary);
+  };
+  const TokenFile file = opened({1, 1, 1, 0, 0, 1, 1}, "labels");
+  CHECK(file.rows() == RowKind::kLabels);
+  Batch batch;
+  file.append(1, batch);
+  CHECK(batch.liked == (std::vector<uint8_t>{0, 0, 1, 1}));
+  CHECK_ERROR(opened({1, 1, 1, 0, 0, 1}, "labels"), "labels must have the length of tokens");
+  CHECK_ERROR(opened({1, 1, 2, 0, 0, 1, 1}, "labels"), "label 2 of token 2; must be 0 or 1");
+  CHECK_ERROR(opened({1, 1, 0, 0, 0, 1, 1}, "labels"), "the label changes at token 2, within a row");
+  CHECK_ERROR(opened({1, 1, 1, 0, 0, 1, 1}, "pairs"), "sequence 0 has an odd number of rows");
+  CHECK_ERROR(opened({1, 1, 1, 0, 0, 1, 1}, "triples"), "unknown kind of rows \"triples\"; must be pairs or labels");
+}
+
 std::vector<int64_t> epoch(TokenOrder& order, int64_t number) {
   std::vector<int64_t> result;
   for (int64_t i = 0; i < order.sequences(); ++i) result.push_back(order.at(number * order.sequences() + i));
@@ -138,6 +163,7 @@ int main() {
   const TempFolder folder;
   test_good(folder);
   test_values(folder);
+  test_labels(folder);
   test_tensors(folder);
   test_order();
   return finish();

@@ -19,24 +19,18 @@ void token_losses(Model& model, const Batch& batch, float* x, float* y, std::vec
   model.head_loss(x, batch.targets.data(), t, losses.data());
 }
 
-LossSum evaluate(Model& model, const TokenFile& data, double beta, float* x, float* y,
-                 const std::function<void(int64_t, int64_t)>& progress) {
-  const int64_t hidden = model.bundle().hidden_size;
+LossSum evaluate(Model& model, const TokenFile& data, const TrainConfig& config, ReferenceCache* cache, float* x,
+                 float* y, const std::function<void(int64_t, int64_t)>& progress) {
   LossSum sum;
   Batch batch;
-  std::vector<float> losses, reference;
+  std::vector<float> losses;
   for (int64_t s = 0; s < data.sequences(); ++s) {
     batch.clear();
     data.append(s, batch);
     batch.weights.clear();
-    if (data.pairs()) {
-      model.use_adapter(false);
-      token_losses(model, batch, x, y, reference);
-      model.use_adapter(true);
-    }
+    const Comparison compared = compare(model, batch, config.loss, &data, cache, x, y);
     token_losses(model, batch, x, y, losses);
-    sum += data.pairs() ? dpo(batch, losses, reference, beta, nullptr, hidden)
-                        : cross_entropy(batch, losses, nullptr, hidden);
+    sum += loss_of(batch, losses, compared, config, {nullptr, 0});
     data.drop();  // or the whole file would be resident at the end
     if (progress) progress(s + 1, data.sequences());
   }
@@ -46,11 +40,15 @@ LossSum evaluate(Model& model, const TokenFile& data, double beta, float* x, flo
 LossSum evaluate_file(Model& model, const std::string& adapter, const std::string& path,
                       const std::function<void(int64_t, int64_t)>& progress) {
   const TokenFile data(path, model.bundle().vocab_size);
-  if (data.pairs()) fail(path, ": contains preference pairs; evaluation needs texts");
+  if (data.rows() != RowKind::kTexts) {
+    fail(path, ": contains ", data.rows() == RowKind::kPairs ? "preference pairs" : "rows with labels",
+         "; evaluation needs texts");
+  }
   model.prepare(adapter, data.longest());
   const size_t activation = static_cast<size_t>(data.longest() * model.bundle().hidden_size);
   const Buffer buffer(2 * activation * sizeof(float));
-  const LossSum sum = evaluate(model, data, 0, buffer.floats(), buffer.floats() + activation, progress);
+  const LossSum sum =
+      evaluate(model, data, TrainConfig(), nullptr, buffer.floats(), buffer.floats() + activation, progress);
   if (sum.count == 0) fail(path, ": no targets to evaluate");
   if (!std::isfinite(sum.loss)) fail(path, ": the loss is not finite");
   return sum;

@@ -6,6 +6,7 @@
 
 #include "runtime/bundle/token_file.h"
 #include "runtime/model/model.h"
+#include "runtime/train/comparison.h"
 #include "runtime/train/loss.h"
 
 namespace mft {
@@ -14,10 +15,10 @@ namespace mft {
 /// [t, hidden] by turns.
 void token_losses(Model& model, const Batch& batch, float* x, float* y, std::vector<float>& losses);
 
-/// The loss of all of `data`: dpo's of pairs, with `beta`, else the cross-entropy, in which weights have no part. Two
-/// buffers [longest sequence, hidden]; the model is prepared for that. `progress(done, total)` after each sequence.
-LossSum evaluate(Model& model, const TokenFile& data, double beta, float* x, float* y,
-                 const std::function<void(int64_t, int64_t)>& progress = {});
+/// The loss of all of `data` as configured, without its row weights. Two buffers [longest sequence, hidden]; the model
+/// is prepared for that. `cache` of the reference's losses may be null. `progress(done, total)` after each sequence.
+LossSum evaluate(Model& model, const TokenFile& data, const TrainConfig& config, ReferenceCache* cache, float* x,
+                 float* y, const std::function<void(int64_t, int64_t)>& progress = {});
 
 /// The same of a token file of texts, with the adapter in a folder, empty for the bundle's own, and memory of its own.
 /// Throws Error where there is nothing to evaluate, or the loss is not finite.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/train/evaluate.h"
 #include "runtime/train/trainer.h"
 
 namespace mft {
@@ -22,7 +21,7 @@ LossSum Trainer::accumulate(const Batch& batch, const std::vector<bool>& selecte
     fail("accumulating gradients of several micro-batches requires grad_accum above 1");
   const std::vector<Kept> kept = keep(selected, batch);
   const size_t units = kept.size();
-  reference(batch);
+  compare_rows(batch);
   const float* x = forward(batch, kept);
   const LossSum loss = head(batch, x, buffer(batch, units + 1), next_below(kept, units));
   backward(batch, kept, first, on_gradients);
@@ -160,19 +159,16 @@ void Trainer::pass_prefix(const Batch& batch, size_t units, float* out) {
   }
 }
 
-void Trainer::reference(const Batch& batch) {
-  if (config_.loss != Loss::kDpo) return;
-  model_.use_adapter(false);
-  token_losses(model_, batch, buffer(batch, 0), buffer(batch, 1), reference_losses_);
-  model_.use_adapter(true);
+void Trainer::compare_rows(const Batch& batch) {
+  float* x = activations_.floats();
+  compared_ = compare(model_, batch, config_.loss, data_, references_ ? &*references_ : nullptr, x,
+                      x + config_.tokens() * model_.bundle().hidden_size);
 }
 
 LossSum Trainer::head(const Batch& batch, const float* x, float* dx, size_t next) {
   losses_of_tokens_.resize(static_cast<size_t>(batch.size()));
   model_.head(x, batch.targets.data(), batch.size(), losses_of_tokens_.data(), dx, next);
-  const int64_t hidden = model_.bundle().hidden_size;
-  return config_.loss == Loss::kDpo ? dpo(batch, losses_of_tokens_, reference_losses_, config_.beta, dx, hidden)
-                                    : cross_entropy(batch, losses_of_tokens_, dx, hidden);
+  return loss_of(batch, losses_of_tokens_, compared_, config_, {dx, model_.bundle().hidden_size});
 }
 
 }  // namespace mft

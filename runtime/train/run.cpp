@@ -224,9 +224,14 @@ class Run::State {
   }
 
   void add_rewards(Event& event, const LossSum& sum) const {
-    if (config_.loss != Loss::kDpo) return;
-    event["reward_margin"] = sum.margin / static_cast<double>(sum.count);
-    event["reward_accuracy"] = static_cast<double>(sum.chosen_higher) / static_cast<double>(sum.count);
+    const auto mean = [](double of, int64_t count) { return of / static_cast<double>(count); };
+    if (sum.chosen > 0 && sum.rejected > 0) {
+      event["reward_margin"] = mean(sum.chosen_reward, sum.chosen) - mean(sum.rejected_reward, sum.rejected);
+    }
+    if (learns_from_pairs(config_.loss)) {
+      event["reward_accuracy"] = mean(static_cast<double>(sum.chosen_higher), sum.count);
+    }
+    if (config_.loss == Loss::kKto) event["kl"] = mean(sum.kl, sum.count);
   }
 
   void save() {

@@ -25,7 +25,7 @@ std::vector<double> Trainer::measure_sensitivities(const Batch& batch) {
   const SideTensors& side = model_.side_tensors();
   const auto side_at = [&](size_t u) { return gradient_at(units) + u * side.gradient_bytes(); };
 
-  reference(batch);
+  compare_rows(batch);
   model_.embed(batch.tokens.data(), t, x);
   for (size_t u = 0; u < units; ++u) {
     offload_.write(input_at(u), x, bytes);

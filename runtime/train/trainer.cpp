@@ -25,9 +25,20 @@ struct Float32 {
   Compute compute;
 };
 
-/// Targets of a batch, or its pairs.
-int64_t targets_of(const Batch& batch, bool pairs) {
-  return pairs ? std::count(batch.positions.begin(), batch.positions.end(), 0) / 2 : batch.target_count;
+/// What the loss is a mean of: a batch's targets, pairs or rows.
+int64_t count_of(const Batch& batch, Loss loss) {
+  const int64_t rows = std::count(batch.positions.begin(), batch.positions.end(), 0);
+  return loss == Loss::kSft ? batch.target_count : learns_from_pairs(loss) ? rows / 2 : rows;
+}
+
+RowKind rows_for(Loss loss) {
+  return loss == Loss::kSft ? RowKind::kTexts : learns_from_pairs(loss) ? RowKind::kPairs : RowKind::kLabels;
+}
+
+const char* text_of(RowKind rows) {
+  return rows == RowKind::kTexts   ? "texts (loss sft)"
+         : rows == RowKind::kPairs ? "preference pairs (loss dpo, ipo, orpo or simpo)"
+                                   : "answers with labels (loss kto)";
 }
 
 }  // namespace
@@ -92,11 +103,9 @@ void Trainer::check_data(const TokenFile& data) const {
   if (data.longest() > config_.seq_len) {
     fail(data.path(), ": contains a sequence of ", data.longest(), " tokens; seq_len is ", config_.seq_len);
   }
-  if (data.pairs() != (config_.loss == Loss::kDpo)) {
-    fail(data.path(),
-         data.pairs() ? ": contains preference pairs, which need loss dpo, not "
-                      : ": contains no preference pairs, which are needed for loss ",
-         name_of(config_.loss));
+  if (data.rows() != rows_for(config_.loss)) {
+    fail(data.path(), ": contains ", text_of(data.rows()), "; loss ", name_of(config_.loss), " needs ",
+         text_of(rows_for(config_.loss)));
   }
 }
 
@@ -106,7 +115,12 @@ LossSum Trainer::validate(const TokenFile& data) {
   const size_t activation = static_cast<size_t>(config_.tokens() * model_.bundle().hidden_size);
   const ThreadParts parts(config_.threads);
   const Float32 comparable(model_, compute_of(config_));
-  return evaluate(model_, data, config_.beta, activations_.floats(), activations_.floats() + activation);
+  if (needs_reference(config_.loss) && !config_.offload_folder.empty() &&
+      !(valid_references_ && valid_references_->is_of(data))) {
+    valid_references_.emplace(config_.offload_folder, data);
+  }
+  return evaluate(model_, data, config_, valid_references_ ? &*valid_references_ : nullptr, activations_.floats(),
+                  activations_.floats() + activation);
 }
 
 void Trainer::keep_start() {
@@ -163,7 +177,7 @@ StepResult Trainer::step(const TokenFile& data) {
   result.lr = learning_rate(config_, steps_done());
   for (size_t u = 0; u < gradient_offsets_.size(); ++u) result.trained.push_back(selected[selectable_.of(u)]);
 
-  int64_t count = 0;   // targets or pairs: the loss is their mean, gradients are sums over them
+  int64_t count = 0;   // targets, pairs or rows: the loss is their mean, gradients are sums over them
   double squares = 0;  // of the gradients
   const auto finish_gradients = [&](size_t unit) {
     add_proximal(unit, count);
@@ -182,7 +196,7 @@ StepResult Trainer::step(const TokenFile& data) {
 
   for (int64_t micro = 0; micro < config_.grad_accum; ++micro) {
     next_batch(data, micro);
-    count += targets_of(batch_, data.pairs());
+    count += count_of(batch_, config_.loss);
     if (micro + 1 == config_.grad_accum && count == 0) {
       fail(data.path(), ": a step has no target; every row must have at least one");
     }
@@ -199,6 +213,7 @@ StepResult Trainer::step(const TokenFile& data) {
   result.grad_norm = std::sqrt(squares) / static_cast<double>(count);
   update_units(result, clip_factor(result.grad_norm) / static_cast<double>(count));
   data.drop();  // or an epoch would leave the whole file resident
+  data_ = nullptr;
   losses_.push_back(result.loss);
   targets_seen_ += count;
   return result;
@@ -207,6 +222,12 @@ StepResult Trainer::step(const TokenFile& data) {
 void Trainer::open_data(const TokenFile& data) {
   if (order_.sequences() != data.sequences()) {
     order_ = TokenOrder(data.sequences(), static_cast<uint64_t>(config_.seed));
+  }
+  data_ = &data;
+  const bool repeats = config_.steps * config_.grad_accum * config_.batch_size > data.sequences();
+  if (needs_reference(config_.loss) && repeats && !config_.offload_folder.empty() &&
+      !(references_ && references_->is_of(data))) {
+    references_.emplace(config_.offload_folder, data);
   }
   if (config_.cache_prefix && !(prefix_ && prefix_->is_of(data))) {
     prefix_.emplace(config_.offload_folder, data, model_.bundle().hidden_size);

@@ -14,6 +14,7 @@
 #include "runtime/model/moments.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/selectable.h"
+#include "runtime/train/comparison.h"
 #include "runtime/train/loss.h"
 #include "runtime/train/offload_file.h"
 #include "runtime/train/prefix_cache.h"
@@ -22,7 +23,7 @@ namespace mft {
 
 struct StepResult {
   int64_t step;      // counts from 1
-  double loss;       // mean over the step's targets, or pairs
+  double loss;       // mean over the step's targets, pairs or rows
   double grad_norm;  // of the selected units, before clipping
   double lr;
   int64_t tokens;
@@ -89,7 +90,7 @@ class Trainer {
   const Plan& plan() const { return plan_; }
   int64_t steps_done() const { return static_cast<int64_t>(losses_.size()); }
   const std::vector<double>& losses() const { return losses_; }
-  /// Targets, or pairs, of all steps so far.
+  /// Targets, pairs or rows of all steps so far.
   int64_t targets_seen() const { return targets_seen_; }
   /// Validations, which checkpoints hold, and the SHA-256 of their data.
   Evaluations evaluations;
@@ -155,8 +156,8 @@ class Trainer {
   /// Computes the output of the lowest `units` units, which are frozen, into `out`. Reads what the cache has, and
   /// writes the rest to it.
   void pass_prefix(const Batch& batch, size_t units, float* out);
-  /// Computes the losses without the adapter, if the loss needs them.
-  void reference(const Batch& batch);
+  /// Computes what the loss compares the batch's rows with.
+  void compare_rows(const Batch& batch);
   /// The batch's loss and its gradient to x.
   LossSum head(const Batch& batch, const float* x, float* dx, size_t next);
   /// Takes sensitivities, and computes drop rates from them unless they are empty.
@@ -169,7 +170,7 @@ class Trainer {
   std::vector<Kept> keep(const std::vector<bool>& selected, const Batch& batch);
   void keep_start();
   /// Adds the gradient of FedProx's term (arXiv 1812.06127), mu (w - w at the start), to the gradients of a selected
-  /// unit, which are sums over `count` targets or pairs.
+  /// unit, which are sums over `count` targets, pairs or rows.
   void add_proximal(size_t unit, int64_t count);
   void update(size_t unit, const float* gradients, double lr, double gradient_scale);
 
@@ -187,7 +188,10 @@ class Trainer {
   Buffer saved_;            // activations of stored units
   Buffer activations_;      // two that units read and write in turn, and one for offloaded inputs
   OffloadFile offload_;
-  std::optional<PrefixCache> prefix_;      // from the first step on, if configured
+  const TokenFile* data_ = nullptr;           // of the current step; null if its tokens are from no file
+  std::optional<PrefixCache> prefix_;         // from the first step on, if configured
+  std::optional<ReferenceCache> references_;  // the same, if the loss needs them and epochs repeat
+  std::optional<ReferenceCache> valid_references_;
   std::vector<int64_t> gradient_offsets_;  // of each unit in gradients_; -1: none
   std::vector<size_t> start_offsets_;      // of each unit in start_
   std::vector<int64_t> unit_steps_;        // AdamW's step count of each unit
@@ -199,7 +203,7 @@ class Trainer {
   TokenOrder order_;
   Batch batch_;
   std::vector<float> losses_of_tokens_;
-  std::vector<float> reference_losses_;  // without the adapter
+  Comparison compared_;
 };
 
 }  // namespace mft

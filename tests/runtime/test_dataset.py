@@ -69,6 +69,19 @@ def preferences(count: int) -> list[Row]:
     return rows
 
 
+def labelled(count: int) -> list[Row]:
+    rows: list[Row] = []
+    for i in range(count):
+        turns = chat(("user", "Hello"), ("assistant", "Hi"), ("user", f"{i}?"), ("assistant", f"yes {i}"))
+        rows += [
+            {"prompt": f"{i}?", "completion": "yes " * i + "no", "label": i % 2 == 0, "weight": 0.5 + i},
+            {"prompt": turns[:3], "completion": turns[3:], "label": True},
+            {"messages": turns, "label": False},
+            {"instruction": f"{i}!", "output": "done", "label": True},
+        ]
+    return rows
+
+
 def write_rows(rows: list[Row], path: Path) -> Path:
     path.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
     return path
@@ -87,6 +100,9 @@ def counts(stats: DataStats) -> dict[str, int]:
         ([{"text": "no weights " * i} for i in range(9)], "sft", 33, 7),
         ([{"text": "one in float32", "weight": 1.00000001}], "sft", 33, 7),
         (preferences(20), "dpo", 128, 2),
+        (preferences(5), "simpo", 128, 2),
+        (preferences(20), "kto", 128, 2),
+        (labelled(20), "kto", 64, 3),
     ],
 )
 def test_the_same_token_file_as_in_python(
@@ -125,7 +141,7 @@ def test_the_same_token_file_as_in_python(
         {"messages": chat(("user", "a"))},
         {"messages": chat(("user", "a"), ("assistant", "b")), "tools": [{"type": "function"}]},
         {"conversations": [{"from": "alien", "value": "a"}]},
-        {"prompt": "a", "completion": "b", "label": True},
+        {"messages": chat(("user", "a"), ("assistant", "b"), ("user", "c")), "label": True},
         {"messages": [{"role": "user", "content": ["a"]}]},
         {"text": "a", "weight": -1},
         {"text": "a", "weight": "a very long text that is no weight at all, however long"},
@@ -161,7 +177,7 @@ def test_rows_that_do_not_suit_the_others_the_model_or_the_loss(bundle: Path, tm
     with pytest.raises(RuntimeFailure, match="rows.jsonl: is empty"):
         dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig())
     dataset.add(json.dumps({"text": "a"}))
-    with pytest.raises(RuntimeFailure, match="this row is a preference, but the rows before it are not"):
+    with pytest.raises(RuntimeFailure, match="this row is a preference, but the rows before it are texts or chats"):
         dataset.add(json.dumps(preferences(1)[0]))
     with pytest.raises(RuntimeFailure, match="rows.jsonl:1: the row is not a preference; loss dpo requires"):
         dataset.write_tokens(str(tmp_path / "tokens"), TrainConfig(loss="dpo"))
@@ -173,8 +189,20 @@ def test_rows_that_do_not_suit_the_others_the_model_or_the_loss(bundle: Path, tm
     write_rows([{"prompt": "long " * 50, "completion": "b"}], path)
     with pytest.raises(RuntimeFailure, match="no tokens to train on within seq_len 8"):
         Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig(seq_len="8"))
+    write_rows([{"prompt": "a", "completion": "b", "label": False}], path)
+    for loss, message in (
+        ("sft", 'the row has a "label"; use loss kto'),
+        ("orpo", "not a preference; loss orpo .* use loss kto"),
+    ):
+        with pytest.raises(RuntimeFailure, match=f"rows.jsonl:1: .*{message}"):
+            Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig(loss=loss))
+    with pytest.raises(RuntimeFailure, match="this row is a text or a chat, but the rows before it are answers with"):
+        Dataset(str(bundle), str(path)).add('{"text": "a"}')
+    write_rows([{"prompt": "a", "completion": "b", "label": "good"}], path)
+    with pytest.raises(RuntimeFailure, match='rows.jsonl:1: the row has no "label"; loss kto requires true or false'):
+        Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig(loss="kto"))
     write_rows(preferences(1), path)
-    with pytest.raises(RuntimeFailure, match="this row is not a preference, but the rows before it are;"):
+    with pytest.raises(RuntimeFailure, match="this row is a text or a chat, but the rows before it are preferences"):
         Dataset(str(bundle), str(path)).add('{"text": "a"}')
     with pytest.raises(RuntimeFailure, match="rows.jsonl:1: the row is a preference"):
         Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig())
@@ -231,7 +259,7 @@ def test_two_that_add_to_one_file(bundle: Path, tmp_path: Path) -> None:
     path = str(tmp_path / "rows.jsonl")
     one, other = Dataset(str(bundle), path), Dataset(str(bundle), path)
     one.add('{"text": "a"}')
-    with pytest.raises(RuntimeFailure, match="a preference, but the rows before it are not"):
+    with pytest.raises(RuntimeFailure, match="a preference, but the rows before it are texts or chats"):
         other.add(json.dumps(preferences(1)[0]))
     other.add('{"text": "b"}')
     one.add('{"text": "c"}')

@@ -236,8 +236,8 @@ TURNS = '"messages": [{"role": "user", "content": "a"}'
         ),
         ("{" + TURNS + "]}", 'nothing to learn; the row must have a message with the role "assistant"'),
         (
-            '{"prompt": "a", "completion": "b", "label": true}',
-            'rows with "label" are not supported by any loss',
+            "{" + TURNS + ', {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}], "label": true}',
+            'the last message must have the role "assistant", because "label" says',
         ),
         (
             '{"system": "s", "messages": [{"role": "system", "content": "t"}, {"role": "assistant", "content": "a"}]}',

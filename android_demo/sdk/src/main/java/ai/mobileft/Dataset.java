@@ -50,7 +50,7 @@ public final class Dataset implements AutoCloseable {
     handle.run("addText", dataset -> Native.addText(dataset, utf8));
   }
 
-  /** Adds any row as one JSON object, for example with a "weight", or a preference for the loss "dpo". */
+  /** Adds any row as one JSON object, for example with a "weight", a preference, or an answer with a "label". */
   public void addRow(String json) {
     byte[] utf8 = Utf8.bytes("json", json);
     handle.run("addRow", dataset -> Native.addRow(dataset, utf8));
