@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mobile_ft.api.export import export_bundle
     from mobile_ft.api.generate import chat, generate
     from mobile_ft.api.info import info
+    from mobile_ft.api.learn import forget, learn, versions
     from mobile_ft.api.model import LoadedModel, load
     from mobile_ft.api.plan import plan
     from mobile_ft.api.profile import profile_run
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         ConvertResult,
         EvalResult,
         GenerateResult,
+        LearnResult,
         PlanResult,
         ProfileResult,
         TrainResult,
@@ -47,6 +49,7 @@ __all__ = [
     "Device",
     "EvalResult",
     "GenerateResult",
+    "LearnResult",
     "LoadedModel",
     "MobileFtWarning",
     "PlanResult",
@@ -58,9 +61,11 @@ __all__ = [
     "convert",
     "evaluate",
     "export_bundle",
+    "forget",
     "generate",
     "info",
     "inspect_data",
+    "learn",
     "load",
     "pack_for_device",
     "plan",
@@ -69,6 +74,7 @@ __all__ = [
     "run_on_device",
     "train",
     "trust",
+    "versions",
 ]
 
 # The module of each name. Names that are not listed are in api.results.
@@ -84,9 +90,11 @@ _HOMES = {
     "convert": "api.convert",
     "evaluate": "api.evaluate",
     "export_bundle": "api.export",
+    "forget": "api.learn",
     "generate": "api.generate",
     "info": "api.info",
     "inspect_data": "api.data",
+    "learn": "api.learn",
     "load": "api.model",
     "pack_for_device": "api.device_pack",
     "plan": "api.plan",
@@ -95,6 +103,7 @@ _HOMES = {
     "run_on_device": "api.device_run",
     "train": "api.train",
     "trust": "api.trust",
+    "versions": "api.learn",
 }
 
 

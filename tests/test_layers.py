@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 RUNTIME = [
     *("base", "platform", "unicode", "formats", "kernels", "dispatch", "ops"),
     *("bundle", "schedule", "config", "model", "plan", "train", "generate"),
-    *("jinja", "tokenizer", "text", "data", "c_api", "cli", "python", "tests"),
+    *("jinja", "tokenizer", "text", "data", "learn", "c_api", "cli", "python", "tests"),
 ]
 PYTHON = [
     *("errors", "runtime", "files", "data", "model", "bundle", "profile", "pytorch"),

@@ -104,6 +104,63 @@ class EvalResult(Result):
 
 
 @dataclass(frozen=True)
+class VersionInfo:
+    """An adopted version of a learner."""
+
+    version: int
+    parent: int  # the version that it went on from; 0 is the base model
+    night: int  # that made it
+    folder: Path | None  # of its adapter; None if it is not kept any more
+
+
+@dataclass(frozen=True)
+class NightResult:
+    """What a night of a learner trained on, and what was decided."""
+
+    night: int
+    new: int  # rows
+    replayed: int  # rows of earlier nights
+    adopted: bool
+    why: str
+    rows: int  # held out, of all nights so far
+    gain: float  # their mean loss before the night, less that after it
+    lower: float  # lower end of the gain's one-sided 95 % interval
+    loss: float  # their mean loss after the night
+    general: float  # perplexity of general text, relative to the base model's
+    moved: float  # norm of the adapter's change, relative to the adapter before
+    share: float  # of the change that was kept, to fit the bounds of movement and of general text
+
+
+@dataclass(frozen=True, repr=False)
+class LearnResult(Result):
+    """The state of a learner."""
+
+    version: int  # the current one; 0 is the base model
+    adapter: Path | None  # the folder of its adapter; None for the base model
+    rows: int  # rows that are kept
+    held_out: int  # of these, rows that are never trained on
+    versions: list[VersionInfo]
+    nights: list[NightResult]
+
+    def to_json(self) -> dict[str, Any]:
+        versions = [{name: _plain(value) for name, value in asdict(entry).items()} for entry in self.versions]
+        return super().to_json() | {"versions": versions, "nights": [asdict(night) for night in self.nights]}
+
+    def summary(self) -> tuple[str, dict[str, str]]:
+        made = {entry.night: entry for entry in self.versions}
+        rows = {}
+        for night in self.nights:
+            version = f"version {made[night.night].version}" if night.night in made else "not adopted"
+            rows[f"night {night.night}, {version}"] = (
+                f"{night.new} new rows, {night.replayed} older; held-out loss {number(night.loss)} "
+                f"({-night.gain:+.4f}, {night.rows} rows), general perplexity {night.general - 1:+.1%}"
+            )
+        rows["rows kept"] = f"{self.rows}, {self.held_out} of them held out"
+        rows["adapter"] = "none, the base model" if self.adapter is None else str(self.adapter)
+        return f"Version {self.version} is current", rows
+
+
+@dataclass(frozen=True)
 class BenchRow:
     """What was measured, with the median of its times in seconds."""
 

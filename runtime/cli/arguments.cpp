@@ -13,12 +13,12 @@ std::string underscored(std::string name) {
 }
 
 Arguments::Arguments(const std::vector<std::string>& arguments, const std::map<std::string, Word>& words,
-                     const std::vector<std::string>& options) {
+                     const std::vector<std::string>& options, const char* argument_name) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (argument.rfind("--", 0) != 0) {
-      if (!bundle_.empty()) fail("unexpected argument ", argument);
-      bundle_ = argument;
+      if (!argument_.empty()) fail("unexpected argument ", argument);
+      argument_ = argument;
       continue;
     }
     const std::string name = argument.substr(2);
@@ -40,7 +40,7 @@ Arguments::Arguments(const std::vector<std::string>& arguments, const std::map<s
       values_[name].push_back(arguments[i]);
     }
   }
-  if (bundle_.empty()) fail("the argument BUNDLE is missing");
+  if (argument_.empty()) fail("the argument ", argument_name, " is missing");
 }
 
 std::vector<std::string> Arguments::all(const std::string& word) const {

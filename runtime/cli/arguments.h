@@ -8,7 +8,7 @@
 
 namespace mft {
 
-/// The command line of a subcommand: one positional argument (the bundle), the command's own words, and options of a
+/// The command line of a subcommand: one positional argument, the command's own words, and options of a
 /// table (base/option.h) with dashes in their names. Throws Error with the wrong argument.
 class Arguments {
  public:
@@ -19,9 +19,10 @@ class Arguments {
             const std::vector<Option<C>>& options)
       : Arguments(arguments, words, names_of(options)) {}
   Arguments(const std::vector<std::string>& arguments, const std::map<std::string, Word>& words,
-            const std::vector<std::string>& options);
+            const std::vector<std::string>& options, const char* argument = "BUNDLE");
 
-  const std::string& bundle() const { return bundle_; }
+  /// The positional argument.
+  const std::string& argument() const { return argument_; }
   /// The value of a word, or "" if it was not given.
   std::string text(const std::string& word) const;
   /// Like `text`, but must not be empty.
@@ -40,7 +41,7 @@ class Arguments {
     return names;
   }
 
-  std::string bundle_;
+  std::string argument_;
   std::map<std::string, std::vector<std::string>> values_;
   std::map<std::string, std::string> options_;
 };

@@ -20,6 +20,7 @@
 #include "runtime/cli/bench.h"
 #include "runtime/data/dataset.h"
 #include "runtime/generate/generator.h"
+#include "runtime/learn/learner.h"
 #include "runtime/text/bundle_text.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/run.h"
@@ -40,6 +41,9 @@ constexpr const char* kUsage =
     "       mft-run bench BUNDLE [--n-prompt 32,256,1024] [--n-gen 64] [--repetitions 5] [--kv-bits 16] [--adapter "
     "DIR]\n"
     "                     [--data TOKENS] [options of train]\n"
+    "       mft-run learn BUNDLE --state STATE --data ROWS [options of learn]\n"
+    "       mft-run learn BUNDLE --state STATE --forget ID [--forget ID ...]\n"
+    "       mft-run versions STATE [--rollback N]\n"
     "       mft-run options\n"
     "ROWS is a .jsonl file in the format of `mobile-ft train`. TOKENS is a token file\n"
     "(docs/reference/bundle_format.md).\n"
@@ -93,7 +97,7 @@ std::string trusted_bundle(const Arguments& arguments) {
       fail("--trust ", file, ": ", error.what());
     }
   }
-  return arguments.bundle();
+  return arguments.argument();
 }
 
 /// Returns the options that affect tokenization.
@@ -285,6 +289,43 @@ int bench(const std::vector<std::string>& argv) {
   return 0;
 }
 
+int learn(const std::vector<std::string>& argv) {
+  std::vector<std::string> names;
+  for (const Option<LearnConfig>& option : learn_options()) names.push_back(option.name);
+  const Arguments arguments(argv,
+                            {{"state", Word::kValue},
+                             {"data", Word::kValue},
+                             {"forget", Word::kRepeated},
+                             {"trust", Word::kValue},
+                             {"parent", Word::kValue}},
+                            names);
+  const std::string state = arguments.required("state");
+  stop_between_steps();
+  end_with_parent(arguments);
+  Model model(trusted_bundle(arguments));
+  if (!arguments.all("forget").empty()) {
+    if (!arguments.text("data").empty()) fail("--forget: cannot be combined with --data");
+    forget(state, model, arguments.all("forget"), emit, stop);
+  } else {
+    const std::string data = arguments.required("data");
+    if (!file_exists(data)) fail("--data ", data, ": not found");
+    learn(state, model, data, make_learn_config(learner_options(state, arguments.options())), emit, stop);
+  }
+  return 0;
+}
+
+int versions(const std::vector<std::string>& argv) {
+  const Arguments arguments(argv, {{"rollback", Word::kValue}}, std::vector<std::string>(), "STATE");
+  const std::string& state = arguments.argument();
+  if (!arguments.text("rollback").empty()) {
+    int64_t version = 0;
+    read_word("rollback", arguments.text("rollback"), version);
+    roll_back(state, version);
+  }
+  emit(describe(read_learner_state(state)));
+  return 0;
+}
+
 template <typename C>
 void print_options(const char* title, const std::vector<Option<C>>& options) {
   std::printf("%s\n", title);
@@ -302,6 +343,7 @@ void print_options(const char* title, const std::vector<Option<C>>& options) {
 int options(const std::vector<std::string>&) {
   print_options("options of train and plan:", train_options());
   print_options("options of generate:", generate_options());
+  print_options("options of learn, besides those of train:", own_learn_options());
   return 0;
 }
 
@@ -310,8 +352,8 @@ int run(int argc, char** argv) {
   // many distributions use huge pages by default.
   prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   static const std::map<std::string, int (*)(const std::vector<std::string>&)> commands = {
-      {"tokens", tokens},     {"train", train}, {"plan", plan},      {"eval", eval},
-      {"generate", generate}, {"bench", bench}, {"options", options}};
+      {"tokens", tokens}, {"train", train}, {"plan", plan},         {"eval", eval},      {"generate", generate},
+      {"bench", bench},   {"learn", learn}, {"versions", versions}, {"options", options}};
   const auto command = commands.find(argc > 1 ? argv[1] : "");
   if (command == commands.end()) {
     std::fputs(kUsage, stderr);

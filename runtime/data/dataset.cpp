@@ -2,27 +2,16 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
-#include <numeric>
-#include <optional>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/base/safetensors.h"
 #include "runtime/data/encode_row.h"
 #include "runtime/data/line_file.h"
-#include "runtime/data/packing.h"
+#include "runtime/data/row_encoder.h"
+#include "runtime/data/token_writer.h"
 
 namespace mft {
 namespace {
-
-RowKeys keys_of(const DataConfig& config) { return {config.messages_key, config.prompt_key, config.completion_key}; }
-
-/// The bundle's chat template with the run's settings, if it has one.
-std::optional<ChatTemplate> template_of(const BundleText& text, const DataConfig& config) {
-  if (text.chat_template() == nullptr) return std::nullopt;
-  return text.chat_template()->with({config.chat_template_kwargs, config.chat_template_date});
-}
 
 /// Runs `body`, and adds the file and the line to its errors.
 template <typename Body>
@@ -38,67 +27,6 @@ auto naming(const std::string& path, int64_t line, const Body& body) {
 std::string on_one_line(std::string json) {
   std::replace_if(json.begin(), json.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return json;
-}
-
-/// Encoded row groups, each with the weight of its row.
-struct Encoded {
-  std::vector<RowGroup> groups;
-  std::vector<float> weights;
-};
-
-int64_t places_of(const RowGroup& group) {
-  int64_t places = 0;
-  for (const EncodedRow& row : group) places += static_cast<int64_t>(row.tokens.size());
-  return places;
-}
-
-/// Writes a token file (docs/reference/bundle_format.md) and returns its statistics.
-DataStats write_packed(const std::string& path, const Encoded& encoded, const TrainConfig& config) {
-  std::vector<int64_t> lengths;
-  for (const RowGroup& group : encoded.groups) lengths.push_back(places_of(group));
-  const auto sequences = pack(lengths, config.seq_len, static_cast<uint64_t>(config.seed));
-
-  const auto total = static_cast<size_t>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0}));
-  std::vector<int32_t> tokens, targets, positions;
-  std::vector<float> weights;
-  std::vector<uint8_t> labels;
-  for (auto* values : {&tokens, &targets, &positions}) values->reserve(total);
-  std::vector<int64_t> offsets = {0};
-  for (const std::vector<int64_t>& sequence : sequences) {
-    for (const int64_t index : sequence) {
-      for (const EncodedRow& row : encoded.groups[static_cast<size_t>(index)]) {
-        tokens.insert(tokens.end(), row.tokens.begin(), row.tokens.end());
-        targets.insert(targets.end(), row.targets.begin(), row.targets.end());
-        const size_t start = positions.size();
-        positions.resize(tokens.size());
-        std::iota(positions.begin() + static_cast<std::ptrdiff_t>(start), positions.end(), 0);
-        weights.resize(tokens.size(), encoded.weights[static_cast<size_t>(index)]);
-        labels.resize(tokens.size(), row.liked);
-      }
-    }
-    offsets.push_back(static_cast<int64_t>(tokens.size()));
-  }
-  const auto count = static_cast<int64_t>(total);
-  // The tensor with the largest items is first, so that all are aligned.
-  std::vector<NamedTensor> tensors = {{"offsets", "I64", {static_cast<int64_t>(offsets.size())}, offsets.data()},
-                                      {"tokens", "I32", {count}, tokens.data()},
-                                      {"targets", "I32", {count}, targets.data()},
-                                      {"positions", "I32", {count}, positions.data()}};
-  const bool weighted = std::any_of(weights.begin(), weights.end(), [](float weight) { return weight != 1; });
-  if (weighted) tensors.push_back({"weights", "F32", {count}, weights.data()});
-  std::map<std::string, std::string> metadata;
-  if (learns_from_pairs(config.loss)) metadata["rows"] = "pairs";
-  if (config.loss == Loss::kKto) {
-    metadata["rows"] = "labels";
-    tensors.push_back({"labels", "U8", {count}, labels.data()});
-  }
-  write_safetensors(path, tensors, metadata);
-
-  DataStats stats;
-  stats.sequences = static_cast<int64_t>(sequences.size());
-  stats.tokens = count;
-  stats.target_tokens = std::count_if(targets.begin(), targets.end(), [](int32_t target) { return target >= 0; });
-  return stats;
 }
 
 /// The loss that a row is for.
@@ -141,19 +69,13 @@ DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& co
   std::error_code none;
   if (std::filesystem::equivalent(tokens, path_, none))
     fail(path_, ": is the file with the rows; choose another file for the tokens");
-  const std::optional<ChatTemplate> chat_template = template_of(text_, config.data);
-  const RowKeys keys = keys_of(config.data);
+  const RowEncoder encoder(text_, config);
   int64_t bad = 0;
   const auto take = [&](int64_t number, std::string_view line) {
     ++rows;
-    Row row;
     EncodedRows found;
     try {
-      row = naming(path_, number, [&] { return parse_row(line, keys); });
-      found = naming(path_, number, [&] {
-        return encode_row(row, text_, chat_template ? &*chat_template : nullptr, config.seq_len, config.loss,
-                          config.data);
-      });
+      found = naming(path_, number, [&] { return encoder.encode(line); });
     } catch (const Error&) {
       if (config.data.on_bad_row == OnBadRow::kError) throw;
       ++bad;
@@ -161,10 +83,7 @@ DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& co
     }
     truncated += found.truncated;
     dropped += found.groups.empty();
-    for (RowGroup& group : found.groups) {
-      encoded.groups.push_back(std::move(group));
-      encoded.weights.push_back(row.weight);
-    }
+    encoded.add(std::move(found.groups), found.weight);
   };
   if (file_exists(path_)) for_each_line(path_, take);
   if (rows == 0) fail(path_, ": is empty; it must have one JSON object per line");
@@ -173,7 +92,11 @@ DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& co
          learns_from_pairs(config.loss) ? " (half of it for each answer)" : "",
          "; raise seq_len so that it reaches the completions, or remove rows that are empty or have weight 0");
   }
-  DataStats stats = write_packed(tokens, encoded, config);
+  const TokenCounts counts = write_token_file(tokens, encoded, packed(encoded, config), config.loss);
+  DataStats stats;
+  stats.sequences = counts.sequences;
+  stats.tokens = counts.tokens;
+  stats.target_tokens = counts.targets;
   stats.rows = rows;
   stats.truncated = truncated;
   stats.dropped = dropped;

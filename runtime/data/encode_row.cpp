@@ -33,12 +33,10 @@ void keep(RowGroup group, EncodedRows& rows) {
   if (std::all_of(group.begin(), group.end(), teaches)) rows.groups.push_back(std::move(group));
 }
 
-EncodedRows windows(const EncodedText& row, size_t places) {
-  EncodedRows rows;
+void windows(const EncodedText& row, size_t places, EncodedRows& rows) {
   for (size_t begin = 0; begin + 1 < row.tokens.size(); begin += places) {
     keep({places_of(row, begin, places)}, rows);
   }
-  return rows;
 }
 
 /// Cuts an answer, or the two of a pair, which stay together.
@@ -81,9 +79,13 @@ EncodedRows encode_row(const Row& row, const BundleText& text, const ChatTemplat
   const RowText rendered = row_text(row, chat_template, config);
   std::vector<EncodedText> sides;
   for (const LearnedText& side : rendered.sides) sides.push_back(encode(side, text));
-  if (!(row.weight > 0)) return {};
-  if (rendered.plain) return windows(sides[0], places);
   EncodedRows rows;
+  rows.weight = row.weight;
+  if (!(row.weight > 0)) return rows;
+  if (rendered.plain) {
+    windows(sides[0], places, rows);
+    return rows;
+  }
   if (loss != Loss::kKto) {
     cut(sides, places, rows);
     return rows;

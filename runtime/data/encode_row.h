@@ -22,6 +22,7 @@ using RowGroup = std::vector<EncodedRow>;
 struct EncodedRows {
   std::vector<RowGroup> groups;  // several for a long text; none if nothing to learn remained
   bool truncated = false;        // whether the row was cut at the end
+  float weight = 1;              // of its loss
 };
 
 /// Encodes a row. Each group has 1 to `seq_len` positions, and each row of a pair at most half. Loss kto takes a

@@ -13,6 +13,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/generate_config.h"
+#include "runtime/config/learn_config.h"
 #include "runtime/config/train_config.h"
 
 namespace nb = nanobind;
@@ -66,6 +67,8 @@ void register_options(nb::module_ m) {
       .def_ro("help", &OptionInfo::help)
       .def_ro("group", &OptionInfo::group, "step, which plans depend on, or run");
   m.def("train_options", [] { return option_infos(train_options()); }, "All options of TrainConfig.");
+  m.def("learn_options", [] { return option_infos(learn_options()); }, "All options of a night of learning.");
+  m.def("own_learn_options", [] { return option_infos(own_learn_options()); }, "Those that training does not have.");
   m.def("data_options", [] { return option_infos(data_options()); }, "All options of DataConfig.");
   m.def("generate_options", [] { return option_infos(generate_options()); }, "All options of GenerateConfig.");
 
@@ -76,7 +79,8 @@ void register_options(nb::module_ m) {
             new (self) TrainConfig(make_train_config(option_texts(given)));
           },
           nb::sig("def __init__(self, **options: object) -> None"))
-      .def("options", &options_of, "{name: text} of all options.")
+      .def(
+          "options", [](const TrainConfig& config) { return options_of(config); }, "{name: text} of all options.")
       .def_rw("offload_folder", &TrainConfig::offload_folder,
               "Folder to which a Trainer may offload checkpoints; '': no offloading.")
       .def(

@@ -156,7 +156,7 @@ void register_training(nb::module_ m) {
       "run_training",
       [](const std::string& bundle, const TrainConfig& config, const std::string& data, const std::string& valid,
          const std::string& adapter, const std::string& out, bool resume, const nb::object& on_event) {
-        return run_training(bundle, config, {data, valid, adapter, out, "", resume}, on_event);
+        return run_training(bundle, config, {data, valid, adapter, out, "", resume, "", false}, on_event);
       },
       "bundle"_a, "config"_a, "data"_a, "valid"_a = "", "adapter"_a = "", "out"_a = ".", "resume"_a = false,
       "on_event"_a = nb::none(),

@@ -167,7 +167,7 @@ void test_arguments() {
     return Arguments(arguments, words, train_options());
   };
   const Arguments a = parse({"--grad-accum", "5", "--resume", "--data", "d", "--variant", "x", "--variant", "y"});
-  CHECK(a.bundle() == "bundle" && a.flag("resume") && a.required("data") == "d");
+  CHECK(a.argument() == "bundle" && a.flag("resume") && a.required("data") == "d");
   CHECK(a.options() == (std::map<std::string, std::string>{{"grad_accum", "5"}}));
   CHECK(a.all("variant") == (std::vector<std::string>{"x", "y"}));
   CHECK(!parse({}).flag("resume") && parse({}).text("data").empty());

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/safetensors.h"
 #include "runtime/config/arithmetic.h"
@@ -15,6 +16,8 @@ namespace mft {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMostUnitSteps = int64_t{1} << 50;  // over all runs of an adapter
 
 /// One of the JSON texts in the file's metadata. Throws Error where it is missing or no JSON.
 Json metadata(const SafeTensors& file, const char* key) {
@@ -38,6 +41,14 @@ Json fingerprint(const TrainConfig& config, const Bundle& bundle, const TokenFil
   return run;
 }
 
+/// What moments must have in common with a run that goes on with them.
+Json moments_of(const TrainConfig& config, const Bundle& bundle) {
+  return {{"program", bundle.files.at("program.pte").sha256},
+          {"lora_targets", bundle.lora_targets},
+          {"lora_train", name_of(config.lora_train)},
+          {"optimizer", name_of(config.optimizer)}};
+}
+
 /// What checkpoints have of it.
 Json to_json(const Resolved& resolved) {
   return {{"stored_units", resolved.stored_units},
@@ -57,14 +68,13 @@ const void* read_floats(const SafeTensors& file, const std::string& name, size_t
 }
 
 /// How often each of `units` units was updated, of `steps` steps.
-std::vector<int64_t> read_unit_steps(const SafeTensors& file, size_t units, size_t steps) {
+std::vector<int64_t> read_unit_steps(const SafeTensors& file, size_t units, int64_t steps) {
   const auto& tensor = file.get("unit_steps", "I64");
   std::vector<int64_t> unit_steps(units);
   if (tensor.bytes != units * sizeof(int64_t)) fail(file.path(), ": the number of units differs from the bundle's");
   std::memcpy(unit_steps.data(), tensor.data, tensor.bytes);
   for (const int64_t n : unit_steps) {
-    if (n < 0 || n > static_cast<int64_t>(steps))
-      fail(file.path(), ": a unit has ", n, " training steps; must be from 0 to ", steps);
+    if (n < 0 || n > steps) fail(file.path(), ": a unit has ", n, " training steps; must be from 0 to ", steps);
   }
   return unit_steps;
 }
@@ -159,6 +169,25 @@ std::string Trainer::check_same_run(const SafeTensors& file, const std::string& 
   return run.at("arithmetic");
 }
 
+void Trainer::save_moments(const std::string& folder) const {
+  write_safetensors(folder + kMomentsFile,
+                    {{"unit_steps", "I64", {static_cast<int64_t>(unit_steps_.size())}, unit_steps_.data()},
+                     {"moments", "U8", {static_cast<int64_t>(moments_.bytes())}, optimizer_.bytes()}},
+                    {{"of", moments_of(config_, model_.bundle()).dump()}});
+}
+
+bool Trainer::take_moments(const std::string& folder) {
+  if (!file_exists(folder + kMomentsFile)) return false;
+  const SafeTensors file(folder + kMomentsFile);
+  if (metadata(file, "of") != moments_of(config_, model_.bundle())) return false;
+  const auto& moments = file.get("moments", "U8");
+  if (moments.bytes != moments_.bytes()) fail(file.path(), ": tensor moments does not fit the bundle's adapter");
+  if (!moments_.all_finite(moments.data)) fail(file.path(), ": tensor moments has values that are not finite");
+  unit_steps_ = read_unit_steps(file, unit_steps_.size(), kMostUnitSteps);
+  std::memcpy(optimizer_.bytes(), moments.data, moments_.bytes());
+  return true;
+}
+
 void Trainer::resume(const std::string& folder, const TokenFile& data) {
   const SafeTensors file(folder + kCheckpointFile);
   const Json evaluated = metadata(file, "evaluations");
@@ -182,7 +211,7 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
   const auto& moments = file.get("moments", "U8");
   if (moments.bytes != moments_.bytes()) fail(file.path(), ": tensor moments does not fit the bundle's adapter");
   if (!moments_.all_finite(moments.data)) fail(file.path(), ": tensor moments has values that are not finite");
-  std::vector<int64_t> unit_steps = read_unit_steps(file, unit_steps_.size(), count);
+  std::vector<int64_t> unit_steps = read_unit_steps(file, unit_steps_.size(), static_cast<int64_t>(count));
   const int64_t measured = config_.schedule.measuring_step();
   std::vector<double> sensitivities;
   if (measured >= 0 && static_cast<int64_t>(count) > measured) {

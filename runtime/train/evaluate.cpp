@@ -20,7 +20,7 @@ void token_losses(Model& model, const Batch& batch, float* x, float* y, std::vec
 }
 
 LossSum evaluate(Model& model, const TokenFile& data, const TrainConfig& config, ReferenceCache* cache, float* x,
-                 float* y, const std::function<void(int64_t, int64_t)>& progress) {
+                 float* y, const std::function<void(int64_t, const LossSum&)>& on_sequence) {
   LossSum sum;
   Batch batch;
   std::vector<float> losses;
@@ -30,9 +30,10 @@ LossSum evaluate(Model& model, const TokenFile& data, const TrainConfig& config,
     batch.weights.clear();
     const Comparison compared = compare(model, batch, config.loss, &data, cache, x, y);
     token_losses(model, batch, x, y, losses);
-    sum += loss_of(batch, losses, compared, config, {nullptr, 0});
+    const LossSum own = loss_of(batch, losses, compared, config, {nullptr, 0});
+    sum += own;
     data.drop();  // or the whole file would be resident at the end
-    if (progress) progress(s + 1, data.sequences());
+    if (on_sequence) on_sequence(s, own);
   }
   return sum;
 }
@@ -47,8 +48,10 @@ LossSum evaluate_file(Model& model, const std::string& adapter, const std::strin
   model.prepare(adapter, data.longest());
   const size_t activation = static_cast<size_t>(data.longest() * model.bundle().hidden_size);
   const Buffer buffer(2 * activation * sizeof(float));
-  const LossSum sum =
-      evaluate(model, data, TrainConfig(), nullptr, buffer.floats(), buffer.floats() + activation, progress);
+  const LossSum sum = evaluate(model, data, TrainConfig(), nullptr, buffer.floats(), buffer.floats() + activation,
+                               [&](int64_t sequence, const LossSum&) {
+                                 if (progress) progress(sequence + 1, data.sequences());
+                               });
   if (sum.count == 0) fail(path, ": no targets to evaluate");
   if (!std::isfinite(sum.loss)) fail(path, ": the loss is not finite");
   return sum;

@@ -16,9 +16,10 @@ namespace mft {
 void token_losses(Model& model, const Batch& batch, float* x, float* y, std::vector<float>& losses);
 
 /// The loss of all of `data` as configured, without its row weights. Two buffers [longest sequence, hidden]; the model
-/// is prepared for that. `cache` of the reference's losses may be null. `progress(done, total)` after each sequence.
+/// is prepared for that. `cache` of the reference's losses may be null. `on_sequence(index, its loss)` after each
+/// sequence.
 LossSum evaluate(Model& model, const TokenFile& data, const TrainConfig& config, ReferenceCache* cache, float* x,
-                 float* y, const std::function<void(int64_t, int64_t)>& progress = {});
+                 float* y, const std::function<void(int64_t, const LossSum&)>& on_sequence = {});
 
 /// The same of a token file of texts, with the adapter in a folder, empty for the bundle's own, and memory of its own.
 /// Throws Error where there is nothing to evaluate, or the loss is not finite.

@@ -99,6 +99,7 @@ class Run::State {
       if (valid_->targets() == 0) fail(valid_->path(), ": no targets to validate on");
     }
     if (paths.resume) trainer_.resume(paths.out, data_);
+    if (!paths.resume && !paths.moments.empty()) trainer_.take_moments(paths.moments);
     const std::string valid = valid_ ? valid_->sha256() : "";
     if (trainer_.validated_on != valid) trainer_.evaluations.clear();  // losses of other data tell nothing of these
     trainer_.validated_on = valid;
@@ -238,6 +239,7 @@ class Run::State {
     // The adapter first: killed in between, a resumed run comes here again and writes it again.
     save_adapter(paths_.out, model_.bundle(), model_.layout(), model_.parameters());
     trainer_.save_checkpoint(paths_.out, data_);
+    if (paths_.keep_moments) trainer_.save_moments(paths_.out);
     emit_({{"event", "saved"}, {"step", trainer_.steps_done()}, {"path", paths_.out}});
   }
 

@@ -46,6 +46,8 @@ struct RunPaths {
   std::string out = ".";  // for the adapter, the checkpoint and best/
   std::string trace;      // file for method calls (train/trace.h); empty: none
   bool resume = false;
+  std::string moments;        // folder of AdamW's moments to begin with; empty, or none there: zeros
+  bool keep_moments = false;  // writes them to `out` at the end
 };
 
 /// What a run that resumes from `folder` is configured with: what is given and, of all other options that decide its

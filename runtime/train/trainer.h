@@ -44,6 +44,9 @@ struct Resolved {
 /// The checkpoint's file in a run's folder.
 inline constexpr const char* kCheckpointFile = "/checkpoint.safetensors";
 
+/// The moments' file.
+inline constexpr const char* kMomentsFile = "/moments.safetensors";
+
 /// The validation losses so far: (step, loss).
 using Evaluations = std::vector<std::pair<int64_t, double>>;
 
@@ -79,6 +82,11 @@ class Trainer {
   void save_checkpoint(const std::string& folder, const TokenFile& data) const;
   /// Continues from that file. Throws Error if it belongs to another run, and names the difference.
   void resume(const std::string& folder, const TokenFile& data);
+  /// Writes AdamW's moments to `folder`, for `take_moments` of a later run that goes on from this one's adapter.
+  void save_moments(const std::string& folder) const;
+  /// Begins with them instead of zeros. Returns false if there are none there, or they are of other options than this
+  /// run's. Throws Error if the file is damaged.
+  bool take_moments(const std::string& folder);
   /// The settings that a run must use to resume from there. Throws Error if there is no checkpoint.
   static Resolved read_resolved(const std::string& folder);
   /// {name: text} of the options that decided its results. Throws Error where there is no checkpoint.

@@ -416,6 +416,10 @@ int unlinkat(int folder, const char* name, int flags) {
 }
 int unlink(const char* name) { return unlinkat(AT_FDCWD, name, 0); }
 int rmdir(const char* name) { return unlinkat(AT_FDCWD, name, AT_REMOVEDIR); }
+int remove(const char* name) {
+  if (unlink(name) == 0) return 0;
+  return errno == EISDIR ? rmdir(name) : -1;
+}
 
 int mkdirat(int folder, const char* name, mode_t mode) {
   char room[PATH_MAX];

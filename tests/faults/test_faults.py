@@ -220,6 +220,58 @@ def add_rows(setting: Setting, before: int = 0) -> Operation:
     return Operation(title, setting.root, start, run, check, again)
 
 
+def learn(setting: Setting, forgets: bool = False) -> Operation:
+    """A night, or rows forgotten. What state.json names is that before or after, and of the rest nothing counts."""
+    rows = [{"id": f"row{i}", "prompt": f"{i}?", "completion": "hello"} for i in range(40)]
+    data = [setting.scratch / f"{night}.jsonl" for night in (1, 2)]
+    for count, path in zip((20, 40), data, strict=True):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows[:count]))
+    state = setting.root / "state"
+    command = [str(mft_run_path()), "learn", str(setting.bundle), "--state", str(state)]
+    options = ["--seq-len", "32", "--threads", "1", "--lr", "5e-3", "--general-bound", "10", "--steps", "3"]
+
+    def night(number: int) -> list[str]:
+        return [*command, "--data", str(data[number - 1]), *options]
+
+    def counted(found: State) -> State:
+        """The files that state.json names, without what is only kept to save time."""
+        if "state/state.json" not in found:
+            return {}
+        named = json.loads(found["state/state.json"])
+        folders = tuple(f"state/{entry['folder']}/" for entry in named["versions"] if entry["folder"])
+        return {
+            path: content
+            for path, content in found.items()
+            if path in ("state/state.json", f"state/{named['rows_file']}")
+            or (path.startswith(folders) and not path.endswith(("/", "losses.json", ".partial")))
+        }
+
+    _, start = setting.whole({}, lambda call, kind: run_program(setting.layer, setting.root, night(1), call, kind))
+    first = json.loads(start["state/state.json"])["versions"][0]
+    changed = [*command, "--forget", first["trained"][0]] if forgets else night(2)
+
+    def run(call: int, kind: str) -> Outcome:
+        return run_program(setting.layer, setting.root, changed, call, kind)
+
+    old, new = counted(start), counted(setting.whole(start, run)[1])
+    assert old != new and len(new) >= 5
+
+    def check(found: State, told: State) -> None:
+        assert counted(found) in (old, new), f"neither before nor after: {list(found)}"
+        assert counted(found) == new or counted(told) == old, "what was told of is lost"
+
+    def again() -> None:
+        if counted(read_folder(setting.root)) == new:
+            versions = run_program(setting.layer, setting.root, [command[0], "versions", str(state)], -1, "none")
+            assert versions.code == 0, versions.error
+            return
+        again = run(-1, "none")
+        assert again.code == 0, again.error
+        assert counted(read_folder(setting.root)) == new, "ends with another result"
+
+    return Operation("forget" if forgets else "learn", setting.root, start, run, check, again)
+
+
 OPERATIONS: dict[str, Callable[[Setting], Operation]] = {
     "save": save,
     "offload": offload,
@@ -234,6 +286,8 @@ OPERATIONS: dict[str, Callable[[Setting], Operation]] = {
     "hf-over": lambda setting: convert(setting, "hf", {"out/": b"", "out/config.json": b"old"}),
     "round-first": lambda setting: end_round(setting, 1),
     "round": lambda setting: end_round(setting, 2),
+    "learn": learn,
+    "forget": lambda setting: learn(setting, forgets=True),
     "dataset": add_rows,
     "dataset-more": lambda setting: add_rows(setting, before=2),
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mobile_ft.cli.main import command_parser
-from mobile_ft.runtime import Option, generate_options, train_options
+from mobile_ft.runtime import Option, generate_options, own_learn_options, train_options
 from mobile_ft.runtime import data_options as of_data
 
 _USAGE: Any = {"subsequent_indent": "    ", "break_long_words": False, "break_on_hyphens": False}
@@ -26,6 +26,10 @@ def training_options(group: str) -> str:
 
 def data_options() -> str:
     return _table(of_data())
+
+
+def learning_options() -> str:
+    return _table(own_learn_options())
 
 
 def generation_options() -> str:
@@ -63,9 +67,10 @@ def _section(name: str, parser: argparse.ArgumentParser) -> str:
 def _option_groups() -> dict[str, set[str]]:
     """Returns the options of each table of options.md."""
     data = {option.name for option in of_data()}
-    groups: dict[str, set[str]] = {name: set() for name in ("step", "run", "data", "generation")}
+    groups: dict[str, set[str]] = {name: set() for name in ("step", "run", "data", "learning", "generation")}
     for option in train_options():
         groups["data" if option.name in data else option.group].add(_flag(option))
+    groups["learning"] = {_flag(option) for option in own_learn_options()}
     groups["generation"] = {_flag(option) for option in generate_options() if option.name not in data}
     return groups
 

@@ -17,6 +17,7 @@ GENERATED = {
     "step options": lambda: command_line.training_options("step"),
     "run options": lambda: command_line.training_options("run"),
     "data options": command_line.data_options,
+    "learning options": command_line.learning_options,
     "generation options": command_line.generation_options,
     "C API": c_api.reference,
     "Java SDK": java.reference,

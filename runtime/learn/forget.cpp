@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <set>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/learn/learner.h"
+#include "runtime/learn/night.h"
+#include "runtime/learn/version_losses.h"
+
+namespace mft {
+namespace {
+
+using Ids = std::set<std::string>;
+
+void remove_rows(LearnerState& state, const Ids& ids) {
+  for (const std::string& id : ids) {
+    if (!state.knows(id)) fail(id, ": is not the id of a row of ", state.folder);
+    state.gone[state.gone_hash(id)] = 0;
+  }
+  const auto end =
+      std::remove_if(state.rows.begin(), state.rows.end(), [&](const LoggedRow& row) { return ids.count(row.id) > 0; });
+  state.rows.erase(end, state.rows.end());
+}
+
+/// Whether a version, or one that it goes on from, was trained on any of these rows.
+bool has_seen(const LearnerState& state, const Version* version, const Ids& ids) {
+  for (; version != nullptr; version = state.find(version->parent)) {
+    for (const std::string& id : version->trained) {
+      if (ids.count(id) > 0) return true;
+    }
+  }
+  return false;
+}
+
+/// Removes the versions that have seen the rows, and the rows from what was computed for the others.
+void remove_traces(LearnerState& state, const Ids& ids) {
+  std::vector<Version> kept;
+  std::vector<std::string> folders = {kBaseFolder};
+  for (const Version& version : state.versions) {
+    if (has_seen(state, &version, ids)) continue;
+    kept.push_back(version);
+    if (!version.folder.empty()) folders.push_back(version.folder);
+  }
+  state.versions = std::move(kept);
+  for (const std::string& folder : folders) {
+    VersionLosses losses = read_losses(state.folder + "/" + folder);
+    size_t removed = 0;
+    for (const std::string& id : ids) removed += losses.rows.erase(id);
+    if (removed > 0) write_losses(state.folder + "/" + folder, losses);
+  }
+}
+
+/// The nights after `night` that made the current version or made none; versions that were rolled back stay away.
+std::vector<Night> nights_to_repeat(const LearnerState& state, int64_t night, int64_t current) {
+  std::set<int64_t> made;
+  for (const Version* v = state.find(current); v != nullptr; v = state.find(v->parent)) made.insert(v->night);
+  std::vector<Night> nights;
+  for (const Night& n : state.nights) {
+    if (n.number > night && (made.count(n.number) > 0 || !n.verdict.adopted)) nights.push_back(n);
+  }
+  return nights;
+}
+
+void remove_nights(LearnerState& state, const std::vector<Night>& nights) {
+  for (const Night& night : nights) {
+    const auto end = std::remove_if(state.nights.begin(), state.nights.end(),
+                                    [&](const Night& n) { return n.number == night.number; });
+    state.nights.erase(end, state.nights.end());
+  }
+}
+
+/// Removes the rows and what has seen them. Returns the nights to repeat, on the state as it was before them.
+std::vector<Night> go_back(LearnerState& state, const Ids& ids, const EventSink& emit) {
+  remove_rows(state, ids);
+  const Version* last = state.find(state.current);
+  const bool seen = has_seen(state, last, ids);
+  while (has_seen(state, last, ids)) last = state.find(last->parent);
+  const int64_t night = last == nullptr ? 0 : last->night;
+  std::vector<Night> again = seen ? nights_to_repeat(state, night, state.current) : std::vector<Night>();
+  // A row of these nights that was dropped, or a version that is not kept, cannot be made again.
+  const bool dropped =
+      std::any_of(state.gone.begin(), state.gone.end(), [&](const auto& gone) { return gone.second > night; });
+  const bool from_base = seen && (dropped || (last != nullptr && last->folder.empty()));
+  if (seen) state.current = from_base || last == nullptr ? 0 : last->number;
+  if (from_base) {
+    again = {state.nights.back()};
+    state.nights.clear();
+    state.versions.clear();
+    for (LoggedRow& row : state.rows) row.night = again[0].number;
+    for (auto& gone : state.gone) gone.second = 0;
+  }
+  emit({{"event", "forget"},
+        {"rows", ids.size()},
+        {"version", state.current},
+        {"nights", again.size()},
+        {"from_base", from_base}});
+  remove_traces(state, ids);
+  remove_nights(state, again);
+  return again;
+}
+
+}  // namespace
+
+void forget(const std::string& folder, Model& model, const std::vector<std::string>& ids, const EventSink& emit,
+            const StopRequest& stop) {
+  const LockedFolder lock(folder);
+  LearnerState state = read_learner_state(folder);
+  check_bundle(state, model.bundle());
+  remove_leftovers(state);
+  commit(state, [&] {
+    const std::vector<Night> again = go_back(state, Ids(ids.begin(), ids.end()), emit);
+    const BundleText text(model.bundle());
+    for (const Night& n : again) run_night(state, n.number, model, text, make_learn_config(n.options), emit, stop);
+    std::sort(state.nights.begin(), state.nights.end(),
+              [](const Night& a, const Night& b) { return a.number < b.number; });
+  });
+  emit(describe(state));
+}
+
+}  // namespace mft

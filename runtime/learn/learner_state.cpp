@@ -1,0 +1,236 @@
+#include "runtime/learn/learner_state.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+#include <set>
+
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
+#include "runtime/base/sha256.h"
+#include "runtime/data/line_file.h"
+
+namespace mft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kFormat = 1;
+constexpr int64_t kMost = int64_t{1} << 40;
+constexpr size_t kMostStateBytes = size_t{64} << 20;
+constexpr const char* kStateFile = "/state.json";
+constexpr const char* kFirstRows = "rows-1.jsonl";  // there before the first state.json
+
+std::string hash_of(const std::string& text) {
+  Sha256 sha;
+  sha.update(text.data(), text.size());
+  return sha.hex().substr(0, 16);
+}
+
+Json to_json(const Verdict& v) {
+  return {{"adopted", v.adopted}, {"why", v.why},         {"rows", v.rows},   {"gain", v.gain},  {"lower", v.lower},
+          {"loss", v.loss},       {"general", v.general}, {"moved", v.moved}, {"share", v.share}};
+}
+
+Verdict verdict_from(const Json& json) {
+  return {json.at("adopted"), json.at("why"),   integer(json, "rows", 0, kMost),
+          json.at("gain"),    json.at("lower"), json.at("loss"),
+          json.at("general"), json.at("moved"), json.at("share")};
+}
+
+Json to_json(const LearnerState& s) {
+  Json nights = Json::array(), versions = Json::array();
+  for (const Night& n : s.nights) {
+    nights.push_back({{"number", n.number},
+                      {"added", n.added},
+                      {"replayed", n.replayed},
+                      {"verdict", to_json(n.verdict)},
+                      {"options", n.options}});
+  }
+  for (const Version& v : s.versions) {
+    versions.push_back(
+        {{"number", v.number}, {"parent", v.parent}, {"night", v.night}, {"folder", v.folder}, {"trained", v.trained}});
+  }
+  return {{"format", kFormat},        {"weights", s.weights},     {"adapter", s.adapter},
+          {"loss", s.loss},           {"seed", s.seed},           {"held_out", s.held_out},
+          {"salt", s.salt},           {"current", s.current},     {"next_version", s.next_version},
+          {"next_file", s.next_file}, {"rows_file", s.rows_file}, {"nights", nights},
+          {"versions", versions}};
+}
+
+/// A name of a file or folder in the state's folder, which must not lead out of it.
+std::string name_in(const Json& json, const char* key) {
+  const std::string name = json.at(key);
+  if (name.find("..") != std::string::npos || (!name.empty() && name[0] == '/')) fail(key, " is \"", name, '"');
+  return name;
+}
+
+LearnerState from_json(const Json& json, const std::string& folder) {
+  if (integer(json, "format", 1, kMost) != kFormat) {
+    fail("has format ", json.at("format").dump(), "; this version reads ", kFormat);
+  }
+  LearnerState s;
+  s.folder = folder;
+  s.weights = json.at("weights");
+  s.adapter = json.at("adapter");
+  s.loss = json.at("loss");
+  s.seed = integer(json, "seed", 0, INT64_MAX);
+  s.held_out = json.at("held_out");
+  s.salt = json.at("salt");
+  s.current = integer(json, "current", 0, kMost);
+  s.next_version = integer(json, "next_version", 1, kMost);
+  s.next_file = integer(json, "next_file", 1, kMost);
+  s.rows_file = name_in(json, "rows_file");
+  for (const Json& n : json.at("nights")) {
+    s.nights.push_back({integer(n, "number", 1, kMost), n.at("options"), integer(n, "added", 0, kMost),
+                        integer(n, "replayed", 0, kMost), verdict_from(n.at("verdict"))});
+  }
+  for (const Json& v : json.at("versions")) {
+    s.versions.push_back({integer(v, "number", 1, kMost), integer(v, "parent", 0, kMost), integer(v, "night", 1, kMost),
+                          name_in(v, "folder"), v.at("trained")});
+  }
+  if (s.current != 0 && s.adapter_folder().empty()) fail("current is ", s.current, ", which is not kept");
+  return s;
+}
+
+void read_rows(LearnerState& state) {
+  const std::string path = state.folder + "/" + state.rows_file;
+  for_each_line(path, [&](int64_t number, std::string_view line) {
+    const std::string where = path + ":" + std::to_string(number);
+    try {
+      const Json json = parse_json<Json>(line, where);
+      const int64_t night = integer(json, "night", 0, kMost);
+      if (json.contains("gone")) {
+        state.gone[json.at("gone")] = night;
+      } else {
+        state.rows.push_back({json.at("id"), night, json.at("row").get<std::string>()});
+      }
+    } catch (const Json::exception& error) {
+      fail(where, ": not a row of a learner (", error.what(), ")");
+    }
+  });
+}
+
+std::string rows_text(const LearnerState& state) {
+  std::string text;
+  for (const auto& [hash, night] : state.gone) text += Json{{"gone", hash}, {"night", night}}.dump() + "\n";
+  for (const LoggedRow& row : state.rows) {
+    // The row is a string, so that it stays what it was, to the last blank.
+    text += Json{{"id", row.id}, {"night", row.night}, {"row", row.json}}.dump() + "\n";
+  }
+  return text;
+}
+
+/// The form of a bundle's adapter.
+std::string adapter_form_of(const Bundle& bundle) {
+  return Json{{"rank", bundle.lora_rank},
+              {"alpha", bundle.lora_alpha},
+              {"rslora", bundle.lora_rslora},
+              {"targets", bundle.lora_targets}}
+      .dump();
+}
+
+std::string new_salt() {
+  std::random_device random;
+  std::string salt;
+  for (int i = 0; i < 4; ++i) salt += std::to_string(random()) + "-";
+  return salt;
+}
+
+}  // namespace
+
+const Version* LearnerState::find(int64_t version) const {
+  const auto found =
+      std::find_if(versions.begin(), versions.end(), [&](const Version& v) { return v.number == version; });
+  return found == versions.end() ? nullptr : &*found;
+}
+
+std::string LearnerState::adapter_folder() const {
+  const Version* version = find(current);
+  return version == nullptr || version->folder.empty() ? "" : folder + "/" + version->folder;
+}
+
+double LearnerState::draw(const std::string& purpose, int64_t night, const std::string& id) const {
+  const std::string key = std::to_string(seed) + " " + purpose + " " + std::to_string(night) + " " + id;
+  return static_cast<double>(std::stoull(hash_of(key), nullptr, 16) >> 11) * 0x1p-53;
+}
+
+bool LearnerState::is_held_out(const std::string& id) const { return draw("held out", 0, id) < held_out; }
+
+std::string LearnerState::gone_hash(const std::string& id) const { return hash_of(salt + " " + id); }
+
+bool LearnerState::knows(const std::string& id) const {
+  return gone.count(gone_hash(id)) > 0 ||
+         std::any_of(rows.begin(), rows.end(), [&](const LoggedRow& row) { return row.id == id; });
+}
+
+bool is_learner_state(const std::string& folder) { return file_exists(folder + kStateFile); }
+
+LearnerState new_learner_state(const std::string& folder, const Bundle& bundle) {
+  static const std::set<std::string> begun = {kFirstRows, std::string(kFirstRows) + ".partial", "state.json.partial"};
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (begun.count(entry.path().filename().string()) == 0) {
+      fail(folder, ": is not a learner's folder, and not empty; choose an empty or a new one");
+    }
+  }
+  LearnerState state;
+  state.folder = folder;
+  state.weights = bundle.weights_id;
+  state.adapter = adapter_form_of(bundle);
+  state.salt = new_salt();
+  return state;
+}
+
+LearnerState read_learner_state(const std::string& folder) {
+  const std::string path = folder + kStateFile;
+  if (!file_exists(path)) fail(folder, ": is not a learner's folder; it has no state.json");
+  const Json json = parse_json<Json>(read_text(path, kMostStateBytes), path + ": not JSON");
+  LearnerState state;
+  try {
+    state = from_json(json, folder);
+  } catch (const Json::exception& error) {
+    fail(path, ": ", error.what());
+  } catch (const Error& error) {
+    fail(path, ": ", error.what());
+  }
+  read_rows(state);
+  return state;
+}
+
+void check_bundle(const LearnerState& state, const Bundle& bundle) {
+  if (state.weights != bundle.weights_id) {
+    fail(state.folder, ": belongs to another model than this bundle's; use that bundle, or another folder");
+  }
+  if (state.adapter != adapter_form_of(bundle)) {
+    fail(state.folder, ": its adapter has another form than this bundle's, ", state.adapter, ", not ",
+         adapter_form_of(bundle));
+  }
+}
+
+void write_learner_state(LearnerState& state) {
+  state.rows_file = "rows-" + std::to_string(state.next_file++) + ".jsonl";
+  const std::string rows = rows_text(state);
+  write_atomically(state.folder + "/" + state.rows_file, {{rows.data(), rows.size()}});
+  const std::string text = to_json(state).dump(1) + "\n";
+  write_atomically(state.folder + kStateFile, {{text.data(), text.size()}});
+  remove_leftovers(state);
+}
+
+void remove_leftovers(const LearnerState& state) {
+  std::set<std::string> named = {state.rows_file, kBaseFolder};
+  for (const Version& version : state.versions) named.insert(version.folder);
+  const auto ours = [](const std::string& name) {
+    return name.rfind("rows-", 0) == 0 || name.rfind("versions/", 0) == 0 || name == "work" ||
+           (name.size() > 8 && name.compare(name.size() - 8, 8, ".partial") == 0);
+  };
+  std::error_code ignored;  // what cannot be removed now is removed by the next call
+  for (const std::string& inside : {std::string(), std::string("versions/")}) {
+    for (const auto& entry : std::filesystem::directory_iterator(state.folder + "/" + inside, ignored)) {
+      const std::string name = inside + entry.path().filename().string();
+      if (ours(name) && named.count(name) == 0) std::filesystem::remove_all(entry.path(), ignored);
+    }
+  }
+}
+
+}  // namespace mft

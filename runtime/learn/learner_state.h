@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/bundle/bundle.h"
+
+namespace mft {
+
+/// Of version 0, the base model: it has no adapter there, only what was computed for it.
+inline constexpr const char* kBaseFolder = "versions/0";
+
+/// A row that the learner keeps. Whether it is held out, and where it is drawn, depends on nothing but its id and the
+/// learner's seed, so that the absence of another row changes nothing.
+struct LoggedRow {
+  std::string id;
+  int64_t night;     // that brought it
+  std::string json;  // the row as it was given
+};
+
+/// How a version did against the one before it.
+struct Verdict {
+  bool adopted = false;
+  std::string why;     // a sentence
+  int64_t rows = 0;    // held out
+  double gain = 0;     // mean of their losses before, less after
+  double lower = 0;    // lower end of its one-sided 95 % interval
+  double loss = 0;     // mean of their losses after
+  double general = 0;  // perplexity of general text, relative to the base model's
+  double moved = 0;    // norm of the adapter's change, as a share of that of the adapter before
+  double share = 1;    // of the change that was kept
+};
+
+/// A night: what it did. Number 1 is the first.
+struct Night {
+  int64_t number;
+  std::map<std::string, std::string> options;  // of learn, as text
+  int64_t added = 0, replayed = 0;             // rows
+  Verdict verdict;
+};
+
+/// An adopted version. Its adapter is in `folder` under the state's folder; empty if it is not kept any more.
+struct Version {
+  int64_t number;  // 0 is the base model
+  int64_t parent;  // the version that it went on from
+  int64_t night;   // that made it
+  std::string folder;
+  std::vector<std::string> trained;  // ids of the rows that it was trained on in that night
+};
+
+/// What a learner's folder holds. `state.json` names all other files that count, and is replaced as a whole: whenever a
+/// process ends, the folder holds the state before or after a call. Other files there are leftovers.
+struct LearnerState {
+  std::string folder;
+  std::string weights, adapter;  // what identify the bundle and the form of its adapter
+  std::string loss;              // name; all nights have the same
+  int64_t seed = 0;
+  double held_out = 0;
+  std::string salt;     // of the hashes of rows that are gone
+  int64_t current = 0;  // version
+  int64_t next_version = 1, next_file = 1;
+  std::string rows_file;  // below `folder`
+  std::vector<Night> nights;
+  std::vector<Version> versions;  // all adopted ones, by number
+  std::vector<LoggedRow> rows;    // by night and in the order of their arrival
+  /// Hashes of the ids of rows that were dropped or forgotten, which are not new if they are seen again, and the night
+  /// that had brought them; 0 if they were forgotten.
+  std::map<std::string, int64_t> gone;
+
+  const Version* find(int64_t version) const;
+  /// The folder of the current version's adapter; empty for the base model.
+  std::string adapter_folder() const;
+  /// The folder of what was computed for the current version.
+  std::string current_folder() const { return current == 0 ? folder + "/" + kBaseFolder : adapter_folder(); }
+  /// Whether a row is held out, which is its draw.
+  bool is_held_out(const std::string& id) const;
+  /// A number in [0, 1) that depends on the seed, the purpose, the night and the id.
+  double draw(const std::string& purpose, int64_t night, const std::string& id) const;
+  std::string gone_hash(const std::string& id) const;
+  bool knows(const std::string& id) const;
+};
+
+/// Whether `folder` is a learner's.
+bool is_learner_state(const std::string& folder);
+
+/// A state for an empty folder. Throws Error if it is not empty.
+LearnerState new_learner_state(const std::string& folder, const Bundle& bundle);
+
+/// Reads a state. Throws Error, with the file and the value, if it is damaged.
+LearnerState read_learner_state(const std::string& folder);
+
+/// Throws Error if the bundle is not the one that the state was made with.
+void check_bundle(const LearnerState& state, const Bundle& bundle);
+
+/// Writes the rows, then `state.json`, and removes the files and version folders that it does not name.
+void write_learner_state(LearnerState& state);
+
+/// Removes what an interrupted call left behind.
+void remove_leftovers(const LearnerState& state);
+
+/// Changes a state and writes it. If `change` throws, its files are removed.
+template <typename Change>
+void commit(LearnerState& state, const Change& change) {
+  const LearnerState before = state;
+  try {
+    change();
+    write_learner_state(state);
+  } catch (...) {
+    remove_leftovers(before);
+    throw;
+  }
+}
+
+}  // namespace mft

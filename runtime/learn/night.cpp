@@ -1,0 +1,251 @@
+#include "runtime/learn/night.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "runtime/base/buffer.h"
+#include "runtime/base/error.h"
+#include "runtime/base/file.h"
+#include "runtime/data/token_writer.h"
+#include "runtime/learn/verdict.h"
+#include "runtime/learn/version_losses.h"
+
+namespace mft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostHalvings = 3;  // of a change that general text does not bear
+
+/// The rows of a night.
+struct NightRows {
+  std::vector<LoggedRow> fresh, replayed;
+  std::vector<LoggedRow> judged;   // held out, for the decision
+  std::vector<LoggedRow> watched;  // held out, for early stopping
+};
+
+/// Orders rows by their draws for a purpose of this night.
+void sort_by_draw(const LearnerState& state, const char* purpose, int64_t night, std::vector<LoggedRow>& rows) {
+  std::sort(rows.begin(), rows.end(), [&](const LoggedRow& a, const LoggedRow& b) {
+    return state.draw(purpose, night, a.id) < state.draw(purpose, night, b.id);
+  });
+}
+
+NightRows rows_of(const LearnerState& state, int64_t night, const LearnConfig& config) {
+  NightRows rows;
+  std::vector<LoggedRow> older;
+  for (const LoggedRow& row : state.rows) {
+    if (row.night > night) continue;
+    if (state.is_held_out(row.id)) {
+      // The rows that choose when to stop would praise what they chose.
+      const bool watches = config.train.eval_every > 0 && state.draw("watched", 0, row.id) < 1.0 / 3;
+      (watches ? rows.watched : rows.judged).push_back(row);
+    } else {
+      (row.night == night ? rows.fresh : older).push_back(row);
+    }
+  }
+  sort_by_draw(state, "replay", night, older);
+  const double wanted = std::round(config.replay * static_cast<double>(rows.fresh.size()));
+  older.resize(static_cast<size_t>(std::min(wanted, static_cast<double>(older.size()))));
+  rows.replayed = std::move(older);
+  return rows;
+}
+
+Encoded encode(const std::vector<LoggedRow>& rows, const RowEncoder& encoder) {
+  Encoded encoded;
+  for (const LoggedRow& row : rows) {
+    EncodedRows found = encoder.encode(row.json);
+    encoded.add(std::move(found.groups), found.weight);
+  }
+  return encoded;
+}
+
+/// Passes a run's events on. Its end is not the night's.
+EventSink of_training(const EventSink& emit) {
+  return [emit](Event event) {
+    if (event.at("event") == "done") event["event"] = "trained";
+    emit(event);
+  };
+}
+
+/// Trains into the folder `out`. Returns the number of steps.
+int64_t train(Model& model, TrainConfig config, const RunPaths& paths, double minutes, const EventSink& emit,
+              const StopRequest& stop) {
+  const auto end = Clock::now() + std::chrono::duration<double>(60 * minutes);
+  StopRequest late;
+  int64_t steps = 0;
+  Run run(model, config, paths, [&](const Event& event) {
+    if (event.at("event") == "step") steps = event.at("step");
+    emit(event);
+  });
+  try {
+    while (run.step(late)) {
+      if (!stop.reason().empty()) fail(stop.reason(), "; the night is not finished, and the learner is as it was");
+      if (minutes > 0 && Clock::now() >= end) late.cancel();
+    }
+  } catch (const Stopped&) {  // its adapter is saved
+    if (late.reason().empty()) throw;
+  }
+  return steps;
+}
+
+/// The adapter before a night and after it.
+class Move {
+ public:
+  Move(const Model& model, const std::string& before, std::string folder)
+      : model_(model), folder_(std::move(folder)), before_(bytes()), after_(bytes()), now_(bytes()) {
+    model.load_adapter_into(before, before_.floats());
+    model.load_adapter_into(folder_, after_.floats());
+    double moved = 0, length = 0;
+    for (size_t i = 0; i < model.layout().size; ++i) {
+      moved += std::pow(after_.floats()[i] - before_.floats()[i], 2);
+      length += std::pow(before_.floats()[i], 2);
+    }
+    length_ = std::sqrt(moved / length);
+  }
+
+  /// The change's norm as a share of that of the adapter before.
+  double length() const { return length_; }
+
+  /// Leaves only this share of the change in the adapter's folder.
+  void scale(double share) {
+    for (size_t i = 0; i < model_.layout().size; ++i) {
+      const float before = before_.floats()[i];
+      now_.floats()[i] = before + static_cast<float>(share) * (after_.floats()[i] - before);
+    }
+    save_adapter(folder_, model_.bundle(), model_.layout(), now_.floats());
+  }
+
+ private:
+  size_t bytes() const { return model_.layout().size * sizeof(float); }
+
+  const Model& model_;
+  std::string folder_;
+  Buffer before_, after_, now_;
+  double length_ = 0;
+};
+
+/// Scales the change of a night down, to `max_move` and until general text fits its bound. The held-out rows have no
+/// part in that, so that they can judge the result. Returns the change's length and the share of it that is left.
+std::pair<double, double> bound_move(Model& model, const BundleText& text, const LearnConfig& config,
+                                     const std::string& before, const std::string& adapter, const std::string& work,
+                                     const VersionLosses& base, VersionLosses& after) {
+  Move move(model, before, adapter);
+  double share = 1;
+  if (config.max_move > 0 && move.length() > config.max_move) move.scale(share = config.max_move / move.length());
+  for (int tries = 0;; ++tries) {
+    after = VersionLosses();
+    compute_losses(model, text, config.train, adapter, {}, work, after);
+    const bool fits = std::exp(after.general - base.general) <= 1 + config.general_bound;
+    if (fits || tries == kMostHalvings) return {move.length(), share};
+    move.scale(share /= 2);
+  }
+}
+
+/// Moves what a version keeps of a run's folder to `folder`: the best adapter, and the moments of the last step.
+void keep_version(const std::string& run, const std::string& folder) {
+  const std::string best = run + "/best";
+  const std::string adapter = std::filesystem::exists(best) ? best : run;
+  make_folder(folder);
+  for (const char* name : {"/adapter_config.json", "/adapter_model.safetensors"}) {
+    std::filesystem::rename(adapter + name, folder + name);
+  }
+  std::filesystem::rename(run + kMomentsFile, folder + kMomentsFile);
+  sync_folder_of(folder + kMomentsFile);
+}
+
+Event event_of(const Verdict& v) {
+  return {{"event", "verdict"}, {"adopted", v.adopted}, {"why", v.why},         {"rows", v.rows},   {"gain", v.gain},
+          {"lower", v.lower},   {"loss", v.loss},       {"general", v.general}, {"moved", v.moved}, {"share", v.share}};
+}
+
+}  // namespace
+
+void run_night(LearnerState& state, int64_t number, Model& model, const BundleText& text, const LearnConfig& config,
+               const EventSink& emit, const StopRequest& stop) {
+  const NightRows rows = rows_of(state, number, config);
+  Night night{number,
+              options_of(config),
+              static_cast<int64_t>(rows.fresh.size()),
+              static_cast<int64_t>(rows.replayed.size()),
+              {}};
+  emit({{"event", "night"},
+        {"night", number},
+        {"new", rows.fresh.size()},
+        {"replayed", rows.replayed.size()},
+        {"held_out", rows.judged.size()},
+        {"watched", rows.watched.size()},
+        {"version", state.current}});
+  const auto decided = [&](const Verdict& verdict) {
+    night.verdict = verdict;
+    emit(event_of(verdict));
+    state.nights.push_back(night);
+  };
+  if (rows.fresh.empty()) {
+    Verdict nothing;
+    nothing.why = "there is no new row to train on";
+    return decided(nothing);
+  }
+
+  const std::string work = state.folder + "/work";
+  std::filesystem::remove_all(work);
+  make_folder(work);
+  TrainConfig training = config.train;
+  const RowEncoder encoder(text, training);
+  std::vector<LoggedRow> learned = rows.fresh;
+  learned.insert(learned.end(), rows.replayed.begin(), rows.replayed.end());
+  sort_by_draw(state, "order", number, learned);
+  RunPaths paths;
+  paths.data = work + "/train.safetensors";
+  paths.out = work + "/run";
+  paths.adapter = state.adapter_folder();
+  paths.moments = paths.adapter;
+  paths.keep_moments = true;
+  const Encoded encoded = encode(learned, encoder);
+  write_token_file(paths.data, encoded, packed(encoded, training), training.loss);
+  if (training.eval_every > 0) {
+    const Encoded watched = encode(rows.watched, encoder);
+    if (watched.groups.empty()) {
+      training.eval_every = training.patience = 0;  // nothing is held out yet
+    } else {
+      paths.valid = work + "/valid.safetensors";
+      write_token_file(paths.valid, watched, packed(watched, training), training.loss);
+    }
+  }
+
+  const int64_t steps = train(model, training, paths, config.minutes, of_training(emit), stop);
+  if (steps == 0) fail("the night made no step");
+  const std::string adapter = std::filesystem::exists(paths.out + "/best") ? paths.out + "/best" : paths.out;
+
+  const std::string base_folder = state.folder + "/" + kBaseFolder;
+  make_folder(base_folder);
+  VersionLosses base = read_losses(base_folder), before = read_losses(state.current_folder()), after;
+  if (base.general == 0) {
+    compute_losses(model, text, training, "", {}, work, base);
+    write_losses(base_folder, base);
+  }
+  compute_losses(model, text, training, paths.adapter, rows.judged, work, before);
+  write_losses(state.current_folder(), before);
+  const auto [moved, share] = bound_move(model, text, config, paths.adapter, adapter, work, base, after);
+  compute_losses(model, text, training, adapter, rows.judged, work, after);
+  Verdict verdict = decide(before, after, base, config.general_bound);
+  verdict.moved = moved;
+  verdict.share = share;
+  if (verdict.adopted) {
+    Version version{state.next_version, state.current, number, "versions/" + std::to_string(state.next_version), {}};
+    ++state.next_version;
+    for (const LoggedRow& row : learned) version.trained.push_back(row.id);
+    keep_version(paths.out, state.folder + "/" + version.folder);
+    write_losses(state.folder + "/" + version.folder, after);
+    state.current = version.number;
+    state.versions.push_back(std::move(version));
+  }
+  decided(verdict);
+  std::filesystem::remove_all(work);
+}
+
+}  // namespace mft

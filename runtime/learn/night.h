@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "runtime/config/learn_config.h"
+#include "runtime/data/row_encoder.h"
+#include "runtime/learn/learner_state.h"
+#include "runtime/model/model.h"
+#include "runtime/train/run.h"
+
+namespace mft {
+
+/// Trains on the rows that night `number` brought and on older ones, from the current version on, and decides. If the
+/// new version is adopted, it becomes the state's current one. The state is changed in memory, and its folder only
+/// where state.json names nothing yet. Throws Error if it is asked to stop.
+void run_night(LearnerState& state, int64_t number, Model& model, const BundleText& text, const LearnConfig& config,
+               const EventSink& emit, const StopRequest& stop);
+
+}  // namespace mft

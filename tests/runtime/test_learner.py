@@ -1,0 +1,281 @@
+"""Nights of learning: what is adopted, what is kept, and rows that are forgotten as if they had never been there."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runtime.native import events, failure, files
+from tests.small_bundle import TalkingModel, write_small_bundle
+
+Event = dict[str, Any]
+Row = dict[str, Any]
+
+OPTIONS = (
+    "--seq-len",
+    48,
+    "--threads",
+    1,
+    "--lr",
+    5e-3,
+    "--epochs",
+    3,
+    "--general-bound",
+    10,
+    "--compute",
+    "float32",
+    "--held-out",
+    0.3,
+)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_bundle(tmp_path_factory.mktemp("learner") / "bundle", TalkingModel)
+
+
+def rows_of(count: int, first: int = 0, answer: str = "hello") -> list[Row]:
+    return [
+        {"id": f"row{first + i}", "prompt": f"{first + i}?", "completion": f"{answer}{i % 3}"} for i in range(count)
+    ]
+
+
+def write_rows(path: Path, rows: list[Row]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def learn(state: Path, bundle: Path, rows: list[Row], *options: object) -> list[Event]:
+    data = write_rows(state.parent / "rows.jsonl", rows)
+    return events("learn", bundle, "--state", state, "--data", data, *OPTIONS, *options)
+
+
+def forget(state: Path, bundle: Path, *ids: str) -> list[Event]:
+    return events("learn", bundle, "--state", state, *(word for row in ids for word in ("--forget", row)))
+
+
+def find(found: list[Event], kind: str) -> Event:
+    return next(event for event in found if event["event"] == kind)
+
+
+def adapter(done: Event) -> bytes:
+    return Path(done["adapter"], "adapter_model.safetensors").read_bytes()
+
+
+def held_out(state: Path, bundle: Path) -> set[str]:
+    """Ids of the rows that the learner holds out, by what was computed for the base model and versions."""
+    losses = [json.loads(path.read_text())["rows"] for path in state.glob("versions/*/losses.json")]
+    return {row for rows in losses for row in rows}
+
+
+def contents(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*.json*")))
+
+
+def test_nights(bundle: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    first = learn(state, bundle, rows_of(30))
+    assert find(first, "rows") == {"event": "rows", "added": 30, "known": 0, "bad": 0, "dropped": 0}
+    night, verdict, done = (find(first, kind) for kind in ("night", "verdict", "done"))
+    assert night["new"] + night["held_out"] == 30 and 2 <= night["held_out"] <= 12 and night["replayed"] == 0
+    assert verdict["adopted"] and verdict["gain"] > verdict["lower"] > 0 and done["version"] == 1
+    assert files(Path(done["adapter"])) == {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "losses.json",
+        "moments.safetensors",
+    }
+    assert files(state) == {"state.json", "rows-2.jsonl", "versions"} and files(state / "versions") == {"0", "1"}
+
+    again = learn(state, bundle, rows_of(30))  # the app's file, to which nothing was added
+    assert find(again, "rows")["known"] == 30
+    assert find(again, "verdict")["why"] == "there is no new row to train on" and find(again, "done")["version"] == 1
+
+    more = learn(state, bundle, [*rows_of(30), *rows_of(30, 30, "abcabc")], "--replay", 0.5)
+    night, verdict, done = (find(more, kind) for kind in ("night", "verdict", "done"))
+    assert find(more, "rows")["added"] == 30 and night["replayed"] == int(0.5 * night["new"] + 0.5)
+    assert verdict["adopted"] and done["version"] == 2 and done["versions"][1]["parent"] == 1
+    assert [entry["adopted"] for entry in done["nights"]] == [True, False, True]
+    assert verdict["rows"] == night["held_out"] == done["held_out"] == len(held_out(state, bundle))
+
+    (back,) = events("versions", state, "--rollback", 1)
+    assert back["version"] == 1 and adapter(back) == Path(state, "versions/1/adapter_model.safetensors").read_bytes()
+    (base,) = events("versions", state, "--rollback", 0)
+    assert base["version"] == 0 and base["adapter"] == ""
+    assert "version 7: " in failure("versions", state, "--rollback", 7)
+
+
+def test_a_bad_night_is_not_adopted(bundle: Path, tmp_path: Path) -> None:
+    state, rows = tmp_path / "state", rows_of(60)
+    assert find(learn(state, bundle, rows), "verdict")["adopted"]
+    noise = random.Random(0)
+    wrong = rows_of(60, 60)
+    for row in wrong:
+        row["completion"] = "".join(noise.choice("abcdxyz") for _ in range(9))
+    before = Path(state, "versions/1/adapter_model.safetensors").read_bytes()
+    found = learn(state, bundle, [*rows, *wrong], "--replay", 0, "--epochs", 1)
+    noisy = {row["id"] for row in wrong}
+    assert noisy & held_out(state, bundle)
+    if not find(found, "verdict")["adopted"]:
+        assert adapter(find(found, "done")) == before
+    bound = learn(tmp_path / "other", bundle, rows, "--general-bound", 0)
+    verdict = find(bound, "verdict")
+    assert verdict["adopted"] == (verdict["general"] <= 1) and verdict["share"] < 1
+
+
+def test_few_rows_decide_nothing(bundle: Path, tmp_path: Path) -> None:
+    verdict = find(learn(tmp_path / "state", bundle, rows_of(6)), "verdict")
+    assert not verdict["adopted"] and "a decision needs 4" in verdict["why"]
+
+
+def test_absence_of_a_row_changes_no_draw(bundle: Path, tmp_path: Path) -> None:
+    rows = rows_of(40)
+    learn(tmp_path / "all", bundle, rows)
+    learn(tmp_path / "less", bundle, rows[:7] + rows[8:])
+    assert held_out(tmp_path / "less", bundle) == held_out(tmp_path / "all", bundle) - {"row7"}
+
+
+def test_forgotten_as_if_it_had_never_been_there(bundle: Path, tmp_path: Path) -> None:
+    """The nights are repeated from before the row, and end with the same bits as without it."""
+    nights = [rows_of(24), rows_of(24, 24, "abcabc"), rows_of(24, 48, "xyzxyz")]
+    with_it, without = tmp_path / "with", tmp_path / "without"
+    for night in range(3):
+        learn(with_it, bundle, [row for rows in nights[: night + 1] for row in rows])
+    trained = json.loads((with_it / "state.json").read_text())["versions"][1]["trained"]
+    secret = next(row for row in trained if row in {entry["id"] for entry in nights[1]})
+    text = next(row for row in nights[1] if row["id"] == secret)
+    for night in range(3):
+        learn(without, bundle, [row for rows in nights[: night + 1] for row in rows if row["id"] != secret])
+
+    found = forget(with_it, bundle, secret)
+    assert find(found, "forget") == {"event": "forget", "rows": 1, "version": 1, "nights": 2, "from_base": False}
+    expected, done = events("versions", without)[0], find(found, "done")
+    assert adapter(done) == adapter(expected)
+    assert [night["gain"] for night in done["nights"]] == [night["gain"] for night in expected["nights"]]
+    left = contents(with_it)
+    assert f'"{secret}"'.encode() not in left and text["prompt"].encode() not in left
+    assert files(with_it) == {"state.json", json.loads((with_it / "state.json").read_text())["rows_file"], "versions"}
+
+    again = learn(with_it, bundle, [row for rows in nights for row in rows])  # the app still has it
+    assert find(again, "rows")["added"] == 0
+    assert "is not the id of a row" in failure("learn", bundle, "--state", with_it, "--forget", "nobody")
+
+
+def test_forgetting_a_held_out_row(bundle: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    done = find(learn(state, bundle, rows_of(30)), "done")
+    row = sorted(held_out(state, bundle))[0]
+    found = forget(state, bundle, row)
+    assert find(found, "forget")["nights"] == 0 and find(found, "done")["version"] == done["version"]
+    assert row not in held_out(state, bundle) and f'"{row}"'.encode() not in contents(state)
+
+
+@pytest.mark.parametrize("gone", ["rows", "version"])
+def test_forgetting_starts_at_the_base_where_the_past_is_gone(gone: str, bundle: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    options = ["--log-bytes", 1500] if gone == "rows" else ["--keep", 1]
+    rows = [*rows_of(24), *rows_of(24, 24, "abcabc"), *rows_of(24, 48, "xyzxyz")]
+    for night in range(3):
+        done = find(learn(state, bundle, rows[: 24 * (night + 1)], *options), "done")
+    kept = [json.loads(line) for line in next(state.glob("rows-*")).read_text().splitlines()]
+    if gone == "rows":
+        assert sum(len(row["row"]) for row in kept if "row" in row) <= 1500 and done["rows"] < 72
+    else:
+        assert sum(entry["folder"] != "" for entry in done["versions"]) == 1
+    state_json = json.loads((state / "state.json").read_text())
+    secret = state_json["versions"][-1]["trained"][0]
+    found = forget(state, bundle, secret)
+    assert find(found, "forget")["from_base"] and find(found, "forget")["version"] == 0
+    assert find(found, "night")["new"] == done["rows"] - done["held_out"] - any(row.get("id") == secret for row in kept)
+    assert find(found, "done")["rows"] == done["rows"] - any(row.get("id") == secret for row in kept)
+
+
+def test_ids_of_rows_without_one(bundle: Path, tmp_path: Path) -> None:
+    rows = [{"prompt": f"{i}?", "completion": "hello"} for i in range(20)]
+    found = learn(tmp_path / "state", bundle, [*rows, *rows])
+    assert find(found, "rows") == {"event": "rows", "added": 20, "known": 20, "bad": 0, "dropped": 0}
+
+
+def test_thumbs(bundle: Path, tmp_path: Path) -> None:
+    rows = [row | {"label": i % 2 == 0} for i, row in enumerate(rows_of(60))]
+    for i, row in enumerate(rows):
+        row["completion"] = "hello" if i % 2 == 0 else "xyz"
+    found = learn(tmp_path / "state", bundle, rows, "--loss", "kto", "--beta", 0.5)
+    assert find(found, "verdict")["adopted"] and find(found, "done")["version"] == 1
+    more = [*rows, *({"id": "b", "prompt": "b", "completion": "hello", "label": True},)]
+    data = write_rows(tmp_path / "more.jsonl", more)  # loss and seed are the first night's
+    done = events("learn", bundle, "--state", tmp_path / "state", "--data", data, "--seq-len", 48)[-1]
+    assert len(done["nights"]) == 2
+    error = failure("learn", bundle, "--state", tmp_path / "state", "--data", data, "--loss", "sft")
+    assert "was begun with loss kto" in error
+
+
+def test_early_stopping_by_rows_that_do_not_judge(bundle: Path, tmp_path: Path) -> None:
+    found = learn(tmp_path / "state", bundle, rows_of(60), "--eval-every", 2, "--patience", 2)
+    night = find(found, "night")
+    assert night["watched"] > 0 and night["new"] + night["held_out"] + night["watched"] == 60
+    assert any(event["event"] == "eval" for event in found) and find(found, "done")["version"] == 1
+
+
+def test_limits(bundle: Path, tmp_path: Path) -> None:
+    free = find(learn(tmp_path / "free", bundle, rows_of(30)), "verdict")
+    bound = find(learn(tmp_path / "bound", bundle, rows_of(30), "--max-move", free["moved"] / 3), "verdict")
+    assert bound["moved"] == pytest.approx(free["moved"]) and bound["share"] == pytest.approx(1 / 3)
+    short = learn(tmp_path / "short", bundle, rows_of(30), "--epochs", 500, "--minutes", 0.005)
+    assert find(short, "stopped")["reason"] == "cancelled" and find(short, "done")["version"] == 1
+
+
+def test_memory(bundle: Path, tmp_path: Path) -> None:
+    found = learn(tmp_path / "state", bundle, rows_of(30))
+    assert find(found, "trained")["peak_anon_mb"] <= find(found, "plan")["planned_anon_mb"]
+
+
+def test_moments_are_kept(bundle: Path, tmp_path: Path) -> None:
+    """The second night goes on with the first one's moments, and without them ends elsewhere."""
+    state, cold = tmp_path / "state", tmp_path / "cold"
+    learn(state, bundle, rows_of(30))
+    shutil.copytree(state, cold)
+    (cold / "versions/1/moments.safetensors").unlink()
+    rows = [*rows_of(30), *rows_of(30, 30, "abcabc")]
+    warm, other = (find(learn(folder, bundle, rows), "done") for folder in (state, cold))
+    assert warm["version"] == other["version"] == 2 and adapter(warm) != adapter(other)
+    moments = Path(warm["adapter"], "moments.safetensors")
+    moments.write_bytes(moments.read_bytes()[:-8])
+    data = write_rows(tmp_path / "more.jsonl", [*rows, *rows_of(9, 60)])
+    assert "moments.safetensors" in failure("learn", bundle, "--state", state, "--data", data, *OPTIONS)
+
+
+def test_refused(bundle: Path, tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "rows.jsonl", rows_of(10))
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine").write_text("mine")
+    assert "is not a learner's folder, and not empty" in failure("learn", bundle, "--state", full, "--data", data)
+    assert (full / "mine").read_text() == "mine"
+    state = tmp_path / "state"
+    learn(state, bundle, rows_of(10))
+    other = write_small_bundle(tmp_path / "other", type("Other", (TalkingModel,), {"__init__": _seeded}))
+    assert "belongs to another model" in failure("learn", other, "--state", state, "--data", data)
+    bad = write_rows(tmp_path / "bad.jsonl", [{"prompt": "a"}])
+    before = contents(state)
+    assert "bad.jsonl:1: " in failure("learn", bundle, "--state", state, "--data", bad)
+    assert "--data" in failure("learn", bundle, "--state", state, "--data", data, "--forget", "row1")
+    assert contents(state) == before
+    assert "has no state.json" in failure("versions", tmp_path)
+    whole = json.loads((state / "state.json").read_text())
+    for broken in (
+        "{",
+        "{}",
+        '{"format": 9}',
+        json.dumps(whole | {"current": 5}),
+        json.dumps(whole | {"rows_file": "../x"}),
+    ):
+        (state / "state.json").write_text(broken)
+        assert "state.json" in failure("versions", state)
+
+
+def _seeded(self: TalkingModel, config: Any, seed: int) -> None:
+    TalkingModel.__init__(self, config, seed + 1)
