@@ -11,6 +11,7 @@
 #include "runtime/base/process_memory.h"
 #include "runtime/bundle/signature.h"
 #include "runtime/c_api/call.h"
+#include "runtime/config/learn_config.h"
 #include "runtime/data/row.h"
 #include "runtime/generate/generator.h"
 #include "runtime/model/model.h"
@@ -51,6 +52,7 @@ namespace {
 using mft::BadArgument;
 using mft::fail;
 using mft::guarded;
+using mft::or_empty;
 using mft::require;
 using mft::require_options;
 using mft::require_path;
@@ -70,14 +72,12 @@ mft::Chat chat_of(const mft_message* messages, size_t count) {
   return chat;
 }
 
-const char* or_empty(const char* text) { return text == nullptr ? "" : text; }
-
 /// Answers what `chat` gives with the open bundle.
 mft_status answer(mft_bundle* bundle, const char* adapter_folder, const std::function<mft::Chat()>& chat,
                   const mft_options* options, mft_text_callback on_text, void* user_data) {
   return guarded([&] {
     require(bundle, "bundle");
-    require_options(options, false);
+    require_options(options, mft_options::kGenerate);
     if (on_text == nullptr) throw BadArgument("on_text: must not be NULL");
     const mft::Chat asked = chat();
     mft::Model& model = bundle->model;
@@ -98,9 +98,9 @@ mft_status answer(mft_bundle* bundle, const char* adapter_folder, const std::fun
   });
 }
 
-mft_options* new_options(bool train) {
+mft_options* new_options(mft_options::Kind kind) {
   try {
-    return new mft_options{train, {}, {}};
+    return new mft_options{kind, {}, {}};
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
@@ -125,6 +125,19 @@ const char* get(const std::vector<mft::Option<C>>& options, mft_options* all, co
   const auto given = all->given.find(name);
   all->text = given != all->given.end() ? given->second : mft::find_option(options, name).get(C{});
   return all->text.c_str();
+}
+
+/// Calls `body` with the table of the options of a kind.
+template <typename Body>
+void with_table(mft_options::Kind kind, const Body& body) {
+  switch (kind) {
+    case mft_options::kTrain:
+      return body(mft::train_options());
+    case mft_options::kGenerate:
+      return body(mft::generate_options());
+    case mft_options::kLearn:
+      return body(mft::learn_options());
+  }
 }
 
 /// Ready to step: plans, at the first call.
@@ -162,8 +175,9 @@ const char* mft_version(void) { return MFT_VERSION; }
 
 const char* mft_last_error(void) { return last_error; }
 
-mft_options* mft_train_options_new(void) { return new_options(true); }
-mft_options* mft_generate_options_new(void) { return new_options(false); }
+mft_options* mft_train_options_new(void) { return new_options(mft_options::kTrain); }
+mft_options* mft_generate_options_new(void) { return new_options(mft_options::kGenerate); }
+mft_options* mft_learn_options_new(void) { return new_options(mft_options::kLearn); }
 void mft_options_free(mft_options* options) { delete options; }
 
 mft_status mft_options_set(mft_options* options, const char* name, const char* value) {
@@ -171,11 +185,7 @@ mft_status mft_options_set(mft_options* options, const char* name, const char* v
     require(options, "options");
     require(name, "name");
     require(value, "value");
-    if (options->train) {
-      set(mft::train_options(), options, name, value);
-    } else {
-      set(mft::generate_options(), options, name, value);
-    }
+    with_table(options->kind, [&](const auto& table) { set(table, options, name, value); });
   });
 }
 
@@ -184,7 +194,7 @@ const char* mft_options_get(mft_options* options, const char* name) {
   guarded([&] {
     require(options, "options");
     require(name, "name");
-    text = options->train ? get(mft::train_options(), options, name) : get(mft::generate_options(), options, name);
+    with_table(options->kind, [&](const auto& table) { text = get(table, options, name); });
   });
   return text;
 }
@@ -197,7 +207,7 @@ mft_status mft_training_open(const mft_training_files* files, const mft_options*
     require_path(files->bundle, "files.bundle");
     require_path(files->data, "files.data");
     require_path(files->out, "files.out");
-    require_options(options, true);
+    require_options(options, mft_options::kTrain);
     mft::RunPaths paths;
     paths.data = files->data;
     paths.valid = or_empty(files->valid);
@@ -266,7 +276,7 @@ mft_status mft_bundle_plan(const mft_bundle* bundle, const mft_options* options,
                            void* user_data) {
   return guarded([&] {
     require(bundle, "bundle");
-    require_options(options, true);
+    require_options(options, mft_options::kTrain);
     if (on_event == nullptr) throw BadArgument("on_event: must not be NULL");
     const auto call = bundle->model.begin_call();
     mft::TrainConfig config = mft::make_train_config(options->given);
@@ -294,7 +304,7 @@ mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const in
   return guarded([&] {
     require(bundle, "bundle");
     require(prompt, "prompt");
-    require_options(options, false);
+    require_options(options, mft_options::kGenerate);
     if (on_token == nullptr) throw BadArgument("on_token: must not be NULL");
     const auto call = bundle->model.begin_call();
     bundle->answering_with(or_empty(adapter_folder))

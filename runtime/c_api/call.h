@@ -15,7 +15,9 @@
 /// The options that were set. Each call makes its configuration from all of them, so that it sees options that exclude
 /// each other.
 struct mft_options {
-  bool train;
+  enum Kind { kTrain, kGenerate, kLearn };
+
+  Kind kind;
   std::map<std::string, std::string> given;
   std::string text;  // the latest result of mft_options_get
 };
@@ -63,11 +65,13 @@ inline void require_path(const char* path, const char* name) {
   if (*path == 0) throw BadArgument(std::string(name) + ": must not be empty");
 }
 
-inline void require_options(const mft_options* options, bool train) {
+inline void require_options(const mft_options* options, mft_options::Kind kind) {
+  static constexpr const char* kNames[] = {"train", "generate", "learn"};
   require(options, "options");
-  if (options->train != train) {
-    throw BadArgument(std::string("options: start from mft_") + (train ? "train" : "generate") + "_options_new()");
-  }
+  if (options->kind != kind)
+    throw BadArgument(std::string("options: start from mft_") + kNames[kind] + "_options_new()");
 }
+
+inline const char* or_empty(const char* text) { return text == nullptr ? "" : text; }
 
 }  // namespace mft

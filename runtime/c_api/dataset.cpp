@@ -96,7 +96,7 @@ mft_status mft_dataset_write_tokens(const mft_dataset* dataset, const mft_option
                                     mft_dataset_stats* stats) {
   return guarded([&] {
     require(dataset, "dataset");
-    require_options(options, true);
+    require_options(options, mft_options::kTrain);
     require_path(token_file, "token_file");
     const auto call = dataset->begin_call();
     const mft::DataStats done = dataset->dataset.write_tokens(token_file, mft::make_train_config(options->given));

@@ -70,6 +70,7 @@ typedef struct mft_options mft_options;
 /* Creates options with their default values. Returns NULL if there is no memory. */
 MFT_API mft_options* mft_train_options_new(void);
 MFT_API mft_options* mft_generate_options_new(void);
+MFT_API mft_options* mft_learn_options_new(void);
 MFT_API void mft_options_free(mft_options* options);
 
 /* Sets an option, such as "lr" to "1e-3". Fails if the option does not exist or cannot have this value. */
@@ -238,6 +239,41 @@ typedef struct mft_dataset_stats {
  * NULL. */
 MFT_API mft_status mft_dataset_write_tokens(const mft_dataset* dataset, const mft_options* options,
                                             const char* token_file, mft_dataset_stats* stats);
+
+/* ---- Learning night after night ---- */
+
+/*
+ * A learner's folder: an adapter that learns from new rows again and again, and adopts a version only if it is better.
+ * Each call leaves the folder as it was or as it is to be, whenever the process ends.
+ */
+typedef struct mft_learner mft_learner;
+
+/* Opens the bundle in `bundle_folder`. `folder` may be empty or missing; the first night makes it. */
+MFT_API mft_status mft_learner_open(const char* bundle_folder, const char* folder, mft_learner** learner);
+MFT_API void mft_learner_close(mft_learner* learner);
+
+/*
+ * A night: trains on the rows of the .jsonl file `rows_jsonl` that are new, and on older ones. Rows are known again by
+ * their "id", or else by their text. `options` come from mft_learn_options_new(); what the first night set for all
+ * nights need not be set again. The "done" event tells the current version and the folder of its adapter. MFT_STOPPED
+ * means that the night was cancelled, and the folder is as it was.
+ */
+MFT_API mft_status mft_learner_learn(mft_learner* learner, const char* rows_jsonl, const mft_options* options,
+                                     mft_event_callback on_event, void* user_data);
+
+/* Forgets rows: removes them, and repeats the nights since the last version that was not trained on them. */
+MFT_API mft_status mft_learner_forget(mft_learner* learner, const char* const* ids, size_t count,
+                                      mft_event_callback on_event, void* user_data);
+
+/* Makes an earlier version that is still kept the current one; 0 is the base model. */
+MFT_API mft_status mft_learner_roll_back(mft_learner* learner, int64_t version);
+
+/* Reports the folder's versions and nights as a "done" event. */
+MFT_API mft_status mft_learner_state(const mft_learner* learner, mft_event_callback on_event, void* user_data);
+
+/* Ends the call in progress of mft_learner_learn() or mft_learner_forget() after the current step. Does nothing if
+ * there is none. May be called from any thread. */
+MFT_API void mft_learner_cancel(mft_learner* learner);
 
 /* ---- Text and tokens ---- */
 

@@ -84,7 +84,7 @@ int64_t train(Model& model, TrainConfig config, const RunPaths& paths, double mi
   });
   try {
     while (run.step(late)) {
-      if (!stop.reason().empty()) fail(stop.reason(), "; the night is not finished, and the learner is as it was");
+      if (!stop.reason().empty()) throw Stopped(stop.reason() + "; the learner is as it was before the night");
       if (minutes > 0 && Clock::now() >= end) late.cancel();
     }
   } catch (const Stopped&) {  // its adapter is saved

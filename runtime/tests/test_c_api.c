@@ -427,6 +427,58 @@ static void test_tokenizer(void) {
   remove(folder);
 }
 
+static int cancel_at_step(const char* event, void* learner) {
+  if (strstr(event, "\"event\":\"step\"") != NULL) mft_learner_cancel(learner);
+  return 0;
+}
+
+static int keep_last(const char* event, void* text) {
+  snprintf(text, 4096, "%s", event);
+  return 0;
+}
+
+static void test_learner(const char* bundle) {
+  char folder[] = "/tmp/mft_learner_XXXXXX", rows[64], state[64], event[4096] = "";
+  const char* ids[] = {"row1", "row2"};
+  mft_learner* learner = NULL;
+  mft_options* options = mft_learn_options_new();
+  mft_options* train = mft_train_options_new();
+  FILE* file;
+  int i;
+  CHECK(mkdtemp(folder) != NULL);
+  snprintf(rows, sizeof(rows), "%s/rows.jsonl", folder);
+  snprintf(state, sizeof(state), "%s/state", folder);
+  file = fopen(rows, "w");
+  for (i = 0; i < 30; ++i) fprintf(file, "{\"id\":\"row%d\",\"prompt\":\"%d?\",\"completion\":\"hello\"}\n", i, i);
+  fclose(file);
+  CHECK(strcmp(mft_options_get(options, "held_out"), "0.2") == 0 &&
+        strcmp(mft_options_get(options, "epochs"), "2") == 0);
+  CHECK_OK(mft_options_set(options, "seq_len", "48"));
+  CHECK_OK(mft_options_set(options, "general_bound", "10"));
+  CHECK_FAILS(mft_learner_open("/no/such", state, &learner), MFT_ERROR_FAILED, "/no/such");
+  CHECK_FAILS(mft_learner_open(bundle, NULL, &learner), MFT_ERROR_ARGUMENT, "folder: must not be NULL");
+  CHECK_FAILS(mft_learner_open(bundle, state, NULL), MFT_ERROR_ARGUMENT, "learner: must not be NULL");
+  CHECK_OK(mft_learner_open(bundle, state, &learner));
+  CHECK_FAILS(mft_learner_state(learner, keep_last, event), MFT_ERROR_FAILED, "has no state.json");
+  CHECK_FAILS(mft_learner_learn(learner, rows, train, NULL, NULL), MFT_ERROR_ARGUMENT, "mft_learn_options_new()");
+  CHECK_FAILS(mft_learner_learn(learner, rows, options, cancel_at_step, learner), MFT_STOPPED, "as it was before");
+  CHECK_OK(mft_learner_state(learner, keep_last, event));
+  CHECK(strstr(event, "\"version\":0") != NULL && strstr(event, "\"rows\":0") != NULL);
+  CHECK_OK(mft_learner_learn(learner, rows, options, keep_last, event));
+  CHECK(strstr(event, "\"event\":\"done\"") != NULL && strstr(event, "\"rows\":30") != NULL);
+  CHECK_OK(mft_learner_forget(learner, ids, 2, keep_last, event));
+  CHECK(strstr(event, "\"rows\":28") != NULL);
+  CHECK_FAILS(mft_learner_forget(learner, NULL, 1, NULL, NULL), MFT_ERROR_ARGUMENT, "ids: must not be NULL");
+  CHECK_OK(mft_learner_roll_back(learner, 0));
+  CHECK_FAILS(mft_learner_roll_back(learner, 99), MFT_ERROR_FAILED, "version 99: ");
+  CHECK_FAILS(mft_learner_state(learner, NULL, NULL), MFT_ERROR_ARGUMENT, "on_event: must not be NULL");
+  mft_learner_cancel(NULL);
+  mft_learner_close(learner);
+  mft_learner_close(NULL);
+  mft_options_free(options);
+  mft_options_free(train);
+}
+
 /* The last of all: no call takes it back. */
 static void test_trust(const char* folder) {
   const char* key =
@@ -460,6 +512,7 @@ int main(void) {
   test_tokenizer();
   if (bundle != NULL) {
     test_bundle(bundle);
+    test_learner(bundle);
     test_trust(bundle);
   } else {
     printf("the rest is skipped: MFT_TEST_BUNDLE is not set\n");

@@ -23,6 +23,8 @@ class StopRequest {
  public:
   void cancel() noexcept { value_ = kCancelled; }
   void signal(int number) noexcept { value_ = number; }
+  /// Takes the request back.
+  void clear() noexcept { value_ = 0; }
   /// Why to stop; empty: not asked to stop.
   std::string reason() const;
 
@@ -32,7 +34,7 @@ class StopRequest {
   static_assert(std::atomic<int>::is_always_lock_free);
 };
 
-/// Thrown if a run ended early. It has written a checkpoint.
+/// Thrown if a run ended early, with a checkpoint, or a night of learning, which then changed nothing.
 class Stopped : public Error {
  public:
   using Error::Error;

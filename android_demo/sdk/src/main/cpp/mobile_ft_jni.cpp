@@ -102,14 +102,20 @@ auto guarded(JNIEnv* env, jclass native, const Body& body) noexcept -> decltype(
 
 using Options = std::unique_ptr<mft_options, decltype(&mft_options_free)>;
 
-Options new_options(bool train) {
-  Options options(train ? mft_train_options_new() : mft_generate_options_new(), mft_options_free);
+/// Kinds of options, as Native.java has them.
+enum Kind : jint { kTrain, kGenerate, kLearn };
+
+Options new_options(jint kind) {
+  Options options(kind == kTrain      ? mft_train_options_new()
+                  : kind == kGenerate ? mft_generate_options_new()
+                                      : mft_learn_options_new(),
+                  mft_options_free);
   if (options == nullptr) throw std::bad_alloc();
   return options;
 }
 
-Options options_of(JNIEnv* env, bool train, jobjectArray given) {
-  Options options = new_options(train);
+Options options_of(JNIEnv* env, Kind kind, jobjectArray given) {
+  Options options = new_options(kind);
   const std::vector<std::string> texts = texts_of(env, given);
   for (size_t i = 0; i + 1 < texts.size(); i += 2) {
     check(mft_options_set(options.get(), texts[i].c_str(), texts[i + 1].c_str()));
@@ -202,16 +208,16 @@ jlongArray longs_of(JNIEnv* env, const std::vector<jlong>& values) {
 
 #define NATIVE(type, name) extern "C" JNIEXPORT type JNICALL Java_ai_mobileft_Native_##name
 
-NATIVE(void, checkOption)(JNIEnv* env, jclass native, jboolean train, jbyteArray name, jbyteArray value) {
+NATIVE(void, checkOption)(JNIEnv* env, jclass native, jint kind, jbyteArray name, jbyteArray value) {
   guarded(env, native, [&] {
-    const Options options = new_options(train);
+    const Options options = new_options(kind);
     check(mft_options_set(options.get(), text_of(env, name).c_str(), text_of(env, value).c_str()));
   });
 }
 
-NATIVE(jbyteArray, defaultOption)(JNIEnv* env, jclass native, jboolean train, jbyteArray name) {
+NATIVE(jbyteArray, defaultOption)(JNIEnv* env, jclass native, jint kind, jbyteArray name) {
   return guarded(env, native, [&] {
-    const Options options = new_options(train);
+    const Options options = new_options(kind);
     const char* value = mft_options_get(options.get(), text_of(env, name).c_str());
     return value == nullptr ? nullptr : made(bytes_of(env, value));
   });
@@ -227,7 +233,7 @@ NATIVE(jlong, openTraining)
     const mft_training_files files = {bundle_text.c_str(),  data_text.c_str(), valid_text.c_str(),
                                       adapter_text.c_str(), out_text.c_str(),  resume};
     mft_training* training = nullptr;
-    check(mft_training_open(&files, options_of(env, true, options).get(), &training));
+    check(mft_training_open(&files, options_of(env, kTrain, options).get(), &training));
     return pointer(training);
   });
 }
@@ -273,7 +279,7 @@ NATIVE(jlong, maxSeqLen)(JNIEnv*, jclass, jlong bundle) { return mft_bundle_max_
 NATIVE(jbyteArray, plan)(JNIEnv* env, jclass native, jlong bundle, jobjectArray options) {
   return guarded(env, native, [&] {
     std::string plan;
-    check(mft_bundle_plan(object<mft_bundle>(bundle), options_of(env, true, options).get(), keep_event, &plan));
+    check(mft_bundle_plan(object<mft_bundle>(bundle), options_of(env, kTrain, options).get(), keep_event, &plan));
     return made(bytes_of(env, plan.c_str()));
   });
 }
@@ -301,7 +307,7 @@ NATIVE(void, generate)
     }
     Listener listener(env, native, tokens, "onToken", "(J)Z");
     listener.finish(mft_generate(object<mft_bundle>(bundle), text_of(env, adapter).c_str(), begin + position,
-                                 static_cast<size_t>(count), options_of(env, false, options).get(), hear_token,
+                                 static_cast<size_t>(count), options_of(env, kGenerate, options).get(), hear_token,
                                  &listener));
   });
 }
@@ -314,7 +320,7 @@ NATIVE(void, chat)
     const std::vector<mft_message> chat = messages_of(texts);
     Listener listener = bytes_listener(env, native, pieces);
     listener.finish(mft_chat(object<mft_bundle>(bundle), text_of(env, adapter).c_str(), chat.data(), chat.size(),
-                             options_of(env, false, options).get(), hear_text, &listener));
+                             options_of(env, kGenerate, options).get(), hear_text, &listener));
   });
 }
 
@@ -323,7 +329,7 @@ NATIVE(void, chatJson)
   guarded(env, native, [&] {
     Listener listener = bytes_listener(env, native, pieces);
     listener.finish(mft_chat_json(object<mft_bundle>(bundle), text_of(env, adapter).c_str(), text_of(env, json).c_str(),
-                                  options_of(env, false, options).get(), hear_text, &listener));
+                                  options_of(env, kGenerate, options).get(), hear_text, &listener));
   });
 }
 
@@ -366,12 +372,55 @@ NATIVE(jlongArray, writeTokens)
 (JNIEnv* env, jclass native, jlong dataset, jobjectArray options, jbyteArray token_file) {
   return guarded(env, native, [&] {
     mft_dataset_stats stats;
-    check(mft_dataset_write_tokens(object<mft_dataset>(dataset), options_of(env, true, options).get(),
+    check(mft_dataset_write_tokens(object<mft_dataset>(dataset), options_of(env, kTrain, options).get(),
                                    text_of(env, token_file).c_str(), &stats));
     return longs_of(env, {stats.rows, stats.sequences, stats.tokens, stats.target_tokens, stats.truncated,
                           stats.dropped, stats.bad});
   });
 }
+
+NATIVE(jlong, openLearner)(JNIEnv* env, jclass native, jbyteArray bundle, jbyteArray folder) {
+  return guarded(env, native, [&] {
+    mft_learner* learner = nullptr;
+    check(mft_learner_open(text_of(env, bundle).c_str(), text_of(env, folder).c_str(), &learner));
+    return pointer(learner);
+  });
+}
+
+NATIVE(void, closeLearner)(JNIEnv*, jclass, jlong learner) { mft_learner_close(object<mft_learner>(learner)); }
+
+NATIVE(void, learn)
+(JNIEnv* env, jclass native, jlong learner, jbyteArray rows, jobjectArray options, jobject events) {
+  guarded(env, native, [&] {
+    Listener listener = bytes_listener(env, native, events);
+    listener.finish(mft_learner_learn(object<mft_learner>(learner), text_of(env, rows).c_str(),
+                                      options_of(env, kLearn, options).get(), hear_text, &listener));
+  });
+}
+
+NATIVE(void, forget)(JNIEnv* env, jclass native, jlong learner, jobjectArray ids, jobject events) {
+  guarded(env, native, [&] {
+    const std::vector<std::string> texts = texts_of(env, ids);
+    std::vector<const char*> given;
+    for (const std::string& id : texts) given.push_back(id.c_str());
+    Listener listener = bytes_listener(env, native, events);
+    listener.finish(mft_learner_forget(object<mft_learner>(learner), given.data(), given.size(), hear_text, &listener));
+  });
+}
+
+NATIVE(void, rollBack)(JNIEnv* env, jclass native, jlong learner, jlong version) {
+  guarded(env, native, [&] { check(mft_learner_roll_back(object<mft_learner>(learner), version)); });
+}
+
+NATIVE(jbyteArray, learnerState)(JNIEnv* env, jclass native, jlong learner) {
+  return guarded(env, native, [&] {
+    std::string state;
+    check(mft_learner_state(object<mft_learner>(learner), keep_event, &state));
+    return made(bytes_of(env, state.c_str()));
+  });
+}
+
+NATIVE(void, cancelLearner)(JNIEnv*, jclass, jlong learner) { mft_learner_cancel(object<mft_learner>(learner)); }
 
 NATIVE(jlongArray, processMemory)(JNIEnv* env, jclass native) {
   return guarded(env, native, [&] {

@@ -3,6 +3,6 @@ package ai.mobileft;
 /** Options of chats and of generation: "max_tokens", "temp" and others. */
 public final class GenerateOptions extends Options {
   public GenerateOptions() {
-    super(false);
+    super(Native.GENERATE);
   }
 }

@@ -34,10 +34,16 @@ final class Native {
     }
   }
 
-  static native void checkOption(boolean train, byte[] name, byte[] value);
+  /** Kinds of options, as {@link Options} passes them. */
+  static final int TRAIN = 0;
+
+  static final int GENERATE = 1;
+  static final int LEARN = 2;
+
+  static native void checkOption(int kind, byte[] name, byte[] value);
 
   /** Null if there is no such option. */
-  static native byte[] defaultOption(boolean train, byte[] name);
+  static native byte[] defaultOption(int kind, byte[] name);
 
   static native long openTraining(
       byte[] bundle, byte[] data, byte[] valid, byte[] adapter, byte[] out, boolean resume, byte[][] options);
@@ -95,6 +101,21 @@ final class Native {
 
   /** Returns the members of mft_dataset_stats, in their order. */
   static native long[] writeTokens(long dataset, byte[][] options, byte[] tokenFile);
+
+  static native long openLearner(byte[] bundle, byte[] folder);
+
+  static native void closeLearner(long learner);
+
+  static native void learn(long learner, byte[] rows, byte[][] options, BytesListener listener);
+
+  static native void forget(long learner, byte[][] ids, BytesListener listener);
+
+  static native void rollBack(long learner, long version);
+
+  /** Returns the "done" event. */
+  static native byte[] learnerState(long learner);
+
+  static native void cancelLearner(long learner);
 
   /** Returns the members of mft_memory, in their order. */
   static native long[] processMemory();

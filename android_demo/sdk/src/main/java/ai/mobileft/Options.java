@@ -8,11 +8,12 @@ import java.util.Map;
  * not set have their defaults. An object must not be used by several threads at the same time.
  */
 public abstract class Options {
-  private final boolean train;
+  private final int kind;
   private final Map<String, String> given = new LinkedHashMap<>();
 
-  Options(boolean train) {
-    this.train = train;
+  /** {@code kind} is one of {@link Native}'s. */
+  Options(int kind) {
+    this.kind = kind;
   }
 
   /**
@@ -24,7 +25,7 @@ public abstract class Options {
   public final void set(String name, String value) {
     byte[] utf8Name = Utf8.bytes("name", name);
     byte[] utf8Value = Utf8.bytes("value", value);
-    Native.checkOption(train, utf8Name, utf8Value);
+    Native.checkOption(kind, utf8Name, utf8Value);
     given.put(name, value);
   }
 
@@ -37,7 +38,7 @@ public abstract class Options {
     String value = given.get(name);
     if (value != null) return value;
     byte[] utf8Name = Utf8.bytes("name", name);
-    byte[] standard = Native.defaultOption(train, utf8Name);
+    byte[] standard = Native.defaultOption(kind, utf8Name);
     if (standard == null) throw new IllegalArgumentException("unknown option " + name);
     return Utf8.text(standard);
   }

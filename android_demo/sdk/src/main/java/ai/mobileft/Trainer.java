@@ -65,7 +65,7 @@ public final class Trainer implements AutoCloseable {
     handle.close();
   }
 
-  private static Native.BytesListener events(TrainingListener listener) {
+  static Native.BytesListener events(TrainingListener listener) {
     return json -> {
       if (listener != null) listener.onEvent(new TrainingEvent(Utf8.text(json)));
       return true;
