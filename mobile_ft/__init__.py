@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from mobile_ft.api.bench import bench
+    from mobile_ft.api.compare import compare
     from mobile_ft.api.convert import convert
     from mobile_ft.api.data import DataReport, inspect_data
     from mobile_ft.api.device_link import Device
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         BenchResult,
         BenchRow,
         BundleInfo,
+        CompareResult,
         ConvertResult,
         EvalResult,
         GenerateResult,
@@ -44,6 +46,7 @@ __all__ = [
     "BenchRow",
     "BusyError",
     "BundleInfo",
+    "CompareResult",
     "ConvertResult",
     "DataReport",
     "Device",
@@ -58,6 +61,7 @@ __all__ = [
     "UserError",
     "bench",
     "chat",
+    "compare",
     "convert",
     "evaluate",
     "export_bundle",
@@ -87,6 +91,7 @@ _HOMES = {
     "UserError": "errors",
     "bench": "api.bench",
     "chat": "api.generate",
+    "compare": "api.compare",
     "convert": "api.convert",
     "evaluate": "api.evaluate",
     "export_bundle": "api.export",

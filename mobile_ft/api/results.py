@@ -104,6 +104,59 @@ class EvalResult(Result):
 
 
 @dataclass(frozen=True)
+class ComparedRow:
+    """A held-out row, and its mean loss with each side of a comparison."""
+
+    where: str
+    losses: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How the mean loss of a row changes from one side of a comparison to another."""
+
+    one: str
+    other: str
+    change: float  # mean over rows; below 0, the other one is better
+    low: float  # of its 95 % interval, by a paired t-test
+    high: float
+    better: int  # rows whose loss is lower with the other one
+    worse: int
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, repr=False)
+class CompareResult(Result):
+    """Adapters of a bundle on the same rows."""
+
+    names: list[str]  # "base", and the adapters' folders
+    losses: dict[str, float]  # mean over all targets
+    differences: list[Difference]
+    rows: list[ComparedRow]
+    answers: dict[str, list[str]]  # of each prompt, in the order of names
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {
+            "differences": [asdict(difference) for difference in self.differences],
+            "rows": [asdict(row) for row in self.rows],
+        }
+
+    def summary(self) -> tuple[str, dict[str, str]]:
+        rows = {name: f"loss {number(loss)}" for name, loss in self.losses.items()}
+        for d in self.differences:
+            verdict = "" if d.is_certain else ", which chance explains"
+            rows[f"{d.one} -> {d.other}"] = (
+                f"{d.change:+.4f} per row, 95 % interval {d.low:+.4f} to {d.high:+.4f}{verdict}; "
+                f"{d.better} rows better, {d.worse} worse"
+            )
+        return f"{len(self.rows)} held-out rows", rows
+
+
+@dataclass(frozen=True)
 class VersionInfo:
     """An adopted version of a learner."""
 

@@ -24,6 +24,7 @@ _COMMANDS = {
     "forget": "forget",
     "versions": "versions",
     "eval": "evaluate",
+    "compare": "compare",
     "generate": "generate",
     "chat": "chat",
     "bench": "bench",

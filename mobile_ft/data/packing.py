@@ -82,6 +82,13 @@ def pack(rows: Sequence[EncodedRow | EncodedPair], seq_len: int, seed: int) -> T
     )
 
 
+def apart(rows: Sequence[EncodedRow]) -> TokenSequences:
+    """Puts each row in a sequence of its own. `rows` must not be empty."""
+    lengths = [len(row.tokens) for row in rows]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+    return TokenSequences(list(rows), offsets, pairs=False)
+
+
 def write_token_file(path: Path, sequences: TokenSequences) -> None:
     """Writes the token file. `path` is replaced as a whole or not at all, even if power fails. Raises OSError."""
     partial = path.with_name(path.name + ".partial")

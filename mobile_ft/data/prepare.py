@@ -138,6 +138,17 @@ def encode_rows(
     return encoded
 
 
+def encode_each(
+    rows: Iterable[Row], tokenizer: Tokenizer, seq_len: int, options: Mapping[str, str] | None = None
+) -> Iterator[tuple[Row, EncodedRows]]:
+    """Yields each row with what `encode_rows` makes of it for the loss "sft", which may be nothing."""
+    reader = _row_reader(tokenizer, dict(options or {}))
+    for row in rows:
+        encoded = EncodedRows([])
+        _encode(row, reader, tokenizer, seq_len, "sft", encoded, lambda where, text, sides: None)
+        yield row, encoded
+
+
 def read_row_text(row: JsonRow, reader: RowReader) -> RowText:
     """Returns a row's text and the spans of it that are learned. Raises UserError, with its place, if it is
     malformed."""

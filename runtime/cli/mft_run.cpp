@@ -208,8 +208,9 @@ int eval(const std::vector<std::string>& argv) {
   end_with_parent(arguments);
   Model model(trusted_bundle(arguments));
   const LossSum sum = evaluate_file(
-      model, arguments.text("adapter"), arguments.required("data"),
-      [](int64_t done, int64_t total) { emit({{"event", "progress"}, {"done", done}, {"total", total}}); });
+      model, arguments.text("adapter"), arguments.required("data"), [](int64_t sequence, const LossSum& loss) {
+        emit({{"event", "progress"}, {"done", sequence + 1}, {"loss", loss.loss}, {"targets", loss.count}});
+      });
   const double mean = sum.loss / static_cast<double>(sum.count);
   emit({{"event", "done"},
         {"loss", mean},

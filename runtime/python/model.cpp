@@ -120,24 +120,12 @@ void register_model(nb::module_ m) {
           "Number of tokens to prepare the model for, unless its max_seq_len is smaller.");
   m.def(
       "evaluate",
-      [](Model& model, const std::string& adapter, const std::string& data, const nb::object& progress) {
-        Callback callback;
-        LossSum sum;
-        try {
-          Working working(model);
-          sum = evaluate_file(model, adapter, data, [&](int64_t done, int64_t total) {
-            const bool went_on = callback.call([&] {
-              if (!progress.is_none()) progress(done, total);
-            });
-            if (!went_on) fail("the callback stopped the evaluation");
-          });
-        } catch (const Error&) {
-          callback.rethrow();
-          throw;
-        }
+      [](Model& model, const std::string& adapter, const std::string& data) {
+        Working working(model);
+        const LossSum sum = evaluate_file(model, adapter, data);
         return std::make_pair(sum.loss / static_cast<double>(sum.count), sum.count);
       },
-      "model"_a, "adapter"_a, "data"_a, "progress"_a = nb::none(),
+      "model"_a, "adapter"_a, "data"_a,
       "Mean loss and target count of a token file, with an adapter folder ('' for the bundle's own).");
 }
 

@@ -39,7 +39,7 @@ LossSum evaluate(Model& model, const TokenFile& data, const TrainConfig& config,
 }
 
 LossSum evaluate_file(Model& model, const std::string& adapter, const std::string& path,
-                      const std::function<void(int64_t, int64_t)>& progress) {
+                      const std::function<void(int64_t, const LossSum&)>& on_sequence) {
   const TokenFile data(path, model.bundle().vocab_size);
   if (data.rows() != RowKind::kTexts) {
     fail(path, ": contains ", data.rows() == RowKind::kPairs ? "preference pairs" : "rows with labels",
@@ -48,10 +48,8 @@ LossSum evaluate_file(Model& model, const std::string& adapter, const std::strin
   model.prepare(adapter, data.longest());
   const size_t activation = static_cast<size_t>(data.longest() * model.bundle().hidden_size);
   const Buffer buffer(2 * activation * sizeof(float));
-  const LossSum sum = evaluate(model, data, TrainConfig(), nullptr, buffer.floats(), buffer.floats() + activation,
-                               [&](int64_t sequence, const LossSum&) {
-                                 if (progress) progress(sequence + 1, data.sequences());
-                               });
+  float* x = buffer.floats();
+  const LossSum sum = evaluate(model, data, TrainConfig(), nullptr, x, x + activation, on_sequence);
   if (sum.count == 0) fail(path, ": no targets to evaluate");
   if (!std::isfinite(sum.loss)) fail(path, ": the loss is not finite");
   return sum;

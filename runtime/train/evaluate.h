@@ -24,6 +24,6 @@ LossSum evaluate(Model& model, const TokenFile& data, const TrainConfig& config,
 /// The same of a token file of texts, with the adapter in a folder, empty for the bundle's own, and memory of its own.
 /// Throws Error where there is nothing to evaluate, or the loss is not finite.
 LossSum evaluate_file(Model& model, const std::string& adapter, const std::string& path,
-                      const std::function<void(int64_t, int64_t)>& progress = {});
+                      const std::function<void(int64_t, const LossSum&)>& on_sequence = {});
 
 }  // namespace mft
