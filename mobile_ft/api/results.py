@@ -177,7 +177,7 @@ class NightResult:
     why: str
     rows: int  # held out, of all nights so far
     gain: float  # their mean loss before the night, less that after it
-    lower: float  # lower end of the gain's one-sided 95 % interval
+    chance: float  # how likely chance alone makes that gain
     loss: float  # their mean loss after the night
     general: float  # perplexity of general text, relative to the base model's
     moved: float  # norm of the adapter's change, relative to the adapter before

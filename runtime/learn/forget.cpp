@@ -4,8 +4,8 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/learn/learner.h"
+#include "runtime/learn/losses_file.h"
 #include "runtime/learn/night.h"
-#include "runtime/learn/version_losses.h"
 
 namespace mft {
 namespace {
@@ -43,20 +43,22 @@ void remove_traces(LearnerState& state, const Ids& ids) {
   }
   state.versions = std::move(kept);
   for (const std::string& folder : folders) {
-    VersionLosses losses = read_losses(state.folder + "/" + folder);
-    size_t removed = 0;
-    for (const std::string& id : ids) removed += losses.rows.erase(id);
-    if (removed > 0) write_losses(state.folder + "/" + folder, losses);
+    for (const std::string& id : ids) remove_loss(state.folder + "/" + folder, id);
   }
 }
 
-/// The nights after `night` that made the current version or made none; versions that were rolled back stay away.
+/// The nights after `night` that made the current version, or went on from one before it and made none. What was rolled
+/// back stays away.
 std::vector<Night> nights_to_repeat(const LearnerState& state, int64_t night, int64_t current) {
-  std::set<int64_t> made;
-  for (const Version* v = state.find(current); v != nullptr; v = state.find(v->parent)) made.insert(v->night);
+  std::set<int64_t> made, chain = {0};
+  for (const Version* v = state.find(current); v != nullptr; v = state.find(v->parent)) {
+    made.insert(v->night);
+    chain.insert(v->number);
+  }
   std::vector<Night> nights;
   for (const Night& n : state.nights) {
-    if (n.number > night && (made.count(n.number) > 0 || !n.verdict.adopted)) nights.push_back(n);
+    const bool counts = n.verdict.adopted ? made.count(n.number) > 0 : chain.count(n.from) > 0;
+    if (n.number > night && counts) nights.push_back(n);
   }
   return nights;
 }
@@ -66,6 +68,23 @@ void remove_nights(LearnerState& state, const std::vector<Night>& nights) {
     const auto end = std::remove_if(state.nights.begin(), state.nights.end(),
                                     [&](const Night& n) { return n.number == night.number; });
     state.nights.erase(end, state.nights.end());
+  }
+}
+
+/// Repeats a night. One that fails without the rows counts as one that adopted nothing, so that the rows can go.
+void repeat(LearnerState& state, const Night& night, Model& model, const BundleText& text, const EventSink& emit,
+            const StopRequest& stop) {
+  try {
+    LearnConfig config = make_learn_config(night.options);
+    config.minutes = 0;  // another day's clock decides nothing
+    run_night(state, night.number, model, text, config, emit, stop);
+  } catch (const Stopped&) {
+    throw;
+  } catch (const Error& error) {
+    Night failed{night.number, night.options, 0, 0, state.current, {}};
+    failed.verdict.why = error.what();
+    emit({{"event", "verdict"}, {"adopted", false}, {"why", failed.verdict.why}});
+    state.nights.push_back(failed);
   }
 }
 
@@ -110,10 +129,12 @@ void forget(const std::string& folder, Model& model, const std::vector<std::stri
   commit(state, [&] {
     const std::vector<Night> again = go_back(state, Ids(ids.begin(), ids.end()), emit);
     const BundleText text(model.bundle());
-    for (const Night& n : again) run_night(state, n.number, model, text, make_learn_config(n.options), emit, stop);
+    for (const Night& n : again) repeat(state, n, model, text, emit, stop);
     std::sort(state.nights.begin(), state.nights.end(),
               [](const Night& a, const Night& b) { return a.number < b.number; });
   });
+  const std::string left = remove_leftovers(state);
+  if (!left.empty()) fail(left, ": cannot be removed, and may still hold forgotten rows");
   emit(describe(state));
 }
 

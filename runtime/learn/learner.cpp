@@ -184,7 +184,7 @@ Event describe(const LearnerState& state) {
                       {"why", v.why},
                       {"rows", v.rows},
                       {"gain", v.gain},
-                      {"lower", v.lower},
+                      {"chance", v.chance},
                       {"loss", v.loss},
                       {"general", v.general},
                       {"moved", v.moved},

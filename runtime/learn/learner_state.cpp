@@ -29,14 +29,14 @@ std::string hash_of(const std::string& text) {
 }
 
 Json to_json(const Verdict& v) {
-  return {{"adopted", v.adopted}, {"why", v.why},         {"rows", v.rows},   {"gain", v.gain},  {"lower", v.lower},
+  return {{"adopted", v.adopted}, {"why", v.why},         {"rows", v.rows},   {"gain", v.gain},  {"chance", v.chance},
           {"loss", v.loss},       {"general", v.general}, {"moved", v.moved}, {"share", v.share}};
 }
 
 Verdict verdict_from(const Json& json) {
-  return {json.at("adopted"), json.at("why"),   integer(json, "rows", 0, kMost),
-          json.at("gain"),    json.at("lower"), json.at("loss"),
-          json.at("general"), json.at("moved"), json.at("share")};
+  return {json.at("adopted"), json.at("why"),    integer(json, "rows", 0, kMost),
+          json.at("gain"),    json.at("chance"), json.at("loss"),
+          json.at("general"), json.at("moved"),  json.at("share")};
 }
 
 Json to_json(const LearnerState& s) {
@@ -45,6 +45,7 @@ Json to_json(const LearnerState& s) {
     nights.push_back({{"number", n.number},
                       {"added", n.added},
                       {"replayed", n.replayed},
+                      {"from", n.from},
                       {"verdict", to_json(n.verdict)},
                       {"options", n.options}});
   }
@@ -84,11 +85,22 @@ LearnerState from_json(const Json& json, const std::string& folder) {
   s.rows_file = name_in(json, "rows_file");
   for (const Json& n : json.at("nights")) {
     s.nights.push_back({integer(n, "number", 1, kMost), n.at("options"), integer(n, "added", 0, kMost),
-                        integer(n, "replayed", 0, kMost), verdict_from(n.at("verdict"))});
+                        integer(n, "replayed", 0, kMost), integer(n, "from", 0, kMost), verdict_from(n.at("verdict"))});
   }
   for (const Json& v : json.at("versions")) {
     s.versions.push_back({integer(v, "number", 1, kMost), integer(v, "parent", 0, kMost), integer(v, "night", 1, kMost),
                           name_in(v, "folder"), v.at("trained")});
+  }
+  for (size_t i = 0; i < s.versions.size(); ++i) {
+    const Version& v = s.versions[i];
+    const bool ascends = i == 0 || s.versions[i - 1].number < v.number;
+    if (!ascends || v.parent >= v.number || v.number >= s.next_version) {
+      fail("version ", v.number, " of ", v.parent, ": must follow its parent and the versions before it");
+    }
+  }
+  for (size_t i = 1; i < s.nights.size(); ++i) {
+    if (s.nights[i].number <= s.nights[i - 1].number)
+      fail("night ", s.nights[i].number, ": must follow those before it");
   }
   if (s.current != 0 && s.adapter_folder().empty()) fail("current is ", s.current, ", which is not kept");
   return s;
@@ -214,22 +226,49 @@ void write_learner_state(LearnerState& state) {
   write_atomically(state.folder + "/" + state.rows_file, {{rows.data(), rows.size()}});
   const std::string text = to_json(state).dump(1) + "\n";
   write_atomically(state.folder + kStateFile, {{text.data(), text.size()}});
+  try {
+    for (const auto& [folder, losses] : state.computed) {
+      if (std::filesystem::exists(state.folder + "/" + folder)) write_losses(state.folder + "/" + folder, losses);
+    }
+  } catch (const std::exception&) {  // they are computed again
+  }
+  state.computed.clear();
   remove_leftovers(state);
 }
 
-void remove_leftovers(const LearnerState& state) {
-  std::set<std::string> named = {state.rows_file, kBaseFolder};
-  for (const Version& version : state.versions) named.insert(version.folder);
-  const auto ours = [](const std::string& name) {
-    return name.rfind("rows-", 0) == 0 || name.rfind("versions/", 0) == 0 || name == "work" ||
-           (name.size() > 8 && name.compare(name.size() - 8, 8, ".partial") == 0);
-  };
-  std::error_code ignored;  // what cannot be removed now is removed by the next call
-  for (const std::string& inside : {std::string(), std::string("versions/")}) {
-    for (const auto& entry : std::filesystem::directory_iterator(state.folder + "/" + inside, ignored)) {
-      const std::string name = inside + entry.path().filename().string();
-      if (ours(name) && named.count(name) == 0) std::filesystem::remove_all(entry.path(), ignored);
+std::string remove_leftovers(const LearnerState& state) noexcept {
+  try {
+    std::set<std::string> named = {state.rows_file, kBaseFolder};
+    for (const Version& version : state.versions) named.insert(version.folder);
+    const auto ours = [](const std::string& name) {
+      return name.rfind("rows-", 0) == 0 || name.rfind("versions/", 0) == 0 || name == "work" ||
+             (name.size() > 8 && name.compare(name.size() - 8, 8, ".partial") == 0);
+    };
+    std::string left;
+    for (const std::string& inside : {std::string(), std::string("versions/")}) {
+      std::error_code error;
+      std::vector<std::filesystem::path> paths;
+      for (std::filesystem::directory_iterator entry(state.folder + "/" + inside, error), end; !error && entry != end;
+           entry.increment(error)) {
+        const std::string name = inside + entry->path().filename().string();
+        if (ours(name) && named.count(name) == 0) paths.push_back(entry->path());
+      }
+      for (const std::filesystem::path& path : paths) {
+        std::filesystem::remove_all(path, error);
+        if (error) left = path.string();
+      }
     }
+    return left;
+  } catch (const std::exception&) {  // what cannot be removed now is removed by the next call
+    return state.folder;
+  }
+}
+
+bool is_written(const LearnerState& state) noexcept {
+  try {
+    return read_learner_state(state.folder).rows_file == state.rows_file;
+  } catch (const std::exception&) {
+    return false;
   }
 }
 

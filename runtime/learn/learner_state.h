@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/bundle/bundle.h"
+#include "runtime/learn/losses_file.h"
 
 namespace mft {
 
@@ -28,7 +29,7 @@ struct Verdict {
   std::string why;     // a sentence
   int64_t rows = 0;    // held out
   double gain = 0;     // mean of their losses before, less after
-  double lower = 0;    // lower end of its one-sided 95 % interval
+  double chance = 1;   // how likely chance alone makes that gain
   double loss = 0;     // mean of their losses after
   double general = 0;  // perplexity of general text, relative to the base model's
   double moved = 0;    // norm of the adapter's change, as a share of that of the adapter before
@@ -40,6 +41,7 @@ struct Night {
   int64_t number;
   std::map<std::string, std::string> options;  // of learn, as text
   int64_t added = 0, replayed = 0;             // rows
+  int64_t from = 0;                            // the version that it went on from
   Verdict verdict;
 };
 
@@ -70,6 +72,8 @@ struct LearnerState {
   /// Hashes of the ids of rows that were dropped or forgotten, which are not new if they are seen again, and the night
   /// that had brought them; 0 if they were forgotten.
   std::map<std::string, int64_t> gone;
+  /// Losses that were computed for versions, by their folder. Written with the state, not a part of it.
+  std::map<std::string, VersionLosses> computed;
 
   const Version* find(int64_t version) const;
   /// The folder of the current version's adapter; empty for the base model.
@@ -99,10 +103,13 @@ void check_bundle(const LearnerState& state, const Bundle& bundle);
 /// Writes the rows, then `state.json`, and removes the files and version folders that it does not name.
 void write_learner_state(LearnerState& state);
 
-/// Removes what an interrupted call left behind.
-void remove_leftovers(const LearnerState& state);
+/// Removes what an interrupted call left behind. Returns a file or folder that could not be removed, or nothing.
+std::string remove_leftovers(const LearnerState& state) noexcept;
 
-/// Changes a state and writes it. If `change` throws, its files are removed.
+/// Whether `state` is what its folder holds.
+bool is_written(const LearnerState& state) noexcept;
+
+/// Changes a state and writes it. If that fails, what the change left in the folder is removed.
 template <typename Change>
 void commit(LearnerState& state, const Change& change) {
   const LearnerState before = state;
@@ -110,7 +117,7 @@ void commit(LearnerState& state, const Change& change) {
     change();
     write_learner_state(state);
   } catch (...) {
-    remove_leftovers(before);
+    if (is_written(before)) remove_leftovers(before);  // an error may also come after the state was written
     throw;
   }
 }

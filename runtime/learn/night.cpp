@@ -72,25 +72,26 @@ EventSink of_training(const EventSink& emit) {
   };
 }
 
-/// Trains into the folder `out`. Returns the number of steps.
-int64_t train(Model& model, TrainConfig config, const RunPaths& paths, double minutes, const EventSink& emit,
-              const StopRequest& stop) {
+/// Trains into the folder `paths.out`. Sets what an MLP computes at once, for evaluations to need no more memory.
+void train(Model& model, TrainConfig& config, const RunPaths& paths, double minutes, const EventSink& emit,
+           const StopRequest& stop) {
   const auto end = Clock::now() + std::chrono::duration<double>(60 * minutes);
   StopRequest late;
-  int64_t steps = 0;
+  int64_t mlp_tokens = 0;
   Run run(model, config, paths, [&](const Event& event) {
-    if (event.at("event") == "step") steps = event.at("step");
+    if (event.at("event") == "plan") mlp_tokens = event.at("mlp_tokens");
     emit(event);
   });
   try {
     while (run.step(late)) {
-      if (!stop.reason().empty()) throw Stopped(stop.reason() + "; the learner is as it was before the night");
+      check_stop(stop);
       if (minutes > 0 && Clock::now() >= end) late.cancel();
     }
   } catch (const Stopped&) {  // its adapter is saved
     if (late.reason().empty()) throw;
   }
-  return steps;
+  check_stop(stop);
+  config.mlp_tokens = mlp_tokens;
 }
 
 /// The adapter before a night and after it.
@@ -133,13 +134,13 @@ class Move {
 /// part in that, so that they can judge the result. Returns the change's length and the share of it that is left.
 std::pair<double, double> bound_move(Model& model, const BundleText& text, const LearnConfig& config,
                                      const std::string& before, const std::string& adapter, const std::string& work,
-                                     const VersionLosses& base, VersionLosses& after) {
+                                     const StopRequest& stop, const VersionLosses& base, VersionLosses& after) {
   Move move(model, before, adapter);
   double share = 1;
   if (config.max_move > 0 && move.length() > config.max_move) move.scale(share = config.max_move / move.length());
   for (int tries = 0;; ++tries) {
     after = VersionLosses();
-    compute_losses(model, text, config.train, adapter, {}, work, after);
+    compute_losses(model, text, config.train, adapter, {}, work, stop, after);
     const bool fits = std::exp(after.general - base.general) <= 1 + config.general_bound;
     if (fits || tries == kMostHalvings) return {move.length(), share};
     move.scale(share /= 2);
@@ -160,7 +161,7 @@ void keep_version(const std::string& run, const std::string& folder) {
 
 Event event_of(const Verdict& v) {
   return {{"event", "verdict"}, {"adopted", v.adopted}, {"why", v.why},         {"rows", v.rows},   {"gain", v.gain},
-          {"lower", v.lower},   {"loss", v.loss},       {"general", v.general}, {"moved", v.moved}, {"share", v.share}};
+          {"chance", v.chance}, {"loss", v.loss},       {"general", v.general}, {"moved", v.moved}, {"share", v.share}};
 }
 
 }  // namespace
@@ -172,6 +173,7 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
               options_of(config),
               static_cast<int64_t>(rows.fresh.size()),
               static_cast<int64_t>(rows.replayed.size()),
+              state.current,
               {}};
   emit({{"event", "night"},
         {"night", number},
@@ -205,8 +207,10 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   paths.adapter = state.adapter_folder();
   paths.moments = paths.adapter;
   paths.keep_moments = true;
-  const Encoded encoded = encode(learned, encoder);
-  write_token_file(paths.data, encoded, packed(encoded, training), training.loss);
+  {
+    const Encoded encoded = encode(learned, encoder);
+    write_token_file(paths.data, encoded, packed(encoded, training), training.loss);
+  }
   if (training.eval_every > 0) {
     const Encoded watched = encode(rows.watched, encoder);
     if (watched.groups.empty()) {
@@ -217,21 +221,20 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
     }
   }
 
-  const int64_t steps = train(model, training, paths, config.minutes, of_training(emit), stop);
-  if (steps == 0) fail("the night made no step");
+  train(model, training, paths, config.minutes, of_training(emit), stop);
   const std::string adapter = std::filesystem::exists(paths.out + "/best") ? paths.out + "/best" : paths.out;
 
-  const std::string base_folder = state.folder + "/" + kBaseFolder;
+  LearnConfig evaluated = config;
+  evaluated.train = training;
+  const std::string options = loss_options(training), base_folder = state.folder + "/" + kBaseFolder;
   make_folder(base_folder);
-  VersionLosses base = read_losses(base_folder), before = read_losses(state.current_folder()), after;
-  if (base.general == 0) {
-    compute_losses(model, text, training, "", {}, work, base);
-    write_losses(base_folder, base);
-  }
-  compute_losses(model, text, training, paths.adapter, rows.judged, work, before);
-  write_losses(state.current_folder(), before);
-  const auto [moved, share] = bound_move(model, text, config, paths.adapter, adapter, work, base, after);
-  compute_losses(model, text, training, adapter, rows.judged, work, after);
+  VersionLosses base = read_losses(base_folder, options), before = read_losses(state.current_folder(), options), after;
+  if (base.general == 0) compute_losses(model, text, training, "", {}, work, stop, base);
+  compute_losses(model, text, training, paths.adapter, rows.judged, work, stop, before);
+  state.computed[kBaseFolder] = base;
+  state.computed[state.current == 0 ? kBaseFolder : state.find(state.current)->folder] = before;
+  const auto [moved, share] = bound_move(model, text, evaluated, paths.adapter, adapter, work, stop, base, after);
+  compute_losses(model, text, training, adapter, rows.judged, work, stop, after);
   Verdict verdict = decide(before, after, base, config.general_bound);
   verdict.moved = moved;
   verdict.share = share;
@@ -239,6 +242,7 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
     Version version{state.next_version, state.current, number, "versions/" + std::to_string(state.next_version), {}};
     ++state.next_version;
     for (const LoggedRow& row : learned) version.trained.push_back(row.id);
+    for (const LoggedRow& row : rows.watched) version.trained.push_back(row.id);  // they chose when to stop
     keep_version(paths.out, state.folder + "/" + version.folder);
     write_losses(state.folder + "/" + version.folder, after);
     state.current = version.number;

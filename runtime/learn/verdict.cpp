@@ -4,8 +4,13 @@
 #include <cstdio>
 #include <vector>
 
+#include "runtime/base/random.h"
+
 namespace mft {
 namespace {
+
+constexpr size_t kMostEnumerated = 14;  // rows, of which all choices of signs are tried
+constexpr uint64_t kChoices = 20000;
 
 std::string percent(double share) {
   char text[32];
@@ -21,11 +26,30 @@ std::string number(double value) {
 
 }  // namespace
 
-double t_quantile(double freedom) {
-  // Cornish and Fisher's expansion from the normal distribution's quantile.
-  const double z = 1.6448536269514722, z3 = z * z * z, z5 = z3 * z * z, z7 = z5 * z * z, n = freedom;
-  return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n) +
-         (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * n * n * n);
+double chance_of(const std::vector<double>& gains) {
+  double sum = 0, size = 0;
+  for (const double gain : gains) {
+    sum += gain;
+    size += std::abs(gain);
+  }
+  const double least = sum - 1e-12 * size;  // so that the signs as they are count, however they are added up
+  const size_t n = gains.size();
+  const bool all = n <= kMostEnumerated;
+  const uint64_t choices = all ? uint64_t{1} << n : kChoices;
+  Random random(0, 0);
+  uint64_t reached = 0;
+  for (uint64_t choice = 0; choice < choices; ++choice) {
+    double other = 0;
+    uint64_t signs = choice;
+    for (size_t i = 0; i < n; ++i) {
+      if (!all && i % 64 == 0) signs = random.next();
+      other += (signs >> i % 64 & 1) != 0 ? -gains[i] : gains[i];
+    }
+    reached += other >= least;
+  }
+  // The signs as they are count as one of the random choices.
+  return all ? static_cast<double>(reached) / static_cast<double>(choices)
+             : static_cast<double>(reached + 1) / static_cast<double>(choices + 1);
 }
 
 Verdict decide(const VersionLosses& before, const VersionLosses& after, const VersionLosses& base,
@@ -41,6 +65,11 @@ Verdict decide(const VersionLosses& before, const VersionLosses& after, const Ve
   }
   verdict.rows = static_cast<int64_t>(gains.size());
   verdict.general = std::exp(after.general - base.general);
+  if (!std::isfinite(verdict.general + verdict.gain + verdict.loss)) {
+    verdict = Verdict();
+    verdict.why = "the loss is not finite; lower lr";
+    return verdict;
+  }
   if (verdict.rows < kFewestRows) {
     verdict.gain = verdict.loss = 0;
     verdict.why =
@@ -50,19 +79,19 @@ Verdict decide(const VersionLosses& before, const VersionLosses& after, const Ve
   const double n = static_cast<double>(gains.size());
   verdict.gain /= n;
   verdict.loss /= n;
-  double squares = 0;
-  for (const double gain : gains) squares += (gain - verdict.gain) * (gain - verdict.gain);
-  verdict.lower = verdict.gain - t_quantile(n - 1) * std::sqrt(squares / (n - 1) / n);
-  if (!(verdict.lower > 0)) {
-    verdict.why = "the loss of held-out rows did not fall by more than chance explains (" + number(verdict.gain) +
-                  " on average, at least " + number(verdict.lower) + " with 95 % confidence)";
+  verdict.chance = chance_of(gains);
+  const std::string gain = number(std::abs(verdict.gain)) + " on average, which chance alone makes in " +
+                           percent(verdict.chance) + " of cases";
+  if (!(verdict.gain > 0)) {
+    verdict.why = "the loss of held-out rows rose by " + number(-verdict.gain) + " on average";
+  } else if (!(verdict.chance <= kMostChance)) {
+    verdict.why = "the loss of held-out rows fell by only " + gain;
   } else if (!(verdict.general <= 1 + general_bound)) {
     verdict.why = "the perplexity of general text rose by " + percent(verdict.general - 1) +
                   " over the base model's; the limit is " + percent(general_bound);
   } else {
     verdict.adopted = true;
-    verdict.why = "the loss of held-out rows fell by " + number(verdict.gain) + " on average, at least " +
-                  number(verdict.lower) + " with 95 % confidence";
+    verdict.why = "the loss of held-out rows fell by " + gain;
   }
   return verdict;
 }

@@ -1,24 +1,15 @@
 #include "runtime/learn/version_losses.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "runtime/base/buffer.h"
-#include "runtime/base/error.h"
-#include "runtime/base/file.h"
-#include "runtime/base/json.h"
 #include "runtime/data/token_writer.h"
 #include "runtime/learn/general_text.h"
 #include "runtime/train/evaluate.h"
 
 namespace mft {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-constexpr const char* kLossesFile = "/losses.json";
-constexpr size_t kMostBytes = size_t{64} << 20;
 
 /// Rows apart from each other as tokens, and which row each sequence is of.
 struct Apart {
@@ -37,16 +28,16 @@ Apart encode(const std::vector<const LoggedRow*>& rows, const RowEncoder& encode
 }
 
 /// Calls `take(sequence, loss)` with what the prepared model loses on each group alone.
-void evaluate_apart(Model& model, const Encoded& encoded, TrainConfig config, const std::string& path,
-                    const std::function<void(int64_t, const LossSum&)>& take) {
+void evaluate_apart(Model& model, const Encoded& encoded, const TrainConfig& config, const std::string& path,
+                    const StopRequest& stop, const std::function<void(int64_t, const LossSum&)>& take) {
   write_token_file(path, encoded, apart(encoded), config.loss);
   const TokenFile data(path, model.bundle().vocab_size);
   const auto activation = static_cast<size_t>(data.longest() * model.bundle().hidden_size);
   const Buffer buffer(2 * activation * sizeof(float));
-  config.sft_weight = 0;  // the share of cross-entropy is of all tokens in a batch, not of a row
   Batch batch;
   std::vector<float> losses;
   for (int64_t s = 0; s < data.sequences(); ++s) {
+    check_stop(stop);
     batch.clear();
     data.append(s, batch);
     // Without an estimate of the KL divergence, which other rows make.
@@ -60,27 +51,25 @@ void evaluate_apart(Model& model, const Encoded& encoded, TrainConfig config, co
 
 }  // namespace
 
-VersionLosses read_losses(const std::string& folder) {
-  VersionLosses losses;
-  const std::string path = folder + kLossesFile;
-  if (folder.empty() || !file_exists(path)) return losses;
-  try {
-    const Json json = parse_json<Json>(read_text(path, kMostBytes), path);
-    losses.rows = json.at("rows").get<std::map<std::string, double>>();
-    losses.general = json.at("general");
-  } catch (const std::exception&) {  // it is computed again
-    return {};
+std::string loss_options(const TrainConfig& config) {
+  std::string text;
+  for (const Option<TrainConfig>& option : train_options()) {
+    for (const char* name : {"seq_len", "loss", "beta", "label_smoothing", "simpo_gamma", "sft_weight"}) {
+      if (option.name == name) text += option.name + "=" + option.get(config) + "\n";
+    }
   }
-  return losses;
+  for (const Option<DataConfig>& option : data_options()) text += option.name + "=" + option.get(config.data) + "\n";
+  return text;
 }
 
-void write_losses(const std::string& folder, const VersionLosses& losses) {
-  const std::string text = Json{{"general", losses.general}, {"rows", losses.rows}}.dump() + "\n";
-  write_atomically(folder + kLossesFile, {{text.data(), text.size()}});
+void check_stop(const StopRequest& stop) {
+  if (!stop.reason().empty()) throw Stopped(stop.reason() + "; the learner is as it was before");
 }
 
 void compute_losses(Model& model, const BundleText& text, const TrainConfig& config, const std::string& adapter,
-                    const std::vector<LoggedRow>& rows, const std::string& work, VersionLosses& known) {
+                    const std::vector<LoggedRow>& rows, const std::string& work, const StopRequest& stop,
+                    VersionLosses& known) {
+  known.options = loss_options(config);
   std::map<std::string, double> kept;
   std::vector<const LoggedRow*> unknown;
   for (const LoggedRow& row : rows) {
@@ -92,28 +81,27 @@ void compute_losses(Model& model, const BundleText& text, const TrainConfig& con
     }
   }
   known.rows = std::move(kept);
-  model.prepare(adapter, config.seq_len, config.threads);
+  model.prepare(adapter, config.seq_len, config.threads, Compute::kFloat32, config.mlp_tokens);
   const std::string path = work + "/evaluated.safetensors";
   TrainConfig general = config;
   general.loss = Loss::kSft;
   if (known.general == 0) {
     const EncodedRows windows =
-        encode_row({TextRow{kGeneralText}}, text, nullptr, config.seq_len, Loss::kSft, DataConfig());
+        encode_row({TextRow{kGeneralText}, 1, "text"}, text, nullptr, config.seq_len, Loss::kSft, DataConfig());
     Encoded encoded;
     encoded.add(windows.groups, 1);
     LossSum sum;
-    evaluate_apart(model, encoded, general, path, [&](int64_t, const LossSum& loss) { sum += loss; });
+    evaluate_apart(model, encoded, general, path, stop, [&](int64_t, const LossSum& loss) { sum += loss; });
     known.general = sum.loss / static_cast<double>(sum.count);
   }
   const RowEncoder encoder(text, config);
   const Apart found = encode(unknown, encoder);
   if (found.row_of.empty()) return;
   std::map<size_t, LossSum> sums;
-  evaluate_apart(model, found.encoded, config, path, [&](int64_t sequence, const LossSum& loss) {
+  evaluate_apart(model, found.encoded, config, path, stop, [&](int64_t sequence, const LossSum& loss) {
     sums[found.row_of[static_cast<size_t>(sequence)]] += loss;
   });
   for (const auto& [row, sum] : sums) {
-    if (!std::isfinite(sum.loss)) fail(adapter, ": the loss of the held-out row ", unknown[row]->id, " is not finite");
     known.rows[unknown[row]->id] = sum.loss / static_cast<double>(sum.count);
   }
 }

@@ -1,6 +1,7 @@
-// Decisions of a learner: the quantile of Student's t against tables, and which versions are adopted.
+// Decisions of a learner: how likely chance makes a gain, and which versions are adopted.
 
 #include <cmath>
+#include <vector>
 
 #include "runtime/learn/verdict.h"
 #include "runtime/tests/check.h"
@@ -11,10 +12,19 @@ using namespace mft_test;
 
 namespace {
 
-void test_quantile() {
-  const std::pair<double, double> table[] = {{3, 2.3534},  {4, 2.1318},   {7, 1.8946},    {10, 1.8125},
-                                             {30, 1.6973}, {100, 1.6602}, {10000, 1.6450}};
-  for (const auto& [freedom, t] : table) CHECK(std::abs(t_quantile(freedom) / t - 1) < 0.005);
+void test_chance() {
+  // All gains: only the signs as they are reach the mean, one of 2^n choices. One row may gain far more.
+  CHECK(chance_of({1, 2, 3, 4, 5}) == 1.0 / 32);
+  CHECK(chance_of({100, 0.1, 0.1, 0.1, 0.1, 0.1}) == 1.0 / 64);
+  // One row alone gains: half of the choices reach it.
+  CHECK(chance_of({1, 0, 0, 0, 0}) == 0.5);
+  CHECK(chance_of({-1, -2, -3, -4, -5}) == 1);
+  CHECK(chance_of({3, 1, -1}) == 0.375);  // 3 1 1, 3 1 -1 and 3 -1 1 of eight
+  // Random choices of more rows: a z of 2.4 of the normal distribution that the mean of many approaches.
+  std::vector<double> gains;
+  for (int i = 0; i < 100; ++i) gains.push_back(i < 62 ? 1 : -1);
+  CHECK(std::abs(chance_of(gains) - 0.0105) < 0.003);
+  CHECK(chance_of(std::vector<double>(100, 1)) == 1.0 / 20001);
 }
 
 VersionLosses losses(const std::vector<double>& rows, double general = 3) {
@@ -27,24 +37,24 @@ VersionLosses losses(const std::vector<double>& rows, double general = 3) {
 void test_decisions() {
   const VersionLosses before = losses({2, 2.1, 1.9, 2, 2.2, 1.8}), base = losses({}, 3);
   const Verdict better = decide(before, losses({1.9, 2.05, 1.8, 1.9, 2.1, 1.75}), base, 0.02);
-  CHECK(better.adopted && better.rows == 6 && better.lower > 0 && better.lower < better.gain);
+  CHECK(better.adopted && better.rows == 6 && better.chance == 1.0 / 64);
   CHECK(std::abs(better.gain - 0.5 / 6) < 1e-12 && std::abs(better.loss - 11.5 / 6) < 1e-12);
   // The mean of gains is as large, but one row makes it.
   const Verdict chance = decide(before, losses({1.5, 2.1, 1.9, 2, 2.2, 1.8}), base, 0.02);
-  CHECK(!chance.adopted && chance.lower < 0 && contains(chance.why, "by more than chance explains"));
+  CHECK(!chance.adopted && chance.chance == 0.5 && contains(chance.why, "which chance alone makes in 50.0 % of cases"));
   const Verdict forgets = decide(before, losses({1.9, 2.05, 1.8, 1.9, 2.1, 1.75}, 3.03), base, 0.02);
   CHECK(!forgets.adopted && contains(forgets.why, "general text rose by 3.0 %"));
   CHECK(decide(before, losses({1.9, 2.05, 1.8, 1.9, 2.1, 1.75}, 3.03), base, 0.04).adopted);
   // Rows without a loss before are not compared.
   const Verdict few = decide(losses({2, 2, 2}), losses({1, 1, 1, 1, 1, 1}), base, 0.02);
-  CHECK(!few.adopted && few.rows == 3 && contains(few.why, "a decision needs 4"));
+  CHECK(!few.adopted && few.rows == 3 && contains(few.why, "a decision needs 5"));
   CHECK(!decide(before, losses({std::nan(""), 1, 1, 1, 1, 1}), base, 0.02).adopted);
 }
 
 }  // namespace
 
 int main() {
-  test_quantile();
+  test_chance();
   test_decisions();
   return finish();
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/base/error.h"
 #include "runtime/train/evaluate.h"
 
 namespace mft {
@@ -80,8 +79,8 @@ Batch mismatched(const Batch& sequence, const Batch& other, int64_t most) {
   const bool alone = rows.size() == 1;
   const Batch& answers = alone ? other : sequence;
   const std::vector<Place> answered = alone ? places_of(other) : rows;
-  if (answered.empty()) fail("loss kto needs at least two rows, because it compares an answer with another row's");
   Batch mixed;
+  if (answered.empty()) return mixed;
   for (size_t i = 0; i < rows.size(); ++i) {
     const Place& row = rows[i];
     const Place& answer = alone ? answered[0] : answered[(i + rows.size() - 1) % rows.size()];
@@ -124,12 +123,12 @@ Comparison compare(Model& model, const Batch& batch, Loss loss, const TokenFile*
       const WithoutAdapter reference(model);
       const std::vector<double> rows = row_losses(model, sequence, x, y);
       const std::vector<double> others =
-          loss == Loss::kKto ? row_losses(model, mixed, x, y) : std::vector<double>(rows.size());
+          mixed.size() > 0 ? row_losses(model, mixed, x, y) : std::vector<double>(rows.size());
       for (size_t i = 0; i < known.size(); ++i) known[i] = {rows[i], others[i]};
       if (cache != nullptr && index >= 0) cache->write(index, known);
     }
     for (const ReferenceLoss& row : known) compared.reference.push_back(row.row);
-    if (loss != Loss::kKto) continue;
+    if (mixed.size() == 0) continue;
     const std::vector<double> others = row_losses(model, mixed, x, y);
     for (size_t i = 0; i < known.size(); ++i) kl += known[i].mismatched - others[i];
   }

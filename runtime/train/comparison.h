@@ -40,12 +40,12 @@ class ReferenceCache {
 
 /// KTO's mismatched rows: the prompts of a sequence's rows, each with the answer of the row before it, the first with
 /// that of the last, as in TRL. They have as many tokens as the sequence. A row that is alone takes the first answer of
-/// `other`, cut to `most` tokens in all. A row's answer begins at its first target.
+/// `other`, cut to `most` tokens in all; without another row there is none. A row's answer begins at its first target.
 Batch mismatched(const Batch& sequence, const Batch& other, int64_t most);
 
 /// Computes what the rows of `batch` are compared with, a sequence at a time, so that no other sequence changes a bit
 /// of it. `data` is the file of the batch's sequences, null if they are of none; `cache` may be null. x and y are two
-/// buffers [the larger of the batch and the longest sequence, hidden]. Throws Error if KTO finds no other row.
+/// buffers [the larger of the batch and the longest sequence, hidden].
 Comparison compare(Model& model, const Batch& batch, Loss loss, const TokenFile* data, ReferenceCache* cache, float* x,
                    float* y);
 

@@ -164,6 +164,10 @@ void Trainer::use_sensitivities(std::vector<double> sensitivities) {
 
 StepResult Trainer::step(const TokenFile& data) {
   check_data(data);
+  const struct Forget {  // the file may be gone after this step
+    const TokenFile*& data;
+    ~Forget() { data = nullptr; }
+  } forget{data_};
   if (steps_done() >= config_.steps) fail("all ", config_.steps, " steps are done");
   const ThreadParts parts(config_.threads);
   open_data(data);
@@ -213,7 +217,6 @@ StepResult Trainer::step(const TokenFile& data) {
   result.grad_norm = std::sqrt(squares) / static_cast<double>(count);
   update_units(result, clip_factor(result.grad_norm) / static_cast<double>(count));
   data.drop();  // or an epoch would leave the whole file resident
-  data_ = nullptr;
   losses_.push_back(result.loss);
   targets_seen_ += count;
   return result;
@@ -224,9 +227,9 @@ void Trainer::open_data(const TokenFile& data) {
     order_ = TokenOrder(data.sequences(), static_cast<uint64_t>(config_.seed));
   }
   data_ = &data;
+  if (references_ && !references_->is_of(data)) references_.reset();
   const bool repeats = config_.steps * config_.grad_accum * config_.batch_size > data.sequences();
-  if (needs_reference(config_.loss) && repeats && !config_.offload_folder.empty() &&
-      !(references_ && references_->is_of(data))) {
+  if (needs_reference(config_.loss) && repeats && !config_.offload_folder.empty() && !references_) {
     references_.emplace(config_.offload_folder, data);
   }
   if (config_.cache_prefix && !(prefix_ && prefix_->is_of(data))) {

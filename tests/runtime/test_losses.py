@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 from mobile_ft.runtime import Model, TokenFile, TrainConfig, Trainer
 from tests.runtime.conftest import gradients, relative_error
 from tests.runtime.loss_model import LossModel, loss_model
-from tests.runtime.native import events, failure
+from tests.runtime.native import events
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +131,21 @@ def test_reference_is_computed_once_a_row(loss: str, rows_each: int, model: Loss
 
 def test_an_answer_alone_has_no_other_to_compare_with(model: LossModel, tmp_path: Path) -> None:
     data = answers_file(tmp_path / "rows.tokens", 1, 0, "labels")
-    options = ["--loss", "kto", "--seq-len", 64, "--steps", 1, "--out", tmp_path / "out"]
-    assert "loss kto needs at least two rows" in failure("train", model.bundle, "--data", data, *options)
+    options = ["--loss", "kto", "--seq-len", 64, "--steps", 3, "--lr", 1e-2, "--out", tmp_path / "out"]
+    steps = [event for event in events("train", model.bundle, "--data", data, *options) if event["event"] == "step"]
+    assert [event["kl"] for event in steps] == [0, 0, 0] and steps[-1]["loss"] < steps[0]["loss"]
+
+
+def test_reference_is_of_the_data_of_the_step(model: LossModel, tmp_path: Path) -> None:
+    """A cache of one file's rows is not read for another's."""
+    few, many = (answers_file(tmp_path / f"{n}.tokens", n, n, "pairs") for n in (2, 9))
+    losses = []
+    for offload in ("", str(tmp_path)):
+        config = TrainConfig(loss="dpo", seq_len="64", steps="6", lr="1e-2", threads="1", warmup_steps="0")
+        config.offload_folder = offload
+        trainer = Trainer(Model(str(model.bundle)), config)
+        losses.append([trainer.step(TokenFile(str(data), 250))["loss"] for data in (few, few, few, many, many, few)])
+    assert losses[0] == losses[1]
 
 
 def test_a_pair_weighs_what_it_is_given(model: LossModel) -> None:

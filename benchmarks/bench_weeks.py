@@ -1,0 +1,239 @@
+"""Two weeks of nights: `python benchmarks/bench_weeks.py GSM8K WIKITEXT2 --variant change --json FILE`.
+
+Every night brings 40 rows. Three ways to learn from them, with the same training options:
+
+    learner     mobile_ft.learn: replays older rows, holds out a share, adopts what is better
+    naive       trains each night on that night's rows alone, from the night before on
+    everything  one training on all rows with as many steps as the learner made in all: the bound
+
+Variants: "plain" (dialogues), "change" (dialogues, and from the eighth night on GSM8K), "wrong" (dialogues; one row in
+ten has the answer of another row). The loss after each night is computed on test rows of all topics, which no way sees.
+General text is WikiText-2. Results in the JSON file are not computed again.
+"""
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "tools"))  # folder of the demo's data
+
+from dialogues import write_data
+from rich.console import Console
+from rich.table import Table
+
+import mobile_ft
+from mobile_ft.api.compare import compare
+
+NIGHTS, ROWS, TEST_ROWS = 14, 40, 100
+GENERAL_CHARACTERS = 60_000
+SEQ_LEN = 256
+VARIANTS = ("plain", "change", "wrong")
+TRAINING = ("compute", "lora_train")  # options that the other ways take too
+Row = dict[str, Any]
+Results = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("gsm8k", type=Path)
+    parser.add_argument("wikitext2", type=Path)
+    parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--variant", choices=VARIANTS, default="change")
+    parser.add_argument("--nights", type=int, default=NIGHTS)
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of learn; may be repeated")
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--picture", type=Path)
+    args = parser.parse_args()
+    given = dict(option.split("=", 1) for option in args.option)
+    key = " ".join([args.model, args.variant, str(args.nights), *args.option])
+    all_results: dict[str, Results] = json.loads(args.json.read_text()) if args.json.exists() else {}
+    results = all_results.setdefault(key, {})
+
+    def save() -> None:
+        args.json.write_text(json.dumps(all_results, indent=1) + "\n")
+
+    with tempfile.TemporaryDirectory() as temporary:
+        weeks = Weeks(Path(temporary), args, given, results, save)
+        for way in (weeks.learner, weeks.naive, weeks.everything):
+            way()
+    show(key, results)
+    if args.picture:
+        draw(args.picture, key, results)
+
+
+class Weeks:
+    """The rows of all nights, and what is made of them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        args: argparse.Namespace,
+        options: dict[str, str],
+        results: Results,
+        save: Callable[[], None],
+    ) -> None:
+        self.folder, self.options, self.results, self.save = folder, options, results, save
+        self.bundle = folder / "bundle"
+        mobile_ft.export_bundle(args.model, self.bundle, max_seq_len=SEQ_LEN, progress=False)
+        write_data(folder / "dialogues")
+        dialogues = [rows_in(folder / "dialogues" / f"{split}.jsonl") for split in ("train", "valid")]
+        gsm8k = [rows_in(args.gsm8k / f"{split}.jsonl") for split in ("train", "test")]
+        draw = random.Random(0)
+        for rows in dialogues:
+            draw.shuffle(rows)
+        self.nights: list[list[Row]] = []
+        self.test = dialogues[1][:TEST_ROWS]
+        for night in range(args.nights):
+            changed = args.variant == "change" and night >= args.nights // 2
+            topic = gsm8k if changed else dialogues
+            rows = [topic[0].pop() for _ in range(ROWS)]
+            if args.variant == "wrong":
+                spoil(rows, draw)
+            self.nights.append([{"id": f"{night}-{i}"} | row for i, row in enumerate(rows)])
+        if args.variant == "change":
+            self.test = self.test[: TEST_ROWS // 2] + gsm8k[1][: TEST_ROWS // 2]
+        self.general = folder / "general.txt"
+        self.general.write_text((args.wikitext2 / "test.txt").read_text()[:GENERAL_CHARACTERS])
+
+    def learner(self) -> None:
+        found = self.results.setdefault("learner", [])
+        if len(found) == len(self.nights):
+            return
+        found.clear()
+        state, rows, steps = self.folder / "state", [], 0
+
+        def count(event: dict[str, Any]) -> None:
+            nonlocal steps
+            steps += event["event"] == "step"
+
+        for night in self.nights:
+            rows += night
+            done = mobile_ft.learn(
+                state, self.bundle, rows, progress=False, callbacks=[count], seq_len=SEQ_LEN, **self.options
+            )
+            last = done.nights[-1]
+            more = {"adopted": last.adopted, "why": last.why, "share": last.share, "steps": steps}
+            self.add(found, done.adapter, more | {"held_out_gain": last.gain})
+
+    def naive(self) -> None:
+        found = self.results.setdefault("naive", [])
+        if len(found) == len(self.nights):
+            return
+        found.clear()
+        adapter: Path | None = None
+        for number, night in enumerate(self.nights):
+            out = self.folder / f"naive-{number}"
+            self.train(night, out, adapter=adapter, epochs=float(self.options.get("epochs", 2)))
+            adapter = out
+            self.add(found, adapter, {})
+
+    def everything(self) -> None:
+        if "everything" in self.results:
+            return
+        out, steps = self.folder / "everything", self.results["learner"][-1]["steps"]
+        self.train([row for night in self.nights for row in night], out, steps=steps)
+        found: list[Results] = []
+        self.add(found, out, {"steps": steps})
+        self.results["everything"] = found[0]
+        self.save()
+
+    def train(self, rows: list[Row], out: Path, **options: Any) -> None:
+        taken: dict[str, Any] = {name: value for name, value in self.options.items() if name in TRAINING}
+        lr = self.options.get("lr", "5e-4")
+        mobile_ft.train(self.bundle, rows, out, seq_len=SEQ_LEN, lr=lr, progress=False, **options, **taken)
+
+    def add(self, found: list[Results], adapter: Path | None, more: Results) -> None:
+        """Adds the test rows' losses and the perplexity of general text."""
+        if adapter is None:
+            losses = self.base_losses()
+        else:
+            compared = compare(self.bundle, self.test, [adapter], seq_len=SEQ_LEN, progress=False)
+            losses = [row.losses[str(adapter)] for row in compared.rows]
+            self.results.setdefault("base", [row.losses["base"] for row in compared.rows])
+        general = mobile_ft.evaluate(self.bundle, self.general, adapter=adapter, seq_len=SEQ_LEN, progress=False).ppl
+        if "general" not in self.results:
+            self.results["general"] = mobile_ft.evaluate(self.bundle, self.general, seq_len=SEQ_LEN, progress=False).ppl
+        found.append({"loss": sum(losses) / len(losses), "general": general, "losses": losses} | more)
+        print(json.dumps({name: value for name, value in found[-1].items() if name != "losses"}), flush=True)
+        self.save()
+
+    def base_losses(self) -> list[float]:
+        if "base" not in self.results:
+            untrained = compare(self.bundle, self.test, [self.bundle], seq_len=SEQ_LEN, progress=False)
+            self.results["base"] = [row.losses["base"] for row in untrained.rows]
+        base: list[float] = self.results["base"]
+        return base
+
+
+def rows_in(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def spoil(rows: list[Row], draw: random.Random) -> None:
+    """Gives a tenth of the rows the last answer of another row."""
+    chosen = draw.sample(range(len(rows)), len(rows) // 10)
+    answers = [rows[i]["messages"][-1] for i in chosen]
+    for i, answer in zip(chosen, answers[1:] + answers[:1], strict=True):
+        rows[i] = rows[i] | {"messages": [*rows[i]["messages"][:-1], answer]}
+
+
+def interval(changes: list[float]) -> str:
+    """The mean of paired changes, with its 95 % interval."""
+    n = len(changes)
+    mean = sum(changes) / n
+    half = 1.98 * (sum((change - mean) ** 2 for change in changes) / (n - 1) / n) ** 0.5
+    return f"{mean:+.4f} ({mean - half:+.4f} to {mean + half:+.4f})"
+
+
+def show(key: str, results: Results) -> None:
+    bound = results["everything"]
+    table = Table(
+        "way", "test loss", "over the bound, %", "learner less this one, 95 %", "general perplexity, %", title=key
+    )
+    last = results["learner"][-1]
+    base = sum(results["base"]) / len(results["base"])
+    rows = {"base model": {"loss": base, "general": results["general"], "losses": results["base"]}}
+    rows |= {"learner": last, "naive": results["naive"][-1], "everything": bound}
+    for name, found in rows.items():
+        changes = [a - b for a, b in zip(last["losses"], found["losses"], strict=True)]
+        table.add_row(
+            name,
+            f"{found['loss']:.4f}",
+            f"{100 * (found['loss'] / bound['loss'] - 1):+.1f}",
+            "" if found is last else interval(changes),
+            f"{100 * (found['general'] / results['general'] - 1):+.1f}",
+        )
+    Console().print(table)
+    adopted = sum(night["adopted"] for night in results["learner"])
+    print(f"{adopted} of {len(results['learner'])} nights adopted, {last['steps']} steps")
+
+
+def draw(path: Path, key: str, results: Results) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (losses, general) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    nights = range(1, len(results["learner"]) + 1)
+    for way, colour in (("learner", "#1f6fb4"), ("naive", "#c4572b")):
+        losses.plot(nights, [night["loss"] for night in results[way]], label=way, color=colour)
+        change = [100 * (night["general"] / results["general"] - 1) for night in results[way]]
+        general.plot(nights, change, label=way, color=colour)
+    kept = [night for night, found in zip(nights, results["learner"], strict=True) if found["adopted"]]
+    losses.plot(kept, [results["learner"][night - 1]["loss"] for night in kept], "o", color="#1f6fb4", label="adopted")
+    losses.axhline(results["everything"]["loss"], color="#666", linestyle="--", label="training on everything")
+    losses.set(xlabel="night", ylabel="loss of test rows", title=key)
+    general.axhline(100 * (results["everything"]["general"] / results["general"] - 1), color="#666", linestyle="--")
+    general.set(xlabel="night", ylabel="change of WikiText-2's perplexity, %")
+    losses.legend()
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    main()
