@@ -71,20 +71,24 @@ void remove_nights(LearnerState& state, const std::vector<Night>& nights) {
   }
 }
 
-/// Repeats a night. One that fails without the rows counts as one that adopted nothing, so that the rows can go.
+/// Repeats a night. One that fails twice cannot be without the rows, and counts as one that adopted nothing: the rows
+/// have to go.
 void repeat(LearnerState& state, const Night& night, Model& model, const BundleText& text, const EventSink& emit,
             const StopRequest& stop) {
-  try {
-    LearnConfig config = make_learn_config(night.options);
-    config.minutes = 0;  // another day's clock decides nothing
-    run_night(state, night.number, model, text, config, emit, stop);
-  } catch (const Stopped&) {
-    throw;
-  } catch (const Error& error) {
-    Night failed{night.number, night.options, 0, 0, state.current, {}};
-    failed.verdict.why = error.what();
-    emit({{"event", "verdict"}, {"adopted", false}, {"why", failed.verdict.why}});
-    state.nights.push_back(failed);
+  LearnConfig config = make_learn_config(night.options);
+  config.minutes = 0;  // another day's clock decides nothing
+  for (const bool again : {true, false}) {
+    try {
+      return run_night(state, night.number, model, text, config, emit, stop);
+    } catch (const Stopped&) {
+      throw;
+    } catch (const Error& error) {
+      if (again) continue;  // the disk may have failed
+      Night failed{night.number, night.options, 0, 0, state.current, {}};
+      failed.verdict.why = error.what();
+      emit({{"event", "verdict"}, {"adopted", false}, {"why", failed.verdict.why}});
+      state.nights.push_back(failed);
+    }
   }
 }
 

@@ -240,11 +240,11 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   verdict.share = share;
   if (verdict.adopted) {
     Version version{state.next_version, state.current, number, "versions/" + std::to_string(state.next_version), {}};
-    ++state.next_version;
     for (const LoggedRow& row : learned) version.trained.push_back(row.id);
     for (const LoggedRow& row : rows.watched) version.trained.push_back(row.id);  // they chose when to stop
     keep_version(paths.out, state.folder + "/" + version.folder);
     write_losses(state.folder + "/" + version.folder, after);
+    ++state.next_version;
     state.current = version.number;
     state.versions.push_back(std::move(version));
   }
