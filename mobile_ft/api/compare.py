@@ -8,13 +8,13 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from mobile_ft.api.compare_page import compare_page
+from mobile_ft.api.evaluate import evaluation_length
 from mobile_ft.api.files import check_output_path, write_text
 from mobile_ft.api.model import LoadedModel, load
 from mobile_ft.api.native import Event, run_native
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import ComparedRow, CompareResult, Difference
 from mobile_ft.api.scratch import scratch_folder
-from mobile_ft.api.tokens import check_lengths
 from mobile_ft.bundle.description import Bundle, read_bundle, read_tokenizer
 from mobile_ft.data.packing import EncodedRow, apart, write_token_file
 from mobile_ft.data.prepare import encode_each
@@ -22,7 +22,6 @@ from mobile_ft.data.rows import DataSource, Split, has_split, read_rows
 from mobile_ft.errors import UserError
 
 BASE = "base"  # the name of the model without adapter
-_SEQ_LEN = 256
 _SHOWN_TOKENS = 200  # of an answer
 
 Losses = dict[str, tuple[float, int]]  # where a row is -> sum of its losses, and number of its targets
@@ -61,8 +60,7 @@ def compare(
             raise UserError(f"{adapter}: is not the folder of an adapter; it has no adapter_config.json")
     if report is not None:
         check_output_path("report", Path(report))
-    length = min(_SEQ_LEN, found.max_seq_len) if seq_len is None else seq_len
-    check_lengths(found, length)
+    length = evaluation_length(found, seq_len)
     names = [BASE, *(str(adapter) for adapter in adapters)]
     if len(set(names)) < len(names):
         raise UserError(f"adapters: {', '.join(names[1:])}: each may be named once")

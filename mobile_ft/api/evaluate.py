@@ -10,12 +10,22 @@ from mobile_ft.api.options import option_texts
 from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import EvalResult
 from mobile_ft.api.tokens import check_lengths, prepare_tokens
-from mobile_ft.bundle.description import read_bundle
+from mobile_ft.bundle.description import Bundle, read_bundle
 from mobile_ft.data.rows import DataSource
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import data_options
 
 _SEQ_LEN = 256
+
+
+def evaluation_length(bundle: Bundle, seq_len: int | None) -> int:
+    """Returns the tokens per sequence: `seq_len`, or by default 256 or the bundle's limit if that is less.
+
+    Raises UserError if the bundle does not support this many.
+    """
+    length = min(_SEQ_LEN, bundle.max_seq_len) if seq_len is None else seq_len
+    check_lengths(bundle, length)
+    return length
 
 
 def evaluate(
@@ -42,8 +52,7 @@ def evaluate(
         UserError: An input cannot be used.
     """
     found = read_bundle(Path(bundle))
-    length = min(_SEQ_LEN, found.max_seq_len) if seq_len is None else seq_len
-    check_lengths(found, length)
+    length = evaluation_length(found, seq_len)
     given = option_texts(data_options(), options)
     done: Event = {}
     with tempfile.TemporaryDirectory(prefix="mobile-ft-") as folder:

@@ -17,8 +17,6 @@ from mobile_ft.data.rows import DataSource, FileRow, read_rows
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import learn_options
 
-STATE_FILE = "state.json"
-
 
 def learn(
     state: str | os.PathLike[str],
@@ -85,11 +83,6 @@ def versions(state: str | os.PathLike[str], *, roll_back: int | None = None) -> 
     """
     arguments = ["versions", str(state)]
     return _run(arguments if roll_back is None else [*arguments, "--rollback", str(roll_back)], False, ())
-
-
-def current_adapter(folder: str | os.PathLike[str]) -> Path | None:
-    """Returns the folder of a learner's current adapter, or None if it is the base model's."""
-    return versions(folder).adapter
 
 
 @contextmanager

@@ -9,8 +9,8 @@ namespace {
 
 using C = LearnConfig;
 
-// Defaults of a night's training: passes over its rows, new and replayed, and the learning rate. Measured in
-// docs/quality.md.
+// Defaults of a night's training: passes over its rows, new and replayed, and the learning rate. From few trials: the
+// rate of longer runs, 1e-3, moved general text by up to 20 % in a night of 40 dialogues.
 constexpr double kEpochs = 2;
 constexpr double kLr = 5e-4;
 /// Options of a run that a night sets itself.
