@@ -4,8 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <memory>
-#include <optional>
+#include <utility>
 
 #include "runtime/base/buffer.h"
 #include "runtime/base/error.h"
@@ -236,7 +235,7 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   const auto [moved, share] = bound_move(model, text, evaluated, paths.adapter, adapter, work, stop, base, after);
   compute_losses(model, text, training, adapter, rows.judged, work, stop, after);
   Verdict verdict = decide(before, after, base, config.general_bound);
-  verdict.moved = moved;
+  verdict.moved = std::isfinite(moved) ? moved : 0;  // JSON has no other numbers
   verdict.share = share;
   if (verdict.adopted) {
     Version version{state.next_version, state.current, number, "versions/" + std::to_string(state.next_version), {}};

@@ -1,6 +1,7 @@
 #include "runtime/learn/version_losses.h"
 
-#include <algorithm>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "runtime/base/buffer.h"
