@@ -1,6 +1,6 @@
 """Compares the loss of training configurations by step and by time: `python benchmarks/quality.py PHASE --data DIR`.
 
-DIR has gsm8k/ and wikitext2/. Trains SmolLM2-135M with LoRA of rank 16 on all linear layers and 256 tokens per step,
+DIR has gsm8k/ and wikitext2/. Trains a model with LoRA of rank 16 on all linear layers and 256 tokens per step,
 and computes the loss on held-out rows in float32. Phases, in order:
 
     tune        learning rates of every schedule, on rows of gsm8k's train split that no other phase uses
@@ -12,6 +12,8 @@ and computes the loss on held-out rows in float32. Phases, in order:
     long        600 steps on gsm8k, and the number of its questions that are answered correctly
     controls    negative controls, which must fail the bar
     stability   learning rates at which full backward may diverge
+    rates       learning rates of full backward on every data set, for short runs, other ranks and scales of LoRA
+    second      learning rates and equal steps of the schedules that are measured on other models too
     report      the tables and the picture of docs/quality.md, from the available results
 
 Results are saved in a JSON file after each run and not computed again, so any phase can be interrupted.
@@ -42,26 +44,40 @@ from quality_runs import (
     Results,
     Run,
     Side,
-    Storage,
     runs_of,
     timing,
 )
 from rich.progress import Progress
 
 import mobile_ft
+from mobile_ft.bundle.description import read_bundle
 
 SEQ_LEN, WARMUP_STEPS = 256, 5
 ROWS = 1500  # rows of gsm8k for tuning; 600 steps need more, so other phases use twice as many
 TUNING_ROWS, HELD_OUT_ROWS, HELD_OUT_CHARACTERS = 100, 50, 50_000
 QUESTIONS, ANSWER_TOKENS = 100, 160
-PHASES = ("tune", "seconds", "tune-longer", "steps", "time", "operations", "long", "controls", "stability", "report")
+PHASES = (
+    "tune",
+    "seconds",
+    "tune-longer",
+    "steps",
+    "time",
+    "operations",
+    "long",
+    "controls",
+    "stability",
+    "rates",
+    "second",
+    "report",
+)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("phase", choices=PHASES)
     parser.add_argument("--data", type=Path, help="folder with gsm8k/ and wikitext2/")
-    parser.add_argument("--results", type=Path, default=Path("docs/quality.json"))
+    parser.add_argument("--model", default="smollm2-135m", help="any that `export` takes (default: smollm2-135m)")
+    parser.add_argument("--results", type=Path, default=Path("docs/quality.json"), help="a file for each model")
     parser.add_argument(
         "--only", default="", help="run only runs whose name has this text, such as gsm8k/full/0.001/100/1"
     )
@@ -80,13 +96,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_all(args.data, folder)
+        bundles = Bundles(folder, args.model)
+        if not results.size:
+            results.size = bundles.size()
         if args.phase in ("time", "tune-longer") and not results.timed(*SCHEDULES, *ADVISED):
             parser.error(f"{args.phase}: requires the results of the phase seconds; run it first")
         if args.phase == "seconds":
-            measure_seconds(folder, results, args.only, args.rounds)
+            measure_seconds(folder, bundles, results, args.only, args.rounds)
             return
         runs = [run for run in runs_of(args.phase, results) if args.only in run.name]
-        learn(folder, runs, results, args.jobs)
+        learn(folder, bundles, runs, results, args.jobs)
 
 
 def write_all(source: Path, folder: Path) -> None:
@@ -121,21 +140,40 @@ def shuffled(rows: list[str]) -> list[str]:
     return [json.dumps(row) for row in found]
 
 
-def bundle(folder: Path, storage: Storage) -> Path:
-    path = folder / f"{storage}.bundle"
-    if not path.exists():
-        mobile_ft.export_bundle("smollm2-135m", path, max_seq_len=SEQ_LEN, activation=storage, progress=False)
-    return path
+class Bundles:
+    """The model's bundles, one for each storage and form of LoRA."""
+
+    def __init__(self, folder: Path, model: str) -> None:
+        self._folder, self._model = folder, model
+
+    def of(self, side: Side) -> Path:
+        name = "-".join([side.storage, *(f"{key}-{value}" for key, value in side.adapter.items())])
+        path = self._folder / f"{name}.bundle"
+        if not path.exists():
+            options = {"activation": side.storage, **side.adapter}
+            mobile_ft.export_bundle(self._model, path, max_seq_len=SEQ_LEN, progress=False, **options)
+        return path
+
+    def size(self) -> dict[str, int]:
+        """The number of layers, and of weights of a dense layer and of the head."""
+        c = read_bundle(self.of(Side())).model
+        heads = 2 * (c.num_attention_heads + c.num_key_value_heads) * c.head_dim
+        weights = c.hidden_size * (heads + 3 * c.intermediate_size)
+        return {
+            "layers": c.num_hidden_layers,
+            "layer_weights": weights,
+            "head_weights": c.hidden_size * c.vocab_size,
+        }
 
 
-def learn(folder: Path, runs: list[Run], results: Results, jobs: int) -> None:
+def learn(folder: Path, bundles: Bundles, runs: list[Run], results: Results, jobs: int) -> None:
     """Runs the runs without results, several at once, and saves each result."""
     unknown = list(dict.fromkeys(run for run in runs if run.name not in results.losses))
     for run in unknown:
-        bundle(folder, SIDES[run.side].storage)
+        bundles.of(SIDES[run.side])
     with Progress() as progress, ThreadPoolExecutor(jobs) as pool:
         task = progress.add_task("runs", total=len(unknown))
-        futures = {pool.submit(outcome, folder, run): run for run in unknown}
+        futures = {pool.submit(outcome, folder, bundles, run): run for run in unknown}
         try:
             for future in as_completed(futures):
                 run = futures[future]
@@ -150,7 +188,7 @@ def learn(folder: Path, runs: list[Run], results: Results, jobs: int) -> None:
             raise
 
 
-def outcome(folder: Path, run: Run) -> tuple[float, int | None]:
+def outcome(folder: Path, bundles: Bundles, run: Run) -> tuple[float, int | None]:
     """Returns the held-out loss after the last step, in float32 (infinite if the run diverged), and for long runs the
     number of correct answers."""
     side = SIDES[run.side]
@@ -159,7 +197,7 @@ def outcome(folder: Path, run: Run) -> tuple[float, int | None]:
     with tempfile.TemporaryDirectory(dir=folder) as out:
         try:
             result = mobile_ft.train(
-                bundle(folder, side.storage),
+                bundles.of(side),
                 folder / (side.data or run.data),
                 out,
                 progress=False,
@@ -179,13 +217,13 @@ def outcome(folder: Path, run: Run) -> tuple[float, int | None]:
             raise
         right = None
         if run.steps == LONG_STEPS:
-            right = right_answers(folder, result.adapter)
+            right = right_answers(folder, bundles.of(side), result.adapter)
         return result.evals[-1][1], right
 
 
-def right_answers(folder: Path, adapter: Path | None) -> int:
+def right_answers(folder: Path, bundle: Path, adapter: Path | None) -> int:
     """Returns the number of gsm8k's questions whose answer has the correct number after ####."""
-    model = mobile_ft.load(bundle(folder, "exact"), adapter)
+    model = mobile_ft.load(bundle, adapter)
     right = 0
     for line in (folder / "questions.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -200,11 +238,11 @@ def number_in(answer: str) -> str | None:
     return words[0].rstrip(".") if mark and words else None
 
 
-def measure_seconds(folder: Path, results: Results, only: str, rounds: int, steps: int = 16) -> None:
+def measure_seconds(folder: Path, bundles: Bundles, results: Results, only: str, rounds: int, steps: int = 16) -> None:
     """Measures the mean step time of each side and budget in turn, and the time of dropbp's measurement."""
     timed = [(name, budget) for name, budget in TIMED if only in timing(name, budget)]
     for name, _ in timed:
-        bundle(folder, SIDES[name].storage)
+        bundles.of(SIDES[name])
     with Progress() as progress:
         task = progress.add_task("runs", total=rounds * len(timed))
         for done in range(rounds):
@@ -212,7 +250,7 @@ def measure_seconds(folder: Path, results: Results, only: str, rounds: int, step
                 progress.advance(task)
                 if len(results.seconds.get(timing(name, budget), [])) > done:
                     continue
-                step, measuring = timed_run(folder, SIDES[name], budget, steps)
+                step, measuring = timed_run(folder, bundles.of(SIDES[name]), SIDES[name], budget, steps)
                 results.seconds.setdefault(timing(name, budget), []).append(step)
                 if measuring is not None:
                     results.measuring.setdefault(timing(name, budget), []).append(measuring)
@@ -220,11 +258,11 @@ def measure_seconds(folder: Path, results: Results, only: str, rounds: int, step
                 results.save()
 
 
-def timed_run(folder: Path, side: Side, budget: int, steps: int) -> tuple[float, float | None]:
+def timed_run(folder: Path, bundle: Path, side: Side, budget: int, steps: int) -> tuple[float, float | None]:
     events: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=folder) as out:
         mobile_ft.train(
-            bundle(folder, side.storage),
+            bundle,
             folder / "gsm8k",
             out,
             progress=False,

@@ -129,14 +129,14 @@ def headline_time(results: Results) -> None:
 def schedules_alone(results: Results) -> None:
     rows = []
     for side in SCHEDULES:
-        row = [side, cost(results, side, FULL), f"{operations(side):.2f}"]
+        row = [side, cost(results, side, FULL), f"{operations(side, results.size):.2f}"]
         row += [compared(results, data, (side, FULL), (STEPS, STEPS)) for data in DATA]
         if row[1]:
             steps = results.steps_in_time(side, FULL)
             row += [compared(results, data, (side, FULL), (steps, STEPS)) for data in DATA]
         else:
             row += [""] * len(DATA)
-        row.append(compared(results, "gsm8k", (side, FULL), (round(STEPS / operations(side)), STEPS)))
+        row.append(compared(results, "gsm8k", (side, FULL), (round(STEPS / operations(side, results.size)), STEPS)))
         rows.append(row)
     head = ["schedule", "step time", "operations per step"]
     head += [f"{data}, equal {same}" for same in ("steps", "time") for data in DATA]

@@ -21,8 +21,6 @@ LEARNING_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3)
 LR_SCALE = {"gsm8k": 1.0, "wikitext2": 0.5, "dialogues": 1.0}  # in WikiText-2, every token is a target
 DATA = tuple(LR_SCALE)
 STEPS, LONG_STEPS = 100, 600
-LAYERS = 30
-LAYER_WEIGHTS, HEAD_WEIGHTS = 3.54e6, 28.3e6  # of SmolLM2-135M, for the share of operations
 # Budget in MB -> options that are needed to fit: 8-bit AdamW, whose loss is measured separately.
 BUDGETS: dict[int, Options] = {100: {"optimizer": "adamw8bit"}, 200: {}, 400: {}}
 TIMED_BUDGET = 200  # budget at which steps are timed for comparisons
@@ -33,6 +31,7 @@ class Side:
     options: Options = field(default_factory=dict)
     storage: Storage = "exact"  # export's `activation`
     data: str = ""  # other rows to train on
+    adapter: Options = field(default_factory=dict)  # export's options of LoRA
 
 
 FULL = "full"
@@ -55,6 +54,7 @@ SCHEDULES: dict[str, Options] = {
 }
 BEST = (FULL, "freeze 1/2", "freeze 1/4")  # for which compute and storage are varied
 SMALL = ("suffix 1/2", "suffix 1/4")  # schedules that fit smaller budgets
+SECOND = (*BEST, "suffix 1/2", "lcsb 1/2 random", "dropbp 0.5")  # schedules that are measured on other models too
 LONG = (*BEST, "lcsb 1/2 random", "dropbp 0.5", "suffix 1/2", "lcsb 1/4 random", "dropbp 0.75", "lisa")
 # Negative controls of the quality bar, all of which must fail: almost no gradient, answers of other questions, and a
 # schedule that trains the same half at every step.
@@ -63,6 +63,16 @@ CONTROLS = {
     UNTRAINED: Side({"max_grad_norm": 1e-12}),
     "control: shuffled targets": Side(data="shuffled"),
     "control: the same half": Side({"schedule": "suffix", "suffix_depths": "15"}),
+}
+
+
+# LoRA of other ranks and scales, for which learning rates are tuned.
+ADAPTERS = {
+    "rank 4": {"lora_rank": 4},
+    "rank 64": {"lora_rank": 64},
+    "rank 64, rsLoRA": {"lora_rank": 64, "use_rslora": True},
+    "alpha 8": {"lora_alpha": 8},
+    "alpha 128": {"lora_alpha": 128},
 }
 
 
@@ -84,6 +94,7 @@ VARIANTS |= {variant(small, storage="int8"): Side(SCHEDULES[small] | {"compute":
 VARIANTS[f"{FULL}, adamw8bit"] = Side({"compute": "int8", "optimizer": "adamw8bit"})
 SIDES = {name: Side({"compute": "int8"} | options) for name, options in SCHEDULES.items()} | VARIANTS
 SIDES |= {name: Side({"compute": "int8"} | side.options, data=side.data) for name, side in CONTROLS.items()}
+SIDES |= {f"{FULL}, {name}": Side({"compute": "int8"}, adapter=options) for name, options in ADAPTERS.items()}
 # The recommended sides at half and at a quarter of the reference's cost are measured with three seeds.
 HEADLINE = (REFERENCE, *(variant(schedule, storage="int8") for schedule in BEST))
 ADVISED = (*HEADLINE, *(variant(schedule, storage="int8") for schedule in SMALL))
@@ -91,6 +102,7 @@ ADVISED = (*HEADLINE, *(variant(schedule, storage="int8") for schedule in SMALL)
 TIMED = [(side, TIMED_BUDGET) for side in {REFERENCE: None} | SCHEDULES | VARIANTS]
 TIMED += [(side, budget) for budget in BUDGETS if budget != TIMED_BUDGET for side in dict.fromkeys(LONG + ADVISED)]
 STABILITY_RATES = (8e-3, 1.6e-2, 3.2e-2)
+SHORT_STEPS = 25
 
 
 @dataclass(frozen=True)
@@ -109,12 +121,13 @@ class Run:
 
 
 class Results:
-    """The JSON file: held-out losses and correct answers by run, seconds per step by side and budget, and the numbers
-    of steps with equal time, which are kept so that their runs can be compared."""
+    """The JSON file of a model: its size, held-out losses and correct answers by run, seconds per step by side and
+    budget, and the numbers of steps with equal time, which are kept so that their runs can be compared."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         known = json.loads(path.read_text()) if path.exists() else {}
+        self.size: dict[str, int] = known.get("size", {})
         self.losses: dict[str, float] = known.get("losses", {})
         self.right: dict[str, list[int]] = known.get("right", {})  # correct answers, and all answers
         self.seconds: dict[str, list[float]] = known.get("seconds", {})
@@ -124,7 +137,7 @@ class Results:
         self.steps: dict[str, int] = known.get("steps", {})
 
     def save(self) -> None:
-        names = ("losses", "right", "seconds", "measuring", "steps")
+        names = ("size", "losses", "right", "seconds", "measuring", "steps")
         values = {name: getattr(self, name) for name in names}
         write_text(self._path, json.dumps(values, indent=1, sort_keys=True) + "\n")
 
@@ -196,22 +209,22 @@ def timing(side: str, budget: int) -> str:
     return f"{side} at {budget} MB"
 
 
-def backward_share(side: str, steps: int = STEPS) -> float:
+def backward_share(side: str, layers: int, steps: int = STEPS) -> float:
     """Returns the fraction of layers with a backward, averaged over a run; for dropbp, the fraction of units."""
     config = TrainConfig(**{k: str(v) for k, v in SIDES[side].options.items()}, steps=str(steps))
     shares = []
     for step in range(steps):
-        selected = config.select(step, LAYERS)
-        through = LAYERS - selected.index(True) if SIDES[side].options.get("schedule") == "lisa" else sum(selected)
-        shares.append(through / LAYERS)
+        selected = config.select(step, layers)
+        through = layers - selected.index(True) if SIDES[side].options.get("schedule") == "lisa" else sum(selected)
+        shares.append(through / layers)
     return mean(shares)
 
 
-def operations(side: str) -> float:
+def operations(side: str, size: dict[str, int]) -> float:
     """Returns the operations of a step relative to full backward, in which forward and backward have the same
     number."""
-    layers = LAYERS * LAYER_WEIGHTS
-    return (layers * (1 + backward_share(side)) + 2 * HEAD_WEIGHTS) / (2 * layers + 2 * HEAD_WEIGHTS)
+    layers, head = size["layers"] * size["layer_weights"], size["head_weights"]
+    return (layers * (1 + backward_share(side, size["layers"])) + 2 * head) / (2 * layers + 2 * head)
 
 
 def runs_of(phase: str, results: Results) -> Iterator[Run]:
@@ -240,12 +253,25 @@ def runs_of(phase: str, results: Results) -> Iterator[Run]:
                 yield results.run(data, side, results.steps_in_time(side, FULL), 1)
     elif phase == "operations":
         for side in SCHEDULES:
-            yield results.run("gsm8k", side, round(STEPS / operations(side)), 1)
+            yield results.run("gsm8k", side, round(STEPS / operations(side, results.size)), 1)
     elif phase == "long":
         yield from (results.run("gsm8k", side, LONG_STEPS, 1) for side in LONG)
     elif phase == "controls":
         yield from (results.run("gsm8k", side, STEPS, 1) for side in CONTROLS)
         yield from (results.run(data, UNTRAINED, STEPS, 1) for data in DATA)
+    elif phase == "rates":
+        for data in DATA:
+            yield from (Run(data, FULL, lr, STEPS, 1) for lr in LEARNING_RATES)
+        for lr in LEARNING_RATES:
+            yield from (Run(data, FULL, lr, SHORT_STEPS, 1) for data in DATA)
+            yield from (Run("gsm8k", f"{FULL}, {name}", lr, STEPS, 1) for name in ADAPTERS)
+    elif phase == "second":
+        for lr in LEARNING_RATES[1:4]:
+            yield from (Run("tuning", schedule, lr, STEPS, 1) for schedule in SECOND)
+        for seed in SEEDS:
+            yield from (results.run(data, side, STEPS, seed) for data in DATA for side in (REFERENCE, FULL))
+            if seed == SEEDS[0]:
+                yield from (results.run(data, side, STEPS, seed) for side in SECOND for data in DATA)
     elif phase == "stability":
         for lr in STABILITY_RATES:
             yield from (Run("tuning", side, lr, STEPS, 1) for side in (FULL, "lcsb 1/2 random"))
