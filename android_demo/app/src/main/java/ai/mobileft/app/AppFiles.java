@@ -34,6 +34,16 @@ public final class AppFiles {
     return new File(folder, "run");
   }
 
+  /** The learner's folder. */
+  File learner() {
+    return new File(folder, "learner");
+  }
+
+  /** What the app shows of the learner. */
+  File nights() {
+    return new File(folder, "nights.properties");
+  }
+
   File settings() {
     return new File(folder, "settings.properties");
   }

@@ -4,6 +4,8 @@ import ai.mobileft.Bundle;
 import ai.mobileft.MobileFtException;
 import java.io.File;
 import java.io.IOException;
+import java.nio.file.Files;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
@@ -74,7 +76,9 @@ public final class BundleChoice {
             () -> {
               refuseWhileTraining();
               Bundle.open(made).close();
+              boolean same = isSame(made);
               SafeFiles.replace(appFiles.copiedBundle());
+              if (!same) trainings.forgetNights();
               return null;
             });
     computing.run(task);
@@ -85,6 +89,17 @@ public final class BundleChoice {
     } catch (InterruptedException e) {
       throw new AssertionError(e); // this thread is never interrupted
     }
+  }
+
+  /** Whether this is the current model again: its description has the checksums of its files. */
+  private boolean isSame(File made) throws IOException {
+    File current = appFiles.bundle();
+    if (current == null) return false;
+    byte[][] both = new byte[2][];
+    for (int i = 0; i < 2; ++i) {
+      both[i] = Files.readAllBytes(new File(i == 0 ? made : current, "bundle.json").toPath());
+    }
+    return Arrays.equals(both[0], both[1]);
   }
 
   private void refuseWhileTraining() throws IOException {

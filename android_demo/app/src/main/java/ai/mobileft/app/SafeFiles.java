@@ -81,7 +81,8 @@ final class SafeFiles {
     if (!from.renameTo(to)) throw new IOException(from + ": cannot rename it to " + to.getName());
   }
 
-  private static void delete(File file) throws IOException {
+  /** Deletes a file or a folder with its content. It need not exist. */
+  static void delete(File file) throws IOException {
     File[] inside = file.listFiles();
     if (inside != null) for (File each : inside) delete(each);
     if (!file.delete() && file.exists()) throw new IOException(file + ": cannot delete it");

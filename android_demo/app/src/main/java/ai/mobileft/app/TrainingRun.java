@@ -12,9 +12,7 @@ final class TrainingRun {
   enum Phase {
     /** It resumes automatically as soon as possible after the process ended. */
     WANTED,
-    /** It resumes automatically at night. */
-    AT_NIGHT,
-    /** The user stopped it, or it failed. It resumes when the user requests it, or at night. */
+    /** The user stopped it, or it failed. It resumes when the user requests it. */
     RESTING,
     DONE
   }
@@ -123,7 +121,8 @@ final class TrainingRun {
     return options;
   }
 
-  private static long sequenceLength(File folder) {
+  /** The longest sequence to train on. This is a computing call. */
+  static long sequenceLength(File folder) {
     try (Bundle bundle = Bundle.open(folder)) {
       return Math.min(LONGEST_SEQUENCE, bundle.getMaxSeqLen());
     }

@@ -1,47 +1,29 @@
 package ai.mobileft.app;
 
 import ai.mobileft.MobileFtException;
-import ai.mobileft.TrainOptions;
-import ai.mobileft.Trainer;
-import ai.mobileft.TrainingFiles;
-import ai.mobileft.TrainingStoppedException;
-import java.io.File;
 
 /**
- * A training in its own thread. It runs while the policy allows it; otherwise, it writes a checkpoint, frees its memory
- * and waits. If the folder has a checkpoint, the session resumes from it: after a pause, a killed process, or a reboot.
+ * A training in its own thread. It runs while the policy allows it; otherwise, it saves what it can, frees its memory
+ * and waits. What was saved is resumed: after a pause, a killed process, or a reboot.
  *
  * <p>Methods can be called from any thread, but {@code close} must not be called from within the listener. All methods
- * except {@code close} return at once. If the listener throws, the training ends as FAILED, with a checkpoint.
+ * except {@code close} return at once. If the listener throws, the training ends as FAILED.
  *
  * <p>While a session exists, nothing else in this process can plan, evaluate or generate. Close it first, and start
  * another one for the same folder afterwards.
  */
 public final class TrainingSession implements AutoCloseable {
-  private final File bundle;
-  private final File tokens;
-  private final File out;
-  private final TrainOptions options;
+  private final Work work;
   private final TrainingPolicy policy;
   private final SessionListener listener;
-  private final Thread worker = new Thread(this::work, "training");
+  private final Thread worker = new Thread(this::run, "training");
 
   /** The latest state of the device. This and the next field are guarded by {@code this}. */
   private DeviceState device;
   private boolean stopped;
 
-  private TrainingSession(
-      File bundle,
-      File tokens,
-      File out,
-      TrainOptions options,
-      TrainingPolicy policy,
-      DeviceState device,
-      SessionListener listener) {
-    this.bundle = bundle;
-    this.tokens = tokens;
-    this.out = out;
-    this.options = options;
+  private TrainingSession(Work work, TrainingPolicy policy, DeviceState device, SessionListener listener) {
+    this.work = work;
     this.policy = policy;
     this.device = device;
     this.listener = listener;
@@ -50,22 +32,10 @@ public final class TrainingSession implements AutoCloseable {
   /**
    * Starts or resumes a training. The listener may be called before this returns.
    *
-   * @param bundle the folder of the training bundle
-   * @param tokens the token file, written with the same options
-   * @param out the folder for adapter and checkpoint. An existing checkpoint must have the same bundle, tokens and
-   *     options
-   * @param options the options, which must not be changed afterwards
    * @param device the current state of the device; {@link #update} reports changes
    */
-  public static TrainingSession begin(
-      File bundle,
-      File tokens,
-      File out,
-      TrainOptions options,
-      TrainingPolicy policy,
-      DeviceState device,
-      SessionListener listener) {
-    TrainingSession session = new TrainingSession(bundle, tokens, out, options, policy, device, listener);
+  static TrainingSession begin(Work work, TrainingPolicy policy, DeviceState device, SessionListener listener) {
+    TrainingSession session = new TrainingSession(work, policy, device, listener);
     session.worker.start();
     return session;
   }
@@ -76,7 +46,7 @@ public final class TrainingSession implements AutoCloseable {
     notifyAll();
   }
 
-  /** Ends the session after the current step, with a checkpoint. */
+  /** Ends the session after the current step. */
   public synchronized void stop() {
     stopped = true;
     notifyAll();
@@ -98,13 +68,14 @@ public final class TrainingSession implements AutoCloseable {
     if (interrupted) Thread.currentThread().interrupt();
   }
 
-  private void work() {
+  private void run() {
     SessionState end = SessionState.STOPPED;
     String text = "";
     try {
       SessionState idle = SessionState.WAITING;
       while (end != SessionState.DONE && awaitPermission(idle)) {
-        if (train()) end = SessionState.DONE;
+        listener.onState(SessionState.RUNNING, "");
+        if (work.run(this::mayGoOn, listener)) end = SessionState.DONE;
         idle = SessionState.PAUSED;
       }
     } catch (MobileFtException e) {
@@ -147,30 +118,5 @@ public final class TrainingSession implements AutoCloseable {
 
   private synchronized boolean mayGoOn() {
     return !stopped && policy.reasonToPause(device, false) == null;
-  }
-
-  /** Trains while it is allowed, and writes a checkpoint. Returns whether all steps are done. */
-  private boolean train() {
-    listener.onState(SessionState.RUNNING, "");
-    TrainingFiles files = new TrainingFiles(bundle, tokens, out);
-    if (new File(out, "checkpoint.safetensors").exists()) files.resume();
-    try (Trainer trainer = Trainer.open(files, options)) {
-      boolean stepped = false;
-      while (mayGoOn()) {
-        if (!trainer.step(listener)) return true;
-        stepped = true;
-      }
-      if (stepped) save(trainer);
-    }
-    return false;
-  }
-
-  private void save(Trainer trainer) {
-    trainer.cancel();
-    try {
-      trainer.step(listener);
-    } catch (TrainingStoppedException saved) {
-      // as requested
-    }
   }
 }

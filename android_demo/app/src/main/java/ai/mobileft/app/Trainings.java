@@ -33,7 +33,9 @@ public final class Trainings {
   private String text = "";
   private long step = 0;
   private double loss = Double.NaN;
+  private long nightStep = 0;
   private TrainingRun run; // null: there is none
+  private final Nights nights;
   private LossChart chart = new LossChart(CHART_POINTS);
 
   Trainings(AppFiles appFiles, Computing computing, Budget budget, Board board) throws IOException {
@@ -41,6 +43,7 @@ public final class Trainings {
     this.computing = computing;
     this.budget = budget;
     this.board = board;
+    nights = new Nights(appFiles);
     run = TrainingRun.open(appFiles.run());
     if (run != null) run.log().addTo(chart);
     if (!chart.getPoints().isEmpty()) step = chart.getPoints().get(chart.getPoints().size() - 1).getStep();
@@ -66,9 +69,16 @@ public final class Trainings {
     return !on && run != null && run.getPhase() == TrainingRun.Phase.WANTED;
   }
 
-  /** The folder of the latest adapter, or null if none is saved. */
+  /** The folder of the adapter that was written last, by the training or at night, or null if there is none. */
   synchronized File adapter() {
-    return run != null && run.hasAdapter() ? run.out() : null;
+    File trained = run != null && run.hasAdapter() ? run.out() : null;
+    File learned = nights.adapter();
+    if (trained == null || learned == null) return trained == null ? learned : trained;
+    return written(learned) > written(trained) ? learned : trained;
+  }
+
+  private static long written(File adapter) {
+    return new File(adapter, AdapterZip.WEIGHTS).lastModified();
   }
 
   /** Whether there is an adapter to use or export. */
@@ -95,6 +105,7 @@ public final class Trainings {
     if (state == SessionState.FAILED) return "Failed: " + text;
     if (on && stopping) return "Stopping after this step.";
     if (on && state != SessionState.RUNNING) return text;
+    if (on && policy == AT_NIGHT) return "Learning from new examples, step " + nightStep + ".";
     if (run == null) return "Not trained yet.";
     String place = "tep " + step + " of " + run.getSteps();
     String last = Double.isNaN(loss) ? "" : String.format(Locale.getDefault(), ", loss %.3f", loss);
@@ -102,22 +113,27 @@ public final class Trainings {
     return run.getPhase() == TrainingRun.Phase.DONE ? "Done" + last + "." : "Stopped at s" + place + last + ".";
   }
 
+  /** What the last night decided, as a line for the user; "" if there was none. */
+  public String getNightStatus() {
+    return nights.getStatus();
+  }
+
   /** Starts a training on the current examples, which replaces the previous one. */
   public void begin() {
-    start(NOW, this::prepared);
+    start(NOW, () -> work(prepared()));
   }
 
   /** Resumes the unfinished training. */
   public void goOn() {
-    start(NOW, () -> run == null || run.getPhase() == TrainingRun.Phase.DONE ? null : run);
+    start(NOW, () -> run == null || run.getPhase() == TrainingRun.Phase.DONE ? null : work(run));
   }
 
-  /** Resumes the unfinished training, or starts a new one if the examples have changed since the last one. */
-  public void trainAtNight() {
-    start(AT_NIGHT, this::dueAtNight);
+  /** Learns from the examples that are new since the last night, if there are any. */
+  public void learnAtNight() {
+    start(AT_NIGHT, this::night);
   }
 
-  /** Stops the training. It resumes when the user requests it, or at night. */
+  /** Stops the training. It resumes when the user requests it. */
   public void stop() {
     end(false);
   }
@@ -127,9 +143,14 @@ public final class Trainings {
     end(true);
   }
 
-  /** Whether the current training was started by {@link #trainAtNight}. */
+  /** Whether the current training was started by {@link #learnAtNight}. */
   public synchronized boolean isOnAtNight() {
     return on && policy == AT_NIGHT;
+  }
+
+  /** Called when the model is another one, which cannot use what was learned at night. */
+  void forgetNights() throws IOException {
+    nights.clear();
   }
 
   public void update(DeviceState device) {
@@ -137,8 +158,8 @@ public final class Trainings {
   }
 
   private interface Choice {
-    /** Returns the run to train, or null if there is nothing to do. Runs in the computing thread. */
-    TrainingRun get() throws IOException;
+    /** Returns what to compute, or null if there is nothing to do. Runs in the computing thread. */
+    Work get() throws IOException;
   }
 
   private void start(TrainingPolicy policy, Choice choice) {
@@ -156,11 +177,11 @@ public final class Trainings {
     computing.run(
         () -> {
           try {
-            TrainingRun chosen = choice.get();
+            Work chosen = choice.get();
             if (chosen == null) {
               ended(null, "");
             } else {
-              train(chosen, policy);
+              compute(chosen, policy);
             }
           } catch (IOException | MobileFtException e) {
             ended(SessionState.FAILED, Board.line(e));
@@ -180,30 +201,29 @@ public final class Trainings {
     return made;
   }
 
-  private TrainingRun dueAtNight() throws IOException {
-    if (run != null && run.getPhase() == TrainingRun.Phase.WANTED) return run;
-    if (run != null && run.getPhase() == TrainingRun.Phase.AT_NIGHT) return run;
-    if (appFiles.bundle() == null) return null;
-    long rows = TrainingRun.count(appFiles.bundle(), appFiles.rows());
-    if (rows != (run == null ? 0 : run.getRows())) return prepared();
-    return run == null || run.getPhase() == TrainingRun.Phase.DONE ? null : run;
-  }
-
-  private void train(TrainingRun chosen, TrainingPolicy policy) throws IOException {
-    File bundle = appFiles.bundle();
-    if (bundle == null) throw new IOException("choose a model first");
-    TrainOptions options = chosen.options();
-    chosen.setPhase(policy == AT_NIGHT ? TrainingRun.Phase.AT_NIGHT : TrainingRun.Phase.WANTED);
-    boolean stopped;
+  private Work work(TrainingRun chosen) throws IOException {
+    if (appFiles.bundle() == null) throw new IOException("choose a model first");
+    chosen.setPhase(TrainingRun.Phase.WANTED);
     synchronized (this) {
       run = chosen;
+    }
+    return new TrainerWork(appFiles.bundle(), chosen.tokens(), chosen.out(), chosen.options());
+  }
+
+  private Work night() {
+    if (appFiles.bundle() == null) return null;
+    long rows = TrainingRun.count(appFiles.bundle(), appFiles.rows());
+    return rows == nights.getRows() ? null : nights.night(rows, budget.megabytes());
+  }
+
+  private void compute(Work work, TrainingPolicy policy) {
+    boolean stopped;
+    synchronized (this) {
       stopped = stopping;
       if (!stopped) {
         computing.train(
-            (device, listener) ->
-                TrainingSession.begin(
-                    bundle, chosen.tokens(), chosen.out(), options, policy, device, listener),
-            new Listener(chosen.log()));
+            (device, listener) -> TrainingSession.begin(work, policy, device, listener),
+            new Listener(policy == AT_NIGHT ? null : run));
       }
     }
     if (stopped) ended(SessionState.STOPPED, "");
@@ -224,11 +244,11 @@ public final class Trainings {
     TrainingRun over;
     boolean rests;
     synchronized (this) {
-      over = run;
+      over = policy == AT_NIGHT ? null : run; // a night keeps its own state
       rests = end == SessionState.FAILED || end == SessionState.STOPPED && !wanted;
     }
     try { // not under the lock, because the main thread may wait for it
-      if (end == SessionState.DONE) over.setPhase(TrainingRun.Phase.DONE);
+      if (end == SessionState.DONE && over != null) over.setPhase(TrainingRun.Phase.DONE);
       if (rests && over != null && over.getPhase() != TrainingRun.Phase.DONE) {
         over.setPhase(TrainingRun.Phase.RESTING);
       }
@@ -244,10 +264,10 @@ public final class Trainings {
   }
 
   private final class Listener implements SessionListener {
-    private final StepLog log;
+    private final TrainingRun of; // null: a night
 
-    Listener(StepLog log) {
-      this.log = log;
+    Listener(TrainingRun of) {
+      this.of = of;
     }
 
     @Override
@@ -266,17 +286,27 @@ public final class Trainings {
     @Override
     public void onEvent(TrainingEvent event) {
       if (!event.getKind().equals("step")) return;
+      if (of == null) {
+        synchronized (Trainings.this) {
+          nightStep = event.getStep();
+        }
+      } else {
+        addStep(event);
+      }
+      board.changed();
+    }
+
+    private void addStep(TrainingEvent event) {
       synchronized (Trainings.this) {
         step = event.getStep();
         loss = event.getLoss();
         chart.add(step, loss, event.getRssBytes());
       }
       try {
-        log.add(event.getStep(), event.getLoss(), event.getRssBytes());
+        of.log().add(event.getStep(), event.getLoss(), event.getRssBytes());
       } catch (IOException e) {
         board.say(e); // only affects the chart
       }
-      board.changed();
     }
   }
 }

@@ -209,6 +209,8 @@ public final class MainActivity extends Activity {
     text(R.id.plan, model.budget().getText());
 
     text(R.id.status, trainings.getStatus());
+    text(R.id.night, trainings.getNightStatus());
+    show(R.id.night, !trainings.getNightStatus().isEmpty());
     chart.show(trainings.getChart());
     show(R.id.begin, !on);
     enable(R.id.begin, folder != null && rows > 0 && !copying);

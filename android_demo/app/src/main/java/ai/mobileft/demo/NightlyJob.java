@@ -12,8 +12,8 @@ import android.content.Context;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Trains at night, while the device is charging and not in use. The system ends a job after some minutes. The training
- * then writes a checkpoint and resumes in the next job, as soon as the system allows it.
+ * Learns from new examples at night, while the device is charging and not in use. The system ends a job after some
+ * minutes, and a night takes fewer. A night that is ended changes nothing, and begins again in the next job.
  */
 public final class NightlyJob extends JobService {
   private static final int ID = 1;
@@ -60,12 +60,12 @@ public final class NightlyJob extends JobService {
     watcher = new DeviceWatcher(this, this::update);
     watcher.start();
     model.board().observe(finishIfOver);
-    model.trainings().trainAtNight(); // does nothing if the user's own training is running
+    model.trainings().learnAtNight(); // does nothing if the user's own training is running
     finishIfOver.run();
     return true;
   }
 
-  /** The device is no longer charging or idle, or the time is up. A checkpoint is written after the current step. */
+  /** The device is no longer charging or idle, or the time is up. The night ends after the current step. */
   @Override
   public boolean onStopJob(JobParameters parameters) {
     if (job != null) end();

@@ -14,6 +14,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -79,6 +80,15 @@ public class AppModelTest {
           });
     }
     return sources;
+  }
+
+  /** The bundle with another description, which is that of another model for the app. */
+  private File described() throws IOException {
+    File other = Scratch.fresh("other");
+    other.mkdirs();
+    for (File file : Scratch.BUNDLE.listFiles()) Files.copy(file.toPath(), new File(other, file.getName()).toPath());
+    Files.write(new File(other, "bundle.json").toPath(), new byte[] {'\n'}, StandardOpenOption.APPEND);
+    return other;
   }
 
   private void copyBundle() {
@@ -353,59 +363,104 @@ public class AppModelTest {
     assertEquals("", app.chat().getAfter());
   }
 
+  private void addMany(int from, int to) {
+    StringBuilder lines = new StringBuilder();
+    for (int i = from; i < to; ++i) lines.append(i + "?\thello\n");
+    app.examples().read(() -> new ByteArrayInputStream(lines.toString().getBytes(StandardCharsets.UTF_8)));
+    message((to - from) + " added");
+  }
+
+  private void night() {
+    app.trainings().learnAtNight();
+    assertTrue(app.trainings().isOnAtNight());
+    isOver();
+  }
+
   @Test
-  public void trainsAtNight() {
-    hasExamples();
-    set(30, 50);
+  public void learnsAtNight() {
+    copyBundle();
+    addMany(0, 60);
     app.trainings().update(DAY_ON_BATTERY);
-    app.trainings().trainAtNight();
+    app.trainings().learnAtNight();
     assertTrue(app.trainings().isOnAtNight());
     Waiting.until("waiting", () -> app.trainings().getStatus().contains("charger"));
     app.trainings().update(NIGHT.withMinuteOfDay(12 * 60));
     Waiting.until("waiting", () -> app.trainings().getStatus().contains("22:00"));
     app.trainings().interrupt();
     isOver();
-    assertFalse(app.trainings().isInterrupted()); // by day it does not go on by itself
-    assertTrue(process().trainings().isUnfinished());
+    assertEquals("", app.trainings().getNightStatus());
+    assertFalse(app.trainings().isInterrupted() || app.trainings().hasAdapter());
 
     app.trainings().update(NIGHT);
-    app.trainings().trainAtNight();
-    isOver();
-    assertEquals("Done", app.trainings().getStatus().substring(0, 4));
+    night();
+    String first = app.trainings().getNightStatus();
+    assertTrue(first, first.startsWith("Night 1 was adopted: the loss of held-out rows fell by "));
+    assertEquals("Not trained yet.", app.trainings().getStatus());
+    assertTrue(app.trainings().hasAdapter());
 
-    app.trainings().trainAtNight(); // there is nothing new
-    isOver();
-    assertEquals("Done.", app.trainings().getStatus());
-    add("2 + 2", "4");
-    app.trainings().trainAtNight();
-    assertTrue(app.trainings().isOnAtNight());
-    Waiting.until("a new training", () -> app.trainings().getStep() < 30);
-    isOver();
-    assertEquals(30, app.trainings().getStep());
+    night(); // there is nothing new
+    assertEquals(first, app.trainings().getNightStatus());
+    app = process();
+    assertEquals(first, app.trainings().getNightStatus());
+    app.trainings().update(NIGHT);
+    night();
+    assertEquals(first, app.trainings().getNightStatus());
+    app.chat().ask("0?");
+    Waiting.until("the answers", () -> !app.chat().isOn());
+    assertEquals("", app.board().getMessage());
+    assertFalse(app.chat().getAfter().isEmpty());
+
+    addMany(60, 70);
+    night();
+    assertTrue(app.trainings().getNightStatus(), app.trainings().getNightStatus().startsWith("Night 2 was "));
+
+    set(3, 50); // a training by hand has the later adapter
     app.trainings().begin();
     assertFalse(app.trainings().isOnAtNight());
+    isOver();
+    assertEquals(new File(folder, "run/out"), app.trainings().adapter());
+  }
+
+  /** The device was taken off its charger, or the system ended the job. */
+  @Test
+  public void interruptedNightChangesNothing() {
+    copyBundle();
+    addMany(0, 60);
+    app.trainings().update(NIGHT);
+    AtomicInteger unplugged = new AtomicInteger();
+    app.board()
+        .observe(
+            () -> {
+              boolean steps = app.trainings().getStatus().matches("Learning from new examples, step [1-9][0-9]*.");
+              if (steps && unplugged.getAndIncrement() == 0) app.trainings().update(DAY_ON_BATTERY);
+            });
+    app.trainings().learnAtNight();
+    Waiting.until("waiting", () -> app.trainings().getStatus().contains("charger"));
+    assertFalse(app.trainings().isRunning());
+    assertEquals("", app.trainings().getNightStatus());
+    app.chat().ask("0?"); // meanwhile
+    Waiting.until("the answers", () -> !app.chat().isOn());
+    assertEquals("", app.chat().getAfter());
+    app.trainings().update(NIGHT);
+    isOver();
+    assertTrue(app.trainings().getNightStatus().startsWith("Night 1 was adopted"));
   }
 
   @Test
-  public void stoppedTrainingGivesWayToNewExamplesAtNight() {
-    hasExamples();
-    set(ENDLESS, 50);
+  public void anotherModelBeginsNewNights() throws Exception {
+    copyBundle();
+    addMany(0, 60);
     app.trainings().update(NIGHT);
-    app.trainings().begin();
-    stepsTo(40);
-    app.trainings().stop();
-    isOver();
-    long step = app.trainings().getStep();
-    app.trainings().trainAtNight();
-    stepsTo(step + 1); // goes on, as there is nothing new
-    app.trainings().stop();
-    isOver();
-    add("2 + 2", "4");
-    set(10, 50);
-    app.trainings().trainAtNight();
-    isOver();
-    assertEquals(10, app.trainings().getStep());
-    assertEquals(10, app.trainings().getChart().getPoints().size());
+    night();
+    copyBundle(); // the same model again
+    assertTrue(app.trainings().hasAdapter());
+    app.bundle().copy(() -> sources(described()));
+    copied();
+    assertEquals("", app.board().getMessage());
+    assertEquals("", app.trainings().getNightStatus());
+    assertFalse(app.trainings().hasAdapter());
+    night();
+    assertTrue(app.trainings().getNightStatus().startsWith("Night 1 was "));
   }
 
   @Test

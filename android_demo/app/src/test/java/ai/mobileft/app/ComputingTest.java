@@ -55,7 +55,7 @@ public class ComputingTest {
     computing.train(
         (device, listener) -> {
           sessions.incrementAndGet();
-          return TrainingSession.begin(Scratch.BUNDLE, tokens, out, options, Trainings.NOW, device, listener);
+          return TrainingSession.begin(new TrainerWork(Scratch.BUNDLE, tokens, out, options), Trainings.NOW, device, listener);
         },
         recorder);
   }
@@ -243,7 +243,7 @@ public class ComputingTest {
     computing.train(
         (device, listener) ->
             TrainingSession.begin(
-                Scratch.BUNDLE, noTokens, out, Scratch.options(1), Trainings.NOW, device, listener),
+                new TrainerWork(Scratch.BUNDLE, noTokens, out, Scratch.options(1)), Trainings.NOW, device, listener),
         recorder);
     recorder.next(SessionState.RUNNING);
     String text = recorder.next(SessionState.FAILED);

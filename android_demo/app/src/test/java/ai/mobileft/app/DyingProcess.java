@@ -29,10 +29,7 @@ final class DyingProcess {
           }
         };
     TrainingSession.begin(
-        Scratch.BUNDLE,
-        new File(arguments[0]),
-        new File(arguments[1]),
-        options,
+        new TrainerWork(Scratch.BUNDLE, new File(arguments[0]), new File(arguments[1]), options),
         new TrainingPolicy(),
         TrainingSessionTest.GO,
         listener);

@@ -62,7 +62,7 @@ public class TrainingSessionTest {
   }
 
   private TrainingSession begin(DeviceState device, TrainOptions options) {
-    return TrainingSession.begin(Scratch.BUNDLE, tokens, out, options, POLICY, device, recorder);
+    return TrainingSession.begin(new TrainerWork(Scratch.BUNDLE, tokens, out, options), POLICY, device, recorder);
   }
 
   /** Waits for the charger, for tests that act in the listener from the first moment on. */
@@ -431,7 +431,7 @@ public class TrainingSessionTest {
     File copy = Scratch.fresh("tokens");
     Files.copy(tokens.toPath(), copy.toPath());
     try (TrainingSession session =
-        TrainingSession.begin(Scratch.BUNDLE, copy, out, Scratch.options(STEPS), POLICY, UNPLUGGED, recorder)) {
+        TrainingSession.begin(new TrainerWork(Scratch.BUNDLE, copy, out, Scratch.options(STEPS)), POLICY, UNPLUGGED, recorder)) {
       recorder.next(SessionState.WAITING);
       recorder.atStep(step -> session.update(UNPLUGGED));
       session.update(GO);
