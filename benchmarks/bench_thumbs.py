@@ -25,6 +25,7 @@ import argparse
 import json
 import random
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -41,7 +42,7 @@ from rich.table import Table
 import mobile_ft
 
 QUESTIONS, MAX_TOKENS, SEQ_LEN = 50, 64, 256
-GENERAL_CHARACTERS = 60_000
+GENERAL_CHARACTERS = 30_000
 SHORT_WORDS = 15
 SEEDS = (1, 2, 3)
 TUNING = "question"
@@ -169,6 +170,7 @@ class Thumbs:
 
     def learned(self, preference: str, way: str, seed: int, options: dict[str, Any]) -> Found:
         out = self.folder / "adapter"
+        shutil.rmtree(out, ignore_errors=True)
         rows = self.rows(preference, way, seed)
         start = time.monotonic()
         mobile_ft.train(self.bundle, rows, out, overwrite=True, seq_len=SEQ_LEN, seed=seed, progress=False, **options)

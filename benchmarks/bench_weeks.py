@@ -8,14 +8,14 @@ Every night brings 40 rows. Three ways to learn from them, with the same trainin
 
 Variants: "plain" (dialogues), "change" (dialogues, and from the eighth night on GSM8K), "wrong" (dialogues; one row in
 ten has the answer of another row). The loss after each night is computed on test rows of all topics, which no way sees.
-General text is WikiText-2. Results in the JSON file are not computed again.
+General text is WikiText-2. What is in the JSON file is not computed again, if the folder with the adapters is there.
 """
 
 import argparse
 import json
 import random
+import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ import mobile_ft
 from mobile_ft.api.compare import compare
 
 NIGHTS, ROWS, TEST_ROWS = 14, 40, 100
-GENERAL_CHARACTERS = 60_000
+GENERAL_CHARACTERS = 30_000
 SEQ_LEN = 256
 VARIANTS = ("plain", "change", "wrong")
 TRAINING = ("compute", "lora_train")  # options that the other ways take too
@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=NIGHTS)
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of learn; may be repeated")
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="for adapters; kept, so that a run can go on")
     parser.add_argument("--picture", type=Path)
     args = parser.parse_args()
     given = dict(option.split("=", 1) for option in args.option)
@@ -57,10 +58,9 @@ def main() -> None:
     def save() -> None:
         args.json.write_text(json.dumps(all_results, indent=1) + "\n")
 
-    with tempfile.TemporaryDirectory() as temporary:
-        weeks = Weeks(Path(temporary), args, given, results, save)
-        for way in (weeks.learner, weeks.naive, weeks.everything):
-            way()
+    weeks = Weeks(args.folder, args, given, results, save)
+    for way in (weeks.learner, weeks.naive, weeks.everything):
+        way()
     show(key, results)
     if args.picture:
         draw(args.picture, key, results)
@@ -79,8 +79,9 @@ class Weeks:
     ) -> None:
         self.folder, self.options, self.results, self.save = folder, options, results, save
         self.bundle = folder / "bundle"
-        mobile_ft.export_bundle(args.model, self.bundle, max_seq_len=SEQ_LEN, progress=False)
-        write_data(folder / "dialogues")
+        if not self.bundle.exists():
+            mobile_ft.export_bundle(args.model, self.bundle, max_seq_len=SEQ_LEN, progress=False)
+            write_data(folder / "dialogues")
         dialogues = [rows_in(folder / "dialogues" / f"{split}.jsonl") for split in ("train", "valid")]
         gsm8k = [rows_in(args.gsm8k / f"{split}.jsonl") for split in ("train", "test")]
         draw = random.Random(0)
@@ -102,32 +103,31 @@ class Weeks:
 
     def learner(self) -> None:
         found = self.results.setdefault("learner", [])
-        if len(found) == len(self.nights):
-            return
-        found.clear()
-        state, rows, steps = self.folder / "state", [], 0
+        state, rows, steps = self.folder / "state", [], found[-1]["steps"] if found else 0
 
         def count(event: dict[str, Any]) -> None:
             nonlocal steps
             steps += event["event"] == "step"
 
-        for night in self.nights:
+        for number, night in enumerate(self.nights):
             rows += night
+            if number < len(found):
+                continue
             done = mobile_ft.learn(
                 state, self.bundle, rows, progress=False, callbacks=[count], seq_len=SEQ_LEN, **self.options
             )
             last = done.nights[-1]
-            more = {"adopted": last.adopted, "why": last.why, "share": last.share, "steps": steps}
-            self.add(found, done.adapter, more | {"held_out_gain": last.gain})
+            more = {"adopted": last.adopted, "why": last.why, "share": last.share, "own_text": last.general}
+            self.add(found, done.adapter, more | {"held_out_gain": last.gain, "steps": steps})
 
     def naive(self) -> None:
         found = self.results.setdefault("naive", [])
-        if len(found) == len(self.nights):
-            return
-        found.clear()
         adapter: Path | None = None
         for number, night in enumerate(self.nights):
             out = self.folder / f"naive-{number}"
+            if number < len(found):
+                adapter = out
+                continue
             self.train(night, out, adapter=adapter, epochs=float(self.options.get("epochs", 2)))
             adapter = out
             self.add(found, adapter, {})
@@ -145,7 +145,10 @@ class Weeks:
     def train(self, rows: list[Row], out: Path, **options: Any) -> None:
         taken: dict[str, Any] = {name: value for name, value in self.options.items() if name in TRAINING}
         lr = self.options.get("lr", "5e-4")
-        mobile_ft.train(self.bundle, rows, out, seq_len=SEQ_LEN, lr=lr, progress=False, **options, **taken)
+        shutil.rmtree(out, ignore_errors=True)
+        mobile_ft.train(
+            self.bundle, rows, out, seq_len=SEQ_LEN, lr=lr, progress=False, overwrite=True, **options, **taken
+        )
 
     def add(self, found: list[Results], adapter: Path | None, more: Results) -> None:
         """Adds the test rows' losses and the perplexity of general text."""

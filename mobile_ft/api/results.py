@@ -172,6 +172,7 @@ class NightResult:
 
     night: int
     new: int  # rows
+    again: int  # rows of earlier nights whose gain was too small to be told from chance
     replayed: int  # rows of earlier nights
     adopted: bool
     why: str
@@ -181,7 +182,7 @@ class NightResult:
     loss: float  # their mean loss after the night
     general: float  # perplexity of general text, relative to the base model's
     moved: float  # norm of the adapter's change, relative to the adapter before
-    share: float  # of the change that was kept, to fit the bounds of movement and of general text
+    share: float  # of the distance to the base model that general text bore
 
 
 @dataclass(frozen=True, repr=False)
@@ -205,7 +206,7 @@ class LearnResult(Result):
         for night in self.nights:
             version = f"version {made[night.night].version}" if night.night in made else "not adopted"
             rows[f"night {night.night}, {version}"] = (
-                f"{night.new} new rows, {night.replayed} older; held-out loss {number(night.loss)} "
+                f"{night.new} new rows, {night.again + night.replayed} older; held-out loss {number(night.loss)} "
                 f"({-night.gain:+.4f}, {night.rows} rows), general perplexity {night.general - 1:+.1%}"
             )
         rows["rows kept"] = f"{self.rows}, {self.held_out} of them held out"

@@ -44,6 +44,7 @@ Json to_json(const LearnerState& s) {
   for (const Night& n : s.nights) {
     nights.push_back({{"number", n.number},
                       {"added", n.added},
+                      {"again", n.again},
                       {"replayed", n.replayed},
                       {"from", n.from},
                       {"verdict", to_json(n.verdict)},
@@ -85,7 +86,8 @@ LearnerState from_json(const Json& json, const std::string& folder) {
   s.rows_file = name_in(json, "rows_file");
   for (const Json& n : json.at("nights")) {
     s.nights.push_back({integer(n, "number", 1, kMost), n.at("options"), integer(n, "added", 0, kMost),
-                        integer(n, "replayed", 0, kMost), integer(n, "from", 0, kMost), verdict_from(n.at("verdict"))});
+                        integer(n, "again", 0, kMost), integer(n, "replayed", 0, kMost), integer(n, "from", 0, kMost),
+                        verdict_from(n.at("verdict"))});
   }
   for (const Json& v : json.at("versions")) {
     s.versions.push_back({integer(v, "number", 1, kMost), integer(v, "parent", 0, kMost), integer(v, "night", 1, kMost),

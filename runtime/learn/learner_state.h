@@ -31,14 +31,14 @@ struct Verdict {
   double loss = 0;     // mean of their losses after
   double general = 0;  // perplexity of general text, relative to the base model's
   double moved = 0;    // norm of the adapter's change, as a share of that of the adapter before
-  double share = 1;    // of the change that was kept
+  double share = 1;    // of the distance to the base model that general text bore
 };
 
 /// A night: what it did. Number 1 is the first.
 struct Night {
   int64_t number;
   std::map<std::string, std::string> options;  // of learn, as text
-  int64_t added = 0, replayed = 0;             // rows
+  int64_t added = 0, again = 0, replayed = 0;  // rows
   int64_t from = 0;                            // the version that it went on from
   Verdict verdict;
 };

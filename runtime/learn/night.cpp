@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "runtime/base/buffer.h"
@@ -18,11 +19,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostHalvings = 3;  // of a change that general text does not bear
+constexpr int kMostPulls = 4;  // to the base model, of an adapter that general text does not bear
 
 /// The rows of a night.
 struct NightRows {
-  std::vector<LoggedRow> fresh, replayed;
+  std::vector<LoggedRow> fresh;  // of this night
+  std::vector<LoggedRow> again;  // of undecided nights before it
+  std::vector<LoggedRow> replayed;
   std::vector<LoggedRow> judged;   // held out, for the decision
   std::vector<LoggedRow> watched;  // held out, for early stopping
 };
@@ -34,9 +37,23 @@ void sort_by_draw(const LearnerState& state, const char* purpose, int64_t night,
   });
 }
 
+/// The nights since the current version whose gain was too small to tell it from chance: it may not be together with
+/// that of this night.
+std::set<int64_t> undecided_nights(const LearnerState& state) {
+  const Version* current = state.find(state.current);
+  std::set<int64_t> nights;
+  for (const Night& night : state.nights) {
+    if (night.number > (current == nullptr ? 0 : current->night) && is_undecided(night.verdict)) {
+      nights.insert(night.number);
+    }
+  }
+  return nights;
+}
+
 NightRows rows_of(const LearnerState& state, int64_t night, const LearnConfig& config) {
   NightRows rows;
   std::vector<LoggedRow> older;
+  const std::set<int64_t> undecided = undecided_nights(state);
   for (const LoggedRow& row : state.rows) {
     if (row.night > night) continue;
     if (state.is_held_out(row.id)) {
@@ -44,11 +61,11 @@ NightRows rows_of(const LearnerState& state, int64_t night, const LearnConfig& c
       const bool watches = config.train.eval_every > 0 && state.draw("watched", 0, row.id) < 1.0 / 3;
       (watches ? rows.watched : rows.judged).push_back(row);
     } else {
-      (row.night == night ? rows.fresh : older).push_back(row);
+      (row.night == night ? rows.fresh : undecided.count(row.night) > 0 ? rows.again : older).push_back(row);
     }
   }
   sort_by_draw(state, "replay", night, older);
-  const double wanted = std::round(config.replay * static_cast<double>(rows.fresh.size()));
+  const double wanted = std::round(config.replay * static_cast<double>(rows.fresh.size() + rows.again.size()));
   older.resize(static_cast<size_t>(std::min(wanted, static_cast<double>(older.size()))));
   rows.replayed = std::move(older);
   return rows;
@@ -93,56 +110,56 @@ void train(Model& model, TrainConfig& config, const RunPaths& paths, double minu
   config.mlp_tokens = mlp_tokens;
 }
 
-/// The adapter before a night and after it.
-class Move {
- public:
-  Move(const Model& model, const std::string& before, std::string folder)
-      : model_(model), folder_(std::move(folder)), before_(bytes()), after_(bytes()), now_(bytes()) {
-    model.load_adapter_into(before, before_.floats());
-    model.load_adapter_into(folder_, after_.floats());
-    double moved = 0, length = 0;
-    for (size_t i = 0; i < model.layout().size; ++i) {
-      moved += std::pow(after_.floats()[i] - before_.floats()[i], 2);
-      length += std::pow(before_.floats()[i], 2);
-    }
-    length_ = std::sqrt(moved / length);
+Buffer parameters_of(const Model& model, const std::string& adapter) {
+  Buffer parameters(model.layout().size * sizeof(float));
+  model.load_adapter_into(adapter, parameters.floats());
+  return parameters;
+}
+
+/// Leaves only this share of the distance from one adapter to the one in the folder `adapter`.
+void pull(const Model& model, const std::string& to, const std::string& adapter, double share) {
+  const Buffer origin = parameters_of(model, to), pulled = parameters_of(model, adapter);
+  for (size_t i = 0; i < model.layout().size; ++i) {
+    const float from = origin.floats()[i];
+    pulled.floats()[i] = from + static_cast<float>(share) * (pulled.floats()[i] - from);
   }
+  save_adapter(adapter, model.bundle(), model.layout(), pulled.floats());
+}
 
-  /// The change's norm as a share of that of the adapter before.
-  double length() const { return length_; }
-
-  /// Leaves only this share of the change in the adapter's folder.
-  void scale(double share) {
-    for (size_t i = 0; i < model_.layout().size; ++i) {
-      const float before = before_.floats()[i];
-      now_.floats()[i] = before + static_cast<float>(share) * (after_.floats()[i] - before);
-    }
-    save_adapter(folder_, model_.bundle(), model_.layout(), now_.floats());
+/// The norm of a change of the adapter, as a share of that of the adapter before.
+double length_of_move(const Model& model, const std::string& before, const std::string& after) {
+  const Buffer one = parameters_of(model, before), other = parameters_of(model, after);
+  double moved = 0, length = 0;
+  for (size_t i = 0; i < model.layout().size; ++i) {
+    moved += std::pow(other.floats()[i] - one.floats()[i], 2);
+    length += std::pow(one.floats()[i], 2);
   }
+  return std::sqrt(moved / length);
+}
 
- private:
-  size_t bytes() const { return model_.layout().size * sizeof(float); }
+/// Scales the change of a night down to `max_move`. Returns its length.
+double bound_move(const Model& model, double max_move, const std::string& before, const std::string& adapter) {
+  const double moved = length_of_move(model, before, adapter);
+  if (max_move == 0 || moved <= max_move) return moved;
+  pull(model, before, adapter, max_move / moved);
+  return max_move;
+}
 
-  const Model& model_;
-  std::string folder_;
-  Buffer before_, after_, now_;
-  double length_ = 0;
-};
-
-/// Scales the change of a night down, to `max_move` and until general text fits its bound. The held-out rows have no
-/// part in that, so that they can judge the result. Returns the change's length and the share of it that is left.
-std::pair<double, double> bound_move(Model& model, const BundleText& text, const LearnConfig& config,
-                                     const std::string& before, const std::string& adapter, const std::string& work,
-                                     const StopRequest& stop, const VersionLosses& base, VersionLosses& after) {
-  Move move(model, before, adapter);
+/// Pulls the adapter to the base model until general text fits its bound. The rise of its loss grows about with the
+/// square of the distance. The held-out rows have no part in that, so that they can judge the result. Returns the share
+/// of the distance that is left.
+double bound_general(Model& model, const BundleText& text, const LearnConfig& config, const std::string& adapter,
+                     const std::string& work, const StopRequest& stop, const VersionLosses& base,
+                     VersionLosses& after) {
   double share = 1;
-  if (config.max_move > 0 && move.length() > config.max_move) move.scale(share = config.max_move / move.length());
-  for (int tries = 0;; ++tries) {
+  for (int pulls = 0;; ++pulls) {
     after = VersionLosses();
     compute_losses(model, text, config.train, adapter, {}, work, stop, after);
-    const bool fits = std::exp(after.general - base.general) <= 1 + config.general_bound;
-    if (fits || tries == kMostHalvings) return {move.length(), share};
-    move.scale(share /= 2);
+    const double rise = std::exp(after.general - base.general) - 1;
+    if (rise <= config.general_bound || pulls == kMostPulls || !std::isfinite(rise)) return share;
+    const double left = 0.95 * std::sqrt(config.general_bound / rise);
+    pull(model, "", adapter, left);
+    share *= left;
   }
 }
 
@@ -171,12 +188,14 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   Night night{number,
               options_of(config),
               static_cast<int64_t>(rows.fresh.size()),
+              static_cast<int64_t>(rows.again.size()),
               static_cast<int64_t>(rows.replayed.size()),
               state.current,
               {}};
   emit({{"event", "night"},
         {"night", number},
         {"new", rows.fresh.size()},
+        {"again", rows.again.size()},
         {"replayed", rows.replayed.size()},
         {"held_out", rows.judged.size()},
         {"watched", rows.watched.size()},
@@ -198,7 +217,7 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   TrainConfig training = config.train;
   const RowEncoder encoder(text, training);
   std::vector<LoggedRow> learned = rows.fresh;
-  learned.insert(learned.end(), rows.replayed.begin(), rows.replayed.end());
+  for (const auto* more : {&rows.again, &rows.replayed}) learned.insert(learned.end(), more->begin(), more->end());
   sort_by_draw(state, "order", number, learned);
   RunPaths paths;
   paths.data = work + "/train.safetensors";
@@ -232,7 +251,8 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   compute_losses(model, text, training, paths.adapter, rows.judged, work, stop, before);
   state.computed[kBaseFolder] = base;
   state.computed[state.current == 0 ? kBaseFolder : state.find(state.current)->folder] = before;
-  const auto [moved, share] = bound_move(model, text, evaluated, paths.adapter, adapter, work, stop, base, after);
+  const double moved = bound_move(model, config.max_move, paths.adapter, adapter);
+  const double share = bound_general(model, text, evaluated, adapter, work, stop, base, after);
   compute_losses(model, text, training, adapter, rows.judged, work, stop, after);
   Verdict verdict = decide(before, after, base, config.general_bound);
   verdict.moved = std::isfinite(moved) ? moved : 0;  // JSON has no other numbers

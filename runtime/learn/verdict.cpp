@@ -95,4 +95,9 @@ Verdict decide(const VersionLosses& before, const VersionLosses& after, const Ve
   return verdict;
 }
 
+bool is_undecided(const Verdict& verdict) {
+  if (verdict.adopted || verdict.general == 0) return false;
+  return verdict.rows < kFewestRows || (verdict.gain > 0 && verdict.chance > kMostChance);
+}
+
 }  // namespace mft

@@ -121,14 +121,44 @@ def test_a_bad_night_is_not_adopted(bundle: Path, tmp_path: Path) -> None:
     assert noisy & held_out(state, bundle)
     if not find(found, "verdict")["adopted"]:
         assert adapter(find(found, "done")) == before
-    bound = learn(tmp_path / "other", bundle, rows, "--general-bound", 0)
-    verdict = find(bound, "verdict")
-    assert verdict["adopted"] == (verdict["general"] <= 1) and verdict["share"] < 1
+
+
+def test_general_text_pulls_to_the_base(bundle: Path, tmp_path: Path) -> None:
+    rows = rows_of(60)
+    free = find(learn(tmp_path / "free", bundle, rows), "verdict")
+    assert free["share"] == 1 and free["general"] > 1.01
+    limit = (free["general"] - 1) / 4
+    bound = find(learn(tmp_path / "bound", bundle, rows, "--general-bound", limit), "verdict")
+    assert bound["adopted"] and 0 < bound["share"] < 0.8 and bound["general"] <= 1 + limit
+    assert 0 < bound["gain"] < free["gain"]
+    none = find(learn(tmp_path / "none", bundle, rows, "--general-bound", 0), "verdict")
+    assert not none["adopted"] and none["share"] == 0 and none["general"] == 1
 
 
 def test_few_rows_decide_nothing(bundle: Path, tmp_path: Path) -> None:
     verdict = find(learn(tmp_path / "state", bundle, rows_of(6)), "verdict")
     assert not verdict["adopted"] and "a decision needs 5" in verdict["why"]
+
+
+def test_undecided_rows_come_again(bundle: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    first = learn(state, bundle, rows_of(6))
+    assert find(first, "night")["again"] == 0
+    second = learn(state, bundle, rows_of(9))
+    assert find(second, "night")["again"] == find(first, "night")["new"] > 0
+    assert find(second, "night")["replayed"] == 0 and not find(second, "verdict")["adopted"]
+    third = learn(state, bundle, rows_of(60))
+    assert find(third, "night")["again"] == find(first, "night")["new"] + find(second, "night")["new"]
+    assert find(third, "verdict")["adopted"]
+    fourth = find(learn(state, bundle, rows_of(70)), "night")
+    assert fourth["again"] == 0 and fourth["replayed"] == fourth["new"]
+
+
+def test_rows_of_a_bad_night_do_not_come_again(bundle: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    bad = find(learn(state, bundle, rows_of(40), "--general-bound", 0), "verdict")
+    assert not bad["adopted"] and bad["gain"] == 0
+    assert find(learn(state, bundle, rows_of(60)), "night")["again"] == 0
 
 
 def test_absence_of_a_row_changes_no_draw(bundle: Path, tmp_path: Path) -> None:
@@ -263,7 +293,7 @@ def test_early_stopping_by_rows_that_do_not_judge(bundle: Path, tmp_path: Path) 
 def test_limits(bundle: Path, tmp_path: Path) -> None:
     free = find(learn(tmp_path / "free", bundle, rows_of(30)), "verdict")
     bound = find(learn(tmp_path / "bound", bundle, rows_of(30), "--max-move", free["moved"] / 3), "verdict")
-    assert bound["moved"] == pytest.approx(free["moved"]) and bound["share"] == pytest.approx(1 / 3)
+    assert bound["moved"] == pytest.approx(free["moved"] / 3) and bound["loss"] > free["loss"]
     short = learn(tmp_path / "short", bundle, rows_of(30), "--epochs", 500, "--minutes", 0.005)
     assert find(short, "stopped")["reason"] == "cancelled" and find(short, "done")["version"] == 1
 

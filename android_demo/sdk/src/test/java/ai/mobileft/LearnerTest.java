@@ -100,7 +100,7 @@ public class LearnerTest {
   public void mistakes() throws IOException {
     assertThrows(MobileFtException.class, () -> Learner.open(Scratch.NOWHERE, Scratch.fresh("learner")));
     assertThrows(IllegalArgumentException.class, () -> new LearnOptions().set("held", "0.1"));
-    assertEquals("0.2", new LearnOptions().get("held_out"));
+    assertEquals("0.25", new LearnOptions().get("held_out"));
     try (Learner learner = Learner.open(Scratch.BUNDLE, Scratch.fresh("learner"))) {
       assertThrows(MobileFtException.class, () -> learner.learn(Scratch.NOWHERE, options(), null));
       LearnOptions all = options();
