@@ -8,8 +8,9 @@ _MOST_ROWS = 20  # shown of the rows that changed most
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 68em; padding: 0 1em; color: #222; }
-table { border-collapse: collapse; margin: 1em 0; } th, td { padding: .25em 1em .25em 0; text-align: left; }
-td { vertical-align: top; } thead th { border-bottom: 1px solid #999; }
+table { border-collapse: collapse; margin: 1em 0; display: block; overflow-x: auto; white-space: nowrap; }
+th, td { padding: .25em 1em .25em 0; text-align: left; }
+td { font-variant-numeric: tabular-nums; } thead th { border-bottom: 1px solid #999; }
 .answers { display: grid; grid-template-columns: repeat(auto-fit, minmax(18em, 1fr)); gap: 1em; }
 .answers div { background: #f6f6f6; border-radius: 6px; padding: .8em; white-space: pre-wrap; overflow-wrap: anywhere; }
 .answers b { display: block; color: #666; font-weight: normal; }
