@@ -141,6 +141,7 @@ void load_adapter(const std::string& folder, const Bundle& bundle, const Adapter
         fail(file.path(), ": tensor ", name, " has values that are not finite");
       }
     }
+    file.drop();  // what was copied would be resident twice
   }
   if (!names.empty()) {
     fail(file.path(), ": tensor ", *names.begin()->second, " adapts a layer that the bundle does not", kAnotherBundle);

@@ -10,6 +10,7 @@
 #include "runtime/base/buffer.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/process_memory.h"
 #include "runtime/data/token_writer.h"
 #include "runtime/learn/verdict.h"
 #include "runtime/learn/version_losses.h"
@@ -110,35 +111,38 @@ void train(Model& model, TrainConfig& config, const RunPaths& paths, double minu
   config.mlp_tokens = mlp_tokens;
 }
 
-Buffer parameters_of(const Model& model, const std::string& adapter) {
-  Buffer parameters(model.layout().size * sizeof(float));
-  model.load_adapter_into(adapter, parameters.floats());
-  return parameters;
+/// Reads the adapter in a folder into the model's own parameters, which each evaluation reads anew, and the one to
+/// compare it with into a buffer: with a third one, a night might need more memory than its training.
+Buffer load_both(Model& model, const std::string& adapter, const std::string& other) {
+  model.load_adapter_into(adapter, model.parameters());
+  Buffer loaded(model.layout().size * sizeof(float));
+  model.load_adapter_into(other, loaded.floats());
+  return loaded;
 }
 
 /// Leaves only this share of the distance from one adapter to the one in the folder `adapter`.
-void pull(const Model& model, const std::string& to, const std::string& adapter, double share) {
-  const Buffer origin = parameters_of(model, to), pulled = parameters_of(model, adapter);
+void pull(Model& model, const std::string& to, const std::string& adapter, double share) {
+  const Buffer origin = load_both(model, adapter, to);
+  float* const pulled = model.parameters();
   for (size_t i = 0; i < model.layout().size; ++i) {
-    const float from = origin.floats()[i];
-    pulled.floats()[i] = from + static_cast<float>(share) * (pulled.floats()[i] - from);
+    pulled[i] = origin.floats()[i] + static_cast<float>(share) * (pulled[i] - origin.floats()[i]);
   }
-  save_adapter(adapter, model.bundle(), model.layout(), pulled.floats());
+  save_adapter(adapter, model.bundle(), model.layout(), pulled);
 }
 
 /// The norm of a change of the adapter, as a share of that of the adapter before.
-double length_of_move(const Model& model, const std::string& before, const std::string& after) {
-  const Buffer one = parameters_of(model, before), other = parameters_of(model, after);
+double length_of_move(Model& model, const std::string& before, const std::string& after) {
+  const Buffer from = load_both(model, after, before);
   double moved = 0, length = 0;
   for (size_t i = 0; i < model.layout().size; ++i) {
-    moved += std::pow(other.floats()[i] - one.floats()[i], 2);
-    length += std::pow(one.floats()[i], 2);
+    moved += std::pow(model.parameters()[i] - from.floats()[i], 2);
+    length += std::pow(from.floats()[i], 2);
   }
   return std::sqrt(moved / length);
 }
 
 /// Scales the change of a night down to `max_move`. Returns its length.
-double bound_move(const Model& model, double max_move, const std::string& before, const std::string& adapter) {
+double bound_move(Model& model, double max_move, const std::string& before, const std::string& adapter) {
   const double moved = length_of_move(model, before, adapter);
   if (max_move == 0 || moved <= max_move) return moved;
   pull(model, before, adapter, max_move / moved);
@@ -202,7 +206,9 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
         {"version", state.current}});
   const auto decided = [&](const Verdict& verdict) {
     night.verdict = verdict;
-    emit(event_of(verdict));
+    Event event = event_of(verdict);
+    event["peak_rss_mb"] = static_cast<double>(process_memory().peak_rss) / 1e6;
+    emit(event);
     state.nights.push_back(night);
   };
   if (rows.fresh.empty()) {

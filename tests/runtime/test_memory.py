@@ -1,5 +1,7 @@
 """Memory of the training process, as the kernel reports it."""
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -175,3 +177,17 @@ def test_weights_stay_resident_as_far_as_the_budget_goes(token_file: Callable[..
         done = events(*run, "--budget", f"{everything + more}MB", "--out", tmp_path / f"out{more}")
         assert done[0]["resident_units"] == units
         assert done[-1]["peak_rss_mb"] <= done[0]["planned_mb"] <= everything + more
+
+
+def test_a_night_needs_no_more_than_its_training(smollm2: Path, tmp_path: Path) -> None:
+    """With its evaluations and the pull to the base model, where training needs least."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps({"prompt": f"{i}?", "completion": "hello " * 20}) + "\n" for i in range(12)))
+    run = ["learn", smollm2, "--state", tmp_path / "state", "--data", rows, "--seq-len", 128, "--epochs", 1]
+    run += ["--lr", 1e-2, "--held-out", 0.5, "--general-bound", 0, "--optimizer", "adamw8bit", "--lora-train", "b"]
+    needed = re.search(r"needs ([0-9]+)MB", failure(*run, "--budget", "1MB"))
+    assert needed is not None
+    found = events(*run, "--budget", needed[1] + "MB")
+    verdict = next(event for event in found if event["event"] == "verdict")
+    assert verdict["share"] == 0  # it was pulled
+    assert 40 < verdict["peak_rss_mb"] <= int(needed[1])
