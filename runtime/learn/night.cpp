@@ -20,7 +20,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostPulls = 4;  // to the base model, of an adapter that general text does not bear
+// Steps to the base model of an adapter that general text does not bear, and what each leaves of the distance.
+constexpr int kMostPulls = 8;
+constexpr double kPull = 0.85;
 
 /// The rows of a night.
 struct NightRows {
@@ -149,9 +151,9 @@ double bound_move(Model& model, double max_move, const std::string& before, cons
   return max_move;
 }
 
-/// Pulls the adapter to the base model until general text fits its bound. The rise of its loss grows about with the
-/// square of the distance. The held-out rows have no part in that, so that they can judge the result. Returns the share
-/// of the distance that is left.
+/// Pulls the adapter to the base model, step by step, until general text fits its bound. How its loss depends on the
+/// distance is not known beforehand: near the base model, it often falls. The held-out rows have no part in that, so
+/// that they can judge the result. Returns the share of the distance that is left.
 double bound_general(Model& model, const BundleText& text, const LearnConfig& config, const std::string& adapter,
                      const std::string& work, const StopRequest& stop, const VersionLosses& base,
                      VersionLosses& after) {
@@ -161,9 +163,8 @@ double bound_general(Model& model, const BundleText& text, const LearnConfig& co
     compute_losses(model, text, config.train, adapter, {}, work, stop, after);
     const double rise = std::exp(after.general - base.general) - 1;
     if (rise <= config.general_bound || pulls == kMostPulls || !std::isfinite(rise)) return share;
-    const double left = 0.95 * std::sqrt(config.general_bound / rise);
-    pull(model, "", adapter, left);
-    share *= left;
+    pull(model, "", adapter, kPull);
+    share *= kPull;
   }
 }
 

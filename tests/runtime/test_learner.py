@@ -127,12 +127,12 @@ def test_general_text_pulls_to_the_base(bundle: Path, tmp_path: Path) -> None:
     rows = rows_of(60)
     free = find(learn(tmp_path / "free", bundle, rows), "verdict")
     assert free["share"] == 1 and free["general"] > 1.01
-    limit = (free["general"] - 1) / 4
+    limit = 0.9 * (free["general"] - 1)
     bound = find(learn(tmp_path / "bound", bundle, rows, "--general-bound", limit), "verdict")
-    assert bound["adopted"] and 0 < bound["share"] < 0.8 and bound["general"] <= 1 + limit
+    assert bound["adopted"] and 0.2 < bound["share"] < 1 and bound["general"] <= 1 + limit
     assert 0 < bound["gain"] < free["gain"]
-    none = find(learn(tmp_path / "none", bundle, rows, "--general-bound", 0), "verdict")
-    assert not none["adopted"] and none["share"] == 0 and none["general"] == 1
+    far = find(learn(tmp_path / "far", bundle, rows, "--general-bound", limit / 1000), "verdict")
+    assert not far["adopted"] and far["share"] == pytest.approx(0.85**8) and 0 < far["gain"] < bound["gain"]
 
 
 def test_few_rows_decide_nothing(bundle: Path, tmp_path: Path) -> None:
@@ -151,14 +151,14 @@ def test_undecided_rows_come_again(bundle: Path, tmp_path: Path) -> None:
     assert find(third, "night")["again"] == find(first, "night")["new"] + find(second, "night")["new"]
     assert find(third, "verdict")["adopted"]
     fourth = find(learn(state, bundle, rows_of(70)), "night")
-    assert fourth["again"] == 0 and fourth["replayed"] == fourth["new"]
+    assert fourth["again"] == 0 and fourth["replayed"] == 2 * fourth["new"]
 
 
 def test_rows_of_a_bad_night_do_not_come_again(bundle: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    bad = find(learn(state, bundle, rows_of(40), "--general-bound", 0), "verdict")
-    assert not bad["adopted"] and bad["gain"] == 0
-    assert find(learn(state, bundle, rows_of(60)), "night")["again"] == 0
+    bad = find(learn(state, bundle, rows_of(60), "--general-bound", 1e-6), "verdict")
+    assert not bad["adopted"] and "general text rose" in bad["why"]
+    assert find(learn(state, bundle, rows_of(80)), "night")["again"] == 0
 
 
 def test_absence_of_a_row_changes_no_draw(bundle: Path, tmp_path: Path) -> None:
@@ -203,6 +203,8 @@ def test_other_options_compare_like_with_like(bundle: Path, tmp_path: Path) -> N
         path.unlink()
     rows = [*rows_of(30), *rows_of(30, 30, "abcabc")]
     first, second = (find(learn(folder, bundle, rows, "--seq-len", 12), "verdict") for folder in (warm, cold))
+    for verdict in (first, second):
+        verdict.pop("peak_rss_mb")
     assert first == second
 
 
@@ -246,7 +248,7 @@ def test_forgetting_a_held_out_row(bundle: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("gone", ["rows", "version"])
 def test_forgetting_starts_at_the_base_where_the_past_is_gone(gone: str, bundle: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    options = ["--log-bytes", 1500] if gone == "rows" else ["--keep", 1]
+    options = ["--log-bytes", 1500] if gone == "rows" else ["--keep", 1, "--replay", 1]
     rows = [*rows_of(24), *rows_of(24, 24, "abcabc"), *rows_of(24, 48, "xyzxyz")]
     for night in range(3):
         done = find(learn(state, bundle, rows[: 24 * (night + 1)], *options), "done")
