@@ -20,9 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Steps to the base model of an adapter that general text does not bear, and what each leaves of the distance.
-constexpr int kMostPulls = 8;
-constexpr double kPull = 0.85;
+// What is left of the distance to the base model, in turn, of an adapter that general text does not bear.
+constexpr double kPulls[] = {0.95, 0.9, 0.8, 0.65, 0.45, 0.25};
 
 /// The rows of a night.
 struct NightRows {
@@ -158,14 +157,18 @@ double bound_general(Model& model, const BundleText& text, const LearnConfig& co
                      const std::string& work, const StopRequest& stop, const VersionLosses& base,
                      VersionLosses& after) {
   double share = 1;
-  for (int pulls = 0;; ++pulls) {
+  const auto fits = [&] {
     after = VersionLosses();
     compute_losses(model, text, config.train, adapter, {}, work, stop, after);
-    const double rise = std::exp(after.general - base.general) - 1;
-    if (rise <= config.general_bound || pulls == kMostPulls || !std::isfinite(rise)) return share;
-    pull(model, "", adapter, kPull);
-    share *= kPull;
+    return !(std::exp(after.general - base.general) > 1 + config.general_bound);  // not a number: no pull helps
+  };
+  for (const double next : kPulls) {
+    if (fits()) return share;
+    pull(model, "", adapter, next / share);
+    share = next;
   }
+  fits();
+  return share;
 }
 
 /// Moves what a version keeps of a run's folder to `folder`: the best adapter, and the moments of the last step.
