@@ -452,7 +452,7 @@ static void test_learner(const char* bundle) {
   for (i = 0; i < 30; ++i) fprintf(file, "{\"id\":\"row%d\",\"prompt\":\"%d?\",\"completion\":\"hello\"}\n", i, i);
   fclose(file);
   CHECK(strcmp(mft_options_get(options, "held_out"), "0.2") == 0 &&
-        strcmp(mft_options_get(options, "epochs"), "2") == 0);
+        strcmp(mft_options_get(options, "epochs"), "1") == 0);
   CHECK_OK(mft_options_set(options, "seq_len", "48"));
   CHECK_OK(mft_options_set(options, "general_bound", "10"));
   CHECK_FAILS(mft_learner_open("/no/such", state, &learner), MFT_ERROR_FAILED, "/no/such");
