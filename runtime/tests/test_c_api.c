@@ -451,7 +451,7 @@ static void test_learner(const char* bundle) {
   file = fopen(rows, "w");
   for (i = 0; i < 30; ++i) fprintf(file, "{\"id\":\"row%d\",\"prompt\":\"%d?\",\"completion\":\"hello\"}\n", i, i);
   fclose(file);
-  CHECK(strcmp(mft_options_get(options, "held_out"), "0.2") == 0 &&
+  CHECK(strcmp(mft_options_get(options, "held_out"), "0.25") == 0 &&
         strcmp(mft_options_get(options, "epochs"), "1") == 0);
   CHECK_OK(mft_options_set(options, "seq_len", "48"));
   CHECK_OK(mft_options_set(options, "general_bound", "10"));
