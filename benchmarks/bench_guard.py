@@ -6,14 +6,13 @@ A learner has had three nights of 40 rows of GSM8K. From there, its fourth night
     shuffled  the same rows, with their answers exchanged at random among them
 
 Then 20 first nights, of a learner that had none, with real rows. The guard should adopt the real nights and reject the
-shuffled ones. Nights in the JSON file are not run again.
+shuffled ones. Nights in the JSON file are not run again, if the folder with the learner is there.
 """
 
 import argparse
 import json
 import random
 import shutil
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -34,40 +33,39 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of learn; may be repeated")
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True, help="for the learner; kept, so that a run can go on")
     args = parser.parse_args()
     options = dict(option.split("=", 1) for option in args.option)
     results: dict[str, dict[str, Any]] = json.loads(args.json.read_text()) if args.json.exists() else {}
     warnings.simplefilter("ignore", mobile_ft.MobileFtWarning)  # about rows that are too long
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        bundle = folder / "bundle"
+    bundle, begun, state = (args.folder / name for name in ("bundle", "begun", "state"))
+    if not bundle.exists():
         mobile_ft.export_bundle(args.model, bundle, max_seq_len=SEQ_LEN, progress=False)
-        rows = [json.loads(line) for line in (args.gsm8k / "train.jsonl").read_text().splitlines()]
-        random.Random(0).shuffle(rows)
+    rows = [json.loads(line) for line in (args.gsm8k / "train.jsonl").read_text().splitlines()]
+    random.Random(0).shuffle(rows)
 
-        def night(state: Path, new: list[Row], name: str) -> dict[str, Any]:
-            named = [{"id": f"{name}-{i}"} | row for i, row in enumerate(new)]
-            done = mobile_ft.learn(state, bundle, named, progress=False, seq_len=SEQ_LEN, **options)
-            return done.nights[-1].__dict__
+    def night(state: Path, new: list[Row], name: str) -> dict[str, Any]:
+        named = [{"id": f"{name}-{i}"} | row for i, row in enumerate(new)]
+        done = mobile_ft.learn(state, bundle, named, progress=False, seq_len=SEQ_LEN, **options)
+        return done.nights[-1].__dict__
 
-        begun = folder / "begun"
-        for number in range(NIGHTS):
-            verdict = night(begun, rows[number * ROWS : (number + 1) * ROWS], f"night {number}")
-            print(f"night {number + 1}: {verdict['why']}", flush=True)
-        for seed in range(SEEDS):
-            for kind in KINDS:
-                key = f"{args.model}/{kind}/{seed}" + "".join(f" {option}" for option in args.option)
-                if key in results:
-                    continue
-                draw = random.Random(seed)
-                new = draw.sample(rows[NIGHTS * ROWS :], ROWS)
-                state = folder / "state"
-                if kind != "first":
-                    shutil.copytree(begun, state)
-                results[key] = night(state, exchanged(new, draw) if kind == "shuffled" else new, f"{kind} {seed}")
-                shutil.rmtree(state)
-                args.json.write_text(json.dumps(results, indent=1) + "\n")
-                print(f"{key}: {results[key]['why']}", flush=True)
+    done = len(mobile_ft.versions(begun).nights) if begun.exists() else 0
+    for number in range(done, NIGHTS):
+        verdict = night(begun, rows[number * ROWS : (number + 1) * ROWS], f"night {number}")
+        print(f"night {number + 1}: {verdict['why']}", flush=True)
+    for seed in range(SEEDS):
+        for kind in KINDS:
+            key = f"{args.model}/{kind}/{seed}" + "".join(f" {option}" for option in args.option)
+            if key in results:
+                continue
+            draw = random.Random(seed)
+            new = draw.sample(rows[NIGHTS * ROWS :], ROWS)
+            shutil.rmtree(state, ignore_errors=True)
+            if kind != "first":
+                shutil.copytree(begun, state)
+            results[key] = night(state, exchanged(new, draw) if kind == "shuffled" else new, f"{kind} {seed}")
+            args.json.write_text(json.dumps(results, indent=1) + "\n")
+            print(f"{key}: {results[key]['why']}", flush=True)
     show(results)
 
 

@@ -30,8 +30,8 @@ final class Nights {
 
   /** The folder of the current version's adapter; null for the base model. */
   synchronized File adapter() {
-    String folder = values.getProperty("adapter", "");
-    return folder.isEmpty() ? null : new File(appFiles.learner(), folder);
+    File folder = new File(appFiles.learner(), values.getProperty("adapter", ""));
+    return new File(folder, AdapterZip.WEIGHTS).exists() ? folder : null;
   }
 
   /** A night on all examples. This is a computing call. */

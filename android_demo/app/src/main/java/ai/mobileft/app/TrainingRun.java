@@ -40,7 +40,6 @@ final class TrainingRun {
     values.setProperty("seq_len", Long.toString(sequenceLength(bundle)));
     File made = SafeFiles.beside(folder);
     try (Dataset dataset = Dataset.open(bundle, rows)) {
-      values.setProperty("rows", Long.toString(dataset.getRows()));
       dataset.writeTokens(options(values), new File(made, "tokens"));
     }
     values.setProperty("phase", Phase.WANTED.name());
@@ -76,11 +75,6 @@ final class TrainingRun {
 
   int getSteps() {
     return Integer.parseInt(values.getProperty("steps"));
-  }
-
-  /** The number of examples that it learns. */
-  long getRows() {
-    return Long.parseLong(values.getProperty("rows"));
   }
 
   Phase getPhase() {
