@@ -106,10 +106,13 @@ def test_learned_is_a_mean_over_data_sets(runs: ModuleType, results: Any) -> Non
 
 
 def test_operations(runs: ModuleType) -> None:
-    assert runs.operations(runs.FULL) == 1
-    assert runs.backward_share("lcsb 1/2 random") == 0.5
-    assert runs.backward_share("lisa") > 0.6  # exact gradients pass through all layers above the lowest
-    assert 0.6 < runs.operations("suffix 1/4") < runs.operations("suffix 1/2") < 1
+    size = {"layers": 30, "layer_weights": 3_538_944, "head_weights": 28_311_552}
+    assert runs.operations(runs.FULL, size) == 1
+    assert runs.backward_share("lcsb 1/2 random", 30) == 0.5
+    assert runs.backward_share("lisa", 30) > 0.6  # exact gradients pass through all layers above the lowest
+    assert 0.6 < runs.operations("suffix 1/4", size) < runs.operations("suffix 1/2", size) < 1
+    larger_head = size | {"head_weights": 100_000_000}
+    assert runs.operations("suffix 1/2", size) < runs.operations("suffix 1/2", larger_head) < 1
 
 
 def test_auto_schedule_goes_by_the_results(runs: ModuleType) -> None:
