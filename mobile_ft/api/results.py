@@ -177,9 +177,9 @@ class NightResult:
     adopted: bool
     why: str
     rows: int  # held out, of all nights so far
-    gain: float  # their mean loss before the night, less that after it
+    gain: float  # their loss per token before the night, less that after it
     chance: float  # how likely chance alone makes that gain
-    loss: float  # their mean loss after the night
+    loss: float  # per token, after the night
     general: float  # perplexity of general text, relative to the base model's
     moved: float  # norm of the adapter's change, relative to the adapter before
     share: float  # of the distance to the base model that general text bore

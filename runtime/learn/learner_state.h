@@ -26,9 +26,9 @@ struct Verdict {
   bool adopted = false;
   std::string why;     // a sentence
   int64_t rows = 0;    // held out
-  double gain = 0;     // mean of their losses before, less after
+  double gain = 0;     // their loss per token before, less after
   double chance = 1;   // how likely chance alone makes that gain
-  double loss = 0;     // mean of their losses after
+  double loss = 0;     // per token after
   double general = 0;  // perplexity of general text, relative to the base model's
   double moved = 0;    // norm of the adapter's change, as a share of that of the adapter before
   double share = 1;    // of the distance to the base model that general text bore

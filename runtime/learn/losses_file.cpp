@@ -17,7 +17,7 @@ VersionLosses read(const std::string& folder) {
   if (!file_exists(path)) return losses;
   try {
     const Json json = parse_json<Json>(read_text(path, kMostBytes), path);
-    losses.rows = json.at("rows").get<std::map<std::string, double>>();
+    for (const auto& [id, row] : json.at("rows").items()) losses.rows[id] = {row.at(0), row.at(1)};
     losses.general = json.at("general");
     losses.options = json.at("options");
   } catch (const std::exception&) {  // it is computed again
@@ -34,8 +34,9 @@ VersionLosses read_losses(const std::string& folder, const std::string& options)
 }
 
 void write_losses(const std::string& folder, const VersionLosses& losses) {
-  const std::string text =
-      Json{{"general", losses.general}, {"options", losses.options}, {"rows", losses.rows}}.dump() + "\n";
+  Json rows = Json::object();
+  for (const auto& [id, row] : losses.rows) rows[id] = {row.sum, row.count};
+  const std::string text = Json{{"general", losses.general}, {"options", losses.options}, {"rows", rows}}.dump() + "\n";
   write_atomically(folder + kLossesFile, {{text.data(), text.size()}});
 }
 

@@ -55,12 +55,14 @@ Verdict decide(const VersionLosses& before, const VersionLosses& after, const Ve
                double general_bound) {
   Verdict verdict;
   std::vector<double> gains;
+  int64_t count = 0;
   for (const auto& [id, loss] : after.rows) {
     const auto earlier = before.rows.find(id);
     if (earlier == before.rows.end()) continue;
-    gains.push_back(earlier->second - loss);
+    gains.push_back(earlier->second.sum - loss.sum);
     verdict.gain += gains.back();
-    verdict.loss += loss;
+    verdict.loss += loss.sum;
+    count += loss.count;
   }
   verdict.rows = static_cast<int64_t>(gains.size());
   verdict.general = std::exp(after.general - base.general);
@@ -75,14 +77,13 @@ Verdict decide(const VersionLosses& before, const VersionLosses& after, const Ve
         "there are " + std::to_string(verdict.rows) + " held-out rows; a decision needs " + std::to_string(kFewestRows);
     return verdict;
   }
-  const double n = static_cast<double>(gains.size());
-  verdict.gain /= n;
-  verdict.loss /= n;
+  verdict.gain /= static_cast<double>(count);
+  verdict.loss /= static_cast<double>(count);
   verdict.chance = chance_of(gains);
-  const std::string gain = number(std::abs(verdict.gain)) + " on average, which chance alone makes in " +
-                           percent(verdict.chance) + " of cases";
+  const std::string gain =
+      number(std::abs(verdict.gain)) + ", which chance alone makes in " + percent(verdict.chance) + " of cases";
   if (!(verdict.gain > 0)) {
-    verdict.why = "the loss of held-out rows rose by " + number(-verdict.gain) + " on average";
+    verdict.why = "the loss of held-out rows rose by " + number(-verdict.gain);
   } else if (!(verdict.chance <= kMostChance)) {
     verdict.why = "the loss of held-out rows fell by only " + gain;
   } else if (!(verdict.general <= 1 + general_bound)) {

@@ -12,9 +12,9 @@ constexpr int64_t kFewestRows = 5;
 /// How likely chance alone may make an adopted version's gain.
 constexpr double kMostChance = 0.05;
 
-/// Decides whether a version is better than the one before it: chance alone must make the mean gain of the held-out
-/// rows in at most 5 % of cases, and the perplexity of general text must be at most 1 + `general_bound` times the base
-/// model's.
+/// Decides whether a version is better than the one before it: chance alone must make the gain of the held-out rows,
+/// per token as in training, in at most 5 % of cases, and the perplexity of general text must be at most 1 +
+/// `general_bound` times the base model's.
 Verdict decide(const VersionLosses& before, const VersionLosses& after, const VersionLosses& base,
                double general_bound);
 

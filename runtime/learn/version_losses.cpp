@@ -71,7 +71,7 @@ void compute_losses(Model& model, const BundleText& text, const TrainConfig& con
                     const std::vector<LoggedRow>& rows, const std::string& work, const StopRequest& stop,
                     VersionLosses& known) {
   known.options = loss_options(config);
-  std::map<std::string, double> kept;
+  std::map<std::string, HeldOutLoss> kept;
   std::vector<const LoggedRow*> unknown;
   for (const LoggedRow& row : rows) {
     const auto found = known.rows.find(row.id);
@@ -103,7 +103,7 @@ void compute_losses(Model& model, const BundleText& text, const TrainConfig& con
     sums[found.row_of[static_cast<size_t>(sequence)]] += loss;
   });
   for (const auto& [row, sum] : sums) {
-    known.rows[unknown[row]->id] = sum.loss / static_cast<double>(sum.count);
+    known.rows[unknown[row]->id] = {sum.loss, sum.count};
   }
 }
 

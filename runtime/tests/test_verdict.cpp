@@ -29,7 +29,7 @@ void test_chance() {
 
 VersionLosses losses(const std::vector<double>& rows, double general = 3) {
   VersionLosses made;
-  for (size_t i = 0; i < rows.size(); ++i) made.rows[std::to_string(i)] = rows[i];
+  for (size_t i = 0; i < rows.size(); ++i) made.rows[std::to_string(i)] = {rows[i], 1};
   made.general = general;
   return made;
 }
@@ -39,6 +39,12 @@ void test_decisions() {
   const Verdict better = decide(before, losses({1.9, 2.05, 1.8, 1.9, 2.1, 1.75}), base, 0.02);
   CHECK(better.adopted && better.rows == 6 && better.chance == 1.0 / 64);
   CHECK(std::abs(better.gain - 0.5 / 6) < 1e-12 && std::abs(better.loss - 11.5 / 6) < 1e-12);
+  // A long row counts as much as its tokens.
+  VersionLosses longer = before, fell = losses({1.9, 2.05, 1.8, 1.9, 2.1, 1.75});
+  longer.rows["0"] = {20, 10};
+  fell.rows["0"] = {19, 10};
+  const Verdict weighted = decide(longer, fell, base, 0.02);
+  CHECK(std::abs(weighted.gain - 1.4 / 15) < 1e-12 && std::abs(weighted.loss - 28.6 / 15) < 1e-12);
   // The mean of gains is as large, but one row makes it.
   const Verdict chance = decide(before, losses({1.5, 2.1, 1.9, 2, 2.2, 1.8}), base, 0.02);
   CHECK(!chance.adopted && chance.chance == 0.5 && contains(chance.why, "which chance alone makes in 50.0 % of cases"));
