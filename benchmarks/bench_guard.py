@@ -1,4 +1,4 @@
-"""Whether the learner's guard tells good nights from bad ones: `python benchmarks/bench_guard.py GSM8K --json FILE`.
+"""Does the learner tell good nights from bad ones: `python benchmarks/bench_guard.py GSM8K --folder DIR --json FILE`.
 
 A learner has had three nights of 40 rows of GSM8K. From there, its fourth night is tried with the rows of 20 seeds:
 
@@ -55,7 +55,7 @@ def main() -> None:
         print(f"night {number + 1}: {verdict['why']}", flush=True)
     for seed in range(SEEDS):
         for kind in KINDS:
-            key = f"{args.model}/{kind}/{seed}" + "".join(f" {option}" for option in args.option)
+            key = f"{Path(args.model).stem}/{kind}/{seed}" + "".join(f" {option}" for option in args.option)
             if key in results:
                 continue
             draw = random.Random(seed)

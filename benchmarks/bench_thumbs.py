@@ -46,7 +46,7 @@ GENERAL_CHARACTERS = 30_000
 SHORT_WORDS = 15
 SEEDS = (1, 2, 3)
 TUNING = "question"
-# Chosen with the tuning preference.
+# To be chosen with the tuning preference, before the others are run.
 OPTIONS: dict[str, dict[str, Any]] = {
     "kto": {"loss": "kto", "lr": 5e-4, "epochs": 4},
     "dpo": {"loss": "dpo", "lr": 5e-4, "epochs": 4},
@@ -109,7 +109,8 @@ def main() -> None:
     results: dict[str, Found] = json.loads(args.json.read_text()) if args.json.exists() else {}
     with tempfile.TemporaryDirectory() as temporary:
         thumbs = Thumbs(Path(temporary), args.model, args.wikitext2)
-        base_key = f"{args.model}/base"
+        name = Path(args.model).stem  # of a file, too
+        base_key = f"{name}/base"
         if base_key not in results:
             results[base_key] = thumbs.score(None)
             save(args.json, results)
@@ -117,7 +118,7 @@ def main() -> None:
         for seed in SEEDS[: args.seeds]:
             for preference in preferences:
                 for way in args.way or OPTIONS:
-                    key = "/".join([args.model, preference, way, str(seed), *args.option])
+                    key = "/".join([name, preference, way, str(seed), *args.option])
                     if key not in results:
                         results[key] = thumbs.learned(preference, way, seed, OPTIONS[way] | given)
                         save(args.json, results)
@@ -149,7 +150,7 @@ class Thumbs:
         if seed not in self.own:
             self.model.use_adapter(None)
             chosen = random.Random(seed).sample(self.questions, QUESTIONS)
-            drawn: dict[str, Any] = {"max_tokens": MAX_TOKENS, "temperature": 0.7, "seed": seed}
+            drawn: dict[str, Any] = {"max_tokens": MAX_TOKENS, "temp": 0.7, "seed": seed}
             self.own[seed] = [(question, whole(self.model.generate(question, **drawn).text)) for question in chosen]
         return self.own[seed]
 
@@ -173,7 +174,7 @@ class Thumbs:
         shutil.rmtree(out, ignore_errors=True)
         rows = self.rows(preference, way, seed)
         start = time.monotonic()
-        mobile_ft.train(self.bundle, rows, out, overwrite=True, seq_len=SEQ_LEN, seed=seed, progress=False, **options)
+        mobile_ft.train(self.bundle, rows, out, seq_len=SEQ_LEN, seed=seed, progress=False, **options)
         seconds = time.monotonic() - start
         return self.score(out) | {"seconds": seconds}
 

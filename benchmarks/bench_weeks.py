@@ -1,4 +1,4 @@
-"""Two weeks of nights: `python benchmarks/bench_weeks.py GSM8K WIKITEXT2 --variant change --json FILE`.
+"""Two weeks of nights: `python benchmarks/bench_weeks.py GSM8K WIKITEXT2 --variant change --folder DIR --json FILE`.
 
 Every night brings 40 rows. Three ways to learn from them, with the same training options:
 
@@ -28,12 +28,13 @@ from rich.table import Table
 
 import mobile_ft
 from mobile_ft.api.compare import compare
+from mobile_ft.runtime import learn_options
 
 NIGHTS, ROWS, TEST_ROWS = 14, 40, 100
 GENERAL_CHARACTERS = 30_000
 SEQ_LEN = 256
 VARIANTS = ("plain", "change", "wrong")
-TRAINING = ("compute", "lora_train")  # options that the other ways take too
+TRAINING = ("lr", "compute", "lora_train")  # options that the other ways take too
 Row = dict[str, Any]
 Results = dict[str, Any]
 
@@ -77,7 +78,9 @@ class Weeks:
         results: Results,
         save: Callable[[], None],
     ) -> None:
-        self.folder, self.options, self.results, self.save = folder, options, results, save
+        self.folder, self.results, self.save = folder, results, save
+        defaults = {option.name: option.default for option in learn_options() if option.name in ("lr", "epochs")}
+        self.options = defaults | options
         self.bundle = folder / "bundle"
         if not self.bundle.exists():
             mobile_ft.export_bundle(args.model, self.bundle, max_seq_len=SEQ_LEN, progress=False)
@@ -128,7 +131,7 @@ class Weeks:
             if number < len(found):
                 adapter = out
                 continue
-            self.train(night, out, adapter=adapter, epochs=float(self.options.get("epochs", 2)))
+            self.train(night, out, adapter=adapter, epochs=self.options["epochs"])
             adapter = out
             self.add(found, adapter, {})
 
@@ -144,33 +147,26 @@ class Weeks:
 
     def train(self, rows: list[Row], out: Path, **options: Any) -> None:
         taken: dict[str, Any] = {name: value for name, value in self.options.items() if name in TRAINING}
-        lr = self.options.get("lr", "5e-4")
         shutil.rmtree(out, ignore_errors=True)
-        mobile_ft.train(
-            self.bundle, rows, out, seq_len=SEQ_LEN, lr=lr, progress=False, overwrite=True, **options, **taken
-        )
+        mobile_ft.train(self.bundle, rows, out, seq_len=SEQ_LEN, progress=False, **options, **taken)
 
     def add(self, found: list[Results], adapter: Path | None, more: Results) -> None:
-        """Adds the test rows' losses and the perplexity of general text."""
-        if adapter is None:
-            losses = self.base_losses()
-        else:
-            compared = compare(self.bundle, self.test, [adapter], seq_len=SEQ_LEN, progress=False)
-            losses = [row.losses[str(adapter)] for row in compared.rows]
-            self.results.setdefault("base", [row.losses["base"] for row in compared.rows])
-        general = mobile_ft.evaluate(self.bundle, self.general, adapter=adapter, seq_len=SEQ_LEN, progress=False).ppl
-        if "general" not in self.results:
-            self.results["general"] = mobile_ft.evaluate(self.bundle, self.general, seq_len=SEQ_LEN, progress=False).ppl
-        found.append({"loss": sum(losses) / len(losses), "general": general, "losses": losses} | more)
+        """Adds the loss of the test rows, per token and of each, and the perplexity of general text."""
+        name = self.bundle if adapter is None else adapter  # the bundle's own adapter changes nothing
+        compared = compare(self.bundle, self.test, [name], seq_len=SEQ_LEN, progress=False)
+
+        def found_of(side: str, adapter: Path | None) -> Results:
+            general = mobile_ft.evaluate(
+                self.bundle, self.general, adapter=adapter, seq_len=SEQ_LEN, progress=False
+            ).ppl
+            rows = [row.losses[side] for row in compared.rows]
+            return {"loss": compared.losses[side], "losses": rows, "general": general}
+
+        if "base" not in self.results:
+            self.results["base"] = found_of("base", None)
+        found.append(found_of(str(name), adapter) | more)
         print(json.dumps({name: value for name, value in found[-1].items() if name != "losses"}), flush=True)
         self.save()
-
-    def base_losses(self) -> list[float]:
-        if "base" not in self.results:
-            untrained = compare(self.bundle, self.test, [self.bundle], seq_len=SEQ_LEN, progress=False)
-            self.results["base"] = [row.losses["base"] for row in untrained.rows]
-        base: list[float] = self.results["base"]
-        return base
 
 
 def rows_in(path: Path) -> list[Row]:
@@ -196,12 +192,15 @@ def interval(changes: list[float]) -> str:
 def show(key: str, results: Results) -> None:
     bound = results["everything"]
     table = Table(
-        "way", "test loss", "over the bound, %", "learner less this one, 95 %", "general perplexity, %", title=key
+        "way",
+        "test loss per token",
+        "over the bound, %",
+        "learner less this one by row, 95 %",
+        "general perplexity, %",
+        title=key,
     )
     last = results["learner"][-1]
-    base = sum(results["base"]) / len(results["base"])
-    rows = {"base model": {"loss": base, "general": results["general"], "losses": results["base"]}}
-    rows |= {"learner": last, "naive": results["naive"][-1], "everything": bound}
+    rows = {"base model": results["base"], "learner": last, "naive": results["naive"][-1], "everything": bound}
     for name, found in rows.items():
         changes = [a - b for a, b in zip(last["losses"], found["losses"], strict=True)]
         table.add_row(
@@ -226,13 +225,15 @@ def draw(path: Path, key: str, results: Results) -> None:
     nights = range(1, len(results["learner"]) + 1)
     for way, colour in (("learner", "#1f6fb4"), ("naive", "#c4572b")):
         losses.plot(nights, [night["loss"] for night in results[way]], label=way, color=colour)
-        change = [100 * (night["general"] / results["general"] - 1) for night in results[way]]
+        change = [100 * (night["general"] / results["base"]["general"] - 1) for night in results[way]]
         general.plot(nights, change, label=way, color=colour)
     kept = [night for night, found in zip(nights, results["learner"], strict=True) if found["adopted"]]
     losses.plot(kept, [results["learner"][night - 1]["loss"] for night in kept], "o", color="#1f6fb4", label="adopted")
     losses.axhline(results["everything"]["loss"], color="#666", linestyle="--", label="training on everything")
     losses.set(xlabel="night", ylabel="loss of test rows", title=key)
-    general.axhline(100 * (results["everything"]["general"] / results["general"] - 1), color="#666", linestyle="--")
+    general.axhline(
+        100 * (results["everything"]["general"] / results["base"]["general"] - 1), color="#666", linestyle="--"
+    )
     general.set(xlabel="night", ylabel="change of WikiText-2's perplexity, %")
     losses.legend()
     figure.savefig(path)

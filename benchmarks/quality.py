@@ -97,8 +97,9 @@ def main() -> None:
         folder = Path(temporary)
         write_all(args.data, folder)
         bundles = Bundles(folder, args.model)
-        if not results.size:
-            results.size = bundles.size()
+        if results.size not in ({}, bundles.size()):
+            parser.error(f"{args.results}: has the results of another model; give --results another file")
+        results.size = bundles.size()
         if args.phase in ("time", "tune-longer") and not results.timed(*SCHEDULES, *ADVISED):
             parser.error(f"{args.phase}: requires the results of the phase seconds; run it first")
         if args.phase == "seconds":

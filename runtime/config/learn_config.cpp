@@ -10,7 +10,7 @@ namespace {
 using C = LearnConfig;
 
 // Defaults of a night's training: passes over its rows, new and replayed, and the learning rate. From few trials: with
-// two passes, rows that are replayed night after night were learnt by heart within five nights of 40 dialogues.
+// two passes, the loss of held-out rows rose from the sixth night of 40 dialogues on.
 constexpr double kEpochs = 1;
 constexpr double kLr = 5e-4;
 /// Options of a run that a night sets itself.

@@ -60,7 +60,7 @@ s.isalpha(), s.isdigit(), s.isnumeric(), s.isalnum(), s.isspace(), s | title] | 
 def test_letter_cases_are_those_of_python(every: int) -> None:
     """Of the characters that this Python's Unicode has and that are not for private use, alone and around a sigma."""
     known = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
-    known = known[:0x3000] + known[0x3000::every]  # letters with cases are nearly all at the beginning
+    known = known[:0x3000] + known[0x3000::every]  # most letters with cases are at the beginning
     texts = known + [f"a{c}Σ{c}b {c}ΣΣ{c}" for c in known if unicodedata.category(c) not in ("Lo", "So")]
     for i in range(0, len(texts), 500):
         variables = {"texts": texts[i : i + 500]}

@@ -119,8 +119,7 @@ def test_a_bad_night_is_not_adopted(bundle: Path, tmp_path: Path) -> None:
     found = learn(state, bundle, [*rows, *wrong], "--replay", 0, "--epochs", 1)
     noisy = {row["id"] for row in wrong}
     assert noisy & held_out(state, bundle)
-    if not find(found, "verdict")["adopted"]:
-        assert adapter(find(found, "done")) == before
+    assert not find(found, "verdict")["adopted"] and adapter(find(found, "done")) == before
 
 
 def test_general_text_pulls_to_the_base(bundle: Path, tmp_path: Path) -> None:
