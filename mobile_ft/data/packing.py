@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mobile_ft.files.disk import sync_to_disk
 from mobile_ft.runtime import pack as pack_places
 
 NO_LOSS = -100  # target of positions without loss
@@ -100,11 +101,11 @@ def write_token_file(path: Path, sequences: TokenSequences) -> None:
             for part in sequences.parts(name):
                 file.write(part.data)
         file.flush()
-        os.fsync(file.fileno())
+        sync_to_disk(file.fileno())
     partial.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        sync_to_disk(folder)
     finally:
         os.close(folder)
 

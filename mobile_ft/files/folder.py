@@ -1,7 +1,5 @@
 """Replaces a folder or file by a finished one, so that one of the two exists at any time."""
 
-import ctypes
-import errno
 import os
 import shutil
 import tempfile
@@ -9,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # constants of Linux
+from mobile_ft.files.disk import exchange, sync_to_disk
 
 
 @contextmanager
@@ -41,29 +39,10 @@ def replace_folder(scratch: Path, target: Path) -> None:
     for path in [*scratch.rglob("*"), scratch]:
         _sync(path)
     if target.exists():
-        _exchange(scratch, target)
+        exchange(scratch, target)
     else:
         scratch.rename(target)
     _sync(target.parent)
-
-
-def _exchange(a: Path, b: Path) -> None:
-    """Exchanges the names of two folders, atomically if the system supports that."""
-    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if renameat2 is not None:
-        if renameat2(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _RENAME_EXCHANGE) == 0:
-            return
-        error = ctypes.get_errno()
-        if error not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
-            raise OSError(error, os.strerror(error), str(b))
-    old = a.with_name(f"{a.name}.old")
-    b.rename(old)
-    try:
-        a.rename(b)
-    except OSError:
-        old.rename(b)
-        raise
-    old.rename(a)
 
 
 def replace_file(scratch: Path, target: Path) -> None:
@@ -76,6 +55,6 @@ def replace_file(scratch: Path, target: Path) -> None:
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        sync_to_disk(descriptor)
     finally:
         os.close(descriptor)

@@ -14,8 +14,9 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/base/process_memory.h"
 #include "runtime/base/sha256.h"
+#include "runtime/platform/disk.h"
+#include "runtime/platform/pages.h"
 
 namespace mft {
 namespace {
@@ -133,7 +134,7 @@ void write_atomically(const std::string& path, const std::vector<FilePart>& part
     {
       Descriptor fd(beside, O_WRONLY | O_CREAT | O_TRUNC);
       for (const FilePart& part : parts) write_all(fd.get(), path, part);
-      if (uninterrupted([&] { return fsync(fd.get()); }) != 0)
+      if (uninterrupted([&] { return sync_to_disk(fd.get()); }) != 0)
         fail(path, ": cannot save the file (", std::strerror(errno), ")");
     }
     if (rename(beside.c_str(), path.c_str()) != 0) {
@@ -177,7 +178,7 @@ void sync_folder_of(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path();
   const int fd = uninterrupted([&] { return open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC); });
   if (fd < 0) return;  // the folder is not readable
-  const bool synced = uninterrupted([&] { return fsync(fd); }) == 0 || errno == EINVAL || errno == EROFS;
+  const bool synced = uninterrupted([&] { return sync_to_disk(fd); }) == 0 || errno == EINVAL || errno == EROFS;
   const int reason = errno;
   close(fd);
   if (!synced) fail(path, ": cannot sync to disk (", std::strerror(reason), ")");

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/platform/disk.h"
+
 namespace mft {
 
 /// Tells whether a file is the same as before, without reading it. A file that was replaced or written to has another
@@ -20,8 +22,8 @@ struct FileStamp {
     device = static_cast<uint64_t>(found.st_dev);
     inode = static_cast<uint64_t>(found.st_ino);
     size = static_cast<uint64_t>(found.st_size);
-    seconds = found.st_ctim.tv_sec;
-    nanoseconds = found.st_ctim.tv_nsec;
+    seconds = change_time(found).tv_sec;
+    nanoseconds = change_time(found).tv_nsec;
   }
   bool operator==(const FileStamp& other) const {
     return device == other.device && inode == other.inode && size == other.size && seconds == other.seconds &&

@@ -9,8 +9,8 @@
 #elif defined(__aarch64__) && (!defined(__clang__) || __clang_major__ >= 17)
 #define MFT_ARM_SHA  // older Clangs have the instructions only if the whole file is for CPUs that have them
 #include <arm_neon.h>
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
+
+#include "runtime/platform/cpu.h"
 #endif
 
 namespace mft {
@@ -106,7 +106,7 @@ __attribute__((target("sha,sse4.1,ssse3"))) void sha_blocks(uint32_t* state, con
 
 #elif defined(MFT_ARM_SHA)
 
-bool has_sha_instructions() { return (getauxval(AT_HWCAP) & HWCAP_SHA2) != 0; }
+bool has_sha_instructions() { return arm_features().sha2; }
 
 #if defined(__clang__)
 #define MFT_WITH_SHA __attribute__((target("sha2")))

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/base/process_memory.h"
 #include "runtime/base/sha256.h"
+#include "runtime/platform/pages.h"
 #include "runtime/platform/threads.h"
 
 namespace mft {

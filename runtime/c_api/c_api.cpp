@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/base/process_memory.h"
 #include "runtime/bundle/signature.h"
 #include "runtime/c_api/call.h"
 #include "runtime/config/learn_config.h"
 #include "runtime/data/row.h"
 #include "runtime/generate/generator.h"
 #include "runtime/model/model.h"
+#include "runtime/platform/process_memory.h"
 #include "runtime/text/bundle_text.h"
 #include "runtime/text/text_stream.h"
 #include "runtime/train/evaluate.h"

@@ -1,9 +1,6 @@
 /// mft-run: trains, evaluates and generates from a bundle, without Python. Results are events on standard output, one
 /// JSON object per line. An error is one line on standard error and exit status 1.
 
-#include <sys/prctl.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -14,13 +11,14 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/base/process_memory.h"
 #include "runtime/bundle/signature.h"
 #include "runtime/cli/arguments.h"
 #include "runtime/cli/bench.h"
 #include "runtime/data/dataset.h"
 #include "runtime/generate/generator.h"
 #include "runtime/learn/learner.h"
+#include "runtime/platform/process.h"
+#include "runtime/platform/process_memory.h"
 #include "runtime/text/bundle_text.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/run.h"
@@ -82,8 +80,7 @@ void end_with_parent(const Arguments& arguments) {
   if (parent.empty()) return;
   int64_t pid = 0;
   read_word("parent", parent, pid);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != pid) raise(SIGTERM);  // the parent has already ended
+  end_with_process(pid);
 }
 
 /// Returns the bundle's folder. With `--trust`, bundles must be signed from now on.
@@ -349,9 +346,7 @@ int options(const std::vector<std::string>&) {
 }
 
 int run(int argc, char** argv) {
-  // A huge page is resident as a whole even if only a few bytes are used, but plans count used pages. The kernels of
-  // many distributions use huge pages by default.
-  prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+  use_small_pages();
   static const std::map<std::string, int (*)(const std::vector<std::string>&)> commands = {
       {"tokens", tokens}, {"train", train}, {"plan", plan},         {"eval", eval},      {"generate", generate},
       {"bench", bench},   {"learn", learn}, {"versions", versions}, {"options", options}};

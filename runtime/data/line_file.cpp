@@ -12,6 +12,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/platform/disk.h"
 
 namespace mft {
 namespace {
@@ -78,7 +79,7 @@ class Appending {
 
   /// Writes `text` after the first `keep` bytes.
   void write_behind(uint64_t keep, std::string_view text) const {
-    if (cut(keep) && write_all(text) && uninterrupted([&] { return fsync(fd_); }) == 0) return;
+    if (cut(keep) && write_all(text) && uninterrupted([&] { return sync_to_disk(fd_); }) == 0) return;
     const int reason = errno;
     const bool undone = cut(keep);
     fail(path_, ": cannot save the row (", std::strerror(reason), ")", undone ? "; earlier rows are unchanged" : "");

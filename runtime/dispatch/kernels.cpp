@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #if defined(__aarch64__)
-#include <sys/auxv.h>
+#include "runtime/platform/cpu.h"
 #else
 #include <cpuid.h>
 #endif
@@ -49,11 +49,9 @@ bool has_avxvnni() {
 }
 bool has_avx512vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
 #elif defined(__aarch64__)
-constexpr unsigned long kAsimdDp = 1ul << 20;  // of AT_HWCAP
-constexpr unsigned long kI8mm = 1ul << 13;     // of AT_HWCAP2
 bool has_neon() { return true; }
-bool has_dotprod() { return getauxval(AT_HWCAP) & kAsimdDp; }
-bool has_i8mm() { return has_dotprod() && (getauxval(AT_HWCAP2) & kI8mm); }
+bool has_dotprod() { return arm_features().dotprod; }
+bool has_i8mm() { return has_dotprod() && arm_features().i8mm; }
 #endif
 
 struct Compiled {

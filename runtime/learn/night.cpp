@@ -10,10 +10,10 @@
 #include "runtime/base/buffer.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
-#include "runtime/base/process_memory.h"
 #include "runtime/data/token_writer.h"
 #include "runtime/learn/verdict.h"
 #include "runtime/learn/version_losses.h"
+#include "runtime/platform/process_memory.h"
 
 namespace mft {
 namespace {

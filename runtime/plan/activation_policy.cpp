@@ -5,6 +5,7 @@
 #include "runtime/config/arithmetic.h"
 #include "runtime/model/moments.h"
 #include "runtime/plan/arena.h"
+#include "runtime/platform/pages.h"
 #include "runtime/platform/threads.h"
 
 namespace mft {

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/base/process_memory.h"
 #include "runtime/config/train_config.h"
 #include "runtime/model/model.h"
 #include "runtime/plan/component.h"
 #include "runtime/plan/throughput.h"
 #include "runtime/plan/unit_groups.h"
+#include "runtime/platform/process_memory.h"
 
 namespace mft {
 

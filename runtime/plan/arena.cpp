@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/base/process_memory.h"
+#include "runtime/platform/pages.h"
 
 namespace mft {
 

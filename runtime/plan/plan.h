@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/base/process_memory.h"
 #include "runtime/config/train_config.h"
 #include "runtime/model/model.h"
 #include "runtime/plan/activation_policy.h"
 #include "runtime/plan/component.h"
 #include "runtime/plan/throughput.h"
+#include "runtime/platform/process_memory.h"
 
 namespace mft {
 

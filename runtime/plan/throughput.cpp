@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 
 #include "runtime/base/buffer.h"
@@ -15,6 +14,8 @@
 #include "runtime/config/arithmetic.h"
 #include "runtime/dispatch/kernels.h"
 #include "runtime/plan/measurements.h"
+#include "runtime/platform/cpu.h"
+#include "runtime/platform/disk.h"
 #include "runtime/platform/threads.h"
 
 namespace mft {
@@ -108,13 +109,7 @@ std::vector<double> read_rate(const std::string& path) {
   const bool there = fstat(fd, &status) == 0 && static_cast<uint64_t>(status.st_blocks) * 512 >= kReadBytes &&
                      static_cast<uint64_t>(status.st_size) >= kReadBytes;
   close(fd);
-  // If the file system does not support direct reads, it is in memory, or its pages must be dropped from the page
-  // cache.
-  int direct = there ? open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT) : -1;
-  if (there && direct < 0) {
-    direct = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    posix_fadvise(direct, 0, kReadBytes, POSIX_FADV_DONTNEED);
-  }
+  const int direct = there ? open_uncached(path, kReadBytes) : -1;
   if (direct < 0) return {};
   const double start = now();
   size_t done = 0;
@@ -125,16 +120,6 @@ std::vector<double> read_rate(const std::string& path) {
   close(direct);
   if (done < kReadBytes) return {};
   return {static_cast<double>(done) / std::max(seconds, 1e-9)};
-}
-
-/// The CPU's name in Linux on x86.
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
-      return line.substr(line.find(": ") + 2);
-  }
-  return "CPU";
 }
 
 std::string storage_name(const std::string& path) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "runtime/platform/flush_denormals.h"
+#include "runtime/platform/thread_quality.h"
 
 namespace mft {
 namespace {
@@ -82,6 +83,7 @@ bool ThreadPool::run(int64_t n, int64_t workers, Item item, const void* context)
   item_.store(item, std::memory_order_relaxed);
   context_.store(context, std::memory_order_relaxed);
   workers_.store(workers, std::memory_order_relaxed);
+  quality_.store(thread_quality(), std::memory_order_relaxed);
   unfinished_.store(n, std::memory_order_relaxed);
   items_.store(n, std::memory_order_release);
   ticket_.store(ticket(job, 0));
@@ -159,10 +161,12 @@ void ThreadPool::work(int64_t worker) {
   const FlushDenormals flush;
   runners_[worker].enter(false);
   bool look_first = true;
+  int quality = thread_quality();
   for (uint32_t job = 0;;) {
     job = wait_for_job_after(job, look_first);
     look_first = true;
     if (worker >= workers_) continue;
+    if (quality_ != quality) set_thread_quality(quality = quality_);
     for (int64_t i = claim(job); i >= 0; i = claim(job)) {
       runners_[worker].begin();
       item_.load()(context_.load(), i, worker);

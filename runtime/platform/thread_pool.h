@@ -53,6 +53,7 @@ class ThreadPool {
   std::atomic<int64_t> items_{0}, unfinished_{0}, workers_{0};
   std::atomic<Item> item_{nullptr};
   std::atomic<const void*> context_{nullptr};
+  std::atomic<int> quality_{0};  // of the caller
 
   std::mutex mutex_;
   std::condition_variable new_job_, finished_;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "runtime/platform/big_cores.h"
+#include "runtime/platform/cpu.h"
 #include "runtime/platform/flush_denormals.h"
 #include "runtime/platform/thread_pool.h"
 

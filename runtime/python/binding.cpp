@@ -12,12 +12,12 @@
 #include <map>
 #include <optional>
 
-#include "runtime/base/process_memory.h"
 #include "runtime/base/renamed.h"
 #include "runtime/bundle/program.h"
 #include "runtime/bundle/signature.h"
 #include "runtime/dispatch/kernels.h"
 #include "runtime/formats/quantize.h"
+#include "runtime/platform/process_memory.h"
 #include "runtime/python/calls.h"
 #ifdef MFT_PYTHON_KERNELS
 #include "runtime/python/kernels.h"

@@ -3,7 +3,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/platform/big_cores.h"
+#include "runtime/platform/cpu.h"
+#include "runtime/platform/linux/core_speeds.h"
 #include "runtime/platform/threads.h"
 #include "runtime/tests/test_support.h"
 
@@ -27,13 +28,13 @@ std::string cores(const TempFolder& folder, const char* name, const char* file, 
 int main() {
   const TempFolder folder;
   // Four little ones, three big ones, a prime one; all alike; capacities are unknown, but speeds are not.
-  CHECK(big_cores(cores(folder, "phone", "cpu_capacity", {236, 236, 236, 236, 859, 859, 859, 1024})) == 4);
-  CHECK(big_cores(cores(folder, "desktop", "cpu_capacity", {1024, 1024})) == 2);
-  CHECK(big_cores(cores(folder, "speeds", "cpufreq/cpuinfo_max_freq", {1200000, 3000000, 2000000})) == 2);
-  CHECK(big_cores(cores(folder, "gap", "cpu_capacity", {500, -1, 1024})) == 0);
-  CHECK(big_cores(folder / "missing") == 0);
+  CHECK(big_cores_in(cores(folder, "phone", "cpu_capacity", {236, 236, 236, 236, 859, 859, 859, 1024})) == 4);
+  CHECK(big_cores_in(cores(folder, "desktop", "cpu_capacity", {1024, 1024})) == 2);
+  CHECK(big_cores_in(cores(folder, "speeds", "cpufreq/cpuinfo_max_freq", {1200000, 3000000, 2000000})) == 2);
+  CHECK(big_cores_in(cores(folder, "gap", "cpu_capacity", {500, -1, 1024})) == 0);
+  CHECK(big_cores_in(folder / "missing") == 0);
   std::filesystem::create_directories(std::filesystem::path(folder / "phone") / "cpufreq");  // no core
-  CHECK(big_cores(folder / "phone") == 4);
+  CHECK(big_cores_in(folder / "phone") == 4);
   CHECK(thread_count() >= 1 && (big_cores() == 0 || thread_count() <= big_cores()));
   const ThreadParts parts(3);
   CHECK(thread_count() == 3);

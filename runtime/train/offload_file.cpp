@@ -11,6 +11,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/platform/disk.h"
 
 namespace mft {
 
@@ -24,7 +25,7 @@ OffloadFile::OffloadFile(const std::string& folder, uint64_t bytes) : folder_(fo
   if (fd_ < 0) fail(folder, ": cannot create an offload file in this folder (", std::strerror(errno), ")");
   unlink(name.data());
   int error = EINTR;
-  while (error == EINTR) error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes));
+  while (error == EINTR) error = reserve_on_disk(fd_, bytes);
   if (error != 0) {
     close(fd_);
     fail(folder, ": cannot reserve ", bytes / 1000000, " MB for offloaded checkpoints (", std::strerror(error), ")");

@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "runtime/base/file.h"
-#include "runtime/base/memory_limit.h"
-#include "runtime/base/process_memory.h"
 #include "runtime/config/arithmetic.h"
+#include "runtime/platform/memory_limit.h"
+#include "runtime/platform/process_memory.h"
 #include "runtime/train/trace.h"
 
 namespace mft {

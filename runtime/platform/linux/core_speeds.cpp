@@ -1,4 +1,4 @@
-#include "runtime/platform/big_cores.h"
+#include "runtime/platform/linux/core_speeds.h"
 
 #include <algorithm>
 #include <cctype>
@@ -30,7 +30,7 @@ std::vector<int64_t> of_cores(const std::string& folder, const char* what) {
 
 }  // namespace
 
-int64_t big_cores(const std::string& folder) {
+int64_t big_cores_in(const std::string& folder) {
   for (const char* what : {"cpu_capacity", "cpufreq/cpuinfo_max_freq"}) {
     const std::vector<int64_t> speeds = of_cores(folder, what);
     if (speeds.empty()) continue;

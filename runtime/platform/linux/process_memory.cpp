@@ -1,8 +1,5 @@
-#include "runtime/base/process_memory.h"
+#include "runtime/platform/process_memory.h"
 
-#include <unistd.h>
-
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -24,13 +21,6 @@ ProcessMemory process_memory() {
   }
   return result;
 }
-
-uint64_t page_bytes() {
-  static const uint64_t bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
-}
-
-uint64_t round_to_pages(uint64_t bytes) { return (bytes + page_bytes() - 1) / page_bytes() * page_bytes(); }
 
 bool reset_peak_rss() {
   std::ofstream file("/proc/self/clear_refs");

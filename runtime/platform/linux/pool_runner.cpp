@@ -1,14 +1,10 @@
 #include "runtime/platform/pool_runner.h"
 
-#if defined(__linux__)
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#endif
 
 namespace mft {
-
-#if defined(__linux__)
 
 void PoolRunner::enter(bool stays) {
   stays_ = stays;
@@ -78,15 +74,5 @@ void PoolRunner::leave() {
   cpu_set_t allowed;
   if (!moved_ && sched_getaffinity(0, sizeof(allowed), &allowed) == 0) move_away(allowed);
 }
-
-#else
-
-void PoolRunner::enter(bool stays) { stays_ = stays; }
-void PoolRunner::end() { computes_ = false; }
-int64_t PoolRunner::run_time() const { return -1; }
-bool PoolRunner::bring_here() { return false; }
-void PoolRunner::leave() {}
-
-#endif
 
 }  // namespace mft

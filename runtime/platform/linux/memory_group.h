@@ -5,10 +5,7 @@
 
 namespace mft {
 
-/// The lowest memory limit of this process's control groups (v1 or v2) in bytes, or 0 if there is none.
-uint64_t memory_limit();
-
-/// The mount point of the memory controller, and the path from there to a process's group.
+/// The mount point of the memory controller, and the path from there to a process's control group (v1 or v2).
 struct MemoryGroup {
   std::string mount;  // empty if there is none
   std::string path;

@@ -1,20 +1,11 @@
-#include "runtime/base/memory_limit.h"
+#include "runtime/platform/linux/memory_group.h"
 
-#include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 
 namespace mft {
 namespace {
 
 constexpr uint64_t kNone = UINT64_MAX;
-
-/// The content of a file, or "" if it cannot be read. (Files in /proc have no size, so they cannot be mapped.)
-std::string content_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 }  // namespace
 
@@ -49,17 +40,6 @@ uint64_t parse_memory_limit(const std::string& content) {
   std::istringstream text(content);
   uint64_t limit = 0;
   return text >> limit && limit < uint64_t{1} << 60 ? limit : kNone;
-}
-
-uint64_t memory_limit() {
-  static const MemoryGroup group = find_memory_group(content_of("/proc/self/cgroup"), content_of("/proc/self/mounts"));
-  if (group.mount.empty()) return 0;
-  uint64_t tightest = kNone;
-  for (std::string path = group.path;; path.resize(path.rfind('/'))) {
-    tightest = std::min(tightest, parse_memory_limit(content_of(group.mount + path + "/" + group.file)));
-    if (path.empty() || path.rfind('/') == std::string::npos) break;
-  }
-  return tightest == kNone ? 0 : tightest;
 }
 
 }  // namespace mft

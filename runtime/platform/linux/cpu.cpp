@@ -1,0 +1,36 @@
+#include "runtime/platform/cpu.h"
+
+#include <fstream>
+
+#include "runtime/platform/linux/core_speeds.h"
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace mft {
+
+/// On x86.
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0 && line.find(": ") != std::string::npos)
+      return line.substr(line.find(": ") + 2);
+  }
+  return "CPU";
+}
+
+int64_t big_cores() { return big_cores_in("/sys/devices/system/cpu"); }
+
+#if defined(__aarch64__)
+ArmFeatures arm_features() {
+  constexpr unsigned long kSha2 = 1ul << 6, kAsimdDp = 1ul << 20;  // of AT_HWCAP
+  constexpr unsigned long kI8mm = 1ul << 13;                       // of AT_HWCAP2
+  const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+  return {(first & kAsimdDp) != 0, (second & kI8mm) != 0, (first & kSha2) != 0};
+}
+#else
+ArmFeatures arm_features() { return {}; }
+#endif
+
+}  // namespace mft

@@ -1,0 +1,88 @@
+"""Checks what `make macos` built: `python tools/check_macos.py BUILD INSTALLED EXECUTORCH LIBSYSTEM`.
+
+BUILD is a CMake build folder, and INSTALLED has what it installed. EXECUTORCH is libexecutorch.dylib. LIBSYSTEM
+(libSystem.tbd) lists the symbols of the system library. Nothing here can run the result. These properties are checked
+with LLVM's tools:
+
+    every source file has an object for arm64 macOS
+    libmobile_ft.dylib exports the functions of mobile_ft.h, all of them and nothing else
+    programs and libraries are for arm64 and macOS 14, and load only macOS' system library and ExecuTorch
+    what they do not define themselves is in one of the two
+"""
+
+import argparse
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LLVM = "16"  # the version of Debian 12
+SYSTEM, EXECUTORCH = "/usr/lib/libSystem.B.dylib", "@rpath/libexecutorch.dylib"
+# Exported by ziglang's C++ library and linker: operators new and delete, and two addresses of the file itself.
+MORE_EXPORTS = re.compile(r"__Z[nd][wal].*|___dso_handle|__mh_dylib_header")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", metavar="BUILD", type=Path)
+    parser.add_argument("installed", metavar="INSTALLED", type=Path)
+    parser.add_argument("executorch", metavar="EXECUTORCH", type=Path)
+    parser.add_argument("libsystem", metavar="LIBSYSTEM", type=Path)
+    args = parser.parse_args()
+    known = {EXECUTORCH: exports(args.executorch), SYSTEM: listed(args.libsystem)}
+    print(f"{objects(args.build)} object files for arm64 macOS")
+    library, program = args.installed / "lib" / "libmobile_ft.dylib", args.installed / "bin" / "mft-run"
+    check_exports(exports(library), ROOT / "runtime" / "c_api" / "mobile_ft.h")
+    for file in (library, program):
+        check_commands(file)
+        print(f"{file.name}: {check_undefined(file, known)} symbols of macOS and ExecuTorch")
+
+
+def objects(build: Path) -> int:
+    """Returns the number of object files. Each must be for arm64 macOS."""
+    files = sorted(build.rglob("*.o"))
+    headers = llvm("otool", "-hv", *files)
+    wrong = [line for line in headers.splitlines() if "MH_MAGIC" in line and " ARM64 " not in line]
+    assert not wrong and headers.count("MH_MAGIC_64") == len(files), f"{build}: objects for another system: {wrong}"
+    return len(files)
+
+
+def check_exports(exported: set[str], header: Path) -> None:
+    declared = {f"_{name}" for name in re.findall(r"^MFT_API .*?\b(mft_\w+)\(", header.read_text(), re.MULTILINE)}
+    exported = {name for name in exported if not MORE_EXPORTS.fullmatch(name)}
+    assert exported == declared, f"exported, not declared: {exported - declared}; the reverse: {declared - exported}"
+
+
+def check_commands(file: Path) -> None:
+    commands = llvm("objdump", "--macho", "--private-headers", file)
+    built_for = r"cmd LC_BUILD_VERSION\n.*\n\s+platform (macos|1)\n(\s+sdk .*\n)?\s+minos 14\.0\n"
+    assert re.search(built_for, commands), f"{file}: is not for macOS 14"
+    loaded = set(re.findall(r"cmd LC_LOAD_DYLIB\n.*\n\s+name (\S+)", commands))
+    assert loaded <= {SYSTEM, EXECUTORCH}, f"{file}: loads {loaded - {SYSTEM, EXECUTORCH}}"
+    paths = set(re.findall(r"cmd LC_RPATH\n.*\n\s+path (\S+)", commands))
+    assert paths and all(path.startswith("@loader_path") for path in paths), f"{file}: looks for libraries in {paths}"
+
+
+def check_undefined(file: Path, known: dict[str, set[str]]) -> int:
+    """Returns the number of symbols that the file needs of others. Each must be in one of the `known` libraries."""
+    needed = set(llvm("nm", "--undefined-only", "--format=just-symbols", file).split())
+    missing = needed - set().union(*known.values())
+    assert not missing, f"{file}: nothing has {sorted(missing)}"
+    return len(needed)
+
+
+def exports(library: Path) -> set[str]:
+    return set(llvm("nm", "--extern-only", "--defined-only", "--format=just-symbols", library).split())
+
+
+def listed(library: Path) -> set[str]:
+    """Returns the symbols of a .tbd file (YAML, of which only the lists of names are read)."""
+    return set(re.findall(r"[\w$]+", library.read_text()))
+
+
+def llvm(tool: str, *arguments: str | Path) -> str:
+    return subprocess.run([f"llvm-{tool}-{LLVM}", *arguments], check=True, capture_output=True, text=True).stdout
+
+
+if __name__ == "__main__":
+    main()
