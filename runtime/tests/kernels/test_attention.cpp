@@ -186,19 +186,20 @@ int run_tests() {
   const Floats sinks = {0.5f, -3.f, 4.f, 1.f, 30.f, -80.f};
   for (const int64_t dim : {8, 16, 64, 96, 256}) {
     const float scale = 1.f / std::sqrt(static_cast<float>(dim));
-    const int64_t longest = dim == 256 ? 101 : 300;  // under sanitizers, wide heads take most of the time
-    for (const int64_t t : {1, 7, 101, 257}) {
-      if (t > longest) continue;
+    const bool all =
+        dim == 16 || dim == 64;  // what depends on the length is tried with these, under sanitizers and QEMU
+    const std::vector<int64_t> lengths = all ? std::vector<int64_t>{1, 7, 101, 257} : std::vector<int64_t>{1, 101};
+    for (const int64_t t : lengths) {
       test_training({t, 2, 2, dim, 0, scale, 0, nullptr}, t);
       test_training({t, 6, 2, dim, 0, scale, 0, nullptr}, 40);
     }
-    test_training({200, 3, 1, dim, 5, scale, 0, nullptr}, 200);
-    if (longest >= 300) {
+    test_training({all ? 200 : 70, 3, 1, dim, 5, scale, 0, nullptr}, 200);
+    if (all) {
       test_training({260, 2, 1, dim, 100, scale, 0, nullptr}, 150);
       test_training({300, 2, 1, dim, 0, scale, 0, nullptr}, 1);
     }
-    for (const int64_t t : {1, 5, 130}) {
-      if (t > longest) continue;
+    const std::vector<int64_t> queries = all ? std::vector<int64_t>{1, 5, 130} : std::vector<int64_t>{1, 5};
+    for (const int64_t t : queries) {
       for (const int64_t past : {0, 1, 211}) {
         test_decode({t, 4, 2, dim, 0, scale, 0, nullptr}, past);
         test_decode({t, 4, 2, dim, 100, scale, 0, nullptr}, past);
