@@ -12,11 +12,17 @@ let runtime: Target = .binaryTarget(name: "CMobileFT", path: "build/CMobileFT.xc
 let package = Package(
   name: "MobileFT",
   platforms: [.iOS(.v17), .macOS(.v14)],
-  products: [.library(name: "MobileFT", targets: ["MobileFT"])],
+  products: [
+    .library(name: "MobileFT", targets: ["MobileFT"]),
+    .library(name: "DemoLogic", targets: ["DemoLogic"]),
+  ],
   targets: [
     runtime,
     .target(name: "MobileFT", dependencies: ["CMobileFT"]),
     .testTarget(name: "MobileFTTests", dependencies: ["MobileFT"]),
+    // What of the demo app needs neither UIKit nor SwiftUI.
+    .target(name: "DemoLogic", dependencies: ["MobileFT"], path: "Demo/Logic"),
+    .testTarget(name: "DemoLogicTests", dependencies: ["DemoLogic"], path: "Demo/LogicTests"),
   ],
   swiftLanguageModes: [.v6]
 )

@@ -38,6 +38,7 @@ unshare -m bash -euc '
       MFT_TEST_BUNDLE="$bundle" MFT_RUN="$native/runtime/mft-run" "$@"
   }
   inside ./check_types.sh "$repository/build/swift/stubs"
-  inside swift test --scratch-path "$repository/build/swift" -Xswiftc -warnings-as-errors \
+  # Swift 6.0 on Linux lacks a function that its Observation calls if a mutex fails.
+  inside swift test -Xlinker --allow-shlib-undefined --scratch-path "$repository/build/swift" -Xswiftc -warnings-as-errors \
     -Xlinker -L"$native/runtime" -Xlinker -rpath-link="$libraries" "$@"
 ' bash "$@"

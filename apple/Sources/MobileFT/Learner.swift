@@ -43,6 +43,9 @@ public final class Learner: Sendable {
     }
   }
 
+  /// Ends the night in progress after the current step, with the folder as it was. At any time, from any thread.
+  public func cancel() { mft_learner_cancel(handle.pointer) }
+
   /// Makes an earlier version that is still kept the current one; 0 is the base model.
   public func rollBack(to version: Int) async throws {
     try await blocking { [handle] in try check(mft_learner_roll_back(handle.pointer, Int64(version))) }
