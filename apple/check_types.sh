@@ -4,8 +4,21 @@
 set -euo pipefail
 build=$1
 mkdir -p "$build"
-swiftc -emit-module -module-name FoundationModels -user-module-version 2 -swift-version 6 -parse-as-library \
-  -o "$build/FoundationModels.swiftmodule" Tests/Stubs/FoundationModels.swift
-swiftc -typecheck -warnings-as-errors -module-name MobileFT -swift-version 6 -I "$build" -I Sources/CMobileFT \
-  Sources/MobileFT/*.swift
-echo "types: checked with stubs of FoundationModels"
+
+module() { # NAME OPTIONS FILES
+  swiftc -emit-module -module-name "$1" -swift-version 6 -parse-as-library -I "$build" -I Sources/CMobileFT \
+    -o "$build/$1.swiftmodule" "${@:2}"
+}
+
+types() {
+  swiftc -typecheck -warnings-as-errors -swift-version 6 -parse-as-library -I "$build" -I Sources/CMobileFT "$@"
+}
+
+module FoundationModels -user-module-version 2 Tests/Stubs/FoundationModels.swift
+types -module-name MobileFT Sources/MobileFT/*.swift
+for name in SwiftUI Charts UIKit os BackgroundTasks; do module "$name" "Tests/Stubs/$name.swift"; done
+rm "$build"/FoundationModels.*
+module MobileFT Sources/MobileFT/*.swift
+module DemoLogic Demo/Logic/*.swift
+types -module-name Demo Demo/App/*.swift
+echo "types: checked with stubs of FoundationModels, SwiftUI, Charts, UIKit and BackgroundTasks"

@@ -25,6 +25,7 @@ import Observation
   private var goesOn = false  // by itself, after the system stopped it
   private var loss: Double?
   private var nightStep = 0
+  private var stopping: [CheckedContinuation<Void, Never>] = []
   private var device = DeviceState()
 
   init(_ files: AppFiles, _ computer: Computer, _ budget: Budget, _ board: Board) throws {
@@ -111,11 +112,13 @@ import Observation
   }
 
   /// Stops the training after its step. It goes on when the user asks for it, or, if the system stopped it, by itself.
+  /// Returns when its checkpoint is written.
   public func stop(bySystem: Bool = false) async {
     guard isOn else { return }
     isStopping = true
     goesOn = bySystem
     await session?.stop()
+    if isOn { await withCheckedContinuation { stopping.append($0) } }
   }
 
   public func update(_ device: DeviceState) async {
@@ -152,6 +155,8 @@ import Observation
       board.say(error)
     }
     isOn = false
+    stopping.forEach { $0.resume() }
+    stopping = []
   }
 
   private func follow(_ session: Session) async {

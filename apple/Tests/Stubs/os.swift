@@ -1,0 +1,3 @@
+// What `Demo/App` uses of os; see SwiftUI.swift.
+
+public func os_proc_available_memory() -> Int { fatalError() }
