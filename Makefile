@@ -116,7 +116,8 @@ test-clang: aarch64
 	$(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure --no-tests=error -R '_(neon|dotprod|i8mm)$$'
 	$(BIN)/python -m pytest -q tests/tools/test_analyze_kernels.py
 
-# The runtime for macOS on Apple silicon: mft-run and libmobile_ft.dylib, checked as far as Linux can. CI compiles it
+# The runtime for macOS on Apple silicon: mft-run and libmobile_ft.dylib, checked as far as Linux can, where `mobile-ft
+# device pack` finds it. CI compiles it
 # with BUILD_TYPE=Debug, in a third of the time.
 MACOS := build/macos
 BUILD_TYPE ?= Release
@@ -131,6 +132,9 @@ macos: setup $(MACOS)/wheel
 	$(BIN)/cmake --install $(MACOS)/cmake --prefix $(MACOS)/sdk --component sdk > /dev/null
 	$(BIN)/python tools/check_macos.py $(MACOS)/cmake $(MACOS)/sdk $(MACOS)/wheel/executorch/lib/libexecutorch.dylib \
 	  $$($(BIN)/python -c "import ziglang; print(*ziglang.__path__)")/lib/libc/darwin/libSystem.tbd
+	installed=$$($(BIN)/python -c "from mobile_ft.runtime import mft_run_path; print(mft_run_path().parent)")/macos && \
+	  rm -rf $$installed && mkdir -p $$installed && cp -r $(MACOS)/sdk/bin $(MACOS)/sdk/lib $$installed && \
+	  printf '#!/bin/sh\nexec "$$(dirname "$$0")/bin/mft-run" "$$@"\n' > $$installed/mft-run && chmod +x $$installed/mft-run
 
 $(AARCH64)/wheel: PLATFORM := manylinux_2_28_aarch64
 $(MACOS)/wheel: PLATFORM := macosx_14_0_arm64

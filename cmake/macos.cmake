@@ -7,6 +7,7 @@ set(CMAKE_C_COMPILER ${ZIG} cc)
 set(CMAKE_CXX_COMPILER ${ZIG} c++)
 set(CMAKE_C_COMPILER_TARGET aarch64-macos.14.0)
 set(CMAKE_CXX_COMPILER_TARGET aarch64-macos.14.0)
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON) # a change after linking would break the signature, which nothing here can renew
 set(CMAKE_OSX_SYSROOT "")
 set(CMAKE_OSX_DEPLOYMENT_TARGET "")
 foreach(tool ar ranlib nm strip otool install-name-tool)

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from mobile_ft.api.files import writing
 from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
@@ -23,6 +23,8 @@ from mobile_ft.runtime import Dataset, TrainConfig, mft_run_path, train_options
 
 MANIFEST = "manifest.json"  # SHA-256 of each file, by its path in the folder
 RUN_SCRIPT = "run.sh"
+Platform = Literal["linux", "macos"]
+_TARGETS: dict[Platform, str] = {"linux": "aarch64", "macos": "macos"}  # of make, and the runtime's folder
 OUT = "out"  # output folder of the training
 
 _RUN = """#!/bin/sh
@@ -45,6 +47,7 @@ def pack_for_device(
     valid: DataSource | None = None,
     adapter: str | os.PathLike[str] | None = None,
     raw_data: bool = False,
+    platform: Platform = "linux",
     runtime: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Path:
@@ -58,14 +61,16 @@ def pack_for_device(
         adapter: Folder of the adapter to start from.
         raw_data: Pack the rows and let the device tokenize them. `data` must be a .jsonl file or a folder with
             train.jsonl.
-        runtime: Runtime folder, written by tools/gather_runtime.py. Default: the one for aarch64, from `make aarch64`.
+        platform: The device's system: "linux" for 64-bit ARM, phones included, or "macos" for Apple silicon.
+        runtime: Runtime folder, written by tools/gather_runtime.py. Default: the platform's, from `make aarch64` or
+            `make macos`.
         options: Options of `train`.
 
     Raises:
         UserError: An input cannot be used, or `out` contains anything but a pack.
     """
     found, target = read_bundle(Path(bundle)), Path(out)
-    native = _runtime(runtime)
+    native = _runtime(platform, runtime)
     given = option_texts(train_options(), options)
     settings = train_settings(given)
     check_lengths(found, int(settings["seq_len"]), int(settings["batch_size"]))
@@ -120,10 +125,13 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _runtime(given: str | os.PathLike[str] | None) -> Path:
-    folder = mft_run_path().parent / "aarch64" if given is None else Path(given)
+def _runtime(platform: Platform, given: str | os.PathLike[str] | None) -> Path:
+    if platform not in _TARGETS:
+        raise UserError(f"platform {platform}: must be one of {', '.join(_TARGETS)}")
+    target = _TARGETS[platform]
+    folder = mft_run_path().parent / target if given is None else Path(given)
     if not (folder / "bin" / "mft-run").is_file():
-        hint = "run `make aarch64` first" if given is None else "create one with tools/gather_runtime.py"
+        hint = f"run `make {target}` first" if given is None else "create one with tools/gather_runtime.py"
         raise UserError(f"{folder}: no runtime for devices found; {hint}")
     return folder
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -54,6 +55,8 @@ def profile_run(
     Raises:
         UserError: An input is wrong.
     """
+    if sys.platform != "linux":
+        raise UserError("profile: needs Linux, whose kernel tells which pages are resident")
     report_file, trace_file = (None if path is None else Path(path) for path in (report, trace_out))
     check_output_path("report", report_file)
     check_output_path("trace_out", trace_file)

@@ -2,9 +2,10 @@
 
 import argparse
 from pathlib import Path
+from typing import get_args
 
 from mobile_ft.api.device_link import Device
-from mobile_ft.api.device_pack import pack_for_device
+from mobile_ft.api.device_pack import Platform, pack_for_device
 from mobile_ft.api.device_run import pull_from_device, run_on_device
 from mobile_ft.api.files import write_json
 from mobile_ft.api.results import megabytes
@@ -44,10 +45,17 @@ def _add_pack(actions: Subparsers) -> None:
     add_adapter(parser, "the bundle's own, untrained")
     option("--raw-data", action="store_true", help="pack the rows as they are; the device tokenizes them (.jsonl only)")
     option(
+        "--platform",
+        choices=get_args(Platform),
+        default="linux",
+        help="the device's system: linux (64-bit ARM, phones included) or macos (Apple silicon) (default: linux)",
+    )
+    option(
         "--runtime",
         metavar="DIR",
         type=Path,
-        help="runtime for the device, from tools/gather_runtime.py (default: aarch64, built by `make aarch64`)",
+        help="runtime for the device, from tools/gather_runtime.py (default: the platform's, built by `make aarch64` "
+        "or `make macos`)",
     )
     option("-o", "--output", metavar="DIR", type=Path, required=True, help="folder to write")
     add_options(parser, train_options())
@@ -72,6 +80,7 @@ def _pack(args: argparse.Namespace) -> None:
         valid=args.valid,
         adapter=args.adapter,
         raw_data=args.raw_data,
+        platform=args.platform,
         runtime=args.runtime,
         **given_options(args, train_options()),
     )

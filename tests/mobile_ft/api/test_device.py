@@ -215,6 +215,21 @@ def test_nothing_of_others_is_lost(bundle: Path, runtime: Path, rows: Path, tmp_
     assert (pack / "out" / "adapter_config.json").is_file()
 
 
+def test_the_runtime_of_a_platform(
+    bundle: Path, runtime: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mobile_ft.api.device_pack.mft_run_path", lambda: tmp_path / "mft-run")
+    with pytest.raises(UserError, match="run `make macos` first"):
+        pack_for_device(bundle, rows, tmp_path / "mac", platform="macos", **OPTIONS)
+    shutil.copytree(runtime, tmp_path / "macos")
+    pack = pack_for_device(bundle, rows, tmp_path / "mac", platform="macos", **OPTIONS)
+    assert (pack / "bin" / "mft-run").is_file()
+    with pytest.raises(UserError, match="run `make aarch64` first"):
+        pack_for_device(bundle, rows, tmp_path / "phone", **OPTIONS)
+    with pytest.raises(UserError, match="platform windows: must be one of linux, macos"):
+        pack_for_device(bundle, rows, tmp_path / "phone", platform="windows", **OPTIONS)  # type: ignore[arg-type]
+
+
 def test_what_the_device_cannot_read_is_not_packed(bundle: Path, runtime: Path, tmp_path: Path) -> None:
     """Python takes longer texts than the runtime's tokenizer, which says so now."""
     long = tmp_path / "long.jsonl"

@@ -2,6 +2,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,6 +111,13 @@ def test_without_a_cgroup_there_is_rlimit_data(profile: Run) -> None:
     assert "the limit of 1 MB ended the training process in step 1; the plan needs " in result.err
     result, values = profile("--budget", "100MB")
     assert (result.code, values["enforced_by"], values["survived"]) == (0, "rlimit-data", True)
+
+
+def test_another_system_is_an_error(cli: Cli, small_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mobile_ft.api.profile.sys", SimpleNamespace(platform="darwin"))
+    result = cli("profile", small_bundle)
+    assert result.code == 1
+    assert "profile: needs Linux" in result.err
 
 
 def test_other_errors_are_not_the_limits(cli: Cli, small_bundle: Path) -> None:
