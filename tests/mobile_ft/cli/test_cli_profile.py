@@ -182,7 +182,16 @@ def test_nothing_is_left_behind(profile: Run, tmp_path: Path, monkeypatch: pytes
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("options", [["--eval-every", 2], ["--loss", "dpo"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--eval-every", 2],
+        ["--loss", "dpo"],
+        ["--loss", "kto"],
+        ["--loss", "simpo"],
+        ["--loss", "kto", "--seq-len", 16, "--batch-size", 4],
+    ],
+)
 def test_validation_and_preferences_are_within_the_plan(profile: Run, options: list[object]) -> None:
     result, values = profile("--backward", "recompute", *options)
     assert (result.code, result.err, values["steps"]) == (0, "", 10)
