@@ -14,7 +14,7 @@ define debian
   apt-get update -q && apt-get install -q -y $(2); exit; }; done
 endef
 
-.PHONY: setup demo quick test test-slow sanitized test-cpp test-threads bundle aarch64 test-aarch64 test-clang macos test-jvm test-swift sdk wheels fuzz lint format bench docs clean
+.PHONY: setup demo quick test test-slow sanitized test-cpp test-threads bundle aarch64 test-aarch64 test-clang macos-sdk macos test-jvm test-swift sdk wheels fuzz lint format bench docs clean
 
 setup: $(VENV)/.installed
 
@@ -116,22 +116,31 @@ test-clang: aarch64
 	$(BIN)/ctest --test-dir $(AARCH64)/clang -j 2 --output-on-failure --no-tests=error -R '_(neon|dotprod|i8mm)$$'
 	$(BIN)/python -m pytest -q tests/tools/test_analyze_kernels.py
 
-# The runtime for macOS on Apple silicon: mft-run and libmobile_ft.dylib, checked as far as Linux can, where `mobile-ft
-# device pack` finds it. CI compiles it
-# with BUILD_TYPE=Debug, in a third of the time.
+# The runtime for macOS on Apple silicon: mft-run and libmobile_ft.dylib, where `mobile-ft device pack` finds it. A Mac
+# has built it in `setup`. Elsewhere ziglang builds it, and it is checked as far as Linux can; CI does that with
+# BUILD_TYPE=Debug, in a third of the time.
 MACOS := build/macos
 BUILD_TYPE ?= Release
-macos: setup $(MACOS)/wheel
+SYSTEM ?= $(shell uname)
+ifeq ($(SYSTEM),Darwin)
+macos-sdk: setup
+	$(BIN)/cmake --build build/python --target mobile_ft
+	$(BIN)/cmake --install build/python --prefix $(MACOS)/sdk --component sdk > /dev/null
+else
+macos-sdk: setup $(MACOS)/wheel
 	$(call debian,llvm-nm-16,llvm-16)
 	$(BIN)/pip install -q ziglang==0.17.1
+	zig=$$($(BIN)/python -c "import ziglang; print(*ziglang.__path__)") && \
 	$(BIN)/cmake -S . -B $(MACOS)/cmake -G Ninja -DMFT_PYTHON=OFF -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/macos.cmake \
-	  -DZIG=$$($(BIN)/python -c "import ziglang; print(*ziglang.__path__)")/zig -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) \
-	  -DEXECUTORCH_ROOT=$(CURDIR)/$(MACOS)/wheel/executorch \
-	  -DNLOHMANN_JSON_ROOT=$$($(BIN)/python -c "import nlohmann_json; print(*nlohmann_json.__path__)") > /dev/null
-	$(BIN)/cmake --build $(MACOS)/cmake --target mft-run mobile_ft
-	$(BIN)/cmake --install $(MACOS)/cmake --prefix $(MACOS)/sdk --component sdk > /dev/null
+	  -DZIG=$$zig/zig -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DEXECUTORCH_ROOT=$(CURDIR)/$(MACOS)/wheel/executorch \
+	  -DNLOHMANN_JSON_ROOT=$$($(BIN)/python -c "import nlohmann_json; print(*nlohmann_json.__path__)") > /dev/null && \
+	$(BIN)/cmake --build $(MACOS)/cmake --target mft-run mobile_ft && \
+	$(BIN)/cmake --install $(MACOS)/cmake --prefix $(MACOS)/sdk --component sdk > /dev/null && \
 	$(BIN)/python tools/check_macos.py $(MACOS)/cmake $(MACOS)/sdk $(MACOS)/wheel/executorch/lib/libexecutorch.dylib \
-	  $$($(BIN)/python -c "import ziglang; print(*ziglang.__path__)")/lib/libc/darwin/libSystem.tbd
+	  $$zig/lib/libc/darwin/libSystem.tbd
+endif
+
+macos: macos-sdk
 	installed=$$($(BIN)/python -c "from mobile_ft.runtime import mft_run_path; print(mft_run_path().parent)")/macos && \
 	  rm -rf $$installed && mkdir -p $$installed && cp -r $(MACOS)/sdk/bin $(MACOS)/sdk/lib $$installed && \
 	  printf '#!/bin/sh\nexec "$$(dirname "$$0")/bin/mft-run" "$$@"\n' > $$installed/mft-run && chmod +x $$installed/mft-run

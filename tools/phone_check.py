@@ -1,9 +1,9 @@
 """Tests the runtime on a phone: `python tools/phone_check.py`, after `make aarch64`, with a phone in developer mode
-that is connected by adb.
+that is connected by adb. Or on a Mac, after `make macos`: `--mac` on the Mac itself, `--mac HOST` by ssh.
 
 It takes about ten minutes with the defaults and writes a Markdown report. It compares losses with this computer and
 memory with the plan, measures speed and heat, and resumes a run that was killed. At the end, it removes its files from
-the phone.
+the device.
 """
 
 import argparse
@@ -18,8 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from types import ModuleType
+from typing import Any
 
-from phone_readings import UNKNOWN, Heat, cores, device_facts, heat, proportional_memory
+import mac_readings
+import phone_readings
+from phone_readings import UNKNOWN, Heat
 from rich.console import Console
 
 from mobile_ft.api.device_link import Device
@@ -30,7 +34,7 @@ from mobile_ft.api.native import Event, run_command, run_native
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.errors import UserError, one_line
 
-FOLDER = "/data/local/tmp/mobile-ft-check"
+FOLDER, MAC_FOLDER = "/data/local/tmp/mobile-ft-check", "/tmp/mobile-ft-check"
 PID = "pid"  # the file with the process id of the last run
 TEXT = Path(__file__).parents[1] / "LICENSE"
 TOKENS, LR = 256, 1e-3
@@ -51,10 +55,11 @@ OnEvent = Callable[[Event], object]
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--serial", default="", help="serial number of the phone, if several are connected")
+    parser.add_argument("--mac", metavar="HOST", nargs="?", const="", help="a Mac: this one, or HOST by ssh")
     parser.add_argument("--minutes", type=float, default=5, help="duration of the heat test in minutes (default: 5)")
     parser.add_argument("--bundle", type=Path, help="bundle to train (default: smollm2-135m, exported for 256 tokens)")
-    parser.add_argument("--runtime", type=Path, help="runtime for the phone (default: built by `make aarch64`)")
-    parser.add_argument("--keep", action="store_true", help=f"keep {FOLDER} on the phone")
+    parser.add_argument("--runtime", type=Path, help="runtime for the device (default: the one that make built)")
+    parser.add_argument("--keep", action="store_true", help="keep the folder on the device")
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("phone_report.md"), help="report file (default: phone_report.md)"
     )
@@ -72,17 +77,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def check_phone(args: argparse.Namespace, scratch: Path, say: Show, show: Show) -> int:
     """Copies the pack to the phone, runs the checks and writes the report. Returns the exit status."""
     check_output_path("-o", args.output)
-    root = Device("adb", args.serial, "/")
-    root.output(f"rm -rf {FOLDER}")  # also fails early if there is no phone
+    device = chosen_device(args)
+    root = Device(device.kind, device.name, "/")
+    root.output(f"rm -rf {device.folder}")  # also fails early if there is no phone
     try:
-        phone = prepare(args, scratch, show)
+        phone = prepare(args, device, scratch, show)
         sections = make_checks(phone, args.output, say)
     finally:
         if not args.keep:
             with suppress(UserError):
-                root.output(f"rm -rf {FOLDER}")
+                root.output(f"rm -rf {device.folder}")
     say(f"{args.output}: the report")
     return 0 if all(section.fine for section in sections) else 1
+
+
+def chosen_device(args: argparse.Namespace) -> Device:
+    if args.mac is None:
+        return Device("adb", args.serial, FOLDER)
+    return Device("ssh" if args.mac else "local", args.mac, MAC_FOLDER)
 
 
 # --- Runs on the phone -------------------------------------------------------------------------
@@ -90,9 +102,10 @@ def check_phone(args: argparse.Namespace, scratch: Path, say: Show, show: Show) 
 
 @dataclass
 class Phone:
-    """A pack on the phone, and other data of the checks."""
+    """A pack on the phone or Mac, and other data of the checks."""
 
     device: Device
+    readings: ModuleType  # phone_readings or mac_readings
     pack: Path  # the same pack on this computer
     bundle: Path
     tokens: int
@@ -120,6 +133,14 @@ class Phone:
         """Sends a signal to the current run."""
         self.device.output(f"kill -{name} $(cat {PID})")
 
+    def heat(self) -> Heat:
+        now: Heat = self.readings.heat(self.device)
+        return now
+
+    def cores(self) -> int:
+        found: int = self.readings.core_count(self.device)
+        return max(1, found)
+
     def answers(self) -> bool:
         try:
             self.device.output("true")
@@ -128,7 +149,7 @@ class Phone:
         return True
 
 
-def prepare(args: argparse.Namespace, scratch: Path, show: Show) -> Phone:
+def prepare(args: argparse.Namespace, device: Device, scratch: Path, show: Show) -> Phone:
     bundle = args.bundle or scratch / "smollm2-135m.bundle"
     if not args.bundle:
         show("exporting smollm2-135m")
@@ -136,11 +157,12 @@ def prepare(args: argparse.Namespace, scratch: Path, show: Show) -> Phone:
     tokens = min(TOKENS, read_bundle(bundle).max_seq_len)
     text = scratch / "text.txt"
     text.write_text(TEXT.read_text())
-    pack = pack_for_device(bundle, text, scratch / "pack", runtime=args.runtime, seq_len=tokens, lr=LR)
-    device = Device("adb", args.serial, FOLDER)
+    is_mac = args.mac is not None
+    made_for: dict[str, Any] = {"platform": "macos" if is_mac else "linux", "runtime": args.runtime}
+    pack = pack_for_device(bundle, text, scratch / "pack", seq_len=tokens, lr=LR, **made_for)
     show(f"copying to {device}")
     device.push(pack, sorted(path.name for path in pack.iterdir()))
-    return Phone(device, pack, bundle, tokens, args.minutes, show)
+    return Phone(device, mac_readings if is_mac else phone_readings, pack, bundle, tokens, args.minutes, show)
 
 
 def losses(events: Sequence[Event]) -> list[float]:
@@ -201,7 +223,7 @@ def make_checks(phone: Phone, report: Path, say: Show) -> list[Section]:
             section.failures.append(one_line(error if isinstance(error, UserError) else repr(error)))
             if not lost and not phone.answers():
                 lost = title
-                section.failures.append(f"the phone does not respond any more; {FOLDER} stays on it")
+                section.failures.append(f"the phone does not respond any more; {phone.device.folder} stays on it")
         finally:
             write_report(phone, sections, report)
         say(f"{title}: {section.verdict() or 'done'}")
@@ -210,7 +232,8 @@ def make_checks(phone: Phone, report: Path, say: Show) -> list[Section]:
 
 def write_report(phone: Phone, sections: Sequence[Section], report: Path) -> None:
     when = time.strftime("%Y-%m-%d %H:%M")
-    head = f"# mobile-ft on a phone\n\n{when}, {phone.bundle.name}, {phone.tokens} tokens per step. {SCREEN}\n"
+    screen = SCREEN if phone.readings is phone_readings else ""
+    head = f"# mobile-ft on a device\n\n{when}, {phone.bundle.name}, {phone.tokens} tokens per step. {screen}\n"
     write_text(report, "\n".join([head, *(section.text() for section in sections)]))
 
 
@@ -218,8 +241,8 @@ def write_report(phone: Phone, sections: Sequence[Section], report: Path) -> Non
 
 
 def check_device(phone: Phone, section: Section) -> None:
-    rows = device_facts(phone.device)
-    now = heat(phone.device)
+    rows = phone.readings.device_facts(phone.device)
+    now = phone.heat()
     rows["battery"] = f"{shown(now.battery_percent)} %, powered by {now.powered or 'itself'}"
     rows["heat"] = in_words(now)
     section.lines += table(["", ""], list(rows.items()))
@@ -259,7 +282,7 @@ def largest_difference(one: Sequence[Event], other: Sequence[Event]) -> float:
 
 
 def check_memory(phone: Phone, section: Section) -> None:
-    with Sampled(lambda: proportional_memory(phone.device, PID)) as samples:
+    with Sampled(lambda: phone.readings.memory(phone.device, PID)) as samples:
         events = phone.train("--steps", str(MEMORY_STEPS), "--budget", f"{BUDGET_MB}MB")
     plan, done = events[0], events[-1]
     resident, anonymous = done["peak_rss_mb"], done["peak_anon_mb"]
@@ -274,21 +297,20 @@ def check_memory(phone: Phone, section: Section) -> None:
         resident <= BUDGET_MB, f"resident memory reached {resident:.1f} MB, but the budget is {BUDGET_MB} MB"
     )
     rows: list[list[object]] = [
-        ["resident (VmHWM)", f"{resident:.1f}", f"{plan['planned_mb']:.1f}", BUDGET_MB],
+        ["resident", f"{resident:.1f}", f"{plan['planned_mb']:.1f}", BUDGET_MB],
         ["anonymous", f"{anonymous:.1f}", f"{plan['planned_anon_mb']:.1f}", ""],
     ]
-    found = [sample for sample in samples if "TOTAL PSS" in sample]
-    most = max(found, key=lambda sample: sample["TOTAL PSS"], default={})
+    tool, total = phone.readings.MEMORY_TOOL, phone.readings.MEMORY_TOTAL
+    found = [sample for sample in samples if total in sample]
+    most = max(found, key=lambda sample: sample[total], default={})
     rows += [
-        [f"`dumpsys meminfo`: {name}", f"{size:.1f}", "", ""]
-        for name, size in sorted(most.items(), key=lambda item: item[0] != "TOTAL PSS")
+        [f"`{tool}`: {name}", f"{size:.1f}", "", ""]
+        for name, size in sorted(most.items(), key=lambda item: item[0] != total)
         if size
     ]
     section.lines += table(["peak, MB", "measured", "planned", "budget"], rows)
-    section.lines += [
-        f"`dumpsys meminfo` reported the process {len(found)} times; the rows are those of the highest PSS.",
-        "",
-    ]
+    times = f"`{tool}` reported the process {len(found)} times"
+    section.lines += [f"{times}; the rows are those of its highest {total}.", ""]
 
 
 class Sampled(threading.Thread):
@@ -314,7 +336,7 @@ class Sampled(threading.Thread):
 
 
 def check_speed(phone: Phone, section: Section) -> None:
-    before = heat(phone.device)
+    before = phone.heat()
     rounds: dict[str, list[float]] = {compute: [] for compute in ALLOWED}
     try:
         for _ in range(ROUNDS):
@@ -327,11 +349,11 @@ def check_speed(phone: Phone, section: Section) -> None:
     section.lines += [f"float32 takes {ratio:.2f} times as long as int8.", ""]
 
     chosen = int(phone.train("--steps", "1")[0]["resolved"]["threads"])
-    counts = sorted({1, 2, chosen, max(1, len(cores(phone.device)))})
+    counts = sorted({1, 2, chosen, phone.cores()})
     times = {count: step_seconds(phone, "--threads", str(count)) for count in counts}
     rows = [[f"{n}{' (chosen)' * (n == chosen)}", f"{times[n]:.4g}", f"{times[1] / times[n]:.2f}"] for n in counts]
     section.lines += table(["threads", "seconds per step", "times as fast as 1"], rows)
-    section.lines += [f"Heat before: {in_words(before)}. After: {in_words(heat(phone.device))}.", ""]
+    section.lines += [f"Heat before: {in_words(before)}. After: {in_words(phone.heat())}.", ""]
 
 
 def step_seconds(phone: Phone, *options: str) -> float:
@@ -341,7 +363,7 @@ def step_seconds(phone: Phone, *options: str) -> float:
 
 
 def check_heat(phone: Phone, section: Section) -> None:
-    readings = [heat(phone.device)]
+    readings = [phone.heat()]
     seconds: list[list[float]] = [[]]  # step times of each minute
     begin = 0.0
     ending = False
@@ -357,7 +379,7 @@ def check_heat(phone: Phone, section: Section) -> None:
         seconds[-1].append(event["seconds"])
         ending = now - begin >= 60 * phone.minutes
         if ending or now - begin >= MINUTE * len(seconds):
-            readings.append(heat(phone.device))
+            readings.append(phone.heat())
             if ending:
                 phone.signal("TERM")
             else:

@@ -9,6 +9,7 @@ from mobile_ft.api.device_link import Device
 STATUS = ["none", "light", "moderate", "severe", "critical", "emergency", "shutdown"]  # levels of throttling
 CPU, SKIN = 0, 3  # types of temperatures
 UNKNOWN = "unknown"
+MEMORY_TOOL, MEMORY_TOTAL = "dumpsys meminfo", "TOTAL PSS"
 CORES = (
     "for core in /sys/devices/system/cpu/cpu[0-9]*; do"
     ' echo "$(cat $core/cpufreq/cpuinfo_max_freq 2>/dev/null)/$(cat $core/cpu_capacity 2>/dev/null)"; done'
@@ -37,7 +38,7 @@ def device_facts(device: Device) -> dict[str, str]:
     def of(*names: str) -> str:
         return " ".join(filter(None, (properties.get(name) for name in names))) or UNKNOWN
 
-    memory = _integer(r"MemTotal:\s+(\d+)", ask(device, "cat /proc/meminfo"))
+    kilobytes = _integer(r"MemTotal:\s+(\d+)", ask(device, "cat /proc/meminfo"))
     return {
         "model": of("ro.product.manufacturer", "ro.product.model"),
         "SoC": of("ro.soc.manufacturer", "ro.soc.model"),
@@ -45,7 +46,7 @@ def device_facts(device: Device) -> dict[str, str]:
         "Android": f"{of('ro.build.version.release')}, SDK {of('ro.build.version.sdk')}",
         "kernel": ask(device, "uname -r") or UNKNOWN,
         "page size": ask(device, "getconf PAGE_SIZE") or UNKNOWN,
-        "memory": UNKNOWN if memory is None else f"{memory * 1024 / 1e6:.0f} MB",
+        "memory": UNKNOWN if kilobytes is None else f"{kilobytes * 1024 / 1e6:.0f} MB",
         "cores": _in_words(cores(device)),
     }
 
@@ -53,6 +54,10 @@ def device_facts(device: Device) -> dict[str, str]:
 def cores(device: Device) -> list[str]:
     """Returns "FREQUENCY/CAPACITY" of each core, with its highest frequency in kHz. Either may be missing."""
     return ask(device, CORES).split()
+
+
+def core_count(device: Device) -> int:
+    return len(cores(device))
 
 
 def _in_words(found: list[str]) -> str:
@@ -82,7 +87,7 @@ def heat(device: Device) -> Heat:
     )
 
 
-def proportional_memory(device: Device, pid_file: str) -> dict[str, float]:
+def memory(device: Device, pid_file: str) -> dict[str, float]:
     """Returns `TOTAL PSS` in MB, and its parts, of the process whose id is in `pid_file`, or {} if it has ended."""
     text = ask(device, f"dumpsys meminfo $(cat {pid_file})").partition("App Summary")[2]
     rows = re.findall(r"^ *([A-Z][A-Za-z ]+?): +(\d+)", text, re.MULTILINE)

@@ -157,6 +157,48 @@ def rows(section: str) -> dict[str, list[str]]:
     return {line[0]: line[1:] for line in lines if line[0] != "---"}
 
 
+# In the layout of macOS 15.
+MAC_PROGRAMS = {
+    "sysctl": """case $2 in
+  hw.memsize) echo 17179869184;; hw.model) echo Mac16,12;; hw.pagesize) echo 16384;;
+  machdep.cpu.brand_string) echo "Apple M4";; hw.perflevel0.physicalcpu) echo 4;; hw.perflevel1.physicalcpu) echo 6;;
+  *) echo "sysctl: unknown oid '$2'" >&2; exit 1;;
+esac""",
+    "sw_vers": "echo 15.5",
+    "pmset": """case $2 in
+  therm) printf 'CPU Power notify\n\tCPU_Scheduler_Limit \t= 100\n\tCPU_Speed_Limit \t= 80\n';;
+  batt) printf "Now drawing from 'AC Power'\n -InternalBattery-0 (id=1)\t83%%; charging; 0:40 remaining\n";;
+esac""",
+    "footprint": """rss=$(awk '/^VmRSS:/ { print $2 }' /proc/$1/status 2>/dev/null) || exit 1
+printf '======\nmft-run [%d]: 64-bit    Footprint: %d KB (16384 bytes per page)\n======\n' $1 $rss""",
+}
+
+
+def test_a_mac(
+    check: Callable[..., tuple[int, Sections]],
+    tool: ModuleType,
+    fake: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, script in MAC_PROGRAMS.items():
+        (fake / "programs" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (fake / "programs" / name).chmod(0o755)
+    monkeypatch.setattr(tool, "MAC_FOLDER", str(tmp_path / "mac"))
+    code, sections = check(options=("--mac",))
+    assert code == 0, sections
+    device = rows(sections["Device"])
+    assert device["model"] == ["Mac16,12"] and device["SoC"] == ["Apple M4"] and device["macOS"] == ["15.5"]
+    assert device["memory"] == ["17180 MB"] and device["cores"] == ["4 + 6"]
+    assert device["battery"] == ["83 %, powered by AC Power"]
+    assert device["heat"][0].startswith("throttling CPU at 80 %")
+    memory = rows(sections["Memory"])
+    assert 1 < float(memory["`footprint`: footprint"][0]) <= float(memory["resident"][0]) + 1
+    assert {"10"} <= set(rows(sections["Speed"]))
+    assert not (tmp_path / "mac").exists()
+    assert "screen off" not in (tmp_path / "report.md").read_text()
+
+
 def test_a_phone_that_does_all(
     check: Callable[..., tuple[int, Sections]], fake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,7 +231,7 @@ def test_a_phone_that_does_all(
         assert there.startswith(f"{compute}-") and here.startswith("float32-")
 
     memory = rows(sections["Memory"])
-    resident, planned, budget = map(float, memory["resident (VmHWM)"])
+    resident, planned, budget = map(float, memory["resident"])
     anonymous, planned_anonymous = map(float, memory["anonymous"][:2])
     assert 1 < anonymous < resident < planned < budget == 300 and anonymous < planned_anonymous < planned
     pss, heap, unknown = (
@@ -320,7 +362,7 @@ def test_older_androids(tool: ModuleType) -> None:
     now = readings.heat(Says(thermalservice=thermal, battery="  AC powered: true\n  Wireless powered: true\n"))
     assert now == readings.Heat("shutdown", -3.5, None, None, None, "AC, Wireless")
     table = "Uptime: 5123 Realtime: 5123\n   TOTAL    70000    60000\n App Summary\n     Native Heap:    30000\n"
-    memory = readings.proportional_memory(Says(meminfo=f"{table}  TOTAL:    50000    TOTAL SWAP PSS:   7\n"), "pid")
+    memory = readings.memory(Says(meminfo=f"{table}  TOTAL:    50000    TOTAL SWAP PSS:   7\n"), "pid")
     assert memory == {"Native Heap": 30.72, "TOTAL PSS": 51.2}
 
 
