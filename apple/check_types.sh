@@ -20,5 +20,5 @@ for name in SwiftUI Charts UIKit os BackgroundTasks; do module "$name" "Tests/St
 rm "$build"/FoundationModels.*
 module MobileFT Sources/MobileFT/*.swift
 module DemoLogic Demo/Logic/*.swift
-types -module-name Demo Demo/App/*.swift
+types -D STUBS -module-name Demo Demo/App/*.swift
 echo "types: checked with stubs of FoundationModels, SwiftUI, Charts, UIKit and BackgroundTasks"

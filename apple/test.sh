@@ -13,7 +13,7 @@ repository=$(realpath "$(dirname "$0")/..")
 root=${XDG_CACHE_HOME:-$HOME/.cache}/mobile-ft/swift-root
 
 if [ "$(id -u)" != 0 ]; then
-  echo "$0: needs root for debootstrap and chroot; run: sudo make test-swift" >&2
+  echo "$0: needs root for debootstrap and chroot; run it with sudo" >&2
   exit 1
 fi
 if [ ! -e "$root" ]; then

@@ -67,7 +67,7 @@ for target in iphoneos:iOS:17.0 iphonesimulator:iOS:17.0 macosx:Darwin:14.0; do
   IFS=: read -r sdk system oldest <<< "$target"
   cmake -S . -B "$out/$sdk" -G Ninja -DCMAKE_SYSTEM_NAME="$system" -DCMAKE_OSX_SYSROOT="$sdk" \
     -DCMAKE_OSX_ARCHITECTURES=arm64 -DCMAKE_OSX_DEPLOYMENT_TARGET="$oldest" -DMFT_PYTHON=OFF \
-    -DEXECUTORCH_SOURCE="$executorch"
+    -DCMAKE_MACOSX_BUNDLE=OFF -DEXECUTORCH_SOURCE="$executorch"
   cmake --build "$out/$sdk" --target mobile_ft
   make_framework "$out/$sdk" "$sdk" "$oldest"
   frameworks+=(-framework "$out/$sdk/CMobileFT.framework")

@@ -4,7 +4,7 @@ BUILD is a CMake build folder, and INSTALLED has what it installed. EXECUTORCH i
 (libSystem.tbd) lists the symbols of the system library. Nothing here can run the result. These properties are checked
 with LLVM's tools:
 
-    every source file has an object for arm64 macOS
+    all objects are for arm64 macOS
     libmobile_ft.dylib exports the functions of mobile_ft.h, all of them and nothing else
     programs and libraries are for arm64 and macOS 14, and load only macOS' system library and ExecuTorch
     what they do not define themselves is in one of the two

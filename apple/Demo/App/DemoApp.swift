@@ -23,6 +23,7 @@ import UIKit
         ContentView(app: running.app)
           .task { await running.app.look() }
           .onChange(of: phase) { phaseChanged(running) }
+          .onChange(of: running.app.trainings.isRunning) { keepAwake(running.app.trainings.isRunning) }
       case .failure(let error):
         Text(error.localizedDescription).padding()
       }
@@ -34,18 +35,39 @@ import UIKit
     if phase == .background {
       NightTask.schedule(running.app)
       // iOS suspends the app soon. A training goes on when the user comes back.
-      let saving = UIApplication.shared.beginBackgroundTask()
+      let saving = BackgroundTime()
       Task {
         await running.app.trainings.stop(bySystem: true)
-        UIApplication.shared.endBackgroundTask(saving)
+        saving.end()
       }
     }
     #endif
-    if phase == .active && running.app.trainings.isInterrupted {
-      Task { await running.app.trainings.goOn() }
-    }
+    if phase == .active { running.app.trainings.resume() }
+  }
+
+  /// With the screen locked, iOS would suspend the app.
+  private func keepAwake(_ isRunning: Bool) {
+    #if canImport(UIKit)
+    UIApplication.shared.isIdleTimerDisabled = isRunning
+    #endif
   }
 }
+
+#if canImport(UIKit)
+/// Time that iOS gives an app in the background to finish something.
+@MainActor final class BackgroundTime {
+  private var identifier = UIBackgroundTaskIdentifier.invalid
+
+  init() {
+    identifier = UIApplication.shared.beginBackgroundTask(withName: "checkpoint") { [weak self] in self?.end() }
+  }
+
+  func end() {
+    if identifier != .invalid { UIApplication.shared.endBackgroundTask(identifier) }
+    identifier = .invalid
+  }
+}
+#endif
 
 /// What lives as long as the process.
 @MainActor final class Running {

@@ -1,4 +1,4 @@
-#if canImport(BackgroundTasks)
+#if os(iOS) || STUBS
 import BackgroundTasks
 import DemoLogic
 import Foundation
@@ -15,15 +15,15 @@ enum NightTask {
     }
   }
 
-  /// Asks iOS for the next night, if the user wants it.
-  @MainActor static func schedule(_ app: AppModel) {
+  /// Asks iOS for a night, if the user wants it: now, if it is night and `next` is false, or when the next night begins.
+  @MainActor static func schedule(_ app: AppModel, next: Bool = false) {
     guard app.budget.settings.nightly else { return BGTaskScheduler.shared.cancel(taskRequestWithIdentifier: identifier) }
     let request = BGProcessingTaskRequest(identifier: identifier)
     request.requiresExternalPower = true
-    let now = Calendar.current.dateComponents([.hour, .minute], from: Date())
-    let minute = 60 * (now.hour ?? 0) + (now.minute ?? 0)
-    let wait = TrainingPolicy.night.window.minutesUntilNextOpening(minute)
-    request.earliestBeginDate = Date(timeIntervalSinceNow: Double(60 * wait))
+    if next || !isNight {
+      let wait = TrainingPolicy.night.window.minutesUntilNextOpening(minuteOfDay)
+      request.earliestBeginDate = Date(timeIntervalSinceNow: Double(60 * wait))
+    }
     do {
       try BGTaskScheduler.shared.submit(request)
     } catch {
@@ -31,13 +31,23 @@ enum NightTask {
     }
   }
 
+  private static var isNight: Bool { TrainingPolicy.night.window.contains(minuteOfDay) }
+
+  private static var minuteOfDay: Int {
+    let now = Calendar.current.dateComponents([.hour, .minute], from: Date())
+    return 60 * (now.hour ?? 0) + (now.minute ?? 0)
+  }
+
   @MainActor private static func learn(in task: BGTask, _ app: AppModel) {
-    schedule(app)  // the next one
+    schedule(app, next: true)
+    if !isNight { return task.setTaskCompleted(success: true) }
+    task.expirationHandler = { @Sendable in
+      Task { @MainActor in await app.trainings.stop(bySystem: true) }
+    }
     Task {
       await app.trainings.learnAtNight()
       task.setTaskCompleted(success: true)
     }
-    task.expirationHandler = { Task { @MainActor in await app.trainings.stop(bySystem: true) } }
   }
 }
 #endif

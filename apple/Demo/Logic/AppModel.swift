@@ -42,15 +42,12 @@ import Observation
     defer { copied = nil }
     do {
       try refuseWhileTraining()
-      let target = files.copiedBundle
-      let made = try await copy(folder, beside: target)
-      let isSame = BundleCopy.isSame(made, target)
+      let made = try await copy(folder, beside: files.copiedBundle)
       // Nothing computes meanwhile: the replaced bundle must not be in use.
-      try await computer.task { _ = try await TrainingBundle(at: made) }
-      try refuseWhileTraining()
-      try SafeFiles.replace(target)
-      if !isSame { try trainings.forgetNights() }
-      bundle = files.bundle
+      try await computer.task { [self] in
+        _ = try await TrainingBundle(at: made)
+        try await use(made)
+      }
       board.say("")
       await examples.look()
       await budget.forget()
@@ -72,6 +69,14 @@ import Observation
     } catch {
       board.say(error)
     }
+  }
+
+  private func use(_ made: URL) throws {
+    try refuseWhileTraining()
+    let isSame = BundleCopy.isSame(made, files.copiedBundle)
+    try SafeFiles.replace(files.copiedBundle)
+    if !isSame { try trainings.forget() }
+    bundle = files.bundle
   }
 
   private func copy(_ folder: URL, beside target: URL) async throws -> URL {

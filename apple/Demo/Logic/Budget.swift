@@ -8,8 +8,10 @@ import Observation
   public private(set) var text = ""
   public private(set) var plan: MemoryPlan?
   public var settings: Settings {
-    didSet { save() }
+    didSet { if settings != oldValue { saveSoon() } }
   }
+
+  private static let moment = Duration.milliseconds(200)
 
   private let files: AppFiles
   private let computer: Computer
@@ -17,6 +19,7 @@ import Observation
   private let limitMB: Double
   private var slider: BudgetSlider?
   private var asked = 0
+  private var saving: Task<Void, Never>?
 
   init(_ files: AppFiles, _ computer: Computer, _ board: Board, limitMB: Double) throws {
     self.files = files
@@ -31,11 +34,13 @@ import Observation
   /// The budget of the slider's position.
   func megabytes() async throws -> Int { try await knownSlider().budgetMB(settings.position) }
 
-  /// Plans for the settings as they are. Of several calls at a time, the last one counts.
+  /// Plans for the settings after a moment in which they do not change. Of several calls at a time, the last one counts.
   public func ask() async {
     asked += 1
     let number = asked
     guard let bundle = files.bundle else { return }
+    try? await Task.sleep(for: Self.moment)
+    if number != asked { return }
     do {
       let slider = try await knownSlider()
       if number != asked { return }
@@ -45,7 +50,7 @@ import Observation
       plan = found
       text = slider.describe(position, steps: steps, plan: found)
     } catch {
-      text = error.localizedDescription
+      if number == asked { text = error.localizedDescription }
     }
   }
 
@@ -74,11 +79,16 @@ import Observation
     }
   }
 
-  private func save() {
-    do {
-      try SafeFiles.write(settings, to: files.settings)
-    } catch {
-      board.say(error)
+  private func saveSoon() {
+    saving?.cancel()
+    saving = Task {
+      try? await Task.sleep(for: Self.moment)
+      if Task.isCancelled { return }
+      do {
+        try SafeFiles.write(settings, to: files.settings)
+      } catch {
+        board.say(error)
+      }
     }
   }
 }

@@ -13,7 +13,7 @@ import Observation
   private let computer: Computer
   private let trainings: Trainings
   private let board: Board
-  private var isStopped = false
+  private var answering: Task<Void, any Error>?
 
   init(_ files: AppFiles, _ computer: Computer, _ trainings: Trainings, _ board: Board) {
     self.files = files
@@ -28,31 +28,31 @@ import Observation
     let question = question.trimmingCharacters(in: .whitespacesAndNewlines)
     if question.isEmpty { return board.say("The question is empty.") }
     guard let bundle = files.bundle else { return board.say("Choose a model first.") }
-    (isOn, isStopped, before, after) = (true, false, "", "")
+    (isOn, before, after) = (true, "", "")
     defer { isOn = false }
     board.say("")
-    do {
-      let adapter = trainings.adapter
+    let adapter = trainings.adapter
+    let answering = Task { [computer] in
       try await computer.task { [self] in
         let generator = try await Generator(bundle: bundle)
-        for try await piece in generator.answer([.user(question)]) {
-          if await !takes(piece, after: false) { return }
-        }
+        for try await piece in generator.answer([.user(question)]) { await add(piece, after: false) }
         guard let adapter else { return }
-        for try await piece in generator.answer([.user(question)], adapter: adapter) {
-          if await !takes(piece, after: true) { return }
-        }
+        for try await piece in generator.answer([.user(question)], adapter: adapter) { await add(piece, after: true) }
       }
+    }
+    self.answering = answering
+    do {
+      try await answering.value
+    } catch is CancellationError {
     } catch {
       board.say(error)
     }
   }
 
   /// Ends the answer after the next piece.
-  public func stop() { isStopped = true }
+  public func stop() { answering?.cancel() }
 
-  private func takes(_ piece: String, after training: Bool) -> Bool {
+  private func add(_ piece: String, after training: Bool) {
     if training { after += piece } else { before += piece }
-    return !isStopped
   }
 }

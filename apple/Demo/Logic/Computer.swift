@@ -1,28 +1,35 @@
 /// Lets one computation run at a time, so that the app stays within its memory. A short task, such as a chat, comes before
-/// the training, which sees that one is waiting and steps aside.
+/// the training, which is asked to step aside.
 public actor Computer {
   private var isBusy = false
   private var tasks: [CheckedContinuation<Void, Never>] = []
   private var trainings: [CheckedContinuation<Void, Never>] = []
+  private var askAside: (@Sendable () -> Void)?  // of the slice in progress
 
   public init() {}
 
-  /// Whether a task waits, so that a training should step aside.
-  var isWanted: Bool { !tasks.isEmpty }
-
   /// Runs a short task when nothing else computes.
   func task<T: Sendable>(_ body: @Sendable () async throws -> T) async rethrows -> T {
-    if isBusy { await withCheckedContinuation { tasks.append($0) } }
+    if isBusy {
+      askAside?()
+      await withCheckedContinuation { tasks.append($0) }
+    }
     isBusy = true
     defer { handOn() }
     return try await body()
   }
 
-  /// Runs a slice of a training when no task is left.
-  func slice<T: Sendable>(_ body: @Sendable () async throws -> T) async rethrows -> T {
+  /// Runs a slice of a training when no task is left. Calls `whenWanted` if a task waits for its end.
+  func slice<T: Sendable>(
+    whenWanted: @escaping @Sendable () -> Void, _ body: @Sendable () async throws -> T
+  ) async rethrows -> T {
     if isBusy { await withCheckedContinuation { trainings.append($0) } }
     isBusy = true
-    defer { handOn() }
+    askAside = whenWanted
+    defer {
+      askAside = nil
+      handOn()
+    }
     return try await body()
   }
 

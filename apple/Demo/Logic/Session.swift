@@ -20,6 +20,7 @@ actor Session {
   private var isStopped = false
   private var changes = 0
   private var waiting: [CheckedContinuation<Void, Never>] = []
+  private var slice: Task<Bool, any Error>?
 
   init(_ work: any Work, policy: TrainingPolicy, computer: Computer, device: DeviceState) {
     self.work = work
@@ -28,15 +29,17 @@ actor Session {
     self.device = device
   }
 
-  /// The latest state of the device is used after the current step.
+  /// A change that forbids training pauses it after the current step.
   func update(_ now: DeviceState) {
     device = now
+    if policy.reasonToPause(device, isPaused: false) != nil { slice?.cancel() }
     change()
   }
 
   /// Ends after the current step.
   func stop() {
     isStopped = true
+    slice?.cancel()
     change()
   }
 
@@ -48,10 +51,7 @@ actor Session {
       var isPaused = false
       while await isPermitted(isPaused: isPaused, onState) {
         await onState(.running)
-        let done = try await computer.slice { [work] in
-          try await work.run(mayGoOn: { await self.mayGoOn() }, onStep: onStep)
-        }
-        if done { return await onState(.done) }
+        if try await computeSlice(onStep) { return await onState(.done) }
         isPaused = policy.reasonToPause(device, isPaused: false) != nil
       }
       await onState(.stopped)
@@ -73,10 +73,20 @@ actor Session {
     return false
   }
 
-  private func mayGoOn() async -> Bool {
-    if isStopped || policy.reasonToPause(device, isPaused: false) != nil { return false }
-    return await !computer.isWanted
+  /// Computes until it is done, is to stop or pause, or a short task wants to compute. Returns whether it is done.
+  private func computeSlice(_ onStep: @escaping @Sendable (TrainingEvent.Step) async -> Void) async throws -> Bool {
+    let slice = Task { [computer, work] in
+      try await computer.slice(whenWanted: { Task { await self.stepAside() } }) {
+        try Task.isCancelled ? false : await work.run(onStep: onStep)
+      }
+    }
+    self.slice = slice
+    if isStopped || policy.reasonToPause(device, isPaused: false) != nil { slice.cancel() }  // meanwhile
+    defer { self.slice = nil }
+    return try await slice.value
   }
+
+  private func stepAside() { slice?.cancel() }
 
   private func change() {
     changes += 1

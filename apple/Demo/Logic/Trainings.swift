@@ -24,6 +24,7 @@ import Observation
   private var isStopping = false
   private var goesOn = false  // by itself, after the system stopped it
   private var loss: Double?
+  private var isWantedAgain = false
   private var nightStep = 0
   private var stopping: [CheckedContinuation<Void, Never>] = []
   private var device = DeviceState()
@@ -116,9 +117,19 @@ import Observation
   public func stop(bySystem: Bool = false) async {
     guard isOn else { return }
     isStopping = true
-    goesOn = bySystem
+    isWantedAgain = false
+    if !bySystem { goesOn = false }
     await session?.stop()
     if isOn { await withCheckedContinuation { stopping.append($0) } }
+  }
+
+  /// Goes on with a training that the system stopped or whose process died: at once, or after its checkpoint.
+  public func resume() {
+    if isOn {
+      isWantedAgain = isStopping && goesOn
+    } else if isInterrupted {
+      Task { await goOn() }
+    }
   }
 
   public func update(_ device: DeviceState) async {
@@ -126,8 +137,12 @@ import Observation
     await session?.update(device)
   }
 
-  /// Called when the model is another one.
-  func forgetNights() throws { try nights.clear() }
+  /// Called when the model is another one, which can use nothing of what the last one learned.
+  func forget() throws {
+    try nights.clear()
+    try SafeFiles.delete(files.run)
+    (run, chart, step, loss, state) = (nil, LossChart(), 0, nil, nil)
+  }
 
   private func keep(_ state: LearnerState, rows: Int) throws { try nights.keep(state, rows: rows) }
 
@@ -144,17 +159,18 @@ import Observation
     (isOn, isNight, isStopping, goesOn, state, loss) = (true, policy.window != .allDay, false, true, nil, nil)
     board.say("")
     do {
-      if let work = try await choose() { await follow(Session(work, policy: policy, computer: computer, device: device)) }
+      if let work = try await choose() {
+        await follow(Session(work, policy: policy, computer: computer, device: device))
+        session = nil
+        try keepPhase()
+      }
     } catch {
+      session = nil
       state = .failed(error.localizedDescription)
     }
-    session = nil
-    do {
-      try keepPhase()
-    } catch {
-      board.say(error)
-    }
     isOn = false
+    if isWantedAgain { resume() }
+    isWantedAgain = false
     stopping.forEach { $0.resume() }
     stopping = []
   }

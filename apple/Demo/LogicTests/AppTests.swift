@@ -164,6 +164,49 @@ final class AppTests: XCTestCase, @unchecked Sendable {  // since its tests run 
     XCTAssertEqual(third.trainings.step, 150)
   }
 
+  @MainActor func testATrainingGoesOnWhenTheAppComesBack() async throws {
+    let app = try await app()
+    app.budget.settings.steps = 2000
+    let training = Task { await app.trainings.begin() }
+    try await until { app.trainings.step >= 5 }
+    let leaving = Task { await app.trainings.stop(bySystem: true) }
+    try await until { app.trainings.status == "Stopping after this step." || !app.trainings.isOn }
+    app.trainings.resume()  // before the checkpoint, or after it
+    await leaving.value
+    await training.value
+    let stopped = app.trainings.step
+    try await until { app.trainings.step >= stopped + 5 }
+    // Whom the user stopped, the system does not resume.
+    async let byUser: Void = app.trainings.stop()
+    async let bySystem: Void = app.trainings.stop(bySystem: true)
+    _ = await (byUser, bySystem)
+    XCTAssertFalse(app.trainings.isInterrupted)
+    XCTAssertTrue(app.trainings.isUnfinished)
+    app.trainings.resume()
+    XCTAssertFalse(app.trainings.isOn)
+  }
+
+  @MainActor func testAStartThatFailsKeepsTheLastTraining() async throws {
+    let app = try await app()
+    app.budget.settings.steps = 5
+    await app.trainings.begin()
+    try Data().write(to: files.rows)
+    await app.trainings.begin()
+    XCTAssertTrue(app.trainings.status.hasPrefix("Failed: "), app.trainings.status)
+    XCTAssertFalse(app.trainings.isUnfinished)
+    XCTAssertNotNil(app.trainings.adapter)
+  }
+
+  @MainActor func testAStoppedAnswer() async throws {
+    let app = try await app()
+    let asking = Task { await app.chat.ask("hello") }
+    try await until { app.chat.isOn }
+    app.chat.stop()
+    await asking.value
+    XCTAssertFalse(app.chat.isOn)
+    XCTAssertEqual(app.board.message, "")
+  }
+
   @MainActor func testNights() async throws {
     let app = try await app(examples: 40)
     await app.trainings.update(DeviceState(minuteOfDay: 23 * 60))
@@ -190,6 +233,8 @@ final class AppTests: XCTestCase, @unchecked Sendable {  // since its tests run 
 
   @MainActor func testAnotherModelBeginsNewNights() async throws {
     let app = try await app(examples: 40)
+    app.budget.settings.steps = 2
+    await app.trainings.begin()
     await app.trainings.update(DeviceState(minuteOfDay: 0))
     await app.trainings.learnAtNight()
     await app.copyBundle(from: Self.bundle)  // the same one
@@ -202,6 +247,8 @@ final class AppTests: XCTestCase, @unchecked Sendable {  // since its tests run 
     XCTAssertEqual(app.board.message, "")
     XCTAssertEqual(app.trainings.nightStatus, "")
     XCTAssertFalse(exists(files.learner))
+    XCTAssertNil(app.trainings.adapter)
+    XCTAssertEqual(app.trainings.status, "Not trained yet.")
   }
 
   func testACopyThatDiedIsRecovered() throws {

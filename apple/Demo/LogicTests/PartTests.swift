@@ -44,23 +44,22 @@ final class PartTests: XCTestCase {
 
   func testATaskComesBeforeATraining() async throws {
     let computer = Computer()
-    actor Order { var names: [String] = []; func add(_ name: String) { names.append(name) } }
+    actor Order {
+      var names: [String] = []
+      func add(_ name: String) { names.append(name) }
+    }
     let order = Order()
+    let (asked, ask) = AsyncStream.makeStream(of: Void.self)
     let first = Task {
-      await computer.slice {
-        try? await Task.sleep(nanoseconds: 100_000_000)
+      await computer.slice(whenWanted: { ask.finish() }) {
+        for await _ in asked {}  // until a task waits
         await order.add("first slice")
       }
     }
     try await Task.sleep(nanoseconds: 20_000_000)
-    let second = Task { await computer.slice { await order.add("second slice") } }
+    let second = Task { await computer.slice(whenWanted: {}) { await order.add("second slice") } }
     try await Task.sleep(nanoseconds: 20_000_000)
-    let isWantedBefore = await computer.isWanted
-    XCTAssertFalse(isWantedBefore)
     let task = Task { await computer.task { await order.add("task") } }
-    try await Task.sleep(nanoseconds: 20_000_000)
-    let isWanted = await computer.isWanted
-    XCTAssertTrue(isWanted)
     for each in [first, second, task] { await each.value }
     let names = await order.names
     XCTAssertEqual(names, ["first slice", "task", "second slice"])

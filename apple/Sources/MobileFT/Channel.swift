@@ -42,27 +42,3 @@ final class Channel<Element: Sendable>: @unchecked Sendable {  // all its variab
     }
   }
 }
-
-/// A call in progress whose results are awaited one by one. If nobody awaits them any more, the call is cancelled.
-final class Call<Element: Sendable>: Sendable {
-  private let channel = Channel<Element>()
-  private let cancel: @Sendable () -> Void
-
-  /// Starts `body` on a thread, with the channel for its results. `cancel` ends it early.
-  init(cancel: @escaping @Sendable () -> Void, _ body: @escaping @Sendable (Channel<Element>) throws -> Void) {
-    self.cancel = cancel
-    let channel = self.channel
-    onThread { channel.finish(Result { try body(channel) }) }
-  }
-
-  deinit { cancel() }
-
-  /// If the task is cancelled, so is the call. Its last results and its error still arrive.
-  func next() async throws -> Element? {
-    try await withTaskCancellationHandler {
-      try await channel.next()
-    } onCancel: {
-      cancel()
-    }
-  }
-}

@@ -64,13 +64,9 @@ public final class Generator: Sendable {
     _ chat: @escaping @Sendable (OpaquePointer, OnText, UnsafeMutableRawPointer) -> mft_status
   ) -> Answer {
     Answer {
-      let cancelled = Flag()
-      return Call(cancel: { cancelled.set() }) { channel in
+      Call { take in
         let given = try OptionsHandle(options)
-        try Reports { piece in
-          channel.send(piece)
-          return !cancelled.isSet
-        }.during { chat(given.pointer, $0, $1) }
+        try Reports(take).during { chat(given.pointer, $0, $1) }
       }
     }
   }

@@ -2,7 +2,7 @@ import CMobileFT
 import Foundation
 
 /// Learns from new rows night after night, and adopts a version only if it is better. Each call leaves the folder as it
-/// was or as it is to be, whenever the process ends. One call at a time: a second one throws ``MobileFTError/busy(_:)``.
+/// was or as it is to be, whenever the process ends. One night at a time: a second one throws ``MobileFTError/busy(_:)``.
 public final class Learner: Sendable {
   private let handle: Handle
 
@@ -19,12 +19,10 @@ public final class Learner: Sendable {
   /// thrown.
   public func learn(rows: URL, options: LearnOptions = LearnOptions()) -> Night {
     Night { [handle] in
-      Call(cancel: { mft_learner_cancel(handle.pointer) }) { channel in
+      Call(interrupt: { mft_learner_cancel(handle.pointer) }) { take in
         let given = try OptionsHandle(options)
-        try Reports { json in
-          channel.send(try LearnerEvent(json: json))
-          return true
-        }.during { mft_learner_learn(handle.pointer, rows.filePath, given.pointer, $0, $1) }
+        try Reports { take(try LearnerEvent(json: $0)) }
+          .during { mft_learner_learn(handle.pointer, rows.filePath, given.pointer, $0, $1) }
       }
     }
   }
@@ -32,19 +30,14 @@ public final class Learner: Sendable {
   /// Forgets rows: removes them, and repeats the nights since the last version that was not trained on them.
   public func forget(_ ids: [String]) -> Night {
     Night { [handle] in
-      Call(cancel: { mft_learner_cancel(handle.pointer) }) { channel in
+      Call(interrupt: { mft_learner_cancel(handle.pointer) }) { take in
         try withCStrings(ids) { texts in
-          try Reports { json in
-            channel.send(try LearnerEvent(json: json))
-            return true
-          }.during { mft_learner_forget(handle.pointer, texts, texts.count, $0, $1) }
+          try Reports { take(try LearnerEvent(json: $0)) }
+            .during { mft_learner_forget(handle.pointer, texts, texts.count, $0, $1) }
         }
       }
     }
   }
-
-  /// Ends the night in progress after the current step, with the folder as it was. At any time, from any thread.
-  public func cancel() { mft_learner_cancel(handle.pointer) }
 
   /// Makes an earlier version that is still kept the current one; 0 is the base model.
   public func rollBack(to version: Int) async throws {

@@ -58,11 +58,8 @@ public final class Trainer: AsyncSequence, Sendable {
 
   public func makeAsyncIterator() -> AsyncIterator {
     AsyncIterator(
-      call: Call(cancel: { [handle] in mft_training_cancel(handle.pointer) }) { [handle] channel in
-        try Reports { json in
-          channel.send(try TrainingEvent(json: json))
-          return true
-        }.during { mft_training_run(handle.pointer, $0, $1) }
+      call: Call(interrupt: { [handle] in mft_training_cancel(handle.pointer) }) { [handle] take in
+        try Reports { take(try TrainingEvent(json: $0)) }.during { mft_training_run(handle.pointer, $0, $1) }
       })
   }
 

@@ -16,14 +16,19 @@ final class ThreadTests: XCTestCase {
 
   func testTwoCallsOnOneObject() async throws {
     let scratch = try scratch()
-    let trainer = try await Trainer(scratch.files(scratch.tokens()), options: Scratch.options(steps: 100_000))
-    let events = trainer.makeAsyncIterator()
-    var iterator = events
-    _ = try await iterator.next()  // the run has begun
-    let busy = await error { _ = try await losses(trainer) }
-    guard case .busy(let message) = busy else { return XCTFail("\(String(describing: busy))") }
-    XCTAssertFalse(message.isEmpty)
-    trainer.cancel()
+    let trainer = try await Trainer(scratch.files(scratch.tokens()), options: Scratch.options(steps: 2000))
+    var events = trainer.makeAsyncIterator()
+    _ = try await events.next()  // the run has begun
+    for _ in 0..<3 {
+      let busy = await error { _ = try await losses(trainer) }
+      guard case .busy(let message) = busy else { return XCTFail("\(String(describing: busy))") }
+      XCTAssertFalse(message.isEmpty)
+    }
+    var steps = 0  // which goes on
+    while let event = try await events.next() {
+      if case .step = event { steps += 1 }
+    }
+    XCTAssertEqual(steps, 2000)
   }
 
   func testManyObjects() async throws {

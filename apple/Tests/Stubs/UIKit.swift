@@ -14,10 +14,15 @@ import Foundation
 @MainActor public final class UIApplication {
   public nonisolated static var didReceiveMemoryWarningNotification: Notification.Name { fatalError() }
   public static var shared: UIApplication { fatalError() }
-  public func beginBackgroundTask() -> UIBackgroundTaskIdentifier { fatalError() }
+  public var isIdleTimerDisabled: Bool { get { fatalError() } set {} }
+  public func beginBackgroundTask(
+    withName name: String?, expirationHandler: (@MainActor @Sendable () -> Void)?
+  ) -> UIBackgroundTaskIdentifier { fatalError() }
   public func endBackgroundTask(_ identifier: UIBackgroundTaskIdentifier) {}
 }
-public struct UIBackgroundTaskIdentifier: Sendable {}
+public struct UIBackgroundTaskIdentifier: Sendable, Equatable {
+  public static var invalid: UIBackgroundTaskIdentifier { fatalError() }
+}
 
 extension ProcessInfo {
   public enum ThermalState: Int, Sendable { case nominal, fair, serious, critical }

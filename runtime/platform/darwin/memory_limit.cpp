@@ -2,7 +2,7 @@
 
 #include <TargetConditionals.h>
 
-#if TARGET_OS_IPHONE
+#if TARGET_OS_IPHONE && !TARGET_OS_SIMULATOR
 #include <os/proc.h>
 
 #include "runtime/platform/process_memory.h"
@@ -10,11 +10,8 @@
 
 namespace mft {
 
-#if TARGET_OS_IPHONE
-uint64_t memory_limit() {
-  const uint64_t left = os_proc_available_memory();
-  return left == 0 ? 0 : process_memory().rss + left;  // 0: in the simulator, which has no limit
-}
+#if TARGET_OS_IPHONE && !TARGET_OS_SIMULATOR
+uint64_t memory_limit() { return process_memory().rss + os_proc_available_memory(); }
 #else
 uint64_t memory_limit() { return 0; }  // macOS compresses memory and swaps before it ends a process
 #endif

@@ -20,7 +20,8 @@ bool wait_for_end(int64_t process) {
   do {
     found = kevent(queue, &event, 1, &event, 1, nullptr);
   } while (found < 0 && errno == EINTR);
-  const bool ended = found == 1 || errno == ESRCH;
+  // An error of the registration comes as an event. ESRCH: the process had ended before.
+  const bool ended = found == 1 && ((event.flags & EV_ERROR) == 0 || event.data == ESRCH);
   close(queue);
   return ended;
 }
