@@ -85,7 +85,8 @@ def _pack(args: argparse.Namespace) -> None:
         **given_options(args, train_options()),
     )
     size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
-    print(f"{made}: {megabytes(size)}; to train, run `sh run.sh` in it or `mobile-ft device run {made} --adb`")
+    there = "--ssh HOST" if args.platform == "macos" else "--adb"
+    print(f"{made}: {megabytes(size)}; to train, run `sh run.sh` in it or `mobile-ft device run {made} {there}`")
 
 
 def _run(args: argparse.Namespace) -> None:
