@@ -132,7 +132,8 @@ macos-sdk: setup $(MACOS)/wheel
 	$(BIN)/pip install -q ziglang==0.17.1
 	zig=$$($(BIN)/python -c "import ziglang; print(*ziglang.__path__)") && \
 	$(BIN)/cmake -S . -B $(MACOS)/cmake -G Ninja -DMFT_PYTHON=OFF -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/macos.cmake \
-	  -DZIG=$$zig/zig -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DCMAKE_COMPILE_WARNING_AS_ERROR=ON -DEXECUTORCH_ROOT=$(CURDIR)/$(MACOS)/wheel/executorch \
+	  -DZIG=$$zig/zig -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DCMAKE_COMPILE_WARNING_AS_ERROR=ON \
+	  -DEXECUTORCH_ROOT=$(CURDIR)/$(MACOS)/wheel/executorch \
 	  -DNLOHMANN_JSON_ROOT=$$($(BIN)/python -c "import nlohmann_json; print(*nlohmann_json.__path__)") > /dev/null && \
 	$(BIN)/cmake --build $(MACOS)/cmake --target mft-run mobile_ft && \
 	$(BIN)/cmake --install $(MACOS)/cmake --prefix $(MACOS)/sdk --component sdk > /dev/null && \

@@ -6,19 +6,13 @@ build=$1
 mkdir -p "$build"
 
 module() { # NAME OPTIONS FILES
-  swiftc -emit-module -module-name "$1" -swift-version 6 -parse-as-library -I "$build" -I Sources/CMobileFT \
-    -o "$build/$1.swiftmodule" "${@:2}"
-}
-
-types() {
-  swiftc -typecheck -warnings-as-errors -swift-version 6 -parse-as-library -I "$build" -I Sources/CMobileFT "$@"
+  swiftc -emit-module -module-name "$1" -warnings-as-errors -swift-version 6 -parse-as-library -I "$build" \
+    -I Sources/CMobileFT -o "$build/$1.swiftmodule" "${@:2}"
 }
 
 module FoundationModels -user-module-version 2 Tests/Stubs/FoundationModels.swift
-types -module-name MobileFT Sources/MobileFT/*.swift
 for name in SwiftUI Charts UIKit os BackgroundTasks; do module "$name" "Tests/Stubs/$name.swift"; done
-rm "$build"/FoundationModels.*
 module MobileFT Sources/MobileFT/*.swift
 module DemoLogic Demo/Logic/*.swift
-types -D STUBS -module-name Demo Demo/App/*.swift
+module Demo -D STUBS Demo/App/*.swift
 echo "types: checked with stubs of FoundationModels, SwiftUI, Charts, UIKit and BackgroundTasks"

@@ -39,6 +39,6 @@ unshare -m bash -euc '
   }
   inside ./check_types.sh "$repository/build/swift/stubs"
   # Swift 6.0 on Linux lacks a function that its Observation calls if a mutex fails.
-  inside swift test -Xlinker --allow-shlib-undefined --scratch-path "$repository/build/swift" -Xswiftc -warnings-as-errors \
-    -Xlinker -L"$native/runtime" -Xlinker -rpath-link="$libraries" "$@"
+  inside swift test --scratch-path "$repository/build/swift" -Xswiftc -warnings-as-errors \
+    -Xlinker -L"$native/runtime" -Xlinker -rpath-link="$libraries" -Xlinker --allow-shlib-undefined "$@"
 ' bash "$@"

@@ -26,6 +26,16 @@ def test_the_runtime() -> None:
     assert _wrong(used, RUNTIME) == []
 
 
+def test_only_the_platform_knows_the_system() -> None:
+    """What is of Linux or of Darwin alone is behind the headers of runtime/platform/."""
+    of_one_system = r"__linux__|__APPLE__|\"/(proc|sys)/|<(sched|mach/\w+|sys/(prctl|auxv|syscall|sysctl|event))\.h>"
+    sources = [path for end in ("h", "cpp", "c") for path in (ROOT / "runtime").rglob(f"*.{end}")]
+    folders = {
+        path.relative_to(ROOT / "runtime").parts[0] for path in sources if re.search(of_one_system, path.read_text())
+    }
+    assert folders == {"platform", "tests"}
+
+
 def test_python() -> None:
     sources = [path for folder in ("mobile_ft", "export", "runtime") for path in (ROOT / folder).rglob("*.py")]
     used = {(folder, other, path) for path in sources for folder, other in _imports(path)}

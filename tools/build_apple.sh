@@ -3,18 +3,11 @@
 #
 #   tools/build_apple.sh EXECUTORCH [OUT]
 #
-# EXECUTORCH is a checkout of ExecuTorch in a folder of that name, with the submodules below. OUT (default: apple/build)
-# will have CMobileFT.xcframework. Needs macOS, Xcode 16 or newer, CMake 3.28 or newer, Ninja and Python 3.11. Written for
-# ExecuTorch v1.5.1, whose program format is that of the bundles.
+# EXECUTORCH is a checkout of ExecuTorch v1.5.1 in a folder of that name, with some of its submodules. OUT (default: apple/build)
+# will have CMobileFT.xcframework. Needs macOS, Xcode 16 or newer, CMake 3.28 or newer, Ninja and Python 3.11.
 set -euo pipefail
 
-version=1.5.1
-submodules=(backends/xnnpack/third-party/FXdiv third-party/{flatbuffers,flatcc,gflags,json})
-
-fail() {
-  echo "$0: $*" >&2
-  exit 1
-}
+. "$(dirname "$0")/executorch_checkout.sh"
 
 # Puts the library of a build into a framework. Those of macOS have versions.
 make_framework() {
@@ -53,14 +46,7 @@ cd "$(dirname "$0")/.."
 mkdir -p "${2:-apple/build}"
 executorch=$(cd "$1" && pwd) out=$(cd "${2:-apple/build}" && pwd)
 command -v xcodebuild > /dev/null || fail "xcodebuild is missing; this needs macOS with Xcode"
-[ -e "$executorch/version.txt" ] || fail "$executorch: is no checkout of ExecuTorch, which has version.txt"
-[ "$(basename "$executorch")" = executorch ] || fail "$executorch: ExecuTorch wants its folder named executorch"
-found=$(cat "$executorch/version.txt")
-[ "${found%[a-z]*}" = "$version" ] || echo "$executorch: is version $found; this was written for $version" >&2
-for submodule in "${submodules[@]}"; do
-  [ -e "$executorch/$submodule/CMakeLists.txt" ] ||
-    fail "$executorch/$submodule is missing: git -C $executorch submodule update --init ${submodules[*]}"
-done
+check_checkout "$executorch"
 
 frameworks=()
 for target in iphoneos:iOS:17.0 iphonesimulator:iOS:17.0 macosx:Darwin:14.0; do

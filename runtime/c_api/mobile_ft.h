@@ -299,7 +299,7 @@ MFT_API mft_status mft_tokenizer_decode(const mft_tokenizer* tokenizer, const in
 /* ---- Memory of this process ---- */
 
 typedef struct mft_memory {
-  uint64_t rss;      /* resident, mapped files included */
+  uint64_t rss;      /* resident, mapped files included; Apple's systems: the footprint */
   uint64_t anon;     /* resident anonymous memory */
   uint64_t peak_rss; /* highest rss since the process or the latest training started */
 } mft_memory;

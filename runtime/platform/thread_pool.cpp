@@ -1,12 +1,11 @@
 #include "runtime/platform/thread_pool.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <system_error>
 #include <thread>
 
+#include "runtime/platform/cpu.h"
 #include "runtime/platform/flush_denormals.h"
 #include "runtime/platform/thread_quality.h"
 
@@ -45,14 +44,6 @@ bool look(Clock::duration limit, const Done& done) {
     }
   } while (Clock::now() < end);
   return done();
-}
-
-int64_t usable_cpus() {
-#if defined(__linux__)
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-#endif
-  return std::max<int64_t>(std::thread::hardware_concurrency(), 1);
 }
 
 }  // namespace

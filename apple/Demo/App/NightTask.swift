@@ -11,6 +11,7 @@ enum NightTask {
   /// Must be called before the app has finished launching.
   @MainActor static func register(_ running: Running) {
     BGTaskScheduler.shared.register(forTaskWithIdentifier: identifier, using: .main) { task in
+      nonisolated(unsafe) let task = task  // this is the main queue, and nobody else has it
       MainActor.assumeIsolated { learn(in: task, running.app) }
     }
   }

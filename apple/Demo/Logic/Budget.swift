@@ -6,7 +6,6 @@ import Observation
 @MainActor @Observable public final class Budget {
   /// The plan for the slider's position, or why it is not possible; "" until it is known.
   public private(set) var text = ""
-  public private(set) var plan: MemoryPlan?
   public var settings: Settings {
     didSet { if settings != oldValue { saveSoon() } }
   }
@@ -47,7 +46,6 @@ import Observation
       let position = settings.position, steps = settings.steps
       let found = try await Self.plan(computer, bundle, steps: steps, budgetMB: slider.budgetMB(position))
       if number != asked { return }
-      plan = found
       text = slider.describe(position, steps: steps, plan: found)
     } catch {
       if number == asked { text = error.localizedDescription }
@@ -57,7 +55,6 @@ import Observation
   /// Called when the model has changed.
   func forget() async {
     slider = nil
-    plan = nil
     await ask()
   }
 

@@ -2,6 +2,9 @@
 
 #include <sys/sysctl.h>
 
+#include <algorithm>
+#include <thread>
+
 #include "runtime/platform/darwin/sysctl.h"
 
 namespace mft {
@@ -26,6 +29,8 @@ std::string cpu_name() {
   if (sysctlbyname("machdep.cpu.brand_string", name, &size, nullptr, 0) != 0 || size == 0) return "CPU";
   return {name, size - 1};  // without the 0 at its end
 }
+
+int64_t usable_cpus() { return std::max<int64_t>(std::thread::hardware_concurrency(), 1); }
 
 int64_t big_cores() { return big_cores_of(read_sysctl); }
 

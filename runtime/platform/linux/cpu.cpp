@@ -1,6 +1,10 @@
 #include "runtime/platform/cpu.h"
 
+#include <sched.h>
+
+#include <algorithm>
 #include <fstream>
+#include <thread>
 
 #include "runtime/platform/linux/core_speeds.h"
 
@@ -18,6 +22,12 @@ std::string cpu_name() {
       return line.substr(line.find(": ") + 2);
   }
   return "CPU";
+}
+
+int64_t usable_cpus() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+  return std::max<int64_t>(std::thread::hardware_concurrency(), 1);
 }
 
 int64_t big_cores() { return big_cores_in("/sys/devices/system/cpu"); }

@@ -3,11 +3,6 @@
 #include <sstream>
 
 namespace mft {
-namespace {
-
-constexpr uint64_t kNone = UINT64_MAX;
-
-}  // namespace
 
 MemoryGroup find_memory_group(const std::string& cgroup, const std::string& mounts) {
   // Lines "id:controllers:path", "0::path" for version 2.
@@ -39,7 +34,7 @@ MemoryGroup find_memory_group(const std::string& cgroup, const std::string& moun
 uint64_t parse_memory_limit(const std::string& content) {
   std::istringstream text(content);
   uint64_t limit = 0;
-  return text >> limit && limit < uint64_t{1} << 60 ? limit : kNone;
+  return text >> limit && limit < uint64_t{1} << 60 ? limit : UINT64_MAX;
 }
 
 }  // namespace mft
