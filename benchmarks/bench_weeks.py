@@ -208,7 +208,7 @@ def show(key: str, results: Results) -> None:
             f"{found['loss']:.4f}",
             f"{100 * (found['loss'] / bound['loss'] - 1):+.1f}",
             "" if found is last else interval(changes),
-            f"{100 * (found['general'] / results['general'] - 1):+.1f}",
+            f"{100 * (found['general'] / results['base']['general'] - 1):+.1f}",
         )
     Console().print(table)
     adopted = sum(night["adopted"] for night in results["learner"])

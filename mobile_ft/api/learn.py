@@ -144,8 +144,8 @@ def _show(event: Event, display: ProgressDisplay) -> None:
         display.print(f"forgotten: {event['rows']} rows{again}")
     elif kind == "night":
         display.print(
-            f"night {event['night']}: {event['new']} new and {event['again'] + event['replayed']} older rows to train "
-            f"on, {event['held_out']} held out"
+            f"night {event['night']}: {event['new']} new and {event['replayed']} older rows to train on, "
+            f"{event['held_out']} held out"
         )
     elif kind == "plan":
         display.start(event["steps"])

@@ -172,7 +172,6 @@ class NightResult:
 
     night: int
     new: int  # rows
-    again: int  # rows of earlier nights whose gain was too small to be told from chance
     replayed: int  # rows of earlier nights
     adopted: bool
     why: str
@@ -206,7 +205,7 @@ class LearnResult(Result):
         for night in self.nights:
             version = f"version {made[night.night].version}" if night.night in made else "not adopted"
             rows[f"night {night.night}, {version}"] = (
-                f"{night.new} new rows, {night.again + night.replayed} older; held-out loss {number(night.loss)} "
+                f"{night.new} new rows, {night.replayed} older; held-out loss {number(night.loss)} "
                 f"({-night.gain:+.4f}, {night.rows} rows), general perplexity {night.general - 1:+.1%}"
             )
         rows["rows kept"] = f"{self.rows}, {self.held_out} of them held out"

@@ -22,7 +22,7 @@ void remove_rows(LearnerState& state, const Ids& ids) {
   state.rows.erase(end, state.rows.end());
 }
 
-/// Whether a version, or one that it goes on from, was trained on any of these rows.
+/// Whether a version or candidate, or one that it goes on from, was trained on any of these rows.
 bool has_seen(const LearnerState& state, const Version* version, const Ids& ids) {
   for (; version != nullptr; version = state.find(version->parent)) {
     for (const std::string& id : version->trained) {
@@ -97,13 +97,16 @@ std::vector<Night> go_back(LearnerState& state, const Ids& ids, const EventSink&
   remove_rows(state, ids);
   const Version* last = state.find(state.current);
   const bool seen = has_seen(state, last, ids);
+  const bool candidate_seen = state.candidate && has_seen(state, &*state.candidate, ids);
   while (has_seen(state, last, ids)) last = state.find(last->parent);
   const int64_t night = last == nullptr ? 0 : last->night;
-  std::vector<Night> again = seen ? nights_to_repeat(state, night, state.current) : std::vector<Night>();
   // A row of these nights that was dropped, or a version that is not kept, cannot be made again.
   const bool dropped =
       std::any_of(state.gone.begin(), state.gone.end(), [&](const auto& gone) { return gone.second > night; });
   const bool from_base = seen && (dropped || (last != nullptr && last->folder.empty()));
+  const bool repeats = seen || (candidate_seen && state.candidate->parent == state.current && !dropped);
+  std::vector<Night> again = repeats ? nights_to_repeat(state, night, state.current) : std::vector<Night>();
+  if (candidate_seen || from_base) state.candidate.reset();
   if (seen) state.current = from_base || last == nullptr ? 0 : last->number;
   if (from_base) {
     again = {state.nights.back()};

@@ -179,7 +179,6 @@ Event describe(const LearnerState& state) {
     const Verdict& v = n.verdict;
     nights.push_back({{"night", n.number},
                       {"new", n.added},
-                      {"again", n.again},
                       {"replayed", n.replayed},
                       {"adopted", v.adopted},
                       {"why", v.why},

@@ -19,14 +19,15 @@ namespace mft {
 std::map<std::string, std::string> learner_options(const std::string& folder, std::map<std::string, std::string> given);
 
 /// A night: takes the rows of `data` that are new, trains on them and on older ones from the current version on, and
-/// adopts the result if `decide` finds it better. `folder` is made if it is missing, and may be empty.
+/// adopts the result if `decide` finds it better. If `decide` cannot tell, the result is a candidate, from which the
+/// next night goes on. `folder` is made if it is missing, and may be empty.
 void learn(const std::string& folder, Model& model, const std::string& data, const LearnConfig& config,
            const EventSink& emit, const StopRequest& stop);
 
 /// Forgets rows: removes them from the learner's rows and evaluations. If the current version was trained on any of
-/// them, returns to the last one that was not, and repeats the nights since without these rows. If that version or rows
-/// of those nights are not kept any more, one night from the base model trains on all rows that are left. Throws Error
-/// if an id is not known.
+/// them, returns to the last one that was not, and repeats the nights since without these rows. A candidate that was
+/// trained on them is made again in the same way. If that version or rows of those nights are not kept any more, one
+/// night from the base model trains on all rows that are left. Throws Error if an id is not known.
 void forget(const std::string& folder, Model& model, const std::vector<std::string>& ids, const EventSink& emit,
             const StopRequest& stop);
 

@@ -39,26 +39,28 @@ Verdict verdict_from(const Json& json) {
           json.at("general"), json.at("moved"),  json.at("share")};
 }
 
+Json to_json(const Version& v) {
+  return {{"number", v.number}, {"parent", v.parent}, {"night", v.night}, {"folder", v.folder}, {"trained", v.trained}};
+}
+
 Json to_json(const LearnerState& s) {
   Json nights = Json::array(), versions = Json::array();
   for (const Night& n : s.nights) {
     nights.push_back({{"number", n.number},
                       {"added", n.added},
-                      {"again", n.again},
                       {"replayed", n.replayed},
                       {"from", n.from},
                       {"verdict", to_json(n.verdict)},
                       {"options", n.options}});
   }
-  for (const Version& v : s.versions) {
-    versions.push_back(
-        {{"number", v.number}, {"parent", v.parent}, {"night", v.night}, {"folder", v.folder}, {"trained", v.trained}});
-  }
-  return {{"format", kFormat},        {"weights", s.weights},     {"adapter", s.adapter},
-          {"loss", s.loss},           {"seed", s.seed},           {"held_out", s.held_out},
-          {"salt", s.salt},           {"current", s.current},     {"next_version", s.next_version},
-          {"next_file", s.next_file}, {"rows_file", s.rows_file}, {"nights", nights},
-          {"versions", versions}};
+  for (const Version& v : s.versions) versions.push_back(to_json(v));
+  Json json = {{"format", kFormat},        {"weights", s.weights},     {"adapter", s.adapter},
+               {"loss", s.loss},           {"seed", s.seed},           {"held_out", s.held_out},
+               {"salt", s.salt},           {"current", s.current},     {"next_version", s.next_version},
+               {"next_file", s.next_file}, {"rows_file", s.rows_file}, {"nights", nights},
+               {"versions", versions}};
+  if (s.candidate) json["candidate"] = to_json(*s.candidate);
+  return json;
 }
 
 /// A name of a file or folder in the state's folder, which must not lead out of it.
@@ -66,6 +68,11 @@ std::string name_in(const Json& json, const char* key) {
   const std::string name = json.at(key);
   if (name.find("..") != std::string::npos || (!name.empty() && name[0] == '/')) fail(key, " is \"", name, '"');
   return name;
+}
+
+Version version_from(const Json& json) {
+  return {integer(json, "number", 1, kMost), integer(json, "parent", 0, kMost), integer(json, "night", 1, kMost),
+          name_in(json, "folder"), json.at("trained")};
 }
 
 LearnerState from_json(const Json& json, const std::string& folder) {
@@ -86,13 +93,10 @@ LearnerState from_json(const Json& json, const std::string& folder) {
   s.rows_file = name_in(json, "rows_file");
   for (const Json& n : json.at("nights")) {
     s.nights.push_back({integer(n, "number", 1, kMost), n.at("options"), integer(n, "added", 0, kMost),
-                        integer(n, "again", 0, kMost), integer(n, "replayed", 0, kMost), integer(n, "from", 0, kMost),
-                        verdict_from(n.at("verdict"))});
+                        integer(n, "replayed", 0, kMost), integer(n, "from", 0, kMost), verdict_from(n.at("verdict"))});
   }
-  for (const Json& v : json.at("versions")) {
-    s.versions.push_back({integer(v, "number", 1, kMost), integer(v, "parent", 0, kMost), integer(v, "night", 1, kMost),
-                          name_in(v, "folder"), v.at("trained")});
-  }
+  for (const Json& v : json.at("versions")) s.versions.push_back(version_from(v));
+  if (json.contains("candidate")) s.candidate = version_from(json.at("candidate"));
   for (size_t i = 0; i < s.versions.size(); ++i) {
     const Version& v = s.versions[i];
     const bool ascends = i == 0 || s.versions[i - 1].number < v.number;
@@ -105,6 +109,7 @@ LearnerState from_json(const Json& json, const std::string& folder) {
       fail("night ", s.nights[i].number, ": must follow those before it");
   }
   if (s.current != 0 && s.adapter_folder().empty()) fail("current is ", s.current, ", which is not kept");
+  if (s.candidate && s.candidate->folder.empty()) fail("candidate has no folder");
   return s;
 }
 
@@ -163,6 +168,10 @@ const Version* LearnerState::find(int64_t version) const {
 std::string LearnerState::adapter_folder() const {
   const Version* version = find(current);
   return version == nullptr || version->folder.empty() ? "" : folder + "/" + version->folder;
+}
+
+const Version* LearnerState::start() const {
+  return candidate && candidate->parent == current ? &*candidate : find(current);
 }
 
 double LearnerState::draw(const std::string& purpose, int64_t night, const std::string& id) const {
@@ -242,6 +251,7 @@ std::string remove_leftovers(const LearnerState& state) noexcept {
   try {
     std::set<std::string> named = {state.rows_file, kBaseFolder};
     for (const Version& version : state.versions) named.insert(version.folder);
+    if (state.candidate) named.insert(state.candidate->folder);
     const auto ours = [](const std::string& name) {
       return name.rfind("rows-", 0) == 0 || name.rfind("versions/", 0) == 0 || name == "work" ||
              (name.size() > 8 && name.compare(name.size() - 8, 8, ".partial") == 0);

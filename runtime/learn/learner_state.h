@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,18 +39,18 @@ struct Verdict {
 struct Night {
   int64_t number;
   std::map<std::string, std::string> options;  // of learn, as text
-  int64_t added = 0, again = 0, replayed = 0;  // rows
+  int64_t added = 0, replayed = 0;             // rows
   int64_t from = 0;                            // the version that it went on from
   Verdict verdict;
 };
 
-/// An adopted version. Its adapter is in `folder` under the state's folder; empty if it is not kept any more.
+/// A version of the adapter, in `folder` under the state's folder; empty if it is not kept any more.
 struct Version {
   int64_t number;  // 0 is the base model
   int64_t parent;  // the version that it went on from
   int64_t night;   // that made it
   std::string folder;
-  std::vector<std::string> trained;  // ids of the rows that it was trained on in that night
+  std::vector<std::string> trained;  // ids of the rows that it was trained on since its parent
 };
 
 /// What a learner's folder holds. `state.json` names all other files that count, and is replaced as a whole: whenever a
@@ -66,7 +67,9 @@ struct LearnerState {
   std::string rows_file;  // below `folder`
   std::vector<Night> nights;
   std::vector<Version> versions;  // all adopted ones, by number
-  std::vector<LoggedRow> rows;    // by night and in the order of their arrival
+  /// What nights after its parent made that were not enough to decide. The next night goes on from it.
+  std::optional<Version> candidate;
+  std::vector<LoggedRow> rows;  // by night and in the order of their arrival
   /// Hashes of the ids of rows that were dropped or forgotten, which are not new if they are seen again, and the night
   /// that had brought them; 0 if they were forgotten.
   std::map<std::string, int64_t> gone;
@@ -76,6 +79,8 @@ struct LearnerState {
   const Version* find(int64_t version) const;
   /// The folder of the current version's adapter; empty for the base model.
   std::string adapter_folder() const;
+  /// What the next night goes on from: the candidate of the current version, or that version; null: the base model.
+  const Version* start() const;
   /// The folder of what was computed for the current version.
   std::string current_folder() const { return current == 0 ? folder + "/" + kBaseFolder : adapter_folder(); }
   /// Whether a row is held out, which is its draw.

@@ -26,7 +26,6 @@ constexpr double kPulls[] = {0.95, 0.9, 0.8, 0.65, 0.45, 0.25};
 /// The rows of a night.
 struct NightRows {
   std::vector<LoggedRow> fresh;  // of this night
-  std::vector<LoggedRow> again;  // of undecided nights before it
   std::vector<LoggedRow> replayed;
   std::vector<LoggedRow> judged;   // held out, for the decision
   std::vector<LoggedRow> watched;  // held out, for early stopping
@@ -39,23 +38,9 @@ void sort_by_draw(const LearnerState& state, const char* purpose, int64_t night,
   });
 }
 
-/// The nights since the current version whose gain was too small to tell it from chance: it may not be together with
-/// that of this night.
-std::set<int64_t> undecided_nights(const LearnerState& state) {
-  const Version* current = state.find(state.current);
-  std::set<int64_t> nights;
-  for (const Night& night : state.nights) {
-    if (night.number > (current == nullptr ? 0 : current->night) && is_undecided(night.verdict)) {
-      nights.insert(night.number);
-    }
-  }
-  return nights;
-}
-
 NightRows rows_of(const LearnerState& state, int64_t night, const LearnConfig& config) {
   NightRows rows;
   std::vector<LoggedRow> older;
-  const std::set<int64_t> undecided = undecided_nights(state);
   for (const LoggedRow& row : state.rows) {
     if (row.night > night) continue;
     if (state.is_held_out(row.id)) {
@@ -63,11 +48,11 @@ NightRows rows_of(const LearnerState& state, int64_t night, const LearnConfig& c
       const bool watches = config.train.eval_every > 0 && state.draw("watched", 0, row.id) < 1.0 / 3;
       (watches ? rows.watched : rows.judged).push_back(row);
     } else {
-      (row.night == night ? rows.fresh : undecided.count(row.night) > 0 ? rows.again : older).push_back(row);
+      (row.night == night ? rows.fresh : older).push_back(row);
     }
   }
   sort_by_draw(state, "replay", night, older);
-  const double wanted = std::round(config.replay * static_cast<double>(rows.fresh.size() + rows.again.size()));
+  const double wanted = std::round(config.replay * static_cast<double>(rows.fresh.size()));
   older.resize(static_cast<size_t>(std::min(wanted, static_cast<double>(older.size()))));
   rows.replayed = std::move(older);
   return rows;
@@ -183,6 +168,31 @@ void keep_version(const std::string& run, const std::string& folder) {
   sync_folder_of(folder + kMomentsFile);
 }
 
+/// Makes what a night made the current version or a candidate, or drops it with the candidate that it went on from.
+void keep_result(LearnerState& state, int64_t night, const Verdict& verdict, const std::string& run,
+                 const std::vector<LoggedRow>& learned) {
+  const bool was_candidate = state.candidate && state.start() == &*state.candidate;
+  if (!verdict.adopted && !is_undecided(verdict)) {
+    if (was_candidate) state.candidate.reset();
+    return;
+  }
+  std::set<std::string> trained;
+  for (const LoggedRow& row : learned) trained.insert(row.id);
+  if (was_candidate) trained.insert(state.candidate->trained.begin(), state.candidate->trained.end());
+  Version made{state.next_version, state.current, night, "", {trained.begin(), trained.end()}};
+  made.folder =
+      verdict.adopted ? "versions/" + std::to_string(made.number) : "versions/candidate-" + std::to_string(night);
+  keep_version(run, state.folder + "/" + made.folder);
+  state.candidate.reset();
+  if (verdict.adopted) {
+    ++state.next_version;
+    state.current = made.number;
+    state.versions.push_back(std::move(made));
+  } else {
+    state.candidate = std::move(made);
+  }
+}
+
 Event event_of(const Verdict& v) {
   return {{"event", "verdict"}, {"adopted", v.adopted}, {"why", v.why},         {"rows", v.rows},   {"gain", v.gain},
           {"chance", v.chance}, {"loss", v.loss},       {"general", v.general}, {"moved", v.moved}, {"share", v.share}};
@@ -196,14 +206,12 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   Night night{number,
               options_of(config),
               static_cast<int64_t>(rows.fresh.size()),
-              static_cast<int64_t>(rows.again.size()),
               static_cast<int64_t>(rows.replayed.size()),
               state.current,
               {}};
   emit({{"event", "night"},
         {"night", number},
         {"new", rows.fresh.size()},
-        {"again", rows.again.size()},
         {"replayed", rows.replayed.size()},
         {"held_out", rows.judged.size()},
         {"watched", rows.watched.size()},
@@ -227,12 +235,13 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   TrainConfig training = config.train;
   const RowEncoder encoder(text, training);
   std::vector<LoggedRow> learned = rows.fresh;
-  for (const auto* more : {&rows.again, &rows.replayed}) learned.insert(learned.end(), more->begin(), more->end());
+  learned.insert(learned.end(), rows.replayed.begin(), rows.replayed.end());
   sort_by_draw(state, "order", number, learned);
   RunPaths paths;
   paths.data = work + "/train.safetensors";
   paths.out = work + "/run";
-  paths.adapter = state.adapter_folder();
+  const Version* start = state.start();
+  if (start != nullptr) paths.adapter = state.folder + "/" + start->folder;
   paths.moments = paths.adapter;
   paths.keep_moments = true;
   {
@@ -258,7 +267,7 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   make_folder(base_folder);
   VersionLosses base = read_losses(base_folder, options), before = read_losses(state.current_folder(), options), after;
   if (base.general == 0) compute_losses(model, text, training, "", {}, work, stop, base);
-  compute_losses(model, text, training, paths.adapter, rows.judged, work, stop, before);
+  compute_losses(model, text, training, state.adapter_folder(), rows.judged, work, stop, before);
   state.computed[kBaseFolder] = base;
   state.computed[state.current == 0 ? kBaseFolder : state.find(state.current)->folder] = before;
   const double moved = bound_move(model, config.max_move, paths.adapter, adapter);
@@ -267,16 +276,9 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   Verdict verdict = decide(before, after, base, config.general_bound);
   verdict.moved = std::isfinite(moved) ? moved : 0;  // JSON has no other numbers
   verdict.share = share;
-  if (verdict.adopted) {
-    Version version{state.next_version, state.current, number, "versions/" + std::to_string(state.next_version), {}};
-    for (const LoggedRow& row : learned) version.trained.push_back(row.id);
-    for (const LoggedRow& row : rows.watched) version.trained.push_back(row.id);  // they chose when to stop
-    keep_version(paths.out, state.folder + "/" + version.folder);
-    write_losses(state.folder + "/" + version.folder, after);
-    ++state.next_version;
-    state.current = version.number;
-    state.versions.push_back(std::move(version));
-  }
+  learned.insert(learned.end(), rows.watched.begin(), rows.watched.end());  // they chose when to stop
+  keep_result(state, number, verdict, paths.out, learned);
+  if (verdict.adopted) state.computed[state.find(state.current)->folder] = after;
   decided(verdict);
   std::filesystem::remove_all(work);
 }

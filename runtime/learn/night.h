@@ -10,9 +10,9 @@
 
 namespace mft {
 
-/// Trains on the rows that night `number` brought and on older ones, from the current version on, and decides. If the
-/// new version is adopted, it becomes the state's current one. The state is changed in memory, and its folder only
-/// where state.json names nothing yet. Throws Error if it is asked to stop.
+/// Trains on the rows that night `number` brought and on older ones, from the current version or its candidate on, and
+/// decides. The result becomes the state's current version or its candidate, or is dropped. The state is changed in
+/// memory, and its folder only where state.json names nothing yet. Throws Error if it is asked to stop.
 void run_night(LearnerState& state, int64_t number, Model& model, const BundleText& text, const LearnConfig& config,
                const EventSink& emit, const StopRequest& stop);
 

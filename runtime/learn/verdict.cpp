@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kMostEnumerated = 14;  // rows, of which all choices of signs are tried
 constexpr uint64_t kChoices = 20000;
+constexpr const char* kGoesOn = "; the next night goes on from here";  // of an undecided one
 
 std::string percent(double share) {
   char text[32];
@@ -73,8 +74,8 @@ Verdict decide(const VersionLosses& before, const VersionLosses& after, const Ve
   }
   if (verdict.rows < kFewestRows) {
     verdict.gain = verdict.loss = 0;
-    verdict.why =
-        "there are " + std::to_string(verdict.rows) + " held-out rows; a decision needs " + std::to_string(kFewestRows);
+    verdict.why = "there are " + std::to_string(verdict.rows) + " held-out rows; a decision needs " +
+                  std::to_string(kFewestRows) + kGoesOn;
     return verdict;
   }
   verdict.gain /= static_cast<double>(count);
@@ -85,7 +86,7 @@ Verdict decide(const VersionLosses& before, const VersionLosses& after, const Ve
   if (!(verdict.gain > 0)) {
     verdict.why = "the loss of held-out rows rose by " + number(-verdict.gain);
   } else if (!(verdict.chance <= kMostChance)) {
-    verdict.why = "the loss of held-out rows fell by only " + gain;
+    verdict.why = "the loss of held-out rows fell by only " + gain + kGoesOn;
   } else if (!(verdict.general <= 1 + general_bound)) {
     verdict.why = "the perplexity of general text rose by " + percent(verdict.general - 1) +
                   " over the base model's; the limit is " + percent(general_bound);

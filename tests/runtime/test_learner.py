@@ -139,25 +139,72 @@ def test_few_rows_decide_nothing(bundle: Path, tmp_path: Path) -> None:
     assert not verdict["adopted"] and "a decision needs 5" in verdict["why"]
 
 
-def test_undecided_rows_come_again(bundle: Path, tmp_path: Path) -> None:
+def candidate(state: Path) -> Path:
+    found = json.loads((state / "state.json").read_text())["candidate"]
+    return state / found["folder"]
+
+
+def test_an_undecided_night_goes_on(bundle: Path, tmp_path: Path) -> None:
+    """The next night begins with the adapter and the moments that the undecided one ended with."""
     state = tmp_path / "state"
-    first = learn(state, bundle, rows_of(6))
-    assert find(first, "night")["again"] == 0
-    second = learn(state, bundle, rows_of(9))
-    assert find(second, "night")["again"] == find(first, "night")["new"] > 0
-    assert find(second, "night")["replayed"] == 0 and not find(second, "verdict")["adopted"]
+    learn(state, bundle, rows_of(6))
+    assert files(candidate(state)) == {"adapter_config.json", "adapter_model.safetensors", "moments.safetensors"}
+    second = find(learn(state, bundle, rows_of(9)), "verdict")
+    assert not second["adopted"] and "the next night goes on from here" in second["why"]
+    shutil.copytree(candidate(state), tmp_path / "start")
     third = learn(state, bundle, rows_of(60))
-    assert find(third, "night")["again"] == find(first, "night")["new"] + find(second, "night")["new"]
-    assert find(third, "verdict")["adopted"]
-    fourth = find(learn(state, bundle, rows_of(70)), "night")
-    assert fourth["again"] == 0 and fourth["replayed"] == 2 * fourth["new"]
+    done = find(third, "done")
+    assert find(third, "verdict")["adopted"] and done["version"] == 1 and files(state / "versions") == {"0", "1"}
+    trained = json.loads((state / "state.json").read_text())["versions"][0]["trained"]
+    assert {"row0", "row8", "row59"} <= set(trained) | held_out(state, bundle)
+
+    # The same night, on a state where the candidate's adapter is the current version.
+    other = tmp_path / "other"
+    learn(other, bundle, rows_of(6))
+    learn(other, bundle, rows_of(9))
+    whole = json.loads((other / "state.json").read_text())
+    whole["versions"] = [whole.pop("candidate") | {"number": 1}]
+    whole |= {"current": 1, "next_version": 2}
+    (other / "state.json").write_text(json.dumps(whole))
+    assert adapter(find(learn(other, bundle, rows_of(60)), "done")) == adapter(done)
 
 
-def test_rows_of_a_bad_night_do_not_come_again(bundle: Path, tmp_path: Path) -> None:
+def test_a_bad_night_drops_the_candidate(bundle: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
+    learn(state, bundle, rows_of(6))
     bad = find(learn(state, bundle, rows_of(60), "--general-bound", 1e-6), "verdict")
     assert not bad["adopted"] and "general text rose" in bad["why"]
-    assert find(learn(state, bundle, rows_of(80)), "night")["again"] == 0
+    assert "candidate" not in json.loads((state / "state.json").read_text()) and files(state / "versions") == {"0"}
+
+
+def test_a_candidate_forgets(bundle: Path, tmp_path: Path) -> None:
+    """It ends with the same bits as if the row had never been there."""
+    rows, folders = rows_of(9), [tmp_path / "with", tmp_path / "without"]
+    learn(folders[0], bundle, rows[:6])
+    trained = json.loads((folders[0] / "state.json").read_text())["candidate"]["trained"]
+    secret = trained[0]
+    left = [row for row in rows if row["id"] != secret]
+    learn(folders[0], bundle, rows)
+    learn(folders[1], bundle, left[:5])
+    learn(folders[1], bundle, left)
+    found = forget(folders[0], bundle, secret)
+    assert find(found, "forget") == {"event": "forget", "rows": 1, "version": 0, "nights": 2, "from_base": False}
+    assert [contents(candidate(state)) for state in folders] == [contents(candidate(folders[1]))] * 2
+    ends = [candidate(state) / "adapter_model.safetensors" for state in folders]
+    assert ends[0].read_bytes() == ends[1].read_bytes() and f'"{secret}"'.encode() not in contents(folders[0])
+
+
+def test_a_candidate_waits_for_its_version(bundle: Path, tmp_path: Path) -> None:
+    """A night from another version leaves it alone."""
+    state = tmp_path / "state"
+    done = find(learn(state, bundle, rows_of(30)), "done")
+    whole = json.loads((state / "state.json").read_text())
+    shutil.copytree(done["adapter"], state / "versions/candidate-1")
+    whole["candidate"] = whole["versions"][0] | {"number": 2, "parent": 1, "folder": "versions/candidate-1"}
+    (state / "state.json").write_text(json.dumps(whole))
+    events("versions", state, "--rollback", 0)
+    bad = find(learn(state, bundle, rows_of(60), "--general-bound", 1e-6), "verdict")
+    assert "general text rose" in bad["why"] and candidate(state).is_dir()
 
 
 def test_absence_of_a_row_changes_no_draw(bundle: Path, tmp_path: Path) -> None:
@@ -256,8 +303,8 @@ def test_forgetting_starts_at_the_base_where_the_past_is_gone(gone: str, bundle:
         assert sum(len(row["row"]) for row in kept if "row" in row) <= 1500 and done["rows"] < 72
     else:
         assert sum(entry["folder"] != "" for entry in done["versions"]) == 1
-    state_json = json.loads((state / "state.json").read_text())
-    secret = state_json["versions"][-1]["trained"][0]
+    first, *_, last = (entry["trained"] for entry in json.loads((state / "state.json").read_text())["versions"])
+    secret = min(set(last) - set(first))
     found = forget(state, bundle, secret)
     assert find(found, "forget")["from_base"] and find(found, "forget")["version"] == 0
     assert find(found, "night")["new"] == done["rows"] - done["held_out"] - any(row.get("id") == secret for row in kept)
