@@ -84,7 +84,7 @@ void repeat(LearnerState& state, const Night& night, Model& model, const BundleT
       throw;
     } catch (const Error& error) {
       if (again) continue;  // the disk may have failed
-      Night failed{night.number, night.options, 0, 0, 0, state.current, {}};
+      Night failed{night.number, night.options, 0, 0, state.current, {}};
       failed.verdict.why = error.what();
       emit({{"event", "verdict"}, {"adopted", false}, {"why", failed.verdict.why}});
       state.nights.push_back(failed);
