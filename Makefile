@@ -117,8 +117,8 @@ test-clang: aarch64
 	$(BIN)/python -m pytest -q tests/tools/test_analyze_kernels.py
 
 # The runtime for macOS on Apple silicon: mft-run and libmobile_ft.dylib, where `mobile-ft device pack` finds it. A Mac
-# has built it in `setup`. Elsewhere ziglang builds it, and it is checked as far as Linux can; CI does that with
-# BUILD_TYPE=Debug, in a third of the time.
+# has built it in `setup`. Elsewhere ziglang builds it, with a wheel, and both are checked as far as Linux can; CI does that
+# with BUILD_TYPE=Debug, in a third of the time. Headers of Python are this machine's.
 MACOS := build/macos
 BUILD_TYPE ?= Release
 SYSTEM ?= $(shell uname)
@@ -130,15 +130,18 @@ else
 macos-sdk: setup $(MACOS)/wheel
 	$(call debian,llvm-nm-16,llvm-16)
 	$(BIN)/pip install -q ziglang==0.17.1
+	rm -f $(MACOS)/*.whl
 	zig=$$($(BIN)/python -c "import ziglang; print(*ziglang.__path__)") && \
-	$(BIN)/cmake -S . -B $(MACOS)/cmake -G Ninja -DMFT_PYTHON=OFF -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/macos.cmake \
-	  -DZIG=$$zig/zig -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) -DCMAKE_COMPILE_WARNING_AS_ERROR=ON \
-	  -DEXECUTORCH_ROOT=$(CURDIR)/$(MACOS)/wheel/executorch \
-	  -DNLOHMANN_JSON_ROOT=$$($(BIN)/python -c "import nlohmann_json; print(*nlohmann_json.__path__)") > /dev/null && \
-	$(BIN)/cmake --build $(MACOS)/cmake --target mft-run mobile_ft && \
+	_PYTHON_HOST_PLATFORM=macosx-14.0-arm64 \
+	SETUPTOOLS_EXT_SUFFIX=$$($(BIN)/python -c "import sys; print(f'.cpython-3{sys.version_info.minor}-darwin.so')") \
+	  $(BIN)/pip wheel -q --no-build-isolation --no-deps -C build-dir=$(MACOS)/cmake -w $(MACOS) \
+	  -C cmake.build-type=$(BUILD_TYPE) -C cmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/cmake/macos.cmake \
+	  -C cmake.define.ZIG=$$zig/zig -C cmake.define.CMAKE_COMPILE_WARNING_AS_ERROR=ON \
+	  -C cmake.define.EXECUTORCH_ROOT=$(CURDIR)/$(MACOS)/wheel/executorch \
+	  -C cmake.define.MFT_PYTHON_STUB=$(CURDIR)/build/python/runtime/python/_core.pyi . && \
+	$(BIN)/cmake --build $(MACOS)/cmake --target mobile_ft && \
 	$(BIN)/cmake --install $(MACOS)/cmake --prefix $(MACOS)/sdk --component sdk > /dev/null && \
-	$(BIN)/python tools/check_macos.py $(MACOS)/cmake $(MACOS)/sdk $(MACOS)/wheel/executorch/lib/libexecutorch.dylib \
-	  $$zig/lib/libc/darwin/libSystem.tbd
+	$(BIN)/python tools/check_macos.py $(MACOS) $$zig/lib/libc/darwin/libSystem.tbd
 endif
 
 macos: macos-sdk
