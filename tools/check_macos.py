@@ -18,7 +18,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-import nanobind
+import nanobind  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[1]
 LLVM = "16"  # the version of Debian 12

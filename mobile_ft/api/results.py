@@ -174,6 +174,7 @@ class NightResult:
     new: int  # rows
     replayed: int  # rows of earlier nights
     adopted: bool
+    undecided: bool  # not adopted, but the next night goes on from it
     why: str
     rows: int  # held out, of all nights so far
     gain: float  # their loss per token before the night, less that after it
@@ -203,7 +204,9 @@ class LearnResult(Result):
         made = {entry.night: entry for entry in self.versions}
         rows = {}
         for night in self.nights:
-            version = f"version {made[night.night].version}" if night.night in made else "not adopted"
+            version = "undecided" if night.undecided else "not adopted"
+            if night.night in made:
+                version = f"version {made[night.night].version}"
             rows[f"night {night.night}, {version}"] = (
                 f"{night.new} new rows, {night.replayed} older; held-out loss {number(night.loss)} "
                 f"({-night.gain:+.4f}, {night.rows} rows), general perplexity {night.general - 1:+.1%}"

@@ -181,6 +181,7 @@ Event describe(const LearnerState& state) {
                       {"new", n.added},
                       {"replayed", n.replayed},
                       {"adopted", v.adopted},
+                      {"undecided", v.undecided},
                       {"why", v.why},
                       {"rows", v.rows},
                       {"gain", v.gain},

@@ -29,14 +29,15 @@ std::string hash_of(const std::string& text) {
 }
 
 Json to_json(const Verdict& v) {
-  return {{"adopted", v.adopted}, {"why", v.why},         {"rows", v.rows},   {"gain", v.gain},  {"chance", v.chance},
-          {"loss", v.loss},       {"general", v.general}, {"moved", v.moved}, {"share", v.share}};
+  return {{"adopted", v.adopted}, {"undecided", v.undecided}, {"why", v.why},   {"rows", v.rows},
+          {"gain", v.gain},       {"chance", v.chance},       {"loss", v.loss}, {"general", v.general},
+          {"moved", v.moved},     {"share", v.share}};
 }
 
 Verdict verdict_from(const Json& json) {
-  return {json.at("adopted"), json.at("why"),    integer(json, "rows", 0, kMost),
-          json.at("gain"),    json.at("chance"), json.at("loss"),
-          json.at("general"), json.at("moved"),  json.at("share")};
+  return {json.at("adopted"), json.at("undecided"), json.at("why"),  integer(json, "rows", 0, kMost),
+          json.at("gain"),    json.at("chance"),    json.at("loss"), json.at("general"),
+          json.at("moved"),   json.at("share")};
 }
 
 Json to_json(const Version& v) {

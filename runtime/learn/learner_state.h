@@ -25,14 +25,15 @@ struct LoggedRow {
 /// How a version did against the one before it.
 struct Verdict {
   bool adopted = false;
-  std::string why;     // a sentence
-  int64_t rows = 0;    // held out
-  double gain = 0;     // their loss per token before, less after
-  double chance = 1;   // how likely chance alone makes that gain
-  double loss = 0;     // per token after
-  double general = 0;  // perplexity of general text, relative to the base model's
-  double moved = 0;    // norm of the adapter's change, as a share of that of the adapter before
-  double share = 1;    // of the distance to the base model that general text bore
+  bool undecided = false;  // not adopted, as chance may have made the gain or the loss, or held-out rows are too few
+  std::string why;         // a sentence
+  int64_t rows = 0;        // held out
+  double gain = 0;         // their loss per token before, less after
+  double chance = 1;       // how likely chance alone makes that gain
+  double loss = 0;         // per token after
+  double general = 0;      // perplexity of general text, relative to the base model's
+  double moved = 0;        // norm of the adapter's change, as a share of that of the adapter before
+  double share = 1;        // of the distance to the base model that general text bore
 };
 
 /// A night: what it did. Number 1 is the first.

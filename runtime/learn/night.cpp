@@ -172,7 +172,7 @@ void keep_version(const std::string& run, const std::string& folder) {
 void keep_result(LearnerState& state, int64_t night, const Verdict& verdict, const std::string& run,
                  const std::vector<LoggedRow>& learned) {
   const bool was_candidate = state.candidate && state.start() == &*state.candidate;
-  if (!verdict.adopted && !is_undecided(verdict)) {
+  if (!verdict.adopted && !verdict.undecided) {
     if (was_candidate) state.candidate.reset();
     return;
   }
@@ -194,8 +194,9 @@ void keep_result(LearnerState& state, int64_t night, const Verdict& verdict, con
 }
 
 Event event_of(const Verdict& v) {
-  return {{"event", "verdict"}, {"adopted", v.adopted}, {"why", v.why},         {"rows", v.rows},   {"gain", v.gain},
-          {"chance", v.chance}, {"loss", v.loss},       {"general", v.general}, {"moved", v.moved}, {"share", v.share}};
+  return {{"event", "verdict"},   {"adopted", v.adopted}, {"undecided", v.undecided}, {"why", v.why},
+          {"rows", v.rows},       {"gain", v.gain},       {"chance", v.chance},       {"loss", v.loss},
+          {"general", v.general}, {"moved", v.moved},     {"share", v.share}};
 }
 
 }  // namespace

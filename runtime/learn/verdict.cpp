@@ -73,6 +73,7 @@ Verdict decide(const VersionLosses& before, const VersionLosses& after, const Ve
     return verdict;
   }
   if (verdict.rows < kFewestRows) {
+    verdict.undecided = true;
     verdict.gain = verdict.loss = 0;
     verdict.why = "there are " + std::to_string(verdict.rows) + " held-out rows; a decision needs " +
                   std::to_string(kFewestRows) + kGoesOn;
@@ -81,12 +82,18 @@ Verdict decide(const VersionLosses& before, const VersionLosses& after, const Ve
   verdict.gain /= static_cast<double>(count);
   verdict.loss /= static_cast<double>(count);
   verdict.chance = chance_of(gains);
+  const bool rose = !(verdict.gain > 0);
+  double chance = verdict.chance;
+  if (rose) {
+    for (double& gain : gains) gain = -gain;
+    chance = chance_of(gains);
+  }
+  verdict.undecided = chance > kMostChance;
   const std::string gain =
-      number(std::abs(verdict.gain)) + ", which chance alone makes in " + percent(verdict.chance) + " of cases";
-  if (!(verdict.gain > 0)) {
-    verdict.why = "the loss of held-out rows rose by " + number(-verdict.gain);
-  } else if (!(verdict.chance <= kMostChance)) {
-    verdict.why = "the loss of held-out rows fell by only " + gain + kGoesOn;
+      number(std::abs(verdict.gain)) + ", which chance alone makes in " + percent(chance) + " of cases";
+  if (rose || verdict.undecided) {
+    verdict.why = "the loss of held-out rows " + std::string(rose ? "rose by " : "fell by ") + gain +
+                  (verdict.undecided ? kGoesOn : "");
   } else if (!(verdict.general <= 1 + general_bound)) {
     verdict.why = "the perplexity of general text rose by " + percent(verdict.general - 1) +
                   " over the base model's; the limit is " + percent(general_bound);
@@ -95,11 +102,6 @@ Verdict decide(const VersionLosses& before, const VersionLosses& after, const Ve
     verdict.why = "the loss of held-out rows fell by " + gain;
   }
   return verdict;
-}
-
-bool is_undecided(const Verdict& verdict) {
-  if (verdict.adopted || verdict.general == 0) return false;
-  return verdict.rows < kFewestRows || (verdict.gain > 0 && verdict.chance > kMostChance);
 }
 
 }  // namespace mft

@@ -18,10 +18,6 @@ constexpr double kMostChance = 0.05;
 Verdict decide(const VersionLosses& before, const VersionLosses& after, const VersionLosses& base,
                double general_bound);
 
-/// Whether a version was not adopted only because too little was known: there was a gain, but chance might have made
-/// it, or there were too few held-out rows.
-bool is_undecided(const Verdict& verdict);
-
 /// How likely a mean at least as large is if each of these gains could as well be a loss: the share of all choices of
 /// signs with such a mean (Fisher's randomization test), of 20,000 random ones if there are more than that. Unlike a
 /// t-test, it bears a few rows that gain much more than the others.

@@ -51,12 +51,14 @@ void test_decisions() {
   const Verdict forgets = decide(before, losses({1.9, 2.05, 1.8, 1.9, 2.1, 1.75}, 3.03), base, 0.02);
   CHECK(!forgets.adopted && contains(forgets.why, "general text rose by 3.0 %"));
   CHECK(decide(before, losses({1.9, 2.05, 1.8, 1.9, 2.1, 1.75}, 3.03), base, 0.04).adopted);
-  CHECK(is_undecided(chance) && !is_undecided(better) && !is_undecided(forgets) && !is_undecided(Verdict()));
-  CHECK(!is_undecided(decide(before, losses({2.1, 2.2, 2, 2.1, 2.3, 1.9}), base, 0.02)));
+  CHECK(chance.undecided && !better.undecided && !forgets.undecided);
+  const Verdict worse = decide(before, losses({2.1, 2.2, 2, 2.1, 2.3, 1.9}), base, 0.02);
+  CHECK(!worse.adopted && !worse.undecided && contains(worse.why, "rose by 0.1000, which chance alone makes in 1.6 %"));
+  const Verdict hardly = decide(before, losses({2.1, 2, 2, 1.9, 2.3, 1.7}), base, 0.02);
+  CHECK(!hardly.adopted && hardly.undecided && contains(hardly.why, "the next night goes on from here"));
   // Rows without a loss before are not compared.
   const Verdict few = decide(losses({2, 2, 2}), losses({1, 1, 1, 1, 1, 1}), base, 0.02);
-  CHECK(is_undecided(few));
-  CHECK(!few.adopted && few.rows == 3 && contains(few.why, "a decision needs 5"));
+  CHECK(few.undecided && !few.adopted && few.rows == 3 && contains(few.why, "a decision needs 5"));
   CHECK(!decide(before, losses({std::nan(""), 1, 1, 1, 1, 1}), base, 0.02).adopted);
 }
 

@@ -22,6 +22,8 @@ public enum LearnerEvent: Sendable {
 /// What a night decided.
 public struct Verdict: Sendable, Decodable {
   public let adopted: Bool
+  /// Whether the next night goes on from the result, although it was not adopted.
+  public let undecided: Bool
   public let why: String
   /// Held-out rows that decided.
   public let rows: Int
