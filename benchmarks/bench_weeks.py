@@ -7,8 +7,9 @@ Every night brings 40 rows. Three ways to learn from them, with the same trainin
     everything  one training on all rows with as many steps as the learner made in all: the bound
 
 Variants: "plain" (dialogues), "change" (dialogues, and from the eighth night on GSM8K), "wrong" (dialogues; one row in
-ten has the answer of another row). The loss after each night is computed on test rows of all topics, which no way sees.
-General text is WikiText-2. What is in the JSON file is not computed again, if the folder with the adapters is there.
+ten has the answer of another row). At the end, the loss after each night is computed on test rows of all topics, which
+no way sees. General text is WikiText-2. A night that is in the JSON file is not repeated, if the folder with the
+adapters is there.
 """
 
 import argparse
@@ -60,8 +61,8 @@ def main() -> None:
         args.json.write_text(json.dumps(all_results, indent=1) + "\n")
 
     weeks = Weeks(args.folder, args, given, results, save)
-    for way in (weeks.learner, weeks.naive, weeks.everything):
-        way()
+    for step in (weeks.learner, weeks.naive, weeks.everything, weeks.measure):
+        step()
     show(key, results)
     if args.picture:
         draw(args.picture, key, results)
@@ -119,53 +120,54 @@ class Weeks:
             done = mobile_ft.learn(
                 state, self.bundle, rows, progress=False, callbacks=[count], seq_len=SEQ_LEN, **self.options
             )
-            last = done.nights[-1]
-            more = {"adopted": last.adopted, "why": last.why, "share": last.share, "own_text": last.general}
-            self.add(found, done.adapter, more | {"held_out_gain": last.gain, "steps": steps})
+            name = f"version-{done.version}"
+            if done.adapter is not None and not (self.folder / name).exists():
+                shutil.copytree(done.adapter, self.folder / name)
+            self.add(found, {"adapter": name, "steps": steps} | done.nights[-1].__dict__)
 
     def naive(self) -> None:
         found = self.results.setdefault("naive", [])
-        adapter: Path | None = None
         for number, night in enumerate(self.nights):
-            out = self.folder / f"naive-{number}"
-            if number < len(found):
-                adapter = out
-                continue
-            self.train(night, out, adapter=adapter, epochs=self.options["epochs"])
-            adapter = out
-            self.add(found, adapter, {})
+            if number >= len(found):
+                before = self.folder / f"naive-{number - 1}" if number > 0 else None
+                self.train(night, f"naive-{number}", adapter=before, epochs=self.options["epochs"])
+                self.add(found, {"adapter": f"naive-{number}"})
 
     def everything(self) -> None:
-        if "everything" in self.results:
-            return
-        out, steps = self.folder / "everything", self.results["learner"][-1]["steps"]
-        self.train([row for night in self.nights for row in night], out, steps=steps)
-        found: list[Results] = []
-        self.add(found, out, {"steps": steps})
-        self.results["everything"] = found[0]
-        self.save()
+        found, steps = self.results.setdefault("everything", []), self.results["learner"][-1]["steps"]
+        if not found:
+            self.train([row for night in self.nights for row in night], "everything", steps=steps)
+            self.add(found, {"adapter": "everything", "steps": steps})
 
-    def train(self, rows: list[Row], out: Path, **options: Any) -> None:
+    def train(self, rows: list[Row], name: str, **options: Any) -> None:
         taken: dict[str, Any] = {name: value for name, value in self.options.items() if name in TRAINING}
+        out = self.folder / name
         shutil.rmtree(out, ignore_errors=True)
         mobile_ft.train(self.bundle, rows, out, seq_len=SEQ_LEN, progress=False, **options, **taken)
 
-    def add(self, found: list[Results], adapter: Path | None, more: Results) -> None:
+    def add(self, found: list[Results], night: Results) -> None:
+        found.append(night)
+        print(json.dumps(night), flush=True)
+        self.save()
+
+    def measure(self) -> None:
         """Adds the loss of the test rows, per token and of each, and the perplexity of general text."""
-        name = self.bundle if adapter is None else adapter  # the bundle's own adapter changes nothing
-        compared = compare(self.bundle, self.test, [name], seq_len=SEQ_LEN, progress=False)
-
-        def found_of(side: str, adapter: Path | None) -> Results:
-            general = mobile_ft.evaluate(
-                self.bundle, self.general, adapter=adapter, seq_len=SEQ_LEN, progress=False
-            ).ppl
+        nights = [night for way in ("learner", "naive", "everything") for night in self.results[way]]
+        if all("loss" in night for night in nights):
+            return
+        nights.append(self.results.setdefault("base", {"adapter": "version-0"}))
+        names = sorted({night["adapter"] for night in nights} - {"version-0"})
+        folders = {name: self.folder / name for name in names}
+        compared = compare(self.bundle, self.test, list(folders.values()), seq_len=SEQ_LEN, progress=False)
+        measured: dict[str, Results] = {}
+        for name in ["version-0", *names]:
+            folder = folders.get(name)
+            side = "base" if folder is None else str(folder)
+            text = mobile_ft.evaluate(self.bundle, self.general, adapter=folder, seq_len=SEQ_LEN, progress=False)
             rows = [row.losses[side] for row in compared.rows]
-            return {"loss": compared.losses[side], "losses": rows, "general": general}
-
-        if "base" not in self.results:
-            self.results["base"] = found_of("base", None)
-        found.append(found_of(str(name), adapter) | more)
-        print(json.dumps({name: value for name, value in found[-1].items() if name != "losses"}), flush=True)
+            measured[name] = {"loss": compared.losses[side], "losses": rows, "text": text.ppl}
+        for night in nights:
+            night |= measured[night["adapter"]]
         self.save()
 
 
@@ -190,7 +192,7 @@ def interval(changes: list[float]) -> str:
 
 
 def show(key: str, results: Results) -> None:
-    bound = results["everything"]
+    bound = results["everything"][0]
     table = Table(
         "way",
         "test loss per token",
@@ -208,7 +210,7 @@ def show(key: str, results: Results) -> None:
             f"{found['loss']:.4f}",
             f"{100 * (found['loss'] / bound['loss'] - 1):+.1f}",
             "" if found is last else interval(changes),
-            f"{100 * (found['general'] / results['base']['general'] - 1):+.1f}",
+            f"{100 * (found['text'] / results['base']['text'] - 1):+.1f}",
         )
     Console().print(table)
     adopted = sum(night["adopted"] for night in results["learner"])
@@ -225,15 +227,14 @@ def draw(path: Path, key: str, results: Results) -> None:
     nights = range(1, len(results["learner"]) + 1)
     for way, colour in (("learner", "#1f6fb4"), ("naive", "#c4572b")):
         losses.plot(nights, [night["loss"] for night in results[way]], label=way, color=colour)
-        change = [100 * (night["general"] / results["base"]["general"] - 1) for night in results[way]]
+        change = [100 * (night["text"] / results["base"]["text"] - 1) for night in results[way]]
         general.plot(nights, change, label=way, color=colour)
     kept = [night for night, found in zip(nights, results["learner"], strict=True) if found["adopted"]]
     losses.plot(kept, [results["learner"][night - 1]["loss"] for night in kept], "o", color="#1f6fb4", label="adopted")
-    losses.axhline(results["everything"]["loss"], color="#666", linestyle="--", label="training on everything")
+    bound = results["everything"][0]
+    losses.axhline(bound["loss"], color="#666", linestyle="--", label="training on everything")
     losses.set(xlabel="night", ylabel="loss of test rows", title=key)
-    general.axhline(
-        100 * (results["everything"]["general"] / results["base"]["general"] - 1), color="#666", linestyle="--"
-    )
+    general.axhline(100 * (bound["text"] / results["base"]["text"] - 1), color="#666", linestyle="--")
     general.set(xlabel="night", ylabel="change of WikiText-2's perplexity, %")
     losses.legend()
     figure.savefig(path)
