@@ -6,7 +6,7 @@ import UIKit
 #endif
 
 /// Fine-tunes a language model on the device, on examples that the user types or imports.
-@main struct DemoApp: App {
+struct DemoApp: App {
   @State private var start = Result { try Running() }
   @Environment(\.scenePhase) private var phase
 

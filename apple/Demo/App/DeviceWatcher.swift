@@ -61,9 +61,10 @@ import os
       })
   }
 
-  private func report() async { await trainings.update(state()) }
+  private func report() async { await trainings.update(Self.state(isShortOfMemory: isShortOfMemory)) }
 
-  private func state() -> DeviceState {
+  /// On iOS, the battery must be monitored.
+  static func state(isShortOfMemory: Bool = false) -> DeviceState {
     let process = ProcessInfo.processInfo, now = Calendar.current.dateComponents([.hour, .minute], from: Date())
     var state = DeviceState(
       heat: DeviceState.Heat(rawValue: process.thermalState.rawValue) ?? .critical,

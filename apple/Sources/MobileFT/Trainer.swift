@@ -56,16 +56,33 @@ public final class Trainer: AsyncSequence, Sendable {
   /// Ends the run after the current step, with a checkpoint. At any time, from any thread.
   public func cancel() { mft_training_cancel(handle.pointer) }
 
-  public func makeAsyncIterator() -> AsyncIterator {
-    AsyncIterator(
-      call: Call(interrupt: { [handle] in mft_training_cancel(handle.pointer) }) { [handle] take in
-        try Reports { take(try TrainingEvent(json: $0)) }.during { mft_training_run(handle.pointer, $0, $1) }
-      })
-  }
+  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(call: run { try TrainingEvent(json: $0) }) }
 
   public struct AsyncIterator: AsyncIteratorProtocol {
     let call: Call<TrainingEvent>
 
     public mutating func next() async throws -> TrainingEvent? { try await call.next() }
+  }
+
+  /// The same events as the runtime reports them: each one a JSON object, of the fields in `docs/reference/events.md`.
+  /// To be iterated over in place of the training itself.
+  public var json: JSONEvents { JSONEvents(trainer: self) }
+
+  public struct JSONEvents: AsyncSequence, Sendable {
+    let trainer: Trainer
+
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(call: trainer.run { $0 }) }
+
+    public struct AsyncIterator: AsyncIteratorProtocol {
+      let call: Call<String>
+
+      public mutating func next() async throws -> String? { try await call.next() }
+    }
+  }
+
+  private func run<Event: Sendable>(_ read: @escaping @Sendable (String) throws -> Event) -> Call<Event> {
+    Call(interrupt: { [handle] in mft_training_cancel(handle.pointer) }) { [handle] take in
+      try Reports { take(try read($0)) }.during { mft_training_run(handle.pointer, $0, $1) }
+    }
   }
 }

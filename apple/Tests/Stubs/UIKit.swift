@@ -34,3 +34,8 @@ extension Notification.Name { public static var NSProcessInfoPowerStateDidChange
 extension NotificationCenter {
   public func notifications(named name: Notification.Name) -> AsyncStream<Notification> { fatalError() }
 }
+extension URL { public static var documentsDirectory: URL { fatalError() } }
+public func sysctlbyname(
+  _ name: UnsafePointer<CChar>!, _ old: UnsafeMutableRawPointer!, _ oldSize: UnsafeMutablePointer<Int>!,
+  _ new: UnsafeMutableRawPointer!, _ newSize: Int
+) -> Int32 { fatalError() }
