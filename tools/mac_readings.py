@@ -2,7 +2,8 @@
 
 import re
 
-from phone_readings import UNKNOWN, Heat, ask
+from checked_device import UNKNOWN, Heat
+from phone_readings import ask
 
 from mobile_ft.api.device_link import Device
 

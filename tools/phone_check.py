@@ -1,5 +1,6 @@
 """Tests the runtime on a phone: `python tools/phone_check.py`, after `make aarch64`, with a phone in developer mode
-that is connected by adb. Or on a Mac, after `make macos`: `--mac` on the Mac itself, `--mac HOST` by ssh.
+that is connected by adb. Or on a Mac, after `make macos`: `--mac` on the Mac itself, `--mac HOST` by ssh. Or on an
+iPhone with the demo app of apple/Demo, from the Mac that it is connected to: `--iphone`.
 
 It takes about ten minutes with the defaults and writes a Markdown report. It compares losses with this computer and
 memory with the plan, measures speed and heat, and resumes a run that was killed. At the end, it removes its files from
@@ -14,28 +15,26 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from types import ModuleType
-from typing import Any
 
+import iphone
 import mac_readings
 import phone_readings
-from phone_readings import UNKNOWN, Heat
+from checked_device import UNKNOWN, CheckedDevice, Heat, MemoryTool, OnEvent
 from rich.console import Console
+from shell_device import ShellDevice
 
 from mobile_ft.api.device_link import Device
-from mobile_ft.api.device_pack import OUT, RUN_SCRIPT, pack_for_device
 from mobile_ft.api.export import export_bundle
 from mobile_ft.api.files import check_output_path, write_text
-from mobile_ft.api.native import Event, run_command, run_native
+from mobile_ft.api.native import Event, run_native
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.errors import UserError, one_line
 
 FOLDER, MAC_FOLDER = "/data/local/tmp/mobile-ft-check", "/tmp/mobile-ft-check"
-PID = "pid"  # the file with the process id of the last run
 TEXT = Path(__file__).parents[1] / "LICENSE"
 TOKENS, LR = 256, 1e-3
 
@@ -49,13 +48,17 @@ KILL_STEPS, KILL_AT = 8, 3
 SCREEN = "Not tested: screen off and doze, which do not affect a process of `adb shell` as they affect an app."
 
 Show = Callable[[str], object]
-OnEvent = Callable[[Event], object]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--serial", default="", help="serial number of the phone, if several are connected")
-    parser.add_argument("--mac", metavar="HOST", nargs="?", const="", help="a Mac: this one, or HOST by ssh")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--serial", default="", help="serial number of the phone, if several are connected")
+    which.add_argument("--mac", metavar="HOST", nargs="?", const="", help="a Mac: this one, or HOST by ssh")
+    which.add_argument(
+        "--iphone", metavar="DEVICE", nargs="?", const="", help="an iPhone: the connected one, or DEVICE"
+    )
+    parser.add_argument("--app", default=iphone.APP, help=f"identifier of the demo app on an iPhone ({iphone.APP})")
     parser.add_argument("--minutes", type=float, default=5, help="duration of the heat test in minutes (default: 5)")
     parser.add_argument("--bundle", type=Path, help="bundle to train (default: smollm2-135m, exported for 256 tokens)")
     parser.add_argument("--runtime", type=Path, help="runtime for the device (default: the one that make built)")
@@ -78,23 +81,25 @@ def check_phone(args: argparse.Namespace, scratch: Path, say: Show, show: Show) 
     """Copies the pack to the phone, runs the checks and writes the report. Returns the exit status."""
     check_output_path("-o", args.output)
     device = chosen_device(args)
-    root = Device(device.kind, device.name, "/")
-    root.output(f"rm -rf {device.folder}")  # also fails early if there is no phone
+    device.clear()  # also fails early if there is no phone
     try:
         phone = prepare(args, device, scratch, show)
         sections = make_checks(phone, args.output, say)
     finally:
         if not args.keep:
             with suppress(UserError):
-                root.output(f"rm -rf {device.folder}")
+                device.clear()
     say(f"{args.output}: the report")
     return 0 if all(section.fine for section in sections) else 1
 
 
-def chosen_device(args: argparse.Namespace) -> Device:
-    if args.mac is None:
-        return Device("adb", args.serial, FOLDER)
-    return Device("ssh" if args.mac else "local", args.mac, MAC_FOLDER)
+def chosen_device(args: argparse.Namespace) -> CheckedDevice:
+    if args.iphone is not None:
+        return iphone.find_iphone(args.iphone, args.app)
+    if args.mac is not None:
+        mac = Device("ssh" if args.mac else "local", args.mac, MAC_FOLDER)
+        return ShellDevice(mac, mac_readings, "macos", args.runtime)
+    return ShellDevice(Device("adb", args.serial, FOLDER), phone_readings, "linux", args.runtime, SCREEN)
 
 
 # --- Runs on the phone -------------------------------------------------------------------------
@@ -102,11 +107,10 @@ def chosen_device(args: argparse.Namespace) -> Device:
 
 @dataclass
 class Phone:
-    """A pack on the phone or Mac, and other data of the checks."""
+    """A device that is ready to train, and other data of the checks."""
 
-    device: Device
-    readings: ModuleType  # phone_readings or mac_readings
-    pack: Path  # the same pack on this computer
+    device: CheckedDevice
+    pack: Path  # with the token file
     bundle: Path
     tokens: int
     minutes: float
@@ -122,47 +126,23 @@ class Phone:
                 self.show(f"{shlex.join(options)}  step {event['step']}, {event['seconds']:.2f} s")
             on_event(event)
 
-        # The runtime's cache is also in the folder. The shell executes mft-run, which keeps its process id.
-        start = f"export XDG_CACHE_HOME=$PWD && echo $$ > {PID} && exec sh {RUN_SCRIPT} {shlex.join(options)}"
-        run_command(self.device.command(f"rm -rf {OUT} && {start}" if fresh else start), take)
+        self.device.train(options, fresh, take)
         if not events or events[-1]["event"] != "done":
             raise UserError("the run ended without a result")
         return events
 
-    def signal(self, name: str) -> None:
-        """Sends a signal to the current run."""
-        self.device.output(f"kill -{name} $(cat {PID})")
 
-    def heat(self) -> Heat:
-        now: Heat = self.readings.heat(self.device)
-        return now
-
-    def cores(self) -> int:
-        found: int = self.readings.core_count(self.device)
-        return max(1, found)
-
-    def answers(self) -> bool:
-        try:
-            self.device.output("true")
-        except UserError:
-            return False
-        return True
-
-
-def prepare(args: argparse.Namespace, device: Device, scratch: Path, show: Show) -> Phone:
+def prepare(args: argparse.Namespace, device: CheckedDevice, scratch: Path, show: Show) -> Phone:
     bundle = args.bundle or scratch / "smollm2-135m.bundle"
     if not args.bundle:
         show("exporting smollm2-135m")
         export_bundle("smollm2-135m", bundle, max_seq_len=TOKENS, activation="int8", progress=False)
     tokens = min(TOKENS, read_bundle(bundle).max_seq_len)
-    text = scratch / "text.txt"
+    text, pack = scratch / "text.txt", scratch / "pack"
     text.write_text(TEXT.read_text())
-    is_mac = args.mac is not None
-    made_for: dict[str, Any] = {"platform": "macos" if is_mac else "linux", "runtime": args.runtime}
-    pack = pack_for_device(bundle, text, scratch / "pack", seq_len=tokens, lr=LR, **made_for)
     show(f"copying to {device}")
-    device.push(pack, sorted(path.name for path in pack.iterdir()))
-    return Phone(device, mac_readings if is_mac else phone_readings, pack, bundle, tokens, args.minutes, show)
+    device.install(bundle, text, pack, {"seq_len": tokens, "lr": LR})
+    return Phone(device, pack, bundle, tokens, args.minutes, show)
 
 
 def losses(events: Sequence[Event]) -> list[float]:
@@ -221,9 +201,9 @@ def make_checks(phone: Phone, report: Path, say: Show) -> list[Section]:
             raise
         except Exception as error:  # an unexpected reply of the phone fails only this check
             section.failures.append(one_line(error if isinstance(error, UserError) else repr(error)))
-            if not lost and not phone.answers():
+            if not lost and not phone.device.answers():
                 lost = title
-                section.failures.append(f"the phone does not respond any more; {phone.device.folder} stays on it")
+                section.failures.append(f"the phone does not respond any more; its files stay in {phone.device}")
         finally:
             write_report(phone, sections, report)
         say(f"{title}: {section.verdict() or 'done'}")
@@ -232,8 +212,8 @@ def make_checks(phone: Phone, report: Path, say: Show) -> list[Section]:
 
 def write_report(phone: Phone, sections: Sequence[Section], report: Path) -> None:
     when = time.strftime("%Y-%m-%d %H:%M")
-    screen = SCREEN if phone.readings is phone_readings else ""
-    head = f"# mobile-ft on a device\n\n{when}, {phone.bundle.name}, {phone.tokens} tokens per step. {screen}\n"
+    run = f"{when}, {phone.bundle.name}, {phone.tokens} tokens per step. {phone.device.notes}"
+    head = f"# mobile-ft on a device\n\n{run}\n"
     write_text(report, "\n".join([head, *(section.text() for section in sections)]))
 
 
@@ -241,8 +221,8 @@ def write_report(phone: Phone, sections: Sequence[Section], report: Path) -> Non
 
 
 def check_device(phone: Phone, section: Section) -> None:
-    rows = phone.readings.device_facts(phone.device)
-    now = phone.heat()
+    rows = phone.device.facts()
+    now = phone.device.heat()
     rows["battery"] = f"{shown(now.battery_percent)} %, powered by {now.powered or 'itself'}"
     rows["heat"] = in_words(now)
     section.lines += table(["", ""], list(rows.items()))
@@ -282,7 +262,8 @@ def largest_difference(one: Sequence[Event], other: Sequence[Event]) -> float:
 
 
 def check_memory(phone: Phone, section: Section) -> None:
-    with Sampled(lambda: phone.readings.memory(phone.device, PID)) as samples:
+    tool = phone.device.memory_tool
+    with Sampled(tool.read) if tool else nullcontext(list[dict[str, float]]()) as samples:
         events = phone.train("--steps", str(MEMORY_STEPS), "--budget", f"{BUDGET_MB}MB")
     plan, done = events[0], events[-1]
     resident, anonymous = done["peak_rss_mb"], done["peak_anon_mb"]
@@ -300,17 +281,21 @@ def check_memory(phone: Phone, section: Section) -> None:
         ["resident", f"{resident:.1f}", f"{plan['planned_mb']:.1f}", BUDGET_MB],
         ["anonymous", f"{anonymous:.1f}", f"{plan['planned_anon_mb']:.1f}", ""],
     ]
-    tool, total = phone.readings.MEMORY_TOOL, phone.readings.MEMORY_TOTAL
-    found = [sample for sample in samples if total in sample]
-    most = max(found, key=lambda sample: sample[total], default={})
-    rows += [
-        [f"`{tool}`: {name}", f"{size:.1f}", "", ""]
-        for name, size in sorted(most.items(), key=lambda item: item[0] != total)
-        if size
-    ]
+    if tool:
+        rows += tool_rows(tool, samples)
     section.lines += table(["peak, MB", "measured", "planned", "budget"], rows)
-    times = f"`{tool}` reported the process {len(found)} times"
-    section.lines += [f"{times}; the rows are those of its highest {total}.", ""]
+    if tool:
+        times = sum(tool.total in sample for sample in samples)
+        reported = f"`{tool.name}` reported the process {times} times"
+        section.lines += [f"{reported}; the rows are those of its highest {tool.total}.", ""]
+
+
+def tool_rows(tool: MemoryTool, samples: Sequence[dict[str, float]]) -> list[list[object]]:
+    """The figures of the sample with the highest total, which comes first."""
+    found = [sample for sample in samples if tool.total in sample]
+    most = max(found, key=lambda sample: sample[tool.total], default={})
+    figures = sorted(most.items(), key=lambda item: item[0] != tool.total)
+    return [[f"`{tool.name}`: {name}", f"{size:.1f}", "", ""] for name, size in figures if size]
 
 
 class Sampled(threading.Thread):
@@ -336,7 +321,7 @@ class Sampled(threading.Thread):
 
 
 def check_speed(phone: Phone, section: Section) -> None:
-    before = phone.heat()
+    before = phone.device.heat()
     rounds: dict[str, list[float]] = {compute: [] for compute in ALLOWED}
     try:
         for _ in range(ROUNDS):
@@ -349,11 +334,11 @@ def check_speed(phone: Phone, section: Section) -> None:
     section.lines += [f"float32 takes {ratio:.2f} times as long as int8.", ""]
 
     chosen = int(phone.train("--steps", "1")[0]["resolved"]["threads"])
-    counts = sorted({1, 2, chosen, phone.cores()})
+    counts = sorted({1, 2, chosen, max(1, phone.device.core_count())})
     times = {count: step_seconds(phone, "--threads", str(count)) for count in counts}
     rows = [[f"{n}{' (chosen)' * (n == chosen)}", f"{times[n]:.4g}", f"{times[1] / times[n]:.2f}"] for n in counts]
     section.lines += table(["threads", "seconds per step", "times as fast as 1"], rows)
-    section.lines += [f"Heat before: {in_words(before)}. After: {in_words(phone.heat())}.", ""]
+    section.lines += [f"Heat before: {in_words(before)}. After: {in_words(phone.device.heat())}.", ""]
 
 
 def step_seconds(phone: Phone, *options: str) -> float:
@@ -363,7 +348,7 @@ def step_seconds(phone: Phone, *options: str) -> float:
 
 
 def check_heat(phone: Phone, section: Section) -> None:
-    readings = [phone.heat()]
+    readings = [phone.device.heat()]
     seconds: list[list[float]] = [[]]  # step times of each minute
     begin = 0.0
     ending = False
@@ -379,9 +364,9 @@ def check_heat(phone: Phone, section: Section) -> None:
         seconds[-1].append(event["seconds"])
         ending = now - begin >= 60 * phone.minutes
         if ending or now - begin >= MINUTE * len(seconds):
-            readings.append(phone.heat())
+            readings.append(phone.device.heat())
             if ending:
-                phone.signal("TERM")
+                phone.device.signal("TERM")
             else:
                 seconds.append([])
 
@@ -413,14 +398,15 @@ def heat_lines(seconds: Sequence[Sequence[float]], readings: Sequence[Heat]) -> 
 
 
 def check_kill(phone: Phone, section: Section) -> None:
-    options = ["--steps", str(KILL_STEPS), "--save-every", "1"]
+    steps = KILL_STEPS + phone.device.late_steps
+    options = ["--steps", str(steps), "--save-every", "1"]
     whole = phone.train(*options)
     killed: list[Event] = []
 
     def on_event(event: Event) -> None:
         killed.append(event)
         if event["event"] == "saved" and event["step"] == KILL_AT:
-            phone.signal("KILL")
+            phone.device.signal("KILL")
 
     try:
         phone.train(*options, on_event=on_event)
@@ -432,16 +418,16 @@ def check_kill(phone: Phone, section: Section) -> None:
     rest = phone.train(*options, fresh=False)
     done = rest[0]["steps_done"]
     section.require(
-        KILL_AT <= done < KILL_STEPS, f"resumed at step {done}, but was killed after the checkpoint of step {KILL_AT}"
+        KILL_AT <= done < steps, f"resumed at step {done}, but was killed after the checkpoint of step {KILL_AT}"
     )
     expected = losses(whole)
     # JSON has the shortest text of each number, so equal texts are equal bits.
-    steps = [event for event in (*killed, *rest) if event["event"] == "step"]
-    wrong = sorted({event["step"] for event in steps if event["loss"] != expected[event["step"] - 1]})
+    made = [event for event in (*killed, *rest) if event["event"] == "step"]
+    wrong = sorted({event["step"] for event in made if event["loss"] != expected[event["step"] - 1]})
     section.require(not wrong, f"losses of steps {', '.join(map(str, wrong))} differ from the uninterrupted run")
     section.require(rest[-1]["losses"] == expected, "the losses of its result differ from the uninterrupted run")
     section.lines += [
-        f"{KILL_STEPS} steps, kill -9 after the checkpoint of step {KILL_AT}; it resumed after step {done}.",
+        f"{steps} steps, kill -9 after the checkpoint of step {KILL_AT}; it resumed after step {done}.",
         "",
     ]
 

@@ -2,30 +2,18 @@
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+
+from checked_device import UNKNOWN, Heat
 
 from mobile_ft.api.device_link import Device
 
 STATUS = ["none", "light", "moderate", "severe", "critical", "emergency", "shutdown"]  # levels of throttling
 CPU, SKIN = 0, 3  # types of temperatures
-UNKNOWN = "unknown"
 MEMORY_TOOL, MEMORY_TOTAL = "dumpsys meminfo", "TOTAL PSS"
 CORES = (
     "for core in /sys/devices/system/cpu/cpu[0-9]*; do"
     ' echo "$(cat $core/cpufreq/cpuinfo_max_freq 2>/dev/null)/$(cat $core/cpu_capacity 2>/dev/null)"; done'
 )
-
-
-@dataclass(frozen=True)
-class Heat:
-    """Temperatures in °C, the highest of each kind, or None if the phone does not report them."""
-
-    status: str
-    skin: float | None
-    cpu: float | None
-    battery: float | None
-    battery_percent: int | None
-    powered: str  # the power source, such as USB; "": the battery
 
 
 def ask(device: Device, script: str) -> str:

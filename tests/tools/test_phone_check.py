@@ -3,7 +3,7 @@
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import distribution
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +13,7 @@ import pytest
 from gather_runtime import gather
 
 from mobile_ft.runtime import mft_run_path
-from tests.small_bundle import TalkingModel, write_small_bundle
+from tests.tools.reports import Sections, rows, sections_of
 
 # FAKE/edit2 changes what the second run prints. FAKE/breaks says what is in the command of a run that fails,
 # FAKE/unplug of one that is cut off after three lines, and then adb is gone.
@@ -84,12 +84,6 @@ PROGRAMS = {
     "getconf": '#!/bin/sh\n[ "$1" = PAGE_SIZE ] && echo 16384\n',
     "uname": "#!/bin/sh\necho 6.1.99-android14\n",
 }
-Sections = dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_small_bundle(tmp_path_factory.mktemp("bundle") / "small", TalkingModel)
 
 
 @pytest.fixture(scope="module")
@@ -100,17 +94,6 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     system = [Path("/lib64"), *(found for lib in ("/usr/lib", "/lib") for found in Path(lib).glob("*-linux-gnu"))]
     gather(mft_run_path(), folder, [executorch / "lib", *system, Path("/usr/lib")])
     return folder
-
-
-@pytest.fixture
-def tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """As quick as its checks allow."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "tools")
-    module = importlib.import_module("phone_check")
-    # Steps of milliseconds: enough of them that `kill` comes before the last.
-    for name, value in {"SAMPLE_SECONDS": 0.05, "MINUTE": 0.5, "KILL_STEPS": 50, "MEMORY_STEPS": 100}.items():
-        monkeypatch.setattr(module, name, value)
-    yield module
 
 
 @pytest.fixture
@@ -145,16 +128,9 @@ def check(
         report = tmp_path / "report.md"
         words = ["--bundle", str(bundle), "--runtime", str(runtime), "--minutes", "0.04", "-o", str(report)]
         code = tool.main([*words, *options])
-        _, *sections = re.split(r"^## ", report.read_text(), flags=re.MULTILINE)
-        return code, {text.partition("\n")[0]: text.partition("\n")[2].strip() for text in sections}
+        return code, sections_of(report)
 
     return run
-
-
-def rows(section: str) -> dict[str, list[str]]:
-    """Cells of all tables by the first of their line."""
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
-    return {line[0]: line[1:] for line in lines if line[0] != "---"}
 
 
 # In the layout of macOS 15.
@@ -311,7 +287,7 @@ def test_a_kill_that_does_not_come(
     check: Callable[..., tuple[int, Sections]], tool: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tool, "KILL_STEPS", 4)
-    monkeypatch.setattr(tool.Phone, "signal", lambda self, name: None)
+    monkeypatch.setattr(tool.ShellDevice, "signal", lambda self, name: None)
     code, sections = check("Kill")
     assert code == 1 and sections["Kill"] == "failed: kill -9 at step 3 was sent after the last step"
 
@@ -323,7 +299,8 @@ def test_a_phone_that_is_unplugged(check: Callable[..., tuple[int, Sections]], f
     assert "The runtime chose" in sections["Device"]
     verdict = sections["Heat"].splitlines()[0]
     assert re.fullmatch(
-        "failed: .+; the phone does not respond any more; /data/local/tmp/mobile-ft-check stays on it", verdict
+        "failed: .+; the phone does not respond any more; its files stay in adb:/data/local/tmp/mobile-ft-check",
+        verdict,
     )
     assert rows(sections["Heat"])["1"][0] == "2"  # steps that were seen, behind the plan
     assert sections["Kill"] == "failed: not run, because the phone was lost in Heat"

@@ -13,8 +13,8 @@ import UIKit
   static func main() { check == nil ? DemoApp.main() : CheckApp.main() }
 }
 
-/// A check, then the end of the process. It has a window, since iOS ends apps without one, and keeps the screen on, since
-/// iOS suspends apps while it is locked.
+/// A check, then the end of the process. It has a window, since iOS ends apps without one, and keeps the screen on,
+/// since iOS suspends apps while it is off.
 struct CheckApp: App {
   var body: some Scene {
     WindowGroup {

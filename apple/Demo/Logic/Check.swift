@@ -6,8 +6,8 @@ import MobileFT
 ///     --check reset                       empties the folder of checks
 ///     --check train BUNDLE --data TOKENS --out FOLDER [--resume] [options]
 ///
-/// `train` does what `mft-run train` does; its paths are relative to the folder of checks. Without `--resume`, it deletes
-/// an earlier output. SIGINT and SIGTERM end it after the current step, with a checkpoint.
+/// `train` does what `mft-run train` does; its paths are relative to the folder of checks. Without `--resume`, it
+/// deletes an earlier output. SIGINT and SIGTERM end it after the current step, with a checkpoint.
 ///
 /// The output has lines of JSON: first a "device" with the facts and the process id, then a "heat", which also precedes
 /// each event of the training. If the check fails, the last line is an "error" with its message.

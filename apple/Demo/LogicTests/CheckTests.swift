@@ -66,7 +66,7 @@ final class CheckTests: XCTestCase {
     var lines: [String] { lock.withLock { texts } }
   }
 
-  /// The lines of `mft-run` with these arguments in the folder. It is killed at the first line for which `isLast` is true.
+  /// The lines of `mft-run` with these arguments in the folder. It is killed at the first line for which `isLast` holds.
   private func native(_ arguments: [String], killAt isLast: (Line) -> Bool = { _ in false }) throws -> [Line] {
     let process = Process(), pipe = Pipe()
     process.executableURL = Self.program
