@@ -15,7 +15,7 @@ RUNTIME = [
 PYTHON = [
     *("errors", "runtime", "files", "data", "model", "bundle", "profile", "pytorch"),
     *("export.quantizer", "export.source", "export.program", "export"),
-    *("converters", "api", "federated", "cli"),
+    *("converters", "api", "federated", "studio", "cli"),
 ]
 
 

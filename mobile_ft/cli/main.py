@@ -32,6 +32,7 @@ _COMMANDS = {
     "models": "models",
     "convert": "convert",
     "device": "device",
+    "studio": "studio",
 }
 
 

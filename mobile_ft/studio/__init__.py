@@ -1,0 +1,1 @@
+"""A local page on which a model is fine-tuned: `mobile-ft studio`."""

@@ -1,0 +1,49 @@
+// One section at a time, by the address's hash; and the chosen model, data and budget above all.
+
+import { acting, ask, byId, chosen, onChange, restore } from "./page.js";
+import { initModels } from "./models.js";
+import { initData, lookAgain } from "./data.js";
+import { initBudget, plan, stepNames } from "./budget.js";
+import { initTrain } from "./train.js";
+import { initCompare, refreshCompare } from "./compare.js";
+
+const SECTIONS = ["model", "data", "budget", "train", "compare"];
+const OPENED = { data: lookAgain, budget: plan, compare: refreshCompare };
+
+function current() {
+  const name = location.hash.slice(1);
+  return SECTIONS.includes(name) ? name : SECTIONS[0];
+}
+
+async function show() {
+  for (const name of SECTIONS) byId(name).classList.toggle("shown", name === current());
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#${current()}`) link.setAttribute("aria-current", "step");
+    else link.removeAttribute("aria-current");
+  }
+  await OPENED[current()]?.();
+}
+
+function showChosen() {
+  const { model, data, options } = chosen;
+  const parts = [model || "no model", data || "no data", options.budget ? `budget ${options.budget}` : "no budget"];
+  byId("chosen").textContent = parts.join(" · ");
+}
+
+restore();
+onChange(showChosen);
+showChosen();
+acting(async () => {
+  const { options } = await ask("list_options");
+  for (const option of options) if (option.group === "step") stepNames.add(option.name);
+  await initModels();
+  await initData();
+  await initBudget(options);
+  await initTrain(options);
+  initCompare();
+  window.addEventListener("hashchange", () => {
+    window.scrollTo(0, 0);
+    acting(show)();
+  });
+  await show();
+})();

@@ -1,0 +1,112 @@
+// What all parts of the page use: elements, requests, what was chosen, errors.
+
+export const byId = (id) => document.getElementById(id);
+
+/** Makes an element. Attributes that are functions are listeners; null and false leave an attribute out. */
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Shows an error above everything, or none. */
+export function showError(message = "") {
+  const place = byId("error");
+  place.textContent = message;
+  place.hidden = message === "";
+  if (message) place.scrollIntoView({ block: "nearest" });
+}
+
+async function checked(response) {
+  const found = await response.json().catch(() => ({ error: response.statusText }));
+  if (!response.ok) throw new Error(found.error ?? response.statusText);
+  return found;
+}
+
+/** Asks the server for an action, by the names of its values. */
+export async function ask(action, values = {}) {
+  const headers = { "content-type": "application/json" };
+  return checked(await fetch(`/do/${action}`, { method: "POST", headers, body: JSON.stringify(values) }));
+}
+
+export async function upload(file) {
+  const name = file.name.replace(/[^A-Za-z0-9._-]/g, "-").replace(/^[^A-Za-z0-9]+/, "");
+  return checked(await fetch(`/upload/${encodeURIComponent(name)}`, { method: "PUT", body: file }));
+}
+
+/** Runs what a click or a change does, and shows its error. */
+export function acting(work) {
+  return async (event) => {
+    event?.preventDefault();
+    showError();
+    try {
+      await work(event);
+    } catch (error) {
+      showError(error.message);
+    }
+  };
+}
+
+/** What was chosen: model, data, and options of the training by name. It survives the page. */
+export const chosen = { model: "", data: "", device: "", options: {} };
+const KEY = "mobile-ft-studio";
+const listeners = [];
+
+export function restore() {
+  try {
+    Object.assign(chosen, JSON.parse(localStorage.getItem(KEY) ?? "{}"));
+  } catch {
+    localStorage.removeItem(KEY);
+  }
+}
+
+export function onChange(listener) {
+  listeners.push(listener);
+}
+
+/** Changes what is chosen, and tells all parts what changed. */
+export function choose(changes) {
+  Object.assign(chosen, changes);
+  localStorage.setItem(KEY, JSON.stringify(chosen));
+  for (const listener of listeners) listener(changes);
+}
+
+export function setOptions(changes) {
+  const options = { ...chosen.options, ...changes };
+  for (const name of Object.keys(options)) if (options[name] === "") delete options[name];
+  choose({ options });
+}
+
+/** A table of names and values. */
+export function rowsTable(title, rows) {
+  const lines = Object.entries(rows).map(([name, value]) =>
+    make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, String(value))),
+  );
+  return make("div", { class: "card table" }, make("h3", {}, title), make("table", {}, make("tbody", {}, ...lines)));
+}
+
+/** A card to choose one of several. */
+export function choice(group, name, isChosen, onChoose, ...more) {
+  const input = make("input", { type: "radio", name: group, value: name, checked: isChosen, change: onChoose });
+  return make("label", { class: "card" }, input, make("span", {}, name, ...more));
+}
+
+export function seconds(value) {
+  if (value < 1) return `${Math.round(1000 * value)} ms`;
+  if (value < 90) return `${value.toFixed(value < 10 ? 2 : 0)} s`;
+  const minutes = Math.round(value / 60);
+  return minutes < 90 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** Waits with the latest call until there were no others for some milliseconds. */
+export function settled(work, milliseconds) {
+  let timer = 0;
+  return (...values) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => work(...values), milliseconds);
+  };
+}

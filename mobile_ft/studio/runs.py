@@ -1,0 +1,203 @@
+"""Training runs on the page: started, watched, paused and resumed. Pause is stop, saved, and resume."""
+
+import json
+import os
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mobile_ft.api.reporting import LOG_FILE
+from mobile_ft.api.run_file import RUN_FILE, read_run_file
+from mobile_ft.api.train import CHECKPOINT
+from mobile_ft.errors import UserError
+from mobile_ft.runtime import Option, train_options
+from mobile_ft.studio import jobs
+from mobile_ft.studio.workspace import Workspace, names, new_place
+
+ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
+_MOST_LOG = 1 << 20  # bytes of a log that one answer has
+# What the page does not draw: lists of a figure per unit.
+_LEFT_OUT = ("unit_names", "trained", "losses", "backward_runs", "method_seconds", "op_seconds", "moments")
+
+
+def list_options(studio: Workspace) -> dict[str, Any]:
+    """The options of a training, as the command line shows them."""
+    return {
+        "options": [
+            {
+                "name": option.name,
+                "type": option.type,
+                "choices": option.choices,
+                "default": option.default,
+                "help": option.help,
+                "group": option.group,
+            }
+            for option in _offered()
+        ]
+    }
+
+
+def commands(studio: Workspace, model: str, data: str, name: str, options: dict[str, str]) -> dict[str, str]:
+    """The command line and the Python that do what the page would start."""
+    bundle, rows, out = studio.model(model), studio.rows(data), studio.runs / name
+    given = _given(options)
+    line = ["mobile-ft", *_arguments(bundle, rows, out, given)]
+    values = "".join(f"    {option}={value!r},\n" for option, value in _values(given).items())
+    call = f'mobile_ft.train(\n    "{bundle}",\n    "{rows}",\n    "{out}",\n    report_to="jsonl",\n{values})'
+    return {"shell": shlex.join(line), "python": f"import mobile_ft\n\n{call}\n"}
+
+
+def start_run(studio: Workspace, model: str, data: str, name: str, options: dict[str, str]) -> dict[str, Any]:
+    """Starts a training as a process of its own."""
+    _check_none_runs(studio)
+    arguments = _arguments(studio.model(model), studio.rows(data), new_place(studio.runs, name), _given(options))
+    folder = studio.runs / name
+    folder.mkdir()
+    jobs.start(folder, arguments)
+    return {"name": name}
+
+
+def list_runs(studio: Workspace) -> dict[str, Any]:
+    return {"runs": [_describe(studio.runs / name) for name in names(studio.runs)]}
+
+
+def read_run(studio: Workspace, run: str, start: int) -> dict[str, Any]:
+    """The events of a run from byte `start` of its log on, and where the next ones begin."""
+    folder = studio.run(run)
+    described = _describe(folder)  # before the log, so that the log of an ended run is whole
+    events, end = [], start
+    log = folder / LOG_FILE
+    if log.exists():
+        with log.open("rb") as file:
+            file.seek(start)
+            text = file.read(_MOST_LOG)
+        whole = text[: text.rfind(b"\n") + 1]
+        events = [json.loads(line) for line in whole.splitlines()]
+        end = start + len(whole)
+    shown = [{key: value for key, value in event.items() if key not in _LEFT_OUT} for event in events]
+    return {"run": described, "events": shown, "next": end}
+
+
+def stop_run(studio: Workspace, run: str) -> dict[str, Any]:
+    """Ends a run after its step, with a checkpoint."""
+    jobs.interrupt(studio.run(run))
+    return list_runs(studio)
+
+
+def resume_run(studio: Workspace, run: str) -> dict[str, Any]:
+    """Goes on from a run's checkpoint, with the options that it was started with."""
+    _check_none_runs(studio)
+    folder = studio.run(run)
+    if not (folder / CHECKPOINT).exists():
+        raise UserError(f"run {run}: has no checkpoint; start it again under another name")
+    arguments = jobs.arguments_of(folder)
+    jobs.start(folder, [*arguments, *([] if "--resume" in arguments else ["--resume"])])
+    return list_runs(studio)
+
+
+def remove_run(studio: Workspace, run: str) -> dict[str, Any]:
+    folder = studio.run(run)
+    if jobs.state(folder).running:
+        raise UserError(f"run {run}: is training; stop it first")
+    shutil.rmtree(folder)
+    return list_runs(studio)
+
+
+def bundle_of(studio: Workspace, run: str) -> Path:
+    """The bundle that a run trains."""
+    arguments = jobs.arguments_of(studio.run(run))
+    if len(arguments) < 2:
+        raise UserError(f"run {run}: was not started here")
+    return Path(arguments[1])
+
+
+def is_trained(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in ADAPTER_FILES)
+
+
+def _describe(folder: Path) -> dict[str, Any]:
+    state = jobs.state(folder)
+    arguments = jobs.arguments_of(folder)
+    status = "running" if state.running else "failed" if state.error else "ended"
+    if status == "ended" and _was_stopped(folder):
+        status = "stopped"
+    return {
+        "name": folder.name,
+        "status": status,
+        "error": state.error,
+        "model": Path(arguments[1]).name if len(arguments) > 1 else "",
+        "trained": is_trained(folder),
+        "can_resume": status in ("stopped", "failed") and (folder / CHECKPOINT).exists(),
+        "options": _options_of(folder),
+    }
+
+
+def _was_stopped(folder: Path) -> bool:
+    """Whether a run ended before its last step: its log lacks the end, or says why."""
+    try:
+        with (folder / LOG_FILE).open("rb") as file:
+            lines = file.read().splitlines()
+        last = json.loads(lines[-1])
+    except (OSError, ValueError, IndexError):
+        return True
+    return last.get("event") != "done" or last.get("stopped") not in (None, "patience")
+
+
+def _options_of(folder: Path) -> dict[str, Any]:
+    try:
+        return {name: value for name, value in read_run_file(folder / RUN_FILE).items() if not isinstance(value, Path)}
+    except (OSError, UserError):
+        return {}
+
+
+def _check_none_runs(studio: Workspace) -> None:
+    for name in names(studio.runs):
+        if jobs.state(studio.runs / name).running:
+            raise UserError(f"run {name}: is training; two at once would share the cores and double the memory")
+
+
+def _offered() -> list[Option]:
+    return [option for option in train_options() if option.help]
+
+
+def _given(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that were set. Raises UserError for an unknown one."""
+    known = {option.name for option in _offered()}
+    for name in options:
+        if name not in known:
+            raise UserError(f"{name}: unknown option")
+    return {name: str(value) for name, value in options.items() if value != ""}
+
+
+def _arguments(bundle: Path, rows: Path, out: Path, given: Mapping[str, str]) -> list[str]:
+    kinds = {option.name: option for option in _offered()}
+    arguments = ["train", str(bundle), "--data", str(rows), "--out", str(out), "--report-to", "jsonl"]
+    for name, value in given.items():
+        flag = f"--{name.replace('_', '-')}"
+        if kinds[name].type != "flag":
+            arguments += [flag, value]
+        elif value == "true":
+            arguments.append(flag)
+        elif kinds[name].default == "true":
+            arguments.append(f"--no-{flag[2:]}")
+    return arguments
+
+
+def _values(given: Mapping[str, str]) -> dict[str, Any]:
+    """The options as a Python program would write them."""
+    numbers = {"integer": int, "number": float}
+    kinds = {option.name: option.type for option in _offered()}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        try:
+            values[name] = value == "true" if kinds[name] == "flag" else numbers.get(kinds[name], str)(value)
+        except ValueError:
+            values[name] = value
+    return values
+
+
+def processes(studio: Workspace) -> Sequence[str]:
+    """Names of the runs that go on."""
+    return [name for name in names(studio.runs) if jobs.state(studio.runs / name).running]

@@ -1,0 +1,80 @@
+"""The folder of a studio. A page names what is in it, and never sends a path into it."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from mobile_ft.errors import UserError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What a studio has: bundles, data files and runs. Bundles and data from elsewhere are links."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        for part in (self.models, self.exports, self.data, self.runs, self.made):
+            part.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def models(self) -> Path:
+        return self.folder / "models"
+
+    @property
+    def exports(self) -> Path:
+        """Of each model that was exported here, its process."""
+        return self.folder / "exports"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def runs(self) -> Path:
+        return self.folder / "runs"
+
+    @property
+    def made(self) -> Path:
+        """What was made from adapters for other programs."""
+        return self.folder / "made"
+
+    def model(self, name: str) -> Path:
+        return found(self.models, name)
+
+    def rows(self, name: str) -> Path:
+        return found(self.data, name)
+
+    def run(self, name: str) -> Path:
+        return found(self.runs, name)
+
+
+def names(folder: Path) -> list[str]:
+    """Names of what is in a folder, the newest first."""
+    entries = [entry for entry in folder.iterdir() if _NAME.fullmatch(entry.name) and entry.exists()]
+    return [entry.name for entry in sorted(entries, key=lambda entry: entry.lstat().st_mtime, reverse=True)]
+
+
+def found(folder: Path, name: str) -> Path:
+    """Returns what has this name. Raises UserError if nothing has."""
+    path = place(folder, name)
+    if not path.exists():
+        raise UserError(f"{folder.name} {name}: there is none of this name")
+    return path
+
+
+def place(folder: Path, name: str) -> Path:
+    """Returns the path for a name. Raises UserError if it is not the name of a file."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UserError(f"name {name!r}: use letters, digits, dots, dashes and underscores, and at most 100 of them")
+    return folder / name
+
+
+def new_place(folder: Path, name: str) -> Path:
+    """Returns the path for a new name. Raises UserError if it is taken."""
+    path = place(folder, name)
+    if path.exists() or path.is_symlink():
+        raise UserError(f"name {name}: is taken; choose another")
+    return path
