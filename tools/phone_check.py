@@ -61,7 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--app", default=iphone.APP, help=f"identifier of the demo app on an iPhone ({iphone.APP})")
     parser.add_argument("--minutes", type=float, default=5, help="duration of the heat test in minutes (default: 5)")
     parser.add_argument("--bundle", type=Path, help="bundle to train (default: smollm2-135m, exported for 256 tokens)")
-    parser.add_argument("--runtime", type=Path, help="runtime for the device (default: the one that make built)")
+    parser.add_argument(
+        "--runtime", type=Path, help="runtime for the device (default: the one that make built); unused for an iPhone"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folder on the device")
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("phone_report.md"), help="report file (default: phone_report.md)"
