@@ -3,7 +3,14 @@
 from importlib.util import find_spec
 
 # The extra of mobile-ft that brings a package which only some commands need.
-_EXTRAS = {"gguf": "gguf", "matplotlib": "plots", "onnx": "onnx", "starlette": "studio", "torch": "export", "uvicorn": "studio"}
+_EXTRAS = {
+    "gguf": "gguf",
+    "matplotlib": "plots",
+    "onnx": "onnx",
+    "starlette": "studio",
+    "torch": "export",
+    "uvicorn": "studio",
+}
 _MOST = 1000  # characters of a message
 _END = 300  # of these, characters kept from the end, where a message says what would be right
 

@@ -1,7 +1,6 @@
 """Training runs on the page: started, watched, paused and resumed. Pause is stop, saved, and resume."""
 
 import json
-import os
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence

@@ -2,9 +2,9 @@
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -51,7 +51,7 @@ ACTIONS: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-class _TooLarge(Exception):
+class _TooLargeError(Exception):
     pass
 
 
@@ -64,11 +64,8 @@ def make_app(studio: Workspace) -> Starlette:
         if action is None:
             return _error("there is no such action", 404)
         values = await _json(request)
-        try:
-            bound = inspect.signature(action).bind(studio, **values)
-        except TypeError as error:
-            return _error(str(error), 400)
-        return JSONResponse(await run_in_threadpool(action, *bound.args, **bound.kwargs))
+        _check(action, values)
+        return JSONResponse(await run_in_threadpool(action, studio, **values))
 
     async def upload(request: Request) -> Response:
         target = new_place(studio.data, request.path_params["name"])
@@ -83,8 +80,9 @@ def make_app(studio: Workspace) -> Starlette:
         return JSONResponse({"name": target.name})
 
     async def answer(request: Request) -> Response:
-        lines = speaker.stream(**await _json(request))
-        return StreamingResponse(lines, media_type="application/x-ndjson")
+        values = await _json(request)
+        _check(speaker.stream, values)
+        return StreamingResponse(speaker.stream(**values), media_type="application/x-ndjson")
 
     async def download(request: Request) -> Response:
         file = found(studio.made, request.path_params["name"])
@@ -108,7 +106,7 @@ def make_app(studio: Workspace) -> Starlette:
             UserError: _on_error(400),
             ValueError: _on_error(400),  # a number that is none
             BusyError: _on_error(409),
-            _TooLarge: _on_error(413),
+            _TooLargeError: _on_error(413),
             OSError: _on_error(500),  # such as a full disk
         },
     )
@@ -125,6 +123,21 @@ def _error(message: str, status: int) -> Response:
     return JSONResponse({"error": message}, status)
 
 
+def _check(action: Callable[..., Any], values: Mapping[str, Any]) -> None:
+    """Raises UserError if a request's values are not those that the action takes, by name and type."""
+    wanted = {name: each for name, each in inspect.signature(action).parameters.items() if name != "studio"}
+    for name in values:
+        if name not in wanted:
+            raise UserError(f"{name}: unknown value; known: {', '.join(wanted)}")
+    for name, each in wanted.items():
+        kind = get_origin(each.annotation) or each.annotation
+        kind = list if kind is Sequence else kind
+        if name not in values and each.default is inspect.Parameter.empty:
+            raise UserError(f"{name}: is missing")
+        if name in values and type(values[name]) is not kind:
+            raise UserError(f"{name}: must be of type {kind.__name__}")
+
+
 async def _json(request: Request) -> dict[str, Any]:
     text = b"".join([piece async for piece in _pieces(request, _MOST_REQUEST)])
     try:
@@ -137,14 +150,14 @@ async def _json(request: Request) -> dict[str, Any]:
 
 
 async def _pieces(request: Request, most: int) -> Any:
-    """Yields a request's body, and raises _TooLarge before it exceeds `most` bytes."""
+    """Yields a request's body, and raises _TooLargeError before it exceeds `most` bytes."""
     message = f"more than {most >> 20} MiB; name the path of a larger file instead"
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
-        raise _TooLarge(message)
+        raise _TooLargeError(message)
     size = 0
     async for piece in request.stream():
         size += len(piece)
         if size > most:
-            raise _TooLarge(message)
+            raise _TooLargeError(message)
         yield piece

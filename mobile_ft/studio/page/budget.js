@@ -58,19 +58,18 @@ async function stepOptions() {
 
 export const stepNames = new Set();
 
-/** Sets the form to what was planned. The slider goes from the smallest budget to where all fits. */
+/** Sets the form to what is chosen. The slider goes from the smallest budget to where all fits. */
 function fill(plan) {
   const { slider, budget, seq_len, schedule, optimizer, device } = form.elements;
-  const most = Math.max(plan.planned_mb, plan.budget_mb ?? 0);
+  const megabytes = parseFloat(chosen.options.budget ?? "");
   slider.min = Math.max(1, Math.floor(0.8 * plan.smallest_budget_mb));
-  slider.max = Math.max(Number(slider.max), Math.ceil(1.2 * most));
-  const value = plan.budget_mb ?? Math.ceil(plan.planned_mb);
-  slider.value = value;
-  if (document.activeElement !== budget) budget.value = plan.budget_mb === null ? "" : value;
-  if (document.activeElement !== seq_len) seq_len.value = plan.options.seq_len;
+  slider.max = Math.max(Number(slider.max), Math.ceil(1.2 * plan.planned_mb), megabytes || 0);
+  slider.value = megabytes || Math.ceil(plan.planned_mb);
   seq_len.max = plan.max_seq_len;
-  schedule.value = plan.options.schedule;
-  optimizer.value = plan.options.optimizer;
+  const values = [[budget, megabytes || ""], [seq_len, chosen.options.seq_len ?? plan.options.seq_len]];
+  for (const [input, value] of values) if (document.activeElement !== input) input.value = value;
+  schedule.value = chosen.options.schedule ?? plan.options.schedule;
+  optimizer.value = chosen.options.optimizer ?? plan.options.optimizer;
   device.value = chosen.device;
 }
 

@@ -1,6 +1,6 @@
 // One section at a time, by the address's hash; and the chosen model, data and budget above all.
 
-import { acting, ask, byId, chosen, onChange, restore } from "./page.js";
+import { acting, ask, byId, chosen, defaults, onChange, restore } from "./page.js";
 import { initModels } from "./models.js";
 import { initData, lookAgain } from "./data.js";
 import { initBudget, plan, stepNames } from "./budget.js";
@@ -35,7 +35,10 @@ onChange(showChosen);
 showChosen();
 acting(async () => {
   const { options } = await ask("list_options");
-  for (const option of options) if (option.group === "step") stepNames.add(option.name);
+  for (const option of options) {
+    defaults[option.name] = option.default;
+    if (option.group === "step") stepNames.add(option.name);
+  }
   await initModels();
   await initData();
   await initBudget(options);

@@ -75,9 +75,13 @@ export function choose(changes) {
   for (const listener of listeners) listener(changes);
 }
 
+/** What options are if they are not set, by name. */
+export const defaults = {};
+
+/** Sets options by name. One that is "" or its default is not set. */
 export function setOptions(changes) {
   const options = { ...chosen.options, ...changes };
-  for (const name of Object.keys(options)) if (options[name] === "") delete options[name];
+  for (const name of Object.keys(options)) if (["", defaults[name]].includes(options[name])) delete options[name];
   choose({ options });
 }
 
