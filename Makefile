@@ -14,7 +14,7 @@ define debian
   apt-get update -q && apt-get install -q -y $(2); exit; }; done
 endef
 
-.PHONY: setup demo quick test test-slow sanitized test-cpp test-threads bundle aarch64 test-aarch64 test-clang macos-sdk macos test-jvm test-swift sdk wheels fuzz lint format bench docs clean
+.PHONY: setup demo quick test test-slow sanitized test-cpp test-threads bundle aarch64 test-aarch64 test-clang macos-sdk macos test-jvm test-swift test-studio sdk wheels fuzz lint format bench docs clean
 
 setup: $(VENV)/.installed
 
@@ -173,6 +173,12 @@ test-jvm: setup bundle
 test-swift: setup bundle
 	$(BIN)/cmake --build $(NATIVE) --target mobile_ft
 	apple/test.sh $(NATIVE) $(BUNDLE)
+
+# The page of `mobile-ft studio` in a browser, with SmolLM2.
+test-studio: setup
+	$(call debian,chromium,chromium)
+	$(BIN)/pip install -q --no-build-isolation -C cmake.define.MFT_PYTHON_KERNELS=ON -e '.[browser]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/mobile_ft/studio/test_browser.py
 
 # Archives of the C API for those who link it, for this machine and for ARM: header, libmobile_ft.so, the libraries it
 # needs, mft-run, licences. Each is tried by a C program.

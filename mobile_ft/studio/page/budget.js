@@ -1,6 +1,6 @@
 // The budget: what a step needs, how it fits, and what would save memory.
 
-import { acting, ask, byId, choose, chosen, make, onChange, seconds, setOptions, settled } from "./page.js";
+import { ask, byId, chosen, make, onChange, reporting, seconds, setOptions, settled } from "./page.js";
 import { stack } from "./charts.js";
 
 const form = byId("budget-form");
@@ -20,7 +20,7 @@ export async function initBudget(options) {
   }
   const { devices } = await ask("list_devices");
   form.elements.device.append(make("option", { value: "" }, "none"), ...devices.map((value) => make("option", { value }, value)));
-  const replan = settled(acting(plan), 150);
+  const replan = settled(reporting(plan), 150);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("input", (event) => {
     const { slider, budget } = form.elements;

@@ -1,6 +1,6 @@
 // Answers side by side, thumbs, losses on the same rows, and adapters to take away.
 
-import { acting, ask, byId, chosen, make, rowsTable } from "./page.js";
+import { acting, ask, byId, chosen, make, redraw, rowsTable } from "./page.js";
 import { runNames } from "./train.js";
 
 const BASE = "base";
@@ -28,14 +28,13 @@ export async function refreshCompare() {
 function refreshSides() {
   const names = runNames().filter((run) => run.model === chosen.model).map((run) => run.name);
   if (picked.size === 1 && picked.has(BASE) && names.length) picked.add(names[0]);
-  const checks = [BASE, ...names].map((name) => {
+  redraw(byId("sides"), [BASE, ...names], (sides) => sides.map((name) => {
     const change = (event) => (event.target.checked ? picked.add(name) : picked.delete(name));
     return make("label", {}, make("input", { type: "checkbox", value: name, checked: picked.has(name), change }), ` ${name === BASE ? "base model" : name}`);
-  });
-  byId("sides").replaceChildren(...checks);
+  }));
   const select = byId("make-form").elements.run;
   const before = select.value;
-  select.replaceChildren(...names.map((value) => make("option", { value, selected: value === before }, value)));
+  redraw(select, names, () => names.map((value) => make("option", { value, selected: value === before }, value)));
 }
 
 const sides = () => [...byId("sides").querySelectorAll(":checked")].map((input) => input.value);

@@ -1,6 +1,6 @@
 // One section at a time, by the address's hash; and the chosen model, data and budget above all.
 
-import { acting, ask, byId, chosen, defaults, onChange, restore } from "./page.js";
+import { ask, byId, chosen, defaults, onChange, reporting, restore } from "./page.js";
 import { initModels } from "./models.js";
 import { initData, lookAgain } from "./data.js";
 import { initBudget, plan, stepNames } from "./budget.js";
@@ -33,7 +33,7 @@ function showChosen() {
 restore();
 onChange(showChosen);
 showChosen();
-acting(async () => {
+reporting(async () => {
   const { options } = await ask("list_options");
   for (const option of options) {
     defaults[option.name] = option.default;
@@ -46,7 +46,7 @@ acting(async () => {
   initCompare();
   window.addEventListener("hashchange", () => {
     window.scrollTo(0, 0);
-    acting(show)();
+    reporting(show)();
   });
   await show();
 })();

@@ -1,6 +1,6 @@
 // The model: bundles, exports, and what `info` says.
 
-import { acting, ask, byId, choice, choose, chosen, make, rowsTable, showError } from "./page.js";
+import { acting, ask, byId, choice, choose, chosen, make, reporting, rowsTable, showError } from "./page.js";
 
 const form = byId("add-model-form");
 
@@ -24,7 +24,7 @@ async function refresh() {
   byId("models").replaceChildren(...(cards.length ? cards : [make("p", { class: "soft" }, "None yet. Add one below.")]));
   byId("exports").replaceChildren(...Object.entries(found.exports).map(([name, job]) => exporting(name, job)));
   if (chosen.model && byId("model-info").childElementCount === 0) await describe(chosen.model);
-  if (Object.values(found.exports).some((job) => job.running)) setTimeout(acting(() => follow(found.exports)), 700);
+  if (Object.values(found.exports).some((job) => job.running)) setTimeout(reporting(() => follow(found.exports)), 700);
 }
 
 /** Goes on showing exports until they end. One that ended well is chosen. */

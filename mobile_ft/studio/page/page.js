@@ -38,17 +38,36 @@ export async function upload(file) {
   return checked(await fetch(`/upload/${encodeURIComponent(name)}`, { method: "PUT", body: file }));
 }
 
-/** Runs what a click or a change does, and shows its error. */
+/** Does what a person asked for by a click or a change. Shows its error, in place of an earlier one. */
 export function acting(work) {
-  return async (event) => {
+  return (event) => {
     event?.preventDefault();
     showError();
+    return reporting(work)(event);
+  };
+}
+
+/** Does what nobody asked for just now, such as an update. Shows its error; without one, an earlier error stays. */
+export function reporting(work) {
+  return async (...values) => {
     try {
-      await work(event);
+      await work(...values);
     } catch (error) {
       showError(error.message);
     }
   };
+}
+
+const drawn = new WeakMap();
+
+/** Draws what is made of a value, if the value has changed. A button or box that had the focus keeps it. */
+export function redraw(place, value, draw) {
+  const text = JSON.stringify(value);
+  if (drawn.get(place) === text) return;
+  drawn.set(place, text);
+  const label = place.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+  place.replaceChildren(...draw(value));
+  if (label) place.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus();
 }
 
 /** What was chosen: model, data, and options of the training by name. It survives the page. */

@@ -1,6 +1,6 @@
 // Runs: started, watched live, paused, resumed, laid over each other.
 
-import { acting, ask, byId, chosen, make, onChange, seconds, setOptions, settled, showError } from "./page.js";
+import { acting, ask, byId, chosen, make, onChange, redraw, reporting, seconds, setOptions, settled, showError } from "./page.js";
 import { lines } from "./charts.js";
 
 const form = byId("train-form");
@@ -23,7 +23,7 @@ export async function initTrain(all) {
   for (const button of document.querySelectorAll("[data-copies]")) {
     button.addEventListener("click", acting(() => navigator.clipboard.writeText(byId(button.dataset.copies).textContent)));
   }
-  const show = settled(acting(showCommands), 300);
+  const show = settled(reporting(showCommands), 300);
   form.elements.name.addEventListener("input", show);
   onChange((changes) => {
     if ("options" in changes) fill();
@@ -119,7 +119,7 @@ async function read(name) {
 }
 
 function draw() {
-  byId("runs").replaceChildren(table());
+  redraw(byId("runs"), [[...runs.values()].map(({ run }) => run), [...shown]], () => [table()]);
   const visible = [...shown].map((name) => runs.get(name)).filter(Boolean);
   byId("live").replaceChildren(...visible.filter(({ run }) => run.status === "running").map(live));
   const of = (kind, key, more = {}) => visible.map(({ run, events, colour }) => ({

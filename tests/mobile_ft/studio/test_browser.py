@@ -104,7 +104,8 @@ def test_the_whole_way(visit: Visit, tmp_path: Path) -> None:
     page.get_by_role("spinbutton", name="Steps").fill("10")
     page.get_by_label("Name of the run").fill("pirate")
     page.get_by_text("The same on the command line").click()
-    page.get_by_text(re.compile("mobile-ft train .*/runs/pirate .* --budget 300MB --seq-len 128 --steps 10$")).wait_for()
+    options = "--budget 300MB --seq-len 128 --steps 10"
+    page.get_by_text(re.compile(f"mobile-ft train .*/runs/pirate .* {options}$")).wait_for()
     visit.press("Start training")
     page.get_by_role("row", name=re.compile("pirate smollm2-135m done")).wait_for(timeout=180_000)
     page.get_by_role("img", name=re.compile(r"Memory, MB; last pirate: \d+, pirate planned: \d+")).wait_for()
