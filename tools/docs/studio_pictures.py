@@ -88,7 +88,7 @@ def take(browser: Browser) -> None:
 
 
 def visit(browser: Browser, width: int, scheme: str) -> Page:
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page.goto(f"{SITE}/?token={TOKEN}")
     return page
 
@@ -98,7 +98,7 @@ def keep(page: Page, name: str) -> None:
     path = ROOT / "docs" / "images" / f"studio-{name}.png"
     page.screenshot(
         path=path, full_page=True, clip={"x": 0, "y": 0, "width": page.viewport_size["width"], "height": 1150}
-    )  # type: ignore[index]
+    )
     Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
 
 

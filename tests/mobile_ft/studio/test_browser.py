@@ -6,6 +6,7 @@ import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -21,7 +22,8 @@ pytestmark = [
 ]
 SECTIONS = ("Model", "Data", "Budget", "Train", "Compare")
 WIDTHS = {1280: "light", 390: "dark"}
-Page = playwright.Page
+Page: TypeAlias = Any  # Playwright, which need not be installed, has the types
+Browser: TypeAlias = Any
 
 
 class Visit:
@@ -51,7 +53,7 @@ def _stays(url: str, local: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
+def browser() -> Iterator[Browser]:
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -59,7 +61,7 @@ def browser() -> Iterator[playwright.Browser]:
 
 
 @pytest.fixture(scope="module")
-def visit(browser: playwright.Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visit]:
+def visit(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visit]:
     with served(Workspace(tmp_path_factory.mktemp("studio") / "studio")) as site:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(60_000)
@@ -192,7 +194,7 @@ def test_clear_messages(visit: Visit, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_accessible(width: int, visit: Visit, browser: playwright.Browser) -> None:
+def test_accessible(width: int, visit: Visit, browser: Browser) -> None:
     """axe-core finds nothing serious, and nothing is wider than the window."""
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=WIDTHS[width])
     context.add_cookies(visit.page.context.cookies())
