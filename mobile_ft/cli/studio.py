@@ -4,13 +4,14 @@ import argparse
 import os
 import secrets
 import socket
+import tempfile
 import webbrowser
 from pathlib import Path
 
 from mobile_ft.cli.arguments import Subparsers
 from mobile_ft.errors import UserError, check_installed
 
-_PORT = 8642
+_PORT, _MOST_PORT = 8642, 65535
 _LOCAL = ("127.0.0.1", "localhost")
 
 
@@ -46,33 +47,40 @@ def run(args: argparse.Namespace) -> None:
     import uvicorn
 
     from mobile_ft.studio.guard import Guard, address
-    from mobile_ft.studio.runs import processes
+    from mobile_ft.studio.runs import running_runs
     from mobile_ft.studio.server import make_app
     from mobile_ft.studio.workspace import Workspace
 
     studio = Workspace(args.folder.resolve())
     listener = _listen(args.host, args.port)
     port = listener.getsockname()[1]
-    hosts = {f"{name}:{port}" for name in {*_LOCAL, args.host}}
+    hosts = {f"{name.lower()}:{port}" for name in {*_LOCAL, args.host}}
     token = secrets.token_urlsafe(24)
     app = Guard(make_app(studio), token, hosts)
     link = address(f"{args.host}:{port}", token)
     print(f"{studio.folder}: open {link}", flush=True)
-    if not args.no_browser:
-        webbrowser.open(link)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", ws="none"))
     try:
-        server.run(sockets=[listener])
+        with tempfile.NamedTemporaryFile("w", suffix=".html") as page:
+            if not args.no_browser:
+                # All users can read a browser's arguments, but only this one can read the file.
+                page.write(f'<meta http-equiv="refresh" content="0; url={link}">')
+                page.flush()
+                webbrowser.open(Path(page.name).as_uri())
+            server.run(sockets=[listener])
     finally:
-        for name in processes(studio):
+        for name in running_runs(studio):
             print(f"the training {name} goes on; open the studio again to watch it")
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= _MOST_PORT:
+        raise UserError(f"--port {port}: must be from 0 to {_MOST_PORT}")
+    if host in ("0.0.0.0", "") or ":" in host:
+        raise UserError(f"--host {host}: name one IPv4 address or name of this computer, by which it is opened")
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
-        raise UserError(
-            f"{host}:{port}: {os.strerror(error.errno or 0)}; choose another with --host or --port"
-        ) from error
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+        raise UserError(f"{host}:{port}: {why}; choose another with --host or --port") from error
     return listener

@@ -8,7 +8,9 @@ from typing import Any
 
 from mobile_ft.api.compare import BASE, compare
 from mobile_ft.api.model import LoadedModel, load
+from mobile_ft.api.options import option_texts
 from mobile_ft.errors import BusyError, UserError
+from mobile_ft.runtime import generate_options
 from mobile_ft.studio.data import add_row
 from mobile_ft.studio.runs import is_trained
 from mobile_ft.studio.workspace import Workspace
@@ -31,6 +33,7 @@ class Answers:
         try:
             bundle = self._studio.model(model)
             adapters = {side: None if side == BASE else adapter_of(self._studio, side) for side in sides}
+            option_texts(generate_options(), options)  # before names that `stream` uses otherwise
             if not prompt.strip():
                 raise UserError("prompt: is empty; ask something")
             if not self._lock.acquire(blocking=False):

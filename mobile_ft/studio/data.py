@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mobile_ft.api.data import histogram, inspect_data
 from mobile_ft.errors import UserError
-from mobile_ft.studio.workspace import Workspace, names, new_place, place
+from mobile_ft.runtime import data_options
+from mobile_ft.studio.workspace import Workspace, free_place, names, place, remove
 
 _SHOWN_ROWS = 8
 ROWS_ENDING = ".jsonl"
@@ -20,13 +22,25 @@ def list_data(studio: Workspace) -> dict[str, Any]:
 
 def link_data(studio: Workspace, path: str) -> dict[str, Any]:
     """Adds a file or folder of this computer by its path."""
-    source = Path(path).expanduser()
+    source = path_of(path)
     if not path or not source.exists():
         raise UserError(f"data {path}: does not exist")
-    name = "".join(c if c.isalnum() and c.isascii() or c in "._-" else "-" for c in source.resolve().name)
-    target = new_place(studio.data, name)
+    target = free_place(studio.data, re.sub(r"[^\w.-]|^\.", "-", source.resolve().name))
     os.symlink(source.resolve(), target)
-    return {"name": name}
+    return {"name": target.name}
+
+
+def remove_data(studio: Workspace, data: str) -> dict[str, Any]:
+    """Removes a file of the studio. Of a file elsewhere, it removes the link alone."""
+    remove(studio.rows(data))
+    return list_data(studio)
+
+
+def path_of(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # ~NAME of nobody
+        raise UserError(f"{text}: {error}") from error
 
 
 def add_row(studio: Workspace, data: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -34,8 +48,12 @@ def add_row(studio: Workspace, data: str, row: dict[str, Any]) -> dict[str, Any]
     path = place(studio.data, data if data.endswith(ROWS_ENDING) else data + ROWS_ENDING)
     if path.is_symlink():
         raise UserError(f"data {data}: lies outside the studio's folder; rows are added to the studio's own files")
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    with path.open("ab+") as file:
+        if file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":  # the last row, of another program, has no end
+                file.write(b"\n")
+        file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
     return {"name": path.name}
@@ -43,6 +61,9 @@ def add_row(studio: Workspace, data: str, row: dict[str, Any]) -> dict[str, Any]
 
 def look_at_data(studio: Workspace, model: str, data: str, options: dict[str, str]) -> dict[str, Any]:
     """Rows as tokens with the learned ones marked, lengths against seq_len, and what is dropped."""
+    known = {"seq_len", "loss", *(option.name for option in data_options())}
+    if unknown := options.keys() - known:
+        raise UserError(f"{', '.join(unknown)}: unknown option of data; known: {', '.join(sorted(known))}")
     given: dict[str, Any] = {name: value for name, value in options.items() if value != ""}
     if "seq_len" in given:
         given["seq_len"] = int(given["seq_len"])

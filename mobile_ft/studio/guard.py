@@ -6,10 +6,10 @@ origin; or, if the site's name was made to lead to this computer (DNS rebinding)
 
 import hmac
 from collections.abc import Awaitable, Callable
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -42,7 +42,7 @@ class Guard:
 
     def _refusal(self, headers: Headers, scope: Scope) -> Response | None:
         """Returns the answer to a request that does not get through."""
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
         if host not in self._hosts:
             return PlainTextResponse(f"host {host!r}: this server is not called so", 403)
         if origin is not None and origin != f"http://{host}":
@@ -52,7 +52,7 @@ class Guard:
             answer = RedirectResponse("/", 303)  # an address without the token, for the history
             answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
             return answer
-        if not self._is_token(_cookie(headers, self._cookie)):
+        if not self._is_token(cookie_parser(headers.get("cookie", "")).get(self._cookie, "")):
             return PlainTextResponse("Open the address that `mobile-ft studio` printed; it has a token.", 403)
         return None
 
@@ -62,14 +62,6 @@ class Guard:
 
 def address(host: str, token: str) -> str:
     return f"http://{host}/?{urlencode({'token': token})}"
-
-
-def _cookie(headers: Headers, name: str) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""
 
 
 def _with_headers(send: Send) -> Callable[[Message], Awaitable[None]]:

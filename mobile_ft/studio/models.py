@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from mobile_ft.api.checkpoint import BUILTIN_MODELS
@@ -10,7 +9,8 @@ from mobile_ft.api.info import info
 from mobile_ft.bundle.description import INDEX_FILE, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.studio import jobs
-from mobile_ft.studio.workspace import Workspace, names, new_place
+from mobile_ft.studio.data import path_of
+from mobile_ft.studio.workspace import Workspace, names, new_place, place, remove
 
 # Options of `export` that the page offers, with the flags of the command line.
 _OPTIONS = {"lora_rank": "--lora-rank", "lora_alpha": "--lora-alpha", "max_seq_len": "--max-seq-len"}
@@ -28,7 +28,7 @@ def describe_model(studio: Workspace, model: str) -> dict[str, Any]:
     """What `info` says of a bundle of the studio, as rows."""
     found = info(studio.model(model))
     _, rows = found.summary()
-    return {"rows": rows}
+    return {"rows": rows, "max_seq_len": read_bundle(studio.model(model)).max_seq_len}
 
 
 def describe_source(studio: Workspace, source: str) -> dict[str, Any]:
@@ -41,21 +41,32 @@ def add_model(studio: Workspace, source: str, name: str, options: dict[str, str]
     """Starts the export of a model. A bundle is linked as it is."""
     if not source:
         raise UserError("model: name a folder, a .gguf file, a bundle or a model on the hub")
-    path = Path(source).expanduser()
+    path = path_of(source)
     target = new_place(studio.models, name)
     if (path / INDEX_FILE).is_file():
         read_bundle(path)
         os.symlink(path.resolve(), target)
         return list_models(studio)
+    if source.startswith("-"):
+        raise UserError(f"model {source}: does not exist")
     arguments = ["export", str(path) if path.exists() else source, "--output", str(target)]
     for option, value in options.items():
         if option not in _OPTIONS:
             raise UserError(f"{option}: unknown option of an export; known: {', '.join(_OPTIONS)}")
         if value:
-            arguments += [_OPTIONS[option], str(value)]
+            arguments.append(f"{_OPTIONS[option]}={value}")
     job = studio.exports / name
-    if jobs.state(job).running:
-        raise UserError(f"name {name}: is being exported")
     job.mkdir(exist_ok=True)
     jobs.start(job, arguments)
+    return list_models(studio)
+
+
+def remove_model(studio: Workspace, model: str) -> dict[str, Any]:
+    """Removes a bundle and what is left of its export. Of a bundle elsewhere, it removes the link alone."""
+    job, bundle = place(studio.exports, model), place(studio.models, model)
+    if jobs.is_running(job):
+        raise UserError(f"model {model}: is being exported; wait for its end")
+    for path in (job, bundle):
+        if path.exists() or path.is_symlink():
+            remove(path)
     return list_models(studio)

@@ -13,9 +13,11 @@ from mobile_ft.api.train import CHECKPOINT
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import Option, train_options
 from mobile_ft.studio import jobs
-from mobile_ft.studio.workspace import Workspace, names, new_place
+from mobile_ft.studio.workspace import Workspace, names, new_place, place
 
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
+RESULT_FILE = "result.json"
+_TRAINING = ".training"  # in the folder of runs: locked while one trains
 _MOST_LOG = 1 << 20  # bytes of a log that one answer has
 # What the page does not draw: lists of a figure per unit.
 _LEFT_OUT = ("unit_names", "trained", "losses", "backward_runs", "method_seconds", "op_seconds", "moments")
@@ -40,21 +42,25 @@ def list_options(studio: Workspace) -> dict[str, Any]:
 
 def commands(studio: Workspace, model: str, data: str, name: str, options: dict[str, str]) -> dict[str, str]:
     """The command line and the Python that do what the page would start."""
-    bundle, rows, out = studio.model(model), studio.rows(data), studio.runs / name
+    bundle, rows, out = studio.model(model), studio.rows(data), place(studio.runs, name)
     given = _given(options)
     line = ["mobile-ft", *_arguments(bundle, rows, out, given)]
     values = "".join(f"    {option}={value!r},\n" for option, value in _values(given).items())
-    call = f'mobile_ft.train(\n    "{bundle}",\n    "{rows}",\n    "{out}",\n    report_to="jsonl",\n{values})'
+    paths = "".join(f"    {str(path)!r},\n" for path in (bundle, rows, out))
+    call = f'mobile_ft.train(\n{paths}    report_to="jsonl",\n{values})'
     return {"shell": shlex.join(line), "python": f"import mobile_ft\n\n{call}\n"}
 
 
 def start_run(studio: Workspace, model: str, data: str, name: str, options: dict[str, str]) -> dict[str, Any]:
     """Starts a training as a process of its own."""
-    _check_none_runs(studio)
-    arguments = _arguments(studio.model(model), studio.rows(data), new_place(studio.runs, name), _given(options))
-    folder = studio.runs / name
+    folder = new_place(studio.runs, name)
+    arguments = _arguments(studio.model(model), studio.rows(data), folder, _given(options))
     folder.mkdir()
-    jobs.start(folder, arguments)
+    try:
+        _start(studio, folder, arguments)
+    except (UserError, OSError, ValueError):
+        shutil.rmtree(folder)
+        raise
     return {"name": name}
 
 
@@ -70,10 +76,10 @@ def read_run(studio: Workspace, run: str, start: int) -> dict[str, Any]:
     log = folder / LOG_FILE
     if log.exists():
         with log.open("rb") as file:
-            file.seek(start)
+            file.seek(max(0, start))
             text = file.read(_MOST_LOG)
         whole = text[: text.rfind(b"\n") + 1]
-        events = [json.loads(line) for line in whole.splitlines()]
+        events = [event for line in whole.splitlines() if (event := _event(line))]
         end = start + len(whole)
     shown = [{key: value for key, value in event.items() if key not in _LEFT_OUT} for event in events]
     return {"run": described, "events": shown, "next": end}
@@ -87,18 +93,17 @@ def stop_run(studio: Workspace, run: str) -> dict[str, Any]:
 
 def resume_run(studio: Workspace, run: str) -> dict[str, Any]:
     """Goes on from a run's checkpoint, with the options that it was started with."""
-    _check_none_runs(studio)
     folder = studio.run(run)
     if not (folder / CHECKPOINT).exists():
         raise UserError(f"run {run}: has no checkpoint; start it again under another name")
     arguments = jobs.arguments_of(folder)
-    jobs.start(folder, [*arguments, *([] if "--resume" in arguments else ["--resume"])])
+    _start(studio, folder, [*arguments, *([] if "--resume" in arguments else ["--resume"])])
     return list_runs(studio)
 
 
 def remove_run(studio: Workspace, run: str) -> dict[str, Any]:
     folder = studio.run(run)
-    if jobs.state(folder).running:
+    if jobs.is_running(folder):
         raise UserError(f"run {run}: is training; stop it first")
     shutil.rmtree(folder)
     return list_runs(studio)
@@ -119,9 +124,7 @@ def is_trained(folder: Path) -> bool:
 def _describe(folder: Path) -> dict[str, Any]:
     state = jobs.state(folder)
     arguments = jobs.arguments_of(folder)
-    status = "running" if state.running else "failed" if state.error else "ended"
-    if status == "ended" and _was_stopped(folder):
-        status = "stopped"
+    status = "running" if state.running else "stopped" if state.interrupted else "failed" if state.error else "ended"
     return {
         "name": folder.name,
         "status": status,
@@ -133,15 +136,13 @@ def _describe(folder: Path) -> dict[str, Any]:
     }
 
 
-def _was_stopped(folder: Path) -> bool:
-    """Whether a run ended before its last step: its log lacks the end, or says why."""
+def _event(line: bytes) -> dict[str, Any] | None:
+    """A line of a log; None for one that a crash cut off. Numbers that JSON does not have are null."""
     try:
-        with (folder / LOG_FILE).open("rb") as file:
-            lines = file.read().splitlines()
-        last = json.loads(lines[-1])
-    except (OSError, ValueError, IndexError):
-        return True
-    return last.get("event") != "done" or last.get("stopped") not in (None, "patience")
+        event = json.loads(line, parse_constant=lambda name: None)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None
 
 
 def _options_of(folder: Path) -> dict[str, Any]:
@@ -151,10 +152,12 @@ def _options_of(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def _check_none_runs(studio: Workspace) -> None:
-    for name in names(studio.runs):
-        if jobs.state(studio.runs / name).running:
-            raise UserError(f"run {name}: is training; two at once would share the cores and double the memory")
+def _start(studio: Workspace, folder: Path, arguments: Sequence[str]) -> None:
+    """Starts a training, unless one runs: two at once would share the cores and double the memory."""
+    try:
+        jobs.start(folder, arguments, alone=studio.runs / _TRAINING)
+    except UserError as error:
+        raise UserError(f"run {', '.join(running_runs(studio))}: is training; {error}") from error
 
 
 def _offered() -> list[Option]:
@@ -176,7 +179,7 @@ def _arguments(bundle: Path, rows: Path, out: Path, given: Mapping[str, str]) ->
     for name, value in given.items():
         flag = f"--{name.replace('_', '-')}"
         if kinds[name].type != "flag":
-            arguments += [flag, value]
+            arguments += [f"{flag}={value}"] if value.startswith("-") else [flag, value]
         elif value == "true":
             arguments.append(flag)
         elif kinds[name].default == "true":
@@ -197,6 +200,6 @@ def _values(given: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
-def processes(studio: Workspace) -> Sequence[str]:
+def running_runs(studio: Workspace) -> list[str]:
     """Names of the runs that go on."""
-    return [name for name in names(studio.runs) if jobs.state(studio.runs / name).running]
+    return [name for name in names(studio.runs) if jobs.is_running(studio.runs / name)]

@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import os
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_origin
@@ -14,9 +16,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from mobile_ft.errors import BusyError, UserError
-from mobile_ft.files.folder import replace_file
 from mobile_ft.studio import answers, budget, data, made, models, runs
-from mobile_ft.studio.workspace import Workspace, found, new_place
+from mobile_ft.studio.workspace import Workspace, found, free_place
 
 MOST_UPLOAD = 256 << 20  # bytes of a data file; a larger one is opened by its path
 _MOST_REQUEST = 4 << 20  # bytes of any other request
@@ -30,9 +31,11 @@ ACTIONS: dict[str, Callable[..., dict[str, Any]]] = {
         models.describe_model,
         models.describe_source,
         models.add_model,
+        models.remove_model,
         data.list_data,
         data.link_data,
         data.add_row,
+        data.remove_data,
         data.look_at_data,
         budget.list_devices,
         budget.plan_step,
@@ -68,15 +71,15 @@ def make_app(studio: Workspace) -> Starlette:
         return JSONResponse(await run_in_threadpool(action, studio, **values))
 
     async def upload(request: Request) -> Response:
-        target = new_place(studio.data, request.path_params["name"])
-        partial = studio.data / f".{target.name}.partial"
-        try:
-            with partial.open("wb") as file:
-                async for piece in _pieces(request, MOST_UPLOAD):
-                    file.write(piece)
-            await run_in_threadpool(replace_file, partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
+        name = request.path_params["name"]
+        free_place(studio.data, name)  # fails early if it is not a name
+        with tempfile.NamedTemporaryFile(dir=studio.data, prefix=".", suffix=".partial") as file:
+            async for piece in _pieces(request, MOST_UPLOAD):
+                file.write(piece)
+            file.flush()
+            await run_in_threadpool(os.fsync, file.fileno())
+            target = free_place(studio.data, name)
+            os.link(file.name, target)  # never over another file
         return JSONResponse({"name": target.name})
 
     async def answer(request: Request) -> Response:
@@ -107,7 +110,7 @@ def make_app(studio: Workspace) -> Starlette:
             ValueError: _on_error(400),  # a number that is none
             BusyError: _on_error(409),
             _TooLargeError: _on_error(413),
-            OSError: _on_error(500),  # such as a full disk
+            Exception: _on_error(500),  # such as a full disk
         },
     )
 
@@ -136,6 +139,9 @@ def _check(action: Callable[..., Any], values: Mapping[str, Any]) -> None:
             raise UserError(f"{name}: is missing")
         if name in values and type(values[name]) is not kind:
             raise UserError(f"{name}: must be of type {kind.__name__}")
+    texts = [*values.get("options", {}).values(), *values.get("sides", []), *values.get("runs", [])]
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError("options, sides and runs: their values must be text")
 
 
 async def _json(request: Request) -> dict[str, Any]:

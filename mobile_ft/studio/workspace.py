@@ -1,12 +1,13 @@
 """The folder of a studio. A page names what is in it, and never sends a path into it."""
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from mobile_ft.errors import UserError
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NAME = re.compile(r"\w[\w.-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,26 @@ def found(folder: Path, name: str) -> Path:
 def place(folder: Path, name: str) -> Path:
     """Returns the path for a name. Raises UserError if it is not the name of a file."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise UserError(f"name {name!r}: use letters, digits, dots, dashes and underscores, and at most 100 of them")
+        raise UserError(f"name {name!r}: use letters, digits, dots, dashes and underscores, no dot first, at most 100")
     return folder / name
+
+
+def free_place(folder: Path, name: str) -> Path:
+    """Returns the path for a name; with a number, if it is taken."""
+    path = place(folder, name)
+    number = 1
+    while path.exists() or path.is_symlink():
+        number += 1
+        path = place(folder, f"{Path(name).stem}-{number}{Path(name).suffix}")
+    return path
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a folder, or a link, but never what a link leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def new_place(folder: Path, name: str) -> Path:

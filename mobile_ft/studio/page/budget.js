@@ -1,6 +1,6 @@
 // The budget: what a step needs, how it fits, and what would save memory.
 
-import { ask, byId, chosen, make, onChange, reporting, seconds, setOptions, settled } from "./page.js";
+import { ask, byId, chosen, make, onChange, redraw, reporting, seconds, setOptions, settled } from "./page.js";
 import { stack } from "./charts.js";
 
 const form = byId("budget-form");
@@ -45,15 +45,17 @@ export async function plan() {
   }
   const turn = ++latest;
   const { model, device } = chosen;
-  const options = await stepOptions();
-  const found = await ask("plan_step", { model, device, options });
+  const options = Object.fromEntries(Object.entries(chosen.options).filter(([name]) => stepNames.has(name)));
+  let found = null;
+  try {
+    found = await ask("plan_step", { model, device, options });
+  } catch (error) {
+    if (turn === latest) redraw(place, "", () => []); // no plan of other options
+    throw error;
+  }
   if (turn !== latest) return;
   fill(found.plan);
-  place.replaceChildren(...view(found));
-}
-
-async function stepOptions() {
-  return Object.fromEntries(Object.entries(chosen.options).filter(([name]) => stepNames.has(name)));
+  redraw(place, found, view);
 }
 
 export const stepNames = new Set();

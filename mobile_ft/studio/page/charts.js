@@ -2,7 +2,7 @@
 
 import { make } from "./page.js";
 
-const COLOURS = 8;
+const COLOURS = 8, MOST_POINTS = 1000;
 const WIDTH = 480, HEIGHT = 220, LEFT = 52, BOTTOM = 26, TOP = 10, RIGHT = 12;
 
 /** Parts of the memory, the largest first, on a bar that is `most` long, with a mark at the budget. */
@@ -29,8 +29,15 @@ function drawn(tag, attributes, text) {
   return element;
 }
 
+/** At most so many points as a picture can show; the last one stays. */
+function thinned(points) {
+  const every = Math.ceil(points.length / MOST_POINTS);
+  return every > 1 ? points.filter((point, i) => i % every === 0 || i === points.length - 1) : points;
+}
+
 /** Lines over steps. A series is {name, colour, dashed, points: [[step, value], ...]}. `from` is the least value shown. */
 export function lines(title, series, format, from = Infinity) {
+  series = series.map((one) => ({ ...one, points: thinned(one.points) }));
   const points = series.flatMap((one) => one.points);
   if (!points.length) return null;
   const xs = points.map((point) => point[0]), ys = points.map((point) => point[1]);

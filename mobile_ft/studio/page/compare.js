@@ -48,8 +48,9 @@ async function askAll() {
   byId("answers").replaceChildren(...[...columns.values()].map(({ box }) => box));
   stopping = new AbortController();
   byId("stop-answer").disabled = false;
+  byId("ask-form").querySelector("[type=submit]").disabled = true;
   try {
-    const options = { max_tokens: Number(max_tokens.value), temp: Number(temp.value) };
+    const options = { max_tokens: max_tokens.value, temp: temp.value };
     const body = JSON.stringify({ model: chosen.model, sides: [...columns.keys()], prompt: question, options });
     const headers = { "content-type": "application/json" };
     const response = await fetch("/answer", { method: "POST", headers, body, signal: stopping.signal });
@@ -64,6 +65,7 @@ async function askAll() {
     if (error.name !== "AbortError") throw error;
   } finally {
     byId("stop-answer").disabled = true;
+    byId("ask-form").querySelector("[type=submit]").disabled = false;
   }
 }
 

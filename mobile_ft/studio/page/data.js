@@ -1,6 +1,6 @@
 // The data: files, rows that are typed, and their tokens.
 
-import { acting, ask, byId, choice, choose, chosen, make, onChange, rowsTable, upload } from "./page.js";
+import { acting, ask, byId, choice, choose, chosen, make, redraw, removeButton, rowsTable, upload } from "./page.js";
 
 let rowsTyped = 0;
 
@@ -12,9 +12,6 @@ export async function initData() {
     await selectNew(await ask("link_data", { path: byId("link-form").elements.path.value }));
   }));
   byId("row-form").addEventListener("submit", acting(addRow));
-  onChange((changes) => {
-    if ("model" in changes || "options" in changes) byId("look").dataset.old = "yes";
-  });
   await refresh();
 }
 
@@ -25,13 +22,17 @@ export async function lookAgain() {
     place.replaceChildren(make("p", { class: "soft" }, "Choose a model and a file to see what is learned."));
     return;
   }
-  const { seq_len = "", loss = "sft" } = chosen.options;
+  const { seq_len = "", loss = "sft" } = chosen.options, name = chosen.data;
+  const removing = removeButton(`Remove ${name}`, async () => {
+    await ask("remove_data", { data: name });
+    await refresh();
+    await lookAgain();
+  });
   try {
     const found = await ask("look_at_data", { model: chosen.model, data: chosen.data, options: { seq_len, loss } });
-    place.replaceChildren(rowsTable(found.title, found.table), ...Object.entries(found.splits).map(([name, split]) => splitView(name, split, found.seq_len)));
-    delete place.dataset.old;
+    place.replaceChildren(rowsTable(found.title, found.table), removing, ...Object.entries(found.splits).map(([name, split]) => splitView(name, split, found.seq_len)));
   } catch (error) {
-    place.replaceChildren();
+    place.replaceChildren(removing);
     throw error;
   }
 }
@@ -39,8 +40,9 @@ export async function lookAgain() {
 async function refresh() {
   const found = await ask("list_data");
   if (!found.data.includes(chosen.data)) choose({ data: found.data[0] ?? "" }); // the newest
-  const cards = found.data.map((name) => choice("file", name, name === chosen.data, acting(() => select(name))));
-  byId("files").replaceChildren(...(cards.length ? cards : [make("p", { class: "soft" }, "None yet. Add some below.")]));
+  redraw(byId("files"), [found.data, chosen.data], ([names, current]) => names.length
+    ? names.map((name) => choice("file", name, name === current, acting(() => select(name))))
+    : [make("p", { class: "soft" }, "None yet. Add some below.")]);
 }
 
 async function select(name) {

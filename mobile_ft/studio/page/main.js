@@ -4,18 +4,21 @@ import { ask, byId, chosen, defaults, onChange, reporting, restore } from "./pag
 import { initModels } from "./models.js";
 import { initData, lookAgain } from "./data.js";
 import { initBudget, plan, stepNames } from "./budget.js";
-import { initTrain } from "./train.js";
+import { initTrain, poll } from "./train.js";
 import { initCompare, refreshCompare } from "./compare.js";
 
 const SECTIONS = ["model", "data", "budget", "train", "compare"];
-const OPENED = { data: lookAgain, budget: plan, compare: refreshCompare };
+const OPENED = { data: lookAgain, budget: plan, train: poll, compare: refreshCompare };
+let shown = "";
 
+/** The section that the address names. Another place on the page, such as where the skip link leads, changes none. */
 function current() {
   const name = location.hash.slice(1);
-  return SECTIONS.includes(name) ? name : SECTIONS[0];
+  return SECTIONS.includes(name) ? name : shown || SECTIONS[0];
 }
 
 async function show() {
+  shown = current();
   for (const name of SECTIONS) byId(name).classList.toggle("shown", name === current());
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#${current()}`) link.setAttribute("aria-current", "step");
@@ -39,14 +42,12 @@ reporting(async () => {
     defaults[option.name] = option.default;
     if (option.group === "step") stepNames.add(option.name);
   }
-  await initModels();
-  await initData();
-  await initBudget(options);
-  await initTrain(options);
-  initCompare();
+  const showing = reporting(show);
   window.addEventListener("hashchange", () => {
-    window.scrollTo(0, 0);
-    reporting(show)();
+    if (current() !== shown) window.scrollTo(0, 0);
+    showing();
   });
-  await show();
+  // A part that fails says so, and leaves the others alone.
+  for (const init of [initModels, initData, initBudget, initTrain, initCompare]) await reporting(init)(options);
+  await showing();
 })();

@@ -1,6 +1,6 @@
 // The model: bundles, exports, and what `info` says.
 
-import { acting, ask, byId, choice, choose, chosen, make, reporting, rowsTable, showError } from "./page.js";
+import { acting, ask, byId, choice, choose, chosen, defaults, make, redraw, removeButton, reporting, rowsTable, setOptions, showError, tell } from "./page.js";
 
 const form = byId("add-model-form");
 
@@ -20,10 +20,11 @@ async function refresh() {
   const found = await ask("list_models");
   byId("builtin").replaceChildren(...found.builtin.map((name) => make("option", { value: name })));
   if (!found.models.includes(chosen.model)) choose({ model: found.models[0] ?? "" }); // the newest
-  const cards = found.models.map((name) => choice("model", name, name === chosen.model, acting(() => select(name))));
-  byId("models").replaceChildren(...(cards.length ? cards : [make("p", { class: "soft" }, "None yet. Add one below.")]));
-  byId("exports").replaceChildren(...Object.entries(found.exports).map(([name, job]) => exporting(name, job)));
-  if (chosen.model && byId("model-info").childElementCount === 0) await describe(chosen.model);
+  redraw(byId("models"), [found.models, chosen.model], ([names, current]) => names.length
+    ? names.map((name) => choice("model", name, name === current, acting(() => select(name))))
+    : [make("p", { class: "soft" }, "None yet. Add one below.")]);
+  redraw(byId("exports"), found.exports, (all) => Object.entries(all).map(([name, job]) => exporting(name, job)));
+  if (chosen.model && byId("model-info").childElementCount === 0) await reporting(describe)(chosen.model);
   if (Object.values(found.exports).some((job) => job.running)) setTimeout(reporting(() => follow(found.exports)), 700);
 }
 
@@ -31,12 +32,18 @@ async function refresh() {
 async function follow(before) {
   await refresh();
   const { models } = await ask("list_models");
-  for (const name of Object.keys(before)) if (before[name].running && models.includes(name)) await select(name);
+  for (const name of Object.keys(before)) {
+    if (!before[name].running || !models.includes(name)) continue;
+    tell(`${name} is exported`);
+    await select(name);
+  }
 }
 
 function exporting(name, job) {
-  if (job.error) return make("p", { class: "card bad" }, `${name}: ${job.error}`);
-  if (!job.running) return make("p", { class: "card bad" }, `${name}: the export ended early. ${job.line}`);
+  if (!job.running) {
+    const dismiss = make("button", { type: "button", click: acting(() => remove(name)), "aria-label": `Dismiss ${name}` }, "Dismiss");
+    return make("p", { class: "card bad" }, `${name}: ${job.error || job.line} `, dismiss);
+  }
   const bar = make("progress", { max: 1, value: job.progress, "aria-label": `export of ${name}` });
   return make("div", { class: "card" }, `Exporting ${name} `, bar, make("span", { class: "soft" }, job.line));
 }
@@ -49,7 +56,14 @@ async function select(name) {
 
 async function describe(name) {
   const found = await ask("describe_model", { model: name });
-  byId("model-info").replaceChildren(rowsTable(name, found.rows));
+  if (found.max_seq_len < Number(chosen.options.seq_len ?? defaults.seq_len)) setOptions({ seq_len: String(found.max_seq_len) });
+  byId("model-info").replaceChildren(rowsTable(name, found.rows), removeButton(`Remove the bundle ${name}`, () => remove(name)));
+}
+
+async function remove(name) {
+  byId("model-info").replaceChildren();
+  await ask("remove_model", { model: name });
+  await refresh();
 }
 
 async function describeSource() {

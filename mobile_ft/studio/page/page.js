@@ -13,17 +13,27 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Shows an error above everything, or none. */
-export function showError(message = "") {
+let errorOf = null;
+
+/** Shows an error above everything, or none. `source` is what failed: when that succeeds, its error goes. */
+export function showError(message = "", source = null) {
   const place = byId("error");
+  errorOf = message ? source : null;
+  if (place.textContent === message) return;
   place.textContent = message;
   place.hidden = message === "";
   if (message) place.scrollIntoView({ block: "nearest" });
 }
 
 async function checked(response) {
-  const found = await response.json().catch(() => ({ error: response.statusText }));
-  if (!response.ok) throw new Error(found.error ?? response.statusText);
+  const text = await response.text();
+  let found = null;
+  try {
+    found = JSON.parse(text);
+  } catch {
+    if (response.ok) throw new Error("The server's answer was cut off.");
+  }
+  if (!response.ok) throw new Error(found?.error || text || response.statusText);
   return found;
 }
 
@@ -34,7 +44,7 @@ export async function ask(action, values = {}) {
 }
 
 export async function upload(file) {
-  const name = file.name.replace(/[^A-Za-z0-9._-]/g, "-").replace(/^[^A-Za-z0-9]+/, "");
+  const name = file.name.replace(/[^\p{L}\p{N}_.-]|^\./gu, "-").replace(/^-/, "_");
   return checked(await fetch(`/upload/${encodeURIComponent(name)}`, { method: "PUT", body: file }));
 }
 
@@ -52,22 +62,30 @@ export function reporting(work) {
   return async (...values) => {
     try {
       await work(...values);
+      if (errorOf === work) showError();
     } catch (error) {
-      showError(error.message);
+      showError(error.message, work);
     }
   };
 }
 
 const drawn = new WeakMap();
 
+/** What finds an element again after it was drawn anew. */
+function selectorOf(element) {
+  const label = element.getAttribute("aria-label");
+  if (label) return `[aria-label="${CSS.escape(label)}"]`;
+  return element.value ? `[value="${CSS.escape(element.value)}"]` : null;
+}
+
 /** Draws what is made of a value, if the value has changed. A button or box that had the focus keeps it. */
 export function redraw(place, value, draw) {
   const text = JSON.stringify(value);
   if (drawn.get(place) === text) return;
   drawn.set(place, text);
-  const label = place.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+  const selector = place.contains(document.activeElement) ? selectorOf(document.activeElement) : null;
   place.replaceChildren(...draw(value));
-  if (label) place.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus();
+  if (selector) place.querySelector(selector)?.focus();
 }
 
 /** What was chosen: model, data, and options of the training by name. It survives the page. */
@@ -110,6 +128,16 @@ export function rowsTable(title, rows) {
     make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, String(value))),
   );
   return make("div", { class: "card table" }, make("h3", {}, title), make("table", {}, make("tbody", {}, ...lines)));
+}
+
+/** A button that removes something, after a question. */
+export function removeButton(text, remove) {
+  return make("button", { type: "button", "aria-label": text, click: (event) => confirm(`${text}?`) && acting(remove)(event) }, text);
+}
+
+/** Tells screen readers what happened. */
+export function tell(text) {
+  byId("status").textContent = text;
 }
 
 /** A card to choose one of several. */

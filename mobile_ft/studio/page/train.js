@@ -1,11 +1,12 @@
 // Runs: started, watched live, paused, resumed, laid over each other.
 
-import { acting, ask, byId, chosen, make, onChange, redraw, reporting, seconds, setOptions, settled, showError } from "./page.js";
+import { acting, ask, byId, chosen, make, onChange, redraw, reporting, seconds, setOptions, settled, showError, tell } from "./page.js";
 import { lines } from "./charts.js";
 
 const form = byId("train-form");
 const IN_FORM = ["steps", "lr", "loss"], ELSEWHERE = ["budget", "seq_len", "schedule", "optimizer"];
-const runs = new Map(); // name -> {run, events, next, colour}
+const STATUS = { running: "training", ended: "done", stopped: "stopped", failed: "failed" };
+const runs = new Map(); // name -> {run, events, next, colour, pausing}
 const shown = new Set();
 let options = [];
 
@@ -81,13 +82,17 @@ function next(name) {
   return found && !/\d{4}-\d{2}$/.test(found[1]) ? `${found[1]}-${Number(found[2]) + 1}` : `${name}-2`;
 }
 
-let timer = 0;
+let timer = 0, lost = false;
 
 /** Reads what is new of the runs that are shown, and draws it. Goes on while one of them runs. */
 export async function poll() {
   clearTimeout(timer);
   try {
     const found = await ask("list_runs");
+    for (const run of found.runs) {
+      const before = runs.get(run.name)?.run.status;
+      if (before && before !== run.status) tell(`${run.name}: ${STATUS[run.status]}`);
+    }
     for (const name of [...runs.keys()]) if (!found.runs.some((run) => run.name === name)) runs.delete(name);
     for (const run of found.runs) {
       const known = runs.get(run.name) ?? { events: new Map(), next: 0, colour: runs.size };
@@ -100,26 +105,34 @@ export async function poll() {
     draw();
     document.dispatchEvent(new Event("runs"));
     if (found.runs.some((run) => run.status === "running")) timer = setTimeout(poll, 1000);
+    if (lost) showError();
+    lost = false;
   } catch (error) {
-    showError(`${error.message}. The studio's server may have ended; its training goes on.`);
+    // A failed fetch is a TypeError: the server has ended.
+    showError(error instanceof TypeError ? "The studio's server does not answer. A training goes on without it; start the studio again to watch it." : error.message);
+    lost = true;
     timer = setTimeout(poll, 3000);
   }
 }
 
+/** Reads the rest of a run's log, which comes in pieces. */
 async function read(name) {
   const known = runs.get(name);
-  const found = await ask("read_run", { run: name, start: known.next });
-  known.run = found.run;
-  known.next = found.next;
-  for (const event of found.events) {
-    // A resumed run repeats steps since its checkpoint.
-    if (event.event === "step" || event.event === "eval") known.events.set(`${event.event} ${event.step}`, event);
-    else known[event.event] = event;
+  for (;;) {
+    const found = await ask("read_run", { run: name, start: known.next });
+    for (const event of found.events) {
+      // A resumed run repeats steps since its checkpoint.
+      if (event.event === "step" || event.event === "eval") known.events.set(`${event.event} ${event.step}`, event);
+      else known[event.event] = event;
+    }
+    known.run = found.run;
+    if (found.next === known.next) return;
+    known.next = found.next;
   }
 }
 
 function draw() {
-  redraw(byId("runs"), [[...runs.values()].map(({ run }) => run), [...shown]], () => [table()]);
+  redraw(byId("runs"), [[...runs.values()].map(({ run, pausing }) => [run, pausing]), [...shown]], () => [table()]);
   const visible = [...shown].map((name) => runs.get(name)).filter(Boolean);
   byId("live").replaceChildren(...visible.filter(({ run }) => run.status === "running").map(live));
   const of = (kind, key, more = {}) => visible.map(({ run, events, colour }) => ({
@@ -156,21 +169,22 @@ function table() {
   const act = (action, name) => acting(async () => {
     await ask(action, { run: name });
     if (action === "remove_run") shown.delete(name);
-    if (action === "stop_run") await new Promise((resolve) => setTimeout(resolve, 300));
+    if (action === "stop_run") runs.get(name).pausing = true;
+    if (action === "resume_run") runs.get(name).pausing = false;
     await poll();
   });
-  const lines = [...runs.values()].map(({ run, events }) => {
+  const lines = [...runs.values()].map(({ run, pausing }) => {
     const box = make("input", { type: "checkbox", checked: shown.has(run.name), "aria-label": `show ${run.name}`, change: acting(async (event) => {
       if (event.target.checked) shown.add(run.name); else shown.delete(run.name);
       await poll();
     }) });
     const button = (text, action) => make("button", { type: "button", click: act(action, run.name), "aria-label": `${text} ${run.name}` }, text);
     const buttons = [
-      run.status === "running" ? button("Pause", "stop_run") : null,
+      run.status === "running" && !pausing ? button("Pause", "stop_run") : null,
       run.can_resume && run.status !== "running" ? button("Resume", "resume_run") : null,
       run.status !== "running" ? button("Remove", "remove_run") : null,
     ];
-    const status = { running: "training", ended: "done", stopped: "stopped", failed: "failed" }[run.status];
+    const status = run.status === "running" && pausing ? "pausing after its step …" : STATUS[run.status];
     return make("tr", {}, make("td", {}, box), make("th", { scope: "row" }, run.name), make("td", {}, run.model),
       make("td", {}, status, run.error ? make("span", { class: "bad" }, `: ${run.error}`) : null),
       make("td", {}, make("div", { class: "buttons" }, ...buttons.filter(Boolean))));

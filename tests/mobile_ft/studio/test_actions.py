@@ -9,8 +9,10 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -117,7 +119,7 @@ def test_a_run(site: Site, studio: Workspace) -> None:
     assert line[0] == "mobile-ft" and main(line[1:]) == 0
     log = [json.loads(line) for line in (studio.runs / "again" / "log.jsonl").read_text().splitlines()]
     assert [event["loss"] for event in log if event["event"] == "step"] == [event["loss"] for event in steps]
-    code = shown["python"].replace('runs/again"', 'runs/third"')
+    code = shown["python"].replace("runs/again'", "runs/third'")
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     assert (studio.runs / "third" / "adapter_model.safetensors").read_bytes() == (
         studio.runs / "first" / "adapter_model.safetensors"
@@ -193,14 +195,49 @@ def test_a_run_outlives_its_server(studio: Workspace, tmp_path: Path) -> None:
         process.wait()
 
 
-def test_another_process_with_its_id(studio: Workspace) -> None:
+def test_a_damaged_job(studio: Workspace) -> None:
     folder = studio.runs / "old"
     folder.mkdir()
-    (folder / jobs.JOB_FILE).write_text(json.dumps({"pid": os.getpid(), "arguments": ["train", "x"]}))
-    assert not jobs.state(folder).running
-    for damaged in ("", "{}", "[]", '{"pid": "x"}', '{"pid": 1e99}'):
+    assert jobs.state(folder) == jobs.JobState(False, False, "its process was killed", "", None)
+    for damaged in ("", "{}", "[]", '{"pid": "x"}', '{"arguments": 3}'):
         (folder / jobs.JOB_FILE).write_text(damaged)
         assert not jobs.state(folder).running and jobs.arguments_of(folder) == []
+        jobs.interrupt(folder)
+
+
+def test_two_clicks(site: Site) -> None:
+    """Several starts at once are one; a second pause does not keep the first from saving."""
+    with ThreadPoolExecutor() as pool:
+        values = {
+            "model": "small",
+            "data": "rows.jsonl",
+            "options": OPTIONS | {"steps": "100000", "save_every": "90000"},
+        }
+        answers = list(pool.map(lambda i: site.ask("start_run", name=f"run-{i}", **values).status, range(6)))
+    assert sorted(answers) == [200, *[400] * 5]
+    (name,) = [run["name"] for run in site.ask("list_runs").json["runs"]]
+    wait(lambda: len(steps_of(site, name)) > 2)
+    for _ in range(5):
+        site.ask("stop_run", run=name)
+    stopped = wait(lambda: run_of(site, name)["status"] != "running" and run_of(site, name))
+    assert stopped["status"] == "stopped" and stopped["can_resume"]
+
+
+def test_a_run_that_is_killed(site: Site, studio: Workspace) -> None:
+    start(site, "killed", steps="100000")
+    wait(lambda: len(steps_of(site, "killed")) > 2)
+    os.kill(int((studio.runs / "killed" / "pid.txt").read_text()), signal.SIGKILL)
+    killed = wait(lambda: run_of(site, "killed")["status"] == "failed" and run_of(site, "killed"))
+    assert killed["error"] == "its process was killed" and killed["can_resume"]
+    with (studio.runs / "killed" / "log.jsonl").open("a") as log:
+        log.write('{"event": "step", "st\n{"event": "eval", "step": 1, "loss": NaN}\n3\n')
+    events = site.ask("read_run", run="killed", start=0).json["events"]
+    assert events[-1] == {"event": "eval", "step": 1, "loss": None}
+    before = len(steps_of(site, "killed"))
+    wait(lambda: site.ask("resume_run", run="killed").status == 200)  # mft-run ends a little after its parent
+    wait(lambda: len(steps_of(site, "killed")) > before)
+    site.ask("stop_run", run="killed")
+    wait(lambda: run_of(site, "killed")["status"] == "stopped")
 
 
 def test_data(site: Site, studio: Workspace, tmp_path: Path) -> None:
@@ -219,11 +256,17 @@ def test_data(site: Site, studio: Workspace, tmp_path: Path) -> None:
         assert (
             site.ask("add_row", data="typed", row={"prompt": f"é{i}", "completion": "b"}).json["name"] == "typed.jsonl"
         )
-    assert [json.loads(line)["prompt"] for line in (studio.data / "typed.jsonl").read_text().splitlines()] == [
-        "é0",
-        "é1",
-    ]
-    assert set(site.ask("list_data").json["data"]) == {"rows.jsonl", "with-spaces.jsonl", "typed.jsonl"}
+    typed = studio.data / "typed.jsonl"
+    assert [json.loads(line)["prompt"] for line in typed.read_text().splitlines()] == ["é0", "é1"]
+    typed.write_text('{"prompt": "a", "completion": "b"}')  # without the end of the line
+    site.ask("add_row", data="typed.jsonl", row={"prompt": "c", "completion": "d"})
+    assert [json.loads(line)["prompt"] for line in typed.read_text().splitlines()] == ["a", "c"]
+    assert site.send("PUT", "/upload/" + quote("训练.jsonl"), b"{}").json == {"name": "训练.jsonl"}
+    assert site.send("PUT", "/upload/" + quote("训练.jsonl"), b"{}").json == {"name": "训练-2.jsonl"}
+    for name in ("训练.jsonl", "训练-2.jsonl", "with-spaces.jsonl"):
+        assert name not in site.ask("remove_data", data=name).json["data"]
+    assert (tmp_path / "with spaces.jsonl").exists()
+    assert set(site.ask("list_data").json["data"]) == {"rows.jsonl", "typed.jsonl"}
 
 
 def test_models(site: Site, studio: Workspace, bundle: Path, tmp_path: Path) -> None:
@@ -240,13 +283,15 @@ def test_models(site: Site, studio: Workspace, bundle: Path, tmp_path: Path) -> 
         return not state["running"] and state
 
     assert "broken.gguf" in wait(ended)["error"]
+    assert "broken" not in site.ask("remove_model", model="broken").json["exports"]
+    assert "linked" not in site.ask("remove_model", model="linked").json["models"] and bundle.exists()
     assert "broken.gguf" in site.ask("describe_source", source=str(tmp_path / "broken.gguf")).json["error"]
 
 
 def test_answers_and_adapters(site: Site, studio: Workspace) -> None:
     start(site, "tuned", steps="30", lr="0.02")
     wait(lambda: run_of(site, "tuned")["status"] == "ended")
-    values = {"model": "small", "sides": ["base", "tuned"], "prompt": "3?", "options": {"max_tokens": 8}}
+    values = {"model": "small", "sides": ["base", "tuned"], "prompt": "3?", "options": {"max_tokens": "8"}}
     answer = site.send("POST", "/answer", json.dumps(values).encode())
     lines = [json.loads(line) for line in answer.body.splitlines()]
     texts = {
@@ -257,7 +302,7 @@ def test_answers_and_adapters(site: Site, studio: Workspace) -> None:
     for wrong, message in (
         ({"prompt": " "}, "prompt: is empty"),
         ({"sides": ["x"]}, "none of this name"),
-        ({"options": {"x": 1}}, "unknown option"),
+        ({"options": {"x": "1"}}, "unknown option"),
     ):
         answer = site.send("POST", "/answer", json.dumps(values | wrong).encode())
         assert message in json.loads(answer.body.splitlines()[-1])["error"]
@@ -274,4 +319,11 @@ def test_answers_and_adapters(site: Site, studio: Workspace) -> None:
     file = site.ask("make", run="tuned", target="peft").json["file"]
     archive = zipfile.ZipFile(io.BytesIO(site.send("GET", f"/made/{file}").body))
     assert {"adapter_config.json", "adapter_model.safetensors"} <= set(archive.namelist())
+    gguf = site.ask("make", run="tuned", target="gguf").json["file"]
+    assert site.send("GET", f"/made/{gguf}").body[:4] == b"GGUF"
+    phone = site.ask("make", run="tuned", target="phone", data="rows.jsonl").json
+    if "error" in phone:  # this machine has built no runtime for phones
+        assert "make aarch64" in phone["error"]
+    else:
+        assert (Path(phone["folder"]) / "run.sh").is_file()
     assert site.ask("make", run="tuned", target="floppy").json["error"].endswith("must be peft, gguf or phone")

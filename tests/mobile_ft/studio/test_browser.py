@@ -29,8 +29,8 @@ Browser: TypeAlias = Any
 class Visit:
     """A browser on a studio. It notes errors of the page, and requests that leave this computer."""
 
-    def __init__(self, page: Page, port: int) -> None:
-        self.page, self.problems = page, list[str]()
+    def __init__(self, page: Page, studio: Workspace, port: int) -> None:
+        self.page, self.studio, self.problems = page, studio, list[str]()
         local = f"http://127.0.0.1:{port}/"
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("request", lambda request: None if _stays(request.url, local) else self.problems.append(request.url))
@@ -62,10 +62,11 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def visit(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visit]:
-    with served(Workspace(tmp_path_factory.mktemp("studio") / "studio")) as site:
+    studio = Workspace(tmp_path_factory.mktemp("studio") / "studio")
+    with served(studio) as site:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(60_000)
-        found = Visit(page, site.port)
+        found = Visit(page, studio, site.port)
         yield found
         page.close()
 
@@ -111,6 +112,8 @@ def test_the_whole_way(visit: Visit, tmp_path: Path) -> None:
     visit.press("Start training")
     page.get_by_role("row", name=re.compile("pirate smollm2-135m done")).wait_for(timeout=180_000)
     page.get_by_role("img", name=re.compile(r"Memory, MB; last pirate: \d+, pirate planned: \d+")).wait_for()
+    done = json.loads((visit.studio.runs / "pirate" / "log.jsonl").read_text().splitlines()[-1])
+    assert done["peak_rss_mb"] <= done["planned_mb"] <= 300 and done["peak_anon_mb"] <= done["planned_anon_mb"]
 
     visit.open("Compare")
     page.get_by_label("Question").fill("What is 5?")
@@ -218,6 +221,11 @@ def test_by_keyboard(visit: Visit) -> None:
     page.goto(page.url.split("#")[0])
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    page.get_by_role("heading", name="Choose a model").wait_for()
+    page.reload()
+    page.keyboard.press("Tab")
     for section in SECTIONS[:2]:
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.textContent") == section
