@@ -12,6 +12,7 @@ from tests.small_bundle import TalkingModel, write_small_bundle
 
 # Of the extras, and executorch, of which only the libraries are used.
 OPTIONAL = ["torch", "executorch", "gguf", "matplotlib", "onnx", "huggingface_hub", "pyarrow", "transformers", "flwr"]
+OPTIONAL += ["starlette", "uvicorn"]
 WITHOUT = f"""
 import sys
 sys.modules.update(dict.fromkeys({OPTIONAL}))  # what is None cannot be imported
@@ -74,6 +75,7 @@ def test_a_bundle_needs_none(arguments: list[str], bundle: Path, adapter: Path, 
         (["convert", "BUNDLE", "--adapter", "ADAPTER", "--to", "gguf", "-o", "OUT"], "gguf", "gguf"),
         (["convert", "BUNDLE", "--adapter", "ADAPTER", "--to", "onnx", "-o", "OUT"], "onnx", "onnx"),
         (["convert", "BUNDLE", "--adapter", "ADAPTER", "--to", "executorch", "-o", "OUT"], "torch", "export"),
+        (["studio", "OUT"], "starlette", "studio"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )
