@@ -16,7 +16,6 @@ from mobile_ft.studio import jobs
 from mobile_ft.studio.workspace import Workspace, names, new_place, place
 
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
-RESULT_FILE = "result.json"
 _TRAINING = ".training"  # in the folder of runs: locked while one trains
 _MOST_LOG = 1 << 20  # bytes of a log that one answer has
 # What the page does not draw: lists of a figure per unit.
