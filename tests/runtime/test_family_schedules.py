@@ -102,14 +102,14 @@ def _run(family: Family, config: TrainConfig, selected: list[bool]) -> dict[str,
 
 
 def _compare(ours: dict[str, np.ndarray], references: list[Any], rows: list[np.ndarray]) -> None:
-    """Within 1e-4, or twice the error of Transformers in float32: rounding is amplified where the output of a head is
+    """Within 1e-4, or three times the error of Transformers in float32: rounding is amplified where the output of a head is
     small, and then normalized."""
     for model in references:
         for row in rows:  # gradients add up
             summed_loss(model, row[:-1], row[1:]).backward()
     exact, rounded = map(gradients, references)
     assert ours and ours.keys() <= exact.keys()
-    allowed = max(1e-4, *(2 * relative_error(rounded[name], exact[name]) for name in ours))
+    allowed = max(1e-4, *(3 * relative_error(rounded[name], exact[name]) for name in ours))
     for name, gradient in ours.items():
         assert relative_error(gradient, exact[name]) < allowed, name
 
