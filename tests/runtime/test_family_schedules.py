@@ -102,8 +102,8 @@ def _run(family: Family, config: TrainConfig, selected: list[bool]) -> dict[str,
 
 
 def _compare(ours: dict[str, np.ndarray], references: list[Any], rows: list[np.ndarray]) -> None:
-    """Within 1e-4, or three times the error of Transformers in float32: rounding is amplified where the output of a head is
-    small, and then normalized."""
+    """Within 1e-4, or three times the error of Transformers in float32: rounding is amplified where the output of a
+    head is small, and then normalized."""
     for model in references:
         for row in rows:  # gradients add up
             summed_loss(model, row[:-1], row[1:]).backward()
