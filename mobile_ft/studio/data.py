@@ -4,13 +4,12 @@ import json
 import os
 import re
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from mobile_ft.api.data import histogram, inspect_data
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import data_options
-from mobile_ft.studio.workspace import Workspace, free_place, names, place, remove
+from mobile_ft.studio.workspace import Workspace, free_place, names, place, remove, typed_path
 
 _SHOWN_ROWS = 8
 ROWS_ENDING = ".jsonl"
@@ -22,7 +21,7 @@ def list_data(studio: Workspace) -> dict[str, Any]:
 
 def link_data(studio: Workspace, path: str) -> dict[str, Any]:
     """Adds a file or folder of this computer by its path."""
-    source = path_of(path)
+    source = typed_path(path)
     if not path or not source.exists():
         raise UserError(f"data {path}: does not exist")
     target = free_place(studio.data, re.sub(r"[^\w.-]|^\.", "-", source.resolve().name))
@@ -34,13 +33,6 @@ def remove_data(studio: Workspace, data: str) -> dict[str, Any]:
     """Removes a file of the studio. Of a file elsewhere, it removes the link alone."""
     remove(studio.rows(data))
     return list_data(studio)
-
-
-def path_of(text: str) -> Path:
-    try:
-        return Path(text).expanduser()
-    except RuntimeError as error:  # ~NAME of nobody
-        raise UserError(f"{text}: {error}") from error
 
 
 def add_row(studio: Workspace, data: str, row: dict[str, Any]) -> dict[str, Any]:

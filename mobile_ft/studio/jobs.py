@@ -26,6 +26,7 @@ _PROGRESS = re.compile(r"(\d+)/(\d+)")
 _ERROR = re.compile(r"^mobile-ft( \w+)?: error: ")
 _DONE, _INTERRUPTED, _KILLED = "0", "130", ""  # exit statuses; a killed process writes none
 _START_SECONDS = 10.0  # that a process may take until it can be interrupted
+_ASK_SECONDS = 0.5  # longer than `is_running` holds a lock
 _MOST_OUTPUT = 20_000  # bytes of the output's end that are read
 
 # Of this server. They have to be waited for, or else they would stay in the list of processes.
@@ -103,27 +104,26 @@ def interrupt(folder: Path) -> None:
 
 def arguments_of(folder: Path) -> list[str]:
     """Returns the arguments that a job was started with; [] if it has none."""
-    found = _described(folder).get("arguments", [])
-    return [str(part) for part in found] if isinstance(found, list) else []
+    try:
+        return [str(part) for part in json.loads(_read(folder / JOB_FILE))["arguments"]]
+    except (ValueError, KeyError, TypeError):
+        return []
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
     """Yields the descriptor of a file that is locked. A process that inherits it keeps the lock."""
     with path.open("wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError("another one runs; stop it first, or wait for its end") from error
+        end = time.monotonic() + _ASK_SECONDS
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= end:
+                    raise UserError("another one runs; stop it first, or wait for its end") from error
+                time.sleep(_ASK_SECONDS / 100)
         yield file.fileno()
-
-
-def _described(folder: Path) -> dict[str, object]:
-    try:
-        found = json.loads((folder / JOB_FILE).read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _read(file: Path) -> str:

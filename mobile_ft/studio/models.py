@@ -9,8 +9,7 @@ from mobile_ft.api.info import info
 from mobile_ft.bundle.description import INDEX_FILE, read_bundle
 from mobile_ft.errors import UserError
 from mobile_ft.studio import jobs
-from mobile_ft.studio.data import path_of
-from mobile_ft.studio.workspace import Workspace, names, new_place, place, remove
+from mobile_ft.studio.workspace import Workspace, names, new_place, place, remove, typed_path
 
 # Options of `export` that the page offers, with the flags of the command line.
 _OPTIONS = {"lora_rank": "--lora-rank", "lora_alpha": "--lora-alpha", "max_seq_len": "--max-seq-len"}
@@ -41,7 +40,7 @@ def add_model(studio: Workspace, source: str, name: str, options: dict[str, str]
     """Starts the export of a model. A bundle is linked as it is."""
     if not source:
         raise UserError("model: name a folder, a .gguf file, a bundle or a model on the hub")
-    path = path_of(source)
+    path = typed_path(source)
     target = new_place(studio.models, name)
     if (path / INDEX_FILE).is_file():
         read_bundle(path)

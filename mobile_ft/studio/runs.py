@@ -4,11 +4,12 @@ import json
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mobile_ft.api.options import option_texts, value_of
 from mobile_ft.api.reporting import LOG_FILE
-from mobile_ft.api.run_file import RUN_FILE, read_run_file
 from mobile_ft.api.train import CHECKPOINT
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import Option, train_options
@@ -131,7 +132,6 @@ def _describe(folder: Path) -> dict[str, Any]:
         "model": Path(arguments[1]).name if len(arguments) > 1 else "",
         "trained": is_trained(folder),
         "can_resume": status in ("stopped", "failed") and (folder / CHECKPOINT).exists(),
-        "options": _options_of(folder),
     }
 
 
@@ -142,13 +142,6 @@ def _event(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return event if isinstance(event, dict) and "event" in event else None
-
-
-def _options_of(folder: Path) -> dict[str, Any]:
-    try:
-        return {name: value for name, value in read_run_file(folder / RUN_FILE).items() if not isinstance(value, Path)}
-    except (OSError, UserError):
-        return {}
 
 
 def _start(studio: Workspace, folder: Path, arguments: Sequence[str]) -> None:
@@ -165,11 +158,7 @@ def _offered() -> list[Option]:
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
     """The options that were set. Raises UserError for an unknown one."""
-    known = {option.name for option in _offered()}
-    for name in options:
-        if name not in known:
-            raise UserError(f"{name}: unknown option")
-    return {name: str(value) for name, value in options.items() if value != ""}
+    return option_texts(_offered(), {name: value for name, value in options.items() if value != ""})
 
 
 def _arguments(bundle: Path, rows: Path, out: Path, given: Mapping[str, str]) -> list[str]:
@@ -188,14 +177,11 @@ def _arguments(bundle: Path, rows: Path, out: Path, given: Mapping[str, str]) ->
 
 def _values(given: Mapping[str, str]) -> dict[str, Any]:
     """The options as a Python program would write them."""
-    numbers = {"integer": int, "number": float}
-    kinds = {option.name: option.type for option in _offered()}
-    values: dict[str, Any] = {}
-    for name, value in given.items():
-        try:
-            values[name] = value == "true" if kinds[name] == "flag" else numbers.get(kinds[name], str)(value)
-        except ValueError:
-            values[name] = value
+    values: dict[str, Any] = dict(given)
+    for option in _offered():
+        if option.name in given:
+            with suppress(ValueError):  # a size such as 300MB, or a mistake, stays text
+                values[option.name] = value_of(option, given[option.name])
     return values
 
 

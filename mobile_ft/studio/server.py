@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -135,13 +135,14 @@ def _check(action: Callable[..., Any], values: Mapping[str, Any]) -> None:
     for name, each in wanted.items():
         kind = get_origin(each.annotation) or each.annotation
         kind = list if kind is Sequence else kind
+        value = values.get(name)
         if name not in values and each.default is inspect.Parameter.empty:
             raise UserError(f"{name}: is missing")
-        if name in values and type(values[name]) is not kind:
+        if name in values and type(value) is not kind:
             raise UserError(f"{name}: must be of type {kind.__name__}")
-    texts = [*values.get("options", {}).values(), *values.get("sides", []), *values.get("runs", [])]
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError("options, sides and runs: their values must be text")
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        if get_args(each.annotation)[-1:] == (str,) and not all(isinstance(part, str) for part in parts):
+            raise UserError(f"{name}: its values must be text")
 
 
 async def _json(request: Request) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The folder of a studio. A page names what is in it, and never sends a path into it."""
 
+import os
 import re
 import shutil
 from dataclasses import dataclass
@@ -77,10 +78,18 @@ def free_place(folder: Path, name: str) -> Path:
     """Returns the path for a name; with a number, if it is taken."""
     path = place(folder, name)
     number = 1
-    while path.exists() or path.is_symlink():
+    while os.path.lexists(path):
         number += 1
         path = place(folder, f"{Path(name).stem}-{number}{Path(name).suffix}")
     return path
+
+
+def typed_path(text: str) -> Path:
+    """Returns the path of something on this computer that a person typed."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # ~NAME of nobody
+        raise UserError(f"{text}: {error}") from error
 
 
 def remove(path: Path) -> None:
@@ -94,6 +103,6 @@ def remove(path: Path) -> None:
 def new_place(folder: Path, name: str) -> Path:
     """Returns the path for a new name. Raises UserError if it is taken."""
     path = place(folder, name)
-    if path.exists() or path.is_symlink():
+    if os.path.lexists(path):
         raise UserError(f"name {name}: is taken; choose another")
     return path

@@ -1,6 +1,6 @@
 // The model: bundles, exports, and what `info` says.
 
-import { acting, ask, byId, choice, choose, chosen, defaults, make, redraw, removeButton, reporting, rowsTable, setOptions, showError, tell } from "./page.js";
+import { acting, ask, byId, choice, choose, chosen, defaults, make, redraw, removeButton, reporting, rowsTable, setOptions, tell } from "./page.js";
 
 const form = byId("add-model-form");
 
@@ -82,7 +82,6 @@ async function add() {
   const { source, name, lora_rank, lora_alpha, max_seq_len } = form.elements;
   const options = { lora_rank: lora_rank.value, lora_alpha: lora_alpha.value, max_seq_len: max_seq_len.value };
   const found = await ask("add_model", { source: source.value, name: name.value, options });
-  showError();
   if (found.models.includes(name.value)) await select(name.value);
   else await refresh();
 }

@@ -25,6 +25,14 @@ export function showError(message = "", source = null) {
   if (message) place.scrollIntoView({ block: "nearest" });
 }
 
+async function reach(address, request) {
+  try {
+    return await fetch(address, request);
+  } catch {
+    throw new Error("The studio's server does not answer. A training goes on without it; start the studio again to watch it.");
+  }
+}
+
 async function checked(response) {
   const text = await response.text();
   let found = null;
@@ -40,12 +48,12 @@ async function checked(response) {
 /** Asks the server for an action, by the names of its values. */
 export async function ask(action, values = {}) {
   const headers = { "content-type": "application/json" };
-  return checked(await fetch(`/do/${action}`, { method: "POST", headers, body: JSON.stringify(values) }));
+  return checked(await reach(`/do/${action}`, { method: "POST", headers, body: JSON.stringify(values) }));
 }
 
 export async function upload(file) {
   const name = file.name.replace(/[^\p{L}\p{N}_.-]|^\./gu, "-").replace(/^-/, "_");
-  return checked(await fetch(`/upload/${encodeURIComponent(name)}`, { method: "PUT", body: file }));
+  return checked(await reach(`/upload/${encodeURIComponent(name)}`, { method: "PUT", body: file }));
 }
 
 /** Does what a person asked for by a click or a change. Shows its error, in place of an earlier one. */
@@ -141,9 +149,9 @@ export function tell(text) {
 }
 
 /** A card to choose one of several. */
-export function choice(group, name, isChosen, onChoose, ...more) {
+export function choice(group, name, isChosen, onChoose) {
   const input = make("input", { type: "radio", name: group, value: name, checked: isChosen, change: onChoose });
-  return make("label", { class: "card" }, input, make("span", {}, name, ...more));
+  return make("label", { class: "card" }, input, make("span", {}, name));
 }
 
 export function seconds(value) {

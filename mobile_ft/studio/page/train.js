@@ -1,6 +1,6 @@
 // Runs: started, watched live, paused, resumed, laid over each other.
 
-import { acting, ask, byId, chosen, make, onChange, redraw, reporting, seconds, setOptions, settled, showError, tell } from "./page.js";
+import { acting, ask, byId, chosen, make, onChange, redraw, reporting, seconds, setOptions, settled, tell } from "./page.js";
 import { lines } from "./charts.js";
 
 const form = byId("train-form");
@@ -82,38 +82,31 @@ function next(name) {
   return found && !/\d{4}-\d{2}$/.test(found[1]) ? `${found[1]}-${Number(found[2]) + 1}` : `${name}-2`;
 }
 
-let timer = 0, lost = false;
+let timer = 0;
 
 /** Reads what is new of the runs that are shown, and draws it. Goes on while one of them runs. */
-export async function poll() {
+export const poll = reporting(async () => {
   clearTimeout(timer);
-  try {
-    const found = await ask("list_runs");
-    for (const run of found.runs) {
-      const before = runs.get(run.name)?.run.status;
-      if (before && before !== run.status) tell(`${run.name}: ${STATUS[run.status]}`);
-    }
-    for (const name of [...runs.keys()]) if (!found.runs.some((run) => run.name === name)) runs.delete(name);
-    for (const run of found.runs) {
-      const known = runs.get(run.name) ?? { events: new Map(), next: 0, colour: runs.size };
-      known.run = run;
-      runs.set(run.name, known);
-      if (run.status === "running") shown.add(run.name);
-    }
-    if (!shown.size && found.runs.length) shown.add(found.runs[0].name);
-    for (const name of shown) if (runs.has(name)) await read(name);
-    draw();
-    document.dispatchEvent(new Event("runs"));
-    if (found.runs.some((run) => run.status === "running")) timer = setTimeout(poll, 1000);
-    if (lost) showError();
-    lost = false;
-  } catch (error) {
-    // A failed fetch is a TypeError: the server has ended.
-    showError(error instanceof TypeError ? "The studio's server does not answer. A training goes on without it; start the studio again to watch it." : error.message);
-    lost = true;
-    timer = setTimeout(poll, 3000);
+  timer = setTimeout(poll, 3000); // if this fails
+  const found = await ask("list_runs");
+  for (const run of found.runs) {
+    const before = runs.get(run.name)?.run.status;
+    if (before && before !== run.status) tell(`${run.name}: ${STATUS[run.status]}`);
   }
-}
+  for (const name of [...runs.keys()]) if (!found.runs.some((run) => run.name === name)) runs.delete(name);
+  for (const run of found.runs) {
+    const known = runs.get(run.name) ?? { events: new Map(), next: 0, colour: runs.size };
+    known.run = run;
+    runs.set(run.name, known);
+    if (run.status === "running") shown.add(run.name);
+  }
+  if (!shown.size && found.runs.length) shown.add(found.runs[0].name);
+  for (const name of shown) if (runs.has(name)) await read(name);
+  draw();
+  document.dispatchEvent(new Event("runs"));
+  clearTimeout(timer);
+  if (found.runs.some((run) => run.status === "running")) timer = setTimeout(poll, 1000);
+});
 
 /** Reads the rest of a run's log, which comes in pieces. */
 async function read(name) {
