@@ -12,11 +12,11 @@ from mobile_ft.api.options import option_texts, value_of
 from mobile_ft.api.reporting import LOG_FILE
 from mobile_ft.api.train import CHECKPOINT
 from mobile_ft.errors import UserError
+from mobile_ft.model.lora import CONFIG_FILE, WEIGHTS_FILE
 from mobile_ft.runtime import Option, train_options
 from mobile_ft.studio import jobs
 from mobile_ft.studio.workspace import Workspace, names, new_place, place
 
-ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 _TRAINING = ".training"  # in the folder of runs: locked while one trains
 _MOST_LOG = 1 << 20  # bytes of a log that one answer has
 # What the page does not draw: lists of a figure per unit.
@@ -118,7 +118,7 @@ def bundle_of(studio: Workspace, run: str) -> Path:
 
 
 def is_trained(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in ADAPTER_FILES)
+    return all((folder / name).is_file() for name in (CONFIG_FILE, WEIGHTS_FILE))
 
 
 def _describe(folder: Path) -> dict[str, Any]:
