@@ -10,6 +10,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +19,7 @@ import pytest
 
 from mobile_ft.api.plan import plan
 from mobile_ft.cli.main import main
-from mobile_ft.studio import jobs
+from mobile_ft.studio import jobs, server
 from mobile_ft.studio.workspace import Workspace
 from tests.mobile_ft.studio.serving import Site, served
 from tests.small_bundle import TalkingModel, write_small_bundle
@@ -240,6 +241,27 @@ def test_a_run_that_is_killed(site: Site, studio: Workspace) -> None:
     wait(lambda: len(steps_of(site, "killed")) > before)
     site.ask("stop_run", run="killed")
     wait(lambda: run_of(site, "killed")["status"] == "stopped")
+
+
+@pytest.mark.parametrize(
+    ("action", "values", "message"),
+    [
+        ("link_data", {"path": "~nosuch/x"}, "~nosuch/x: "),
+        ("link_data", {"path": "x" * 5000}, "File name too long"),
+        ("commands", {"name": "../../x"}, "name '../../x': use letters"),
+        ("plan_step", {"device": "", "options": {"bundle": "x"}}, "bundle: unknown option"),
+        ("plan_step", {"device": "", "options": {"seq_len": [1]}}, "options: its values must be text"),
+        ("look_at_data", {"options": {"rows": "1"}}, "rows: unknown option of data"),
+        ("look_at_data", {"options": {"seq_len": "x"}}, "invalid literal"),
+        ("start_run", {"name": "x", "options": {"x": "1"}}, "x: unknown option"),
+        ("compare_runs", {"runs": [3]}, "runs: its values must be text"),
+    ],
+)
+def test_wrong_values(action: str, values: dict[str, Any], message: str, site: Site) -> None:
+    known = {"model": "small", "data": "rows.jsonl", "options": {}}
+    wanted = signature(server.ACTIONS[action]).parameters
+    answer = site.ask(action, **{name: value for name, value in known.items() if name in wanted} | values)
+    assert answer.status in (400, 500) and message in answer.json["error"]
 
 
 def test_data(site: Site, studio: Workspace, tmp_path: Path) -> None:
