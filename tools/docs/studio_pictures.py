@@ -5,25 +5,21 @@ It uses a studio as a person does: exports SmolLM2, trains it on dialogues in 30
 """
 
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
-import uvicorn
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from mobile_ft.studio.guard import Guard
-from mobile_ft.studio.server import make_app
 from mobile_ft.studio.workspace import Workspace
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tools"))
 from dialogues import write_data  # noqa: E402
 
-PORT, TOKEN = 8643, "pictures"
-SITE = f"http://127.0.0.1:{PORT}"
 MINUTES = 5 * 60_000  # milliseconds
 
 
@@ -33,22 +29,20 @@ def main() -> None:
         write_data(Path(folder) / "dialogues")
         shutil.copy(Path(folder) / "dialogues" / "train.jsonl", studio.data / "dialogues.jsonl")
         shutil.copy(Path(folder) / "dialogues" / "valid.jsonl", studio.data / "held-out.jsonl")
-        app = Guard(make_app(studio), TOKEN, {f"127.0.0.1:{PORT}"})
-        server = uvicorn.Server(uvicorn.Config(app, port=PORT, log_level="warning", lifespan="off", ws="none"))
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            with sync_playwright() as driver:
-                browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-                take(browser)
+        command = [sys.executable, "-m", "mobile_ft.cli.main", "studio", str(studio.folder), "--port=0", "--no-browser"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server, sync_playwright() as driver:
+            assert server.stdout is not None
+            link = server.stdout.readline().split()[-1]
+            browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            try:
+                take(browser, link)
+            finally:
                 browser.close()
-        finally:
-            server.should_exit = True
-            thread.join()
+                server.send_signal(signal.SIGINT)
 
 
-def take(browser: Browser) -> None:
-    page = visit(browser, 1280, "light")
+def take(browser: Browser, link: str) -> None:
+    page = visit(browser, link, 1280, "light")
     page.get_by_label("Model", exact=True).fill("smollm2-135m")
     page.get_by_role("button", name="Add", exact=True).click()
     page.locator("#models").get_by_label("smollm2-135m").wait_for(timeout=MINUTES)
@@ -80,16 +74,16 @@ def take(browser: Browser) -> None:
     page.get_by_role("button", name="Like the answer of slower", exact=True).wait_for(timeout=MINUTES)
     page.get_by_role("button", name="Like the answer of dialogues", exact=True).wait_for(timeout=MINUTES)
     keep(page, "compare")
-    narrow = visit(browser, 390, "dark")
+    narrow = visit(browser, link, 390, "dark")
     for section in ("Budget", "Train"):
         narrow.get_by_role("link", name=section).click()
         narrow.wait_for_timeout(2000)
         keep(narrow, f"{section.lower()}-phone")
 
 
-def visit(browser: Browser, width: int, scheme: str) -> Page:
+def visit(browser: Browser, link: str, width: int, scheme: str) -> Page:
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page.goto(f"{SITE}/?token={TOKEN}")
+    page.goto(link)
     return page
 
 
