@@ -69,7 +69,7 @@ function splitView(name, split, seqLen) {
     {},
     make("h3", {}, `Rows of ${name}`),
     lengths(split.histogram, seqLen),
-    bad.length ? make("div", { class: "card bad" }, `${split.bad} rows cannot be used:`, make("ul", {}, ...bad)) : null,
+    bad.length ? make("div", { class: "card bad" }, `Rows that cannot be used (${split.bad}):`, make("ul", {}, ...bad)) : null,
     make("p", {}, make("mark", {}, "Learned tokens"), " are highlighted; ", make("del", {}, "tokens beyond the sequence"), " are struck out."),
     ...split.first_rows.map(rowView),
   );
@@ -79,13 +79,13 @@ function lengths(bins, seqLen) {
   if (!bins.length) return null;
   const most = Math.max(...bins.map((bin) => bin[2]));
   const bars = bins.map(([start, end, count]) => {
-    const bar = make("span", { title: `${start} to ${end - 1} tokens: ${count} rows`, class: start >= seqLen ? "over" : null });
+    const bar = make("span", { title: `${start} to ${end - 1} tokens, rows: ${count}`, class: start >= seqLen ? "over" : null });
     bar.style.height = `${(100 * count) / most}%`;
     return bar;
   });
   const longest = bins[bins.length - 1][1] - 1;
   const over = bins.filter((bin) => bin[0] >= seqLen).reduce((sum, bin) => sum + bin[2], 0);
-  const label = `Rows by length, up to ${longest} tokens; ${over} rows are longer than ${seqLen}`;
+  const label = `Rows by length, up to ${longest} tokens; rows longer than ${seqLen}: ${over}`;
   return make("div", { class: "card" }, make("div", { class: "histogram", role: "img", "aria-label": label }, ...bars),
     make("div", { class: "ends" }, make("span", {}, "0"), make("span", {}, `${longest} tokens`)), make("span", { class: "soft" }, label));
 }

@@ -168,7 +168,7 @@ def test_clear_messages(visit: Visit, tmp_path: Path) -> None:
     (tmp_path / "broken.jsonl").write_text('{"prompt": "a", "completion": "b"}\n{"prompt": \n')
     page.locator("#upload-form input").set_input_files(tmp_path / "broken.jsonl")
     visit.press("Upload")
-    page.get_by_text("1 rows cannot be used").wait_for()
+    page.get_by_text("Rows that cannot be used (1):").wait_for()
     assert "broken.jsonl:2" in page.locator("#look").inner_text()
     (tmp_path / "image.png").write_bytes(b"\x89PNG")
     page.locator("#upload-form input").set_input_files(tmp_path / "image.png")
