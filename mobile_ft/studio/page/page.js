@@ -140,7 +140,7 @@ export function rowsTable(title, rows) {
 
 /** A button that removes something, after a question. */
 export function removeButton(text, remove) {
-  return make("button", { type: "button", class: "remove", "aria-label": text, click: (event) => confirm(`${text}?`) && acting(remove)(event) }, text);
+  return make("button", { type: "button", class: "remove", click: (event) => confirm(`${text}?`) && acting(remove)(event) }, text);
 }
 
 /** Tells screen readers what happened. */
