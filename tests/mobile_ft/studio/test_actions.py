@@ -27,7 +27,6 @@ from tests.small_bundle import TalkingModel, write_small_bundle
 ROWS = [{"id": i, "prompt": f"{i}?", "completion": f"hello{i % 3}"} for i in range(20)]
 OPTIONS = {"seq_len": "48", "threads": "1", "save_every": "1"}
 MEASURED = {"step_seconds", "read_seconds", "relative_time"}  # on this machine, each time
-DECIDED = {"stored", "checkpoints", "offloaded", "resident_units", "longest_seq_len", "components_mb"}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ def site(studio: Workspace) -> Iterator[Site]:
         yield site
 
 
-def wait(of: Callable[[], Any], seconds: float = 60) -> Any:
+def wait(of: Callable[[], Any], seconds: float = 300) -> Any:
     """Returns what `of` finds, as soon as it finds anything."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -77,28 +76,25 @@ def start(site: Site, name: str, **options: str) -> None:
 def test_plans_are_the_command_lines(site: Site, bundle: Path, tmp_path: Path) -> None:
     smallest = plan(bundle, seq_len=48).smallest_budget_mb
 
-    def check(budget: str, left_out: set[str]) -> None:
+    # Not near the smallest budget: there, the pages of code that a process has when it plans decide about a unit.
+    for share in [0.5, 0.6, 0.7, 0.8] + [1.3 + 0.1 * i for i in range(16)]:
+        budget = str(int(1e6 * smallest * share))
         found = site.ask("plan_step", model="small", device="", options={"seq_len": "48", "budget": budget}).json
         main(["plan", str(bundle), "--seq-len", "48", "--budget", budget, "--json", str(tmp_path / "plan.json")])
-        assert found["fits"] == (found["plan"]["planned_mb"] <= found["plan"]["budget_mb"])
-        assert is_same(found["plan"], json.loads((tmp_path / "plan.json").read_text()), left_out), budget
-
-    for i in range(20):
-        budget = str(int(1e6 * smallest * (0.9 + 0.1 * i)))
-        # The pages of code that a process has when it plans differ by 0.1 MB or so. Near the smallest budget, they may
-        # decide about a unit.
-        check(budget, MEASURED if i > 3 else MEASURED | DECIDED)
+        assert found["fits"] == (share > 1)
+        assert is_same(found["plan"], json.loads((tmp_path / "plan.json").read_text())), budget
 
 
-def is_same(found: Any, expected: Any, left_out: set[str]) -> bool:
+def is_same(found: Any, expected: Any) -> bool:
+    """Whether two plans are the same, up to 1 MB of code that one process has touched and the other has not."""
     if isinstance(expected, dict):
         return found.keys() == expected.keys() and all(
-            is_same(found[key], expected[key], left_out) for key in expected.keys() - left_out
+            is_same(found[key], expected[key]) for key in expected.keys() - MEASURED
         )
     if isinstance(expected, list):
         pairs = zip(found, expected, strict=True)
-        return all(is_same(one, other, left_out) for one, other in pairs)
-    return found == pytest.approx(expected, abs=0.4) if isinstance(expected, float) else bool(found == expected)
+        return all(is_same(one, other) for one, other in pairs)
+    return found == pytest.approx(expected, abs=1) if isinstance(expected, float) else bool(found == expected)
 
 
 def test_a_phone(site: Site) -> None:

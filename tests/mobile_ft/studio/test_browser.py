@@ -65,7 +65,7 @@ def visit(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     studio = Workspace(tmp_path_factory.mktemp("studio") / "studio")
     with served(studio) as site:
         page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(180_000)
         found = Visit(page, studio, site.port)
         yield found
         page.close()
@@ -86,7 +86,7 @@ def test_the_whole_way(visit: Visit, tmp_path: Path) -> None:
     visit.press("What is it?")
     page.get_by_text("134.5 M parameters").first.wait_for()
     visit.press("Add")
-    page.locator("#models").get_by_label("smollm2-135m").wait_for(timeout=180_000)
+    page.locator("#models").get_by_label("smollm2-135m").wait_for()
 
     visit.open("Data")
     page.locator("#upload-form input").set_input_files(rows_file(tmp_path))
@@ -110,7 +110,7 @@ def test_the_whole_way(visit: Visit, tmp_path: Path) -> None:
     options = "--budget 300MB --seq-len 128 --steps 10"
     page.get_by_text(re.compile(f"mobile-ft train .*/runs/pirate .* {options}$")).wait_for()
     visit.press("Start training")
-    page.get_by_role("row", name=re.compile("pirate smollm2-135m done")).wait_for(timeout=180_000)
+    page.get_by_role("row", name=re.compile("pirate smollm2-135m done")).wait_for()
     page.get_by_role("img", name=re.compile(r"Memory, MB; last pirate: \d+, pirate planned: \d+")).wait_for()
     done = json.loads((visit.studio.runs / "pirate" / "log.jsonl").read_text().splitlines()[-1])
     assert done["peak_rss_mb"] <= done["planned_mb"] <= 300 and done["peak_anon_mb"] <= done["planned_anon_mb"]
@@ -133,7 +133,7 @@ def test_the_whole_way(visit: Visit, tmp_path: Path) -> None:
     page.get_by_label("Learning rate", exact=True).fill("0.0001")
     page.get_by_label("Name of the run").fill("slower")
     visit.press("Start training")
-    page.get_by_role("row", name=re.compile("slower smollm2-135m done")).wait_for(timeout=180_000)
+    page.get_by_role("row", name=re.compile("slower smollm2-135m done")).wait_for()
     page.get_by_label("show pirate").check()
     page.get_by_role(
         "img", name=re.compile(r"Loss; last .*pirate: .*slower: |Loss; last .*slower: .*pirate: ")
