@@ -1,9 +1,11 @@
 #pragma once
 
+#include <vector>
+
 namespace mft {
 
-/// Text of many kinds, written for this project, on which every version is compared with the base model: what a version
-/// learns must not cost what the model knew.
-extern const char* const kGeneralText;
+/// Short texts of many kinds, written for this project, on which every version is compared with the base model: what a
+/// version learns must not cost what the model knew.
+const std::vector<const char*>& general_text();
 
 }  // namespace mft

@@ -1,10 +1,12 @@
 #include "runtime/learn/version_losses.h"
 
+#include <cstring>
 #include <functional>
 #include <map>
 #include <utility>
 
 #include "runtime/base/buffer.h"
+#include "runtime/base/sha256.h"
 #include "runtime/data/token_writer.h"
 #include "runtime/learn/general_text.h"
 #include "runtime/train/evaluate.h"
@@ -53,7 +55,9 @@ void evaluate_apart(Model& model, const Encoded& encoded, const TrainConfig& con
 }  // namespace
 
 std::string loss_options(const TrainConfig& config) {
-  std::string text;
+  Sha256 general;
+  for (const char* piece : general_text()) general.update(piece, std::strlen(piece) + 1);
+  std::string text = "general_text=" + general.hex() + "\n";
   for (const Option<TrainConfig>& option : train_options()) {
     for (const char* name : {"seq_len", "loss", "beta", "label_smoothing", "simpo_gamma", "sft_weight"}) {
       if (option.name == name) text += option.name + "=" + option.get(config) + "\n";
@@ -87,10 +91,12 @@ void compute_losses(Model& model, const BundleText& text, const TrainConfig& con
   TrainConfig general = config;
   general.loss = Loss::kSft;
   if (known.general == 0) {
-    const EncodedRows windows =
-        encode_row({TextRow{kGeneralText}, 1, "text"}, text, nullptr, config.seq_len, Loss::kSft, DataConfig());
     Encoded encoded;
-    encoded.add(windows.groups, 1);
+    for (const char* piece : general_text()) {  // each by itself: nothing follows its end
+      EncodedRows windows =
+          encode_row({TextRow{piece}, 1, "text"}, text, nullptr, config.seq_len, Loss::kSft, DataConfig());
+      encoded.add(std::move(windows.groups), 1);
+    }
     LossSum sum;
     evaluate_apart(model, encoded, general, path, stop, [&](int64_t, const LossSum& loss) { sum += loss; });
     known.general = sum.loss / static_cast<double>(sum.count);

@@ -14,7 +14,7 @@ namespace mft {
 /// Throws Stopped if there is a reason to.
 void check_stop(const StopRequest& stop);
 
-/// The options that losses of rows and of general text depend on, as text.
+/// What losses of rows and of general text depend on besides the version, as text: options, and a hash of that text.
 std::string loss_options(const TrainConfig& config);
 
 /// Computes what `known` lacks of `rows`, with the adapter in the folder `adapter` (empty: the base model's), and
