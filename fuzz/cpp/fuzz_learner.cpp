@@ -17,7 +17,7 @@ std::vector<std::string> seeds() {
   state.folder = folder();
   state.loss = "sft";
   state.held_out = 0.2;
-  state.rows = {{"a", 1, R"({"text": "a"})"}, {"b", 2, R"({"text": "b"})"}};
+  state.rows = {{"a", 1, R"({"text": "a"})"}, {"b", 2, R"({"text": "b"})", 3}};
   state.gone = {{"0123456789abcdef", 1}};
   mft::Night night{1, {{"lr", "0.1"}}, 1, 0, {}};
   night.verdict.adopted = true;

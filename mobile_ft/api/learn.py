@@ -29,9 +29,9 @@ def learn(
 ) -> LearnResult:
     """Learns from the rows of `data` that are new, and adopts the result if it is better.
 
-    A share of every night's rows is held out and never trained on. The new version becomes the current one if the loss
-    of the held-out rows fell by more than chance explains, and the perplexity of general text did not rise above a
-    bound. `state` holds everything else, and is as before if the call fails.
+    A share of every night's rows is held out, and the newest 40 of these rows are not trained on. The new version
+    becomes the current one if the loss of the held-out rows fell by more than chance explains, and the perplexity of
+    general text did not rise above a bound. `state` holds everything else, and is as before if the call fails.
 
     Args:
         state: The learner's folder. The first night makes it.

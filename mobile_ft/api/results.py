@@ -176,7 +176,7 @@ class NightResult:
     adopted: bool
     undecided: bool  # not adopted, but the next night goes on from it
     why: str
-    rows: int  # held out, of all nights so far
+    rows: int  # held out
     gain: float  # their loss per token before the night, less that after it
     chance: float  # how likely chance alone makes that gain
     loss: float  # per token, after the night
@@ -192,7 +192,7 @@ class LearnResult(Result):
     version: int  # the current one; 0 is the base model
     adapter: Path | None  # the folder of its adapter; None for the base model
     rows: int  # rows that are kept
-    held_out: int  # of these, rows that are never trained on
+    held_out: int  # of these, rows that no version was trained on
     versions: list[VersionInfo]
     nights: list[NightResult]
 

@@ -35,8 +35,8 @@ std::vector<Option<C>> make_own_options() {
   return {
       option<C>(
           "held_out", [](C& c) -> auto& { return c.held_out; }, kRun, true,
-          "share of each night's rows that are not trained on, for the decision whether to adopt a version; set by "
-          "the first night"),
+          "share of each night's rows that are held out, for the decision whether to adopt a version; the newest 40 of "
+          "these are not trained on; set by the first night"),
       option<C>(
           "replay", [](C& c) -> auto& { return c.replay; }, kRun, true,
           "rows of earlier nights that are trained on again, per new row"),

@@ -63,11 +63,15 @@ std::vector<Night> nights_to_repeat(const LearnerState& state, int64_t night, in
   return nights;
 }
 
+/// Removes nights, as if they had not been: the rows that they released are held out again.
 void remove_nights(LearnerState& state, const std::vector<Night>& nights) {
   for (const Night& night : nights) {
     const auto end = std::remove_if(state.nights.begin(), state.nights.end(),
                                     [&](const Night& n) { return n.number == night.number; });
     state.nights.erase(end, state.nights.end());
+    for (LoggedRow& row : state.rows) {
+      if (row.released == night.number) row.released = 0;
+    }
   }
 }
 
@@ -112,7 +116,10 @@ std::vector<Night> go_back(LearnerState& state, const Ids& ids, const EventSink&
     again = {state.nights.back()};
     state.nights.clear();
     state.versions.clear();
-    for (LoggedRow& row : state.rows) row.night = again[0].number;
+    for (LoggedRow& row : state.rows) {
+      row.night = again[0].number;
+      row.released = 0;
+    }
     for (auto& gone : state.gone) gone.second = 0;
   }
   emit({{"event", "forget"},

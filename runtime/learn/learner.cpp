@@ -95,8 +95,8 @@ Event add_rows(LearnerState& state, const std::string& data, int64_t night, cons
   return {{"event", "rows"}, {"added", added}, {"known", known}, {"bad", bad}, {"dropped", dropped}};
 }
 
-/// Drops rows that a draw selects until the others fit.
-void bound_rows(LearnerState& state, uint64_t most) {
+/// Drops rows that a draw selects until the others fit, after a night.
+void bound_rows(LearnerState& state, int64_t night, uint64_t most) {
   std::vector<std::pair<double, size_t>> order;
   uint64_t bytes = 0;
   for (size_t i = 0; i < state.rows.size(); ++i) {
@@ -113,7 +113,7 @@ void bound_rows(LearnerState& state, uint64_t most) {
   for (size_t i = 0; i < state.rows.size(); ++i) {
     LoggedRow& row = state.rows[i];
     if (dropped.count(i) > 0) {
-      state.gone[state.gone_hash(row.id)] = row.night;
+      state.gone[state.gone_hash(row.id)] = state.is_held_out(row, night) ? night : std::max(row.night, row.released);
     } else {
       kept.push_back(std::move(row));
     }
@@ -153,7 +153,7 @@ void learn(const std::string& folder, Model& model, const std::string& data, con
   commit(state, [&] {
     emit(add_rows(state, data, number, text, config.train));
     run_night(state, number, model, text, config, emit, stop);
-    bound_rows(state, config.log_bytes);
+    bound_rows(state, number, config.log_bytes);
     bound_versions(state, config.keep);
   });
   emit(describe(state));
@@ -191,8 +191,9 @@ Event describe(const LearnerState& state) {
                       {"moved", v.moved},
                       {"share", v.share}});
   }
+  const int64_t last = state.nights.empty() ? 0 : state.nights.back().number;
   const int64_t held_out = std::count_if(state.rows.begin(), state.rows.end(),
-                                         [&](const LoggedRow& row) { return state.is_held_out(row.id); });
+                                         [&](const LoggedRow& row) { return state.is_held_out(row, last); });
   return {{"event", "done"},           {"version", state.current}, {"adapter", state.adapter_folder()},
           {"rows", state.rows.size()}, {"held_out", held_out},     {"versions", versions},
           {"nights", nights}};

@@ -124,7 +124,8 @@ void read_rows(LearnerState& state) {
       if (json.contains("gone")) {
         state.gone[json.at("gone")] = night;
       } else {
-        state.rows.push_back({json.at("id"), night, json.at("row").get<std::string>()});
+        const int64_t released = json.contains("released") ? integer(json, "released", night, kMost) : 0;
+        state.rows.push_back({json.at("id"), night, json.at("row").get<std::string>(), released});
       }
     } catch (const Json::exception& error) {
       fail(where, ": not a row of a learner (", error.what(), ")");
@@ -137,7 +138,9 @@ std::string rows_text(const LearnerState& state) {
   for (const auto& [hash, night] : state.gone) text += Json{{"gone", hash}, {"night", night}}.dump() + "\n";
   for (const LoggedRow& row : state.rows) {
     // The row is a string, so that it stays what it was, to the last blank.
-    text += Json{{"id", row.id}, {"night", row.night}, {"row", row.json}}.dump() + "\n";
+    Json json = {{"id", row.id}, {"night", row.night}, {"row", row.json}};
+    if (row.released != 0) json["released"] = row.released;
+    text += json.dump() + "\n";
   }
   return text;
 }
@@ -180,7 +183,9 @@ double LearnerState::draw(const std::string& purpose, int64_t night, const std::
   return static_cast<double>(std::stoull(hash_of(key), nullptr, 16) >> 11) * 0x1p-53;
 }
 
-bool LearnerState::is_held_out(const std::string& id) const { return draw("held out", 0, id) < held_out; }
+bool LearnerState::is_held_out(const LoggedRow& row, int64_t night) const {
+  return draw("held out", 0, row.id) < held_out && (row.released == 0 || row.released > night);
+}
 
 std::string LearnerState::gone_hash(const std::string& id) const { return hash_of(salt + " " + id); }
 

@@ -14,12 +14,13 @@ namespace mft {
 /// Of version 0, the base model: it has no adapter there, only what was computed for it.
 inline constexpr const char* kBaseFolder = "versions/0";
 
-/// A row that the learner keeps. Whether it is held out, and where it is drawn, depends on nothing but its id and the
-/// learner's seed, so that the absence of another row changes nothing.
+/// A row that the learner keeps. Whether it begins as a held-out row, and where it is drawn, depends on nothing but its
+/// id and the learner's seed, so that the absence of another row changes nothing.
 struct LoggedRow {
   std::string id;
-  int64_t night;     // that brought it
-  std::string json;  // the row as it was given
+  int64_t night;         // that brought it
+  std::string json;      // the row as it was given
+  int64_t released = 0;  // night from which on it is trained on, although it began as a held-out row; 0: none yet
 };
 
 /// How a version did against the one before it.
@@ -71,8 +72,8 @@ struct LearnerState {
   /// What nights after its parent made that were not enough to decide. The next night goes on from it.
   std::optional<Version> candidate;
   std::vector<LoggedRow> rows;  // by night and in the order of their arrival
-  /// Hashes of the ids of rows that were dropped or forgotten, which are not new if they are seen again, and the night
-  /// that had brought them; 0 if they were forgotten.
+  /// Hashes of the ids of rows that were dropped or forgotten, which are not new if they are seen again, and the last
+  /// night that took them as new or held out; 0 if they were forgotten.
   std::map<std::string, int64_t> gone;
   /// Losses that were computed for versions, by their folder. Written with the state, not a part of it.
   std::map<std::string, VersionLosses> computed;
@@ -84,8 +85,8 @@ struct LearnerState {
   const Version* start() const;
   /// The folder of what was computed for the current version.
   std::string current_folder() const { return current == 0 ? folder + "/" + kBaseFolder : adapter_folder(); }
-  /// Whether a row is held out, which is its draw.
-  bool is_held_out(const std::string& id) const;
+  /// Whether a row is held out in a night: no version up to then was trained on it.
+  bool is_held_out(const LoggedRow& row, int64_t night) const;
   /// A number in [0, 1) that depends on the seed, the purpose, the night and the id.
   double draw(const std::string& purpose, int64_t night, const std::string& id) const;
   std::string gone_hash(const std::string& id) const;

@@ -207,6 +207,58 @@ def test_a_candidate_waits_for_its_version(bundle: Path, tmp_path: Path) -> None
     assert "general text rose" in bad["why"] and candidate(state).is_dir()
 
 
+def night_of(state: Path) -> dict[str, tuple[int, int]]:
+    """Of each row, the night that brought it and the night that released it into training."""
+    rows = [json.loads(line) for line in next(state.glob("rows-*")).read_text().splitlines()]
+    return {row["id"]: (row["night"], row.get("released", 0)) for row in rows if "id" in row}
+
+
+def test_old_held_out_rows_are_released(bundle: Path, tmp_path: Path) -> None:
+    """The newest 40 stay held out. The others are trained on, once as new rows."""
+    state = tmp_path / "state"
+    rows = [*rows_of(50), *rows_of(50, 50, "abcabc"), *rows_of(50, 100, "xyzxyz")]
+    before, trained = 0, set[str]()
+    for number in (1, 2, 3):
+        found = learn(state, bundle, rows[: 50 * number], "--held-out", 0.5, "--replay", 0)
+        night, nights = find(found, "night"), night_of(state)
+        released = {row for row, (_, when) in nights.items() if when == number}
+        assert night["new"] - len(released) == 50 - (night["held_out"] - before + len(released))
+        assert find(found, "done")["held_out"] == night["held_out"] <= 40
+        assert not released or night["held_out"] == 40
+        before = night["held_out"]
+        whole = json.loads((state / "state.json").read_text())
+        made = [*whole["versions"], *([whole["candidate"]] if "candidate" in whole else [])]
+        trained |= {row for version in made for row in version["trained"]}
+        judges = set(json.loads((state / f"versions/{whole['current']}/losses.json").read_text())["rows"])
+        assert len(judges) == before and not judges & trained
+    freed = {row for row, (_, when) in nights.items() if when > 0}
+    assert len(freed) > 20 and freed & trained
+    assert all(nights[row][0] > 1 for row in judges), "the oldest went first"
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_forgotten_after_a_release(released: bool, bundle: Path, tmp_path: Path) -> None:
+    """The repeated nights release what nights release that never saw the row."""
+    options = ("--held-out", 0.6, "--replay", 1)
+    rows = [*rows_of(40), *rows_of(40, 40, "abcabc"), *rows_of(40, 80, "xyzxyz")]
+    folders = [tmp_path / "with", tmp_path / "without"]
+    for end in (40, 80, 120):
+        learn(folders[0], bundle, rows[:end], *options)
+    nights, judges = night_of(folders[0]), held_out(folders[0], bundle)
+    secret = next(
+        row for row, when in nights.items() if (when == (1, 2) if released else when[0] == 2 and row in judges)
+    )
+    for end in (40, 80, 120):
+        learn(folders[1], bundle, [row for row in rows[:end] if row["id"] != secret], *options)
+    found = forget(folders[0], bundle, secret)
+    assert find(found, "forget")["nights"] == (2 if released else 0)
+    if released:
+        assert night_of(folders[0]) == night_of(folders[1])
+        assert adapter(find(found, "done")) == adapter(events("versions", folders[1])[0])
+    else:
+        assert night_of(folders[0]) == {row: when for row, when in nights.items() if row != secret}
+
+
 def test_absence_of_a_row_changes_no_draw(bundle: Path, tmp_path: Path) -> None:
     rows = rows_of(40)
     learn(tmp_path / "all", bundle, rows)

@@ -39,7 +39,7 @@ public struct LearnerState: Sendable, Decodable {
   public let version: Int
   /// The folder of the current version's adapter; nil for the base model.
   public var adapter: URL? { adapterPath.isEmpty ? nil : URL(fileURLWithPath: adapterPath, isDirectory: true) }
-  /// Rows that are kept, and how many of them are never trained on.
+  /// Rows that are kept, and how many of them no version was trained on.
   public let rows: Int, heldOut: Int
   /// The decisions of all nights.
   public let nights: [Verdict]

@@ -30,7 +30,7 @@ public final class LearnerState {
     return Json.integer(values.get("rows"));
   }
 
-  /** The number of kept rows that are never trained on. */
+  /** The number of kept rows that no version was trained on. */
   public long getHeldOutRows() {
     return Json.integer(values.get("held_out"));
   }
