@@ -9,10 +9,9 @@ namespace {
 
 using C = LearnConfig;
 
-// Defaults of a night's training: passes over its rows, new and replayed, and the learning rate. From few trials: with
-// two passes, the loss of held-out rows rose from the sixth night of 40 dialogues on.
+// The default of a night's passes over its rows, new and replayed. From few trials: with two passes, the loss of
+// held-out rows rose from the sixth night of 40 dialogues on.
 constexpr double kEpochs = 1;
-constexpr double kLr = 5e-4;
 /// Options of a run that a night sets itself.
 constexpr const char* kNotOffered[] = {"save_every", "stored_units", "mlp_tokens", "arithmetic"};
 
@@ -92,10 +91,7 @@ const std::vector<Option<C>>& learn_options() {
   return options;
 }
 
-LearnConfig::LearnConfig() {
-  train.epochs = kEpochs;
-  train.lr = kLr;
-}
+LearnConfig::LearnConfig() { train.epochs = kEpochs; }
 
 C make_learn_config(const std::map<std::string, std::string>& given) {
   C config;

@@ -98,6 +98,40 @@ RAHMAN: On Sunday nights, sometimes. Never on a Monday morning.)",
       R"(I have owned this backpack for two years now and used it almost every day. The good: it is light, the zips still run smoothly, and a 15-inch laptop fits. The bad: the side pockets are too shallow for a bottle, and the grey fabric shows every stain. Would I buy it again? Probably yes, but in black. 4 out of 5.)",
       R"(Water boils at 100 °C at sea level, where the pressure is 1,013 hPa. At 3,000 m the pressure is about 700 hPa, and water boils at 90 °C; at the top of Mount Everest, 8,849 m, it boils at about 70 °C. That is why eggs take longer in the mountains, and why a pressure cooker, which reaches about 2 bar and 120 °C, cooks beans in a third of the time.)",
       R"("Who is there?" The lantern moved along the wall and stopped. Nobody answered, but the dog, which had barked at every leaf since midnight, was suddenly quiet. Elsa put her hand on the bolt. She had been told three things about the house when she rented it: that the roof leaked, that the well was good, and that nobody had ever come to the back door. She counted to ten, slowly, and drew the bolt.)",
+      R"(== Early years ==
+The observatory was founded in 1884 by the [[physicist]] Karl Brandt, who had bought the hill with the money of his wife's family. Its first telescope, a refractor of 27 cm, came from Munich by rail and ox cart.
+
+=== The fire of 1911 ===
+On the night of 8 August 1911 a lamp fell over in the library. Most of the star charts were lost{{citation needed}}, but the lenses had been taken down for cleaning and survived.)",
+      R"(the committee said on thursday that it would not change its forecast of 2.1 percent growth , citing weak exports and " considerable uncertainty " about energy prices . mr. halloran , who has led the committee since 2009 , told reporters that the next review , originally planned for june , would be brought forward . shares of the country 's three largest banks fell by as much as 4 percent .)",
+      R"(21:14 <mira> anyone else getting timeouts from the mirror?
+21:14 <@tobias> which one, eu or us
+21:15 <mira> eu. ping is fine but git clone just hangs at 12 %
+21:17 <@tobias> disk is full again -_- give me 5 min
+21:31 <mira> works now, thx!!)",
+      R"(From: Helen Marsh <helen@example.org>
+To: all-staff
+Subject: Re: Re: Fwd: parking on Friday
+Date: Wed, 6 Nov 2013 08:52:17 +0100
+
+> Could we not use the yard behind the bakery?
+
+We asked. The answer was no (see below). Please come by bicycle or take the 14.
+
+-- 
+Helen)",
+      R"(The history of the town 's harbour goes back to the 13th century , when fishermen from the island of Sund built a jetty of oak beams at the mouth of the river . In the 1340s , a stone quay of about 60 metres ( 197 ft ) replaced it . The harbour lost its importance after the storm of 1532 , which filled the channel with sand ; only flat - bottomed boats could still reach the quay . A second , larger basin was begun in 1861 and opened in 1868 , at a cost of 214 , 000 thalers .)",
+      R"(ACT TWO. A kitchen. Evening. JONAS at the table, peeling potatoes; RUTH enters with a suitcase.
+
+RUTH. (not looking at him) I found your letter.
+JONAS. Which one?
+RUTH. The one you did not send. (Pause.) You still spell my name with a t.)",
+      R"(1. Remove the four screws (A) and lift off the cover (B). CAUTION: the blade is sharp.
+2. Turn the knob (C) anti-clockwise until the arrow points to 0.
+3. Insert the new filter, part no. 773-20, with the rough side up.
+4. Refit the cover. Tighten the screws crosswise to 1.2 Nm; do NOT use power tools.
+5. Press RESET for 3 s. The lamp flashes twice.)",
+      R"(@nordlicht_77 we waited 40 MINUTES for the bus at #Centralstation and then it just drove past?! third time this week... pls fix or at least tell us #commuterlife :-()",
   };
   return pieces;
 }

@@ -1,13 +1,17 @@
 """Nights of learning: what is adopted, what is kept, and rows that are forgotten as if they had never been there."""
 
+import hashlib
 import json
 import random
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
+import mobile_ft
 from tests.runtime.native import events, failure, files
 from tests.small_bundle import TalkingModel, write_small_bundle
 
@@ -324,7 +328,7 @@ def test_a_rolled_back_branch_stays_away(bundle: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     rows = [*rows_of(24), *rows_of(24, 24, "abcabc"), *rows_of(3, 48, "zz"), *rows_of(24, 51, "xyzxyz")]
     for end in (24, 48, 51):
-        learn(state, bundle, rows[:end])
+        learn(state, bundle, rows[:end], *(["--general-bound", 1e-6] if end == 51 else []))
     events("versions", state, "--rollback", 1)
     done = find(learn(state, bundle, rows), "done")
     assert [night["adopted"] for night in done["nights"]] == [True, True, False, True]
@@ -401,6 +405,31 @@ def test_limits(bundle: Path, tmp_path: Path) -> None:
 def test_memory(bundle: Path, tmp_path: Path) -> None:
     found = learn(tmp_path / "state", bundle, rows_of(30))
     assert find(found, "trained")["peak_anon_mb"] <= find(found, "plan")["planned_anon_mb"]
+
+
+def draw(purpose: str, night: int, row: str) -> int:
+    """The draw of a row by the seed 0, to sort by."""
+    return int(hashlib.sha256(f"0 {purpose} {night} {row}".encode()).hexdigest()[:16], 16)
+
+
+def test_a_night_goes_half_of_the_way(bundle: Path, tmp_path: Path) -> None:
+    """From the adapter before it to the one that `train` makes of the same rows in the same order."""
+    state = tmp_path / "state"
+    learn(state, bundle, rows_of(30))
+    (state / "versions/1/moments.safetensors").unlink()
+    before = load_file(state / "versions/1/adapter_model.safetensors")
+    rows = rows_of(30, 30, "abcabc")
+    done = find(learn(state, bundle, rows, "--replay", 0), "done")
+    trained = json.loads((state / "state.json").read_text())["versions"][1]["trained"]
+    order = sorted((row for row in rows if row["id"] in trained), key=lambda row: draw("order", 2, row["id"]))
+    options: dict[str, Any] = {"seq_len": 48, "threads": 1, "lr": 5e-3, "epochs": 3, "compute": "float32"}
+    mobile_ft.train(bundle, order, tmp_path / "out", adapter=state / "versions/1", progress=False, **options)
+    ended, found = (
+        load_file(Path(folder, "adapter_model.safetensors")) for folder in (tmp_path / "out", done["adapter"])
+    )
+    for name, start in before.items():
+        np.testing.assert_allclose(found[name], (start + ended[name]) / 2, rtol=0, atol=1e-7)
+    assert any(np.abs(ended[name] - start).max() > 1e-3 for name, start in before.items())
 
 
 def test_moments_are_kept(bundle: Path, tmp_path: Path) -> None:
