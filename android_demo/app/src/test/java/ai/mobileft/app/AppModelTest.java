@@ -371,8 +371,7 @@ public class AppModelTest {
   }
 
   private void night() {
-    app.trainings().learnAtNight();
-    assertTrue(app.trainings().isOnAtNight());
+    app.trainings().learnAtNight(); // with nothing new, it is over at once
     isOver();
   }
 
