@@ -31,7 +31,7 @@ import mobile_ft
 from mobile_ft.api.compare import compare
 from mobile_ft.runtime import learn_options
 
-NIGHTS, ROWS, TEST_ROWS = 14, 40, 100
+NIGHTS, ROWS, TEST_ROWS = 14, 40, 240
 GENERAL_CHARACTERS = 30_000
 SEQ_LEN = 256
 VARIANTS = ("plain", "change", "wrong")
@@ -92,7 +92,6 @@ class Weeks:
         for rows in dialogues:
             draw.shuffle(rows)
         self.nights: list[list[Row]] = []
-        self.test = dialogues[1][:TEST_ROWS]
         for night in range(args.nights):
             changed = args.variant == "change" and night >= args.nights // 2
             topic = gsm8k if changed else dialogues
@@ -100,8 +99,10 @@ class Weeks:
             if args.variant == "wrong":
                 spoil(rows, draw)
             self.nights.append([{"id": f"{night}-{i}"} | row for i, row in enumerate(rows)])
+        unseen = dialogues[1] + dialogues[0]
+        self.test = unseen[:TEST_ROWS]
         if args.variant == "change":
-            self.test = self.test[: TEST_ROWS // 2] + gsm8k[1][: TEST_ROWS // 2]
+            self.test = unseen[: TEST_ROWS // 2] + gsm8k[1][: TEST_ROWS // 2]
         self.general = folder / "general.txt"
         self.general.write_text((args.wikitext2 / "test.txt").read_text()[:GENERAL_CHARACTERS])
 
