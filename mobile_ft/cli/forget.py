@@ -18,7 +18,7 @@ def add_parser(commands: Subparsers) -> None:
     )
     parser.add_argument("state", metavar="STATE", type=Path, help="the learner's folder")
     add_bundle(parser)
-    parser.add_argument("ids", metavar="ID", nargs="+", help="a row's id, as `rows.jsonl` of the folder has it")
+    parser.add_argument("ids", metavar="ID", nargs="+", help="a row's id, as rows-*.jsonl in the folder has it")
     add_json(parser)
     parser.set_defaults(run=run)
 

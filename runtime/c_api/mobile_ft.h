@@ -256,7 +256,7 @@ MFT_API void mft_learner_close(mft_learner* learner);
  * A night: trains on the rows of the .jsonl file `rows_jsonl` that are new, and on older ones. Rows are known again by
  * their "id", or else by their text. `options` come from mft_learn_options_new(); what the first night set for all
  * nights need not be set again. The "done" event tells the current version and the folder of its adapter. MFT_STOPPED
- * means that the night was cancelled, and the folder is as it was.
+ * means that the night was cancelled, or that the memory limit was lowered, and the folder is as it was.
  */
 MFT_API mft_status mft_learner_learn(mft_learner* learner, const char* rows_jsonl, const mft_options* options,
                                      mft_event_callback on_event, void* user_data);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "runtime/base/error.h"
@@ -47,18 +48,19 @@ void remove_traces(LearnerState& state, const Ids& ids) {
   }
 }
 
-/// The nights after `night` that made the current version, or went on from one before it and made none. What was rolled
-/// back stays away.
-std::vector<Night> nights_to_repeat(const LearnerState& state, int64_t night, int64_t current) {
-  std::set<int64_t> made, chain = {0};
-  for (const Version* v = state.find(current); v != nullptr; v = state.find(v->parent)) {
-    made.insert(v->night);
-    chain.insert(v->number);
+/// The nights after `night` that led to the current state. What was rolled back stays away: of the nights between two
+/// rollbacks, those count that led to a version which the current one goes on from.
+std::vector<Night> nights_to_repeat(const LearnerState& state, int64_t night) {
+  std::map<int64_t, int64_t> last = {{state.rollbacks, INT64_MAX}};  // night that counts, by rollbacks before it
+  for (const Version* v = state.find(state.current); v != nullptr; v = state.find(v->parent)) {
+    for (const Night& n : state.nights) {
+      if (n.number == v->night) last.insert({n.rollbacks, n.number});  // the newest version comes first
+    }
   }
   std::vector<Night> nights;
   for (const Night& n : state.nights) {
-    const bool counts = n.verdict.adopted ? made.count(n.number) > 0 : chain.count(n.from) > 0;
-    if (n.number > night && counts) nights.push_back(n);
+    const auto found = last.find(n.rollbacks);
+    if (n.number > night && found != last.end() && n.number <= found->second) nights.push_back(n);
   }
   return nights;
 }
@@ -79,19 +81,18 @@ void remove_nights(LearnerState& state, const std::vector<Night>& nights) {
 /// have to go.
 void repeat(LearnerState& state, const Night& night, Model& model, const BundleText& text, const EventSink& emit,
             const StopRequest& stop) {
-  LearnConfig config = make_learn_config(night.options);
-  config.minutes = 0;  // another day's clock decides nothing
   for (const bool again : {true, false}) {
     try {
+      LearnConfig config = make_learn_config(night.options);
+      config.minutes = 0;  // another day's clock decides nothing
       return run_night(state, night.number, model, text, config, emit, stop);
     } catch (const Stopped&) {
       throw;
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       if (again) continue;  // the disk may have failed
-      Night failed{night.number, night.options, 0, 0, state.current, {}};
-      failed.verdict.why = error.what();
-      emit({{"event", "verdict"}, {"adopted", false}, {"why", failed.verdict.why}});
-      state.nights.push_back(failed);
+      Verdict failed;
+      failed.why = error.what();
+      conclude(state, {night.number, night.options, 0, 0, state.rollbacks, {}, {}}, failed, emit);
     }
   }
 }
@@ -108,8 +109,8 @@ std::vector<Night> go_back(LearnerState& state, const Ids& ids, const EventSink&
   const bool dropped =
       std::any_of(state.gone.begin(), state.gone.end(), [&](const auto& gone) { return gone.second > night; });
   const bool from_base = seen && (dropped || (last != nullptr && last->folder.empty()));
-  const bool repeats = seen || (candidate_seen && state.candidate->parent == state.current && !dropped);
-  std::vector<Night> again = repeats ? nights_to_repeat(state, night, state.current) : std::vector<Night>();
+  const bool repeats = seen || (candidate_seen && !dropped);
+  std::vector<Night> again = repeats ? nights_to_repeat(state, night) : std::vector<Night>();
   if (candidate_seen || from_base) state.candidate.reset();
   if (seen) state.current = from_base || last == nullptr ? 0 : last->number;
   if (from_base) {
@@ -132,6 +133,14 @@ std::vector<Night> go_back(LearnerState& state, const Ids& ids, const EventSink&
   return again;
 }
 
+int64_t keep_of(const Night& night) {
+  try {
+    return make_learn_config(night.options).keep;
+  } catch (const Error&) {  // options of another release
+    return LearnConfig().keep;
+  }
+}
+
 }  // namespace
 
 void forget(const std::string& folder, Model& model, const std::vector<std::string>& ids, const EventSink& emit,
@@ -146,6 +155,7 @@ void forget(const std::string& folder, Model& model, const std::vector<std::stri
     for (const Night& n : again) repeat(state, n, model, text, emit, stop);
     std::sort(state.nights.begin(), state.nights.end(),
               [](const Night& a, const Night& b) { return a.number < b.number; });
+    if (!again.empty()) bound_versions(state, keep_of(again.back()));
   });
   const std::string left = remove_leftovers(state);
   if (!left.empty()) fail(left, ": cannot be removed, and may still hold forgotten rows");

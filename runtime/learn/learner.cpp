@@ -17,13 +17,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// The id that a row has itself, or a hash of its text.
+/// The id that a row has itself, or a hash of its text. 5 and "5" are the same id.
 std::string id_of(std::string_view row) {
   const Json json = parse_json<Json>(row, "not JSON");
-  if (json.contains("id")) {
+  if (json.contains("id") && !json.at("id").is_null()) {
     const Json& id = json.at("id");
     if (id.is_string() && !id.get<std::string>().empty()) return id.get<std::string>();
     if (id.is_number_integer()) return id.dump();
+    fail("\"id\" is ", id.dump(), "; it must be a string that is not empty, or an integer");
   }
   Sha256 sha;
   sha.update(row.data(), row.size());
@@ -75,16 +76,18 @@ Event add_rows(LearnerState& state, const std::string& data, int64_t night, cons
     EncodedRows found;
     std::string id;
     try {
-      found = encoder.encode(line);
       id = id_of(line);
+      if (ids.count(id) > 0 || state.gone.count(state.gone_hash(id)) > 0) {
+        ++known;
+        return;
+      }
+      found = encoder.encode(line);
     } catch (const Error& error) {
       if (config.data.on_bad_row == OnBadRow::kError) fail(data, ":", number, ": ", error.what());
       ++bad;
       return;
     }
-    if (ids.count(id) > 0 || state.gone.count(state.gone_hash(id)) > 0) {
-      ++known;
-    } else if (found.groups.empty()) {
+    if (found.groups.empty()) {
       ++dropped;
     } else {
       ids.insert(id);
@@ -119,15 +122,6 @@ void bound_rows(LearnerState& state, int64_t night, uint64_t most) {
     }
   }
   state.rows = std::move(kept);
-}
-
-/// Gives up the folders of all but the last `keep` versions and the current one.
-void bound_versions(LearnerState& state, int64_t keep) {
-  int64_t kept = 0;
-  for (auto version = state.versions.rbegin(); version != state.versions.rend(); ++version) {
-    if (version->folder.empty() || version->number == state.current) continue;
-    if (++kept > keep - 1) version->folder.clear();
-  }
 }
 
 }  // namespace
@@ -166,6 +160,8 @@ void roll_back(const std::string& folder, int64_t version) {
   if (version != 0 && found == nullptr) fail("version ", version, ": ", folder, " has no such version");
   if (version != 0 && found->folder.empty()) fail("version ", version, ": is not kept any more");
   state.current = version;
+  state.candidate.reset();
+  ++state.rollbacks;
   write_learner_state(state);
 }
 
@@ -176,20 +172,9 @@ Event describe(const LearnerState& state) {
     versions.push_back({{"version", v.number}, {"parent", v.parent}, {"night", v.night}, {"folder", folder}});
   }
   for (const Night& n : state.nights) {
-    const Verdict& v = n.verdict;
-    nights.push_back({{"night", n.number},
-                      {"new", n.added},
-                      {"replayed", n.replayed},
-                      {"adopted", v.adopted},
-                      {"undecided", v.undecided},
-                      {"why", v.why},
-                      {"rows", v.rows},
-                      {"gain", v.gain},
-                      {"chance", v.chance},
-                      {"loss", v.loss},
-                      {"general", v.general},
-                      {"moved", v.moved},
-                      {"share", v.share}});
+    Event night = {{"night", n.number}, {"new", n.added}, {"replayed", n.replayed}};
+    night.update(to_json(n.verdict));
+    nights.push_back(std::move(night));
   }
   const int64_t last = state.nights.empty() ? 0 : state.nights.back().number;
   const int64_t held_out = std::count_if(state.rows.begin(), state.rows.end(),

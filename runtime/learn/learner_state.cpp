@@ -28,12 +28,6 @@ std::string hash_of(const std::string& text) {
   return sha.hex().substr(0, 16);
 }
 
-Json to_json(const Verdict& v) {
-  return {{"adopted", v.adopted}, {"undecided", v.undecided}, {"why", v.why},   {"rows", v.rows},
-          {"gain", v.gain},       {"chance", v.chance},       {"loss", v.loss}, {"general", v.general},
-          {"moved", v.moved},     {"share", v.share}};
-}
-
 Verdict verdict_from(const Json& json) {
   return {json.at("adopted"), json.at("undecided"), json.at("why"),  integer(json, "rows", 0, kMost),
           json.at("gain"),    json.at("chance"),    json.at("loss"), json.at("general"),
@@ -50,16 +44,17 @@ Json to_json(const LearnerState& s) {
     nights.push_back({{"number", n.number},
                       {"added", n.added},
                       {"replayed", n.replayed},
-                      {"from", n.from},
+                      {"rollbacks", n.rollbacks},
                       {"verdict", to_json(n.verdict)},
+                      {"fit", {n.fit.better, n.fit.of}},
                       {"options", n.options}});
   }
   for (const Version& v : s.versions) versions.push_back(to_json(v));
   Json json = {{"format", kFormat},        {"weights", s.weights},     {"adapter", s.adapter},
                {"loss", s.loss},           {"seed", s.seed},           {"held_out", s.held_out},
                {"salt", s.salt},           {"current", s.current},     {"next_version", s.next_version},
-               {"next_file", s.next_file}, {"rows_file", s.rows_file}, {"nights", nights},
-               {"versions", versions}};
+               {"next_file", s.next_file}, {"rollbacks", s.rollbacks}, {"rows_file", s.rows_file},
+               {"nights", nights},         {"versions", versions}};
   if (s.candidate) json["candidate"] = to_json(*s.candidate);
   return json;
 }
@@ -74,6 +69,16 @@ std::string name_in(const Json& json, const char* key) {
 Version version_from(const Json& json) {
   return {integer(json, "number", 1, kMost), integer(json, "parent", 0, kMost), integer(json, "night", 1, kMost),
           name_in(json, "folder"), json.at("trained")};
+}
+
+/// Of a state or night; none where it was written before they were counted.
+int64_t rollbacks_of(const Json& json) { return json.contains("rollbacks") ? integer(json, "rollbacks", 0, kMost) : 0; }
+
+PromptFit fit_of(const Json& night) {
+  if (!night.contains("fit")) return {};
+  const PromptFit fit = {night.at("fit").at(0), night.at("fit").at(1)};
+  if (fit.better < 0 || fit.better > fit.of || fit.of > kMost) fail("fit is ", night.at("fit").dump());
+  return fit;
 }
 
 LearnerState from_json(const Json& json, const std::string& folder) {
@@ -91,10 +96,11 @@ LearnerState from_json(const Json& json, const std::string& folder) {
   s.current = integer(json, "current", 0, kMost);
   s.next_version = integer(json, "next_version", 1, kMost);
   s.next_file = integer(json, "next_file", 1, kMost);
+  s.rollbacks = rollbacks_of(json);
   s.rows_file = name_in(json, "rows_file");
   for (const Json& n : json.at("nights")) {
     s.nights.push_back({integer(n, "number", 1, kMost), n.at("options"), integer(n, "added", 0, kMost),
-                        integer(n, "replayed", 0, kMost), integer(n, "from", 0, kMost), verdict_from(n.at("verdict"))});
+                        integer(n, "replayed", 0, kMost), rollbacks_of(n), verdict_from(n.at("verdict")), fit_of(n)});
   }
   for (const Json& v : json.at("versions")) s.versions.push_back(version_from(v));
   if (json.contains("candidate")) s.candidate = version_from(json.at("candidate"));
@@ -111,7 +117,24 @@ LearnerState from_json(const Json& json, const std::string& folder) {
   }
   if (s.current != 0 && s.adapter_folder().empty()) fail("current is ", s.current, ", which is not kept");
   if (s.candidate && s.candidate->folder.empty()) fail("candidate has no folder");
+  if (s.candidate && s.candidate->parent != s.current) {
+    fail("candidate is of version ", s.candidate->parent, "; current is ", s.current);
+  }
+  if (s.nights.empty() && (s.candidate || !s.versions.empty())) fail("there are versions, but no nights");
   return s;
+}
+
+LearnerState parse_state(const std::string& folder) {
+  const std::string path = folder + kStateFile;
+  if (!file_exists(path)) fail(folder, ": is not a learner's folder; it has no state.json");
+  const Json json = parse_json<Json>(read_text(path, kMostStateBytes), path + ": not JSON");
+  try {
+    return from_json(json, folder);
+  } catch (const Json::exception& error) {
+    fail(path, ": ", error.what());
+  } catch (const Error& error) {
+    fail(path, ": ", error.what());
+  }
 }
 
 void read_rows(LearnerState& state) {
@@ -163,6 +186,12 @@ std::string new_salt() {
 
 }  // namespace
 
+nlohmann::ordered_json to_json(const Verdict& v) {
+  return {{"adopted", v.adopted}, {"undecided", v.undecided}, {"why", v.why},   {"rows", v.rows},
+          {"gain", v.gain},       {"chance", v.chance},       {"loss", v.loss}, {"general", v.general},
+          {"moved", v.moved},     {"share", v.share}};
+}
+
 const Version* LearnerState::find(int64_t version) const {
   const auto found =
       std::find_if(versions.begin(), versions.end(), [&](const Version& v) { return v.number == version; });
@@ -172,10 +201,6 @@ const Version* LearnerState::find(int64_t version) const {
 std::string LearnerState::adapter_folder() const {
   const Version* version = find(current);
   return version == nullptr || version->folder.empty() ? "" : folder + "/" + version->folder;
-}
-
-const Version* LearnerState::start() const {
-  return candidate && candidate->parent == current ? &*candidate : find(current);
 }
 
 double LearnerState::draw(const std::string& purpose, int64_t night, const std::string& id) const {
@@ -212,17 +237,9 @@ LearnerState new_learner_state(const std::string& folder, const Bundle& bundle) 
 }
 
 LearnerState read_learner_state(const std::string& folder) {
-  const std::string path = folder + kStateFile;
-  if (!file_exists(path)) fail(folder, ": is not a learner's folder; it has no state.json");
-  const Json json = parse_json<Json>(read_text(path, kMostStateBytes), path + ": not JSON");
-  LearnerState state;
-  try {
-    state = from_json(json, folder);
-  } catch (const Json::exception& error) {
-    fail(path, ": ", error.what());
-  } catch (const Error& error) {
-    fail(path, ": ", error.what());
-  }
+  LearnerState state = parse_state(folder);
+  // A reader without the lock may come as another call replaces both files.
+  if (!file_exists(folder + "/" + state.rows_file)) state = parse_state(folder);
   read_rows(state);
   return state;
 }
@@ -234,6 +251,14 @@ void check_bundle(const LearnerState& state, const Bundle& bundle) {
   if (state.adapter != adapter_form_of(bundle)) {
     fail(state.folder, ": its adapter has another form than this bundle's, ", state.adapter, ", not ",
          adapter_form_of(bundle));
+  }
+}
+
+void bound_versions(LearnerState& state, int64_t keep) {
+  int64_t kept = 0;
+  for (auto version = state.versions.rbegin(); version != state.versions.rend(); ++version) {
+    if (version->folder.empty() || version->number == state.current) continue;
+    if (++kept > keep - 1) version->folder.clear();
   }
 }
 

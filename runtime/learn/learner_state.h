@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,13 +38,22 @@ struct Verdict {
   double share = 1;        // of the distance to the base model that general text bore
 };
 
+/// A verdict's keys, as state.json and events have them.
+nlohmann::ordered_json to_json(const Verdict& verdict);
+
+/// How many of a night's answers fit their own prompt better than that of another row.
+struct PromptFit {
+  int64_t better = 0, of = 0;
+};
+
 /// A night: what it did. Number 1 is the first.
 struct Night {
   int64_t number;
   std::map<std::string, std::string> options;  // of learn, as text
   int64_t added = 0, replayed = 0;             // rows
-  int64_t from = 0;                            // the version that it went on from
+  int64_t rollbacks = 0;  // before it: nights between the same two rollbacks went on from each other
   Verdict verdict;
+  PromptFit fit;
 };
 
 /// A version of the adapter, in `folder` under the state's folder; empty if it is not kept any more.
@@ -66,10 +76,11 @@ struct LearnerState {
   std::string salt;     // of the hashes of rows that are gone
   int64_t current = 0;  // version
   int64_t next_version = 1, next_file = 1;
+  int64_t rollbacks = 0;
   std::string rows_file;  // below `folder`
   std::vector<Night> nights;
   std::vector<Version> versions;  // all adopted ones, by number
-  /// What nights after its parent made that were not enough to decide. The next night goes on from it.
+  /// What nights after the current version made that were not enough to decide. The next night goes on from it.
   std::optional<Version> candidate;
   std::vector<LoggedRow> rows;  // by night and in the order of their arrival
   /// Hashes of the ids of rows that were dropped or forgotten, which are not new if they are seen again, and the last
@@ -81,10 +92,10 @@ struct LearnerState {
   const Version* find(int64_t version) const;
   /// The folder of the current version's adapter; empty for the base model.
   std::string adapter_folder() const;
-  /// What the next night goes on from: the candidate of the current version, or that version; null: the base model.
-  const Version* start() const;
-  /// The folder of what was computed for the current version.
-  std::string current_folder() const { return current == 0 ? folder + "/" + kBaseFolder : adapter_folder(); }
+  /// What the next night goes on from: the candidate, or the current version; null: the base model.
+  const Version* start() const { return candidate ? &*candidate : find(current); }
+  /// The current version's folder below `folder`.
+  std::string current_folder() const { return current == 0 ? kBaseFolder : find(current)->folder; }
   /// Whether a row is held out in a night: no version up to then was trained on it.
   bool is_held_out(const LoggedRow& row, int64_t night) const;
   /// A number in [0, 1) that depends on the seed, the purpose, the night and the id.
@@ -104,6 +115,9 @@ LearnerState read_learner_state(const std::string& folder);
 
 /// Throws Error if the bundle is not the one that the state was made with.
 void check_bundle(const LearnerState& state, const Bundle& bundle);
+
+/// Gives up the folders of all but the last `keep` versions and the current one.
+void bound_versions(LearnerState& state, int64_t keep);
 
 /// Writes the rows, then `state.json`, and removes the files and version folders that it does not name.
 void write_learner_state(LearnerState& state);

@@ -11,6 +11,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/data/token_writer.h"
+#include "runtime/learn/prompt_fit.h"
 #include "runtime/learn/verdict.h"
 #include "runtime/learn/version_losses.h"
 #include "runtime/platform/process_memory.h"
@@ -80,10 +81,10 @@ NightRows rows_of(const LearnerState& state, int64_t night, const LearnConfig& c
   return rows;
 }
 
-Encoded encode(const std::vector<LoggedRow>& rows, const RowEncoder& encoder) {
+Encoded encode(const std::vector<LoggedRow>& rows, const RowEncoder& encoder, const TrainConfig& config) {
   Encoded encoded;
   for (const LoggedRow& row : rows) {
-    EncodedRows found = encoder.encode(row.json);
+    EncodedRows found = encode_kept(row, encoder, config.data.on_bad_row);
     encoded.add(std::move(found.groups), found.weight);
   }
   return encoded;
@@ -110,10 +111,13 @@ void train(Model& model, TrainConfig& config, const RunPaths& paths, double minu
   try {
     while (run.step(late)) {
       check_stop(stop);
-      if (minutes > 0 && Clock::now() >= end) late.cancel();
+      if (minutes > 0 && Clock::now() >= end) late.time_is_up();
     }
   } catch (const Stopped&) {  // its adapter is saved
-    if (late.reason().empty()) throw;
+    check_stop(stop);
+    if (late.reason().empty()) {
+      throw Stopped("the memory limit was lowered below what the training needs; the learner is as it was before");
+    }
   }
   check_stop(stop);
   config.mlp_tokens = mlp_tokens;
@@ -193,17 +197,16 @@ void keep_version(const std::string& run, const std::string& folder) {
 /// Makes what a night made the current version or a candidate, or drops it with the candidate that it went on from.
 void keep_result(LearnerState& state, int64_t night, const Verdict& verdict, const std::string& run,
                  const std::vector<LoggedRow>& learned) {
-  const bool was_candidate = state.candidate && state.start() == &*state.candidate;
   if (!verdict.adopted && !verdict.undecided) {
-    if (was_candidate) state.candidate.reset();
+    state.candidate.reset();
     return;
   }
   std::set<std::string> trained;
   for (const LoggedRow& row : learned) trained.insert(row.id);
-  if (was_candidate) trained.insert(state.candidate->trained.begin(), state.candidate->trained.end());
+  if (state.candidate) trained.insert(state.candidate->trained.begin(), state.candidate->trained.end());
   Version made{state.next_version, state.current, night, "", {trained.begin(), trained.end()}};
-  made.folder =
-      verdict.adopted ? "versions/" + std::to_string(made.number) : "versions/candidate-" + std::to_string(night);
+  made.folder = verdict.adopted ? "versions/" + std::to_string(made.number)
+                                : "versions/candidate-" + std::to_string(state.next_file);
   keep_version(run, state.folder + "/" + made.folder);
   state.candidate.reset();
   if (verdict.adopted) {
@@ -211,17 +214,69 @@ void keep_result(LearnerState& state, int64_t night, const Verdict& verdict, con
     state.current = made.number;
     state.versions.push_back(std::move(made));
   } else {
+    ++state.next_file;  // only now, as a night that failed is tried again
     state.candidate = std::move(made);
   }
 }
 
-Event event_of(const Verdict& v) {
-  return {{"event", "verdict"},   {"adopted", v.adopted}, {"undecided", v.undecided}, {"why", v.why},
-          {"rows", v.rows},       {"gain", v.gain},       {"chance", v.chance},       {"loss", v.loss},
-          {"general", v.general}, {"moved", v.moved},     {"share", v.share}};
+/// What is known of the losses of a version in this folder below the state's: computed in this call, or before.
+VersionLosses known_losses(const LearnerState& state, const std::string& folder, const std::string& options) {
+  const auto found = state.computed.find(folder);
+  if (found != state.computed.end() && found->second.options == options) return found->second;
+  return read_losses(state.folder + "/" + folder, options);
+}
+
+/// Of all rows that this night brought, in the order of a draw.
+std::vector<LoggedRow> new_rows(const LearnerState& state, int64_t night) {
+  std::vector<LoggedRow> rows;
+  for (const LoggedRow& row : state.rows) {
+    if (row.night == night) rows.push_back(row);
+  }
+  sort_by_draw(state, "prompt", night, rows);
+  return rows;
+}
+
+PromptFit earlier_fit(const LearnerState& state) {
+  PromptFit sum;
+  for (const Night& night : state.nights) {
+    sum.better += night.fit.better;
+    sum.of += night.fit.of;
+  }
+  return sum;
+}
+
+/// Takes back a night's rows, and what they released.
+void set_aside(LearnerState& state, int64_t night) {
+  std::vector<LoggedRow> kept;
+  for (LoggedRow& row : state.rows) {
+    if (row.released == night) row.released = 0;
+    if (row.night == night) {
+      state.gone[state.gone_hash(row.id)] = 0;
+    } else {
+      kept.push_back(std::move(row));
+    }
+  }
+  state.rows = std::move(kept);
+}
+
+Verdict mixed_up(const PromptFit& fit) {
+  Verdict verdict;
+  verdict.why = "only " + std::to_string(fit.better) + " of " + std::to_string(fit.of) +
+                " new answers fit their own prompt better than that of another row; they may be mixed up, so the "
+                "night's rows are left out for good";
+  return verdict;
 }
 
 }  // namespace
+
+void conclude(LearnerState& state, Night night, const Verdict& verdict, const EventSink& emit) {
+  night.verdict = verdict;
+  Event event = {{"event", "verdict"}};
+  event.update(to_json(verdict));
+  event["peak_rss_mb"] = static_cast<double>(process_memory().peak_rss) / 1e6;
+  emit(event);
+  state.nights.push_back(std::move(night));
+}
 
 void run_night(LearnerState& state, int64_t number, Model& model, const BundleText& text, const LearnConfig& config,
                const EventSink& emit, const StopRequest& stop) {
@@ -231,7 +286,8 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
               options_of(config),
               static_cast<int64_t>(rows.fresh.size()),
               static_cast<int64_t>(rows.replayed.size()),
-              state.current,
+              state.rollbacks,
+              {},
               {}};
   emit({{"event", "night"},
         {"night", number},
@@ -240,23 +296,17 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
         {"held_out", rows.judged.size()},
         {"watched", rows.watched.size()},
         {"version", state.current}});
-  const auto decided = [&](const Verdict& verdict) {
-    night.verdict = verdict;
-    Event event = event_of(verdict);
-    event["peak_rss_mb"] = static_cast<double>(process_memory().peak_rss) / 1e6;
-    emit(event);
-    state.nights.push_back(night);
-  };
   if (rows.fresh.empty()) {
     Verdict nothing;
     nothing.why = "there is no new row to train on";
-    return decided(nothing);
+    return conclude(state, night, nothing, emit);
   }
 
   const std::string work = state.folder + "/work";
   std::filesystem::remove_all(work);
   make_folder(work);
   TrainConfig training = config.train;
+  training.save_every = INT64_MAX;  // a night that is interrupted leaves nothing
   const RowEncoder encoder(text, training);
   std::vector<LoggedRow> learned = rows.fresh;
   learned.insert(learned.end(), rows.replayed.begin(), rows.replayed.end());
@@ -269,11 +319,11 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   paths.moments = paths.adapter;
   paths.keep_moments = true;
   {
-    const Encoded encoded = encode(learned, encoder);
+    const Encoded encoded = encode(learned, encoder, training);
     write_token_file(paths.data, encoded, packed(encoded, training), training.loss);
   }
   if (training.eval_every > 0) {
-    const Encoded watched = encode(rows.watched, encoder);
+    const Encoded watched = encode(rows.watched, encoder, training);
     if (watched.groups.empty()) {
       training.eval_every = training.patience = 0;  // nothing is held out yet
     } else {
@@ -283,17 +333,24 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   }
 
   train(model, training, paths, config.minutes, of_training(emit), stop);
+  // Not before the training, whose plan says how much memory evaluations may need.
+  night.fit = prompt_fit(model, text, training, state.adapter_folder(), new_rows(state, number), work, stop);
+  if (is_mixed_up(night.fit, earlier_fit(state))) {
+    set_aside(state, number);
+    return conclude(state, night, mixed_up(std::exchange(night.fit, {})), emit);
+  }
   const std::string adapter = std::filesystem::exists(paths.out + "/best") ? paths.out + "/best" : paths.out;
 
   LearnConfig evaluated = config;
   evaluated.train = training;
-  const std::string options = loss_options(training), base_folder = state.folder + "/" + kBaseFolder;
-  make_folder(base_folder);
-  VersionLosses base = read_losses(base_folder, options), before = read_losses(state.current_folder(), options), after;
+  const std::string options = loss_options(training);
+  make_folder(state.folder + "/" + kBaseFolder);
+  VersionLosses base = known_losses(state, kBaseFolder, options), after;
   if (base.general == 0) compute_losses(model, text, training, "", {}, work, stop, base);
-  compute_losses(model, text, training, state.adapter_folder(), rows.judged, work, stop, before);
   state.computed[kBaseFolder] = base;
-  state.computed[state.current == 0 ? kBaseFolder : state.find(state.current)->folder] = before;
+  VersionLosses before = known_losses(state, state.current_folder(), options);
+  compute_losses(model, text, training, state.adapter_folder(), rows.judged, work, stop, before);
+  state.computed[state.current_folder()] = before;
   if (start != nullptr) pull(model, paths.adapter, adapter, kWay);
   const double moved = bound_move(model, config.max_move, paths.adapter, adapter);
   const double share = bound_general(model, text, evaluated, adapter, work, stop, base, after);
@@ -304,8 +361,7 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   learned.insert(learned.end(), rows.watched.begin(), rows.watched.end());  // they chose when to stop
   keep_result(state, number, verdict, paths.out, learned);
   if (verdict.adopted) state.computed[state.find(state.current)->folder] = after;
-  decided(verdict);
-  std::filesystem::remove_all(work);
+  conclude(state, night, verdict, emit);
 }
 
 }  // namespace mft

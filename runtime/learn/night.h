@@ -16,4 +16,7 @@ namespace mft {
 void run_night(LearnerState& state, int64_t number, Model& model, const BundleText& text, const LearnConfig& config,
                const EventSink& emit, const StopRequest& stop);
 
+/// Ends a night with a verdict: emits it, and adds the night to the state.
+void conclude(LearnerState& state, Night night, const Verdict& verdict, const EventSink& emit);
+
 }  // namespace mft

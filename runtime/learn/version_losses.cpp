@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/buffer.h"
+#include "runtime/base/error.h"
 #include "runtime/base/sha256.h"
 #include "runtime/data/token_writer.h"
 #include "runtime/learn/general_text.h"
@@ -20,17 +21,31 @@ struct Apart {
   std::vector<size_t> row_of;
 };
 
-Apart encode(const std::vector<const LoggedRow*>& rows, const RowEncoder& encoder) {
+Apart encode(const std::vector<const LoggedRow*>& rows, const RowEncoder& encoder, OnBadRow on_bad_row) {
   Apart found;
   for (size_t i = 0; i < rows.size(); ++i) {
-    EncodedRows row = encoder.encode(rows[i]->json);
+    EncodedRows row = encode_kept(*rows[i], encoder, on_bad_row);
     found.row_of.insert(found.row_of.end(), row.groups.size(), i);
     found.encoded.add(std::move(row.groups), 1);
   }
   return found;
 }
 
-/// Calls `take(sequence, loss)` with what the prepared model loses on each group alone.
+}  // namespace
+
+std::string loss_options(const TrainConfig& config) {
+  Sha256 general;
+  for (const char* piece : general_text()) general.update(piece, std::strlen(piece) + 1);
+  std::string text = "general_text=" + general.hex() + "\n";
+  for (const Option<TrainConfig>& option : train_options()) {
+    for (const char* name : {"seq_len", "loss", "beta", "label_smoothing", "simpo_gamma", "sft_weight"}) {
+      if (option.name == name) text += option.name + "=" + option.get(config) + "\n";
+    }
+  }
+  for (const Option<DataConfig>& option : data_options()) text += option.name + "=" + option.get(config.data) + "\n";
+  return text;
+}
+
 void evaluate_apart(Model& model, const Encoded& encoded, const TrainConfig& config, const std::string& path,
                     const StopRequest& stop, const std::function<void(int64_t, const LossSum&)>& take) {
   write_token_file(path, encoded, apart(encoded), config.loss);
@@ -52,19 +67,13 @@ void evaluate_apart(Model& model, const Encoded& encoded, const TrainConfig& con
   }
 }
 
-}  // namespace
-
-std::string loss_options(const TrainConfig& config) {
-  Sha256 general;
-  for (const char* piece : general_text()) general.update(piece, std::strlen(piece) + 1);
-  std::string text = "general_text=" + general.hex() + "\n";
-  for (const Option<TrainConfig>& option : train_options()) {
-    for (const char* name : {"seq_len", "loss", "beta", "label_smoothing", "simpo_gamma", "sft_weight"}) {
-      if (option.name == name) text += option.name + "=" + option.get(config) + "\n";
-    }
+EncodedRows encode_kept(const LoggedRow& row, const RowEncoder& encoder, OnBadRow on_bad_row) {
+  try {
+    return encoder.encode(row.json);
+  } catch (const Error& error) {
+    if (on_bad_row == OnBadRow::kSkip) return {};
+    fail("row ", row.id, " of night ", row.night, ": ", error.what(), "; give the options of that night, or forget it");
   }
-  for (const Option<DataConfig>& option : data_options()) text += option.name + "=" + option.get(config.data) + "\n";
-  return text;
 }
 
 void check_stop(const StopRequest& stop) {
@@ -102,7 +111,7 @@ void compute_losses(Model& model, const BundleText& text, const TrainConfig& con
     known.general = sum.loss / static_cast<double>(sum.count);
   }
   const RowEncoder encoder(text, config);
-  const Apart found = encode(unknown, encoder);
+  const Apart found = encode(unknown, encoder, config.data.on_bad_row);
   if (found.row_of.empty()) return;
   std::map<size_t, LossSum> sums;
   evaluate_apart(model, found.encoded, config, path, stop, [&](int64_t sequence, const LossSum& loss) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "runtime/learn/prompt_fit.h"
 #include "runtime/learn/verdict.h"
 #include "runtime/tests/check.h"
 #include "runtime/tests/test_support.h"
@@ -62,10 +63,21 @@ void test_decisions() {
   CHECK(!decide(before, losses({std::nan(""), 1, 1, 1, 1, 1}), base, 0.02).adopted);
 }
 
+void test_mixed_up_answers() {
+  // At least 28 of 40 are more than half, but for what chance makes in 1 % of cases.
+  CHECK(is_mixed_up({20, 40}, {39, 40}) && is_mixed_up({27, 40}, {39, 40}) && !is_mixed_up({28, 40}, {39, 40}));
+  // No fewer than in earlier nights, where answers may not depend on prompts.
+  CHECK(!is_mixed_up({20, 40}, {24, 40}) && !is_mixed_up({20, 40}, {60, 90}) && is_mixed_up({20, 40}, {99, 120}));
+  CHECK(!is_mixed_up({20, 40}, {}));
+  // Few rows tell nothing.
+  CHECK(!is_mixed_up({0, 9}, {40, 40}) && is_mixed_up({5, 10}, {400, 400}) && !is_mixed_up({9, 10}, {33, 40}));
+}
+
 }  // namespace
 
 int main() {
   test_chance();
   test_decisions();
+  test_mixed_up_answers();
   return finish();
 }

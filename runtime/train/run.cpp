@@ -344,6 +344,7 @@ bool Run::step(const StopRequest& stop) { return state_->step(stop); }
 std::string StopRequest::reason() const {
   const int value = value_;
   if (value == 0) return "";
+  if (value == kTimeIsUp) return "time is up";
   return value == kCancelled ? "cancelled" : "stopped by signal " + std::to_string(value);
 }
 

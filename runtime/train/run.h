@@ -22,6 +22,7 @@ using EventSink = std::function<void(const Event&)>;
 class StopRequest {
  public:
   void cancel() noexcept { value_ = kCancelled; }
+  void time_is_up() noexcept { value_ = kTimeIsUp; }
   void signal(int number) noexcept { value_ = number; }
   /// Takes the request back.
   void clear() noexcept { value_ = 0; }
@@ -29,7 +30,7 @@ class StopRequest {
   std::string reason() const;
 
  private:
-  static constexpr int kCancelled = -1;
+  static constexpr int kCancelled = -1, kTimeIsUp = -2;
   std::atomic<int> value_{0};
   static_assert(std::atomic<int>::is_always_lock_free);
 };

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -220,11 +221,12 @@ def add_rows(setting: Setting, before: int = 0) -> Operation:
     return Operation(title, setting.root, start, run, check, again)
 
 
-def learn(setting: Setting, forgets: bool = False) -> Operation:
-    """A night, or rows forgotten. What state.json names is that before or after, and of the rest nothing counts."""
+def learn(setting: Setting, forgets: bool = False, first: int = 20) -> Operation:
+    """A night after one of `first` rows, or rows forgotten. What state.json names is that before or after, and of the
+    rest nothing counts."""
     rows = [{"id": f"row{i}", "prompt": f"{i}?", "completion": "hello"} for i in range(40)]
     data = [setting.scratch / f"{night}.jsonl" for night in (1, 2)]
-    for count, path in zip((20, 40), data, strict=True):
+    for count, path in zip((first, 2 * first), data, strict=True):
         path.write_text("".join(json.dumps(row) + "\n" for row in rows[:count]))
     state = setting.root / "state"
     command = [str(mft_run_path()), "learn", str(setting.bundle), "--state", str(state)]
@@ -233,12 +235,15 @@ def learn(setting: Setting, forgets: bool = False) -> Operation:
     def night(number: int) -> list[str]:
         return [*command, "--data", str(data[number - 1]), *options]
 
+    def made(named: dict[str, Any]) -> list[dict[str, Any]]:
+        return [*named["versions"], *([named["candidate"]] if "candidate" in named else [])]
+
     def counted(found: State) -> State:
         """The files that state.json names, without what is only kept to save time."""
         if "state/state.json" not in found:
             return {}
         named = json.loads(found["state/state.json"])
-        folders = tuple(f"state/{entry['folder']}/" for entry in named["versions"] if entry["folder"])
+        folders = tuple(f"state/{entry['folder']}/" for entry in made(named) if entry["folder"])
         return {
             path: content
             for path, content in found.items()
@@ -247,8 +252,8 @@ def learn(setting: Setting, forgets: bool = False) -> Operation:
         }
 
     _, start = setting.whole({}, lambda call, kind: run_program(setting.layer, setting.root, night(1), call, kind))
-    first = json.loads(start["state/state.json"])["versions"][0]
-    changed = [*command, "--forget", first["trained"][0]] if forgets else night(2)
+    secret = made(json.loads(start["state/state.json"]))[0]["trained"][0]
+    changed = [*command, "--forget", secret] if forgets else night(2)
 
     def run(call: int, kind: str) -> Outcome:
         return run_program(setting.layer, setting.root, changed, call, kind)
@@ -287,7 +292,9 @@ OPERATIONS: dict[str, Callable[[Setting], Operation]] = {
     "round-first": lambda setting: end_round(setting, 1),
     "round": lambda setting: end_round(setting, 2),
     "learn": learn,
+    "learn-on": lambda setting: learn(setting, first=8),
     "forget": lambda setting: learn(setting, forgets=True),
+    "forget-candidate": lambda setting: learn(setting, forgets=True, first=8),
     "dataset": add_rows,
     "dataset-more": lambda setting: add_rows(setting, before=2),
 }
