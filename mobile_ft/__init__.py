@@ -1,7 +1,8 @@
 """mobile-ft: on-device fine-tuning of 4-bit LLMs with LoRA.
 
 The functions and classes below are the public API; docs/how-to/python.md shows how to use them. Each is imported when
-it is first used, so `import mobile_ft` is fast, and only `export_bundle` imports torch.
+it is first used, so `import mobile_ft` is fast. torch is imported only to build a training program, and by `convert` to
+executorch and onnx-training.
 """
 
 from importlib import import_module
