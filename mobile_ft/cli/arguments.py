@@ -25,6 +25,18 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_bundle_to_plan(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "bundle",
+        metavar="BUNDLE|MODEL",
+        type=Path,
+        help=f"a bundle; a model as `mobile-ft export` takes it; a config.json; or one of {', '.join(known_models())}. "
+        "No weights are written. Of OWNER/NAME on the Hugging Face hub, only config.json is downloaded, unless the "
+        "model is quantized",
+    )
+    add_trust(parser)
+
+
 def add_bundle_or_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "bundle",

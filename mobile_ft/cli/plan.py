@@ -10,14 +10,14 @@ from mobile_ft.api.files import write_json
 from mobile_ft.api.options import step_options
 from mobile_ft.api.plan import plan
 from mobile_ft.api.results import PlanResult, seconds, whole_megabytes
-from mobile_ft.cli.arguments import Subparsers, add_bundle_or_config, add_json, add_options, given_options
+from mobile_ft.cli.arguments import Subparsers, add_bundle_to_plan, add_json, add_options, given_options
 from mobile_ft.cli.output import check_json_path, print_table
 from mobile_ft.errors import UserError
 
 
 def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("plan", help="plan the peak memory and step time of a training run")
-    add_bundle_or_config(parser)
+    add_bundle_to_plan(parser)
     parser.add_argument(
         "--device",
         metavar="NAME",
