@@ -217,7 +217,11 @@ class TextStream:
 
     def _pending_text(self) -> str:
         before = self._tokenizer.decode_shown(self._shown)
-        return self._tokenizer.decode_shown(self._shown + self._pending)[len(before) :]
+        text = self._tokenizer.decode_shown(self._shown + self._pending)
+        if text.startswith(before):
+            return text[len(before) :]
+        # A run of byte tokens that is not UTF-8 is replaced as a whole, including the bytes that were shown.
+        return self._tokenizer.decode_shown(self._pending)
 
 
 def _load_tokenizer(file: Path) -> tokenizers.Tokenizer:

@@ -1,7 +1,5 @@
 #include "runtime/text/text_stream.h"
 
-#include <algorithm>
-
 namespace mft {
 namespace {
 
@@ -25,8 +23,10 @@ std::string TextStream::add(int64_t token) {
 std::string TextStream::finish() const {
   std::vector<int64_t> all = shown_;
   all.insert(all.end(), pending_.begin(), pending_.end());
-  const std::string text = tokenizer_.decode(all, true);
-  return text.substr(std::min(text.size(), tokenizer_.decode(shown_, true).size()));
+  const std::string before = tokenizer_.decode(shown_, true), text = tokenizer_.decode(all, true);
+  if (text.compare(0, before.size(), before) == 0) return text.substr(before.size());
+  // A run of byte tokens that is not UTF-8 is replaced as a whole, including the bytes that were shown.
+  return tokenizer_.decode(pending_, true);
 }
 
 }  // namespace mft

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tokenizers import Tokenizer as HfTokenizer
-from tokenizers import models, processors
+from tokenizers import decoders, models, processors
 
 from mobile_ft.data.tokenizer import TextStream, Tokenizer
 from mobile_ft.errors import UserError
@@ -278,6 +278,28 @@ def test_stream_keeps_sentencepiece_spaces(tmp_path: Path) -> None:
     write_tokenizer({f"tokenizer.ggml.{key}": value for key, value in fields.items()}, tmp_path)
     stream = TextStream(Tokenizer(tmp_path))
     assert [stream.add(token) for token in [1, 3, 4, 2, 3]] == ["", "the", " end", "", " the"]
+
+
+def test_stream_of_byte_tokens_that_are_no_text(tmp_path: Path) -> None:
+    """A run of such tokens is replaced as a whole. Bytes before, which were text, are not shown once more."""
+    names = ["</s>", "▁a", "▁b", "<0x0A>", "<0xE2>", "<0x82>", "<0xAC>", "<0xF0>"]
+    tokenizer = HfTokenizer(models.BPE({name: i for i, name in enumerate(names)}, [], byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
+    cases: list[tuple[list[str], list[str]]] = [
+        (["<0x0A>", "<0xF0>", "▁b", "▁a"], ["\n", "", "\ufffd b", " a"]),
+        (["<0xE2>", "<0x82>", "<0xAC>", "<0xF0>", "▁b"], ["", "", "€", "", "\ufffd b"]),
+        (["▁a", "<0xE2>", "<0x82>", "▁b", "<0x0A>"], ["a", "", "", "\ufffd\ufffd b", "\n"]),
+        (["▁a", "<0x0A>", "▁b"], ["a", "\n", " b"]),
+        (["<0x0A>", "<0xF0>", "<0xE2>"], ["\n", "", "", "\ufffd\ufffd"]),
+    ]
+    for tokens, pieces in cases:
+        stream = TextStream(Tokenizer(tmp_path))
+        shown = [stream.add(names.index(token)) for token in tokens]
+        assert shown + ([stream.finish()] if len(pieces) > len(tokens) else []) == pieces
 
 
 def test_stream_adds_up_to_the_text(smollm2_bundle: Path) -> None:
