@@ -36,8 +36,11 @@ def load(bundle: str | os.PathLike[str], adapter: str | os.PathLike[str] | None 
     tokenizer = read_tokenizer(found)
     with runtime_errors():
         model = Model(path_text(found.folder))
-        model.prepare("" if adapter is None else path_text(adapter), min(Generator.prompt_tokens, found.max_seq_len))
-    return LoadedModel(found, tokenizer, model)
+        model.prepare("", min(Generator.prompt_tokens, found.max_seq_len))
+    loaded = LoadedModel(found, tokenizer, model)
+    if adapter is not None:
+        loaded.use_adapter(adapter)  # which keeps it in memory
+    return loaded
 
 
 class LoadedModel:

@@ -1,3 +1,6 @@
+import ctypes
+import os
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +100,22 @@ def test_with_and_without_the_adapter(model: mobile_ft.LoadedModel, bundle: Path
     assert mobile_ft.generate(model, "2+2?").text == ANSWER
     with pytest.raises(ValueError, match="already loaded"):
         mobile_ft.generate(model, "2+2?", adapter="x")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify tells which files are opened")
+def test_the_first_adapter_stays_in_memory(model: mobile_ft.LoadedModel, tmp_path: Path) -> None:
+    libc, of_open = ctypes.CDLL(None), 0x20
+    opened = libc.inotify_init1(os.O_NONBLOCK)
+    assert libc.inotify_add_watch(opened, bytes(tmp_path / "adapter" / "adapter_model.safetensors"), of_open) >= 0
+    try:
+        model.use_adapter(None)
+        model.use_adapter(tmp_path / "adapter")
+        with pytest.raises(BlockingIOError):  # no event
+            os.read(opened, 1024)
+        mobile_ft.load(model.bundle.folder, tmp_path / "adapter")
+        assert os.read(opened, 1024)
+    finally:
+        os.close(opened)
 
 
 def test_chat_and_system_prompt(model: mobile_ft.LoadedModel, tmp_path: Path) -> None:
