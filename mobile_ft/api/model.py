@@ -174,25 +174,14 @@ class LoadedModel:
         if options.get("chat_template_kwargs"):
             raise UserError("chat_template_kwargs: requires a chat template, which the model does not have")
         _check_text(prompt)
-        return self._checked(self.tokenizer.encode(prompt, add_special=True))
+        return self.tokenizer.encode(prompt, add_special=True)
 
     def _chat_tokens(self, messages: Sequence[Message], tools: Tools | None, options: Mapping[str, Any]) -> list[int]:
         for message in messages:
             if isinstance(message.get("content"), str):
                 _check_text(message["content"])
         kwargs = options.get("chat_template_kwargs")
-        text = self.tokenizer.render_chat(messages, True, tools, kwargs)
-        return self._checked(self.tokenizer.encode(text))
-
-    def _checked(self, tokens: list[int]) -> list[int]:
-        most = self.bundle.max_seq_len
-        if not tokens:
-            raise UserError("prompt: is empty")
-        if len(tokens) >= most:
-            raise UserError(
-                f"prompt: {len(tokens)} tokens; {self.bundle.folder} supports {most} for prompt and answer together"
-            )
-        return tokens
+        return self.tokenizer.encode(self.tokenizer.render_chat(messages, True, tools, kwargs))
 
 
 def _without_kwargs(options: Mapping[str, Any]) -> dict[str, Any]:

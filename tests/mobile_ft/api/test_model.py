@@ -140,7 +140,7 @@ def test_sampling_repeats_with_its_seed(model: mobile_ft.LoadedModel) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"prompt": "x" * 60}, r"prompt: \d+ tokens; "),
+        ({"prompt": "x" * 60}, r"the prompt has \d+ tokens; the bundle's maximum is 64 including the answer"),
         ({"prompt": "\udcff"}, "prompt: not UTF-8 text"),
         ({"prompt": "x", "temp": -1}, "temp -1: must not be negative"),
         ({"prompt": "x", "temperature": 1}, r"temperature: unknown option; did you mean temp"),

@@ -82,13 +82,13 @@ def test_the_conversation_goes_along(talk: Talk) -> None:
     """Until it is too long for the bundle's 64 tokens, which is said without ending the chat."""
     lines, errors = talk("2+2?", "2+2?", "2+2?", "/reset", "2+2?")
     assert lines[0] == "4, sir" and lines[-2] == "4, sir"
-    assert errors.startswith("mobile-ft: error: prompt: ") and errors.count("\n") == 1
+    assert errors.startswith("mobile-ft: error: the prompt has ") and errors.count("\n") == 1
 
 
 def test_system_prompt_is_part_of_it(talk: Talk) -> None:
     """Which is seen where it leaves no room for a question."""
     long = "B" * 40
-    too_long = "mobile-ft: error: prompt: "
+    too_long = "mobile-ft: error: the prompt has "
     assert talk("2+2?", options=["--system", long])[1].startswith(too_long)
     lines, errors = talk(f"/system {long}", "2+2?", "/system", "2+2?")
     assert errors.startswith(too_long) and errors.count("\n") == 1

@@ -50,7 +50,7 @@ def test_generate_options_reach_the_answer(cli: Cli, bundle: Path, adapter: Path
     assert cli(*command, "--temp", 1, "--top-p", 0.01).out == "4, sir\n"
     assert cli(*command, "--temp", 5, "--min-p", 1).out == "4, sir\n"
     assert cli(*command, "--temp", 5, "--seed", 1).out != "4, sir\n"
-    assert "prompt: " in cli(*command, "--system", "B" * 40).err  # there is no room for it
+    assert "the prompt has " in cli(*command, "--system", "B" * 40).err  # there is no room for it
 
 
 def test_generate_repeats_itself_with_the_same_seed(cli: Cli, bundle: Path) -> None:
