@@ -9,6 +9,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import numpy as np
+
 from mobile_ft.api.options import option_texts, runtime_errors
 from mobile_ft.api.results import GenerateResult
 from mobile_ft.api.stopping import StopStrings
@@ -160,10 +162,21 @@ class LoadedModel:
         """Splits `stop` into strings and token ids. Special tokens become ids, because they have no text."""
         given = [stop] if isinstance(stop, (str, int)) else list(stop)
         strings = [item for item in given if isinstance(item, str)]
-        ids = [item for item in given if isinstance(item, int)]
+        ids = [self._token_id(item) for item in given if not isinstance(item, str)]
         encoded = [self.tokenizer.encode(string) for string in strings]
         single = [tokens[0] for tokens in encoded if len(tokens) == 1]
+        for string, tokens in zip(strings, encoded, strict=True):
+            special = [token for token in tokens if self.tokenizer.is_special(token)]
+            if special and len(tokens) > 1:
+                name = self.tokenizer.decode(special[:1])
+                raise UserError(f"stop {string!r}: has the special token {name}, which has no text; give it alone")
         return strings, list(dict.fromkeys([*self.tokenizer.end_ids, *ids, *single]))
+
+    def _token_id(self, stop: object) -> int:
+        most = self.bundle.model.vocab_size - 1
+        if isinstance(stop, bool) or not isinstance(stop, (int, np.integer)) or not 0 <= stop <= most:
+            raise UserError(f"stop {stop!r}: must be text or a token id from 0 to {most}")
+        return int(stop)
 
     def _prompt_tokens(self, prompt: str, system: str | None, options: Mapping[str, Any]) -> list[int]:
         if self.tokenizer.has_chat_template:

@@ -37,6 +37,7 @@ def test_answers_and_what_ends_them(model: mobile_ft.LoadedModel) -> None:
         result = model.generate("2+2?", stop=stop)
         assert (result.text, result.stopped) == (text, "stop"), stop
     assert model.generate("2+2?", stop=model.tokenizer.encode(",")).text == "4"
+    assert model.generate("2+2?", stop="<|im_start|>").text == ANSWER
 
 
 def test_stream_gives_the_same_piece_by_piece(model: mobile_ft.LoadedModel) -> None:
@@ -145,6 +146,11 @@ def test_sampling_repeats_with_its_seed(model: mobile_ft.LoadedModel) -> None:
         ({"prompt": "x", "temp": -1}, "temp -1: must not be negative"),
         ({"prompt": "x", "temperature": 1}, r"temperature: unknown option; did you mean temp"),
         ({"prompt": "x", "top_p": 0}, "top_p 0: must be"),
+        ({"prompt": "x", "stop": 288}, "stop 288: must be text or a token id from 0 to 287"),
+        ({"prompt": "x", "stop": ["a", -1]}, "stop -1: must be text or a token id from 0 to 287"),
+        ({"prompt": "x", "stop": True}, "stop True: must be text or a token id from 0 to 287"),
+        ({"prompt": "x", "stop": ["a", 1.0]}, r"stop 1\.0: must be text or a token id from 0 to 287"),
+        ({"prompt": "x", "stop": "<|im_end|>x"}, r"stop '<\|im_end\|>x': has the special token <\|im_end\|>, which"),
     ],
 )
 def test_bad_values(bundle: Path, given: dict[str, Any], message: str) -> None:
