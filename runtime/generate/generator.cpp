@@ -93,19 +93,22 @@ void Generator::forget() {
 /// The tokens that were computed otherwise are forgotten.
 void Generator::use(Compute compute, KvFormat kv_format) {
   if (compute == compute_ && kv_format == kv_format_ && !offsets_.empty()) return;
-  forget();
-  compute_ = compute;
-  kv_format_ = kv_format;
-  offsets_.clear();
   const Bundle& b = model_.bundle();
+  std::vector<size_t> offsets;
   size_t bytes = 0;
   for (size_t u = 0; u < b.units.size(); ++u) {
     const bool takes = b.kind_of(u).side == Side::kTakes;
-    offsets_.push_back(takes ? offsets_[b.units[u].giver] : bytes);
+    offsets.push_back(takes ? offsets[b.units[u].giver] : bytes);
     bytes += DecodeMemory::bytes(b.kind_of(u), kv_format, b.max_seq_len);
   }
-  first_ = Buffer(bytes);  // pages are touched as tokens are added
-  second_ = Buffer(bytes);
+  Buffer first(bytes), second(bytes);  // pages are touched as tokens are added
+  // Set only after the allocations, which may fail.
+  forget();
+  compute_ = compute;
+  kv_format_ = kv_format;
+  offsets_ = std::move(offsets);
+  first_ = std::move(first);
+  second_ = std::move(second);
 }
 
 /// Runs at most one piece of tokens after the cached ones, and computes the logits after the last `logit_rows` of them.

@@ -168,6 +168,25 @@ def test_generation_goes_on(small_bundle: Path) -> None:
         generator.generate([250], config)
 
 
+def test_an_answer_whose_memory_is_missing(small_bundle: Path) -> None:
+    """It leaves the generator as it was, for other answers and for the same one later."""
+    resource = pytest.importorskip("resource")
+    model = Model(str(small_bundle))
+    model.prepare("", 64)
+    prompt, small, large = list(range(40)), GenerateConfig(kv_bits=8), GenerateConfig(kv_bits=32, max_tokens=20)
+    generator = Generator(model)
+    before, expected = generator.generate(prompt, small), Generator(model).generate(prompt, large)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1, limits[1]))  # nothing more can be mapped
+    try:
+        with pytest.raises(RuntimeFailure, match="out of memory: cannot map"):
+            generator.generate(prompt, large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert generator.generate(prompt, large) == expected
+    assert generator.generate(prompt, small) == before
+
+
 def test_the_adapter_can_be_off(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     out, model = tmp_path / "out", Model(str(small_bundle))
     run_training(str(small_bundle), TrainConfig(steps=10, seq_len=32, lr=1e-2), str(data), out=str(out))
