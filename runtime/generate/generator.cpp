@@ -121,11 +121,15 @@ void Generator::feed(const int64_t* tokens, int64_t count, int64_t logit_rows) {
   // With more rows, int8 has 8 bits: too few for the likeliest of two tokens that are almost as likely.
   model_.use_compute(count > kFewRows ? Compute::kFloat32 : compute_);
   model_.embed(tokens, count, x);
+  // If a unit fails, the states of those before it have advanced. A state cannot be rewound, so nothing is held then.
+  std::vector<int64_t> held;
+  if (has_states()) held.swap(held_);
   for (size_t u = 0; u < b.units.size(); ++u) {
     const auto part = [&](Buffer& buffer) { return reinterpret_cast<uint8_t*>(buffer.bytes()) + offsets_[u]; };
     model_.decode(u, x, positions.data(), count, {part(first_), part(second_), fresh_.floats()}, y);
     std::swap(x, y);
   }
+  if (has_states()) held_.swap(held);
   held_.insert(held_.end(), tokens, tokens + count);
   model_.use_compute(compute_);
   if (logit_rows == 0) return;
