@@ -10,7 +10,10 @@ namespace mft {
 namespace {
 
 /// The power of two that brings the largest magnitude to 1 or somewhat below; float16 has few bits for small numbers.
-float power_of_two_over(float largest) { return largest > 0 ? std::exp2(-std::ceil(std::log2(largest))) : 1.F; }
+/// At most 2^126, so that it is finite.
+float power_of_two_over(float largest) {
+  return largest > 0 ? std::exp2(std::min(-std::ceil(std::log2(largest)), 126.F)) : 1.F;
+}
 
 /// Where `Lora` has row i and column j of B.
 int64_t place_in_panels(const AdapterTensor& b, int64_t i, int64_t j) {

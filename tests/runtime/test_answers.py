@@ -61,6 +61,14 @@ def scaled(adapter: Path, folder: Path, factor: float) -> str:
     return str(folder)
 
 
+def test_an_adapter_of_tiny_numbers(smollm2: Path, adapter: Path, tmp_path: Path) -> None:
+    """Below float32's normal numbers: the power of two that would bring them to 1 is infinite. It adds nothing."""
+    tiny = scaled(adapter, tmp_path / "tiny", 2.0**-135)
+    b = [x for name, x in load_file(tmp_path / "tiny" / "adapter_model.safetensors").items() if "lora_B" in name]
+    assert 0 < max(np.abs(x).max() for x in b) <= 2.0**-128
+    assert np.abs(logits(smollm2, tiny, "int8") - logits(smollm2, "", "int8")).max() < 0.05
+
+
 def test_adapters_in_turn(smollm2: Path, adapter: Path, tmp_path: Path) -> None:
     """More of them than stay in memory, in both arithmetics, and one that changes on disk."""
     folders = ["", *(scaled(adapter, tmp_path / str(i), i / 2) for i in range(1, 6))]
