@@ -1,5 +1,7 @@
 #include "runtime/config/generate_config.h"
 
+#include <cmath>
+
 namespace mft {
 namespace {
 
@@ -26,10 +28,10 @@ std::vector<Option<C>> make_options() {
           "drop tokens with less than this fraction of the highest probability"),
       run_option(
           "repetition_penalty", [](C& c) -> auto& { return c.repetition_penalty; },
-          "penalty for recently generated tokens; 1: none"),
+          "penalty for the last tokens of prompt and answer; 1: none"),
       run_option(
           "repetition_context_size", [](C& c) -> auto& { return c.repetition_context_size; },
-          "number of recent tokens for --repetition-penalty"),
+          "number of last tokens for --repetition-penalty"),
       run_option(
           "seed", [](C& c) -> auto& { return c.seed; }, "random seed for sampling"),
       run_option(
@@ -72,8 +74,13 @@ void check(const C& c) {
   }
   if (!(c.top_p > 0 && c.top_p <= 1)) fail("top_p ", c.top_p, ": must be above 0 and at most 1");
   if (!(c.min_p >= 0 && c.min_p <= 1)) fail("min_p ", c.min_p, ": must be from 0 to 1");
-  if (!(static_cast<float>(c.repetition_penalty) > 0))
-    fail("repetition_penalty ", c.repetition_penalty, ": must be positive");
+  if (!(c.repetition_penalty > 0)) fail("repetition_penalty ", c.repetition_penalty, ": must be positive");
+  // Sampling computes with these in float32, where smaller ones are 0, or as good as, and larger ones infinite.
+  const auto in_float32 = [](double value) { return std::isnormal(static_cast<float>(value)); };
+  if (c.temp != 0 && !in_float32(c.temp)) fail("temp ", c.temp, ": must be 0 or from 1.2e-38 to 3.4e+38");
+  if (!in_float32(c.repetition_penalty)) {
+    fail("repetition_penalty ", c.repetition_penalty, ": must be from 1.2e-38 to 3.4e+38");
+  }
 }
 
 }  // namespace mft

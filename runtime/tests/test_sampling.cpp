@@ -103,5 +103,14 @@ int main() {
   CHECK_ERROR(make_generate_config({{"temp", "-1"}}), "temp -1: must not be negative");
   CHECK_ERROR(make_generate_config({{"max_tokens", "0"}}), "max_tokens 0: must be at least 1");
   CHECK_ERROR(make_generate_config({{"repetition_penalty", "0"}}), "repetition_penalty 0: must be positive");
+  // Sampling computes in float32, where these would be 0 or infinite.
+  const std::string range = ": must be 0 or from 1.2e-38 to 3.4e+38";
+  for (const char* temp : {"1e-46", "1e-40", "1e300"}) {
+    CHECK_ERROR(make_generate_config({{"temp", temp}}), range);
+  }
+  for (const char* penalty : {"1e-40", "1e300"}) {
+    CHECK_ERROR(make_generate_config({{"repetition_penalty", penalty}}), "must be from 1.2e-38 to 3.4e+38");
+  }
+  CHECK(make_generate_config({{"temp", "1e-37"}, {"repetition_penalty", "1e38"}}).temp == 1e-37);
   return finish();
 }
