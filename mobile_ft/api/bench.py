@@ -16,6 +16,7 @@ from mobile_ft.api.results import BenchResult, BenchRow
 from mobile_ft.api.tokens import check_lengths
 from mobile_ft.bundle.description import read_bundle
 from mobile_ft.data.packing import EncodedRow, pack, write_token_file
+from mobile_ft.errors import UserError
 
 _SEQ_LEN = 256
 
@@ -50,6 +51,8 @@ def bench(
     given = option_texts(step_options(), options)
     given.setdefault("seq_len", str(min(_SEQ_LEN, found.max_seq_len)))
     settings = train_settings(given)
+    if n_prompt is not None and len(n_prompt) == 0:
+        raise UserError("n_prompt []: must have at least one length")
     seq_len, batch_size = int(settings["seq_len"]), int(settings["batch_size"])
     check_lengths(found, seq_len, batch_size)
     rows: list[BenchRow] = []

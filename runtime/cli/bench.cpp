@@ -12,6 +12,7 @@ namespace mft {
 namespace {
 
 constexpr int64_t kPrompts[] = {32, 256, 1024};
+constexpr int64_t kMostRepetitions = 1000000;
 
 /// The median is that of the lower two where their number is even.
 Event summary(const char* what, int64_t tokens, std::vector<double> seconds) {
@@ -30,14 +31,14 @@ std::vector<int64_t> prompts_of(const BenchConfig& config, const Bundle& bundle)
   std::vector<int64_t> prompts;
   if (config.n_prompt.empty()) {
     for (const int64_t length : kPrompts) {
-      if (length + config.n_gen < bundle.max_seq_len) prompts.push_back(length);
+      if (length < bundle.max_seq_len - config.n_gen) prompts.push_back(length);
     }
     if (prompts.empty()) prompts.push_back(bundle.max_seq_len - config.n_gen - 1);
   } else {
     prompts = config.n_prompt;
   }
   for (const int64_t length : prompts) {
-    if (length < 1 || length + config.n_gen >= bundle.max_seq_len) {
+    if (length < 1 || length >= bundle.max_seq_len - config.n_gen) {
       fail("n_prompt ", length, " and n_gen ", config.n_gen, ": each must be at least 1, and their sum less than the ",
            bundle.max_seq_len, " tokens of the bundle");
     }
@@ -106,7 +107,9 @@ void bench_steps(Model& model, const BenchConfig& config, Progress& progress,
 
 void bench(const std::string& folder, const BenchConfig& config, const std::function<void(const Event&)>& emit) {
   if (config.n_gen < 1) fail("n_gen ", config.n_gen, ": must be at least 1");
-  if (config.repetitions < 1) fail("repetitions ", config.repetitions, ": must be at least 1");
+  if (config.repetitions < 1 || config.repetitions > kMostRepetitions) {
+    fail("repetitions ", config.repetitions, ": must be from 1 to ", kMostRepetitions);
+  }
   auto model = std::make_unique<Model>(folder);
   const std::vector<int64_t> prompts = prompts_of(config, model->bundle());
   const auto kinds = static_cast<int64_t>(prompts.size()) + (config.data.empty() ? 0 : 1);

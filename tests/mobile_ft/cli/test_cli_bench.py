@@ -34,7 +34,11 @@ def test_prompts_that_fit(bundle: Path) -> None:
         (["-p", "60"], "n_prompt 60 and n_gen 64: each must be at least 1, and their sum less than the 64 tokens"),
         (["-n", "64"], "n_prompt -1 and n_gen 64"),
         (["-n", "0"], "n_gen 0: must be at least 1"),
-        (["-r", "0", "-n", "1"], "repetitions 0: must be at least 1"),
+        (["-n", str(2**63 - 1), "-p", "1"], f"n_prompt 1 and n_gen {2**63 - 1}: each must be"),
+        (["-n", "1", "-p", str(2**63 - 1)], f"n_prompt {2**63 - 1} and n_gen 1: each must be"),
+        (["-n", str(2**63 - 1)], f"and n_gen {2**63 - 1}: each must be"),
+        (["-r", "0", "-n", "1"], "repetitions 0: must be from 1 to 1000000"),
+        (["-r", str(2**63 - 1), "-n", "1"], f"repetitions {2**63 - 1}: must be from 1 to 1000000"),
         (["--kv-bits", "5", "-n", "1"], "kv_bits 5: must be"),
         (["--seq-len", "65"], "seq_len 65 exceeds the 64 tokens"),
         (["--adapter", "absent", "-n", "1"], "absent"),
@@ -43,3 +47,8 @@ def test_prompts_that_fit(bundle: Path) -> None:
 def test_mistakes(cli: Cli, bundle: Path, options: list[str], message: str) -> None:
     result = cli("bench", bundle, *options)
     assert result.code == 1 and message in result.err
+
+
+def test_no_prompts(bundle: Path) -> None:
+    with pytest.raises(mobile_ft.UserError, match=r"n_prompt \[\]: must have at least one length"):
+        mobile_ft.bench(bundle, n_prompt=[], progress=False)
