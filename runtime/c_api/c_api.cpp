@@ -307,8 +307,12 @@ mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const in
     require_options(options, mft_options::kGenerate);
     if (on_token == nullptr) throw BadArgument("on_token: must not be NULL");
     const auto call = bundle->model.begin_call();
+    const mft::GenerateConfig config = mft::make_generate_config(options->given);
+    if (!config.chat_template_kwargs.empty()) {
+      fail("chat_template_kwargs: applies to chats only; a prompt of tokens is not rendered");
+    }
     bundle->answering_with(or_empty(adapter_folder))
-        .generate({prompt, prompt + prompt_count}, mft::make_generate_config(options->given),
+        .generate({prompt, prompt + prompt_count}, config,
                   [&](int64_t token) { return on_token(token, user_data) == 0; });
   });
 }

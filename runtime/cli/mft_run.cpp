@@ -240,6 +240,9 @@ int generate(const std::vector<std::string>& argv) {
     prompt = text->prompt(chat, {config.chat_template_kwargs, ""});
     config.stop_tokens = text->end_tokens();
   } else {
+    if (!config.chat_template_kwargs.empty()) {
+      fail("--chat-template-kwargs: requires --prompt; --prompt-tokens are not rendered");
+    }
     read_word("prompt-tokens", arguments.text("prompt-tokens"), prompt);
     read_word("stop-tokens", arguments.text("stop-tokens"), config.stop_tokens);
   }

@@ -271,6 +271,10 @@ static void test_use(const char* folder, const char* tokens, const char* out) {
   prompt[1] = mft_bundle_vocab_size(bundle);
   CHECK_FAILS(mft_generate(bundle, out, prompt, 3, options, collect, &all), MFT_ERROR_FAILED, "not in the vocabulary");
   prompt[1] = 1;
+  CHECK_OK(mft_options_set(options, "chat_template_kwargs", "{\"a\": 1}"));
+  CHECK_FAILS(mft_generate(bundle, out, prompt, 3, options, collect, &all), MFT_ERROR_FAILED,
+              "chat_template_kwargs: applies to chats only");
+  CHECK_OK(mft_options_set(options, "chat_template_kwargs", ""));
   CHECK_OK(mft_options_set(options, "temp", "-1"));
   CHECK_FAILS(mft_generate(bundle, out, prompt, 3, options, collect, &all), MFT_ERROR_FAILED, "temp -1");
   mft_options_free(options);

@@ -70,6 +70,8 @@ def test_bad_prompts(small_bundle: Path) -> None:
     assert "--prompt: cannot be combined with --prompt-tokens or --stop-tokens" in both
     no_text = failure("generate", small_bundle, "--prompt", "Hello")
     assert "tokenizer.json: not part of the bundle; export a model with a tokenizer" in no_text
+    kwargs = failure("generate", small_bundle, "--prompt-tokens", "1", "--chat-template-kwargs", '{"a": 1}')
+    assert "--chat-template-kwargs: requires --prompt; --prompt-tokens are not rendered" in kwargs
     assert "temp -1" in failure("generate", small_bundle, "--prompt-tokens", "1", "--temp", "-1")
     too_long = ",".join(["1"] * 65)
     assert "the prompt has 65 tokens; the bundle's maximum is 64" in failure(
