@@ -166,7 +166,9 @@ MFT_API mft_status mft_evaluate(mft_bundle* bundle, const char* adapter_folder, 
 typedef int (*mft_token_callback)(int64_t token, void* user_data);
 
 /*
- * Continues `prompt`. `adapter_folder` is as in mft_evaluate(). `user_data` is passed to the callback.
+ * Continues `prompt` with max_tokens tokens, or up to max_seq_len. It does not stop at the model's end tokens; a
+ * callback can. Fails if chat_template_kwargs is set, because tokens are not rendered. `adapter_folder` is as in
+ * mft_evaluate(). `user_data` is passed to the callback.
  *
  * The four adapters that answers used last stay in memory, so that a change between them takes less than a millisecond.
  * An adapter is read again if its files have changed. The bundle also keeps what it computed for the last prompt and
@@ -189,9 +191,10 @@ typedef struct mft_message {
 typedef int (*mft_text_callback)(const char* text, void* user_data);
 
 /*
- * Answers the last of `count` messages with the model's chat template, up to the end of the answer or the option
- * max_tokens. Other arguments are as in mft_generate(). Fails if the model has no template or the template rejects the
- * messages. The bundle must contain a tokenizer.
+ * Answers the last of `count` messages with the model's chat template, up to the model's end tokens, the option
+ * max_tokens or max_seq_len; the status does not tell which of them ended the answer. Other arguments are as in
+ * mft_generate(). Fails if the model has no template or the template rejects the messages. The bundle must contain a
+ * tokenizer.
  */
 MFT_API mft_status mft_chat(mft_bundle* bundle, const char* adapter_folder, const mft_message* messages, size_t count,
                             const mft_options* options, mft_text_callback on_text, void* user_data);

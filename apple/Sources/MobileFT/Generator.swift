@@ -39,7 +39,8 @@ public final class Generator: Sendable {
     }
   }
 
-  /// Answers the last of the messages with the model's chat template.
+  /// Answers the last of the messages with the model's chat template, up to the model's end tokens, `maxTokens` or the
+  /// bundle's maximum length. The answer does not tell which of them ended it.
   public func answer(
     _ messages: [Message], adapter: URL? = nil, options: GenerateOptions = GenerateOptions()
   ) -> Answer {

@@ -47,7 +47,8 @@ public final class Generator implements AutoCloseable {
   }
 
   /**
-   * Answers the last of the messages, up to the end of the answer or the option "max_tokens".
+   * Answers the last of the messages, up to the model's end tokens, the option "max_tokens" or the bundle's maximum
+   * length. The result does not tell which of them ended the answer.
    *
    * @param listener receives the answer in pieces of whole characters; may be null
    * @return the whole answer
@@ -87,12 +88,13 @@ public final class Generator implements AutoCloseable {
   }
 
   /**
-   * Continues a prompt of tokens.
+   * Continues a prompt of tokens with "max_tokens" tokens, or up to the bundle's maximum length. It does not stop at
+   * the model's end tokens; the listener can.
    *
    * @param prompt a direct buffer in the native byte order, from its position to its limit, neither of which changes
    * @throws IllegalArgumentException if the buffer is not such a buffer
-   * @throws MobileFtException if the prompt is empty, too long or has an unknown token, or a file is missing or
-   *     damaged
+   * @throws MobileFtException if the prompt is empty, too long or has an unknown token, "chat_template_kwargs" is set,
+   *     or a file is missing or damaged
    */
   public void generate(LongBuffer prompt, GenerateOptions options, TokenListener listener) {
     if (!prompt.isDirect()) throw new IllegalArgumentException("prompt: must be a direct buffer");
