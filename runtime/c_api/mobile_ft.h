@@ -73,7 +73,8 @@ MFT_API mft_options* mft_generate_options_new(void);
 MFT_API mft_options* mft_learn_options_new(void);
 MFT_API void mft_options_free(mft_options* options);
 
-/* Sets an option, such as "lr" to "1e-3". Fails if the option does not exist or cannot have this value. */
+/* Sets an option, such as "lr" to "1e-3". Fails if the option does not exist or the value is not of its type. Ranges
+ * are checked by the calls that use the options. */
 MFT_API mft_status mft_options_set(mft_options* options, const char* name, const char* value);
 
 /* Returns an option's value as text, or NULL if there is none. Valid until the next call with these options. */

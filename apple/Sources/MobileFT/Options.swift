@@ -41,7 +41,8 @@ public struct TrainOptions: OptionsByName {
   public init() {}
   static func makeDefaults() -> OpaquePointer? { mft_train_options_new() }
 
-  /// Sets an option by its name, such as "lr" to "1e-3". Throws if it does not exist or cannot have this value.
+  /// Sets an option by its name, such as "lr" to "1e-3". Throws if it does not exist or the value is not of its type.
+  /// Ranges are checked by the call that uses the options.
   public mutating func set(_ name: String, to value: String) throws { try setChecked(name, to: value) }
   /// An option's value as text, also if it is the default. Nil if the option does not exist.
   public func value(of name: String) -> String? { valueOrDefault(of: name) }
@@ -78,7 +79,8 @@ public struct GenerateOptions: OptionsByName {
   public init() {}
   static func makeDefaults() -> OpaquePointer? { mft_generate_options_new() }
 
-  /// Sets an option by its name, such as "lr" to "1e-3". Throws if it does not exist or cannot have this value.
+  /// Sets an option by its name, such as "lr" to "1e-3". Throws if it does not exist or the value is not of its type.
+  /// Ranges are checked by the call that uses the options.
   public mutating func set(_ name: String, to value: String) throws { try setChecked(name, to: value) }
   /// An option's value as text, also if it is the default. Nil if the option does not exist.
   public func value(of name: String) -> String? { valueOrDefault(of: name) }
@@ -96,7 +98,8 @@ public struct LearnOptions: OptionsByName {
   public init() {}
   static func makeDefaults() -> OpaquePointer? { mft_learn_options_new() }
 
-  /// Sets an option by its name, such as "lr" to "1e-3". Throws if it does not exist or cannot have this value.
+  /// Sets an option by its name, such as "lr" to "1e-3". Throws if it does not exist or the value is not of its type.
+  /// Ranges are checked by the call that uses the options.
   public mutating func set(_ name: String, to value: String) throws { try setChecked(name, to: value) }
   /// An option's value as text, also if it is the default. Nil if the option does not exist.
   public func value(of name: String) -> String? { valueOrDefault(of: name) }

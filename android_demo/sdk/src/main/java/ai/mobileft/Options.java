@@ -17,10 +17,10 @@ public abstract class Options {
   }
 
   /**
-   * Sets an option, such as "lr" to "1e-3".
+   * Sets an option, such as "lr" to "1e-3". Ranges are checked by the call that uses the options.
    *
    * @throws IllegalArgumentException if the option does not exist
-   * @throws MobileFtException if the option cannot have this value
+   * @throws MobileFtException if the value is not of the option's type
    */
   public final void set(String name, String value) {
     byte[] utf8Name = Utf8.bytes("name", name);
