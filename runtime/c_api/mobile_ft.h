@@ -188,7 +188,8 @@ typedef struct mft_message {
   const char* content;
 } mft_message;
 
-/* Receives an answer's text in pieces of whole characters. Return nonzero to stop. Must not throw. */
+/* Receives an answer's text in pieces of whole characters, with U+FFFD in place of NUL. Return nonzero to stop. Must
+ * not throw. */
 typedef int (*mft_text_callback)(const char* text, void* user_data);
 
 /*

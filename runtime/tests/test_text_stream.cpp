@@ -13,9 +13,10 @@ const std::string kTokenizer = R"({"added_tokens": [], "normalizer": null, "pre_
   "decoder": {"type": "Sequence", "decoders": [
     {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
     {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
-  "model": {"type": "BPE", "vocab": {"▁a": 0, "▁b": 1, "<0x0A>": 2, "<0xE2>": 3, "<0x82>": 4, "<0xAC>": 5, "<0xF0>": 6},
+  "model": {"type": "BPE", "vocab": {"▁a": 0, "▁b": 1, "<0x0A>": 2, "<0xE2>": 3, "<0x82>": 4, "<0xAC>": 5, "<0xF0>": 6,
+    "<0x00>": 7},
     "merges": []}})";
-constexpr int64_t kA = 0, kB = 1, kNewline = 2, kE2 = 3, k82 = 4, kAC = 5, kF0 = 6;
+constexpr int64_t kA = 0, kB = 1, kNewline = 2, kE2 = 3, k82 = 4, kAC = 5, kF0 = 6, kNul = 7;
 
 using Texts = std::vector<std::string>;
 
@@ -41,5 +42,6 @@ int main() {
   CHECK((pieces(tokenizer, {kE2, k82, kAC, kF0, kB}) == Texts{"", "", "€", "", "\uFFFD b", ""}));
   CHECK((pieces(tokenizer, {kA, kE2, k82, kB, kNewline}) == Texts{"a", "", "", "\uFFFD\uFFFD b", "\n", ""}));
   CHECK((pieces(tokenizer, {kNewline, kF0, kE2}) == Texts{"\n", "", "", "\uFFFD\uFFFD"}));
+  CHECK((pieces(tokenizer, {kA, kNul, kB, kNul, kE2}) == Texts{"a", "\uFFFD", " b", "\uFFFD", "", "\uFFFD"}));
   return finish();
 }

@@ -8,7 +8,8 @@
 
 namespace mft {
 
-/// Decodes generated tokens piece by piece. A piece never ends within a character. Special tokens have no text.
+/// Decodes generated tokens piece by piece. A piece never ends within a character. Special tokens have no text. NUL
+/// becomes the replacement character, because a piece that is a C string would end there.
 class TextStream {
  public:
   explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -19,6 +20,8 @@ class TextStream {
   std::string finish() const;
 
  private:
+  std::string pending_text() const;
+
   const Tokenizer& tokenizer_;
   // Some decoded tokens are kept before the pending ones, because a token's text, such as its leading space, can depend
   // on the previous token.
