@@ -27,16 +27,19 @@ public final class Dataset: Sendable {
 
   /// Adds a prompt and its completion, which is learned. If the model has a chat template, they become two messages.
   public func add(prompt: String, completion: String) async throws {
+    let prompt = try withoutNul("prompt", prompt), completion = try withoutNul("completion", completion)
     try await blocking { [handle] in try check(mft_dataset_add_pair(handle.pointer, prompt, completion)) }
   }
 
   /// Adds plain text, all of which is learned.
   public func add(text: String) async throws {
+    let text = try withoutNul("text", text)
     try await blocking { [handle] in try check(mft_dataset_add_text(handle.pointer, text)) }
   }
 
   /// Adds any row as one JSON object, for example a preference, or an answer with a "label".
   public func add(json: String) async throws {
+    let json = try withoutNul("json", json)
     try await blocking { [handle] in try check(mft_dataset_add_row(handle.pointer, json)) }
   }
 

@@ -45,7 +45,7 @@ public final class Generator: Sendable {
     _ messages: [Message], adapter: URL? = nil, options: GenerateOptions = GenerateOptions()
   ) -> Answer {
     answer(options) { [handle] given, onText, userData in
-      withCMessages(messages) { first, count in
+      try withCMessages(messages) { first, count in
         mft_chat(handle.pointer, adapter?.filePath, first, count, given, onText, userData)
       }
     }
@@ -54,7 +54,7 @@ public final class Generator: Sendable {
   /// The same for a chat as JSON: `{"messages": [...]}`, optionally with "tools", as in rows of training data.
   public func answer(json: String, adapter: URL? = nil, options: GenerateOptions = GenerateOptions()) -> Answer {
     answer(options) { [handle] given, onText, userData in
-      mft_chat_json(handle.pointer, adapter?.filePath, json, given, onText, userData)
+      try mft_chat_json(handle.pointer, adapter?.filePath, withoutNul("json", json), given, onText, userData)
     }
   }
 
@@ -62,12 +62,12 @@ public final class Generator: Sendable {
 
   private func answer(
     _ options: GenerateOptions,
-    _ chat: @escaping @Sendable (OpaquePointer, OnText, UnsafeMutableRawPointer) -> mft_status
+    _ chat: @escaping @Sendable (OpaquePointer, OnText, UnsafeMutableRawPointer) throws -> mft_status
   ) -> Answer {
     Answer {
       Call { take in
         let given = try OptionsHandle(options)
-        try Reports(take).during { chat(given.pointer, $0, $1) }
+        try Reports(take).during { try chat(given.pointer, $0, $1) }
       }
     }
   }

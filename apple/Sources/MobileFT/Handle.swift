@@ -45,8 +45,18 @@ extension URL {
   var filePath: String { path(percentEncoded: false) }
 }
 
+/// Returns a text for the C library, which would cut it at a NUL character: one that has any is an error. `name` is the
+/// name in it.
+func withoutNul(_ name: String, _ text: String) throws -> String {
+  guard text.utf8.contains(0) else { return text }
+  throw MobileFTError.argument("\(name): has a NUL character, which the runtime does not support")
+}
+
 /// Calls `body` with C strings, of which those of `nil` are NULL.
-func withCStrings<T>(_ texts: [String?], _ body: ([UnsafePointer<CChar>?]) throws -> T) rethrows -> T {
+func withCStrings<T>(
+  _ name: String, _ texts: [String?], _ body: ([UnsafePointer<CChar>?]) throws -> T
+) throws -> T {
+  for case let text? in texts { _ = try withoutNul(name, text) }
   let copies = texts.map { $0.map { strdup($0) } ?? nil }
   defer { copies.forEach { free($0) } }
   return try body(copies.map { UnsafePointer($0) })

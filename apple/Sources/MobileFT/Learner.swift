@@ -31,7 +31,7 @@ public final class Learner: Sendable {
   public func forget(_ ids: [String]) -> Night {
     Night { [handle] in
       Call(interrupt: { mft_learner_cancel(handle.pointer) }) { take in
-        try withCStrings(ids) { texts in
+        try withCStrings("id", ids) { texts in
           try Reports { take(try LearnerEvent(json: $0)) }
             .during { mft_learner_forget(handle.pointer, texts, texts.count, $0, $1) }
         }

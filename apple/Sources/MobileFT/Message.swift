@@ -22,8 +22,8 @@ public struct Message: Sendable, Equatable, Codable {
 /// Calls `body` with messages as the C library takes them.
 func withCMessages<T>(
   _ messages: [Message], _ body: (UnsafePointer<mft_message>?, Int) throws -> T
-) rethrows -> T {
-  try withCStrings(messages.flatMap { [$0.role.rawValue, $0.content] }) { texts in
+) throws -> T {
+  try withCStrings("message", messages.flatMap { [$0.role.rawValue, $0.content] }) { texts in
     let converted = messages.indices.map { mft_message(role: texts[2 * $0], content: texts[2 * $0 + 1]) }
     return try converted.withUnsafeBufferPointer { try body($0.baseAddress, $0.count) }
   }

@@ -124,10 +124,11 @@ final class OptionsHandle {
   deinit { mft_options_free(pointer) }
 
   func set(_ name: String, _ value: String) throws {
-    try check(mft_options_set(pointer, name, value))
+    try check(mft_options_set(pointer, withoutNul("name", name), withoutNul(name, value)))
   }
 
   func value(of name: String) -> String? {
-    mft_options_get(pointer, name).map { String(cString: $0) }
+    guard let name = try? withoutNul("name", name) else { return nil }
+    return mft_options_get(pointer, name).map { String(cString: $0) }
   }
 }

@@ -10,9 +10,9 @@ final class Reports {
   /// Makes a call of the library that reports to this object. Throws what `take` threw, or the call's error.
   func during(
     _ call: (@convention(c) (UnsafePointer<CChar>?, UnsafeMutableRawPointer?) -> Int32, UnsafeMutableRawPointer)
-      -> mft_status
+      throws -> mft_status
   ) throws {
-    let status = call(
+    let status = try call(
       { text, reports in
         guard let text, let reports else { return 1 }
         return Unmanaged<Reports>.fromOpaque(reports).takeUnretainedValue().receive(String(cString: text))

@@ -44,7 +44,7 @@ public final class Trainer: AsyncSequence, Sendable {
     handle = try await blocking {
       let given = try OptionsHandle(options)
       let paths = [files.bundle, files.data, files.validation, files.adapter, files.out].map { $0?.filePath }
-      return try withCStrings(paths) { path in
+      return try withCStrings("path", paths) { path in
         var described = mft_training_files(
           bundle: path[0], data: path[1], valid: path[2], adapter: path[3], out: path[4], resume: files.resume ? 1 : 0)
         return try Handle(

@@ -17,7 +17,9 @@ public final class TrainingBundle: Sendable {
 
   /// Makes this process accept only bundles that `mobile-ft export --sign` signed with this key, a public Ed25519 key in
   /// PEM. An app that downloads bundles calls it before anything else, with a key that is part of the app.
-  public static func trust(publicKey: String) throws { try check(mft_trust_key(publicKey)) }
+  public static func trust(publicKey: String) throws {
+    try check(mft_trust_key(withoutNul("publicKey", publicKey)))
+  }
 
   /// Token ids are from 0 to this size - 1.
   public var vocabularySize: Int { Int(mft_bundle_vocab_size(handle.pointer)) }
@@ -52,7 +54,7 @@ public final class TrainingBundle: Sendable {
   public func evaluate(tokens: URL, adapter: URL? = nil) async throws -> Loss {
     try await blocking { [handle] in
       var result = mft_evaluation()
-      try withCStrings([adapter?.filePath, tokens.filePath]) {
+      try withCStrings("path", [adapter?.filePath, tokens.filePath]) {
         try check(mft_evaluate(handle.pointer, $0[0], $0[1], &result))
       }
       return Loss(mean: result.loss, targets: Int(result.targets))

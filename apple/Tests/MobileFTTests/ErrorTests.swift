@@ -63,6 +63,28 @@ final class ErrorTests: XCTestCase {
     XCTAssertTrue(nothing?.message.contains("rows.jsonl") ?? false, "\(String(describing: nothing))")
   }
 
+  func testTextsWithNul() async throws {
+    let scratch = try scratch()
+    let dataset = try await Dataset(rows: scratch["rows.jsonl"], bundle: Scratch.bundle)
+    let generator = try await Generator(bundle: Scratch.bundle)
+    var options = TrainOptions()
+    let found = [
+      ("text", await error { try await dataset.add(text: "a\0b") }),
+      ("completion", await error { try await dataset.add(prompt: "a", completion: "b\0") }),
+      ("json", await error { try await dataset.add(json: "{\"text\": \"a\"}\0") }),
+      ("message", await error { try await dataset.add([.user("a\0b"), .assistant("c")]) }),
+      ("message", await error { _ = try await generator.answer([.user("a\0b")]).text() }),
+      ("json", await error { _ = try await generator.answer(json: "\0").text() }),
+      ("schedule", await error { try options.set("schedule", to: "full\0") }),
+      ("publicKey", await error { try TrainingBundle.trust(publicKey: "\0") }),
+    ]
+    for (name, error) in found {
+      XCTAssertEqual(error, .argument("\(name): has a NUL character, which the runtime does not support"))
+    }
+    XCTAssertEqual(dataset.count, 0)
+    XCTAssertNil(options.value(of: "lr\0"))
+  }
+
   func testABudgetThatIsTooSmall() async throws {
     let scratch = try scratch()
     let tokens = try await scratch.tokens()
