@@ -152,7 +152,7 @@ class LoadedModel:
         start = time.monotonic()
         with runtime_errors():
             config = GenerateConfig(**given, stop_tokens=stop_tokens)
-            tokens = self._generator.generate(prompt, config, on_token)
+            tokens = self._generator.generate(prompt, config, on_token, lambda: on_text(""))
         show(cutter.add(decoder.finish()) + cutter.finish())
         most = min(_most_tokens(given), self.bundle.max_seq_len - len(prompt))
         stopped = "length" if len(tokens) >= most and not cutter.found else "stop"

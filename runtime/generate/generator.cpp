@@ -137,8 +137,9 @@ void Generator::feed(const int64_t* tokens, int64_t count, int64_t logit_rows) {
   model_.logits(x + (count - logit_rows) * b.hidden_size, logit_rows, logits_.data());
 }
 
-/// Computes what the caches do not have of `prompt`, at least its last token, for its logits.
-void Generator::take(const std::vector<int64_t>& prompt) {
+/// Computes what the caches do not have of `prompt`, at least its last token, for its logits. False if `on_prompt`
+/// ended it before.
+bool Generator::take(const std::vector<int64_t>& prompt, const std::function<bool()>& on_prompt) {
   const Bundle& b = model_.bundle();
   const int64_t length = static_cast<int64_t>(prompt.size());
   if (length == 0) fail("the prompt is empty");
@@ -154,7 +155,7 @@ void Generator::take(const std::vector<int64_t>& prompt) {
   if (prompt == prompt_ && (!states || held_.size() == prompt.size())) {
     held_.resize(prompt.size());
     logits_ = prompt_logits_;
-    return;
+    return true;
   }
   prompt_.clear();
   auto same = std::mismatch(prompt.begin(), prompt.end() - 1, held_.begin(), held_.end()).first - prompt.begin();
@@ -164,9 +165,11 @@ void Generator::take(const std::vector<int64_t>& prompt) {
     const int64_t count = std::min(prepared_tokens(b), length - i);
     feed(prompt.data() + i, count, i + count == length ? 1 : 0);
     i += count;
+    if (i < length && on_prompt && !on_prompt()) return false;
   }
   prompt_ = prompt;
   prompt_logits_ = logits_;
+  return true;
 }
 
 /// Of `fed` tokens, which the cache ends with, the first one and `right` guesses stay.
@@ -178,16 +181,17 @@ const std::vector<float>& Generator::logits_after(const std::vector<int64_t>& pr
   check(config);
   use(compute_of(config, model_), kv_format_of(config));
   const Answering answering(model_, compute_, kv_format_, *half_);
-  take(prompt);
+  take(prompt, {});
   return logits_;
 }
 
 std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, const GenerateConfig& config,
-                                         const std::function<bool(int64_t)>& on_token) {
+                                         const std::function<bool(int64_t)>& on_token,
+                                         const std::function<bool()>& on_prompt) {
   check(config);
   use(compute_of(config, model_), kv_format_of(config));
   const Answering answering(model_, compute_, kv_format_, *half_);
-  take(prompt);
+  if (!take(prompt, on_prompt)) return {};
   Random random(static_cast<uint64_t>(config.seed), 0);
   Lookahead lookahead(prompt);
   const Bundle& b = model_.bundle();

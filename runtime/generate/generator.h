@@ -28,10 +28,12 @@ class Generator {
   const Model& model() const { return model_; }
 
   /// Continues `prompt`. Calls `on_token` with each token of the answer; returning false ends the answer. A stop token
-  /// also ends the answer and is not part of it. Throws Error if the prompt is empty, too long or not in the
-  /// vocabulary.
+  /// also ends the answer and is not part of it. Calls `on_prompt`, if it is given, between pieces of a long prompt;
+  /// returning false ends the answer before its first token. Throws Error if the prompt is empty, too long or not in
+  /// the vocabulary.
   std::vector<int64_t> generate(const std::vector<int64_t>& prompt, const GenerateConfig& config,
-                                const std::function<bool(int64_t)>& on_token);
+                                const std::function<bool(int64_t)>& on_token,
+                                const std::function<bool()>& on_prompt = {});
 
   /// Computes `prompt` as `generate` does. Returns the logits [vocab_size] of what follows it, until the next call.
   const std::vector<float>& logits_after(const std::vector<int64_t>& prompt, const GenerateConfig& config);
@@ -44,7 +46,7 @@ class Generator {
  private:
   void forget();
   void use(Compute compute, KvFormat kv_format);
-  void take(const std::vector<int64_t>& prompt);
+  bool take(const std::vector<int64_t>& prompt, const std::function<bool()>& on_prompt);
   void feed(const int64_t* tokens, int64_t count, int64_t logit_rows);
   void drop_guesses(size_t fed, size_t right);
   bool has_states() const;

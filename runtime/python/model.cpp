@@ -39,18 +39,20 @@ Array logits_after(Generator& generator, const std::vector<int64_t>& prompt, con
 }
 
 std::vector<int64_t> generate(Generator& generator, const std::vector<int64_t>& prompt, const GenerateConfig& config,
-                              const nb::object& on_token) {
+                              const nb::object& on_token, const nb::object& on_prompt) {
   Callback callback;
   std::vector<int64_t> answer;
+  const auto goes_on = [&](const nb::object& asked, const auto&... arguments) {
+    bool go_on = true;
+    const bool went_on = callback.call([&] {
+      if (!asked.is_none()) go_on = !asked(arguments...).is(nb::bool_(true));
+    });
+    return went_on && go_on;
+  };
   {
     Working working(generator.model());
-    answer = generator.generate(prompt, config, [&](int64_t token) {
-      bool go_on = true;
-      const bool went_on = callback.call([&] {
-        if (!on_token.is_none()) go_on = !on_token(token).is(nb::bool_(true));
-      });
-      return went_on && go_on;
-    });
+    answer = generator.generate(
+        prompt, config, [&](int64_t token) { return goes_on(on_token, token); }, [&] { return goes_on(on_prompt); });
   }
   callback.rethrow();
   return answer;
@@ -95,8 +97,10 @@ void register_model(nb::module_ m) {
       m, "Generator",
       "Generates from a prepared Model. Keeps its KV cache, so that a chat continues without computing it again.")
       .def(nb::init<Model&>(), "model"_a, nb::keep_alive<1, 2>())
-      .def("generate", &generate, "prompt"_a, "config"_a, "on_token"_a = nb::none(),
-           "Returns the tokens of the answer. `on_token` receives each token, and ends the answer by returning True.")
+      .def(
+          "generate", &generate, "prompt"_a, "config"_a, "on_token"_a = nb::none(), "on_prompt"_a = nb::none(),
+          "Returns the tokens of the answer. `on_token` receives each token, and ends the answer by returning True. So "
+          "does `on_prompt`, which is called between pieces of a long prompt.")
       .def(
           "use_adapter",
           [](Generator& generator, const std::string& folder) {

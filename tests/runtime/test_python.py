@@ -187,6 +187,30 @@ def test_an_answer_whose_memory_is_missing(small_bundle: Path) -> None:
     assert generator.generate(prompt, small) == before
 
 
+def test_a_long_prompt_can_be_left(smollm2: Path) -> None:
+    """Between two pieces, of which what was read is kept."""
+    model = Model(str(smollm2))
+    model.prepare("", Generator.prompt_tokens)
+    prompt = np.random.default_rng(0).integers(5, 40000, 2 * Generator.prompt_tokens - 20).tolist()
+    config, generator = GenerateConfig(max_tokens=3, compute="float32"), Generator(model)
+    asked: list[int] = []
+    heard: list[int] = []
+
+    def leave() -> bool:
+        asked.append(len(heard))
+        return True
+
+    assert generator.generate(prompt, config, heard.append, leave) == heard == []
+    assert asked == [0]
+    assert generator.generate(prompt, config, on_prompt=lambda: None) == Generator(model).generate(prompt, config)
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Generator(model).generate(prompt, config, on_prompt=fail)
+
+
 def test_the_adapter_can_be_off(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     out, model = tmp_path / "out", Model(str(small_bundle))
     run_training(str(small_bundle), TrainConfig(steps=10, seq_len=32, lr=1e-2), str(data), out=str(out))
