@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -24,6 +25,7 @@ struct mft_bundle {
   mft::Model model;
   std::optional<mft::BundleText> text;      // read when a chat needs it
   std::optional<mft::Generator> generator;  // from the first answer to the next evaluation
+  std::atomic<bool> cancelled{false};       // the answer in progress
 
   mft::Generator& answering_with(const std::string& adapter_folder) {
     if (!generator) {
@@ -82,6 +84,7 @@ mft_status answer(mft_bundle* bundle, const char* adapter_folder, const std::fun
     const mft::Chat asked = chat();
     mft::Model& model = bundle->model;
     const auto call = model.begin_call();
+    bundle->cancelled = false;
     if (!bundle->text) bundle->text.emplace(model.bundle());
     mft::GenerateConfig config = mft::make_generate_config(options->given);
     config.stop_tokens = bundle->text->end_tokens();
@@ -92,8 +95,10 @@ mft_status answer(mft_bundle* bundle, const char* adapter_folder, const std::fun
       wanted = wanted && (text.empty() || on_text(text.c_str(), user_data) == 0);
       return wanted;
     };
-    generator.generate(bundle->text->prompt(asked, {config.chat_template_kwargs, ""}), config,
-                       [&](int64_t token) { return give(stream.add(token)); });
+    generator.generate(
+        bundle->text->prompt(asked, {config.chat_template_kwargs, ""}), config,
+        [&](int64_t token) { return give(stream.add(token)) && !bundle->cancelled; },
+        [&] { return !bundle->cancelled; });
     give(stream.finish());
   });
 }
@@ -307,13 +312,16 @@ mft_status mft_generate(mft_bundle* bundle, const char* adapter_folder, const in
     require_options(options, mft_options::kGenerate);
     if (on_token == nullptr) throw BadArgument("on_token: must not be NULL");
     const auto call = bundle->model.begin_call();
+    bundle->cancelled = false;
     const mft::GenerateConfig config = mft::make_generate_config(options->given);
     if (!config.chat_template_kwargs.empty()) {
       fail("chat_template_kwargs: applies to chats only; a prompt of tokens is not rendered");
     }
     bundle->answering_with(or_empty(adapter_folder))
-        .generate({prompt, prompt + prompt_count}, config,
-                  [&](int64_t token) { return on_token(token, user_data) == 0; });
+        .generate(
+            {prompt, prompt + prompt_count}, config,
+            [&](int64_t token) { return on_token(token, user_data) == 0 && !bundle->cancelled; },
+            [&] { return !bundle->cancelled; });
   });
 }
 
@@ -329,6 +337,10 @@ mft_status mft_chat_json(mft_bundle* bundle, const char* adapter_folder, const c
     return mft::parse_chat(json);
   };
   return answer(bundle, adapter_folder, chat, options, on_text, user_data);
+}
+
+void mft_bundle_cancel(mft_bundle* bundle) {
+  if (bundle != nullptr) bundle->cancelled = true;
 }
 
 mft_memory mft_process_memory(void) {

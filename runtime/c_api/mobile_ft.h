@@ -27,9 +27,10 @@
  *
  * Threads: each call may come from a different thread. A training, a bundle and a dataset take one call at a time. A
  * second call on the same handle returns MFT_ERROR_BUSY at once, also if it comes from a callback of the first. Calls
- * on different handles may run at the same time; they share the cores. mft_training_cancel(), mft_dataset_rows(),
- * mft_bundle_vocab_size() and mft_bundle_max_seq_len() are never busy. Tokenizers may be used by several threads at a
- * time, and options by one. A handle must not be closed while a call on it is in progress.
+ * on different handles may run at the same time; they share the cores. mft_training_cancel(), mft_bundle_cancel(),
+ * mft_learner_cancel(), mft_dataset_rows(), mft_bundle_vocab_size() and mft_bundle_max_seq_len() are never busy.
+ * Tokenizers may be used by several threads at a time, and options by one. A handle must not be closed while a call on
+ * it is in progress.
  *
  * Units: memory in bytes, lengths in tokens.
  */
@@ -205,6 +206,11 @@ MFT_API mft_status mft_chat(mft_bundle* bundle, const char* adapter_folder, cons
  * rows of training data. Messages may have "tool_calls", and content may be a list of text parts. */
 MFT_API mft_status mft_chat_json(mft_bundle* bundle, const char* adapter_folder, const char* json,
                                  const mft_options* options, mft_text_callback on_text, void* user_data);
+
+/* Ends the answer in progress of mft_generate(), mft_chat() or mft_chat_json() after the current token. While a prompt
+ * is read, it ends after the current piece of 256 tokens. The call returns MFT_OK. Does nothing if there is none. May
+ * be called from any thread. */
+MFT_API void mft_bundle_cancel(mft_bundle* bundle);
 
 /* ---- Training data ---- */
 

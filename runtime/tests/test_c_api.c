@@ -30,6 +30,28 @@ static int count(int64_t token, void* user_data) {
   return 0;
 }
 
+/* Another thread cancels the bundle's answer at its second token. */
+struct cancelling {
+  mft_bundle* bundle;
+  int count;
+};
+
+static void* cancel_answer(void* bundle) {
+  mft_bundle_cancel(bundle);
+  return NULL;
+}
+
+static int cancel_at_second(int64_t token, void* user_data) {
+  struct cancelling* c = user_data;
+  pthread_t thread;
+  (void)token;
+  if (++c->count == 2) {
+    CHECK(pthread_create(&thread, NULL, cancel_answer, c->bundle) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+  }
+  return 0;
+}
+
 static int ignore(const char* event, void* user_data) {
   (void)event;
   (void)user_data;
@@ -237,6 +259,7 @@ static void test_use(const char* folder, const char* tokens, const char* out) {
   mft_bundle* bundle = NULL;
   mft_evaluation before, after;
   struct collected all = {{0}, 0, 0}, again = {{0}, 0, 0}, stopped = {{0}, 0, 2};
+  struct cancelling cancelling = {NULL, 0};
   int64_t prompt[] = {0, 1, 2};
   int64_t generated = 0;
   CHECK_OK(mft_bundle_open(folder, &bundle));
@@ -261,7 +284,11 @@ static void test_use(const char* folder, const char* tokens, const char* out) {
   CHECK_OK(mft_generate(bundle, out, prompt, 3, options, collect, &all));
   CHECK_OK(mft_generate(bundle, out, prompt, 3, options, collect, &again));
   CHECK_OK(mft_generate(bundle, out, prompt, 3, options, collect, &stopped));
-  CHECK(all.count == 5 && again.count == 5 && stopped.count == 2);
+  mft_bundle_cancel(NULL);
+  mft_bundle_cancel(bundle); /* which has no answer in progress */
+  cancelling.bundle = bundle;
+  CHECK_OK(mft_generate(bundle, out, prompt, 3, options, cancel_at_second, &cancelling));
+  CHECK(all.count == 5 && again.count == 5 && stopped.count == 2 && cancelling.count == 2);
   CHECK(memcmp(all.tokens, again.tokens, sizeof(all.tokens)) == 0);
   CHECK_OK(mft_options_set(options, "max_tokens", "1000000000")); /* up to the bundle's maximum */
   CHECK_OK(mft_generate(bundle, out, prompt, 3, options, count, &generated));

@@ -333,6 +333,8 @@ NATIVE(void, chatJson)
   });
 }
 
+NATIVE(void, cancelBundle)(JNIEnv*, jclass, jlong bundle) { mft_bundle_cancel(object<mft_bundle>(bundle)); }
+
 NATIVE(jlong, openDataset)(JNIEnv* env, jclass native, jbyteArray bundle, jbyteArray rows) {
   return guarded(env, native, [&] {
     mft_dataset* dataset = nullptr;

@@ -109,6 +109,14 @@ public final class Generator implements AutoCloseable {
             Native.generate(bundle, adapter, prompt, prompt.position(), prompt.remaining(), utf8, listener));
   }
 
+  /**
+   * Ends the answer in progress after its current token or, while the prompt is read, its current piece of 256 tokens.
+   * The call returns normally. Can be called from any thread.
+   */
+  public void cancel() {
+    handle.ifOpen(Native::cancelBundle);
+  }
+
   @Override
   public void close() {
     handle.close();

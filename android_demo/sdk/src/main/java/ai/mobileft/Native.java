@@ -85,6 +85,8 @@ final class Native {
 
   static native void chatJson(long bundle, byte[] adapter, byte[] json, byte[][] options, BytesListener listener);
 
+  static native void cancelBundle(long bundle);
+
   static native long openDataset(byte[] bundle, byte[] rows);
 
   static native void closeDataset(long dataset);

@@ -338,6 +338,17 @@ public class ThreadsTest {
       String whole = generator.chat(Scratch.QUESTION, Scratch.answers(), null);
       assertNotNull(first);
       assertTrue(whole.startsWith(first) && whole.length() > first.length());
+      generator.cancel(); // of no answer
+      assertEquals(whole, generator.chat(Scratch.QUESTION, Scratch.answers(), null));
+      String cancelled =
+          generator.chat(
+              Scratch.QUESTION,
+              Scratch.answers(),
+              piece -> {
+                generator.cancel();
+                return true;
+              });
+      assertEquals(first, cancelled);
       assertFalse(first.isEmpty());
     }
   }
