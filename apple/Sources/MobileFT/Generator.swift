@@ -3,9 +3,10 @@ import Foundation
 
 /// Answers with the model of a bundle and an adapter. The four adapters that were used last stay in memory; one is read
 /// again if its files have changed, so a training's latest adapter is used. If a chat goes on, only what is new is
-/// computed. One answer at a time: a second one throws ``MobileFTError/busy(_:)``.
+/// computed. One answer at a time: a second one throws ``MobileFTError/busy(_:)``, but waits for one that was left.
 public final class Generator: Sendable {
   private let handle: Handle
+  private let turn = Turn()
 
   public init(bundle folder: URL) async throws {
     handle = try await blocking {
@@ -64,8 +65,8 @@ public final class Generator: Sendable {
     _ options: GenerateOptions,
     _ chat: @escaping @Sendable (OpaquePointer, OnText, UnsafeMutableRawPointer) throws -> mft_status
   ) -> Answer {
-    Answer {
-      Call { take in
+    Answer { [handle, turn] in
+      Call(interrupt: { mft_bundle_cancel(handle.pointer) }, turn: turn) { take in
         let given = try OptionsHandle(options)
         try Reports(take).during { try chat(given.pointer, $0, $1) }
       }
