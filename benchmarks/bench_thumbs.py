@@ -7,8 +7,8 @@ A user likes answers that meet a preference, which a program can check, and disl
     json      is a JSON object with the answer under "answer", and nothing else
     no-the    does not have the word "the"
 
-A fifth preference, "question" (ends with a question mark), serves to choose learning rates and epochs, and counts for
-nothing else. 50 questions of the dialogues get the model's own answer (drawn at temperature 0.7) with the label that it
+Two more preferences, "question" (ends with a question mark) and "list" (begins with a dash), serve to choose learning
+rates and epochs, and count for nothing else. 50 questions of the dialogues get the model's own answer (drawn at temperature 0.7) with the label that it
 deserves, and the same answer as the user corrected it, labelled true. From these 100 labels learn, each from the base
 model on,
 
@@ -41,12 +41,13 @@ from rich.table import Table
 
 import mobile_ft
 
-QUESTIONS, MAX_TOKENS, SEQ_LEN = 50, 64, 256
+QUESTIONS, SEQ_LEN = 50, 256
+OWN_TOKENS, MAX_TOKENS = 64, 96  # of answers that are labelled, and of those that are counted
 GENERAL_CHARACTERS = 30_000
 SHORT_WORDS = 15
 SEEDS = (1, 2, 3)
-TUNING = "question"
-# To be chosen with the tuning preference, before the others are run.
+TUNING = ("question", "list")
+# Chosen with the tuning preferences, before the others were run.
 OPTIONS: dict[str, dict[str, Any]] = {
     "kto": {"loss": "kto", "lr": 5e-4, "epochs": 4},
     "dpo": {"loss": "dpo", "lr": 5e-4, "epochs": 4},
@@ -91,7 +92,8 @@ PREFERENCES: dict[str, tuple[Callable[[str], bool], Callable[[str], str]]] = {
     "greeting": (lambda answer: GREETING.match(answer) is not None, lambda answer: f"Hello! {answer}"),
     "json": (is_json, lambda answer: json.dumps({"answer": answer})),
     "no-the": (lambda answer: answer.strip() != "" and THE.search(answer) is None, without_the),
-    TUNING: (lambda answer: answer.strip().endswith("?"), lambda answer: f"{answer} Does that help you?"),
+    "question": (lambda answer: answer.strip().endswith("?"), lambda answer: f"{answer} Does that help you?"),
+    "list": (lambda answer: answer.lstrip().startswith("- "), lambda answer: f"- {answer}"),
 }
 
 
@@ -99,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wikitext2", type=Path)
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--preference", action="append", choices=PREFERENCES, help="default: all but question")
+    parser.add_argument("--preference", action="append", choices=PREFERENCES, help=f"default: all but {' and '.join(TUNING)}")
     parser.add_argument("--way", action="append", choices=OPTIONS, help="default: all")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of train")
@@ -114,7 +116,7 @@ def main() -> None:
         if base_key not in results:
             results[base_key] = thumbs.score(None)
             save(args.json, results)
-        preferences = args.preference or [name for name in PREFERENCES if name != TUNING]
+        preferences = args.preference or [name for name in PREFERENCES if name not in TUNING]
         for seed in SEEDS[: args.seeds]:
             for preference in preferences:
                 for way in args.way or OPTIONS:
@@ -150,7 +152,7 @@ class Thumbs:
         if seed not in self.own:
             self.model.use_adapter(None)
             chosen = random.Random(seed).sample(self.questions, QUESTIONS)
-            drawn: dict[str, Any] = {"max_tokens": MAX_TOKENS, "temp": 0.7, "seed": seed}
+            drawn: dict[str, Any] = {"max_tokens": OWN_TOKENS, "temp": 0.7, "seed": seed}
             self.own[seed] = [(question, whole(self.model.generate(question, **drawn).text)) for question in chosen]
         return self.own[seed]
 

@@ -1,5 +1,6 @@
 """A model that is loaded in this process and generates answers."""
 
+import operator
 import os
 import threading
 import time
@@ -8,8 +9,6 @@ from collections.abc import Generator as Pieces
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
-
-import numpy as np
 
 from mobile_ft.api.options import option_texts, runtime_errors
 from mobile_ft.api.results import GenerateResult
@@ -172,11 +171,15 @@ class LoadedModel:
                 raise UserError(f"stop {string!r}: has the special token {name}, which has no text; give it alone")
         return strings, list(dict.fromkeys([*self.tokenizer.end_ids, *ids, *single]))
 
-    def _token_id(self, stop: object) -> int:
+    def _token_id(self, stop: Any) -> int:
         most = self.bundle.model.vocab_size - 1
-        if isinstance(stop, bool) or not isinstance(stop, (int, np.integer)) or not 0 <= stop <= most:
+        try:
+            token = -1 if isinstance(stop, bool) else operator.index(stop)  # NumPy's integers, too
+        except TypeError:
+            token = -1
+        if not 0 <= token <= most:
             raise UserError(f"stop {stop!r}: must be text or a token id from 0 to {most}")
-        return int(stop)
+        return token
 
     def _prompt_tokens(self, prompt: str, system: str | None, options: Mapping[str, Any]) -> list[int]:
         if self.tokenizer.has_chat_template:
