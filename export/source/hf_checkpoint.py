@@ -221,7 +221,7 @@ def _take_over(weight: QuantizedWeight, split: int, start: int, stop: int) -> Ro
 
 def _quantization(config: Path) -> tuple[str | None, Reader | None, FloatReader | None]:
     """Returns the quantization method in config.json and the reader of its weights, or None if they are not quantized.
-    Weights in 8-bit floats are floats, and have a reader of their own."""
+    Weights in 8-bit floats (fp8) are floats, and have a reader of their own."""
     values = read_json_object(config, "use a Hugging Face config.json")
     key = "quantization" if "quantization" in values else "quantization_config"  # MLX writes both
     settings, old = values.get(key), config.parent / _OLD_GPTQ
@@ -233,7 +233,7 @@ def _quantization(config: Path) -> tuple[str | None, Reader | None, FloatReader 
         raise UserError(f"{config}: {key} is {settings!r}; it must be an object")
     method = "mlx" if key == "quantization" else settings.get("quant_method")
     if method == "fp8":
-        return method, None, fp8_reader(str(config), settings)
+        return None, None, fp8_reader(str(config), settings)
     if not isinstance(method, str) or method not in _METHODS:
         raise UserError(f"{config}: quant_method is {method!r}; supported: {', '.join(_METHODS)}, fp8")
     return method, _METHODS[method](str(config), settings), None

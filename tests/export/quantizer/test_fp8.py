@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from mobile_ft.api.checkpoint import Quantization, open_checkpoint
 from mobile_ft.errors import UserError
 from mobile_ft.export.source.hf_folder import HfFolder
 from mobile_ft.model.formats import unpack
@@ -48,6 +49,7 @@ def test_values(block: list[int] | None, tmp_path: Path) -> None:
         np.testing.assert_array_equal(unpack(packed.data, "f16", weight.shape[0]), weight.half().float().numpy())
     source.packed("model.layers.0.self_attn.q_proj.weight", 64, 128)
     assert {x.source for x in source.conversions.to_list()} == {"F8_E4M3", "F16"}
+    open_checkpoint(tmp_path, quantization=Quantization(linear="q4_0"))  # they are floats to be quantized
 
 
 @pytest.mark.parametrize(
