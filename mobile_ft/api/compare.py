@@ -18,7 +18,7 @@ from mobile_ft.api.scratch import scratch_folder
 from mobile_ft.bundle.description import Bundle, read_bundle, read_tokenizer
 from mobile_ft.data.packing import EncodedRow, apart, write_token_file
 from mobile_ft.data.prepare import encode_each
-from mobile_ft.data.rows import DataSource, Split, has_split, read_rows
+from mobile_ft.data.rows import DataSource, read_rows
 from mobile_ft.errors import UserError
 
 BASE = "base"  # the name of the model without adapter
@@ -42,7 +42,7 @@ def compare(
     Args:
         bundle: The bundle.
         data: Held-out rows: a path, a list of rows or a `datasets.Dataset`. If it has splits, the validation split is
-            used.
+            used, or else the test split.
         adapters: Folders of PEFT adapters. Each is compared with the base model, and with the one before it.
         seq_len: Tokens per row, above which it is truncated. Default: 256, or the bundle's limit if that is less.
         prompts: Questions that all of them answer, greedily.
@@ -91,8 +91,7 @@ def _write_rows(bundle: Bundle, data: DataSource, seq_len: int, out: Path) -> li
     """Writes each row in a sequence of its own. Returns the place of each sequence's row."""
     encoded: list[EncodedRow] = []
     places: list[str] = []
-    split: Split = "valid" if has_split(data, "valid") else "train"
-    for row, found in encode_each(read_rows(data, split), read_tokenizer(bundle), seq_len):
+    for row, found in encode_each(read_rows(data, "valid"), read_tokenizer(bundle), seq_len):
         for piece in found.rows:
             assert isinstance(piece, EncodedRow)  # pairs are of other losses
             encoded.append(piece)

@@ -79,3 +79,8 @@ def test_refused(bundle: Path, adapters: list[Path], tmp_path: Path) -> None:
         mobile_ft.compare(bundle, ROWS, [tmp_path / "nowhere"])
     with pytest.raises(UserError, match="no row has anything to learn within 4 tokens"):
         mobile_ft.compare(bundle, ROWS, adapters, seq_len=4, progress=False)
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    with pytest.raises(UserError, match=r"the folder has no valid.jsonl or validation.jsonl or test.jsonl"):
+        mobile_ft.compare(bundle, folder, adapters, progress=False)
