@@ -8,9 +8,9 @@ A user likes answers that meet a preference, which a program can check, and disl
     no-the    does not have the word "the"
 
 Two more preferences, "question" (ends with a question mark) and "list" (begins with a dash), serve to choose learning
-rates and epochs, and count for nothing else. 50 questions of the dialogues get the model's own answer (drawn at temperature 0.7) with the label that it
-deserves, and the same answer as the user corrected it, labelled true. From these 100 labels learn, each from the base
-model on,
+rates and epochs, and count for nothing else. 50 questions of the dialogues get the model's own answer (drawn at
+temperature 0.7) with the label that it deserves, and the same answer as the user corrected it, labelled true. From
+these 100 labels learn, each from the base model on,
 
     kto   all 100
     dpo   the pairs of a corrected answer and an own answer that was disliked
@@ -101,7 +101,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wikitext2", type=Path)
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--preference", action="append", choices=PREFERENCES, help=f"default: all but {' and '.join(TUNING)}")
+    parser.add_argument(
+        "--preference", action="append", choices=PREFERENCES, help=f"default: all but {' and '.join(TUNING)}"
+    )
     parser.add_argument("--way", action="append", choices=OPTIONS, help="default: all")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of train")
