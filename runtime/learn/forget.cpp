@@ -84,7 +84,8 @@ void repeat(LearnerState& state, const Night& night, Model& model, const BundleT
   for (const bool again : {true, false}) {
     try {
       LearnConfig config = make_learn_config(night.options);
-      config.minutes = 0;  // another day's clock decides nothing
+      config.minutes = 0;                   // another day's clock decides nothing
+      if (!again) config.train.budget = 0;  // this process may hold more; without a budget, a run recomputes the most
       return run_night(state, night.number, model, text, config, emit, stop);
     } catch (const Stopped&) {
       throw;

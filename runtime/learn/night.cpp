@@ -336,8 +336,10 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   // Not before the training, whose plan says how much memory evaluations may need.
   night.fit = prompt_fit(model, text, training, state.adapter_folder(), new_rows(state, number), work, stop);
   if (is_mixed_up(night.fit, earlier_fit(state))) {
+    const Verdict verdict = mixed_up(night.fit);
+    night.fit = {};  // later nights are compared with those that are kept
     set_aside(state, number);
-    return conclude(state, night, mixed_up(std::exchange(night.fit, {})), emit);
+    return conclude(state, night, verdict, emit);
   }
   const std::string adapter = std::filesystem::exists(paths.out + "/best") ? paths.out + "/best" : paths.out;
 

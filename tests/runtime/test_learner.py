@@ -312,18 +312,28 @@ def test_a_night_that_fails_does_not_keep_a_row(bundle: Path, tmp_path: Path) ->
     state = tmp_path / "state"
     learn(state, bundle, rows_of(30))
     whole = json.loads((state / "state.json").read_text())
-    whole["nights"][0]["options"]["budget"] = "1000000"
+    whole["nights"][0]["options"]["lr"] = "-1"
     (state / "state.json").write_text(json.dumps(whole))
     row = whole["versions"][0]["trained"][0]
     found = forget(state, bundle, row)
     done = find(found, "done")
-    assert done["version"] == 0 and "budget 1MB is too small" in done["nights"][0]["why"]
+    assert done["version"] == 0 and "lr -1: must be" in done["nights"][0]["why"]
     assert find(found, "verdict").keys() - {"event", "peak_rss_mb"} == done["nights"][0].keys() - {
         "night",
         "new",
         "replayed",
     }
     assert f'"{row}"'.encode() not in contents(state)
+
+
+def test_a_budget_that_has_no_room_any_more_does_not_lose_a_night(bundle: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    learn(state, bundle, rows_of(30))
+    whole = json.loads((state / "state.json").read_text())
+    whole["nights"][0]["options"]["budget"] = "1000000"
+    (state / "state.json").write_text(json.dumps(whole))
+    done = find(forget(state, bundle, whole["versions"][0]["trained"][0]), "done")
+    assert done["version"] == 2 and done["nights"][0]["adopted"]
 
 
 def test_a_rolled_back_branch_stays_away(bundle: Path, tmp_path: Path) -> None:
