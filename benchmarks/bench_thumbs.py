@@ -49,9 +49,9 @@ SEEDS = (1, 2, 3)
 TUNING = ("question", "list")
 # Chosen with the tuning preferences, before the others were run.
 OPTIONS: dict[str, dict[str, Any]] = {
-    "kto": {"loss": "kto", "lr": 5e-4, "epochs": 4},
-    "dpo": {"loss": "dpo", "lr": 5e-4, "epochs": 4},
-    "sft": {"loss": "sft", "lr": 5e-4, "epochs": 4},
+    "kto": {"loss": "kto", "lr": 2e-4, "epochs": 3, "beta": 0.5},
+    "dpo": {"loss": "dpo", "lr": 5e-5, "epochs": 4, "beta": 0.5},
+    "sft": {"loss": "sft", "lr": 1e-4, "epochs": 2},
 }
 GREETING = re.compile(r"(hello|hi|hey|good (morning|afternoon|evening))\b", re.IGNORECASE)
 THE = re.compile(r"\bthe\b ?", re.IGNORECASE)
