@@ -15,7 +15,15 @@ from mobile_ft.files.json_text import read_json_object
 from mobile_ft.files.json_values import Values, json_object, positive_int, positive_number
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.formats import F32
-from mobile_ft.model.lora import CONFIG_FILE, MOST_RANK, WEIGHTS_FILE, LoraConfig, adapter_key, within_decoder
+from mobile_ft.model.lora import (
+    CONFIG_FILE,
+    MOST_RANK,
+    WEIGHTS_FILE,
+    LoraConfig,
+    adapter_key,
+    check_supported,
+    within_decoder,
+)
 from mobile_ft.model.lora_layers import adaptable_shapes, lora_module, lora_shapes, lora_target, lora_targets
 from mobile_ft.model.shapes import experts_of
 
@@ -23,14 +31,6 @@ _WANTED = f"an adapter is a folder with {CONFIG_FILE}, and {WEIGHTS_FILE} (PEFT)
 # The parts of a model with vision that do not process text.
 _VISION = re.compile(r"(?:base_model\.model\.)?(?:model\.)?(?:vision_tower|vision_model|multi_modal_projector)\..+")
 _LINEAR = r"(?:language_model\.)?model\.(?:language_model\.)?layers\.([0-9]{1,4})\.([a-z0-9_.]+)"
-
-# Settings of PEFT that change the computation of a linear layer, or adapt other parts of the model.
-_UNSUPPORTED = (
-    *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "fan_in_fan_out", "rank_pattern", "alpha_pattern"),
-    *("modules_to_save", "trainable_token_indices", "layer_replication"),
-    *("alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"),
-)
-_CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # prefixes of values of init_lora_weights
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,7 @@ def read_adapter(folder: Path, config: ModelConfig) -> tuple[LoraConfig, dict[st
 
 
 def _peft(values: Values) -> _Description:
-    if values["peft_type"] != "LORA":
-        raise ValueError(f"peft_type is {values['peft_type']!r}; supported: 'LORA'")
-    for key in _UNSUPPORTED:
-        if values.get(key):
-            raise ValueError(f"{key} is {values[key]!r}, which is not supported")
-    if values.get("bias", "none") != "none":
-        raise ValueError(f"bias is {values['bias']!r}; supported: 'none'")
-    if str(values.get("init_lora_weights")).startswith(_CHANGE_THE_BASE):
-        raise ValueError(
-            f"init_lora_weights is {values['init_lora_weights']!r}, which changes the base model and is not supported"
-        )
+    check_supported(values)
     return _Description(
         file=WEIGHTS_FILE,
         name=re.compile(rf"base_model\.model\.{_LINEAR}\.lora_([AB])\.weight"),

@@ -9,7 +9,7 @@ from safetensors import SafetensorError, deserialize
 from mobile_ft.bundle.description import Bundle
 from mobile_ft.errors import UserError
 from mobile_ft.files.json_text import read_json_object
-from mobile_ft.model.lora import ANOTHER_BUNDLE, CONFIG_FILE, WEIGHTS_FILE, within_decoder
+from mobile_ft.model.lora import ANOTHER_BUNDLE, CONFIG_FILE, WEIGHTS_FILE, check_supported, within_decoder
 
 Tensors = dict[str, npt.NDArray[np.float32]]
 
@@ -73,6 +73,10 @@ def read_matching_tensors(folder: Path, bundle: Bundle) -> Tensors:
 def _check_config(path: Path, bundle: Bundle) -> None:
     config = read_json_object(path, _WANTED)
     try:
+        check_supported(config)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from None
+    try:
         lora = bundle.lora
         expected = {"r": lora.rank, "lora_alpha": lora.alpha, "use_rslora": lora.use_rslora}
         found = {"use_rslora": False} | config  # PEFT's default
@@ -81,8 +85,5 @@ def _check_config(path: Path, bundle: Bundle) -> None:
                 shown = value if isinstance(value, bool) else f"{value:g}"
                 what = f"{name} is {found[name]}; the bundle was exported with {shown}"
                 raise UserError(f"{path}: {what}; {ANOTHER_BUNDLE}")
-        for name in ("use_dora", "rank_pattern", "alpha_pattern"):
-            if found.get(name):
-                raise UserError(f"{path}: {name} is not supported")
     except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path}: not a PEFT adapter configuration ({error})") from error

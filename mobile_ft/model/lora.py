@@ -13,6 +13,7 @@ import numpy.typing as npt
 from safetensors.numpy import save_file
 
 from mobile_ft.errors import UserError
+from mobile_ft.files.json_values import Values
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.lora_layers import EXPERTS, linear_names, lora_targets
 
@@ -25,6 +26,14 @@ _PREFIXES = (INSIDE, INSIDE_SMOLVLM, "language_model.model", DECODER)  # the thi
 _PEFT = "base_model.model."
 EXPERT_PARAMETERS = ("experts.gate_up_proj", "experts.down_proj")  # PEFT's target_parameters, in all families
 ANOTHER_BUNDLE = "`mobile-ft export MODEL --adapter DIR` makes a bundle for this adapter"
+# Settings of PEFT that change the computation of a linear layer, or adapt other parts of the model.
+# runtime/bundle/adapter.cpp has the same lists.
+_UNSUPPORTED = (
+    *("use_dora", "use_qalora", "use_bdlora", "lora_bias", "fan_in_fan_out", "rank_pattern", "alpha_pattern"),
+    *("modules_to_save", "trainable_token_indices", "layer_replication"),
+    *("alora_invocation_tokens", "arrow_config", "kasa_config", "monteclora_config"),
+)
+_CHANGE_THE_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")  # prefixes of values of init_lora_weights
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,21 @@ def peft_config(lora: LoraConfig, base: BaseModel) -> dict[str, Any]:
         "target_modules": targets,
         **({"target_parameters": list(EXPERT_PARAMETERS)} if EXPERTS in lora.targets else {}),
     }
+
+
+def check_supported(values: Values) -> None:
+    """Raises ValueError if the values of PEFT's `adapter_config.json` describe more than LoRA on linear layers."""
+    if values.get("peft_type", "LORA") != "LORA":
+        raise ValueError(f"peft_type is {values['peft_type']!r}; supported: 'LORA'")
+    for key in _UNSUPPORTED:
+        if values.get(key):
+            raise ValueError(f"{key} is {values[key]!r}, which is not supported")
+    if values.get("bias", "none") != "none":
+        raise ValueError(f"bias is {values['bias']!r}; supported: 'none'")
+    if str(values.get("init_lora_weights")).startswith(_CHANGE_THE_BASE):
+        raise ValueError(
+            f"init_lora_weights is {values['init_lora_weights']!r}, which changes the base model and is not supported"
+        )
 
 
 def write_adapter(folder: Path, lora: LoraConfig, base: BaseModel, tensors: dict[str, npt.NDArray[np.float32]]) -> None:

@@ -22,12 +22,48 @@ constexpr const char* kAnotherBundle = "; export a bundle for this adapter with 
 // deeper, and before version 4.52 it was at another place.
 constexpr std::string_view kPrefixes[] = {"base_model.model.model.language_model.",
                                           "base_model.model.language_model.model.", "base_model.model.model."};
+// Settings of PEFT that are not supported, and values of init_lora_weights that change the base model, as in
+// mobile_ft/model/lora.py.
+constexpr const char* kUnsupported[] = {"use_dora",
+                                        "use_qalora",
+                                        "use_bdlora",
+                                        "lora_bias",
+                                        "fan_in_fan_out",
+                                        "rank_pattern",
+                                        "alpha_pattern",
+                                        "modules_to_save",
+                                        "trainable_token_indices",
+                                        "layer_replication",
+                                        "alora_invocation_tokens",
+                                        "arrow_config",
+                                        "kasa_config",
+                                        "monteclora_config"};
+constexpr std::string_view kChangeTheBase[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
 
 using Json = nlohmann::ordered_json;
+
+/// Fails if the file describes more than LoRA on linear layers.
+void check_supported(const std::string& path, const Json& config) {
+  if (config.value("peft_type", "LORA") != "LORA") fail(path, ": peft_type must be LORA");
+  if (config.value("bias", "none") != "none") fail(path, ": bias must be none");
+  for (const char* key : kUnsupported) {
+    const Json value = config.value(key, Json());
+    if (!value.empty() && value != false) fail(path, ": ", key, " is not supported");
+  }
+  const Json init = config.value("init_lora_weights", Json());
+  if (!init.is_string()) return;
+  const std::string name = init;
+  for (const std::string_view prefix : kChangeTheBase) {
+    if (name.compare(0, prefix.size(), prefix) == 0) {
+      fail(path, ": init_lora_weights is ", name, ", which changes the base model and is not supported");
+    }
+  }
+}
 
 void check_config(const std::string& path, const Bundle& bundle) {
   try {
     const Json config = parse_json<Json>(read_text(path, kMostJsonBytes), path + ": not a PEFT adapter configuration");
+    check_supported(path, config);
     const auto require = [&](const char* key, double expected) {
       const double found = config.at(key);
       if (found != expected) {
@@ -36,13 +72,9 @@ void check_config(const std::string& path, const Bundle& bundle) {
     };
     require("r", static_cast<double>(bundle.lora_rank));
     require("lora_alpha", bundle.lora_alpha);
-    for (const char* key : {"rank_pattern", "alpha_pattern"}) {
-      if (config.contains(key) && !config.at(key).empty()) fail(path, ": ", key, " is not supported");
-    }
     if (config.value("use_rslora", false) != bundle.lora_rslora) {
       fail(path, ": use_rslora must be ", bundle.lora_rslora ? "true" : "false", ", as in the bundle", kAnotherBundle);
     }
-    if (config.value("use_dora", false)) fail(path, ": use_dora is not supported");
   } catch (const Json::exception& error) {
     fail(path, ": not a PEFT adapter configuration (", error.what(), ")");
   }

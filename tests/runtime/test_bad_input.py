@@ -142,7 +142,13 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     advice = "; export a bundle for this adapter with `mobile-ft export MODEL --adapter DIR`"
     assert "r is 8; the bundle was exported with 4" + advice in attempt({}, r=8)
     assert "lora_alpha is 3" in attempt({}, lora_alpha=3)
-    assert "use_dora" in attempt({}, use_dora=True)
+    for setting in ({"use_dora": True}, {"rank_pattern": {"q_proj": 2}}, {"alora_invocation_tokens": [3]}):
+        assert f"{next(iter(setting))} is not supported" in attempt({}, **setting)
+    assert "init_lora_weights is pissa_niter_4, which changes the base" in attempt(
+        {}, init_lora_weights="pissa_niter_4"
+    )
+    assert "peft_type must be LORA" in attempt({}, peft_type="IA3")
+    assert "bias must be none" in attempt({}, bias="all")
     assert f"tensor {name} is missing{advice}" in attempt({}, removed=name)
     assert "has the wrong shape" in attempt({name: tensors[name].T.copy()})
     assert "is I32; it must be F32, F16 or BF16" in attempt({name: tensors[name].astype(np.int32)})
