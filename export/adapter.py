@@ -29,8 +29,10 @@ from mobile_ft.model.shapes import experts_of
 
 _WANTED = f"an adapter is a folder with {CONFIG_FILE}, and {WEIGHTS_FILE} (PEFT) or adapters.safetensors (mlx-lm)"
 # The parts of a model with vision that do not process text.
-_VISION = re.compile(r"(?:base_model\.model\.)?(?:model\.)?(?:vision_tower|vision_model|multi_modal_projector)\..+")
-_LINEAR = r"(?:language_model\.)?model\.(?:language_model\.)?layers\.([0-9]{1,4})\.([a-z0-9_.]+)"
+_VISION = re.compile(
+    r"(?:base_model\.model\.)?(?:model\.)?(?:vision_tower|vision_model|multi_modal_projector|connector)\..+"
+)
+_LINEAR = r"(?:language_model\.)?model\.(?:language_model\.|text_model\.)?layers\.([0-9]{1,4})\.([a-z0-9_.]+)"
 
 
 @dataclass(frozen=True)

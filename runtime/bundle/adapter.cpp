@@ -21,6 +21,7 @@ constexpr const char* kAnotherBundle = "; export a bundle for this adapter with 
 // Prefixes of PEFT's names of tensors in the decoder. In Transformers' models with vision, the decoder is nested
 // deeper, and before version 4.52 it was at another place.
 constexpr std::string_view kPrefixes[] = {"base_model.model.model.language_model.",
+                                          "base_model.model.model.text_model.",
                                           "base_model.model.language_model.model.", "base_model.model.model."};
 // Settings of PEFT that are not supported, and values of init_lora_weights that change the base model, as in
 // mobile_ft/model/lora.py.

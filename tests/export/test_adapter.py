@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mobile_ft.api.export import export_bundle
-from mobile_ft.errors import UserError
+from mobile_ft.errors import MobileFtWarning, UserError
 from mobile_ft.export.adapter import read_adapter
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.hf_config import read_hf_config
@@ -47,12 +47,25 @@ def test_a_text_model_within_another(config: ModelConfig, tmp_path: Path) -> Non
     random_adapter(llama(), target_modules=["q_proj"]).save_pretrained(str(tmp_path / "adapter"))
     _, expected = read_adapter(tmp_path / "adapter", config)
     path = tmp_path / "adapter" / "adapter_model.safetensors"
-    for inside in ("model.language_model.layers", "language_model.model.layers"):
+    for inside in ("model.language_model.layers", "language_model.model.layers", "model.text_model.layers"):
         named = {name.replace("model.layers", inside, 1): x for name, x in load_file(path).items()}
         save_file(named, path)
         _, tensors = read_adapter(tmp_path / "adapter", config)
         assert tensors.keys() == expected.keys()
         save_file({name.replace(inside, "model.layers"): x for name, x in named.items()}, path)
+
+
+@pytest.mark.parametrize(
+    "part", ["vision_model.encoder.layers.0.self_attn.q_proj", "connector.modality_projection.proj"]
+)
+def test_what_processes_images_is_left_out(config: ModelConfig, tmp_path: Path, part: str) -> None:
+    random_adapter(llama(), target_modules=["q_proj"]).save_pretrained(str(tmp_path / "adapter"))
+    _, expected = read_adapter(tmp_path / "adapter", config)
+    path = tmp_path / "adapter" / "adapter_model.safetensors"
+    save_file(load_file(path) | {f"base_model.model.model.{part}.lora_A.weight": torch.ones(8, 16)}, path)
+    with pytest.warns(MobileFtWarning, match="left out 1 tensors of the vision tower"):
+        _, tensors = read_adapter(tmp_path / "adapter", config)
+    assert tensors.keys() == expected.keys()
 
 
 def write_mlx(folder: Path, layers: tuple[int, ...] = (1,), **changes: Any) -> dict[str, np.ndarray]:

@@ -153,8 +153,10 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     assert "has the wrong shape" in attempt({name: tensors[name].T.copy()})
     assert "is I32; it must be F32, F16 or BF16" in attempt({name: tensors[name].astype(np.int32)})
     assert "adapts a layer that the bundle does not" + advice in attempt({"other": tensors[name]})
-    twice = name.replace("model.model", "model.model.language_model")
-    assert f"tensors {twice} and {name} belong to the same linear layer" in attempt({twice: tensors[name]})
+    for inside in ("language_model.model", "model.language_model", "model.text_model"):
+        twice = name.replace("model.model.model", f"model.model.{inside}")
+        first, second = sorted([name, twice])
+        assert f"tensors {first} and {second} belong to the same linear layer" in attempt({twice: tensors[name]})
     assert "adapter_config.json" in failure("eval", small_bundle, "--data", data, "--adapter", tmp_path / "none")
     for value in (np.nan, np.inf):
         damaged = tensors[name].copy()
