@@ -286,7 +286,7 @@ def write_bundle(
             "checksums": {file.name: checksum(file) for file in sorted(folder.iterdir()) if file.name != WEIGHTS_FILE},
             "weights": weights.to_json(),
         }
-        content = (json.dumps(bundle, indent=1) + "\n").encode()
+        content = (json.dumps(bundle, indent=1, allow_nan=False) + "\n").encode()
         (folder / INDEX_FILE).write_bytes(content)
         if key is not None:
             signature_file(folder / INDEX_FILE).write_bytes(key.sign(content))

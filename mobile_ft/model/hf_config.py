@@ -1,5 +1,6 @@
 """Reads a Hugging Face `config.json`, as published or as written by Transformers 5."""
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -106,9 +107,19 @@ def read_hf_config(path: Path) -> ModelConfig:
 
 def text_settings(values: Values) -> Values:
     """Returns the settings of the text model in a config.json's values, without those that change nothing. Raises
-    ValueError."""
+    ValueError.
+
+    Infinite numbers, which JSON does not have, are only in settings that change nothing, such as time_step_limit.
+    """
     _, said = _text_model(values)
-    return {key: value for key, value in said.items() if key not in (*_UNREAD, "_name_or_path")}
+    dropped = (*_UNREAD, "_name_or_path")
+    return {key: value for key, value in said.items() if key not in dropped and _finite(value)}
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, list | dict):
+        return all(map(_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def base_model(path: Path) -> BaseModel:

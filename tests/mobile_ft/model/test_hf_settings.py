@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from transformers import AutoConfig, Gemma3Config, GenerationConfig, PreTrainedC
 
 from mobile_ft.errors import UserError
 from mobile_ft.export.source.hf_folder import HfFolder
-from mobile_ft.model.hf_config import _UNREAD, read_hf_config
+from mobile_ft.model.hf_config import _UNREAD, config_of, read_hf_config, text_settings
 from tests.hf_models import FAMILIES, random_model
 from tests.reference import reference_logits
 
@@ -340,6 +341,15 @@ def _named(changes: dict[str, Any]) -> str:
 )
 def test_honoured(base: str, changes: dict[str, Any], tmp_path: Path) -> None:
     check_logits(changed(full_config(base, tmp_path), changes), tmp_path)
+
+
+@pytest.mark.parametrize("base", ["granite4", "falcon_h1", "nemotron_h"])
+def test_settings_for_a_bundle_have_no_infinity(base: str, tmp_path: Path) -> None:
+    """The runtime's JSON has none; Transformers 4 writes it in time_step_limit."""
+    values = full_config(base, tmp_path) | {"time_step_limit": [0.0, math.inf]}
+    settings = text_settings(values)
+    json.dumps(settings, allow_nan=False)
+    assert config_of(settings, "name") == config_of(values, "name")
 
 
 # {base: [(changes, what the error says)]}; what all refuse comes first.
