@@ -112,7 +112,7 @@ def text_settings(values: Values) -> Values:
     Infinite numbers, which JSON does not have, are only in settings that change nothing, such as time_step_limit.
     """
     _, said = _text_model(values)
-    dropped = (*_UNREAD, "_name_or_path")
+    dropped = (*_UNREAD, "_name_or_path", "auto_map")
     return {key: value for key, value in said.items() if key not in dropped and _finite(value)}
 
 

@@ -30,6 +30,17 @@ BASES: dict[str, PreTrainedConfig] = FAMILIES | {
 }
 
 
+# Settings of Phi-4-mini on the hub that Transformers does not have.
+_PUBLISHED_PHI: dict[str, Any] = {
+    **{"full_attn_mod": 1, "interpolate_factor": 1, "lm_head_bias": False},
+    "auto_map": {
+        "AutoConfig": "configuration_phi3.Phi3Config",
+        "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM",
+        "AutoTokenizer": "Xenova/gpt-4o",
+    },
+}
+
+
 def full_config(base: str, tmp_path: Path) -> dict[str, Any]:
     """All that Transformers can write of it."""
     BASES[base].to_json_file(tmp_path / "full.json", use_diff=False)
@@ -283,6 +294,9 @@ HONOURED: dict[str, list[dict[str, Any]]] = {
         {"rope_parameters": GONE},
         {"rope_parameters": GONE, "partial_rotary_factor": 0.5},
         {"rope_parameters.rope_type": "su"},
+        _PUBLISHED_PHI,
+        _PUBLISHED_PHI
+        | {"auto_map": {"AutoConfig": "microsoft/Phi-3-mini-4k-instruct--configuration_phi3.Phi3Config"}},
         {"rope_parameters.attention_factor": 1.3},
         {"rope_parameters.factor": 5.0},
         {"original_max_position_embeddings": 64},
@@ -350,6 +364,11 @@ def test_settings_for_a_bundle_have_no_infinity(base: str, tmp_path: Path) -> No
     settings = text_settings(values)
     json.dumps(settings, allow_nan=False)
     assert config_of(settings, "name") == config_of(values, "name")
+
+
+def test_a_bundle_names_no_code_of_a_repository(tmp_path: Path) -> None:
+    """`convert --to hf` writes these settings into a folder without that code."""
+    assert "auto_map" not in text_settings(full_config("phi3", tmp_path) | _PUBLISHED_PHI)
 
 
 # {base: [(changes, what the error says)]}; what all refuse comes first.
@@ -504,6 +523,14 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"rope_parameters.short_factor": [1.0]}, "short_factor must be a list of 6 numbers"),
         ({"rope_parameters.long_factor": GONE}, "long_factor must be a list of 6 numbers"),
         ({"resid_pdrop": 0.1}, "resid_pdrop is 0.1"),
+        ({"full_attn_mod": 2}, "full_attn_mod is 2, which is not supported; supported: 1"),
+        ({"interpolate_factor": 4}, "interpolate_factor is 4"),
+        ({"lm_head_bias": True}, "lm_head_bias is True"),
+        (
+            {"auto_map": {"AutoModelForCausalLM": "modeling_phi.MoePhiForCausalLM"}},
+            "AutoModelForCausalLM of auto_map is 'modeling_phi.MoePhiForCausalLM'; supported: Phi3Config and Phi3For",
+        ),
+        ({"auto_map": {"AutoModel": "modeling_phi3.Phi3Model"}}, "AutoModel of auto_map is 'modeling_phi3.Phi3Model'"),
         ({"rope_parameters.partial_rotary_factor": 0.01}, "partial_rotary_factor is 0.01"),
     ],
     "ernie4_5": [({"use_bias": True}, "use_bias is True")],
