@@ -295,8 +295,7 @@ def _exaone4(settings: Settings, layers: int) -> Values:
 
 def _mistral3(settings: Settings, layers: int) -> Values:
     """Without metadata of scaling there is none, while a config.json without it has YaRN."""
-    scaled = settings.get("rope.scaling.type", "none") != "none"
-    return {} if scaled else {"rope_parameters": {"rope_type": "default"}}
+    return {} if _scaling(settings, yarn=True) else {"rope_parameters": {"rope_type": "default"}}
 
 
 def _phi3(settings: Settings, layers: int) -> Values:
@@ -427,16 +426,13 @@ def config_values(
     head_dim = settings.count("attention.key_length", max(hidden // heads, 1))
     if settings.count("rope.dimension_count", head_dim) != head_dim and not architecture.partial:
         raise ValueError("rotary embedding of a part of each head is not supported")
-    scaling: Values = {"rope_type": settings.get("rope.scaling.type", "none")}
-    if scaling["rope_type"] == "linear":
-        scaling["factor"] = settings.number("rope.scaling.factor")
-    elif scaling["rope_type"] == "yarn" and architecture.yarn:
-        scaling |= _yarn(settings)
-    elif scaling["rope_type"] != "none":
-        raise ValueError(f"rope scaling {scaling['rope_type']!r} is not supported")
+    scaling, attention_factor = _scaling(settings, architecture.yarn), settings.number("rope.scaling.attn_factor", 1.0)
     if long_factors:
-        scaling = {"rope_type": "longrope", **long_factors}
-        scaling["attention_factor"] = settings.number("rope.scaling.attn_factor", 1.0)
+        if scaling:
+            raise ValueError(f"rope scaling {scaling['rope_type']!r} beside factors of LongRoPE is not supported")
+        scaling = {"rope_type": "longrope", **long_factors, "attention_factor": attention_factor}
+    elif attention_factor != 1.0:
+        raise ValueError(f"rope.scaling.attn_factor is {attention_factor:g}; it must be 1 without factors of LongRoPE")
     special = architecture.special(settings, layers)
     if "num_key_value_heads" not in special:
         special["num_key_value_heads"] = settings.count("attention.head_count_kv", heads)
@@ -455,11 +451,23 @@ def config_values(
         "vocab_size": vocab_size,
         "rms_norm_eps": _epsilon(settings),
         "rope_theta": settings.number("rope.freq_base", 10000.0),
-        "rope_scaling": scaling if len(scaling) > 1 else None,
+        "rope_scaling": scaling,
         "max_position_embeddings": settings.count("context_length"),
         "tie_word_embeddings": tied,
         **special,
     }
+
+
+def _scaling(settings: Settings, yarn: bool) -> Values | None:
+    """Returns the scaling of the rotary embedding; its type is linear unless the file has another one, as in llama.cpp.
+    Older files have another key for the factor."""
+    rope_type = settings.get("rope.scaling.type", "linear")
+    if rope_type == "yarn" and yarn:
+        return {"rope_type": "yarn"} | _yarn(settings)
+    if rope_type not in ("none", "linear"):
+        raise ValueError(f"rope scaling {rope_type!r} is not supported; supported: 'none', 'linear'")
+    factor = settings.number("rope.scaling.factor", settings.number("rope.scale_linear", 1.0))
+    return None if rope_type == "none" or factor == 1 else {"rope_type": "linear", "factor": factor}
 
 
 def _yarn(settings: Settings) -> Values:

@@ -11,11 +11,14 @@ import pytest
 import torch
 
 from mobile_ft.errors import UserError
+from mobile_ft.export.source.gguf_families import ARCHITECTURES as ARCHITECTURES_READ
+from mobile_ft.export.source.gguf_families import Settings, config_values
 from mobile_ft.export.source.gguf_file import read_gguf
 from mobile_ft.export.source.gguf_model import GgufModel
 from mobile_ft.export.source.hf_folder import HfFolder
 from mobile_ft.model.formats import unpack
 from mobile_ft.model.shapes import linear_shapes, unit_types, vector_shapes
+from tests.export.small_gguf import small_gguf_of
 from tests.hf_models import FAMILIES, random_model
 
 ARCHITECTURES = {
@@ -230,6 +233,40 @@ def test_the_same_model(name: str, tmp_path: Path) -> None:
     assert parameters.keys() <= seen
 
 
+@pytest.mark.parametrize("architecture", ["llama", "mistral3"])
+@pytest.mark.parametrize(
+    ("fields", "factor"),
+    [
+        ({"scaling.factor": 4.0}, 4.0),
+        ({"scale_linear": 4.0}, 4.0),
+        ({"scaling.factor": 2.0, "scale_linear": 4.0}, 2.0),
+        ({"scaling.type": "none", "scaling.factor": 4.0}, None),
+        ({"scaling.attn_factor": 1.0}, None),
+        ({}, None),
+    ],
+)
+def test_scaling_without_a_type_is_linear(
+    architecture: str, fields: dict[str, Any], factor: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As llama.cpp reads it (llama-model.cpp, load_hparams)."""
+    (tmp_path / "model.gguf").write_bytes(small_gguf_of(architecture))
+    file = read_gguf(tmp_path / "model.gguf")
+    for key in [key for key in file.fields if ".rope.scaling." in key]:
+        del file.fields[key]
+    file.fields.update({f"{architecture}.rope.{key}": value for key, value in fields.items()})
+    monkeypatch.setattr("mobile_ft.export.source.gguf_model.read_gguf", lambda path: file)
+    expected = None if factor is None else {"rope_type": "linear", "factor": factor}
+    assert GgufModel(tmp_path / "model.gguf").config.rope_scaling == expected
+
+
+def test_linear_scaling_beside_longrope(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(small_gguf_of("phi3"))
+    settings = Settings(read_gguf(tmp_path / "model.gguf").fields | {"phi3.rope.scaling.factor": 2.0}, "phi3")
+    factors = {"short_factor": [1.0], "long_factor": [2.0]}
+    with pytest.raises(ValueError, match="rope scaling 'linear' beside factors of LongRoPE is not supported"):
+        config_values(settings, ARCHITECTURES_READ["phi3"], 5, True, factors)
+
+
 @pytest.mark.parametrize(
     ("name", "change", "text"),
     [
@@ -245,6 +282,7 @@ def test_the_same_model(name: str, tmp_path: Path) -> None:
             "final_logit_softcapping is 0.0; it must be a positive number",
         ),
         ("gemma3", {"gemma3.rope.scaling.type": "yarn"}, "rope scaling 'yarn' is not supported"),
+        ("gemma3", {"gemma3.rope.scaling.attn_factor": 0.5}, "rope.scaling.attn_factor is 0.5; it must be 1 without"),
         ("gemma3", {"gemma3.rope.scaling.factor": 0.0}, "rope.scaling.factor is 0.0; it must be one positive number"),
         ("gemma3", {"general.architecture": "gemma3n"}, "architecture is 'gemma3n'; supported: 'llama', 'smollm3'"),
         ("gemma3", {"general.architecture": ["gemma3"]}, "architecture is ['gemma3']; supported"),
