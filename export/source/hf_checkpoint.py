@@ -155,7 +155,13 @@ class HfCheckpoint(CheckpointSource):
         found = [part for part in parts if part is not None]
         if len(found) < len(parts):
             return None
-        return found[0] if len(found) == 1 else in_turn(found, self._matrices(names[0]))
+        try:
+            return found[0] if len(found) == 1 else in_turn(found, self._matrices(names[0]))
+        except ValueError as error:
+            raise UserError(
+                f"{self._tensors.where(names[0])}: tensor {names[0]} {error} ({' and '.join(names)} are one matrix); "
+                "use a checkpoint that quantizes them with the same bits and groups"
+            ) from None
 
     def _mlx_parts(self, name: str) -> list[str]:
         """Returns the names of a weight's parts if mlx-lm has renamed them, else []."""

@@ -92,6 +92,24 @@ def test_matrices_of_experts(tmp_path: Path) -> None:
         assert all(np.array_equal(part, wanted[1][start:stop]) for part in parts)
 
 
+def test_parts_of_one_matrix_with_different_bits(tmp_path: Path) -> None:
+    """mlx-lm splits Granite 4's input_linear, and quantizes its parts as their settings say."""
+    random_model(FAMILIES["granitemoehybrid"]).save_pretrained(tmp_path)
+    tensors, layer = load_file(tmp_path / "model.safetensors"), "model.layers.0"
+    rows, cols = tensors.pop(f"{layer}.shared_mlp.input_linear.weight").shape
+    for part, bits in (("gate_proj", 4), ("up_proj", 8)):
+        tensors[f"{layer}.mlp.{part}.weight"] = torch.zeros(rows // 2, cols * bits // 32, dtype=torch.uint32)
+        for name in ("scales", "biases"):
+            tensors[f"{layer}.mlp.{part}.{name}"] = torch.zeros(rows // 2, cols // 32)
+    save_file(tensors, tmp_path / "model.safetensors")
+    own = {f"{layer}.mlp.up_proj": {"group_size": 32, "bits": 8}}
+    _config({"group_size": 32, "bits": 4} | own)(tmp_path)
+    with pytest.raises(UserError) as error:
+        HfFolder(tmp_path, "f16", "f16").format_of(f"{layer}.shared_mlp.input_linear.weight")
+    assert "model.safetensors: tensor model.layers.0.mlp.gate_proj.weight has parts with different" in str(error.value)
+    assert "with the same bits and groups" in str(error.value)
+
+
 def test_taps_of_a_convolution(tmp_path: Path) -> None:
     """mlx-lm has LFM2's [channels, taps, 1] where Transformers has [channels, 1, taps]."""
     random_model(FAMILIES["lfm2"]).save_pretrained(tmp_path)
