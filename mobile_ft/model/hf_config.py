@@ -227,7 +227,7 @@ def _text_model(values: Values) -> tuple[Values, Values]:
 
 def _inside(values: Values, families: dict[str, Family]) -> tuple[str, Values]:
     """Returns the model_type and the values of the text model in those of a model with vision. Only the outer values
-    define whether embedding and head are tied.
+    define whether embedding and head are tied, except in files of some types that leave it out there.
 
     `families` are those that the text model may be of. Older files of Qwen2.5-VL have the text model's settings beside
     those of the vision model.
@@ -248,6 +248,8 @@ def _inside(values: Values, families: dict[str, Family]) -> tuple[str, Values]:
         supported = " or ".join(map(repr, families))
         raise ValueError(f"model_type of text_config is {model_type!r}; it must be {supported}")
     tied = families[model_type].defaults["tie_word_embeddings"]
+    if wrapper.tied_inside:
+        tied = text.get("tie_word_embeddings", tied)
     return model_type, text | {
         "model_type": model_type,
         "_name_or_path": text.get("_name_or_path") or values.get("_name_or_path"),

@@ -21,7 +21,8 @@ _PIXTRAL = Wrapper(
     (
         *("vision_config", "image_token_index", "image_token_id", "projector_hidden_act", "spatial_merge_size"),
         *("vision_feature_layer", "vision_feature_select_strategy", "multimodal_projector_bias", "image_seq_length"),
-    )
+    ),
+    tied_inside=True,
 )
 _SMOLVLM = Wrapper(("vision_config", "image_token_id", "scale_factor", "_pad_token_id"), modules="model.text_model")
 

@@ -1,5 +1,6 @@
 """Qwen 2, 3 and 3.5, alone and in Qwen's models with vision."""
 
+from dataclasses import replace
 from typing import Any
 
 from mobile_ft.files.json_values import Values, positive_int
@@ -22,6 +23,7 @@ from mobile_ft.model.families.traits import (
 
 _VISION_TOKENS = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id", "vision_token_id")
 _VISION = Wrapper(("vision_config", *_VISION_TOKENS))
+_VISION_2_5 = replace(_VISION, tied_inside=True)  # as files of Transformers 4 have it
 
 
 def _windows(values: Values, layers: int) -> Values:
@@ -179,7 +181,7 @@ FAMILIES: dict[str, Family] = {
         rope_keys=("mrope_section",),
         layers=(FULL, SLIDING),
         usual=_windows,
-        inside={"qwen2_5_vl": _VISION},
+        inside={"qwen2_5_vl": _VISION_2_5},
         defaults=DEFAULTS
         | {"num_key_value_heads": 8, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0},
         keys=("use_sliding_window", "sliding_window", "max_window_layers"),

@@ -25,6 +25,7 @@ class Wrapper:
 
     unread: tuple[str, ...]  # its settings that do not affect text
     modules: str = "model.language_model"  # path of the text model in Transformers' class
+    tied_inside: bool = False  # whether text_config's tie_word_embeddings is used if there is none outside
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Text models inside models with vision: the same logits as Transformers' whole model, and adapters that it loads."""
 
+import copy
 import json
 import warnings
 from pathlib import Path
@@ -145,6 +146,22 @@ def test_the_adapter_loads_on_the_whole_model(wrapped: tuple[Path, Any], tmp_pat
     assert adapted and all(source.base.modules in name for name in adapted)
     assert len(adapted) == len(shapes)
     peft.unload()
+
+
+@pytest.mark.parametrize("name", ["qwen2_5_vl", "mistral3"])
+def test_tied_inside(name: str, tmp_path: Path) -> None:
+    """Transformers 4 wrote tie_word_embeddings only into text_config."""
+    config = copy.deepcopy(WRAPPERS[name])
+    config.tie_word_embeddings = True
+    random_wrapper(config).save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    del values["tie_word_embeddings"]
+    values["text_config"]["tie_word_embeddings"] = True
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with torch.no_grad():
+        theirs = AutoModelForImageTextToText.from_pretrained(tmp_path).double()(input_ids=TOKENS[None]).logits[0]
+    ours = reference_logits(HfFolder(tmp_path, "f16", "f16"), TOKENS)
+    assert (ours - theirs).abs().max() < 1e-4
 
 
 def test_settings_beside_those_of_the_vision_model(tmp_path: Path) -> None:
