@@ -92,7 +92,13 @@ def _mlx(values: Values) -> _Description:
         raise ValueError(f"fine_tune_type is {kind!r}; supported: 'lora'")
     parameters = json_object(values, "lora_parameters")
     rank = positive_int(parameters, "rank", most=MOST_RANK)
-    alpha = positive_number(parameters, "scale") * rank
+    scale = positive_number(parameters, "scale")
+    if parameters.get("alpha") is not None and (older := positive_number(parameters, "alpha")) != rank:
+        raise ValueError(
+            f"alpha is {older:g}, and rank {rank}; earlier versions of mlx-lm multiplied scale by alpha / rank, later "
+            f"ones do not: remove alpha, and set scale to {scale * older / rank:g} for an adapter of an earlier version"
+        )
+    alpha = scale * rank
     if math.isinf(alpha):
         raise ValueError(f"scale is {parameters['scale']!r}; it must be smaller")
     return _Description(

@@ -85,6 +85,9 @@ def write_mlx(folder: Path, layers: tuple[int, ...] = (1,), **changes: Any) -> d
 
 def test_mlx(config: ModelConfig, tmp_path: Path) -> None:
     written = write_mlx(tmp_path / "adapter")
+    settings = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    settings["lora_parameters"]["alpha"] = 3  # the rank, with which earlier and later versions agree
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(settings))
     lora, tensors = read_adapter(tmp_path / "adapter", config)
     assert (lora.rank, lora.scale, lora.targets) == (3, 20.0, ("q_proj", "down_proj"))
     for name in ("self_attn.q_proj", "mlp.down_proj"):
@@ -220,6 +223,11 @@ MLX_HARM: dict[str, tuple[dict[str, Any], str]] = {
     "all weights": ({"fine_tune_type": "full"}, "fine_tune_type is 'full'; supported: 'lora'"),
     "no parameters": ({"lora_parameters": None}, "rank is None; it must be a positive integer, at most 256"),
     "scale": ({"lora_parameters": {"rank": 3, "scale": 1.7e308}}, "scale is 1.7e+308; it must be smaller"),
+    "alpha": (
+        {"lora_parameters": {"rank": 3, "alpha": 6, "scale": 10.0}},
+        "alpha is 6, and rank 3; earlier versions of mlx-lm multiplied scale by alpha / rank, later ones do not: "
+        "remove alpha, and set scale to 20 for an adapter of an earlier version",
+    ),
     "other rank": (
         {"lora_parameters": {"rank": 4, "scale": 1.0}},
         "mlp.down_proj.lora_a is F32 [256, 3]; it must be one of F32, F16, BF16, [256, 4]",
