@@ -121,6 +121,8 @@ def _gemma4(settings: Settings, layers: int) -> Values:
     )
     slides = settings.pattern("attention.sliding_window_pattern", 6, layers)
     shared = settings.get("attention.shared_kv_layers", 0)
+    if shared != 0:
+        shared = settings.count("attention.shared_kv_layers", most=layers)
     if len(set(kv_heads)) > 1:
         raise ValueError("layers with different numbers of key heads are not supported")
     values: Values = {

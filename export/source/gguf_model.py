@@ -75,6 +75,10 @@ class GgufModel(CheckpointSource):
             self.config = self._read_config(settings, embed.shape[1])
         except ValueError as error:
             raise UserError(f"{path}: {error}") from None
+        except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+            raise UserError(
+                f"{path}: has metadata of a wrong type or size ({error!r}); use a file of llama.cpp's converter"
+            ) from error
 
     @property
     def base(self) -> BaseModel:
@@ -204,7 +208,14 @@ class GgufModel(CheckpointSource):
         if values.size != size:
             raise UserError(f"{self.path}: tensor {tensor.name!r} has {values.size} values; it must have {size}")
         rows = tensor.shape[-1]
-        values = values.reshape(rows, -1)[self._row_order(name, rows)].reshape(-1)
+        try:
+            order = self._row_order(name, rows)
+        except ValueError:  # rows that are not those of whole heads
+            order = np.arange(0)
+        if len(order) != rows:
+            shape = list(reversed(tensor.shape))
+            raise UserError(f"{self.path}: tensor {tensor.name!r} has shape {shape}, which does not fit its heads")
+        values = values.reshape(rows, -1)[order].reshape(-1)
         if name.endswith(f".{MAMBA_DECAY}"):  # the file has -exp(A_log)
             if not (values < 0).all():
                 raise UserError(f"{self.path}: tensor {tensor.name!r} has values that are not negative")

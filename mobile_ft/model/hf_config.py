@@ -76,6 +76,7 @@ _DELTA = (
 _MAMBA = ("mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
 _EXPERTS = ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
 _SHARED = ("global_head_dim", "num_kv_shared_layers", "hidden_size_per_layer_input")
+_WANTED = "use a Hugging Face config.json"
 _CONFIGS = Path(__file__).parent / "configs"
 _MEMORY = Path(__file__).parent / "known_memory.json"  # by tools/known_memory.py
 
@@ -98,11 +99,13 @@ def known_memory(name: str) -> dict[str, int]:
 
 def read_hf_config(path: Path) -> ModelConfig:
     """Reads the `config.json` of a model. Raises UserError, with the file's name, if the model is not supported."""
-    values = read_json_object(path, "use a Hugging Face config.json")
+    values = read_json_object(path, _WANTED)
     try:
         return check_config(config_of(values, _name(path).rpartition("/")[2]), str(path))
     except ValueError as error:
         raise UserError(f"{path}: {error}") from None
+    except (TypeError, LookupError, AttributeError, ArithmeticError) as error:
+        raise UserError(f"{path}: has a setting of a wrong type or size ({error!r}); {_WANTED}") from error
 
 
 def text_settings(values: Values) -> Values:
@@ -124,7 +127,7 @@ def _finite(value: Any) -> bool:
 
 def base_model(path: Path) -> BaseModel:
     """Returns the description of the model for adapters, from its `config.json`."""
-    model_type = read_json_object(path, "use a Hugging Face config.json").get("model_type")
+    model_type = read_json_object(path, _WANTED).get("model_type")
     wrapper = next((family.inside[model_type] for family in FAMILIES.values() if model_type in family.inside), None)
     return BaseModel(_name(path), DECODER if wrapper is None else wrapper.modules)
 
@@ -244,7 +247,7 @@ def _inside(values: Values, families: dict[str, Family]) -> tuple[str, Values]:
     if not isinstance(text, dict):
         raise ValueError(f"model_type is {outside!r}, but text_config is {text!r}; it must be an object")
     model_type = text.get("model_type", first)
-    if model_type not in families:
+    if not isinstance(model_type, str) or model_type not in families:
         supported = " or ".join(map(repr, families))
         raise ValueError(f"model_type of text_config is {model_type!r}; it must be {supported}")
     tied = families[model_type].defaults["tie_word_embeddings"]
@@ -272,8 +275,8 @@ def _check_known(values: Values, known: tuple[str, ...], only: dict[str, tuple[A
 
 def _check_repeated(said: Values, values: Values, family: Family) -> None:
     for key, other in family.repeats.items():
-        if key in said and said[key] != values[other]:
-            raise ValueError(f"{key} is {said[key]!r}; it must be {other} ({values[other]!r})")
+        if key in said and said[key] != values.get(other):
+            raise ValueError(f"{key} is {said[key]!r}; it must be {other} ({values.get(other)!r})")
 
 
 def _layer_types(types: Any, family: Family, layers: int) -> tuple[str, ...]:

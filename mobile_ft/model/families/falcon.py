@@ -27,7 +27,8 @@ def _falcon_h1(values: Values, layers: int) -> Values:
     gate, down = _numbers(values, "mlp_multipliers")
     heads, hidden = positive_int(values, "num_attention_heads"), positive_int(values, "hidden_size")
     head_dim = positive_int(values, "head_dim", hidden // heads)
-    inner = values.get("mamba_d_ssm") or positive_int(values, "mamba_expand") * hidden
+    given = values.get("mamba_d_ssm") is not None
+    inner = positive_int(values, "mamba_d_ssm") if given else positive_int(values, "mamba_expand") * hidden
     mamba_heads = positive_int(values, "mamba_n_heads")
     dim = inner // mamba_heads if values["mamba_d_head"] == "auto" else positive_int(values, "mamba_d_head")
     if dim * mamba_heads != inner:

@@ -53,8 +53,9 @@ def _gemma4(values: Values, layers: int) -> Values:
         types = [*types[:-1], FULL]
     head_dim = values.get("global_head_dim")
     if (by_layer := values.get("per_layer_config")) is not None:
-        full = [str(layer) for layer, kind in enumerate(types) if kind == FULL]
-        head_dim = by_layer.get(full[0], {}).get("head_dim") if isinstance(by_layer, dict) else None
+        full = [str(layer) for layer, kind in enumerate(types) if kind == FULL] if isinstance(types, list) else []
+        first = by_layer.get(full[0]) if full and isinstance(by_layer, dict) else None
+        head_dim = first.get("head_dim") if isinstance(first, dict) else None
         if by_layer != {layer: {"head_dim": head_dim} for layer in full}:
             raise ValueError(f"per_layer_config is {by_layer!r}; it must have a head_dim for each layer of {FULL!r}")
     return {"layer_types": types, "global_head_dim": head_dim, "attention_multiplier": 1.0}

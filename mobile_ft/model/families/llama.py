@@ -30,7 +30,7 @@ _SMOLVLM = Wrapper(("vision_config", "image_token_id", "scale_factor", "_pad_tok
 def one_window(values: Values, layers: int) -> Values:
     """All layers have the same window; later models have null. A window of the whole context is none."""
     window = values["sliding_window"]
-    whole = window is None or (isinstance(window, int) and window >= values["max_position_embeddings"])
+    whole = window is None or (isinstance(window, int) and window >= positive_int(values, "max_position_embeddings"))
     return implied_types([FULL if whole else SLIDING] * layers, values)
 
 
@@ -61,7 +61,7 @@ def _smollm3(values: Values, layers: int) -> Values:
 
 
 def _helium(values: Values, layers: int) -> Values:
-    heads, head_dim, hidden = values["num_attention_heads"], values["head_dim"], values["hidden_size"]
+    heads, head_dim, hidden = (positive_int(values, key) for key in ("num_attention_heads", "head_dim", "hidden_size"))
     if heads * head_dim != hidden:
         raise ValueError(f"num_attention_heads x head_dim is {heads * head_dim}; it must be hidden_size ({hidden})")
     return full_attention(values, layers)

@@ -15,8 +15,8 @@ _LAYERS = {
 
 def _nemotron_h(values: Values, layers: int) -> Values:
     listed = values.get("layers_block_type", values.get("layer_types"))
-    types = list(values.get("hybrid_override_pattern") or "") if listed is None else listed
-    if not isinstance(types, list) or any(kind not in _LAYERS for kind in types):
+    types = values.get("hybrid_override_pattern") if listed is None else listed
+    if not isinstance(types, list | str) or any(not isinstance(kind, str) or kind not in _LAYERS for kind in types):
         raise ValueError("layers_block_type must have linear_attention, full_attention or mlp for each layer")
     return {
         "layer_types": [_LAYERS[kind] for kind in types],

@@ -13,7 +13,7 @@ import torch
 from mobile_ft.errors import UserError
 from mobile_ft.export.source.gguf_families import ARCHITECTURES as ARCHITECTURES_READ
 from mobile_ft.export.source.gguf_families import Settings, config_values
-from mobile_ft.export.source.gguf_file import read_gguf
+from mobile_ft.export.source.gguf_file import GgufTensor, read_gguf
 from mobile_ft.export.source.gguf_model import GgufModel
 from mobile_ft.export.source.hf_folder import HfFolder
 from mobile_ft.model.formats import unpack
@@ -231,6 +231,37 @@ def test_the_same_model(name: str, tmp_path: Path) -> None:
                 key = f"model.layers.{layer}.{part}.weight"
                 check(key, columns, rows)
     assert parameters.keys() <= seen
+
+
+def test_a_vector_of_another_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its size is right, and its rows are not those of the heads whose order it has."""
+    (tmp_path / "model.gguf").write_bytes(small_gguf_of("qwen35"))
+    file = read_gguf(tmp_path / "model.gguf")
+    decay = -np.ones(2, np.float32)
+    file.tensors.append(GgufTensor("blk.0.ssm_a", gguf.GGMLQuantizationType.F32, (2, 1), decay.view(np.uint8)))
+    monkeypatch.setattr("mobile_ft.export.source.gguf_model.read_gguf", lambda path: file)
+    with pytest.raises(UserError, match=r"tensor 'blk.0.ssm_a' has shape \[1, 2\], which does not fit its heads"):
+        GgufModel(tmp_path / "model.gguf").vector("model.layers.0.linear_attn.A_log", 2)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "change", "text"),
+    [
+        ("gemma4", {"attention.shared_kv_layers": "1"}, "shared_kv_layers is '1'; it must be one positive integer"),
+        ("gemma4", {"attention.head_count_kv": []}, "a count, or one for each of 1 layers"),
+        ("qwen35", {"nextn_predict_layers": "1"}, "nextn_predict_layers is '1'; it must be one positive integer"),
+    ],
+)
+def test_metadata_of_a_wrong_type(
+    architecture: str, change: dict[str, Any], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.gguf").write_bytes(small_gguf_of(architecture))
+    file = read_gguf(tmp_path / "model.gguf")
+    file.fields.update({f"{architecture}.{key}": value for key, value in change.items()})
+    monkeypatch.setattr("mobile_ft.export.source.gguf_model.read_gguf", lambda path: file)
+    with pytest.raises(UserError) as error:
+        GgufModel(tmp_path / "model.gguf")
+    assert text in str(error.value) and str(tmp_path / "model.gguf") in str(error.value)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral3"])

@@ -455,6 +455,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"use_sliding_window": False}, "use_sliding_window is False, which is not a known setting"),
         ({"layer_types": ["full_attention"] * 2}, "layer_types must be ['sliding_attention', 'sliding_attention']"),
         ({"sliding_window": 0}, "sliding_window is 0"),
+        ({"max_position_embeddings": None}, "max_position_embeddings is None; it must be a positive integer"),
     ],
     "smollm3": [
         *(_ALL_REFUSE + _ROPE_REFUSED),
@@ -499,6 +500,11 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"position_embedding_type": "alibi"}, "position_embedding_type is 'alibi'; it must be 'rope', 'nope' or null"),
     ],
     "nemotron_h": [
+        (
+            {"layers_block_type": GONE, "hybrid_override_pattern": -1, "num_hidden_layers": 5},
+            "layers_block_type must have linear_attention",
+        ),
+        ({"layers_block_type": [["mlp"]] * 5}, "layers_block_type must have linear_attention"),
         ({"layers_block_type": ["moe"] * 5}, "layers_block_type must have linear_attention, full_attention or mlp"),
         ({"use_bias": True}, "use_bias is True, which is not supported; supported: False"),
         ({"rms_norm_eps": 0.5}, "rms_norm_eps is 0.5; it must be layer_norm_epsilon (1e-05)"),
@@ -535,7 +541,20 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "ernie4_5": [({"use_bias": True}, "use_bias is True")],
     "glm": [({"attention_bias": False}, "attention_bias is False, which is not supported; supported: True")],
-    "helium": [({"head_dim": 24}, "num_attention_heads x head_dim is 96; it must be hidden_size (64)")],
+    "helium": [
+        ({"head_dim": 24}, "num_attention_heads x head_dim is 96; it must be hidden_size (64)"),
+        ({"num_attention_heads": GONE}, "num_attention_heads is None; it must be a positive integer"),
+    ],
+    "falcon_h1": [
+        ({"mamba_d_ssm": "x"}, "mamba_d_ssm is 'x'; it must be a positive integer"),
+        ({"attention_in_multiplier": 1e308}, "has a setting of a wrong type or size (OverflowError("),
+    ],
+    "gemma4": [
+        ({"vocab_size": GONE}, "vocab_size_per_layer_input is 250; it must be vocab_size (None)"),
+        ({"per_layer_config": {"1": 3}}, "per_layer_config is {'1': 3}; it must have a head_dim for each layer"),
+        ({"layer_types": ["sliding_attention"], "per_layer_config": {}}, "per_layer_config is {}; it must have"),
+        ({"layer_types": 3, "per_layer_config": {"1": {}}}, "per_layer_config is {'1': {}}; it must have a head_dim"),
+    ],
     "exaone4": [({"layer_types": GONE, "sliding_window_pattern": "LLLG"}, "sliding_window_pattern is 'LLLG', but")],
     "hunyuan": [({"use_qk_norm": False}, "use_qk_norm is False"), ({"use_cla": True}, "use_cla is True")],
     "arcee": [({"hidden_act": "silu"}, "hidden_act is 'silu'; supported: 'relu2'")],
@@ -544,6 +563,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         *_IN_TEXT,
         ({"text_config.quantization_config": {"quant_method": "awq"}}, "quantization_config is {"),
         ({"text_config.model_type": "llama"}, "model_type of text_config is 'llama'; it must be 'gemma3_text'"),
+        ({"text_config.model_type": ["llama"]}, "model_type of text_config is ['llama']; it must be 'gemma3_text'"),
         ({"text_config": []}, "text_config is []; it must be an object"),
         ({"tie_word_embeddings": None}, "tie_word_embeddings is None"),
         ({"sliding_window": 9}, "sliding_window is 9, which is not a known setting of model_type 'gemma3'"),
