@@ -118,7 +118,7 @@ def _tensors(tensors: Tensors, description: _Description, config: ModelConfig) -
         for name, shape in adaptable_shapes(config, layer).items()
     }
     found: dict[str, F32] = {}
-    alone: dict[tuple[int, str], str] = {}  # A or B whose counterpart was not read yet
+    names: dict[tuple[int, str, str], str] = {}  # by layer, linear layer, and A or B
     vision = {name: None for name in tensors.names if _VISION.fullmatch(name)}
     if vision:
         where = tensors.where(next(iter(vision)))
@@ -132,6 +132,9 @@ def _tensors(tensors: Tensors, description: _Description, config: ModelConfig) -
                 f"{tensors.where(name)}: tensor {name} is not A or B of one of the model's linear layers: {known}"
             )
         half = match[3].upper()
+        other = names.setdefault((*module, half), name)
+        if other != name:
+            raise UserError(f"{tensors.where(name)}: tensors {other} and {name} belong to the same linear layer")
         shape = list(shapes[module]["AB".index(half)])
         tensor = tensors.get(name, FLOATS, shape[::-1] if description.transposed else shape)
         values = numbers(tensor[:])
@@ -139,12 +142,11 @@ def _tensors(tensors: Tensors, description: _Description, config: ModelConfig) -
             raise UserError(f"{tensors.where(name)}: tensor {name} has values that are not finite")
         key = adapter_key(module[0], f"{module[1]}.lora_{half}.weight")
         found[key] = np.ascontiguousarray(values.T) if description.transposed else values
-        if alone.pop(module, None) is None:
-            alone[module] = name
-    for name in alone.values():
-        raise UserError(
-            f"{tensors.where(name)}: tensor {name} has no counterpart; an adapter has A and B of each linear layer"
-        )
+    for (layer, linear, half), name in names.items():
+        if (layer, linear, "AB".replace(half, "")) not in names:
+            raise UserError(
+                f"{tensors.where(name)}: tensor {name} has no counterpart; an adapter has A and B of each linear layer"
+            )
     _check_experts(tensors, {(layer, name) for layer, name in shapes if name.endswith(".base_layer")}, found)
     return found
 

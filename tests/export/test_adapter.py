@@ -163,6 +163,14 @@ def _link(folder: Path) -> None:
 
 
 A = f"{KEY}.0.self_attn.q_proj.lora_A.weight"
+SECOND = A.replace("model.layers", "language_model.model.layers")
+
+
+def _second_a(folder: Path) -> None:
+    tensors = load_file(folder / "adapter_model.safetensors")
+    save_file(tensors | {SECOND: tensors[A] + 1}, folder / "adapter_model.safetensors")
+
+
 PEFT_HARM: dict[str, tuple[Callable[[Path], object], str]] = {
     "DoRA": (_config(use_dora=True), "use_dora is True, which is not supported"),
     "ranks": (_config(rank_pattern={"q_proj": 2}), "rank_pattern is {'q_proj': 2}, which is not supported"),
@@ -186,6 +194,7 @@ PEFT_HARM: dict[str, tuple[Callable[[Path], object], str]] = {
         "not a readable safetensors file",
     ),
     "no A": (_tensor(A, lambda x: None), f"tensor {A.replace('_A', '_B')} has no counterpart; an adapter has A and B"),
+    "two A": (_second_a, f"tensors {SECOND} and {A} belong to the same linear layer"),
     "not finite": (_tensor(A, lambda x: x / 0), f"tensor {A} has values that are not finite"),
     "head": (
         _tensor(A, _same, "base_model.model.lm_head.lora_A.weight"),
