@@ -132,7 +132,7 @@ def check_supported(values: Values) -> None:
             raise ValueError(f"{key} is {values[key]!r}, which is not supported")
     if values.get("bias", "none") != "none":
         raise ValueError(f"bias is {values['bias']!r}; supported: 'none'")
-    if str(values.get("init_lora_weights")).startswith(_CHANGE_THE_BASE):
+    if str(values.get("init_lora_weights")).lower().startswith(_CHANGE_THE_BASE):
         raise ValueError(
             f"init_lora_weights is {values['init_lora_weights']!r}, which changes the base model and is not supported"
         )

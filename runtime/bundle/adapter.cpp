@@ -54,8 +54,10 @@ void check_supported(const std::string& path, const Json& config) {
   const Json init = config.value("init_lora_weights", Json());
   if (!init.is_string()) return;
   const std::string name = init;
+  std::string lower = name;
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   for (const std::string_view prefix : kChangeTheBase) {
-    if (name.compare(0, prefix.size(), prefix) == 0) {
+    if (lower.compare(0, prefix.size(), prefix) == 0) {
       fail(path, ": init_lora_weights is ", name, ", which changes the base model and is not supported");
     }
   }

@@ -180,6 +180,7 @@ PEFT_HARM: dict[str, tuple[Callable[[Path], object], str]] = {
         _config(init_lora_weights="pissa_niter_4"),
         "init_lora_weights is 'pissa_niter_4', which changes the base model",
     ),
+    "another base, of capitals": (_config(init_lora_weights="OLoRA"), "init_lora_weights is 'OLoRA', which changes"),
     "IA3": (_config(peft_type="IA3"), "peft_type is 'IA3'; supported: 'LORA'"),
     "rank": (_config(r=1000), "r is 1000; it must be a positive integer, at most 256"),
     "alpha": (_config(lora_alpha=-1), "lora_alpha is -1; it must be a positive number"),

@@ -147,6 +147,7 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     assert "init_lora_weights is pissa_niter_4, which changes the base" in attempt(
         {}, init_lora_weights="pissa_niter_4"
     )
+    assert "init_lora_weights is OLoRA, which changes the base model" in attempt({}, init_lora_weights="OLoRA")
     assert "peft_type must be LORA" in attempt({}, peft_type="IA3")
     assert "bias must be none" in attempt({}, bias="all")
     assert f"tensor {name} is missing{advice}" in attempt({}, removed=name)
