@@ -229,7 +229,7 @@ def _quantization(config: Path) -> tuple[str | None, Reader | None, FloatReader 
     """Returns the quantization method in config.json and the reader of its weights, or None if they are not quantized.
     Weights in 8-bit floats (fp8) are floats, and have a reader of their own."""
     values = read_json_object(config, "use a Hugging Face config.json")
-    key = "quantization" if "quantization" in values else "quantization_config"  # MLX writes both
+    key = "quantization" if values.get("quantization") is not None else "quantization_config"  # MLX writes both
     settings, old = values.get(key), config.parent / _OLD_GPTQ
     if settings is None and old.is_file():
         return "gptq", gptq_reader(str(old), read_json_object(old, "use one written by AutoGPTQ")), None

@@ -52,6 +52,14 @@ def test_values(block: list[int] | None, tmp_path: Path) -> None:
     open_checkpoint(tmp_path, quantization=Quantization(linear="q4_0"))  # they are floats to be quantized
 
 
+def test_null_beside_the_settings(tmp_path: Path) -> None:
+    exact = fp8_folder(tmp_path, [48, 32])
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"quantization": None}))
+    packed = HfFolder(tmp_path, "f16", "f16").packed(DOWN, 96, 64)
+    np.testing.assert_array_equal(unpack(packed.data, "f16", 64), exact[DOWN].half().float().numpy())
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
