@@ -43,7 +43,7 @@ def _rows(tensors: Tensors, name: str, block: list[int] | None) -> Callable[[int
         values = numbers(tensors.get(key, FLOATS, shape if shape == [1] else [])[...]).reshape(1, 1)
         height, width = rows, cols
     else:
-        height, width = block
+        height, width = min(block[0], rows), min(block[1], cols)
         values = numbers(tensors.get(key, FLOATS, [-(-rows // height), -(-cols // width)])[:])
     if not np.isfinite(values).all():
         raise UserError(f"{tensors.where(key)}: tensor {key} has values that are not finite")

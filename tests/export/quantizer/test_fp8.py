@@ -52,6 +52,16 @@ def test_values(block: list[int] | None, tmp_path: Path) -> None:
     open_checkpoint(tmp_path, quantization=Quantization(linear="q4_0"))  # they are floats to be quantized
 
 
+def test_blocks_larger_than_a_weight(tmp_path: Path) -> None:
+    """Their scales are repeated for the weight's columns, and not for all of a block's."""
+    exact = fp8_folder(tmp_path, [128, 128])
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["quantization_config"]["weight_block_size"] = [1 << 80, 1 << 80]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    packed = HfFolder(tmp_path, "f16", "f16").packed(DOWN, 96, 64)
+    np.testing.assert_array_equal(unpack(packed.data, "f16", 64), exact[DOWN].half().float().numpy())
+
+
 def test_null_beside_the_settings(tmp_path: Path) -> None:
     exact = fp8_folder(tmp_path, [48, 32])
     config = json.loads((tmp_path / "config.json").read_text())
