@@ -25,6 +25,8 @@ def read_private_key(file: Path) -> "Ed25519PrivateKey":
     wanted = "must be an Ed25519 private key in PEM; create one with `openssl genpkey -algorithm ed25519 -out KEY`"
     try:
         key = load_pem_private_key(file.read_bytes(), password=None)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror or error}); it {wanted}") from None
     except TypeError:
         raise UserError(f"{file}: is encrypted; use a key without a password") from None
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -52,6 +54,8 @@ def trust_key(file: Path) -> str:
             raise UserError(f"{file}: {wanted}")
         _trusted = key
         return pem
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror or error}); it {wanted}") from None
     except (ValueError, UnsupportedAlgorithm) as error:
         raise UserError(f"{file}: {wanted} ({error})") from None
 

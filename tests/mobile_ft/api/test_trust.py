@@ -202,6 +202,9 @@ def test_files_that_are_no_keys(
         with pytest.raises(UserError) as error:
             reader(tmp_path / "key")
         assert str(tmp_path / "key") in str(error.value) and "key" in str(error.value).split(": ", 1)[1]
+    for file in (tmp_path, tmp_path / "none"):
+        with pytest.raises(UserError, match=r"cannot be read \(.*\); it must be an Ed25519"):
+            reader(file)
     assert signature._trusted is None
     (tmp_path / "key").write_bytes(b"no key")
     assert "must be an Ed25519 public key in PEM" in failure("plan", tmp_path, "--trust", tmp_path / "key")
