@@ -32,7 +32,10 @@ _WANTED = f"an adapter is a folder with {CONFIG_FILE}, and {WEIGHTS_FILE} (PEFT)
 _VISION = re.compile(
     r"(?:base_model\.model\.)?(?:model\.)?(?:vision_tower|vision_model|multi_modal_projector|connector)\..+"
 )
-_LINEAR = r"(?:language_model\.)?model\.(?:language_model\.|text_model\.)?layers\.([0-9]{1,4})\.([a-z0-9_.]+)"
+# Names in Transformers' models, and `backbone` in mlx-lm's Nemotron-H.
+_LINEAR = (
+    r"(?:backbone\.|(?:language_model\.)?model\.(?:language_model\.|text_model\.)?)layers\.([0-9]{1,4})\.([a-z0-9_.]+)"
+)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from mobile_ft.export.adapter import read_adapter
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.hf_config import read_hf_config
 from mobile_ft.model.lora import LoraConfig
+from mobile_ft.model.lora_layers import adaptable_shapes
 from tests.hf_models import FAMILIES, random_model
 from tests.peft_adapters import random_adapter
 from tests.quantized_checkpoints import llama
@@ -95,6 +96,27 @@ def test_mlx(config: ModelConfig, tmp_path: Path) -> None:
         assert np.array_equal(tensors.pop(f"{KEY}.1.{name}.lora_A.weight"), a.T)
         assert np.array_equal(tensors.pop(f"{KEY}.1.{name}.lora_B.weight"), b.T)
     assert not tensors
+
+
+def test_mlx_of_nemotron_h(tmp_path: Path) -> None:
+    """mlx-lm's decoder of it has another name, which `convert --to mlx` writes."""
+    FAMILIES["nemotron_h"].to_json_file(tmp_path / "config.json")
+    config = read_hf_config(tmp_path / "config.json")
+    write_mlx(tmp_path / "adapter")
+    layer, (columns, rows) = next(
+        (layer, shapes["mixer.q_proj"])
+        for layer in range(config.num_hidden_layers)
+        if "mixer.q_proj" in (shapes := adaptable_shapes(config, layer))
+    )
+    name = f"backbone.layers.{layer}.mixer.q_proj"
+    tensors = {f"{name}.lora_a": torch.ones(columns, 3), f"{name}.lora_b": torch.ones(3, rows)}
+    save_file(tensors, tmp_path / "adapter" / "adapters.safetensors")
+    lora, found = read_adapter(tmp_path / "adapter", config)
+    assert lora.targets == ("q_proj",)
+    assert {key: x.shape for key, x in found.items()} == {
+        f"{KEY}.{layer}.mixer.q_proj.lora_A.weight": (3, columns),
+        f"{KEY}.{layer}.mixer.q_proj.lora_B.weight": (rows, 3),
+    }
 
 
 def test_of_a_short_convolution(tmp_path: Path) -> None:
