@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -16,14 +17,16 @@ from mobile_ft.runtime import mft_run_path, renamed
 Event = dict[str, Any]
 
 _ERROR = "mft-run: error: "
+_STOPPED = "stopped by signal"  # the beginning of mft-run's error after a signal, with everything saved
+_BY_SHELL, _BY_SSH = 128, 255  # exit status of a shell whose command a signal ended, and of ssh that a signal ended
 
 
 class KilledError(UserError):
     """A signal ended the child process."""
 
-    def __init__(self, signal: int) -> None:
-        super().__init__(f"mft-run was killed (signal {signal})")
-        self.signal = signal
+    def __init__(self, number: int) -> None:
+        super().__init__(f"mft-run was killed (signal {number})")
+        self.signal = number
 
 
 def run_native(
@@ -46,8 +49,9 @@ def run_command(
 
     The child process calls `confine` before it executes the command. `on_start` receives its process id.
     Raises UserError with the child's message if it fails, and KilledError if a signal ended it. Ctrl-C, or an exception
-    in a callback, also ends the child and is raised again afterwards. A training child first finishes its step and
-    writes a checkpoint, and its events up to there are passed on. A second Ctrl-C kills the child at once.
+    in a callback, also ends the child and is raised again afterwards, unless the child then fails. A training child
+    first finishes its step and writes a checkpoint, and its events up to there are passed on. A second Ctrl-C kills the
+    child at once.
     """
     with tempfile.TemporaryFile() as errors:  # a pipe could fill up, because nothing reads it meanwhile
         with subprocess.Popen(
@@ -60,14 +64,14 @@ def run_command(
             try:
                 on_start(child.pid)
                 _read_events(child, on_event)
-            except BaseException:
+            except BaseException as reason:
                 child.terminate()
                 _read_last_events(child, on_event)
+                if not _was_stopped(child.returncode, errors):
+                    raise _failure(child.returncode, errors) from reason
                 raise
-        if child.returncode < 0:
-            raise KilledError(-child.returncode)
-        if child.returncode > 0:
-            raise UserError(_message(errors))
+        if child.returncode != 0:
+            raise _failure(child.returncode, errors)
 
 
 def parse_event(line: str) -> Event:
@@ -102,6 +106,17 @@ def _read_last_events(child: subprocess.Popen[str], on_event: Callable[[Event], 
     except BaseException:
         child.kill()
         raise
+
+
+def _was_stopped(status: int, errors: IO[bytes]) -> bool:
+    """Whether the exit status of a child that was asked to end means that it did so, and did not fail."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    by_signal = [-number for number in signals] + [_BY_SHELL + number for number in signals]
+    return status in (0, _BY_SSH, *by_signal) or _message(errors).startswith(_STOPPED)
+
+
+def _failure(status: int, errors: IO[bytes]) -> UserError:
+    return KilledError(-status) if status < 0 else UserError(_message(errors))
 
 
 def _message(errors: IO[bytes]) -> str:

@@ -26,7 +26,7 @@ nb::dict run_training(const std::string& bundle, const TrainConfig& config, cons
     });
     while (run.step(stop)) {
     }
-  } catch (const Error&) {  // by what the callback asked for, or whatever came after
+  } catch (const Stopped&) {  // by what the callback asked for; if saving fails, that error is the one to tell
     callback.rethrow();
     throw;
   }
@@ -161,7 +161,7 @@ void register_training(nb::module_ m) {
       "bundle"_a, "config"_a, "data"_a, "valid"_a = "", "adapter"_a = "", "out"_a = ".", "resume"_a = false,
       "on_event"_a = nb::none(),
       "One training run in this process: what mft-run does, with its events as dictionaries; returns the last. An "
-      "exception of `on_event`, or Ctrl-C, ends it after the step, saved, and is raised then.");
+      "exception of `on_event`, or Ctrl-C, ends it after the step, saved, and is raised then, unless saving fails.");
 }
 
 }  // namespace mft

@@ -134,6 +134,28 @@ def test_callback_that_raises_ends_the_run_saved(train: Train, tmp_path: Path, i
     assert (tmp_path / "out" / "checkpoint.safetensors").is_file()
 
 
+@pytest.mark.parametrize("in_process", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_failed_save_is_told_after_ctrl_c(train: Train, tmp_path: Path, in_process: bool, error: type) -> None:
+    def fail(event: dict[str, Any]) -> None:
+        if event["event"] == "step":
+            (tmp_path / "out" / "checkpoint.safetensors").mkdir()
+            raise error
+
+    with pytest.raises(mobile_ft.UserError, match="checkpoint.safetensors"):
+        train(steps=10_000, callbacks=[fail], in_process=in_process)
+
+
+def test_a_child_killed_after_ctrl_c_is_told(train: Train, fake_mft_run: Callable[[str], None]) -> None:
+    fake_mft_run("trap 'kill -9 $$' TERM; echo '{\"event\": \"saved\"}'; while :; do sleep 0.01; done")
+
+    def interrupt(event: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(mobile_ft.UserError, match=r"killed \(signal 9\); no checkpoint was written yet"):
+        train(callbacks=[interrupt])
+
+
 def test_validation_takes_the_datas_own_split(bundle: Path, data: Path, tmp_path: Path) -> None:
     result = mobile_ft.train(bundle, data, tmp_path / "out", progress=False, eval_every=3, **OPTIONS)
     assert [step for step, _ in result.evals] == [3, 6]
