@@ -35,6 +35,7 @@ from mobile_ft.runtime import TrainConfig, data_options, resumed_options, run_tr
 _TOKENS = "tokens.safetensors"
 _VALID_TOKENS = "valid.safetensors"
 CHECKPOINT = "checkpoint.safetensors"
+_VALIDATION = ("eval_every", "patience")
 
 
 def train(
@@ -64,7 +65,7 @@ def train(
         valid: Validation data. Default: the validation split of `data`.
         adapter: Folder of the adapter to start from. Default: the bundle's untrained adapter.
         resume: Resume from the checkpoint in `out`. Options that affect the result and are not given
-            come from the checkpoint.
+            come from the checkpoint, and valid, eval_every and patience from run.yaml.
         in_process: Train in this process instead of a child process. The budget then counts this whole process.
         progress: Show progress.
         callbacks: Functions that are called with every event; see docs/reference/events.md. One that raises ends the
@@ -80,10 +81,13 @@ def train(
     """
     found, folder = read_bundle(Path(bundle)), Path(out)
     given = option_texts(train_options(), options)
+    stored = read_run_file(folder / RUN_FILE) if resume and (folder / RUN_FILE).is_file() else {}
     if resume:
-        given = _resumed(folder, given)
+        given = _resumed(folder, stored, given)
     _set_date(found, given)
     settings = train_settings(given)
+    if valid is None and int(settings["eval_every"]) > 0:
+        valid = stored.get("valid")
     seq_len, seed = int(settings["seq_len"]), int(settings["seed"])
     if seed < 0:  # the data is shuffled before the runtime checks the seed
         raise UserError(f"seed {seed}: must not be negative")
@@ -116,7 +120,8 @@ def train(
     if held_out is not None:
         valid_tokens = folder / _VALID_TOKENS
         prepare_tokens(found, held_out, "valid", seq_len, seed, valid_tokens, loss, settings)
-    paths = {"bundle": bundle, "data": data_path(data), "adapter": adapter}
+    begun_from = stored.get("adapter") if adapter is None else adapter  # the checkpoint has what it became
+    paths = {"bundle": bundle, "data": data_path(data), "adapter": begun_from}
     paths["valid"] = None if valid is None else data_path(valid)
     with ExitStack() as stack:
         listeners = [stack.enter_context(reporter) for reporter in reporters]
@@ -147,15 +152,16 @@ def saved_in_words(out: Path) -> str:
     return "no checkpoint was written yet"
 
 
-def _resumed(folder: Path, given: dict[str, str]) -> dict[str, str]:
+def _resumed(folder: Path, stored: dict[str, Any], given: dict[str, str]) -> dict[str, str]:
     """Returns the options of the run in `folder`, overridden by those that are given.
 
-    Training options come from the checkpoint, and data options from run.yaml.
+    Training options come from the checkpoint, and those of data and validation from run.yaml, which is `stored`.
     """
-    stored = read_run_file(folder / RUN_FILE) if (folder / RUN_FILE).is_file() else {}
     of_data = option_texts(data_options(), data_settings(stored))
+    validated = given.get("eval_every") != "0"
+    of_validation = {name: str(stored[name]) for name in _VALIDATION if validated and name in stored}
     with runtime_errors():
-        options: dict[str, str] = resumed_options(path_text(folder), of_data | given)
+        options: dict[str, str] = resumed_options(path_text(folder), of_data | of_validation | given)
     return options
 
 

@@ -119,6 +119,31 @@ def test_ctrl_c_returns_what_is_saved_and_resume_goes_on(train: Train, tmp_path:
     assert (rest.stopped, rest.losses) == (None, whole.losses)
 
 
+def test_a_resumed_run_validates_and_is_repeated_as_it_began(
+    train: Train, cli: Cli, bundle: Path, data: Path, tmp_path: Path
+) -> None:
+    def interrupt(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == 3:
+            raise KeyboardInterrupt
+
+    adapter, valid = train("adapter", steps=2).adapter, data / "valid.jsonl"
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    options = {"data": tmp_path / "rows.jsonl", "steps": 60, "adapter": adapter}
+    options |= {"valid": valid, "eval_every": 2, "patience": 60}
+    whole = train("whole", **options)
+    assert train(**options, callbacks=[interrupt]).steps < 60
+    rest = train(data=options["data"], steps=60, resume=True)
+    assert (rest.losses, rest.evals) == (whole.losses, whole.evals)
+    again, before = (read_run_file(tmp_path / out / "run.yaml") for out in ("out", "whole"))
+    assert again == before and again["adapter"] == str(adapter)
+    report = tmp_path / "report.json"
+    command = ["train", "--config", tmp_path / "out" / "run.yaml", "--out", tmp_path / "again", "--json", report]
+    assert cli(*command).code == 0
+    assert json.loads(report.read_text())["losses"] == whole.losses
+    silent = train(data=options["data"], steps=60, resume=True, eval_every=0)
+    assert silent.losses == whole.losses
+
+
 @pytest.mark.parametrize("in_process", [False, True])
 def test_callback_that_raises_ends_the_run_saved(train: Train, tmp_path: Path, in_process: bool) -> None:
     seen: list[str] = []
