@@ -1,6 +1,8 @@
 """Writes files atomically, and names them in errors."""
 
+import fcntl
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +23,25 @@ def writing(path: Path) -> Iterator[None]:
         raise UserError(f"{error.filename2 or error.filename or path}: {error.strerror or error}") from error
     except SafetensorError as error:  # raised instead of OSError
         raise UserError(f"{path}: {error}") from error
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Locks a folder during the block, as runs of the runtime do, and creates it. Raises UserError if one goes on."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UserError(f"{folder}: another run is writing to this folder") from error
+    except OSError:  # some file systems do not support locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def check_output_path(name: str, path: Path | None) -> None:

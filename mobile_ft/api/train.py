@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mobile_ft.api.auto_schedule import check_choosable, choose
-from mobile_ft.api.files import check_output_path
+from mobile_ft.api.files import check_output_path, locked
 from mobile_ft.api.native import Event, KilledError, run_native
 from mobile_ft.api.options import native_arguments, option_texts, runtime_errors, train_settings
 from mobile_ft.api.progress import ProgressDisplay
@@ -110,21 +110,22 @@ def train(
         check_installed("matplotlib", "schedule_report")
         reporters.append(write_schedule_report(Path(schedule_report)))
     tokens = folder / _TOKENS  # written again when a run is resumed; the runtime compares it
-    stats = prepare_tokens(found, data, "train", seq_len, seed, tokens, loss, settings)
-    why: list[str] = []
-    if auto_schedule is not None:
-        choice = choose(found, given, auto_schedule, stats)
-        given |= option_texts(train_options(), choice.options)
-        settings, why = train_settings(given), choice.why
     valid_tokens = None
-    if held_out is not None:
-        valid_tokens = folder / _VALID_TOKENS
-        prepare_tokens(found, held_out, "valid", seq_len, seed, valid_tokens, loss, settings)
-    begun_from = stored.get("adapter") if adapter is None else adapter  # the checkpoint has what it became
-    paths = {"bundle": bundle, "data": data_path(data), "adapter": begun_from}
-    paths["valid"] = None if valid is None else data_path(valid)
+    why: list[str] = []
     with ExitStack() as stack:
-        listeners = [stack.enter_context(reporter) for reporter in reporters]
+        with locked(folder):  # until the runtime locks it itself
+            stats = prepare_tokens(found, data, "train", seq_len, seed, tokens, loss, settings)
+            if auto_schedule is not None:
+                choice = choose(found, given, auto_schedule, stats)
+                given |= option_texts(train_options(), choice.options)
+                settings, why = train_settings(given), choice.why
+            if held_out is not None:
+                valid_tokens = folder / _VALID_TOKENS
+                prepare_tokens(found, held_out, "valid", seq_len, seed, valid_tokens, loss, settings)
+            listeners = [stack.enter_context(reporter) for reporter in reporters]
+        begun_from = stored.get("adapter") if adapter is None else adapter  # the checkpoint has what it became
+        paths = {"bundle": bundle, "data": data_path(data), "adapter": begun_from}
+        paths["valid"] = None if valid is None else data_path(valid)
 
         def save_configuration(event: Event) -> None:
             if event["event"] == "plan":

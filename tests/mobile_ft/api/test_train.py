@@ -286,6 +286,24 @@ def test_an_earlier_run_is_not_written_over(train: Train) -> None:
         train()
 
 
+def test_the_folder_of_a_run_that_goes_on_is_left_alone(train: Train, tmp_path: Path) -> None:
+    def contents() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.is_file()}
+
+    def train_there_again(event: dict[str, Any]) -> None:
+        if event["event"] != "step" or event["step"] != 2:
+            return
+        before = contents()
+        for options in ({}, {"resume": True}):
+            with pytest.raises(mobile_ft.UserError, match="/out: another run is writing to this folder"):
+                train(data=ROWS[:1], report_to="jsonl", steps=200, in_process=True, **options)
+        after = contents()
+        assert before["tokens.safetensors"] == after["tokens.safetensors"]
+        assert before["log.jsonl"] and after["log.jsonl"].startswith(before["log.jsonl"])
+
+    train(report_to="jsonl", callbacks=[train_there_again], steps=200)
+
+
 def test_cut_rows_are_warned_of(train: Train) -> None:
     rows = [{"prompt": "a", "completion": "b" * 100}]
     with pytest.warns(mobile_ft.MobileFtWarning, match="train data: 1 of 1 rows were truncated at seq_len 64") as seen:
