@@ -100,9 +100,10 @@ class Run::State {
     }
     if (paths.resume) trainer_.resume(paths.out, data_);
     if (!paths.resume && !paths.moments.empty()) trainer_.take_moments(paths.moments);
-    const std::string valid = valid_ ? valid_->sha256() : "";
-    if (trainer_.validated_on != valid) trainer_.evaluations.clear();  // losses of other data tell nothing of these
-    trainer_.validated_on = valid;
+    if (valid_ && trainer_.validated_on != valid_->sha256()) {
+      trainer_.evaluations.clear();  // losses of other data tell nothing of these
+      trainer_.validated_on = valid_->sha256();
+    }
     if (!paths.trace.empty()) {
       trace_.emplace(paths.trace, trainer_);
       model_.observe([this](const auto&... call) { trace_->method(call...); });

@@ -254,6 +254,35 @@ def test_resume_of_another_run_is_refused(small_bundle: Path, token_file: Callab
     assert "nothing to resume" in failure(*run[:-1], tmp_path / "new", "--resume")
 
 
+def test_validations_outlive_a_resume_without_them(
+    small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A worse adapter than the best of all does not replace it."""
+    data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
+
+    def run(until: int, **options: Any) -> dict[str, Any]:
+        def stop(event: dict[str, Any]) -> None:
+            if event["event"] == "step" and event["step"] == until:
+                raise InterruptedError
+
+        config = TrainConfig(seq_len=32, steps=40, lr=1e-2, **options)
+        where: dict[str, Any] = {"out": str(tmp_path / "out"), "resume": until > 10, "on_event": stop}
+        valid = str(data) if options else ""
+        return run_training(str(small_bundle), config, str(data), valid, **where)
+
+    with pytest.raises(InterruptedError):
+        run(10, eval_every=5)
+    with safe_open(tmp_path / "out" / "checkpoint.safetensors", "numpy") as file:
+        before = json.loads(file.metadata()["evaluations"])
+    assert [step for step, _ in before["losses"]] == [5, 10]
+    with pytest.raises(InterruptedError):
+        run(20)
+    with safe_open(tmp_path / "out" / "checkpoint.safetensors", "numpy") as file:
+        assert json.loads(file.metadata()["evaluations"]) == before
+    done = run(99, eval_every=5)
+    assert [step for step, _ in done["evals"]] == [5, 10, 25, 30, 35, 40]
+
+
 def test_a_checkpoint_from_before_an_option(
     small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path
 ) -> None:
