@@ -162,6 +162,23 @@ void check_loss(const C& c) {
   only("sft_weight", *c.sft_weight, c.loss != Loss::kSft, "losses of feedback");
 }
 
+/// Refuses options that the schedule does not use. Those with their default are in every run.yaml.
+void check_schedule(const C& c) {
+  const Schedule& of = c.schedule;
+  const Schedule standard = C().schedule;
+  const auto only = [&](const char* option, const auto& value, bool used, const char* by) {
+    if (!used) fail(option, ' ', value, ": schedule ", of.rule->name, " does not use it, only ", by);
+  };
+  const bool skips = of.rule == &kLcsb || of.rule == &kSuffix;
+  if (of.ratio != standard.ratio) only("ratio", of.ratio, of.rule != &kFull, "lcsb, suffix, lisa, freeze and dropbp");
+  if (of.selection != standard.selection) only("selection", name_of(of.selection), of.rule == &kLcsb, "lcsb");
+  if (of.suffix_depths != standard.suffix_depths) {
+    only("suffix_depths", text_of(of.suffix_depths), of.rule == &kSuffix, "suffix");
+  }
+  if (of.period != standard.period) only("period", of.period, of.rule == &kLisa, "lisa");
+  if (c.unselected != C().unselected) only("unselected", name_of(c.unselected), skips, "lcsb and suffix");
+}
+
 /// Checks the ranges of all values that do not depend on the bundle or the data.
 void check_values(const C& c) {
   const auto positive = [](const char* name, int64_t value) {
@@ -199,6 +216,7 @@ void check_values(const C& c) {
     fail("patience ", c.patience, ": requires eval_every, the number of steps between validations");
   if (c.cache_prefix && c.schedule.rule != &kFreeze)
     fail("cache_prefix: requires schedule freeze, not ", c.schedule.rule->name);
+  check_schedule(c);
   if (!c.arithmetic.empty() && c.arithmetic != arithmetic(c)) {
     fail("arithmetic ", c.arithmetic, ": this machine computes with ", arithmetic(c),
          ", whose results differ in the last bits; remove arithmetic to accept that");

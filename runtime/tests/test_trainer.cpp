@@ -155,7 +155,6 @@ void test_resume_refused(const Fixture& fixture) {
   refuses("schedule", [](TrainConfig& c) { c.schedule.rule = &kFull; });
   refuses("selection", [](TrainConfig& c) { c.schedule.selection = Selection::kStrided; });
   refuses("ratio", [](TrainConfig& c) { c.schedule.ratio = 0.25; });
-  refuses("suffix_depths", [](TrainConfig& c) { c.schedule.suffix_depths = {1}; });
   refuses("seed", [](TrainConfig& c) { c.seed = 4; });
   const TokenFile other_data(fixture.tokens(5, 2), run.model.bundle().vocab_size);
   CHECK_ERROR(run.trainer.resume(folder, other_data), "the run was started with data ");
@@ -216,7 +215,10 @@ void test_bad_config(const Fixture& fixture) {
   refuses("proximal_mu -1", [](TrainConfig& c) { c.proximal_mu = -1; });
   refuses("proximal_mu inf", [](TrainConfig& c) { c.proximal_mu = std::numeric_limits<double>::infinity(); });
   refuses("max_grad_norm -1", [](TrainConfig& c) { c.max_grad_norm = -1; });
-  refuses("ratio 2", [](TrainConfig& c) { c.schedule.ratio = 2; });
+  refuses("ratio 2: must be above 0", [](TrainConfig& c) {
+    c.schedule.rule = &kLcsb;
+    c.schedule.ratio = 2;
+  });
   refuses("the bundle's maximum is ", [](TrainConfig& c) { c.batch_size = 1000000; });
   refuses("the bundle's maximum is ", [](TrainConfig& c) { c.batch_size = c.seq_len = int64_t{1} << 62; });
   refuses("contains a sequence of 16 tokens; seq_len is 15", [](TrainConfig& c) { c.seq_len = 15; });

@@ -18,7 +18,7 @@ void test_schedules(const Fixture& fixture) {
   for (TrainConfig config : every_schedule(fixture)) {
     config.steps = 12;
     config.schedule.steps = 12;
-    config.schedule.period = 3;
+    if (config.schedule.rule == &kLisa) config.schedule.period = 3;
     config.lr_scheduler = LrScheduler::kConstant;
     Run run(fixture, tokens, config);
     const Selectable choices(run.model.bundle(), config.schedule);

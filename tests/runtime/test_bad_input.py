@@ -176,6 +176,12 @@ def test_bad_adapter(small_bundle: Path, data: Path, tmp_path: Path) -> None:
     [
         (["--schedule", "half"], "schedule half: must be one of full, lcsb, suffix"),
         (["--ratio", "0", "--schedule", "lcsb"], "ratio 0: must be above 0"),
+        (["--ratio", "0.3"], "ratio 0.3: schedule full does not use it, only lcsb, suffix, lisa, freeze and dropbp"),
+        (["--selection", "strided", "--schedule", "suffix"], "selection strided: schedule suffix does not use it"),
+        (["--suffix-depths", "2,3", "--schedule", "lcsb"], "suffix_depths 2,3: schedule lcsb does not use it"),
+        (["--period", "5", "--schedule", "freeze"], "period 5: schedule freeze does not use it, only lisa"),
+        (["--unselected", "skip", "--schedule", "lisa"], "schedule lisa does not use it, only lcsb and suffix"),
+        (["--unselected", "skip", "--schedule", "dropbp"], "unselected skip: schedule dropbp does not use it"),
         (["--suffix-depths", "2,9", "--schedule", "suffix"], "suffix depth 9: must be from 1 to 4"),
         (["--steps", "0"], "steps 0: must be at least 1"),
         (["--steps", "ten"], "steps ten: must be an integer"),
