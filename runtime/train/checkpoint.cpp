@@ -1,6 +1,7 @@
 /// Saving and resuming a run: `checkpoint.safetensors` with parameters, AdamW state, losses, validations and
 /// sensitivities.
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -57,6 +58,17 @@ Json to_json(const Resolved& resolved) {
           {"arithmetic", resolved.arithmetic}};
 }
 
+/// Copies piece by piece, and drops the file's pages: as a whole, they would be resident beside the copy.
+void copy_from(const SafeTensors& file, const void* from, size_t bytes, void* to) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  for (size_t done = 0; done < bytes; done += kPiece) {
+    file.drop();
+    std::memcpy(static_cast<std::byte*>(to) + done, static_cast<const std::byte*>(from) + done,
+                std::min(kPiece, bytes - done));
+  }
+  file.drop();
+}
+
 /// A float32 tensor of `bytes` finite numbers. Throws Error naming it.
 const void* read_floats(const SafeTensors& file, const std::string& name, size_t bytes) {
   const auto& tensor = file.get(name, "F32");
@@ -64,6 +76,7 @@ const void* read_floats(const SafeTensors& file, const std::string& name, size_t
   if (!all_finite(tensor.data, bytes / sizeof(float))) {
     fail(file.path(), ": tensor ", name, " has values that are not finite");
   }
+  file.drop();
   return tensor.data;
 }
 
@@ -184,7 +197,7 @@ bool Trainer::take_moments(const std::string& folder) {
   if (moments.bytes != moments_.bytes()) fail(file.path(), ": tensor moments does not fit the bundle's adapter");
   if (!moments_.all_finite(moments.data)) fail(file.path(), ": tensor moments has values that are not finite");
   unit_steps_ = read_unit_steps(file, unit_steps_.size(), kMostUnitSteps);
-  std::memcpy(optimizer_.bytes(), moments.data, moments_.bytes());
+  copy_from(file, moments.data, moments_.bytes(), optimizer_.bytes());
   return true;
 }
 
@@ -218,9 +231,9 @@ void Trainer::resume(const std::string& folder, const TokenFile& data) {
     sensitivities = read_sensitivities(file, unit_steps_.size());
   }
 
-  std::memcpy(model_.parameters(), parameters, model_.layout().size * sizeof(float));
-  std::memcpy(optimizer_.bytes(), moments.data, moments_.bytes());
-  if (start != nullptr) std::memcpy(start_.bytes(), start, start_.size());
+  copy_from(file, parameters, model_.layout().size * sizeof(float), model_.parameters());
+  copy_from(file, moments.data, moments_.bytes(), optimizer_.bytes());
+  if (start != nullptr) copy_from(file, start, start_.size(), start_.bytes());
   unit_steps_ = std::move(unit_steps);
   use_sensitivities(std::move(sensitivities));
   prefix_.reset();

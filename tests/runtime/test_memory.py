@@ -14,6 +14,7 @@ from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.source.random_init import RandomModel
 from mobile_ft.model.config import ModelConfig
 from mobile_ft.model.lora import LoraConfig
+from mobile_ft.runtime import Model, TokenFile, TrainConfig, Trainer, run_training
 from tests.runtime.native import events, failure, files
 from tests.targets import ALL_LINEAR
 
@@ -191,3 +192,23 @@ def test_a_night_needs_no_more_than_its_training(smollm2: Path, tmp_path: Path) 
     verdict = next(event for event in found if event["event"] == "verdict")
     assert verdict["share"] < 1  # it was pulled
     assert 40 < verdict["peak_rss_mb"] <= int(needed[1])
+
+
+def test_a_checkpoint_is_not_resident_beside_its_copy(
+    smollm2: Path, token_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    data, out = token_file(tmp_path / "tokens.safetensors", 49152, 32, 8), tmp_path / "out"
+    config, file = TrainConfig(seq_len=32, steps=1, threads=1), TokenFile(str(data), 49152)
+    run_training(str(smollm2), config, str(data), out=str(out))
+    moments = load_file(out / "checkpoint.safetensors")["moments"].nbytes
+    trainer = Trainer(Model(str(smollm2)), config)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
+
+    def status(name: str) -> int:
+        found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        assert found
+        return int(found[1]) * 1024
+
+    before = status("VmRSS")
+    trainer.resume(str(out), file)
+    assert 0.9 * moments < status("VmRSS") - before <= status("VmHWM") - before < 1.2 * moments
