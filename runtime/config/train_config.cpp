@@ -138,6 +138,9 @@ std::vector<Option<C>> make_options() {
   return options;
 }
 
+/// Rounds up, but not for the last bits of a product: 0.07 x 100 is a little above 7.
+double rounded_up(double number) { return std::ceil(number * (1 - 1e-12)); }
+
 /// Checks the options of losses, also whether the loss has them.
 void check_loss(const C& c) {
   const auto only = [&](const char* option, double value, bool used, const char* by) {
@@ -247,14 +250,14 @@ std::map<std::string, std::string> options_of(const C& config) {
 void resolve(C& c, int64_t sequences) {
   check_values(c);
   if (c.epochs > 0) {
-    const double steps = std::ceil(c.epochs * static_cast<double>(sequences) /
-                                   (static_cast<double>(c.batch_size) * static_cast<double>(c.grad_accum)));
+    const double steps = rounded_up(c.epochs * static_cast<double>(sequences) /
+                                    (static_cast<double>(c.batch_size) * static_cast<double>(c.grad_accum)));
     if (!(steps <= kMostSteps)) fail("epochs ", c.epochs, ": gives ", steps, " steps; the maximum is ", kMostSteps);
     c.steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
     c.epochs = 0;
   }
   if (c.warmup_ratio > 0) {
-    c.warmup_steps = static_cast<int64_t>(std::ceil(c.warmup_ratio * static_cast<double>(c.steps)));
+    c.warmup_steps = static_cast<int64_t>(rounded_up(c.warmup_ratio * static_cast<double>(c.steps)));
     c.warmup_ratio = 0;
   }
   if (!c.warmup_steps) c.warmup_steps = std::min(kWarmupSteps, c.steps / kStepsPerWarmupStep);

@@ -138,6 +138,7 @@ void test_steps_and_epochs() {
       {{{"steps", "3"}, {"warmup_steps", "3"}}, 3},
       {{{"steps", "100"}, {"warmup_steps", "0"}}, 0},
       {{{"steps", "100"}, {"warmup_ratio", "0.5"}}, 50},
+      {{{"steps", "100"}, {"warmup_ratio", "0.07"}}, 7},  // 7.000000000000001
       {{{"steps", "100"}, {"warmup_ratio", "0.5"}, {"warmup_steps", "0"}}, 50}};
   for (const auto& [given, steps] : warmups) {
     TrainConfig warmed = make_train_config(given);
@@ -146,6 +147,9 @@ void test_steps_and_epochs() {
   }
   TrainConfig both = make_train_config({{"warmup_ratio", "0.5"}, {"warmup_steps", "5"}});
   CHECK_ERROR(resolve(both, 1), "warmup_ratio 0.5: set either warmup_ratio or warmup_steps");
+  config = make_train_config({{"epochs", "1.1"}});
+  resolve(config, 10);
+  CHECK(config.steps == 11);  // of 11.000000000000002
   config = make_train_config({{"epochs", "1e-9"}});
   resolve(config, 11);
   CHECK(config.steps == 1);
