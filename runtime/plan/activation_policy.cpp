@@ -24,6 +24,13 @@ constexpr uint64_t kSweepWindow = uint64_t{9} << 19;
 // A phone's flash, which writes slower than it reads. At this rate nothing is offloaded to make room for activations.
 constexpr double kOffloadBytesPerSecond = 0.5e9;
 
+/// Bytes of the heap for the batches that a step or a validation reads at once, with their losses. Measured, with a
+/// margin: KTO compares rows with mismatched ones, and other losses of feedback with a second answer.
+uint64_t batch_bytes(const TrainConfig& config) {
+  const uint64_t a_token = config.loss == Loss::kKto ? 256 : config.loss == Loss::kSft ? 64 : 128;
+  return round_to_pages(static_cast<uint64_t>(config.tokens()) * a_token);
+}
+
 uint64_t history_bytes(const TrainConfig& config) {
   const uint64_t steps = static_cast<uint64_t>(config.steps);
   const uint64_t validations = config.eval_every > 0 ? steps / static_cast<uint64_t>(config.eval_every) + 1 : 0;
@@ -105,7 +112,7 @@ void PolicyCosts::set_fixed(const ProcessMemory& now, const Selectable& selectab
   set(Component::kCode, now.rss - now.anon + kCodeGrowth);
   largest_weights = std::max<uint64_t>(largest_weights, model_.per_layer_weight_bytes());
   set(Component::kWeightsWindow, std::max(largest_weights, threads * kSweepWindow));
-  set(Component::kHeap, now.anon + kHeapGrowth + history_bytes(config_));
+  set(Component::kHeap, now.anon + kHeapGrowth + batch_bytes(config_) + history_bytes(config_));
   set(Component::kLora, model_.layout().size * sizeof(float));
   set(Component::kNoAdapter, needs_reference(config_.loss) ? model_.no_adapter_bytes() : 0);
   set(Component::kSideTensors, model_.side_tensor_bytes(tokens));

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "runtime/plan/plan.h"
+#include "runtime/platform/pages.h"
 #include "runtime/tests/test_support.h"
 #include "runtime/train/run.h"
 
@@ -174,6 +175,21 @@ void test_history(const Model& model) {
   CHECK(heap(999 * 4096 - 1, 1) - heap(999 * 4096 - 1, 0) == 400 * 999 * 4096);
 }
 
+/// Batches lie on the heap: more bytes a token for losses that compare rows.
+void test_batches(const Model& model) {
+  const auto heap = [&](Loss loss, int64_t tokens) {
+    TrainConfig config = config_of(kFull, "");
+    config.loss = loss;
+    config.seq_len = tokens;
+    return plan_of(model, config, kFast).of(Component::kHeap);
+  };
+  const int64_t most = model.bundle().max_seq_len;
+  const uint64_t tokens = static_cast<uint64_t>(most), without = heap(Loss::kSft, 1) - round_to_pages(64);
+  CHECK(heap(Loss::kSft, most) == without + round_to_pages(64 * tokens));
+  CHECK(heap(Loss::kDpo, most) == without + round_to_pages(128 * tokens));
+  CHECK(heap(Loss::kKto, most) == without + round_to_pages(256 * tokens));
+}
+
 }  // namespace
 
 int main() {
@@ -191,5 +207,6 @@ int main() {
   test_refusals(model);
   test_components(model);
   test_history(model);
+  test_batches(model);
   return finish();
 }
