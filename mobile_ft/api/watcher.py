@@ -1,5 +1,6 @@
 """Follows the events of a training run in a child process, in this process or on a device."""
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from mobile_ft.api.results import TrainResult, number
 EventCallback = Callable[[Event], object]
 
 _RECENT = 20  # steps over which speed and remaining time are averaged
+_KEPT = ("loss", "seconds", "rss_mb", "anon_mb")  # of every step, 8 bytes each; a run in this process counts them too
 
 
 class RunWatcher:
@@ -20,9 +22,11 @@ class RunWatcher:
     def __init__(self, display: ProgressDisplay, listeners: Sequence[EventCallback]) -> None:
         self._display, self._listeners = display, listeners
         self._plan: Event = {}
-        self._steps: list[Event] = []
+        self._kept = {name: array("d") for name in _KEPT}
+        self._tokens = 0
+        self._last: Event = {}  # the last step
         self._evals: list[Event] = []
-        self._recent: deque[Event] = deque(maxlen=_RECENT)
+        self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)  # seconds and tokens
         self.done: Event = {}
 
     def on_event(self, event: Event) -> None:
@@ -36,8 +40,11 @@ class RunWatcher:
                 f"resumed with other arithmetic than {event['from']}; results may differ in the last bits"
             )
         elif kind == "step":
-            self._steps.append(event)
-            self._recent.append(event)
+            for name, values in self._kept.items():
+                values.append(event[name])
+            self._tokens += event["tokens"]
+            self._last = event
+            self._recent.append((event["seconds"], event["tokens"]))
             self._display.update(event["step"], self._text(event))
         elif kind == "eval":
             self._evals.append(event)
@@ -50,8 +57,8 @@ class RunWatcher:
         self._listeners = listeners
 
     def _text(self, event: Event) -> str:
-        seconds = sum(step["seconds"] for step in self._recent)
-        speed = sum(step["tokens"] for step in self._recent) / seconds
+        seconds = sum(step_seconds for step_seconds, _ in self._recent)
+        speed = sum(tokens for _, tokens in self._recent) / seconds
         left = (self._plan["steps"] - event["step"]) * seconds / len(self._recent)
         return (
             f"loss {number(event['loss'])}  {speed:.0f} tokens/s  RSS {event['rss_mb']:.0f} MB  "
@@ -70,7 +77,7 @@ class RunWatcher:
                 "adapter": out,
                 "stopped": stopped,
                 "options": self._plan.get("options", settings),
-                "memory_mb": {name: [step[name] for step in self._steps] for name in ("rss_mb", "anon_mb")},
+                "memory_mb": {name: self._kept[name].tolist() for name in ("rss_mb", "anon_mb")},
             }
         )
         own = {name: values.pop(name) for name in TrainResult.__dataclass_fields__ if name != "details"}
@@ -80,22 +87,21 @@ class RunWatcher:
         return TrainResult(**own, details=details)
 
     def _seen(self) -> Event:
-        seconds = [step["seconds"] for step in self._steps]
-        tokens = sum(step["tokens"] for step in self._steps)
+        seconds = self._kept["seconds"]
         best = next((event for event in reversed(self._evals) if event["best"]), None)
         return (
             {
-                "steps": self._steps[-1]["step"] if self._steps else self._plan.get("steps_done", 0),
-                "losses": [step["loss"] for step in self._steps],
+                "steps": self._last.get("step", self._plan.get("steps_done", 0)),
+                "losses": self._kept["loss"].tolist(),
                 "evals": [[event["step"], event["loss"]] for event in self._evals],
                 "best_step": best and best["step"],
                 "best_loss": best and best["loss"],
-                "tokens": tokens,
-                "targets_seen": self._steps[-1]["targets_seen"] if self._steps else 0,
-                "tokens_per_second": tokens / sum(seconds) if seconds else 0.0,
+                "tokens": self._tokens,
+                "targets_seen": self._last.get("targets_seen", 0),
+                "tokens_per_second": self._tokens / sum(seconds) if seconds else 0.0,
                 "step_seconds_median": median(seconds) if seconds else None,
-                "peak_rss_mb": max((step["rss_mb"] for step in self._steps), default=0.0),
-                "peak_anon_mb": max((step["anon_mb"] for step in self._steps), default=0.0),
+                "peak_rss_mb": max(self._kept["rss_mb"], default=0.0),
+                "peak_anon_mb": max(self._kept["anon_mb"], default=0.0),
             }
             | {name: self._plan.get(name, 0.0) for name in ("planned_mb", "planned_anon_mb")}
             | {"budget_mb": self._plan.get("budget_mb")}

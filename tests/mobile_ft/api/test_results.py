@@ -1,8 +1,11 @@
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
+from mobile_ft.api.progress import ProgressDisplay
 from mobile_ft.api.results import EvalResult, GenerateResult, TrainResult, mix_in_words
+from mobile_ft.api.watcher import RunWatcher
 
 
 def train_result(**changes: Any) -> TrainResult:
@@ -51,3 +54,24 @@ def test_mix_names_every_group() -> None:
         "activations of 0 attention and 1 attn_sliding and 3 MLP units stored, inputs of 2 units offloaded to a file"
     )
     assert mix_in_words(plan | {"stored": {"attn": 0}, "offloaded": 0}) == ""
+
+
+def test_a_long_run_keeps_few_bytes_of_a_step() -> None:
+    """In this process they count against the budget."""
+    steps = 10_000
+    watcher = RunWatcher(ProgressDisplay("step", False), [])
+    watcher.on_event({"event": "plan", "steps": steps, "steps_done": 0, "resolved": {"arithmetic": "float32"}})
+    tracemalloc.start()
+    try:
+        for step in range(1, steps + 1):
+            numbers = {name: 0.5 + step for name in ("loss", "grad_norm", "lr", "seconds", "rss_mb", "anon_mb")}
+            more = {"tokens": 7, "targets_seen": 5 * step, "backward_units": 60, "trained": "10" * (step % 30)}
+            watcher.on_event({"event": "step", "step": step} | numbers | more)
+        assert tracemalloc.get_traced_memory()[0] < 60 * steps
+    finally:
+        tracemalloc.stop()
+    result = watcher.result(Path("out"), {}, "interrupted", [])
+    assert (result.steps, result.tokens, result.peak_rss_mb) == (steps, 7 * steps, steps + 0.5)
+    assert (result.losses[:2], len(result.losses)) == ([1.5, 2.5], steps)
+    assert result.details["targets_seen"] == 5 * steps
+    assert result.memory_mb["anon_mb"] == result.losses
