@@ -52,6 +52,7 @@ def start(folder: Path, arguments: Sequence[str], alone: Path | None = None) -> 
     _children[:] = [child for child in _children if child.poll() is None]
     with ExitStack() as stack:
         locks = [stack.enter_context(_locked(path)) for path in (alone, folder / LOCK_FILE) if path is not None]
+        write_json(folder / JOB_FILE, {"arguments": list(arguments)})  # an error after the start would leave it running
         for name in (PID_FILE, STATUS_FILE):
             (folder / name).unlink(missing_ok=True)
         output = stack.enter_context((folder / OUTPUT_FILE).open("wb"))
@@ -64,7 +65,6 @@ def start(folder: Path, arguments: Sequence[str], alone: Path | None = None) -> 
             pass_fds=locks,  # it inherits the locks, and the system gives them up when it ends
         )
         _children.append(child)
-        write_json(folder / JOB_FILE, {"arguments": list(arguments)})
 
 
 def state(folder: Path) -> JobState:

@@ -149,7 +149,9 @@ def _start(studio: Workspace, folder: Path, arguments: Sequence[str]) -> None:
     try:
         jobs.start(folder, arguments, alone=studio.runs / _TRAINING)
     except UserError as error:
-        raise UserError(f"run {', '.join(running_runs(studio))}: is training; {error}") from error
+        if running := running_runs(studio):
+            raise UserError(f"run {', '.join(running)}: is training; {error}") from error
+        raise
 
 
 def _offered() -> list[Option]:

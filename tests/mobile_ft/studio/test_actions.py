@@ -19,6 +19,7 @@ import pytest
 
 from mobile_ft.api.plan import plan
 from mobile_ft.cli.main import main
+from mobile_ft.errors import UserError
 from mobile_ft.studio import jobs, server
 from mobile_ft.studio.workspace import Workspace
 from tests.mobile_ft.studio.serving import Site, served
@@ -202,6 +203,22 @@ def test_a_damaged_job(studio: Workspace) -> None:
         (folder / jobs.JOB_FILE).write_text(damaged)
         assert not jobs.state(folder).running and jobs.arguments_of(folder) == []
         jobs.interrupt(folder)
+
+
+def test_a_run_that_cannot_be_written_down(site: Site, studio: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is started whose folder is then removed."""
+    started: list[Any] = []
+
+    def write_nothing(path: Path, values: Any) -> None:
+        raise UserError(f"{path}: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "write_json", write_nothing)
+        patch.setattr(subprocess, "Popen", lambda *arguments, **options: started.append(arguments))
+        answer = site.ask("start_run", model="small", data="rows.jsonl", name="full", options=OPTIONS)
+    assert answer.status == 400 and answer.json["error"].endswith("full/job.json: No space left on device")
+    assert "is training" not in answer.json["error"]
+    assert not started and not (studio.runs / "full").exists()
 
 
 def test_two_clicks(site: Site) -> None:
