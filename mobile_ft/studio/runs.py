@@ -18,7 +18,7 @@ from mobile_ft.studio import jobs
 from mobile_ft.studio.workspace import Workspace, names, new_place, place
 
 _TRAINING = ".training"  # in the folder of runs: locked while one trains
-_MOST_LOG = 1 << 20  # bytes of a log that one answer has
+_MOST_LOG = 1 << 20  # bytes of a log after which an answer ends, with a whole line
 # What the page does not draw: lists of a figure per unit.
 _LEFT_OUT = ("unit_names", "trained", "losses", "backward_runs", "method_seconds", "op_seconds", "moments")
 
@@ -77,7 +77,7 @@ def read_run(studio: Workspace, run: str, start: int) -> dict[str, Any]:
     if log.exists():
         with log.open("rb") as file:
             file.seek(max(0, start))
-            text = file.read(_MOST_LOG)
+            text = file.read(_MOST_LOG) + file.readline()  # of a longer line, all
         whole = text[: text.rfind(b"\n") + 1]
         events = [event for line in whole.splitlines() if (event := _event(line))]
         end = start + len(whole)

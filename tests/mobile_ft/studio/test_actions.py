@@ -221,6 +221,20 @@ def test_a_run_that_cannot_be_written_down(site: Site, studio: Workspace, monkey
     assert not started and not (studio.runs / "full").exists()
 
 
+def test_a_long_line_of_a_log(site: Site, studio: Workspace) -> None:
+    """That of a run of many steps has all their losses."""
+    folder = studio.runs / "long"
+    folder.mkdir()
+    lines = [{"event": "step", "step": 1}, {"event": "done", "losses": [0.5] * 400_000}, {"event": "saved", "step": 2}]
+    (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"event": "st')
+    events, position = [], 0
+    for _ in range(3):
+        answer = site.ask("read_run", run="long", start=position).json
+        events += answer["events"]
+        position = answer["next"]
+    assert [event["event"] for event in events] == ["step", "done", "saved"]
+
+
 def test_two_clicks(site: Site) -> None:
     """Several starts at once are one; a second pause does not keep the first from saving."""
     with ThreadPoolExecutor() as pool:
