@@ -20,8 +20,9 @@ def run_on_device(pack: str | os.PathLike[str], device: Device, *, progress: boo
     """Trains on a device. Copies the pack to the device if it is not there yet, and resumes if its run has a
     checkpoint.
 
-    Ctrl-C or a broken connection ends the run after the current step, with a checkpoint on the device; `stopped` of the
-    result is then "interrupted". A run of another pack in the device's folder is never changed.
+    Ctrl-C ends the run after the current step, with a checkpoint on the device; `stopped` of the result is then
+    "interrupted". A broken connection ends the run in the same way, but raises UserError: call this again to resume. A
+    run of another pack in the device's folder is never changed.
 
     Args:
         pack: Folder from `pack_for_device`.
@@ -29,7 +30,8 @@ def run_on_device(pack: str | os.PathLike[str], device: Device, *, progress: boo
         progress: Show progress.
 
     Raises:
-        UserError: The device cannot be reached, its folder has a run of another pack, or the run fails.
+        UserError: The device cannot be reached, the connection breaks, the device's folder has a run of another pack,
+            or the run fails.
     """
     folder = Path(pack)
     files = read_manifest(folder)
