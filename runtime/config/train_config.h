@@ -84,7 +84,9 @@ struct TrainConfig {
   DataConfig data;
   std::string arithmetic;
 
-  std::string offload_folder;  // folder for offloaded checkpoints; empty: no offloading. Set by the run, not an option
+  // Set by the run, not options.
+  std::string offload_folder;  // folder for offloaded checkpoints; empty: no offloading
+  bool resumed = false;        // continues from a checkpoint, whose options it must keep
 
   int64_t tokens() const { return batch_size * seq_len; }  // maximum of a micro-batch
 

@@ -144,10 +144,12 @@ Plan plan_training(const Model& model, const TrainConfig& config, const ProcessM
   return *best;
 }
 
-void check_budget(const Plan& plan, uint64_t budget) {
-  if (budget == 0 || plan.total() <= budget) return;
-  fail("budget ", budget / kMegabyte, "MB is too small; this run needs ", (plan.total() + kStartSpread) / kMegabyte + 1,
-       "MB; raise it, or lower seq_len or batch_size");
+void check_budget(const Plan& plan, const TrainConfig& config) {
+  if (config.budget == 0 || plan.total() <= config.budget) return;
+  fail("budget ", config.budget / kMegabyte, "MB is too small; this run needs ",
+       (plan.total() + kStartSpread) / kMegabyte + 1, "MB; raise it",
+       config.resumed ? "; a resumed run keeps what it stores and its seq_len and batch_size"
+                      : ", or lower seq_len or batch_size");
 }
 
 int64_t longest_sequence(const Model& model, TrainConfig config, const Throughput& throughput) {

@@ -49,8 +49,8 @@ Plan plan_training(const Model& model, const TrainConfig& config, const ProcessM
 /// Variation of the mapped file pages between starts of the same program: up to 0.39 MB in 60 starts.
 constexpr uint64_t kStartSpread = uint64_t{1} << 19;
 
-/// Throws Error with the smallest budget that works if the plan exceeds `budget` bytes. 0 means no limit.
-void check_budget(const Plan& plan, uint64_t budget);
+/// Throws Error with the smallest budget that works if the plan exceeds the configuration's. 0 means no limit.
+void check_budget(const Plan& plan, const TrainConfig& config);
 
 /// The longest sequence that fits the budget, at most the bundle's maximum; 0 if none fits.
 int64_t longest_sequence(const Model& model, TrainConfig config, const Throughput& throughput);

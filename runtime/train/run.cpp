@@ -171,6 +171,7 @@ class Run::State {
     if (paths_.resume) use_again(Trainer::read_resolved(paths_.out), config_);
     resolve(config_, data_.sequences());
     config_.offload_folder = paths_.out;
+    config_.resumed = paths_.resume;
     return config_;
   }
 

@@ -56,7 +56,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
   order_.at(0);
   const size_t units = model_.bundle().units.size();
   plan_ = plan_training(model_, config_);
-  check_budget(plan_, config_.budget);
+  check_budget(plan_, config_);
   claim_.prepare(adapter, config_.tokens(), config_.threads, compute_of(config_), plan_.mlp_tokens);
   model_.train_lora(config_.lora_train);
   model_.keep_resident(plan_.resident);

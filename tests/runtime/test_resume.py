@@ -254,6 +254,16 @@ def test_resume_of_another_run_is_refused(small_bundle: Path, token_file: Callab
     assert "nothing to resume" in failure(*run[:-1], tmp_path / "new", "--resume")
 
 
+def test_a_budget_that_became_too_small(small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path) -> None:
+    """Only what a resumed run may change is advised."""
+    data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
+    run = ["train", small_bundle, "--data", data, "--seq-len", 32, "--steps", 4, "--budget", "1MB"]
+    assert failure(*run, "--out", tmp_path / "new").rstrip().endswith("MB; raise it, or lower seq_len or batch_size")
+    events(*run[:-2], "--out", tmp_path / "out")
+    message = failure(*run, "--out", tmp_path / "out", "--resume")
+    assert "raise it; a resumed run keeps what it stores" in message and "lower" not in message
+
+
 def test_validations_outlive_a_resume_without_them(
     small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path
 ) -> None:
