@@ -181,6 +181,19 @@ def test_a_child_killed_after_ctrl_c_is_told(train: Train, fake_mft_run: Callabl
         train(callbacks=[interrupt])
 
 
+@pytest.mark.parametrize("end", ["exit 255", "exit 143", "trap - TERM; kill $$"])
+def test_a_child_that_ends_as_it_was_asked_to_has_not_failed(
+    train: Train, fake_mft_run: Callable[[str], None], end: str
+) -> None:
+    """As ssh does, or a shell on a device."""
+    fake_mft_run(f"trap '{end}' TERM; echo '{{\"event\": \"saved\"}}'; while :; do sleep 0.01; done")
+
+    def interrupt(event: dict[str, Any]) -> None:
+        raise KeyboardInterrupt
+
+    assert train(callbacks=[interrupt]).stopped == "interrupted"
+
+
 def test_validation_takes_the_datas_own_split(bundle: Path, data: Path, tmp_path: Path) -> None:
     result = mobile_ft.train(bundle, data, tmp_path / "out", progress=False, eval_every=3, **OPTIONS)
     assert [step for step, _ in result.evals] == [3, 6]
