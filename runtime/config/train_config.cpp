@@ -219,7 +219,7 @@ void check_values(const C& c) {
     fail("patience ", c.patience, ": requires eval_every, the number of steps between validations");
   if (c.cache_prefix && c.schedule.rule != &kFreeze)
     fail("cache_prefix: requires schedule freeze, not ", c.schedule.rule->name);
-  check_schedule(c);
+  if (!c.resumed) check_schedule(c);  // earlier versions ignored such options, but checkpoints have them
   if (!c.arithmetic.empty() && c.arithmetic != arithmetic(c)) {
     fail("arithmetic ", c.arithmetic, ": this machine computes with ", arithmetic(c),
          ", whose results differ in the last bits; remove arithmetic to accept that");

@@ -169,9 +169,9 @@ class Run::State {
   /// The configuration as this data makes it, and as the checkpoint has it.
   TrainConfig& resolved() {
     if (paths_.resume) use_again(Trainer::read_resolved(paths_.out), config_);
+    config_.resumed = paths_.resume;
     resolve(config_, data_.sequences());
     config_.offload_folder = paths_.out;
-    config_.resumed = paths_.resume;
     return config_;
   }
 

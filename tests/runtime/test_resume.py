@@ -310,6 +310,21 @@ def test_a_checkpoint_from_before_an_option(
     assert events(*run, "--schedule", "lisa", "--resume")[-1]["event"] == "done"
 
 
+def test_a_checkpoint_with_an_option_that_was_ignored(
+    small_bundle: Path, token_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A new run refuses --ratio without a schedule; earlier versions wrote it into checkpoints."""
+    data = token_file(tmp_path / "tokens.safetensors", 250, 32, 20)
+    run = ["train", small_bundle, "--data", data, "--seq-len", 32, "--steps", 4, "--out", tmp_path / "out"]
+    events(*run)
+    checkpoint = tmp_path / "out" / "checkpoint.safetensors"
+    with safe_open(checkpoint, "numpy") as file:
+        metadata = file.metadata()
+    options = json.loads(metadata["run"]) | {"ratio": "0.3"}
+    save_file(load_file(checkpoint), checkpoint, metadata | {"run": json.dumps(options)})
+    assert events(*run, "--resume")[-1]["event"] == "done"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
