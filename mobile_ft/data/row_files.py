@@ -48,7 +48,8 @@ def json_rows(file: Path) -> Iterator[PlacedJson]:
 
 
 def csv_rows(file: Path) -> Iterator[PlacedJson]:
-    """Reads a CSV file. Its first line names the columns. All cells except "weight" are text."""
+    """Reads a CSV file. Its first line names the columns. All cells are text, except "weight" and a "label" of true
+    or false."""
     csv.field_size_limit(_MOST_CELL)
     with file.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.DictReader(lines, strict=True)
@@ -152,13 +153,16 @@ def _past_blanks(text: str, at: int) -> int:
 
 
 def _typed(row: dict[str, str], where: str) -> dict[str, Any]:
-    """Removes empty cells and converts the weight to a number."""
+    """Removes empty cells, and converts the weight to a number and a label of true or false to a bool."""
     cells: dict[str, Any] = {key: cell for key, cell in row.items() if cell != "" or key != "weight"}
     if "weight" in cells:
         try:
             cells["weight"] = float(cells["weight"])
         except ValueError:
             raise UserError(f'{where}: "weight" is {cells["weight"]!r}; it must be a number') from None
+    label = row.get("label", "").lower()  # "True" is Python's
+    if label in ("true", "false"):
+        cells["label"] = label == "true"
     return cells
 
 

@@ -1,6 +1,7 @@
 #include "runtime/data/row.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cfloat>
 #include <cmath>
 #include <optional>
@@ -46,11 +47,19 @@ float weight_of(const Source& source) {
 }
 
 /// Whether the row's answer is liked, as in TRL. A "label" that is neither true nor false is a column of something
-/// else.
+/// else. Throws if it is one of these as text: ignored, a disliked answer would be learned.
 std::optional<bool> label_of(const Source& source) {
   const Value* label = source.get("label");
-  if (label == nullptr || !label->is(Type::kBool)) return std::nullopt;
-  return jinja::is_true(*label);
+  if (label == nullptr) return std::nullopt;
+  if (label->is(Type::kBool)) return jinja::is_true(*label);
+  if (label->is(Type::kText)) {
+    std::string lower = label->text();
+    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (lower == "true" || lower == "false") {
+      fail("\"label\" is ", shown(*label), "; it must be true or false, not a string");
+    }
+  }
+  return std::nullopt;
 }
 
 /// A value that may also be JSON text, because columns of tables have one type.

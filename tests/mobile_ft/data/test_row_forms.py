@@ -239,6 +239,8 @@ TURNS = '"messages": [{"role": "user", "content": "a"}'
             "{" + TURNS + ', {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}], "label": true}',
             'the last message must have the role "assistant", because "label" says',
         ),
+        ('{"prompt": "a", "completion": "b", "label": "False"}', '"label" is "False"; it must be true or false, not a'),
+        ("{" + TURNS + ', {"role": "assistant", "content": "b"}], "label": "true"}', '"label" is "true"; it must be'),
         (
             '{"system": "s", "messages": [{"role": "system", "content": "t"}, {"role": "assistant", "content": "a"}]}',
             '"system" and the system message of "messages" differ; keep one',

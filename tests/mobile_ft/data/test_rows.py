@@ -70,6 +70,13 @@ def test_csv(tmp_path: Path) -> None:
     ]
 
 
+def test_labels_in_csv(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    cells = ["true", "True", "FALSE", "false", "positive", "1"]
+    file.write_text("prompt,completion,label\n" + "".join(f"p,c,{cell}\n" for cell in cells))
+    assert [row["label"] for row in values(file)] == [True, True, False, False, "positive", "1"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
