@@ -32,6 +32,8 @@ struct Source {
 
   const Value* get(std::string_view key) const { return find(row, key); }
   bool has(std::string_view key) const { return get(key) != nullptr; }
+  /// Whether there is a value that is not an empty text or list.
+  bool filled(std::string_view key) const { return has(key) && jinja::is_true(*get(key)); }
   std::string text(std::string_view key) const { return text_of(*get(key), '"' + std::string(key) + '"'); }
   Memory& memory() const { return *chat.memory; }
 };
@@ -116,23 +118,46 @@ void learn_last_answer(Messages& messages) {
 }
 
 /// Returns the messages, with the row's "system" in front if they do not begin with a system message.
-Messages conversation(const Source& source, const Value& list, const std::string& key) {
-  const Messages given = messages_of(list, key, source.memory());
-  const std::string system = source.has("system") ? source.text("system") : "";
+Messages with_system(const Source& source, const Messages& given, const std::string& key) {
+  if (!source.filled("system")) return given;
+  const std::string system = source.text("system");
   const Value& first = given.values.front();
   Messages messages;
-  if (!system.empty() && find(first, "role")->text() == "system") {
+  if (find(first, "role")->text() == "system") {
     const Value* content = find(first, "content");
     if (content == nullptr || !content->is(Type::kText) || content->text() != system) {
       fail("\"system\" and the system message of \"", key, "\" differ; keep one");
     }
-  } else if (!system.empty()) {
+  } else {
     messages.add("system", source.memory().text(system), source.memory());
   }
   messages.append(given);
+  return messages;
+}
+
+Messages conversation(const Source& source, const Value& list, const std::string& key) {
+  Messages messages = with_system(source, messages_of(list, key, source.memory()), key);
   check_answered(messages, 0);
   if (label_of(source)) learn_last_answer(messages);
   return messages;
+}
+
+/// Throws if one of the keys has a value, which would be lost, because the prompt is that of `prompt`.
+void refuse_beside(const Source& source, const std::string& prompt, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    if (!source.filled(key)) continue;
+    fail('"', key, "\" is not used beside \"", prompt, "\"; add its text to \"", prompt, "\", or remove it");
+  }
+}
+
+/// "instruction", followed by Alpaca's "input" or Dolly's "context" if there is one.
+std::string instruction_of(const Source& source) {
+  std::string prompt = source.text("instruction");
+  if (source.filled("input") && source.filled("context")) fail("the row has both \"input\" and \"context\"; keep one");
+  for (const char* key : {"input", "context"}) {
+    if (source.filled(key)) prompt += "\n" + source.text(key);
+  }
+  return prompt;
 }
 
 /// Instruction, input and output. "history" has the earlier turns, as pairs of a question and its answer.
@@ -160,6 +185,17 @@ Row alpaca_row(const Source& source, const std::string& input, const std::string
   return {chat_row(source, std::move(messages)), 1, ""};
 }
 
+/// A text that answers another one, and the row's "system" if it has one.
+AnswerRow text_row(const Source& source, const std::string& prompt, const std::string& completion) {
+  if (!source.filled("system")) return PairRow{prompt, completion, source.chat};
+  Memory& memory = source.memory();
+  Messages messages;
+  messages.add("system", memory.text(source.text("system")), memory);
+  messages.add("user", memory.text(prompt), memory);
+  messages.add("assistant", memory.text(completion), memory);
+  return chat_row(source, std::move(messages));
+}
+
 /// A prompt and a completion, both strings or both messages, as in TRL.
 Row pair_row(const Source& source, const std::string& prompt, const std::string& completion) {
   if (!source.get(prompt)->is(Type::kList)) {
@@ -175,21 +211,47 @@ Row pair_row(const Source& source, const std::string& prompt, const std::string&
 
 bool same(const Value& one, const Value& other, Memory& memory) { return jinja::equal(one, other, memory); }
 
+/// The prompt of a preference, and its key.
+struct Prompt {
+  std::string key;
+  Value value;
+};
+
+/// Throws if the row has a question that is not used as the prompt.
+void refuse_other_prompts(const Source& source) {
+  for (const char* key : {"question", "instruction", "input", "context", "messages", "conversations", "history"}) {
+    if (source.filled(key)) {
+      fail('"', key, "\" is not used beside \"chosen\" and \"rejected\"; rename it to \"prompt\", or remove it");
+    }
+  }
+}
+
+/// The prompt of "chosen" and "rejected". Columns beside "prompt" may repeat it.
+std::optional<Prompt> prompt_of(const Source& source) {
+  if (const std::string& key = source.keys.prompt; !key.empty()) return Prompt{key, *source.get(key)};
+  if (source.has("prompt")) return Prompt{"prompt", *source.get("prompt")};
+  const bool question = source.filled("question"), instruction = source.filled("instruction");
+  if (question && instruction) fail("\"question\" and \"instruction\" cannot both be the prompt; keep one");
+  if (question) return Prompt{"question", *source.get("question")};
+  if (instruction) return Prompt{"instruction", source.memory().text(instruction_of(source))};
+  return std::nullopt;
+}
+
 /// Two chats that begin with the same `prompt`, or with their common beginning.
-PreferenceRow preferred_chats(const Source& source, const Value* prompt, const std::string& chosen,
+PreferenceRow preferred_chats(const Source& source, const std::optional<Prompt>& prompt, const std::string& chosen,
                               const std::string& rejected) {
   Memory& memory = source.memory();
   Messages sides[2] = {messages_of(*source.get(chosen), chosen, memory),
                        messages_of(*source.get(rejected), rejected, memory)};
   Messages before;
   bool apart = false;  // whether `before` is not part of the sides yet
-  if (prompt != nullptr && prompt->is(Type::kList)) {
-    before = messages_of(*prompt, "prompt", memory);
+  if (prompt && prompt->value.is(Type::kList)) {
+    before = messages_of(prompt->value, prompt->key, memory);
     for (const Messages& side : sides) {
       const Value& role = *find(side.values.front(), "role");
       if (role.text() != "assistant") {
         fail('"', &side == sides ? chosen : rejected, "\" starts with the role ", shown(role),
-             "; it must start with \"assistant\", because it follows \"prompt\"");
+             "; it must start with \"assistant\", because it follows \"", prompt->key, '"');
       }
     }
     apart = true;
@@ -199,9 +261,11 @@ PreferenceRow preferred_chats(const Source& source, const Value* prompt, const s
     while (common < most && same(sides[0].values[common], sides[1].values[common], memory)) ++common;
     before.values.assign(sides[0].values.begin(), sides[0].values.begin() + static_cast<std::ptrdiff_t>(common));
     before.learned.assign(common, false);
-    if (common == 0 && prompt != nullptr) {
-      before.add("user", memory.text(text_of(*prompt, "\"prompt\"")), memory);
+    if (common == 0 && prompt) {
+      before.add("user", memory.text(text_of(prompt->value, '"' + prompt->key + '"')), memory);
       apart = true;
+    } else if (common == 0) {
+      refuse_other_prompts(source);
     }
   }
   for (Messages& side : sides) {
@@ -215,28 +279,36 @@ PreferenceRow preferred_chats(const Source& source, const Value* prompt, const s
     fail('"', chosen, "\" and \"", rejected, "\" are the same; they must differ");
   }
   for (Messages& side : sides) {
-    check_answered(side, before.values.size());
-    learn_from(side, before.values.size());
+    const size_t size = side.values.size();
+    side = with_system(source, side, apart ? prompt->key : &side == sides ? chosen : rejected);
+    const size_t learned_from = before.values.size() + (side.values.size() - size);
+    check_answered(side, learned_from);
+    learn_from(side, learned_from);
   }
   return {chat_row(source, std::move(sides[0])), chat_row(source, std::move(sides[1]))};
 }
 
 /// Two texts after the same prompt. Without a prompt, their common beginning is the prompt, as in TRL; a blank after it
 /// belongs to the answers.
-PreferenceRow preferred_texts(const Source& source, const Value* prompt) {
+PreferenceRow preferred_texts(const Source& source, const std::optional<Prompt>& prompt) {
   const std::string chosen = source.text("chosen"), rejected = source.text("rejected");
-  if (prompt != nullptr) {
-    const std::string before = text_of(*prompt, "\"prompt\"");
-    return {PairRow{before, chosen, source.chat}, PairRow{before, rejected, source.chat}};
+  if (prompt) {
+    const std::string before = text_of(prompt->value, '"' + prompt->key + '"');
+    if (prompt->key == "instruction")
+      refuse_beside(source, prompt->key, {"history"});
+    else if (prompt->key != source.keys.prompt)
+      refuse_beside(source, prompt->key, {"input", "context", "history"});
+    return {text_row(source, before, chosen), text_row(source, before, rejected)};
   }
+  refuse_other_prompts(source);
   if (chosen == rejected) fail("\"chosen\" and \"rejected\" are the same; they must differ");
   size_t common = 0;
   while (common < std::min(chosen.size(), rejected.size()) && chosen[common] == rejected[common]) ++common;
   while (common > 0 && (chosen[common] & 0xc0) == 0x80) --common;  // back to the beginning of the character
   if (common > 0 && chosen[common - 1] == ' ') --common;
   if (common == 0) fail("\"chosen\" and \"rejected\" have no common beginning; add a \"prompt\"");
-  return {PairRow{chosen.substr(0, common), chosen.substr(common), source.chat},
-          PairRow{rejected.substr(0, common), rejected.substr(common), source.chat}};
+  return {text_row(source, chosen.substr(0, common), chosen.substr(common)),
+          text_row(source, rejected.substr(0, common), rejected.substr(common))};
 }
 
 /// OpenAI's form: {"input": {"messages"}, "preferred_output", "non_preferred_output"}.
@@ -247,15 +319,17 @@ PreferenceRow preferred_outputs(const Source& source) {
   Source with_tools = source;
   const Value* tools = find(*input, "tools");
   if (tools != nullptr) with_tools.chat.variables.emplace_back("tools", *tools);
-  return preferred_chats(with_tools, prompt, "preferred_output", "non_preferred_output");
+  return preferred_chats(with_tools, Prompt{"messages", *prompt}, "preferred_output", "non_preferred_output");
 }
+
+bool has_sides(const Source& source) { return source.has("chosen") && source.has("rejected"); }
 
 std::optional<Row> preference_of(const Source& source) {
   if (source.has("preferred_output") && source.has("non_preferred_output")) {
     return Row{preferred_outputs(source), 1, "OpenAI preferences"};
   }
-  if (!source.has("chosen") || !source.has("rejected")) return std::nullopt;
-  const Value* prompt = source.get("prompt");
+  if (!has_sides(source)) return std::nullopt;
+  const std::optional<Prompt> prompt = prompt_of(source);
   if (source.get("chosen")->is(Type::kList) || source.get("rejected")->is(Type::kList)) {
     return Row{preferred_chats(source, prompt, "chosen", "rejected"), 1, "preferences"};
   }
@@ -271,7 +345,7 @@ std::optional<Row> named_row(const Source& source) {
   if (!keys.messages.empty()) {
     return Row{chat_row(source, conversation(source, *source.get(keys.messages), keys.messages)), 1, "chat messages"};
   }
-  if (keys.prompt.empty() && keys.completion.empty()) return std::nullopt;
+  if (keys.completion.empty() && (keys.prompt.empty() || has_sides(source))) return std::nullopt;
   const std::string prompt = keys.prompt.empty() ? "prompt" : keys.prompt;
   const std::string completion = keys.completion.empty() ? "completion" : keys.completion;
   for (const std::string& key : {prompt, completion}) {

@@ -136,6 +136,7 @@ def test_columns_with_names_of_their_own() -> None:
     }
     assert marked(row, prompt_key="q", completion_key="a") == [LIMA]
     assert marked(row, messages_key="chat") == [LIMA]
+    assert marked(row | {"completion": "Lima", "chosen": True}, prompt_key="q") == [LIMA]  # no preference
     with pytest.raises(RuntimeFailure, match='"x" is missing, but is set as the name of a column'):
         read(row, messages_key="x")
     with pytest.raises(RuntimeFailure, match='"completion" is missing'):
@@ -176,6 +177,51 @@ BEFORE = "user:a;assistant:b;user:c;assistant:"
 def test_preferences(row: dict[str, Any], prompt: str, form: str) -> None:
     assert marked(row | {"weight": 2}) == [f"{prompt}[c;]", f"{prompt}[r;]"]
     assert (read(row | {"weight": 2}).weight, read(row).form) == (2, form)
+
+
+SIDES = {"chosen": "Lima", "rejected": "Lisbon"}
+CHATS = {"chosen": [assistant("Lima")], "rejected": [assistant("Lisbon")]}
+ANSWERED = [ASKED + "[Lima;]", ASKED + "[Lisbon;]"]
+
+
+@pytest.mark.parametrize("sides", [SIDES, CHATS], ids=["texts", "chats"])
+def test_preferences_with_questions_of_other_names(sides: dict[str, Any]) -> None:
+    asked = "Capital of Peru?"
+    for question in ({"question": asked}, {"instruction": asked}, {"instruction": asked, "input": ""}):
+        assert marked(question | sides) == ANSWERED
+        assert marked(question | sides | {"system": ""}) == ANSWERED
+        assert marked(question | sides | {"system": "s"}) == ["system:s;" + side for side in ANSWERED]
+    for key in ("input", "context"):
+        assert marked({"instruction": "Capital of", key: "Peru?"} | sides) == [
+            side.replace(" Peru", "\nPeru") for side in ANSWERED
+        ]
+    assert marked({"prompt": asked, "system": "s"} | sides) == ["system:s;" + side for side in ANSWERED]
+    # A column that is named is the prompt, also beside others.
+    assert marked({"prompt": "no", "input": asked} | sides, prompt_key="input") == ANSWERED
+    with pytest.raises(RuntimeFailure, match='"x" is missing, but is set as the name of a column'):
+        read({"prompt": asked} | sides, prompt_key="x")
+    for key, value in {"input": "a", "conversations": CHAT, "messages": CHAT, "history": [["a", "b"]]}.items():
+        with pytest.raises(RuntimeFailure, match=f'^"{key}" is not used beside "chosen" and "rejected"; rename it'):
+            read({key: value} | sides)
+    with pytest.raises(RuntimeFailure, match='^"question" and "instruction" cannot both be the prompt'):
+        read({"question": asked, "instruction": "a"} | sides)
+
+
+def test_system_of_preferences() -> None:
+    """Also of chats that begin with their prompt. Columns beside it that repeat the question are ignored."""
+    chats: dict[str, Any] = {side: [QUESTION, *answer] for side, answer in CHATS.items()}
+    expected = ["system:s;" + side for side in ANSWERED]
+    assert marked(chats | {"system": "s", "question": "Capital of Peru?"}) == expected
+    system = {"role": "system", "content": "s"}
+    assert marked({side: [system, *chat] for side, chat in chats.items()} | {"system": "s"}) == expected
+    assert marked({"prompt": [QUESTION], "system": "s"} | CHATS) == expected
+    texts = {"chosen": "Q: a A: b", "rejected": "Q: a A: c", "system": "s"}
+    assert marked(texts)[0] == "system:s;user:Q: a A:;assistant:[ b;]"
+    with pytest.raises(RuntimeFailure, match='^"system" and the system message of "chosen" differ; keep one'):
+        read({side: [system, *chat] for side, chat in chats.items()} | {"system": "t"})
+    for key in ("context", "history"):
+        with pytest.raises(RuntimeFailure, match=f'^"{key}" is not used beside "question"; add its text to "question"'):
+            read({"question": "a", key: "b"} | SIDES)
 
 
 def test_preferences_as_texts_with_what_they_begin_with_as_prompt() -> None:
