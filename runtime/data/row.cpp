@@ -288,7 +288,9 @@ PreferenceRow preferred_chats(const Source& source, const std::optional<Prompt>&
   return {chat_row(source, std::move(sides[0])), chat_row(source, std::move(sides[1]))};
 }
 
-/// Two texts after the same prompt. Without a prompt, their common beginning is the prompt, as in TRL; a blank after it
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+/// Two texts after the same prompt. Without a prompt, the words that both begin with are the prompt; a blank after it
 /// belongs to the answers.
 PreferenceRow preferred_texts(const Source& source, const std::optional<Prompt>& prompt) {
   const std::string chosen = source.text("chosen"), rejected = source.text("rejected");
@@ -304,9 +306,11 @@ PreferenceRow preferred_texts(const Source& source, const std::optional<Prompt>&
   if (chosen == rejected) fail("\"chosen\" and \"rejected\" are the same; they must differ");
   size_t common = 0;
   while (common < std::min(chosen.size(), rejected.size()) && chosen[common] == rejected[common]) ++common;
-  while (common > 0 && (chosen[common] & 0xc0) == 0x80) --common;  // back to the beginning of the character
+  // Back to the last blank, so that no word is split.
+  const auto word_ends = [&](const std::string& text) { return common == text.size() || is_blank(text[common]); };
+  while (common > 0 && !is_blank(chosen[common - 1]) && !(word_ends(chosen) && word_ends(rejected))) --common;
   if (common > 0 && chosen[common - 1] == ' ') --common;
-  if (common == 0) fail("\"chosen\" and \"rejected\" have no common beginning; add a \"prompt\"");
+  if (common == 0) fail("\"chosen\" and \"rejected\" have no first word in common; add a \"prompt\"");
   return {text_row(source, chosen.substr(0, common), chosen.substr(common)),
           text_row(source, rejected.substr(0, common), rejected.substr(common))};
 }

@@ -228,6 +228,15 @@ def test_preferences_as_texts_with_what_they_begin_with_as_prompt() -> None:
     row = {"chosen": "Q: Capital of Peru? A: Lima", "rejected": "Q: Capital of Peru? A: Cusco"}
     assert marked(row, None) == ["Q: Capital of Peru? A:[ Lima]", "Q: Capital of Peru? A:[ Cusco]"]
     assert marked({"chosen": "é: ü", "rejected": "é: ö"}, None) == ["é:[ ü]", "é:[ ö]"]
+    for chosen, rejected in (("Yes", "Yesterday"), ("Lima", "Lisbon"), ("Yes, it is", "Yes. It is"), ("é", "è")):
+        assert marked({"chosen": f"Q A: {chosen}", "rejected": f"Q A: {rejected}"}, None) == [
+            f"Q A:[ {chosen}]",
+            f"Q A:[ {rejected}]",
+        ]
+    assert marked({"chosen": "Q\nLima", "rejected": "Q\nLisbon"}, None) == ["Q\n[Lima]", "Q\n[Lisbon]"]
+    assert marked({"chosen": "Q A", "rejected": "Q A B"}, None) == ["Q A[]", "Q A[ B]"]
+    with pytest.raises(RuntimeFailure, match='^"chosen" and "rejected" have no first word in common'):
+        read({"chosen": "Lima", "rejected": "Lisbon"})
 
 
 def test_weights() -> None:
@@ -303,7 +312,7 @@ TURNS = '"messages": [{"role": "user", "content": "a"}'
             '{"conversations": [{"from": "function_call", "value": "x"}]}',
             "message 1 of .*: a function call must be JSON",
         ),
-        ('{"chosen": "c", "rejected": "r"}', '"chosen" and "rejected" have no common beginning; add a'),
+        ('{"chosen": "c", "rejected": "r"}', '"chosen" and "rejected" have no first word in common; add a'),
         ('{"chosen": "c", "rejected": "c"}', '"chosen" and "rejected" are the same'),
         ('{"prompt": "p", "chosen": 1, "rejected": "r"}', '"chosen" is 1; it must be a string'),
         ('{"prompt": "p", "chosen": ' + TURNS[12:] + '], "rejected": "r"}', '"rejected" must be a non-empty list'),
