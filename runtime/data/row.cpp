@@ -164,13 +164,13 @@ std::string instruction_of(const Source& source) {
 Row alpaca_row(const Source& source, const std::string& input, const std::string& output) {
   std::string prompt = source.text("instruction");
   if (source.has(input) && !source.text(input).empty()) prompt += "\n" + source.text(input);
-  if (!source.has("system") && !source.has("history"))
+  if (!source.filled("system") && !source.filled("history"))
     return {PairRow{prompt, source.text(output), source.chat}, 1, ""};
   Memory& memory = source.memory();
   Messages messages;
-  if (source.has("system")) messages.add("system", memory.text(source.text("system")), memory);
-  if (const Value* history = source.get("history")) {
-    for (const Value& turn : jinja::items_of(*history, memory)) {
+  if (source.filled("system")) messages.add("system", memory.text(source.text("system")), memory);
+  if (source.filled("history")) {
+    for (const Value& turn : jinja::items_of(*source.get("history"), memory)) {
       const bool pair = turn.is(Type::kList) && turn.list().items.size() == 2;
       if (!pair) fail("\"history\" must be a list of pairs of strings");
       for (size_t i = 0; i < 2; ++i) {

@@ -99,6 +99,16 @@ LIMA = "user:Capital of Peru?;assistant:[Lima;]"
             "Alpaca instructions",
             "system:s;user:a;assistant:[b;]" + LIMA,
         ),
+        (
+            {"instruction": "Capital of Peru?", "output": "Lima", "history": [], "system": ""},
+            "Alpaca instructions",
+            LIMA,
+        ),
+        (
+            {"instruction": "Capital of Peru?", "output": "Lima", "history": [["a", "b"]], "system": ""},
+            "Alpaca instructions",
+            "user:a;assistant:[b;]" + LIMA,
+        ),
         ({"prompt": "Capital of Peru?", "completion": "Lima"}, "prompt and completion", LIMA),
         ({"prompt": "Capital of Peru?", "response": "Lima"}, "prompt and response", LIMA),
         ({"question": "Capital of Peru?", "answer": "Lima"}, "question and answer", LIMA),
