@@ -160,31 +160,6 @@ std::string instruction_of(const Source& source) {
   return prompt;
 }
 
-/// Instruction, input and output. "history" has the earlier turns, as pairs of a question and its answer.
-Row alpaca_row(const Source& source, const std::string& input, const std::string& output) {
-  std::string prompt = source.text("instruction");
-  if (source.has(input) && !source.text(input).empty()) prompt += "\n" + source.text(input);
-  if (!source.filled("system") && !source.filled("history"))
-    return {PairRow{prompt, source.text(output), source.chat}, 1, ""};
-  Memory& memory = source.memory();
-  Messages messages;
-  if (source.filled("system")) messages.add("system", memory.text(source.text("system")), memory);
-  if (source.filled("history")) {
-    for (const Value& turn : jinja::items_of(*source.get("history"), memory)) {
-      const bool pair = turn.is(Type::kList) && turn.list().items.size() == 2;
-      if (!pair) fail("\"history\" must be a list of pairs of strings");
-      for (size_t i = 0; i < 2; ++i) {
-        messages.add(i == 0 ? "user" : "assistant", memory.text(text_of(turn.list().items[i], "a turn of \"history\"")),
-                     memory);
-      }
-    }
-  }
-  messages.add("user", memory.text(prompt), memory);
-  messages.add("assistant", memory.text(source.text(output)), memory);
-  if (label_of(source)) learn_last_answer(messages);
-  return {chat_row(source, std::move(messages)), 1, ""};
-}
-
 /// A text that answers another one, and the row's "system" if it has one.
 AnswerRow text_row(const Source& source, const std::string& prompt, const std::string& completion) {
   if (!source.filled("system")) return PairRow{prompt, completion, source.chat};
@@ -196,12 +171,37 @@ AnswerRow text_row(const Source& source, const std::string& prompt, const std::s
   return chat_row(source, std::move(messages));
 }
 
+Row row_of(AnswerRow answer) {
+  return std::visit([](auto& one) { return Row{std::move(one), 1, ""}; }, answer);
+}
+
+/// Instruction, input and output. "history" has the earlier turns, as pairs of a question and its answer.
+Row alpaca_row(const Source& source, const std::string& output) {
+  const std::string prompt = instruction_of(source);
+  if (!source.filled("history")) return row_of(text_row(source, prompt, source.text(output)));
+  Memory& memory = source.memory();
+  Messages messages;
+  if (source.filled("system")) messages.add("system", memory.text(source.text("system")), memory);
+  for (const Value& turn : jinja::items_of(*source.get("history"), memory)) {
+    const bool pair = turn.is(Type::kList) && turn.list().items.size() == 2;
+    if (!pair) fail("\"history\" must be a list of pairs of strings");
+    for (size_t i = 0; i < 2; ++i) {
+      messages.add(i == 0 ? "user" : "assistant", memory.text(text_of(turn.list().items[i], "a turn of \"history\"")),
+                   memory);
+    }
+  }
+  messages.add("user", memory.text(prompt), memory);
+  messages.add("assistant", memory.text(source.text(output)), memory);
+  if (label_of(source)) learn_last_answer(messages);
+  return {chat_row(source, std::move(messages)), 1, ""};
+}
+
 /// A prompt and a completion, both strings or both messages, as in TRL.
 Row pair_row(const Source& source, const std::string& prompt, const std::string& completion) {
   if (!source.get(prompt)->is(Type::kList)) {
-    return {PairRow{source.text(prompt), source.text(completion), source.chat}, 1, ""};
+    return row_of(text_row(source, source.text(prompt), source.text(completion)));
   }
-  Messages messages = messages_of(*source.get(prompt), prompt, source.memory());
+  Messages messages = with_system(source, messages_of(*source.get(prompt), prompt, source.memory()), prompt);
   const size_t learned_from = messages.values.size();
   messages.append(messages_of(*source.get(completion), completion, source.memory()));
   check_answered(messages, learned_from);
@@ -340,7 +340,8 @@ std::optional<Row> preference_of(const Source& source) {
   return Row{preferred_texts(source, prompt), 1, "preferences"};
 }
 
-/// A row with custom columns, set by messages_key, prompt_key and completion_key.
+/// A row with custom columns, set by messages_key, prompt_key and completion_key. Other columns are ignored,
+/// except "system".
 std::optional<Row> named_row(const Source& source) {
   const RowKeys& keys = source.keys;
   for (const std::string& key : {keys.messages, keys.prompt, keys.completion}) {
@@ -372,14 +373,14 @@ std::optional<Row> answered_row(const Source& source) {
       {"prompt", "completion"}, {"prompt", "response"}, {"question", "answer"}};
   for (const auto& [prompt, completion] : kPairs) {
     if (!source.has(prompt) || !source.has(completion)) continue;
+    refuse_beside(source, prompt, {"input", "context", "history"});
     Row row = pair_row(source, prompt, completion);
     row.form = std::string(prompt) + " and " + completion;
     return row;
   }
-  static constexpr std::pair<const char*, const char*> kInstructions[] = {{"input", "output"}, {"context", "response"}};
-  for (const auto& [input, output] : kInstructions) {
+  for (const char* output : {"output", "response"}) {
     if (!source.has("instruction") || !source.has(output)) continue;
-    Row row = alpaca_row(source, input, output);
+    Row row = alpaca_row(source, output);
     row.form = "Alpaca instructions";
     return row;
   }

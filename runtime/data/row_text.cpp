@@ -7,7 +7,8 @@
 namespace mft {
 namespace {
 
-constexpr const char* kNoTemplate = "the model has no chat template; use prompt and completion, or text";
+constexpr const char* kNoTemplate =
+    "the model has no chat template; use prompt and completion, or text, and no \"system\"";
 
 struct Texts {
   const ChatTemplate* chat_template;

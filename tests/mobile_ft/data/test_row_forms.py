@@ -92,6 +92,15 @@ LIMA = "user:Capital of Peru?;assistant:[Lima;]"
             "Alpaca instructions",
             LIMA.replace(" Peru", "\nPeru"),
         ),
+        *(
+            (
+                {"instruction": "Capital of", key: "Peru?", answer: "Lima", "system": "s"},
+                "Alpaca instructions",
+                "system:s;" + LIMA.replace(" Peru", "\nPeru"),
+            )
+            for key in ("input", "context")
+            for answer in ("output", "response")
+        ),
         ({"instruction": "Capital of Peru?", "input": "", "output": "Lima"}, "Alpaca instructions", LIMA),
         ({"instruction": "Capital of Peru?", "context": None, "response": "Lima"}, "Alpaca instructions", LIMA),
         (
@@ -112,7 +121,18 @@ LIMA = "user:Capital of Peru?;assistant:[Lima;]"
         ({"prompt": "Capital of Peru?", "completion": "Lima"}, "prompt and completion", LIMA),
         ({"prompt": "Capital of Peru?", "response": "Lima"}, "prompt and response", LIMA),
         ({"question": "Capital of Peru?", "answer": "Lima"}, "question and answer", LIMA),
+        (
+            {"question": "Capital of Peru?", "answer": "Lima", "context": "", "system": None},
+            "question and answer",
+            LIMA,
+        ),
+        ({"question": "Capital of Peru?", "answer": "Lima", "system": "s"}, "question and answer", "system:s;" + LIMA),
         ({"prompt": [QUESTION], "completion": [assistant("Lima")]}, "prompt and completion", LIMA),
+        (
+            {"prompt": [QUESTION], "completion": [assistant("Lima")], "system": "s"},
+            "prompt and completion",
+            "system:s;" + LIMA,
+        ),
         (
             {"prompt": [user("a"), assistant("b"), QUESTION], "completion": [assistant("Lima")]},
             "prompt and completion",
@@ -130,6 +150,8 @@ def test_forms(row: dict[str, Any], form: str, text: str) -> None:
 def test_pairs_without_a_chat_template() -> None:
     for row in ({"prompt": "a ", "completion": "b"}, {"instruction": "a ", "output": "b"}):
         assert marked(row, None) == ["a [b]"]
+        with pytest.raises(RuntimeFailure, match='the model has no chat template; .*, and no "system"'):
+            read(row | {"system": "s"}, None)
     with pytest.raises(RuntimeFailure, match="the model has no chat template; use prompt and completion, or text"):
         read({"messages": [user("a"), assistant("b")]}, None)
     with pytest.raises(RuntimeFailure, match='"tools": the model has no chat template'):
@@ -147,6 +169,8 @@ def test_columns_with_names_of_their_own() -> None:
     assert marked(row, prompt_key="q", completion_key="a") == [LIMA]
     assert marked(row, messages_key="chat") == [LIMA]
     assert marked(row | {"completion": "Lima", "chosen": True}, prompt_key="q") == [LIMA]  # no preference
+    more = {"context": "c", "system": "s"}
+    assert marked(row | more, prompt_key="q", completion_key="a") == ["system:s;" + LIMA]
     with pytest.raises(RuntimeFailure, match='"x" is missing, but is set as the name of a column'):
         read(row, messages_key="x")
     with pytest.raises(RuntimeFailure, match='"completion" is missing'):
@@ -322,6 +346,13 @@ TURNS = '"messages": [{"role": "user", "content": "a"}'
             '{"conversations": [{"from": "function_call", "value": "x"}]}',
             "message 1 of .*: a function call must be JSON",
         ),
+        (
+            '{"question": "a", "answer": "b", "context": "c"}',
+            '"context" is not used beside "question"; add its text to "question", or remove it',
+        ),
+        ('{"prompt": "a", "completion": "b", "input": "c"}', '"input" is not used beside "prompt"; add its'),
+        ('{"prompt": "a", "response": "b", "history": [["c", "d"]]}', '"history" is not used beside "prompt"'),
+        ('{"instruction": "a", "input": "b", "context": "c", "output": "d"}', 'the row has both "input" and "context"'),
         ('{"chosen": "c", "rejected": "r"}', '"chosen" and "rejected" have no first word in common; add a'),
         ('{"chosen": "c", "rejected": "c"}', '"chosen" and "rejected" are the same'),
         ('{"prompt": "p", "chosen": 1, "rejected": "r"}', '"chosen" is 1; it must be a string'),
