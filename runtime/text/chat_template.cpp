@@ -72,13 +72,14 @@ Chat beginning_of(const Chat& chat, size_t count) {
   return beginning;
 }
 
-/// Returns the chat with a message's content replaced by a mark.
-Chat marked(const Chat& chat, size_t message) {
+/// Returns the chat with a message's content, and its other texts unless `content_only`, replaced by a mark.
+Chat marked(const Chat& chat, size_t message, bool content_only = false) {
   Chat other = chat;
   jinja::Dict* dict = other.memory->dict();
   for (const auto& [key, value] : chat.messages[message].dict().items()) {
     const bool is_content = key.text() == "content";
-    const bool says = value.is(Type::kText) && key.text() != "role" && (is_content || !value.text().empty());
+    const bool other_text = !content_only && key.text() != "role" && value.is(Type::kText) && !value.text().empty();
+    const bool says = other_text || (is_content && value.is(Type::kText));
     if (is_content && value.is(Type::kList)) {
       dict->set(key, text_parts(kMark, *other.memory), *other.memory);
     } else {
@@ -185,7 +186,9 @@ RenderedChat ChatTemplate::answers(const Chat& given) const {
     return found;
   }
   for (const size_t message : messages) {
-    if (auto answer = answer_of(chat, rendering, message); answer.end > answer.begin) found.answers.push_back(answer);
+    for (const Answer& answer : without_results(chat, rendering, answer_of(chat, rendering, message))) {
+      if (answer.end > answer.begin) found.answers.push_back(answer);
+    }
   }
   return found;
 }
@@ -222,15 +225,45 @@ Answer ChatTemplate::answer_of(const Chat& chat, const Rendering& rendering, siz
   return answer;
 }
 
+std::vector<Answer> ChatTemplate::without_results(const Chat& chat, const Rendering& rendering,
+                                                  const Answer& answer) const {
+  const size_t message = answer.message;
+  const auto is_result = [&](size_t i) {
+    const Answer region = region_of(rendering, i);
+    return role_of(chat.messages[i]) == "tool" && region.begin >= region.end;
+  };
+  size_t next = message + 1;
+  while (next < chat.messages.size() && is_result(next)) ++next;
+  if (next == message + 1) return {answer};
+  const size_t result_at = region_in(marked(chat, message + 1, true), message).find(kMark);
+  if (result_at == std::string::npos) return {answer};
+  // Content may follow the results. It is marked, because its beginning may be that of a result by chance.
+  const Value* content = chat.messages[message].dict().find("content");
+  const bool has_content = content != nullptr && jinja::is_true(*content);
+  const Chat marked_chat = has_content ? marked(chat, message, true) : chat;
+  const size_t content_at = has_content ? region_in(marked_chat, message).find(kMark) : std::string::npos;
+  const bool follows = content_at != std::string::npos && content_at > result_at;
+  const Chat& with_results = follows ? marked_chat : chat;
+  Chat called = with_results;
+  const auto results = called.messages.begin() + static_cast<std::ptrdiff_t>(message) + 1;
+  called.messages.erase(results, results + static_cast<std::ptrdiff_t>(next - message) - 1);
+  const size_t call_size = common_length(region_in(with_results, message), region_in(called, message));
+  const size_t begin = region_of(rendering, message).begin;
+  const Answer call{message, answer.begin, std::max(answer.begin, begin + std::min(call_size, result_at))};
+  if (!follows) return {call};
+  return {call, {message, begin + content_at, answer.end}};
+}
+
 size_t ChatTemplate::head_size(std::string_view region, const Chat& chat, size_t message) const {
   const auto [head, added] = heads_of(chat, message);
   for (const std::string& one : {head, added}) {
     if (!one.empty() && starts_with(region, one)) return one.size();
   }
-  if (head.empty()) return region_of_marked(chat, message).find(kMark) == std::string::npos ? region.size() : 0;
+  if (head.empty())
+    return region_in(marked(chat, message), message).find(kMark) == std::string::npos ? region.size() : 0;
   // The prompt continues differently than the answer, or text precedes it. Their common beginning may include words of
   // the answer by chance. With a mark instead of the answer, it has only the template's text.
-  const std::string marked_region = region_of_marked(chat, message);
+  const std::string marked_region = region_in(marked(chat, message), message);
   const std::string_view lead = std::string_view(marked_region).substr(0, marked_region.find(kMark));
   const size_t place = lead.rfind(head);
   if (place != lead.npos && starts_with(region, lead.substr(0, place + head.size()))) return place + head.size();
@@ -260,9 +293,9 @@ std::pair<std::string, std::string> ChatTemplate::heads_of(const Chat& chat, siz
   }
 }
 
-std::string ChatTemplate::region_of_marked(const Chat& chat, size_t message) const {
+std::string ChatTemplate::region_in(const Chat& chat, size_t message) const {
   try {
-    const Rendering rendering = render(marked(chat, message), false);
+    const Rendering rendering = render(chat, false);
     const Answer region = region_of(rendering, message);
     return region.begin < region.end ? rendering.text.substr(region.begin, region.end - region.begin) : "";
   } catch (const jinja::OverBudget&) {

@@ -80,11 +80,15 @@ class ChatTemplate {
   // that its prompt has; the renderings of the chat before a message and up to it.
   std::vector<Answer> marked_answers(const jinja::Rendering& rendering, const std::vector<size_t>& messages) const;
   Answer answer_of(const Chat& chat, const jinja::Rendering& rendering, size_t message) const;
+  /// The parts of an answer before and after the results of tools. Some templates, such as Gemma 4's, show results
+  /// within the message that calls the tools.
+  std::vector<Answer> without_results(const Chat& chat, const jinja::Rendering& rendering, const Answer& answer) const;
   /// The number of bytes at the beginning of a message's text that are not the answer: all if the template omits it.
   size_t head_size(std::string_view region, const Chat& chat, size_t message) const;
   /// The end of an answer's prompt: the text after its last message, and the text that add_generation_prompt adds.
   std::pair<std::string, std::string> heads_of(const Chat& chat, size_t message) const;
-  std::string region_of_marked(const Chat& chat, size_t message) const;
+  /// The text of a message; "" if the template rejects the chat.
+  std::string region_in(const Chat& chat, size_t message) const;
   Answer answer_by_prefixes(const Chat& chat, const std::string& text, size_t message) const;
 
   std::shared_ptr<const jinja::Template> template_;

@@ -54,6 +54,43 @@ def test_calls_of_tools_are_learned_and_their_results_are_not(name: str, calls: 
     assert text.count("get_weather") >= 2  # of the tools too
 
 
+GEMMA_CALL = '<|tool_call>call:get_weather{city:<|"|>Lima<|"|>}<tool_call|>'
+GEMMA_RESULT = '<|tool_response>response:get_weather{value:<|"|>18 C<|"|>}<tool_response|>'
+
+
+@pytest.mark.parametrize("result", [RESULT, RESULT | {"content": [{"type": "text", "text": "18 C"}]}])
+def test_results_of_tools_within_the_message_that_calls_them(result: dict[str, Any]) -> None:
+    """Gemma 4's template shows them there. The model ends a call with <|tool_response>."""
+    head, rest = "<|tool_response>", GEMMA_RESULT.removeprefix("<|tool_response>")
+
+    def learned(*turns: dict[str, Any]) -> str:
+        (text,) = marked({"tools": [TOOL], "messages": [ASK, *turns]}, published("gemma-4"))
+        return text.split("Weather in Lima?<turn|>\n<|turn>model\n")[1]
+
+    call, answer = assistant("", tool_calls=CALLS), assistant("It is 18 C.")
+    once = f"[{GEMMA_CALL}{head}]{rest}"
+    assert learned(call, result) == once
+    assert learned(call, result, answer) == f"{once}[It is 18 C.<turn|>\n]"
+    assert learned(call, result, result, answer) == f"{once}{GEMMA_RESULT}[It is 18 C.<turn|>\n]"
+    assert learned(call, result, call, result, answer) == f"{once}{once}[It is 18 C.<turn|>\n]"
+    assert learned(call | {"weight": 0}, result, answer) == f"{GEMMA_CALL}{GEMMA_RESULT}[It is 18 C.<turn|>\n]"
+    # Content is shown after the results, also one that begins as they do.
+    for content in ("I look.", "<|tool_response>"):
+        expected = f"[{GEMMA_CALL}]{GEMMA_RESULT}[{content}]"
+        assert learned(call | {"content": content}, result, answer) == f"{expected}[It is 18 C.<turn|>\n]"
+    thought = {"reasoning_content": "Hm."}
+    assert learned(call | thought, result) == f"[<|channel>thought\nHm.\n<channel|>{once[1:]}"
+
+
+def test_results_of_tools_that_a_call_shows_behind_its_content() -> None:
+    source = (
+        "{% for m in messages %}{% if m.role != 'tool' %}{{ m.role }}:{{ m.content }}{% if m.tool_calls %}"
+        "<{{ m.tool_calls[0].function.name }}>({{ messages[loop.index].content }}){% endif %};{% endif %}{% endfor %}"
+    )
+    chat = {"messages": [ASK, assistant("(a", tool_calls=CALLS), RESULT, assistant("b")]}
+    assert marked(chat, source)[0].endswith("[assistant:(a<get_weather>(]18 C);[assistant:b;]")
+
+
 @pytest.mark.parametrize("name", ["qwen2.5", "qwen3", "hermes", "llama-3.1"])
 @pytest.mark.parametrize("arguments", [{}, "{}"])
 def test_calls_without_arguments(name: str, arguments: Any) -> None:
@@ -282,7 +319,10 @@ def test_chats_render_as_with_transformers(name: str) -> None:
             continue
         form = as_parts if name in OF_PARTS else dict
         assert text == with_transformers(source, form(chat))
-        assert len(answers) == sum(message["role"] == "assistant" for message in chat["messages"])
+        turns = sum(message["role"] == "assistant" for message in chat["messages"])
+        # Gemma 4 shows results of tools between a call and its content.
+        parts = sum("tool_calls" in message and name == "gemma-4" for message in chat["messages"])
+        assert turns <= len(answers) <= turns + parts
         for (_, end), (begin, _) in zip(answers, answers[1:], strict=False):
             assert end <= begin
         prompt = json.dumps(chat | {"messages": chat["messages"][:-1]})
