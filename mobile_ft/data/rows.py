@@ -29,6 +29,7 @@ DataSource = str | os.PathLike[str] | RowsInMemory | Mapping[str, RowsInMemory]
 _WANTED_PATH = "data must be a folder with train.jsonl, or a .jsonl, .json, .csv, .parquet or .txt file"
 
 _NAMES = {"train": ["train"], "valid": ["valid", "validation", "test"]}  # names of a split, in order of preference
+_FIVE_DIGITS = "[0-9]" * 5
 _SAVED_DATASET = ("dataset_dict.json", "dataset_info.json")  # files of a folder that `datasets` saved
 
 
@@ -94,6 +95,9 @@ def split_file(path: Path, split: Split) -> Path:
 def split_files(path: Path, split: Split) -> list[Path]:
     """Returns the files of a split. Raises UserError if there is none."""
     if path.is_dir():
+        rivals = [files[0] for name in _NAMES[split] if name != "test" and (files := _files_named(path, name))]
+        if len(rivals) > 1:
+            raise _rivals(*rivals)
         for name in _NAMES[split]:
             if files := _files_named(path, name):
                 return files
@@ -105,11 +109,26 @@ def split_files(path: Path, split: Split) -> list[Path]:
 
 
 def _files_named(folder: Path, name: str) -> list[Path]:
-    """Returns NAME.jsonl (or another suffix), or the numbered parts of a split. Raises UserError if it is ambiguous."""
+    """Returns NAME.jsonl (or another suffix), or the numbered parts of a split. Raises UserError if it is ambiguous, or
+    if a part is missing."""
     whole = [folder / f"{name}{end}" for end in (*READERS, ".txt") if (folder / f"{name}{end}").is_file()]
-    if len(whole) > 1:
-        raise UserError(f"{whole[0]}: {whole[1].name} is also in this folder; use the path of one of them")
-    return whole or sorted(folder.glob(f"{name}-?????-of-?????.*"))
+    parts = sorted(folder.glob(f"{name}-{_FIVE_DIGITS}-of-{_FIVE_DIGITS}.*"))
+    if len(whole + parts[:1]) > 1:
+        raise _rivals(*(whole + parts)[:2])
+    if not parts:
+        return whole
+    of_count = parts[0].name.removeprefix(f"{name}-")[len("00000") :]  # "-of-00002.parquet"
+    count = int(of_count[len("-of-") :][: len("00002")])
+    wanted = [folder / f"{name}-{number:05}{of_count}" for number in range(count)]
+    if missing := [part.name for part in wanted if part not in parts]:
+        raise UserError(f"{folder}: {missing[0]} is missing; all {count} files of {name} must be in this folder")
+    if others := [part for part in parts if part not in wanted]:
+        raise _rivals(parts[0], others[0])
+    return parts
+
+
+def _rivals(one: Path, other: Path) -> UserError:
+    return UserError(f"{one}: {other.name} is also in this folder; use the path of one of them")
 
 
 def _path_rows(path: Path, split: Split) -> Iterator[Row]:

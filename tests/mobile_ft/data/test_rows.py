@@ -183,11 +183,43 @@ def test_splits_of_a_folder(tmp_path: Path) -> None:
         ("valid.jsonl", '{"text": "valid"}'),
     ]:
         (tmp_path / name).write_text(content)
-        assert text_of("valid") == name.split(".")[0]
+        if name != "valid.jsonl":
+            assert text_of("valid") == name.split(".")[0]
     assert text_of("train") == "train"
+    with pytest.raises(UserError, match="valid.jsonl: validation.json is also in this folder; use the path of one"):
+        text_of("valid")
+    (tmp_path / "validation.json").unlink()
+    assert text_of("valid") == "valid"
     (tmp_path / "train.json").write_text("[]")
     with pytest.raises(UserError, match="train.jsonl: train.json is also in this folder"):
         list(read_rows(tmp_path, "train"))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["00000-of-00003", "00002-of-00003"], "{folder}: train-00001-of-00003.jsonl is missing; all 3 files of train"),
+        (["00000-of-00002"], "{folder}: train-00001-of-00002.jsonl is missing"),
+        (["00001-of-00002"], "{folder}: train-00000-of-00002.jsonl is missing"),
+        (["00000-of-00001", "00000-of-00002"], "train-00000-of-00001.jsonl: train-00000-of-00002.jsonl is also in"),
+        (["00000-of-00001", "00001-of-00001"], "train-00000-of-00001.jsonl: train-00001-of-00001.jsonl is also in"),
+        (["00000-of-00001", ""], "train.jsonl: train-00000-of-00001.jsonl is also in this folder"),
+    ],
+)
+def test_numbered_files_that_are_not_all_of_one_split(names: list[str], message: str, tmp_path: Path) -> None:
+    for name in names:
+        (tmp_path / f"train-{name}.jsonl".replace("-.", ".")).write_text('{"text": "t"}')
+    with pytest.raises(UserError, match=message.format(folder=re.escape(str(tmp_path)))):
+        list(read_rows(tmp_path, "train"))
+
+
+def test_numbered_files_of_two_types(tmp_path: Path) -> None:
+    for name in ("train-00000-of-00002.jsonl", "train-00001-of-00002.jsonl"):
+        (tmp_path / name).write_text('{"text": "t"}')
+    assert len(values(tmp_path)) == 2
+    (tmp_path / "train-00001-of-00002.csv").write_text("text\nt\n")
+    with pytest.raises(UserError, match="train-00000-of-00002.jsonl: train-00001-of-00002.csv is also in this folder"):
+        values(tmp_path)
 
 
 @pytest.mark.parametrize(
