@@ -54,6 +54,10 @@ def csv_rows(file: Path) -> Iterator[PlacedJson]:
     with file.open(encoding="utf-8-sig", newline="") as lines:
         reader = csv.DictReader(lines, strict=True)
         try:
+            names = [name for name in reader.fieldnames or [] if name]
+            for name in names:
+                if names.count(name) > 1:
+                    raise UserError(f"{file}:1: has {names.count(name)} columns named {name!r}; keep one")
             for row in reader:
                 where = f"{file}:{reader.line_num}"
                 if None in row or None in row.values():
@@ -153,8 +157,9 @@ def _past_blanks(text: str, at: int) -> int:
 
 
 def _typed(row: dict[str, str], where: str) -> dict[str, Any]:
-    """Removes empty cells, and converts the weight to a number and a label of true or false to a bool."""
-    cells: dict[str, Any] = {key: cell for key, cell in row.items() if cell != "" or key != "weight"}
+    """Removes empty cells, which are missing values. Converts the weight to a number, and a label of true or false to a
+    bool."""
+    cells: dict[str, Any] = {key: cell for key, cell in row.items() if cell}
     if "weight" in cells:
         try:
             cells["weight"] = float(cells["weight"])

@@ -66,8 +66,14 @@ def test_csv(tmp_path: Path) -> None:
         writer.writerows([["prompt", "completion", "weight"], ["a, b", 'c\n"d"', "2"], ["é", "", ""]])
     assert values(file) == [
         {"prompt": "a, b", "completion": 'c\n"d"', "weight": 2.0},
-        {"prompt": "é", "completion": ""},
+        {"prompt": "é"},
     ]
+
+
+def test_empty_cells_and_names_of_csv(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("prompt,completion,tools,label,weight,,\np,c,,,,,\np,,,true,,1,2\n")
+    assert values(file) == [{"prompt": "p", "completion": "c"}, {"prompt": "p", "label": True, "": "2"}]
 
 
 def test_labels_in_csv(tmp_path: Path) -> None:
@@ -83,6 +89,7 @@ def test_labels_in_csv(tmp_path: Path) -> None:
         ("a,b\n1\n", ":2: must have one cell per column (2)"),
         ("a,b\n1,2,3\n", ":2: must have one cell per column"),
         ('a,b\n1,"2', ":1: not CSV"),
+        ("a,b,a\n1,2,3\n", ":1: has 2 columns named 'a'; keep one"),
         ("a,weight\n1,x\n", ":2: \"weight\" is 'x'; it must be a number"),
         ("a,b\n", ": is empty; it must have rows"),
     ],
