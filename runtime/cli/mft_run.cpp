@@ -110,7 +110,8 @@ int tokens(const std::vector<std::string>& argv) {
   const TrainConfig config = make_train_config(arguments.options());
   const std::string data = arguments.required("data");
   if (!file_exists(data)) fail("--data ", data, ": not found");
-  const DataStats stats = Dataset(trusted_bundle(arguments), data).write_tokens(arguments.required("out"), config);
+  const DataStats stats =
+      Dataset(trusted_bundle(arguments), data).write_tokens(arguments.required("out"), config, LinesOf::kOthers);
   emit({{"event", "done"},
         {"rows", stats.rows},
         {"sequences", stats.sequences},

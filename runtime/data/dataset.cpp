@@ -6,7 +6,6 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/data/encode_row.h"
-#include "runtime/data/line_file.h"
 #include "runtime/data/row_encoder.h"
 #include "runtime/data/token_writer.h"
 
@@ -62,7 +61,7 @@ void Dataset::add(const std::string& given) {
   rows_ = before + 1;
 }
 
-DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& config) const {
+DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& config, LinesOf writer) const {
   if (config.seed < 0) fail("seed ", config.seed, ": must not be negative");  // as in `mobile-ft train`
   Encoded encoded;
   int64_t rows = 0, truncated = 0, dropped = 0;
@@ -85,7 +84,7 @@ DataStats Dataset::write_tokens(const std::string& tokens, const TrainConfig& co
     dropped += found.groups.empty();
     encoded.add(std::move(found.groups), found.weight);
   };
-  if (file_exists(path_)) for_each_line(path_, take);
+  if (file_exists(path_)) for_each_line(path_, take, writer);
   if (rows == 0) fail(path_, ": is empty; it must have one JSON object per line");
   if (encoded.groups.empty()) {
     fail(path_, ": no tokens to train on within seq_len ", config.seq_len,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/config/train_config.h"
+#include "runtime/data/line_file.h"
 #include "runtime/text/bundle_text.h"
 
 namespace mft {
@@ -36,8 +37,9 @@ class Dataset {
   int64_t rows() const { return rows_; }
 
   /// Writes all rows, tokenized, shuffled and packed, to the token file `tokens`. `mobile-ft train` writes the same
-  /// file for the same `seq_len`, `seed` and `loss`. Throws Error, with the file and the line.
-  DataStats write_tokens(const std::string& tokens, const TrainConfig& config) const;
+  /// file for the same `seq_len`, `seed` and `loss`. Throws Error, with the file and the line. An
+  /// incomplete last row is malformed if the file is of others.
+  DataStats write_tokens(const std::string& tokens, const TrainConfig& config, LinesOf writer = LinesOf::kUs) const;
 
  private:
   BundleText text_;

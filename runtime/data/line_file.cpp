@@ -107,14 +107,15 @@ class Appending {
 
 }  // namespace
 
-void for_each_line(const std::string& path, const TakeLine& take) {
+void for_each_line(const std::string& path, const TakeLine& take, LinesOf writer) {
   const OpenFile file(path);
   lock(file.descriptor(), path,
        LOCK_SH);  // so that no process removes an incomplete line, whose mapped bytes would then kill this process
   const OpenFile now(path);  // its size under the lock
   if (now.size() == 0) return;
   const MappedRange mapped(now, 0, now.size());
-  give_lines(text_of(mapped).substr(0, whole(text_of(mapped))), take);
+  const std::string_view text = text_of(mapped);
+  give_lines(writer == LinesOf::kUs ? text.substr(0, whole(text)) : text, take);
 }
 
 void append_line(const std::string& path, const std::string& line, const TakeLine& take) {

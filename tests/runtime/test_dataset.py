@@ -227,6 +227,15 @@ def test_a_row_cut_short_is_none(bundle: Path, tmp_path: Path) -> None:
         Dataset(str(bundle), str(path)).write_tokens(str(tmp_path / "tokens"), TrainConfig())
 
 
+@pytest.mark.parametrize("end", ['{"text": "oth', "\0\0\0"])
+def test_a_row_cut_short_in_a_file_of_others_is_an_error(end: str, bundle: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "rows.jsonl", tmp_path / "tokens"
+    path.write_text('{"text": "one two"}\n' + end)
+    assert f"{path}:2: not JSON" in failure("tokens", bundle, "--data", path, "--out", out)
+    (found,) = events("tokens", bundle, "--data", path, "--out", out, "--on-bad-row", "skip")
+    assert (found["rows"], found["bad"]) == (2, 1)
+
+
 @pytest.mark.parametrize(
     "line", ['{"text": "mine", "score": NaN}', '{"text": "mine" "weight": 2}', '{"text": "mine", "x": 1e400}', "mine"]
 )
