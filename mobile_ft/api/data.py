@@ -19,7 +19,7 @@ from mobile_ft.bundle.description import INDEX_FILE, read_bundle, read_tokenizer
 from mobile_ft.data.packing import NO_LOSS, pack
 from mobile_ft.data.prepare import PAIR_LOSSES, EncodedRows, Loss, LossMask, Tokens, encode_rows
 from mobile_ft.data.row_view import RowView, runs_of
-from mobile_ft.data.rows import DataSource, Split, has_split, read_rows
+from mobile_ft.data.rows import DataSource, Split, has_split, read_rows_and_errors
 from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import RowText, data_options
@@ -151,7 +151,7 @@ class _Inspection:
         self.seen: dict[bytes, str] = {}  # digest of a row's content -> place of its first occurrence
 
     def run(self, source: DataSource, split: Split, options: dict[str, str]) -> SplitReport:
-        rows = read_rows(source, split)
+        rows = read_rows_and_errors(source, split)
         encoded = encode_rows(rows, self._tokenizer, self._seq_len, self._loss, options, self._look)
         sequences = pack(encoded.rows, self._seq_len, seed=0)
         return SplitReport(

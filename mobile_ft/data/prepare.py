@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mobile_ft.data.packing import NO_LOSS, EncodedPair, EncodedRow, pack, write_token_file
 from mobile_ft.data.row_files import read_text
-from mobile_ft.data.rows import DataSource, FileRow, JsonRow, Row, Split, read_rows
+from mobile_ft.data.rows import BadRow, DataSource, FileRow, JsonRow, Row, Split, read_rows_and_errors
 from mobile_ft.data.tokenizer import Tokenizer
 from mobile_ft.errors import UserError
 from mobile_ft.runtime import DataConfig, RowReader, RowText, RuntimeFailure
@@ -76,7 +76,7 @@ def prepare(
     Preferences require a loss of pairs or "kto", rows with a label "kto", and all others "sft". `options` are those of
     `data_options`. Raises UserError if the data cannot be used and OSError if `out` cannot be written.
     """
-    encoded = encode_rows(read_rows(data, split), tokenizer, seq_len, loss, options)
+    encoded = encode_rows(read_rows_and_errors(data, split), tokenizer, seq_len, loss, options)
     sequences = pack(encoded.rows, seq_len, seed)
     write_token_file(out, sequences)
     return DataStats(
@@ -93,7 +93,7 @@ def prepare(
 
 
 def encode_rows(
-    rows: Iterable[Row],
+    rows: Iterable[Row | BadRow],
     tokenizer: Tokenizer,
     seq_len: int,
     loss: Loss = "sft",
@@ -119,6 +119,8 @@ def encode_rows(
         encoded.read += 1
         first = first or row.where
         try:
+            if isinstance(row, BadRow):
+                raise row.error
             _encode(row, reader, tokenizer, seq_len, loss, encoded, on_row)
         except UserError as error:
             if not skip:

@@ -9,7 +9,8 @@ from typing import Any
 
 from mobile_ft.errors import UserError
 
-PlacedJson = tuple[str, str]  # the row's place, for errors, and its JSON object
+# A row's place, for errors, and its JSON object, or an error if it has none. Other rows may follow an error.
+PlacedJson = tuple[str, str | UserError]
 
 _MOST_CELL = 1 << 26  # characters of a CSV cell
 _BLOCK = 1 << 20  # bytes
@@ -38,8 +39,9 @@ def json_rows(file: Path) -> Iterator[PlacedJson]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             where = f"{file}:{number}"
-            text = decoded(line, where).strip()
-            if first and text.startswith("["):
+            text = _or_error(decoded, line, where)
+            text = text if isinstance(text, UserError) else text.strip()
+            if first and isinstance(text, str) and text.startswith("["):
                 yield from _array_rows(file)
                 return
             if text:
@@ -51,7 +53,7 @@ def csv_rows(file: Path) -> Iterator[PlacedJson]:
     """Reads a CSV file. Its first line names the columns. All cells are text, except "weight" and a "label" of true
     or false."""
     csv.field_size_limit(_MOST_CELL)
-    with file.open(encoding="utf-8-sig", newline="") as lines:
+    with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
         reader = csv.DictReader(lines, strict=True)
         try:
             names = [name for name in reader.fieldnames or [] if name]
@@ -60,13 +62,9 @@ def csv_rows(file: Path) -> Iterator[PlacedJson]:
                     raise UserError(f"{file}:1: has {names.count(name)} columns named {name!r}; keep one")
             for row in reader:
                 where = f"{file}:{reader.line_num}"
-                if None in row or None in row.values():
-                    raise UserError(f"{where}: must have one cell per column ({len(row)})")
-                yield where, json_text(_typed(row, where), where)
+                yield where, _or_error(_csv_json, row, where)
         except csv.Error as error:
             raise UserError(f"{file}:{reader.line_num}: not CSV ({error})") from error
-        except UnicodeDecodeError as error:
-            raise UserError(f"{file}: not UTF-8 ({error}); save the file as UTF-8") from error
 
 
 def parquet_rows(file: Path) -> Iterator[PlacedJson]:
@@ -82,7 +80,7 @@ def parquet_rows(file: Path) -> Iterator[PlacedJson]:
                 for row in batch.to_pylist():
                     number += 1
                     where = f"{file}: row {number}"
-                    yield where, json_text(without_nulls(row), where)
+                    yield where, _or_error(json_text, without_nulls(row), where)
     except (ArrowException, OSError, UnicodeDecodeError) as error:  # UnicodeDecodeError: a column's name
         raise UserError(f"{file}: not a readable Parquet file ({error})") from error
 
@@ -125,6 +123,14 @@ def decoded(data: bytes, where: str) -> str:
         raise UserError(f"{where}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from error
 
 
+def _or_error(read: Callable[..., str], *given: Any) -> str | UserError:
+    """Returns the error of a row instead of raising it, because the rows after it may be wanted."""
+    try:
+        return read(*given)
+    except UserError as error:
+        return error
+
+
 def _array_rows(file: Path) -> Iterator[PlacedJson]:
     """Reads a JSON array item by item, because all items at once would need many times the file's size."""
     text = decoded(file.read_bytes(), str(file)).strip()
@@ -154,6 +160,15 @@ def _past_blanks(text: str, at: int) -> int:
     while at < len(text) and text[at] in _BLANKS:
         at += 1
     return at
+
+
+def _csv_json(row: dict[str, str], where: str) -> str:
+    cells = [*row, *row.values()]
+    if None in cells:
+        raise UserError(f"{where}: must have one cell per column ({len(row) - (None in row)})")
+    if any("\udc80" <= letter <= "\udcff" for letter in "".join(cells)):  # bytes that are not UTF-8
+        raise UserError(f"{where}: is not UTF-8; save the file as UTF-8")
+    return json_text(_typed(row, where), where)
 
 
 def _typed(row: dict[str, str], where: str) -> dict[str, Any]:

@@ -49,6 +49,14 @@ class FileRow:
     file: Path
 
 
+@dataclass(frozen=True)
+class BadRow:
+    """A row that could not be read."""
+
+    where: str
+    error: UserError
+
+
 Row = JsonRow | FileRow
 
 
@@ -60,6 +68,14 @@ def read_rows(data: DataSource, split: Split) -> Iterator[Row]:
     read for every split. Rows are counted from 1. Raises UserError, with the file, line or row, if it is missing or
     malformed.
     """
+    for row in read_rows_and_errors(data, split):
+        if isinstance(row, BadRow):
+            raise row.error
+        yield row
+
+
+def read_rows_and_errors(data: DataSource, split: Split) -> Iterator[Row | BadRow]:
+    """The same, but yields the error of a malformed row if others may follow it."""
     if isinstance(data, str | os.PathLike):
         yield from _path_rows(Path(data), split)
     elif isinstance(data, Mapping):
@@ -131,7 +147,7 @@ def _rivals(one: Path, other: Path) -> UserError:
     return UserError(f"{one}: {other.name} is also in this folder; use the path of one of them")
 
 
-def _path_rows(path: Path, split: Split) -> Iterator[Row]:
+def _path_rows(path: Path, split: Split) -> Iterator[Row | BadRow]:
     if (path.is_dir() and _is_saved_dataset(path)) or (not path.exists() and is_hub_name(str(path))):
         splits = _datasets(str(path))
         key = _split_key(splits, split)
@@ -146,7 +162,7 @@ def _path_rows(path: Path, split: Split) -> Iterator[Row]:
         empty = True
         for where, text in READERS[file.suffix](file):
             empty = False
-            yield JsonRow(where, text)
+            yield JsonRow(where, text) if isinstance(text, str) else BadRow(where, text)
         if empty:
             raise UserError(f"{file}: is empty; it must have rows, such as one JSON object per line")
 
@@ -169,7 +185,7 @@ def _split_key(data: Mapping[str, Any], split: Split) -> str:
     raise UserError(f"data: this mapping of splits has {found}; it must have {wanted}")
 
 
-def _memory_rows(data: RowsInMemory, of_split: str) -> Iterator[JsonRow]:
+def _memory_rows(data: RowsInMemory, of_split: str) -> Iterator[JsonRow | BadRow]:
     if isinstance(data, bytes | Mapping) or not hasattr(data, "__len__") or not hasattr(data, "__iter__"):
         raise UserError(f"data{of_split}: must be a list of dicts or a dataset, not a {type(data).__name__}")
     if not len(data):
@@ -177,7 +193,12 @@ def _memory_rows(data: RowsInMemory, of_split: str) -> Iterator[JsonRow]:
     is_table = hasattr(data, "column_names")
     for number, row in enumerate(data, start=1):
         where = f"row {number}{of_split}"
-        yield JsonRow(where, json_text(without_nulls(row) if is_table else row, where))
+        try:
+            text = json_text(without_nulls(row) if is_table else row, where)
+        except UserError as error:
+            yield BadRow(where, error)
+        else:
+            yield JsonRow(where, text)
 
 
 def _is_saved_dataset(folder: Path) -> bool:

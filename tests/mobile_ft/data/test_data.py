@@ -194,6 +194,41 @@ def test_bad_rows_are_skipped_if_wanted(plain: Tokenizer) -> None:
         encode_rows(rows[::2], plain, LONG, options={"on_bad_row": "skip"})
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "errors"),
+    [
+        (
+            "x.csv",
+            b"text,weight\na,1\nb\nc,heavy\nd\xff,1\ne,1,2\nf,1\n",
+            [
+                ":3: must have one cell per column (2)",
+                ":4: \"weight\" is 'heavy'; it must be a number",
+                ":5: is not UTF-8; save the file as UTF-8",
+                ":6: must have one cell per column (2)",
+            ],
+        ),
+        ("x.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n{"text": "b"}\n', [":2: byte 11 is not UTF-8"]),
+    ],
+)
+def test_rows_that_cannot_be_read_are_skipped_if_wanted(
+    name: str, content: bytes, errors: list[str], plain: Tokenizer, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    stats = prepare(file, "train", plain, 32, 0, tmp_path / "out", options={"on_bad_row": "skip"})
+    assert (stats.rows - stats.bad, stats.bad) == (2, len(errors))
+    for found, expected in zip(stats.bad_rows, errors, strict=True):
+        assert found.startswith(f"{file}{expected}")
+    with pytest.raises(UserError, match=re.escape(f"{file}{errors[0]}")):
+        prepare(file, "train", plain, 32, 0, tmp_path / "out")
+
+
+def test_rows_in_memory_that_cannot_be_read_are_skipped_if_wanted(plain: Tokenizer, tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"text": "a"}, {"text": object()}, {"text": "b"}]
+    stats = prepare(rows, "train", plain, 32, 0, tmp_path / "out", options={"on_bad_row": "skip"})
+    assert (stats.rows, stats.bad) == (3, 1) and stats.bad_rows[0].startswith("row 2: ")
+
+
 def test_what_is_learned(chat: Tokenizer, plain: Tokenizer) -> None:
     turns = chat_row(user("one?"), assistant("1"), user("two?"), assistant("2"))
     (last,) = sft_rows(encode_rows([turns], chat, LONG, options={"assistant_turns": "last"}))
