@@ -23,7 +23,19 @@ def json_text(row: Any, where: str) -> str:
     try:
         return json.dumps(row, default=_plain, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"{where}: has a value that JSON cannot represent ({error})") from error
+        raise UserError(
+            f"{where}: {_unfit(row)} has a value that JSON cannot represent ({error}); remove it"
+        ) from error
+
+
+def _unfit(row: Any) -> str:
+    """The first column that JSON cannot represent, for errors."""
+    for key, value in row.items() if isinstance(row, Mapping) else ():
+        try:
+            json.dumps({key: value}, default=_plain, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            return f'"{key}"'
+    return "the row"
 
 
 def without_nulls(value: Any) -> Any:

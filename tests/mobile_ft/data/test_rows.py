@@ -276,8 +276,10 @@ def test_rows_from_memory() -> None:
     assert values(Dataset(rows)) == [{"text": "t"}, {"messages": [{"role": "user"}], "weight": 0.25}]
     assert [row.where for row in read_rows(rows, "train")] == ["row 1", "row 2"]
     for bad in (object(), float("nan"), b"x"):
-        with pytest.raises(UserError, match="^row 1: has a value that JSON cannot represent"):
-            list(read_rows([{"text": bad}], "train"))
+        with pytest.raises(UserError, match='^row 1: "day" has a value that JSON cannot represent .*; remove it$'):
+            list(read_rows([{"text": "a", "day": bad}], "train"))
+    with pytest.raises(UserError, match="^row 1: the row has a value that JSON cannot represent"):
+        list(read_rows([object()], "train"))  # type: ignore[list-item]
 
 
 def test_splits_in_memory() -> None:
