@@ -74,15 +74,26 @@ Value decoded(const Value& value, const std::string& key, Memory& memory) {
   }
 }
 
+/// Adds the "tools" or "documents" of a row, or of OpenAI's "input", to the variables. Tools may be JSON text each.
+void add_list(const Value& from, const std::string& key, Memory& memory, Variables& variables) {
+  const Value* given = find(from, key);
+  if (given == nullptr) return;
+  const Value list = decoded(*given, key, memory);
+  if (!list.is(Type::kList)) fail('"', key, "\" is ", shown(list), "; it must be a list");
+  std::vector<Value> items = list.list().items;
+  for (size_t i = 0; key == "tools" && i < items.size(); ++i) {
+    items[i] = decoded(items[i], key, memory);
+    if (!items[i].is(Type::kDict)) {
+      fail("item ", i + 1, " of \"tools\" is ", shown(items[i]), "; it must be an object with a \"function\"");
+    }
+  }
+  if (!items.empty()) variables.emplace_back(key, memory.list(std::move(items)));
+}
+
 /// The variables of a row for the template, besides its messages.
 Variables variables_of(const Source& source) {
   Variables variables;
-  for (const char* key : {"tools", "documents"}) {
-    if (!source.has(key)) continue;
-    const Value list = decoded(*source.get(key), key, source.memory());
-    if (!list.is(Type::kList)) fail('"', key, "\" is ", shown(list), "; it must be a list");
-    if (!list.list().items.empty()) variables.emplace_back(key, list);
-  }
+  for (const char* key : {"tools", "documents"}) add_list(source.row, key, source.memory(), variables);
   if (const Value* given = source.get("chat_template_kwargs")) {
     const Value named = decoded(*given, "chat_template_kwargs", source.memory());
     if (!named.is(Type::kDict)) fail("\"chat_template_kwargs\" is ", shown(named), "; it must be an object");
@@ -321,8 +332,7 @@ PreferenceRow preferred_outputs(const Source& source) {
   const Value* prompt = input == nullptr ? nullptr : find(*input, "messages");
   if (prompt == nullptr) fail("\"preferred_output\" requires an \"input\" with \"messages\"");
   Source with_tools = source;
-  const Value* tools = find(*input, "tools");
-  if (tools != nullptr) with_tools.chat.variables.emplace_back("tools", *tools);
+  add_list(*input, "tools", source.memory(), with_tools.chat.variables);
   return preferred_chats(with_tools, Prompt{"messages", *prompt}, "preferred_output", "non_preferred_output");
 }
 

@@ -91,6 +91,19 @@ def test_results_of_tools_that_a_call_shows_behind_its_content() -> None:
     assert marked(chat, source)[0].endswith("[assistant:(a<get_weather>(]18 C);[assistant:b;]")
 
 
+def test_tools_as_json_text() -> None:
+    """Also each of a list, and those of OpenAI's preferences."""
+    (expected,) = marked(weather(CALLS), published("qwen3"))
+    for tools in (json.dumps([TOOL]), [json.dumps(TOOL)]):
+        assert marked(weather(CALLS) | {"tools": tools}, published("qwen3")) == [expected]
+    sides = {"preferred_output": [assistant("b")], "non_preferred_output": [assistant("c")]}
+    texts = [
+        marked({"input": {"messages": [ASK], "tools": tools}} | sides, published("qwen3"))
+        for tools in ([TOOL], json.dumps([TOOL]), [json.dumps(TOOL)])
+    ]
+    assert texts[0] == texts[1] == texts[2] and "get_weather" in texts[0][0]
+
+
 @pytest.mark.parametrize("name", ["qwen2.5", "qwen3", "hermes", "llama-3.1"])
 @pytest.mark.parametrize("arguments", [{}, "{}"])
 def test_calls_without_arguments(name: str, arguments: Any) -> None:

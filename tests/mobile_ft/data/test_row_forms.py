@@ -303,7 +303,7 @@ TURNS = '"messages": [{"role": "user", "content": "a"}'
         ('{"text": "a", "weight": -0.5}', '"weight" is -0.5; it must be a finite number'),
         ('{"text": "a", "weight": NaN}', "not JSON"),
         ('{"text": "a", "weight": 1e39}', r'"weight" is 1e\+39; it must be a finite number'),
-        ('{"text": "a", "tools": [1]}', '"tools" cannot be used with "text"'),
+        ('{"text": "a", "tools": [{}]}', '"tools" cannot be used with "text"'),
         ('{"prompt": "a", "completion": ["b"]}', r'"completion" is \["b"\]; it must be a string'),
         ('{"question": {"q": 1}, "answer": "b"}', r'"question" is \{"q": 1\}; it must be a string'),
         ('{"messages": []}', '"messages" must be a non-empty list'),
@@ -336,6 +336,13 @@ TURNS = '"messages": [{"role": "user", "content": "a"}'
         ),
         ("{" + TURNS + '], "images": ["x"]}', '"images" is not supported; remove it'),
         ("{" + TURNS + '], "tools": "x"}', '"tools" is a string that is not valid JSON'),
+        ("{" + TURNS + '], "tools": [{}, 1]}', 'item 2 of "tools" is 1; it must be an object with a "function"'),
+        ("{" + TURNS + '], "tools": ["x"]}', '"tools" is a string that is not valid JSON'),
+        (
+            '{"input": {"messages": [{"role": "user", "content": "a"}], "tools": "[3]"}, '
+            '"preferred_output": [], "non_preferred_output": []}',
+            'item 1 of "tools" is 3; it must be an object',
+        ),
         ("{" + TURNS + '], "tools": {"a": 1}}', r'"tools" is \{"a": 1\}; it must be a list'),
         (
             '{"conversations": [{"from": "alien", "value": "a"}]}',
