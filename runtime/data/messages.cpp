@@ -112,11 +112,13 @@ void Messages::add(const std::string& role, const Value& content, Memory& memory
   message->set(memory.text("content"), content, memory);
   values.push_back(Value::of(message));
   learned.push_back(role == "assistant");
+  masked.push_back(false);
 }
 
 void Messages::append(const Messages& others) {
   values.insert(values.end(), others.values.begin(), others.values.end());
   learned.insert(learned.end(), others.learned.begin(), others.learned.end());
+  masked.insert(masked.end(), others.masked.begin(), others.masked.end());
 }
 
 Messages messages_of(const Value& list, const std::string& key, Memory& memory) {
@@ -133,7 +135,8 @@ Messages messages_of(const Value& list, const std::string& key, Memory& memory) 
     if (find(message, "role") == nullptr) fail(what, " must be an object with \"role\" and \"content\"");
     const std::string role = text_of(*find(message, "role"), what + ": \"role\"");
     check_content(message, what);
-    messages.learned.push_back(flag_of(message, what) && role == "assistant");
+    messages.masked.push_back(!flag_of(message, what));
+    messages.learned.push_back(!messages.masked.back() && role == "assistant");
     messages.values.push_back(for_template(message, memory));
   }
   return messages;

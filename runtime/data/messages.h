@@ -8,11 +8,11 @@
 
 namespace mft {
 
-/// The messages of a row in the form of templates, and whether each is learned: the assistant's messages are, unless
-/// their "weight" is 0 or their "train" is false.
+/// The messages of a row in the form of templates. Those of the assistant are learned, unless they are masked: their
+/// "weight" is 0 or their "train" is false.
 struct Messages {
   std::vector<jinja::Value> values;
-  std::vector<bool> learned;
+  std::vector<bool> learned, masked;
 
   void add(const std::string& role, const jinja::Value& content, jinja::Memory& memory);
   void append(const Messages& others);

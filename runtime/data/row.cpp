@@ -105,7 +105,7 @@ Variables variables_of(const Source& source) {
 }
 
 ChatRow chat_row(const Source& source, Messages messages) {
-  ChatRow row{source.chat, std::move(messages.learned)};
+  ChatRow row{source.chat, std::move(messages.learned), std::move(messages.masked)};
   row.chat.messages = std::move(messages.values);
   return row;
 }
@@ -272,6 +272,7 @@ PreferenceRow preferred_chats(const Source& source, const std::optional<Prompt>&
     while (common < most && same(sides[0].values[common], sides[1].values[common], memory)) ++common;
     before.values.assign(sides[0].values.begin(), sides[0].values.begin() + static_cast<std::ptrdiff_t>(common));
     before.learned.assign(common, false);
+    before.masked.assign(common, false);
     if (common == 0 && prompt) {
       before.add("user", memory.text(text_of(prompt->value, '"' + prompt->key + '"')), memory);
       apart = true;

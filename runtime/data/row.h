@@ -11,10 +11,10 @@
 
 namespace mft {
 
-/// A chat, and the messages whose answers are learned.
+/// A chat, the messages whose answers are learned, and those that are never learned.
 struct ChatRow {
   Chat chat;
-  std::vector<bool> learned;
+  std::vector<bool> learned, masked;
 };
 
 /// A prompt and its completion, which is learned.

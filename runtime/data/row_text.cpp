@@ -1,14 +1,20 @@
 #include "runtime/data/row_text.h"
 
-#include <algorithm>
-
 #include "runtime/base/error.h"
+#include "runtime/data/row_values.h"
 
 namespace mft {
 namespace {
 
 constexpr const char* kNoTemplate =
     "the model has no chat template; use prompt and completion, or text, and no \"system\"";
+
+/// The number of the last message with the role "assistant".
+size_t last_answer(const Chat& chat) {
+  size_t last = chat.messages.size() - 1;
+  while (last > 0 && find(chat.messages[last], "role")->text() != "assistant") --last;
+  return last;
+}
 
 struct Texts {
   const ChatTemplate* chat_template;
@@ -19,12 +25,17 @@ struct Texts {
     RenderedChat rendered = chat_template->answers(row.chat);
     LearnedText found{std::move(rendered.text), {}, true};
     if (!config.mask_prompt) {
-      found.learned.emplace_back(0, found.text.size());
+      size_t begin = 0;
+      for (const Answer& answer : rendered.answers) {
+        if (!row.masked[answer.message]) continue;
+        found.learned.emplace_back(begin, answer.begin);
+        begin = answer.end;
+      }
+      found.learned.emplace_back(begin, found.text.size());
       return found;
     }
-    const auto last = std::find(row.learned.rbegin(), row.learned.rend(), true);
-    const auto first =
-        config.assistant_turns == AssistantTurns::kLast ? static_cast<size_t>(row.learned.rend() - last) - 1 : 0;
+    // The last answer may be masked; then nothing is learned.
+    const size_t first = config.assistant_turns == AssistantTurns::kLast ? last_answer(row.chat) : 0;
     for (const Answer& answer : rendered.answers) {
       if (answer.message >= first && row.learned[answer.message]) found.learned.emplace_back(answer.begin, answer.end);
     }
@@ -33,7 +44,7 @@ struct Texts {
 
   LearnedText of(const PairRow& row) const {
     if (chat_template != nullptr) {
-      ChatRow dialogue{row.chat, {false, true}};
+      ChatRow dialogue{row.chat, {false, true}, {false, false}};
       dialogue.chat.add("user", row.prompt);
       dialogue.chat.add("assistant", row.completion);
       return of(dialogue);

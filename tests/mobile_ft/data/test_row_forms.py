@@ -273,6 +273,19 @@ def test_preferences_as_texts_with_what_they_begin_with_as_prompt() -> None:
         read({"chosen": "Lima", "rejected": "Lisbon"})
 
 
+def test_masked_turns_stay_out() -> None:
+    """Whatever the options learn of the other turns."""
+    turns = [QUESTION, assistant("Cusco"), user("Sure?"), assistant("Lima")]
+    last = {"messages": [*turns[:3], turns[3] | {"weight": 0}]}
+    for row in (last, last | {"messages": [*last["messages"], user("Thanks")]}):
+        assert "[" not in marked(row, assistant_turns="last")[0]
+    first = {"messages": [QUESTION, turns[1] | {"train": False}, *turns[2:]]}
+    begin, end = "user:Capital of Peru?;assistant:", "user:Sure?;assistant:Lima;"
+    assert marked(first, mask_prompt="false") == [f"[{begin}]Cusco;[{end}]"]
+    assert marked({"messages": turns}, mask_prompt="false") == [f"[{begin}Cusco;{end}]"]
+    assert marked(first, assistant_turns="last") == [f"{begin}Cusco;user:Sure?;assistant:[Lima;]"]
+
+
 def test_weights() -> None:
     for weight, expected in ((2, 2), (0.5, 0.5), (0, 0), (None, 1)):
         assert read({"text": "t", "weight": weight}).weight == expected
