@@ -187,10 +187,10 @@ def _encode(
         sides = [_encode_side(row.where, side, tokenizer) for side in text.sides]
         if loss == "kto":
             labels = [text.label] if len(sides) == 1 else [True, False]
-            for side, label in zip(sides, labels, strict=True):
-                _keep_answers([side], text.weight, seq_len, encoded, label)
+            answers = [([side], label) for side, label in zip(sides, labels, strict=True)]
+            _keep_answers(answers, text.weight, seq_len, encoded)
         else:
-            _keep_answers(sides, text.weight, seq_len // len(sides), encoded)
+            _keep_answers([(sides, None)], text.weight, seq_len // len(sides), encoded)
     encoded.forms[text.form] += 1
     on_row(row.where, text, sides)
 
@@ -222,15 +222,18 @@ def _keep_windows(tokens: Tokens, seq_len: int, weight: float, encoded: EncodedR
 
 
 def _keep_answers(
-    sides: list[tuple[Tokens, LossMask]], weight: float, places: int, encoded: EncodedRows, label: bool | None = None
+    answers: list[tuple[list[tuple[Tokens, LossMask]], bool | None]], weight: float, places: int, encoded: EncodedRows
 ) -> None:
-    """Keeps an answer, or both of a pair, if each has something to learn."""
-    cut = [replace(_cut(tokens, learned, places), weight=weight, label=label) for tokens, learned in sides]
-    if not all(_teaches(row, weight) for row in cut):
-        encoded.dropped += 1
-        return
-    encoded.truncated += any(len(tokens) > places + 1 for tokens, _ in sides)
-    encoded.rows.append(cut[0] if len(cut) == 1 else (cut[0], cut[1]))
+    """Keeps those of a row's answers, or of its pairs of answers, that have something to learn, with their labels."""
+    kept = truncated = False
+    for sides, label in answers:
+        cut = [replace(_cut(tokens, learned, places), weight=weight, label=label) for tokens, learned in sides]
+        if all(_teaches(row, weight) for row in cut):
+            kept = True
+            truncated |= any(len(tokens) > places + 1 for tokens, _ in sides)
+            encoded.rows.append(cut[0] if len(cut) == 1 else (cut[0], cut[1]))
+    encoded.truncated += truncated
+    encoded.dropped += not kept
 
 
 def _teaches(row: EncodedRow, weight: float) -> bool:

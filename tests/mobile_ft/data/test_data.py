@@ -291,6 +291,13 @@ def test_each_side_of_a_preference_has_half_the_places(plain: Tokenizer) -> None
         encode_rows([fits], plain, 1, "dpo")
 
 
+def test_a_preference_counts_as_one_row_with_kto(plain: Tokenizer) -> None:
+    both_long, one_long = preference("p", "c" * 30, "d" * 30), preference("p", "c", "d" * 30)
+    no_room, weightless = preference("p" * 30, "c", "d"), preference("p", "c", "d", weight=0)
+    encoded = encode_rows([both_long, one_long, no_room, weightless], plain, 10, "kto")
+    assert (encoded.read, len(encoded.rows), encoded.truncated, encoded.dropped) == (4, 4, 2, 2)
+
+
 def test_one_long_side_is_enough_to_drop_a_preference(chat: Tokenizer) -> None:
     short, long = ([user(text), assistant("c")] for text in ("p", "p" * 60))
     for chosen, rejected in [(short, long), (long, short)]:
