@@ -203,6 +203,7 @@ ChatFitting::Fitted ChatFitting::fit(const Chat& given, bool generation_prompt) 
   Fitted fitted{with_usable_content(given, content_form()), {}};
   if (has(fitted.chat, "tool_calls")) fitted.chat = with_usable_calls(fitted.chat, generation_prompt);
   fitted.rendering = template_.render(fitted.chat, generation_prompt);
+  if (!generation_prompt && has(fitted.chat, "tool_calls")) check_each_call(fitted);
   check_use(fitted, generation_prompt);
   check_shown(fitted, generation_prompt);
   return fitted;
@@ -273,6 +274,64 @@ Chat ChatFitting::with_usable_calls(const Chat& chat, bool generation_prompt) co
   if (!rendered) fail(refusal);
   fail("message ", number_with(chat, "tool_calls"), ": \"tool_calls\" are not used by the model's chat template",
        kAdvice);
+}
+
+void ChatFitting::check_each_call(const Fitted& fitted) const {
+  const Chat& chat = fitted.chat;
+  Memory& memory = *chat.memory;
+  const auto mark_of = [](size_t message, size_t call) {
+    return kMark + std::to_string(message) + "." + std::to_string(call) + kMark;
+  };
+  // With all contents and names of calls as marks, one rendering tells most of what is shown. The number of calls
+  // stands for the content.
+  Chat marked = chat;
+  for (size_t i = 0; i < chat.messages.size(); ++i) {
+    const Value* calls = find(chat.messages[i], "tool_calls");
+    if (is_empty(calls)) continue;
+    std::vector<Value> named;
+    for (const Value& call : calls->list().items) {
+      const Value name = memory.text(mark_of(i, named.size()));
+      const Value function = replaced(function_of(call), "name", &name, memory);
+      named.push_back(&function_of(call) == &call ? function : replaced(call, "function", &function, memory));
+    }
+    const std::string content_mark = mark_of(i, named.size());
+    const Value list = memory.list(std::move(named));
+    marked.messages[i] = replaced(chat.messages[i], "tool_calls", &list, memory);
+    const Value* content = find(chat.messages[i], "content");
+    if (is_empty(content)) continue;
+    const Value mark = content->is(Type::kList) ? text_parts(content_mark, memory) : memory.text(content_mark);
+    marked.messages[i] = replaced(marked.messages[i], "content", &mark, memory);
+  }
+  const std::string shown = text_if_any(marked, false);
+  const auto check = [&](size_t message, size_t call, const char* key, const Value* without, const auto&... what) {
+    if (shown.find(mark_of(message, call)) != shown.npos) return;
+    Chat other = chat;
+    other.messages[message] = replaced(chat.messages[message], key, without, memory);
+    if (text_if_any(other, false) != fitted.rendering.text) return;
+    fail("message ", message + 1, ": ", what..., " not used by the model's chat template", kAdvice);
+  };
+  for (size_t i = 0; i < chat.messages.size(); ++i) {
+    const Value* calls = find(chat.messages[i], "tool_calls");
+    if (is_empty(calls)) continue;
+    const std::vector<Value>& items = calls->list().items;
+    for (size_t k = 0; k < items.size(); ++k) {
+      std::vector<Value> others = items;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
+      const Value list = memory.list(std::move(others));
+      if (items.size() == 1) {
+        check(i, k, "tool_calls", nullptr, "\"tool_calls\" are");
+      } else {
+        check(i, k, "tool_calls", &list, "call ", k + 1, " of \"tool_calls\" is");
+      }
+    }
+    const Value* content = find(chat.messages[i], "content");
+    if (is_empty(content)) continue;
+    const std::string text = content->is(Type::kList) ? joined_parts(*content, i) : content->text();
+    const Value empty = memory.text("");
+    if (text.find_first_not_of(" \t\r\n") != text.npos) {
+      check(i, items.size(), "content", &empty, "\"content\" beside \"tool_calls\" is");
+    }
+  }
 }
 
 void ChatFitting::check_use(const Fitted& fitted, bool generation_prompt) const {

@@ -30,6 +30,8 @@ class ChatFitting {
   Content content_form() const;
   Chat with_usable_content(const Chat& chat, Content form) const;
   Chat with_usable_calls(const Chat& chat, bool generation_prompt) const;
+  /// Checks each call, and each content beside calls, of a chat that is learned.
+  void check_each_call(const Fitted& fitted) const;
   void check_use(const Fitted& fitted, bool generation_prompt) const;
   void check_reasoning(const Fitted& fitted, const std::string& key, bool generation_prompt) const;
   void check_shown(const Fitted& fitted, bool generation_prompt) const;

@@ -244,6 +244,27 @@ def test_nothing_is_dropped_without_a_word(name: str, row: dict[str, Any], messa
         marked(row, published(name))
 
 
+def test_each_call_and_the_content_beside_it_must_be_shown() -> None:
+    chat = weather(CALLS)["messages"]
+    beside = [*chat, ASK, assistant("I look.", tool_calls=CALLS), RESULT, assistant("x")]
+    with pytest.raises(RuntimeFailure, match='^message 6: "content" beside "tool_calls" is not used by'):
+        marked({"messages": beside}, published("llama-3.1"))
+    beside[5]["content"] = " \n"
+    assert marked({"messages": beside}, published("llama-3.1"))
+    first_of_two = (
+        "{% for m in messages %}{{ m.role }}:{{ m.content }}{% if m.tool_calls and loop.index0 < 4 %}"
+        "{{ m.tool_calls[0].function.name }}{% endif %};{% endfor %}"
+    )
+    two = [ASK, assistant("", tool_calls=[*CALLS, {"function": CALL | {"name": "other"}}])]
+    with pytest.raises(RuntimeFailure, match='^message 2: call 2 of "tool_calls" is not used by the model'):
+        marked({"messages": two}, first_of_two)
+    later = [*chat, ASK, assistant("", tool_calls=CALLS), RESULT, assistant("x")]
+    with pytest.raises(RuntimeFailure, match='^message 6: "tool_calls" are not used by the model'):
+        marked({"messages": later}, first_of_two)
+    for name in ("qwen2.5", "qwen3", "hermes", "gemma-4"):
+        assert marked({"messages": [ASK, assistant("I look.", tool_calls=[*CALLS, *CALLS]), RESULT]}, published(name))
+
+
 def test_where_an_answer_begins_may_be_unclear() -> None:
     """A template that puts all turns together before it shows them, and counts them."""
     source = (
