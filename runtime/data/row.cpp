@@ -237,10 +237,14 @@ void refuse_other_prompts(const Source& source) {
   }
 }
 
-/// The prompt of "chosen" and "rejected". Columns beside "prompt" may repeat it.
+/// The prompt under the key "prompt", or another key that the user set.
 std::optional<Prompt> prompt_of(const Source& source) {
-  if (const std::string& key = source.keys.prompt; !key.empty()) return Prompt{key, *source.get(key)};
-  if (source.has("prompt")) return Prompt{"prompt", *source.get("prompt")};
+  const std::string key = source.keys.prompt.empty() ? "prompt" : source.keys.prompt;
+  return source.has(key) ? std::optional(Prompt{key, *source.get(key)}) : std::nullopt;
+}
+
+/// The prompt of preferences without "prompt".
+std::optional<Prompt> question_of(const Source& source) {
   const bool question = source.filled("question"), instruction = source.filled("instruction");
   if (question && instruction) fail("\"question\" and \"instruction\" cannot both be the prompt; keep one");
   if (question) return Prompt{"question", *source.get("question")};
@@ -248,12 +252,25 @@ std::optional<Prompt> prompt_of(const Source& source) {
   return std::nullopt;
 }
 
+/// The text of a prompt. Throws if columns beside it would be lost.
+std::string prompt_text(const Source& source, const Prompt& prompt) {
+  if (source.keys.prompt.empty()) {
+    refuse_beside(source, prompt.key, {"history"});
+    if (prompt.key != "instruction") refuse_beside(source, prompt.key, {"input", "context"});
+  }
+  return text_of(prompt.value, '"' + prompt.key + '"');
+}
+
 /// Two chats that begin with the same `prompt`, or with their common beginning.
-PreferenceRow preferred_chats(const Source& source, const std::optional<Prompt>& prompt, const std::string& chosen,
+PreferenceRow preferred_chats(const Source& source, std::optional<Prompt> prompt, const std::string& chosen,
                               const std::string& rejected) {
   Memory& memory = source.memory();
   Messages sides[2] = {messages_of(*source.get(chosen), chosen, memory),
                        messages_of(*source.get(rejected), rejected, memory)};
+  const size_t most = std::min(sides[0].values.size(), sides[1].values.size());
+  size_t common = 0;
+  while (common < most && same(sides[0].values[common], sides[1].values[common], memory)) ++common;
+  if (!prompt && common == 0) prompt = question_of(source);
   Messages before;
   bool apart = false;  // whether `before` is not part of the sides yet
   if (prompt && prompt->value.is(Type::kList)) {
@@ -267,14 +284,11 @@ PreferenceRow preferred_chats(const Source& source, const std::optional<Prompt>&
     }
     apart = true;
   } else {  // data sets may repeat the question as a string, which TRL ignores too
-    const size_t most = std::min(sides[0].values.size(), sides[1].values.size());
-    size_t common = 0;
-    while (common < most && same(sides[0].values[common], sides[1].values[common], memory)) ++common;
     before.values.assign(sides[0].values.begin(), sides[0].values.begin() + static_cast<std::ptrdiff_t>(common));
     before.learned.assign(common, false);
     before.masked.assign(common, false);
     if (common == 0 && prompt) {
-      before.add("user", memory.text(text_of(prompt->value, '"' + prompt->key + '"')), memory);
+      before.add("user", memory.text(prompt_text(source, *prompt)), memory);
       apart = true;
     } else if (common == 0) {
       refuse_other_prompts(source);
@@ -304,14 +318,11 @@ bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; 
 
 /// Two texts after the same prompt. Without a prompt, the words that both begin with are the prompt; a blank after it
 /// belongs to the answers.
-PreferenceRow preferred_texts(const Source& source, const std::optional<Prompt>& prompt) {
+PreferenceRow preferred_texts(const Source& source, std::optional<Prompt> prompt) {
   const std::string chosen = source.text("chosen"), rejected = source.text("rejected");
+  if (!prompt) prompt = question_of(source);
   if (prompt) {
-    const std::string before = text_of(prompt->value, '"' + prompt->key + '"');
-    if (prompt->key == "instruction")
-      refuse_beside(source, prompt->key, {"history"});
-    else if (prompt->key != source.keys.prompt)
-      refuse_beside(source, prompt->key, {"input", "context", "history"});
+    const std::string before = prompt_text(source, *prompt);
     return {text_row(source, before, chosen), text_row(source, before, rejected)};
   }
   refuse_other_prompts(source);

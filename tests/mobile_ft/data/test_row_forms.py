@@ -253,9 +253,12 @@ def test_system_of_preferences() -> None:
     assert marked(texts)[0] == "system:s;user:Q: a A:;assistant:[ b;]"
     with pytest.raises(RuntimeFailure, match='^"system" and the system message of "chosen" differ; keep one'):
         read({side: [system, *chat] for side, chat in chats.items()} | {"system": "t"})
-    for key in ("context", "history"):
-        with pytest.raises(RuntimeFailure, match=f'^"{key}" is not used beside "question"; add its text to "question"'):
-            read({"question": "a", key: "b"} | SIDES)
+    assert marked(chats | {"question": "a", "instruction": ["b"], "system": "s"}) == expected
+    for sides in (SIDES, CHATS):
+        for key, prompt in (("context", "question"), ("history", "instruction"), ("input", "prompt")):
+            with pytest.raises(RuntimeFailure, match=f'^"{key}" is not used beside "{prompt}"; add its text to'):
+                read({prompt: "a", key: "b"} | sides)
+        assert read({"instruction": "a", "history": [["b", "c"]]} | sides, prompt_key="instruction")
 
 
 def test_preferences_as_texts_with_what_they_begin_with_as_prompt() -> None:
