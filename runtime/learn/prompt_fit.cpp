@@ -9,6 +9,7 @@
 namespace mft {
 namespace {
 
+constexpr size_t kMostCompared = 40;
 constexpr int64_t kFewestCompared = 10;
 constexpr double kMostChance = 0.01;
 
@@ -52,7 +53,8 @@ PromptFit prompt_fit(Model& model, const BundleText& text, const TrainConfig& co
     const EncodedRows encoded = encode_kept(row, encoder, config.data.on_bad_row);
     if (encoded.groups.size() != 1) continue;  // a long text has several
     const EncodedRow& first = encoded.groups[0][0];
-    if (first_target(first) > 0 && found.size() < kMostCompared) found.push_back(first);
+    if (first_target(first) > 0) found.push_back(first);
+    if (found.size() == kMostCompared) break;
   }
   Encoded pairs;
   for (size_t i = 0; i < found.size(); ++i) {

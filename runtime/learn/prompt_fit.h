@@ -11,12 +11,10 @@
 
 namespace mft {
 
-/// Compares at most this many rows of a night.
-constexpr size_t kMostCompared = 40;
-
 /// Counts the answers that are likelier after their own prompt than after the prompt of another of these rows, which
-/// must be ones that the adapter in the folder `adapter` (empty: the base model's) was not trained on. Rows without
-/// prompt, or too long with the other one, do not count. `work` is a folder for temporary files.
+/// must be ones that the adapter in the folder `adapter` (empty: the base model's) was not trained on. The first 40
+/// rows with a prompt are compared; one that is too long with the other prompt does not count. `work` is a folder for
+/// temporary files.
 PromptFit prompt_fit(Model& model, const BundleText& text, const TrainConfig& config, const std::string& adapter,
                      const std::vector<LoggedRow>& rows, const std::string& work, const StopRequest& stop);
 

@@ -307,13 +307,19 @@ def test_other_options_compare_like_with_like(bundle: Path, tmp_path: Path) -> N
     assert first == second
 
 
+def with_option(state: Path, name: str, value: str) -> dict[str, Any]:
+    """Changes an option of the first night. Returns the state."""
+    whole: dict[str, Any] = json.loads((state / "state.json").read_text())
+    whole["nights"][0]["options"][name] = value
+    (state / "state.json").write_text(json.dumps(whole))
+    return whole
+
+
 def test_a_night_that_fails_does_not_keep_a_row(bundle: Path, tmp_path: Path) -> None:
     """Repeated without the row, the night cannot be: it counts as one that adopted nothing."""
     state = tmp_path / "state"
     learn(state, bundle, rows_of(30))
-    whole = json.loads((state / "state.json").read_text())
-    whole["nights"][0]["options"]["lr"] = "-1"
-    (state / "state.json").write_text(json.dumps(whole))
+    whole = with_option(state, "lr", "-1")
     row = whole["versions"][0]["trained"][0]
     found = forget(state, bundle, row)
     done = find(found, "done")
@@ -329,9 +335,7 @@ def test_a_night_that_fails_does_not_keep_a_row(bundle: Path, tmp_path: Path) ->
 def test_a_budget_that_has_no_room_any_more_does_not_lose_a_night(bundle: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     learn(state, bundle, rows_of(30))
-    whole = json.loads((state / "state.json").read_text())
-    whole["nights"][0]["options"]["budget"] = "1000000"
-    (state / "state.json").write_text(json.dumps(whole))
+    whole = with_option(state, "budget", "1000000")
     done = find(forget(state, bundle, whole["versions"][0]["trained"][0]), "done")
     assert done["version"] == 2 and done["nights"][0]["adopted"]
 
