@@ -174,7 +174,7 @@ def _encode(
     if isinstance(row, FileRow):
         if loss != "sft":
             raise UserError(f"{row.where}: is plain text; loss {loss} requires prompts and answers")
-        _keep_windows(_encode_text(row.where, read_text(row.file), tokenizer), seq_len, 1.0, encoded)
+        _keep_windows(_encode_text(row.where, read_text(row.file), tokenizer), tokenizer, seq_len, 1.0, encoded)
         encoded.forms["text file"] += 1
         return
     text = read_row_text(row, reader)
@@ -182,7 +182,7 @@ def _encode(
     if text.plain:
         tokens = _encode_text(row.where, [text.sides[0][0]], tokenizer, ends=True)
         sides = [(tokens, np.ones(len(tokens), np.bool_))]
-        _keep_windows(tokens, seq_len, text.weight, encoded)
+        _keep_windows(tokens, tokenizer, seq_len, text.weight, encoded)
     else:
         sides = [_encode_side(row.where, side, tokenizer) for side in text.sides]
         if loss == "kto":
@@ -215,8 +215,9 @@ def _check_loss(where: str, text: RowText, loss: Loss) -> None:
         )
 
 
-def _keep_windows(tokens: Tokens, seq_len: int, weight: float, encoded: EncodedRows) -> None:
-    kept = [replace(piece, weight=weight) for piece in _windows(tokens, seq_len) if _teaches(piece, weight)]
+def _keep_windows(tokens: Tokens, tokenizer: Tokenizer, seq_len: int, weight: float, encoded: EncodedRows) -> None:
+    pieces = _windows(tokens, tokenizer, seq_len)
+    kept = [replace(piece, weight=weight) for piece in pieces if _teaches(piece, weight)]
     encoded.dropped += not kept
     encoded.rows += kept
 
@@ -288,11 +289,14 @@ def _overlaps(offsets: list[tuple[int, int]], spans: list[tuple[int, int]]) -> L
     return mask
 
 
-def _windows(tokens: Tokens, seq_len: int) -> Iterator[EncodedRow]:
-    """Yields all of `tokens` as views, because a copy of a long text would double the memory."""
+def _windows(tokens: Tokens, tokenizer: Tokenizer, seq_len: int) -> Iterator[EncodedRow]:
+    """Yields pieces of a text. If the model has BOS, each begins with it, in place of the last token of the piece
+    before. Otherwise the pieces are views, because a copy of a long text would double the memory."""
+    bos = np.array(tokenizer.encode("", add_special=True), np.int32)
     for start in range(0, len(tokens) - 1, seq_len):
         window = tokens[start : start + seq_len + 1]
-        yield EncodedRow(window[:-1], window[1:])
+        inputs = np.concatenate([bos, window[1:-1]]) if len(bos) else window[:-1]
+        yield EncodedRow(inputs, window[1:])
 
 
 def _cut(tokens: Tokens, learned: LossMask, places: int) -> EncodedRow:

@@ -1,6 +1,8 @@
 #include "runtime/data/encode_row.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "runtime/base/error.h"
 
@@ -33,9 +35,12 @@ void keep(RowGroup group, EncodedRows& rows) {
   if (std::all_of(group.begin(), group.end(), teaches)) rows.groups.push_back(std::move(group));
 }
 
-void windows(const EncodedText& row, size_t places, EncodedRows& rows) {
+/// Splits a text into pieces. If the model has BOS, each begins with it, in place of the last token of the piece before.
+void windows(const EncodedText& row, size_t places, std::optional<int64_t> bos, EncodedRows& rows) {
   for (size_t begin = 0; begin + 1 < row.tokens.size(); begin += places) {
-    keep({places_of(row, begin, places)}, rows);
+    EncodedRow piece = places_of(row, begin, places);
+    if (bos) piece.tokens[0] = static_cast<int32_t>(*bos);
+    keep({std::move(piece)}, rows);
   }
 }
 
@@ -83,7 +88,7 @@ EncodedRows encode_row(const Row& row, const BundleText& text, const ChatTemplat
   rows.weight = row.weight;
   if (!(row.weight > 0)) return rows;
   if (rendered.plain) {
-    windows(sides[0], places, rows);
+    windows(sides[0], places, text.bos(), rows);
     return rows;
   }
   if (loss != Loss::kKto) {

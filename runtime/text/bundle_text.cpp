@@ -48,7 +48,7 @@ BundleText::BundleText(const std::string& tokenizer_json, const std::string& tok
                        const std::string& text_json)
     : tokenizer_(tokenizer_json) {
   read_json_file(text_json, [&](const Json& json) {
-    if (!json.at("bos").is_null()) begin_.push_back(token_of(json["bos"]));
+    if (!json.at("bos").is_null()) bos_ = token_of(json["bos"]);
     for (const auto& end : json.at("ends")) ends_.push_back(token_of(end));
     if (ends_.empty()) fail("has no token that ends a text");
   });
@@ -73,8 +73,8 @@ EncodedText BundleText::rendered(const std::string& text, const std::vector<std:
 EncodedText BundleText::plain(const std::string& text, const std::vector<std::pair<size_t, size_t>>& learned) const {
   EncodedText encoded = rendered(text, learned);
   auto& tokens = encoded.tokens;
-  if (!begin_.empty() && (tokens.empty() || tokens.front() != begin_.front())) {
-    tokens.insert(tokens.begin(), begin_.front());
+  if (bos_ && (tokens.empty() || tokens.front() != *bos_)) {
+    tokens.insert(tokens.begin(), *bos_);
     encoded.learned.insert(encoded.learned.begin(), false);
   }
   if (tokens.empty() || std::find(ends_.begin(), ends_.end(), tokens.back()) == ends_.end()) {

@@ -40,12 +40,15 @@ class BundleText {
   const Tokenizer& tokenizer() const { return tokenizer_; }
   /// nullptr if the model has none.
   const ChatTemplate* chat_template() const { return chat_template_ ? &*chat_template_ : nullptr; }
+  /// The token that texts begin with, if the model has one.
+  std::optional<int64_t> bos() const { return bos_; }
   /// The tokens that end an answer.
   const std::vector<int64_t>& end_tokens() const { return ends_; }
 
  private:
   Tokenizer tokenizer_;
-  std::vector<int64_t> begin_, ends_;  // begin_: BOS, or empty
+  std::optional<int64_t> bos_;
+  std::vector<int64_t> ends_;
   std::optional<ChatTemplate> chat_template_;
 };
 

@@ -24,16 +24,20 @@ from tests.small_bundle import CONFIG, write_small_bundle
 Row = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def write_bundle(folder: Path, bos: bool) -> Path:
     """Of a small model that reads text as SmolLM2 does."""
 
     class Model(RandomModel):
         def write_tokenizer(self, folder: Path) -> None:
-            folder_of("smollm2", published("chatml"), folder)
+            folder_of("smollm2", published("chatml"), folder, bos)
 
     config = replace(CONFIG, vocab_size=450)  # as many tokens as the tokenizer has
-    return write_small_bundle(tmp_path_factory.mktemp("dataset") / "bundle", Model, config)
+    return write_small_bundle(folder, Model, config)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_bundle(tmp_path_factory.mktemp("dataset") / "bundle", bos=False)
 
 
 def chat(*turns: tuple[str, str]) -> list[dict[str, str]]:
@@ -126,6 +130,16 @@ def test_the_same_token_file_as_in_python(
     (done,) = events("tokens", bundle, "--data", data, "--out", tmp_path / "command.tokens", *options)
     assert done == {"event": "done", **counts(expected)}
     assert (tmp_path / "command.tokens").read_bytes() == (tmp_path / "python.tokens").read_bytes()
+
+
+def test_the_same_pieces_of_long_texts_with_bos(tmp_path: Path) -> None:
+    bundle = write_bundle(tmp_path / "bundle", bos=True)
+    data = write_rows([{"text": " ".join(SENTENCES)}, {"prompt": "1", "completion": "2"}], tmp_path / "rows.jsonl")
+    expected = prepare(data, "train", Tokenizer(bundle), 16, 0, tmp_path / "python.tokens", "sft")
+    assert expected.sequences > 2
+    dataset = Dataset(str(bundle), str(data))
+    assert dataset.write_tokens(str(tmp_path / "device.tokens"), TrainConfig(seq_len="16")) == counts(expected)
+    assert (tmp_path / "device.tokens").read_bytes() == (tmp_path / "python.tokens").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,20 @@ def test_text_windows_predict_every_token_once(plain: Tokenizer, tmp_path: Path)
         assert (encoded.truncated, encoded.dropped) == (0, 0)
 
 
+def test_each_window_begins_with_bos(tiny_bundle: Bundle, tmp_path: Path) -> None:
+    tokenizer = Tokenizer(tiny_bundle("bos", add_bos_token=True))
+    for length, lengths in [(9, [9]), (10, [10]), (11, [10, 1]), (31, [10, 10, 10, 1])]:
+        text = "".join(chr(97 + i % 26) for i in range(length))
+        file = tmp_path / "x.txt"
+        file.write_text(text)
+        rows = sft_rows(encode_rows([FileRow("x.txt", file)], tokenizer, seq_len=10))
+        assert [len(one.tokens) for one in rows] == lengths
+        expected = tokenizer.encode(text)
+        assert np.concatenate([one.targets for one in rows]).tolist() == expected
+        for i, one in enumerate(rows):
+            assert one.tokens.tolist() == [tokenizer.bos_id, *expected[10 * i : 10 * i + 9]][: len(one.tokens)]
+
+
 def test_long_rows_lose_their_end(plain: Tokenizer) -> None:
     fits, long, cut_off = (pair_row("p" * n, "c" * 5) for n in (4, 5, 10))
     encoded = encode_rows([fits, long, cut_off], plain, seq_len=9)
