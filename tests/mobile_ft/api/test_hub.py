@@ -250,7 +250,7 @@ def test_commands_take_a_name(
     model |= files("config.json") | {"model.safetensors": weights()}
     hub = serving({"tiny/llama": model})
     planned = cli("plan", "tiny/llama", "--seq-len", 64)
-    assert planned.code == 0 and "Memory of a step" in planned.out
+    assert planned.code == 0 and "Memory of a full step" in planned.out
     assert hub.downloaded() == ["config.json"]
     described = cli("info", "tiny/llama", "--json", tmp_path / "info.json")
     assert described.code == 0 and json.loads((tmp_path / "info.json").read_text())["checkpoint"] == "tiny/llama"
