@@ -31,6 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("gsm8k", type=Path)
     parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--chat-template", type=Path, help="for a model without one, such as gemma.jinja")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of learn; may be repeated")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True, help="for the learner; kept, so that a run can go on")
@@ -40,7 +41,9 @@ def main() -> None:
     warnings.simplefilter("ignore", mobile_ft.MobileFtWarning)  # about rows that are too long
     bundle, begun, state = (args.folder / name for name in ("bundle", "begun", "state"))
     if not bundle.exists():
-        mobile_ft.export_bundle(args.model, bundle, max_seq_len=SEQ_LEN, progress=False)
+        mobile_ft.export_bundle(
+            args.model, bundle, max_seq_len=SEQ_LEN, chat_template=args.chat_template, progress=False
+        )
     rows = [json.loads(line) for line in (args.gsm8k / "train.jsonl").read_text().splitlines()]
     random.Random(0).shuffle(rows)
 

@@ -42,7 +42,7 @@ from rich.table import Table
 import mobile_ft
 
 QUESTIONS, SEQ_LEN = 50, 256
-OWN_TOKENS, MAX_TOKENS = 64, 96  # of answers that are labelled, and of those that are counted
+OWN_TOKENS, MAX_TOKENS = 64, 192  # of answers that are labelled, and of those that are counted
 GENERAL_CHARACTERS = 30_000
 SHORT_WORDS = 15
 SEEDS = (1, 2, 3)
@@ -101,6 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wikitext2", type=Path)
     parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--chat-template", type=Path, help="for a model without one, such as gemma.jinja")
     parser.add_argument(
         "--preference", action="append", choices=PREFERENCES, help=f"default: all but {' and '.join(TUNING)}"
     )
@@ -112,7 +113,7 @@ def main() -> None:
     given = dict(option.split("=", 1) for option in args.option)
     results: dict[str, Found] = json.loads(args.json.read_text()) if args.json.exists() else {}
     with tempfile.TemporaryDirectory() as temporary:
-        thumbs = Thumbs(Path(temporary), args.model, args.wikitext2)
+        thumbs = Thumbs(Path(temporary), args.model, args.chat_template, args.wikitext2)
         name = Path(args.model).stem  # of a file, too
         base_key = f"{name}/base"
         if base_key not in results:
@@ -137,9 +138,9 @@ def save(path: Path, results: dict[str, Found]) -> None:
 class Thumbs:
     """A model with questions to ask it and prompts to test it."""
 
-    def __init__(self, folder: Path, model: str, wikitext2: Path) -> None:
+    def __init__(self, folder: Path, model: str, chat_template: Path | None, wikitext2: Path) -> None:
         self.folder, self.bundle, self.general = folder, folder / "bundle", folder / "general.txt"
-        mobile_ft.export_bundle(model, self.bundle, max_seq_len=SEQ_LEN, progress=False)
+        mobile_ft.export_bundle(model, self.bundle, max_seq_len=SEQ_LEN, chat_template=chat_template, progress=False)
         self.general.write_text((wikitext2 / "test.txt").read_text()[:GENERAL_CHARACTERS])
         write_data(folder / "dialogues")
         lines = (folder / "dialogues" / "train.jsonl").read_text().splitlines()

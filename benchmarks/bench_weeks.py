@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("gsm8k", type=Path)
     parser.add_argument("wikitext2", type=Path)
     parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--chat-template", type=Path, help="for a model without one, such as gemma.jinja")
     parser.add_argument("--variant", choices=VARIANTS, default="change")
     parser.add_argument("--nights", type=int, default=NIGHTS)
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of learn; may be repeated")
@@ -84,7 +85,9 @@ class Weeks:
         self.options = defaults | options
         self.bundle = folder / "bundle"
         if not self.bundle.exists():
-            mobile_ft.export_bundle(args.model, self.bundle, max_seq_len=SEQ_LEN, progress=False)
+            mobile_ft.export_bundle(
+                args.model, self.bundle, max_seq_len=SEQ_LEN, chat_template=args.chat_template, progress=False
+            )
             write_data(folder / "dialogues")
         dialogues = [rows_in(folder / "dialogues" / f"{split}.jsonl") for split in ("train", "valid")]
         gsm8k = [rows_in(args.gsm8k / f"{split}.jsonl") for split in ("train", "test")]

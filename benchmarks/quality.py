@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("phase", choices=PHASES)
     parser.add_argument("--data", type=Path, help="folder with gsm8k/ and wikitext2/")
     parser.add_argument("--model", default="smollm2-135m", help="any that `export` takes (default: smollm2-135m)")
+    parser.add_argument("--chat-template", type=Path, help="for a model without one, such as gemma.jinja")
     parser.add_argument("--results", type=Path, default=Path("docs/quality.json"), help="a file for each model")
     parser.add_argument(
         "--only", default="", help="run only runs whose name has this text, such as gsm8k/full/0.001/100/1"
@@ -96,7 +97,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_all(args.data, folder)
-        bundles = Bundles(folder, args.model)
+        bundles = Bundles(folder, args.model, args.chat_template)
         if results.size not in ({}, bundles.size()):
             parser.error(f"{args.results}: has the results of another model; give --results another file")
         results.size = bundles.size()
@@ -144,14 +145,14 @@ def shuffled(rows: list[str]) -> list[str]:
 class Bundles:
     """The model's bundles, one for each storage and form of LoRA."""
 
-    def __init__(self, folder: Path, model: str) -> None:
-        self._folder, self._model = folder, model
+    def __init__(self, folder: Path, model: str, chat_template: Path | None) -> None:
+        self._folder, self._model, self._template = folder, model, chat_template
 
     def of(self, side: Side) -> Path:
         name = "-".join([side.storage, *(f"{key}-{value}" for key, value in side.adapter.items())])
         path = self._folder / f"{name}.bundle"
         if not path.exists():
-            options = {"activation": side.storage, **side.adapter}
+            options = {"activation": side.storage, "chat_template": self._template, **side.adapter}
             mobile_ft.export_bundle(self._model, path, max_seq_len=SEQ_LEN, progress=False, **options)
         return path
 
