@@ -35,8 +35,10 @@ sys.path.append(str(Path(__file__).parents[1] / "tools"))  # folder of the demo 
 import quality_report
 from dialogues import write_data
 from quality_runs import (
+    ADAPTED,
     ADVISED,
     BUDGETS,
+    FULL,
     LONG_STEPS,
     SCHEDULES,
     SIDES,
@@ -51,6 +53,7 @@ from rich.progress import Progress
 
 import mobile_ft
 from mobile_ft.bundle.description import read_bundle
+from mobile_ft.runtime import TrainConfig
 
 SEQ_LEN, WARMUP_STEPS = 256, 5
 ROWS = 1500  # rows of gsm8k for tuning; 600 steps need more, so other phases use twice as many
@@ -106,6 +109,10 @@ def main() -> None:
         if args.phase == "seconds":
             measure_seconds(folder, bundles, results, args.only, args.rounds)
             return
+        if args.phase == "rates":
+            results.auto = {
+                side: TrainConfig().learning_rate(str(bundles.of(SIDES[side]))) for side in (FULL, *ADAPTED)
+            }
         runs = [run for run in runs_of(args.phase, results) if args.only in run.name]
         learn(folder, bundles, runs, results, args.jobs)
 

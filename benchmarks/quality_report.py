@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from quality_runs import (
+    ADAPTED,
     ADVISED,
     BEST,
     BUDGETS,
@@ -15,6 +16,7 @@ from quality_runs import (
     LONG_STEPS,
     REFERENCE,
     SCHEDULES,
+    SHORT_STEPS,
     SMALL,
     STABILITY_RATES,
     STEPS,
@@ -31,6 +33,7 @@ BAR = 0.01  # allowed increase over the reference's loss at equal steps
 
 def report(results: Results, picture: Path) -> None:
     tuning(results)
+    rates(results)
     bar(results)
     headline_time(results)
     schedules_alone(results)
@@ -80,9 +83,13 @@ def cost(results: Results, side: str, reference: str) -> str:
 
 
 def tuning(results: Results) -> None:
+    rates = [
+        lr
+        for lr in LEARNING_RATES
+        if any(Run("tuning", side, lr, STEPS, 1).name in results.losses for side in SCHEDULES)
+    ]
     losses = {
-        side: {lr: results.losses.get(Run("tuning", side, lr, STEPS, 1).name) for lr in LEARNING_RATES}
-        for side in SCHEDULES
+        side: {lr: results.losses.get(Run("tuning", side, lr, STEPS, 1).name) for lr in rates} for side in SCHEDULES
     }
     best = {side: min((x for x in found.values() if x is not None), default=None) for side, found in losses.items()}
 
@@ -91,12 +98,28 @@ def tuning(results: Results) -> None:
 
     table(
         "Learning rates",
-        ["schedule", *(f"{lr:g}" for lr in LEARNING_RATES), "best, vs. full"],
+        ["schedule", *(f"{lr:g}" for lr in rates), "best, vs. full"],
         [
             [side, *(cell(side, loss) for loss in losses[side].values()), change(best[side], best[FULL])]
             for side in sorted(SCHEDULES, key=lambda side: best[side] or 0)
         ],
     )
+
+
+def rates(results: Results) -> None:
+    """Prints the evidence for `--lr auto`."""
+    sides = [(data, FULL, steps) for steps in (STEPS, SHORT_STEPS) for data in DATA]
+    sides += [("gsm8k", side, STEPS) for side in ADAPTED]
+    rows = []
+    for data, side, steps in sides:
+        auto = results.auto.get(side, 1e-3)
+        found = {lr: results.losses.get(Run(data, side, lr, steps, 1).name) for lr in (*LEARNING_RATES, auto)}
+        best = min((loss for loss in found.values() if loss is not None), default=None)
+        cells = ["" if found[lr] is None else f"{found[lr]:.4f}" for lr in LEARNING_RATES]
+        at_auto = "" if found[auto] is None else f"{found[auto]:.4f} ({change(found[auto], best)})"
+        rows.append([f"{data}, {steps} steps{side.removeprefix(FULL)}", *cells, f"{auto:g}", at_auto])
+    head = ["run", *(f"{lr:g}" for lr in LEARNING_RATES), "auto", "loss at auto, against the best"]
+    table("Learning rates of full backward", head, rows)
 
 
 def bar(results: Results) -> None:

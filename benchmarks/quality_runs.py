@@ -17,7 +17,7 @@ Options = dict[str, Any]
 Storage = Literal["exact", "int8", "approx2bit"]
 
 SEEDS = (1, 2, 3)
-LEARNING_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3)
+LEARNING_RATES = (1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3)
 LR_SCALE = {"gsm8k": 1.0, "wikitext2": 0.5, "dialogues": 1.0}  # in WikiText-2, every token is a target
 DATA = tuple(LR_SCALE)
 STEPS, LONG_STEPS = 100, 600
@@ -67,7 +67,7 @@ CONTROLS = {
 
 
 # LoRA of other ranks and scales, for which learning rates are tuned.
-ADAPTERS = {
+ADAPTERS: dict[str, Options] = {
     "rank 4": {"lora_rank": 4},
     "rank 64": {"lora_rank": 64},
     "rank 64, rsLoRA": {"lora_rank": 64, "use_rslora": True},
@@ -94,7 +94,8 @@ VARIANTS |= {variant(small, storage="int8"): Side(SCHEDULES[small] | {"compute":
 VARIANTS[f"{FULL}, adamw8bit"] = Side({"compute": "int8", "optimizer": "adamw8bit"})
 SIDES = {name: Side({"compute": "int8"} | options) for name, options in SCHEDULES.items()} | VARIANTS
 SIDES |= {name: Side({"compute": "int8"} | side.options, data=side.data) for name, side in CONTROLS.items()}
-SIDES |= {f"{FULL}, {name}": Side({"compute": "int8"}, adapter=options) for name, options in ADAPTERS.items()}
+ADAPTED = {f"{FULL}, {name}": Side({"compute": "int8"}, adapter=options) for name, options in ADAPTERS.items()}
+SIDES |= ADAPTED
 # The recommended sides at half and at a quarter of the reference's cost are measured with three seeds.
 HEADLINE = (REFERENCE, *(variant(schedule, storage="int8") for schedule in BEST))
 ADVISED = (*HEADLINE, *(variant(schedule, storage="int8") for schedule in SMALL))
@@ -122,7 +123,8 @@ class Run:
 
 class Results:
     """The JSON file of a model: its size, held-out losses and correct answers by run, seconds per step by side and
-    budget, and the numbers of steps with equal time, which are kept so that their runs can be compared."""
+    budget, the numbers of steps with equal time, which are kept so that their runs can be compared, and the rates of
+    `--lr auto`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -135,9 +137,10 @@ class Results:
             "measuring", {}
         )  # seconds of measuring dropbp's sensitivities
         self.steps: dict[str, int] = known.get("steps", {})
+        self.auto: dict[str, float] = known.get("auto", {})  # learning rate of `--lr auto`, by side
 
     def save(self) -> None:
-        names = ("size", "losses", "right", "seconds", "measuring", "steps")
+        names = ("size", "losses", "right", "seconds", "measuring", "steps", "auto")
         values = {name: getattr(self, name) for name in names}
         write_text(self._path, json.dumps(values, indent=1, sort_keys=True) + "\n")
 
@@ -233,7 +236,7 @@ def runs_of(phase: str, results: Results) -> Iterator[Run]:
         for lr in LEARNING_RATES:
             yield from (Run("tuning", side, lr, STEPS, 1) for side in SCHEDULES)
     elif phase == "tune-longer":
-        for lr in LEARNING_RATES[1:4]:
+        for lr in LEARNING_RATES[2:5]:
             for schedule in (*BEST, *SMALL):
                 steps = results.steps_in_time(variant(schedule, storage="int8"), REFERENCE)
                 yield Run("tuning", schedule, lr, steps, 1)
@@ -264,7 +267,9 @@ def runs_of(phase: str, results: Results) -> Iterator[Run]:
             yield from (Run(data, FULL, lr, STEPS, 1) for lr in LEARNING_RATES)
         for lr in LEARNING_RATES:
             yield from (Run(data, FULL, lr, SHORT_STEPS, 1) for data in DATA)
-            yield from (Run("gsm8k", f"{FULL}, {name}", lr, STEPS, 1) for name in ADAPTERS)
+            yield from (Run("gsm8k", side, lr, STEPS, 1) for side in ADAPTED)
+        yield from (Run(data, FULL, results.auto[FULL], n, 1) for n in (STEPS, SHORT_STEPS) for data in DATA)
+        yield from (Run("gsm8k", side, results.auto[side], STEPS, 1) for side in ADAPTED)
     elif phase == "second":
         for lr in LEARNING_RATES[1:4]:
             yield from (Run("tuning", schedule, lr, STEPS, 1) for schedule in SECOND)

@@ -15,7 +15,7 @@ from mobile_ft.errors import UserError
 from mobile_ft.runtime import TrainConfig, train_options
 
 # CHOSEN: the options that this module chooses. RESOLVED: options that an earlier run resolved for its own schedule.
-CHOSEN = ("schedule", "ratio", "selection", "suffix_depths", "period", "steps", "epochs", "lr", "unselected")
+CHOSEN = ("schedule", "ratio", "selection", "suffix_depths", "period", "steps", "epochs", "unselected")
 RESOLVED = ("cache_prefix", "stored_units", "mlp_tokens", "warmup_steps", "warmup_ratio", "arithmetic")
 
 
@@ -27,20 +27,17 @@ class Evidence:
     """
 
     options: Change
-    lr: float  # the best learning rate of the longest run
     learned: tuple[tuple[int, float], ...]
 
 
 # Copied from `benchmarks/quality.py report`; a test of that tool compares them.
 EVIDENCE = {
-    "full": Evidence({"schedule": "full"}, 1e-3, ((100, 1.0), (226, 1.105))),
-    "freeze 1/2": Evidence({"schedule": "freeze", "ratio": 0.5}, 1e-3, ((100, 0.928), (328, 1.088))),
-    "freeze 1/4": Evidence({"schedule": "freeze", "ratio": 0.25}, 1e-3, ((100, 0.831), (396, 1.052))),
-    "suffix 1/2": Evidence({"schedule": "suffix", "ratio": 0.5}, 1e-3, ((100, 0.888), (318, 1.059))),
-    "suffix 1/4": Evidence({"schedule": "suffix", "ratio": 0.25}, 1e-3, ((100, 0.8), (435, 0.944))),
+    "full": Evidence({"schedule": "full"}, ((100, 1.0), (226, 1.105))),
+    "freeze 1/2": Evidence({"schedule": "freeze", "ratio": 0.5}, ((100, 0.928), (328, 1.088))),
+    "freeze 1/4": Evidence({"schedule": "freeze", "ratio": 0.25}, ((100, 0.831), (396, 1.052))),
+    "suffix 1/2": Evidence({"schedule": "suffix", "ratio": 0.5}, ((100, 0.888), (318, 1.059))),
+    "suffix 1/4": Evidence({"schedule": "suffix", "ratio": 0.25}, ((100, 0.8), (435, 0.944))),
 }
-# Data in which every token is a target was trained at half the learning rate of data in which only answers are.
-_MANY_TARGETS, _RATE_OF_MANY = 0.9, 0.5
 _MOST_EPOCHS = 2  # more epochs showed no benefit
 # Planned step times were up to 14 % too short.
 _SLOWER = 1.15
@@ -64,7 +61,7 @@ class Candidate:
 
 
 def choose(bundle: Bundle, given: Mapping[str, str], minutes: float, data: DataStats) -> Choice:
-    """Chooses schedule, learning rate and number of steps for a run of `minutes` within the budget in `given`.
+    """Chooses schedule and number of steps for a run of `minutes` within the budget in `given`.
 
     Raises UserError if the budget or the time limit is too small.
     """
@@ -78,7 +75,7 @@ def choose(bundle: Bundle, given: Mapping[str, str], minutes: float, data: DataS
     shares = learned(reached)
     best = max(candidates, key=lambda c: shares[c.name])
     steps = reached[best.name]
-    options = EVIDENCE[best.name].options | best.optimizer | {"steps": steps, "lr": _lr(best.name, data)}
+    options = EVIDENCE[best.name].options | best.optimizer | {"steps": steps}
     budget = f"{best.plan['budget_mb']:.0f} MB"
     why = [f"auto-schedule: estimated loss reduction in {minutes:g} min and {budget}, relative to 100 steps of full"]
     for c in candidates:
@@ -87,7 +84,7 @@ def choose(bundle: Bundle, given: Mapping[str, str], minutes: float, data: DataS
             f"  {c.name:10}  {seconds(c.step_seconds)} per step  {reached[c.name]:5} steps  "
             f"reduction {shares[c.name]:.2f}{chosen}"
         )
-    return Choice(options, why + _remarks(best, given, steps == most, budget, bundle, data))
+    return Choice(options, why + _remarks(best, given, steps == most, budget, bundle))
 
 
 def check_choosable(given: Mapping[str, str], minutes: float) -> None:
@@ -169,24 +166,12 @@ def _between(points: Sequence[tuple[float, float]], x: float) -> float:
     return y0 if x1 == x0 else y0 + (x - x0) / (x1 - x0) * (y1 - y0)
 
 
-def _lr(name: str, data: DataStats) -> float:
-    return EVIDENCE[name].lr * (_RATE_OF_MANY if _full_of_targets(data) else 1)
-
-
-def _full_of_targets(data: DataStats) -> bool:
-    return data.target_tokens > _MANY_TARGETS * data.tokens
-
-
-def _remarks(
-    best: Candidate, given: Mapping[str, str], all_epochs: bool, budget: str, bundle: Bundle, data: DataStats
-) -> list[str]:
+def _remarks(best: Candidate, given: Mapping[str, str], all_epochs: bool, budget: str, bundle: Bundle) -> list[str]:
     lines = []
     if best.optimizer:
         lines.append(f"  {budget} has room only for 8-bit AdamW (adamw8bit)")
     if all_epochs:
         lines.append(f"  limited to {_MOST_EPOCHS} epochs")
-    if _full_of_targets(data):
-        lines.append("  nearly every token is a target, so the learning rate is halved")
     recomputes = any(best.plan["stored"][group] < units for group, units in best.plan["units"].items())
     if recomputes and bundle.activation == "exact" and given.get("backward", "auto") == "auto":
         lines.append("  activations are recomputed; a bundle exported with activation int8 could store more of them")

@@ -55,7 +55,7 @@ def value_of(option: Option, text: str) -> Any:
         return int(text)
     if option.type == "flag":
         return text == "true"
-    return float(text) if text and option.type == "number" else text
+    return float(text) if option.type == "number" and text not in ("", "auto") else text
 
 
 def native_arguments(given: Mapping[str, str]) -> list[str]:

@@ -62,7 +62,7 @@ def add_parser(commands: Subparsers) -> None:
         "--auto-schedule",
         metavar="MINUTES",
         type=float,
-        help="choose schedule, learning rate and number of steps for a run of MINUTES within --budget",
+        help="choose schedule and number of steps for a run of MINUTES within --budget",
     )
     add_options(parser, train_options())
     add_json(parser)

@@ -22,7 +22,7 @@ from safetensors.numpy import save_file
 from mobile_ft.api.adapter import Tensors, read_tensors
 from mobile_ft.api.files import write_text, writing
 from mobile_ft.api.native import Event, KilledError
-from mobile_ft.api.options import train_settings
+from mobile_ft.api.options import runtime_errors
 from mobile_ft.api.train import CHECKPOINT, train
 from mobile_ft.bundle.description import Bundle, read_bundle
 from mobile_ft.errors import UserError
@@ -31,6 +31,7 @@ from mobile_ft.federated.wire import Wire, decode, encode
 from mobile_ft.files.folder import make_folder, new_folder, replace_file
 from mobile_ft.files.json_text import parse_json
 from mobile_ft.model.lora import WEIGHTS_FILE, write_adapter
+from mobile_ft.runtime import TrainConfig
 
 _SENT, _TRAINING, _START, _KEY = "sent.safetensors", "training", "start", "round"
 _RESIDUAL, _REPLY = "residual.", "reply"
@@ -142,7 +143,9 @@ def _train(settings: Settings, wanted: Round, bundle: Bundle, start: Tensors, ke
         "proximal_mu": str(wanted.proximal_mu),
     }
     if wanted.lr_factor != 1:
-        options["lr"] = str(float(train_settings(settings.options)["lr"]) * wanted.lr_factor)
+        with runtime_errors():
+            rate = TrainConfig(**settings.options).learning_rate(str(bundle.folder))
+        options["lr"] = str(rate * wanted.lr_factor)
     begun, out_of_time = time.monotonic(), False
 
     def watch(event: Event) -> None:

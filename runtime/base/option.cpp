@@ -47,6 +47,15 @@ void read_value(const std::string& text, std::optional<double>& value) {
   if (!text.empty()) read_value(text, value.emplace());
 }
 
+void read_value(const std::string& text, NumberOrAuto& value) {
+  value.value.reset();
+  double number = 0;
+  std::string rest;
+  if (text == "auto") return;
+  if (!leading_number(text, number, rest) || !rest.empty()) fail("must be a number or auto");
+  value.value = number;
+}
+
 void read_value(const std::string& text, std::string& value) { value = text; }
 
 void read_value(const std::string& text, bool& value) {
@@ -94,6 +103,7 @@ std::string text_of(double value) {
 }
 
 std::string text_of(const std::optional<double>& value) { return value ? text_of(*value) : ""; }
+std::string text_of(const NumberOrAuto& value) { return value.value ? text_of(*value.value) : "auto"; }
 
 std::string text_of(const std::string& value) { return value; }
 

@@ -17,6 +17,11 @@ inline std::vector<const char*> names(OptionType) {
   return {"integer", "number", "text", "choice", "size", "integers", "flag"};
 }
 
+/// A number, or "auto" (no value): one that a run chooses itself.
+struct NumberOrAuto {
+  std::optional<double> value;
+};
+
 /// Whether an option affects a step's memory and time, and thus the plan, or only the run around the steps.
 enum class OptionGroup { kStep, kRun };
 inline std::vector<const char*> names(OptionGroup) { return {"step", "run"}; }
@@ -41,6 +46,7 @@ void read_value(const std::string& text, int64_t& value);
 void read_value(const std::string& text, std::optional<int64_t>& value);
 void read_value(const std::string& text, double& value);
 void read_value(const std::string& text, std::optional<double>& value);
+void read_value(const std::string& text, NumberOrAuto& value);
 void read_value(const std::string& text, std::string& value);
 /// "true" or "false", or Python's "True" and "False".
 void read_value(const std::string& text, bool& value);
@@ -58,6 +64,7 @@ std::string text_of(const std::optional<int64_t>& value);  // empty for none
 /// The shortest text that reads back as the same number.
 std::string text_of(double value);
 std::string text_of(const std::optional<double>& value);
+std::string text_of(const NumberOrAuto& value);
 std::string text_of(const std::string& value);
 std::string text_of(bool value);
 std::string text_of(uint64_t bytes);  // empty for 0
@@ -97,6 +104,9 @@ Option<C> option(const char* name, Field field, OptionGroup group, bool decides_
   } else if constexpr (std::is_same_v<T, double> || std::is_same_v<T, std::optional<double>>) {
     made.type = OptionType::kNumber;
     made.metavar = "X";
+  } else if constexpr (std::is_same_v<T, NumberOrAuto>) {
+    made.type = OptionType::kNumber;
+    made.metavar = "X|auto";
   } else if constexpr (std::is_same_v<T, uint64_t>) {
     made.type = OptionType::kSize;
     made.metavar = "SIZE";

@@ -5,6 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/arithmetic.h"
+#include "runtime/config/auto_lr.h"
 #include "runtime/platform/threads.h"
 
 namespace mft {
@@ -103,7 +104,7 @@ std::vector<Option<C>> make_options() {
       MFT_OPTION("threads", threads, kStep, false, "number of threads; 0: one per core (on phones: per big core)"),
       MFT_OPTION("steps", steps, kRun, true, "optimizer steps"),
       MFT_OPTION("epochs", epochs, kRun, false, "passes over the data, instead of --steps; may be a fraction"),
-      MFT_OPTION("lr", lr, kRun, true, "peak learning rate"),
+      MFT_OPTION("lr", lr, kRun, true, "peak learning rate; auto: by the model, LoRA, schedule and loss"),
       MFT_OPTION("lr_scheduler", lr_scheduler, kRun, true,
                  "learning rate schedule after warm-up: decay to 0, or constant"),
       MFT_OPTION("warmup_steps", warmup_steps, kRun, true,
@@ -210,7 +211,8 @@ void check_values(const C& c) {
   }
   if (c.warmup_ratio > 0 && c.warmup_steps.value_or(0) > 0)
     fail("warmup_ratio ", c.warmup_ratio, ": set either warmup_ratio or warmup_steps");
-  if (!(c.lr > 0) || !std::isfinite(c.lr)) fail("lr ", c.lr, ": must be a positive number");
+  const double lr = c.lr.value.value_or(1);
+  if (!(lr > 0) || !std::isfinite(lr)) fail("lr ", lr, ": must be a positive number");
   if (!(c.proximal_mu >= 0) || !std::isfinite(c.proximal_mu)) {
     fail("proximal_mu ", c.proximal_mu, ": must not be negative; 0 disables the proximal term");
   }
@@ -247,7 +249,7 @@ std::map<std::string, std::string> options_of(const C& config) {
   return texts;
 }
 
-void resolve(C& c, int64_t sequences) {
+void resolve(C& c, int64_t sequences, double base_lr) {
   check_values(c);
   if (c.epochs > 0) {
     const double steps = rounded_up(c.epochs * static_cast<double>(sequences) /
@@ -261,6 +263,7 @@ void resolve(C& c, int64_t sequences) {
     c.warmup_ratio = 0;
   }
   if (!c.warmup_steps) c.warmup_steps = std::min(kWarmupSteps, c.steps / kStepsPerWarmupStep);
+  if (!c.lr.value) c.lr.value = auto_lr(c, base_lr);
   c.schedule.steps = c.steps;
   c.compute = compute_of(c) == Compute::kInt8 ? ComputeChoice::kInt8 : ComputeChoice::kFloat32;
 }

@@ -66,7 +66,7 @@ struct TrainConfig {
 
   int64_t steps = 100;
   double epochs = 0;  // if above 0, replaces steps
-  double lr = 1e-3;   // measured in docs/quality.md with warm-up and cosine decay
+  NumberOrAuto lr;    // peak; auto: `resolve` chooses
   LrScheduler lr_scheduler = LrScheduler::kCosine;
   std::optional<int64_t> warmup_steps;  // if not set, `resolve` chooses
   double warmup_ratio = 0;              // if above 0, replaces warmup_steps
@@ -107,9 +107,10 @@ TrainConfig make_train_config(const std::map<std::string, std::string>& given);
 /// Returns {name: text} of all options. `make_train_config` converts it back to the same configuration.
 std::map<std::string, std::string> options_of(const TrainConfig& config);
 
-/// Converts epochs and ratios to numbers of steps, for data with this number of sequences, and replaces auto by this
-/// machine's arithmetic. Throws Error if a value is out of range.
-void resolve(TrainConfig& config, int64_t sequences);
+/// Converts epochs and ratios to numbers of steps, for data with this number of sequences, and replaces auto by the
+/// learning rate, which depends on the bundle's `base_lr`, and this machine's arithmetic. Throws Error if a value
+/// is out of range.
+void resolve(TrainConfig& config, int64_t sequences, double base_lr);
 
 /// Throws Error, with the option, if a value is out of range or a micro-batch is longer than `max_seq_len`.
 void check(const TrainConfig& config, int64_t max_seq_len);

@@ -35,7 +35,7 @@ void keep(RowGroup group, EncodedRows& rows) {
   if (std::all_of(group.begin(), group.end(), teaches)) rows.groups.push_back(std::move(group));
 }
 
-/// Splits a text into pieces. If the model has BOS, each begins with it, in place of the last token of the piece before.
+/// Splits a text into pieces. If the model has BOS, each begins with it, in place of the last token of the one before.
 void windows(const EncodedText& row, size_t places, std::optional<int64_t> bos, EncodedRows& rows) {
   for (size_t begin = 0; begin + 1 < row.tokens.size(); begin += places) {
     EncodedRow piece = places_of(row, begin, places);

@@ -12,6 +12,8 @@
 #include <string>
 
 #include "runtime/base/error.h"
+#include "runtime/bundle/bundle.h"
+#include "runtime/config/auto_lr.h"
 #include "runtime/config/generate_config.h"
 #include "runtime/config/learn_config.h"
 #include "runtime/config/train_config.h"
@@ -81,6 +83,12 @@ void register_options(nb::module_ m) {
           nb::sig("def __init__(self, **options: object) -> None"))
       .def(
           "options", [](const TrainConfig& config) { return options_of(config); }, "{name: text} of all options.")
+      .def(
+          "learning_rate",
+          [](const TrainConfig& c, const std::string& bundle) {
+            return c.lr.value ? *c.lr.value : auto_lr(c, base_lr(Bundle(bundle)));
+          },
+          "bundle"_a, "The peak learning rate of a run with the bundle in this folder.")
       .def_rw("offload_folder", &TrainConfig::offload_folder,
               "Folder to which a Trainer may offload checkpoints; '': no offloading.")
       .def(

@@ -29,6 +29,7 @@ struct ScheduleRule {
   Rest rest = Rest::kIdentity;
   /// Whether units (attention and MLP separately) are selected, with drop rates computed from their sensitivities.
   bool drops_units = false;
+  double lr_factor = 1;  // of the learning rate of --lr auto, relative to full's; measured in docs/quality.md
 };
 
 // Each rule is in its own file, schedule_<name>.cpp; schedule.cpp has the table.

@@ -23,7 +23,8 @@ std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t layers)
 
 }  // namespace
 
-const ScheduleRule kLcsb = {"lcsb", select,
-                            [](const Schedule& schedule, int64_t layers) { return share_of(schedule.ratio, layers); }};
+const ScheduleRule kLcsb = {
+    "lcsb",          select, [](const Schedule& schedule, int64_t layers) { return share_of(schedule.ratio, layers); },
+    Rest::kIdentity, false,  0.5};
 
 }  // namespace mft

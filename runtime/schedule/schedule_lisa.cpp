@@ -10,8 +10,11 @@ std::vector<bool> select(const Schedule& schedule, int64_t step, int64_t layers)
 
 }  // namespace
 
-const ScheduleRule kLisa = {"lisa", select,
+const ScheduleRule kLisa = {"lisa",
+                            select,
                             [](const Schedule& schedule, int64_t layers) { return share_of(schedule.ratio, layers); },
-                            Rest::kPassedThrough};
+                            Rest::kPassedThrough,
+                            false,
+                            4};
 
 }  // namespace mft

@@ -1,6 +1,7 @@
 // Options: what their texts mean, that every mistake names option and value, and mft-run's command line.
 
 #include "runtime/cli/arguments.h"
+#include "runtime/config/auto_lr.h"
 #include "runtime/config/generate_config.h"
 #include "runtime/config/train_config.h"
 #include "runtime/tests/test_support.h"
@@ -18,9 +19,13 @@ void test_numbers() {
   for (const char* text : {"", "x", "5x", "1.5", "1e3", "99999999999999999999"}) {
     CHECK_ERROR(made("steps", text), std::string("steps ") + text + ": must be an integer");
   }
-  CHECK(made("lr", "-1.5e-3").lr == -1.5e-3 && made("lr", "2").lr == 2 && made("lr", "+.5").lr == 0.5);
-  for (const char* text : {"", "x", "1.5x", "nan", "inf", "1e999"}) {
-    CHECK_ERROR(made("lr", text), std::string("lr ") + text + ": must be a number");
+  const auto beta = [](const char* text) { return made("beta", text).beta; };
+  CHECK(beta("-1.5e-3") == -1.5e-3 && beta("2") == 2 && beta("+.5") == 0.5);
+  const auto lr = [](const char* text) { return made("lr", text).lr.value; };
+  CHECK(lr("-1.5e-3") == -1.5e-3 && lr("2") == 2 && !lr("auto") && !TrainConfig().lr.value);
+  for (const char* text : {"", "x", "1.5x", "nan", "inf", "1e999", "Auto"}) {
+    CHECK_ERROR(beta(text), std::string("beta ") + text + ": must be a number");
+    CHECK_ERROR(lr(text), std::string("lr ") + text + ": must be a number or auto");
   }
   CHECK(made("suffix_depths", "3,-1,12").schedule.suffix_depths == (std::vector<int64_t>{3, -1, 12}));
   CHECK(made("suffix_depths", "").schedule.suffix_depths.empty());
@@ -127,7 +132,7 @@ void test_steps_and_epochs() {
   CHECK_ERROR(make_train_config({{"steps", "5"}, {"epochs", "1"}}), "epochs 1: set either steps or epochs");
   TrainConfig config = make_train_config({{"epochs", "1.5"}, {"batch_size", "2"}, {"warmup_ratio", "0.25"}});
   CHECK(options_of(config).count("steps") == 0);
-  resolve(config, 11);
+  resolve(config, 11, 1e-3);
   CHECK(config.steps == 9 && config.warmup_steps == 3);  // 8.25 and 2.25, rounded up
   CHECK(config.epochs == 0 && config.warmup_ratio == 0);
   const std::pair<std::map<std::string, std::string>, int64_t> warmups[] = {
@@ -142,24 +147,40 @@ void test_steps_and_epochs() {
       {{{"steps", "100"}, {"warmup_ratio", "0.5"}, {"warmup_steps", "0"}}, 50}};
   for (const auto& [given, steps] : warmups) {
     TrainConfig warmed = make_train_config(given);
-    resolve(warmed, 10);
+    resolve(warmed, 10, 1e-3);
     CHECK(warmed.warmup_steps == steps);
   }
   TrainConfig both = make_train_config({{"warmup_ratio", "0.5"}, {"warmup_steps", "5"}});
-  CHECK_ERROR(resolve(both, 1), "warmup_ratio 0.5: set either warmup_ratio or warmup_steps");
+  CHECK_ERROR(resolve(both, 1, 1e-3), "warmup_ratio 0.5: set either warmup_ratio or warmup_steps");
   config = make_train_config({{"epochs", "1.1"}});
-  resolve(config, 10);
+  resolve(config, 10, 1e-3);
   CHECK(config.steps == 11);  // of 11.000000000000002
   config = make_train_config({{"epochs", "1e-9"}});
-  resolve(config, 11);
+  resolve(config, 11, 1e-3);
   CHECK(config.steps == 1);
   for (const char* name : {"steps", "epochs"}) {
     TrainConfig most = make_train_config({{name, "1000000000"}});
-    resolve(most, 1);
+    resolve(most, 1, 1e-3);
     CHECK(most.steps == 1000000000);
     TrainConfig more = make_train_config({{name, "1000000001"}});
-    CHECK_ERROR(resolve(more, 1), " 1000000000");
+    CHECK_ERROR(resolve(more, 1, 1e-3), " 1000000000");
   }
+}
+
+void test_auto_lr() {
+  const auto rate = [](double base, std::map<std::string, std::string> given) {
+    TrainConfig config = make_train_config(given);
+    resolve(config, 10, base);
+    return config.lr.value.value();
+  };
+  CHECK_NEAR(base_lr(32, 576), 1e-3, 1e-12);
+  CHECK_NEAR(base_lr(4, 576), 4e-3, 1e-12);
+  CHECK_NEAR(base_lr(32, 4 * 576), 5e-4, 1e-12);
+  CHECK(base_lr(32, 64) == base_lr(32, 576));  // not measured in narrower models
+  CHECK(rate(1e-3, {}) == 1e-3 && rate(2.5198e-3, {}) == 2.5e-3 && rate(9.96e-4, {}) == 1e-3 && rate(1e-8, {}) == 1e-8);
+  CHECK(rate(1e-3, {{"schedule", "lcsb"}}) == 5e-4 && rate(1e-3, {{"schedule", "lisa"}}) == 4e-3);
+  CHECK(rate(1e-3, {{"loss", "kto"}}) == 2e-4 && rate(1e-3, {{"loss", "dpo"}}) == 5e-5);
+  CHECK(rate(1e-3, {{"lr", "3e-4"}, {"schedule", "lisa"}}) == 3e-4);
 }
 
 void test_arguments() {
@@ -192,6 +213,7 @@ int main() {
   test_choices();
   test_round_trip();
   test_steps_and_epochs();
+  test_auto_lr();
   test_arguments();
   return finish();
 }

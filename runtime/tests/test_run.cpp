@@ -54,7 +54,7 @@ TrainConfig config_of(int64_t steps) {
   TrainConfig config;
   config.steps = steps;
   config.seq_len = kSeqLen;
-  config.lr = 5e-3;
+  config.lr.value = 5e-3;
   config.lr_scheduler = LrScheduler::kConstant;
   return config;
 }
@@ -157,7 +157,7 @@ void test_signal(const Fixture& fixture) {
 /// whose adapter is kept.
 void test_patience(const Fixture& fixture) {
   TrainConfig config = config_of(400);
-  config.lr = 2e-2;
+  config.lr.value = 2e-2;
   config.eval_every = 5;
   config.patience = 3;
   RunPaths paths = fixture.with_valid("patience");

@@ -28,7 +28,7 @@ void test_learning_rate(const Fixture& fixture) {
         config.warmup_steps = 2;
       }
       Run run(fixture, fixture.tokens(1), config);
-      for (const double share : shares) CHECK_NEAR(run.step().lr, share * config.lr, 1e-12);
+      for (const double share : shares) CHECK_NEAR(run.step().lr, share * *config.lr.value, 1e-12);
       CHECK_ERROR(run.step(), "all 6 steps are done");
     }
   }
@@ -146,7 +146,7 @@ void test_resume_refused(const Fixture& fixture) {
   refuses("seq_len", [](TrainConfig& c) { c.seq_len = kSeqLen + 1; });
   refuses("batch_size", [](TrainConfig& c) { c.batch_size = 2; });
   refuses("grad_accum", [](TrainConfig& c) { c.grad_accum = 2; });
-  refuses("lr", [](TrainConfig& c) { c.lr = 1e-3; });
+  refuses("lr", [](TrainConfig& c) { c.lr.value = 1e-3; });
   refuses("lr_scheduler", [](TrainConfig& c) { c.lr_scheduler = LrScheduler::kConstant; });
   refuses("warmup_steps", [](TrainConfig& c) { c.warmup_steps = 1; });
   refuses("weight_decay", [](TrainConfig& c) { c.weight_decay = 0.1; });
@@ -209,8 +209,8 @@ void test_bad_config(const Fixture& fixture) {
   refuses("batch_size -1: must be at least 1", [](TrainConfig& c) { c.batch_size = -1; });
   refuses("grad_accum 0: must be at least 1", [](TrainConfig& c) { c.grad_accum = 0; });
   refuses("warmup_steps -1", [](TrainConfig& c) { c.warmup_steps = -1; });
-  refuses("lr 0: must be a positive number", [](TrainConfig& c) { c.lr = 0; });
-  refuses("lr nan: must be a positive number", [](TrainConfig& c) { c.lr = std::nan(""); });
+  refuses("lr 0: must be a positive number", [](TrainConfig& c) { c.lr.value = 0; });
+  refuses("lr nan: must be a positive number", [](TrainConfig& c) { c.lr.value = std::nan(""); });
   refuses("weight_decay -1", [](TrainConfig& c) { c.weight_decay = -1; });
   refuses("proximal_mu -1", [](TrainConfig& c) { c.proximal_mu = -1; });
   refuses("proximal_mu inf", [](TrainConfig& c) { c.proximal_mu = std::numeric_limits<double>::infinity(); });

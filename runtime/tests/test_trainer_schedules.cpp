@@ -37,7 +37,7 @@ void test_schedules(const Fixture& fixture) {
       CHECK(result.step == s + 1 && run.trainer.steps_done() == s + 1);
       CHECK(result.tokens == kSeqLen);
       CHECK(std::isfinite(result.loss) && (result.grad_norm > 0 || expected == 0));
-      CHECK_NEAR(result.lr, config.lr, 0);
+      CHECK_NEAR(result.lr, *config.lr.value, 0);
     }
     const auto& losses = run.trainer.losses();
     CHECK(losses.back() < losses.front() - 0.01);

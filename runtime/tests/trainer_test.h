@@ -64,7 +64,7 @@ inline TrainConfig config_of(const ScheduleRule& rule, Selection selection = Sel
   TrainConfig config;
   config.steps = 6;
   config.seq_len = kSeqLen;
-  config.lr = 5e-3;
+  config.lr.value = 5e-3;
   config.schedule.rule = &rule;
   config.schedule.selection = selection;
   config.seed = 3;

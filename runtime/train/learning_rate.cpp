@@ -14,16 +14,17 @@ constexpr double kPi = 3.14159265358979323846;
 
 double learning_rate(const TrainConfig& config, int64_t step) {
   const int64_t warmup = config.warmup_steps.value();
-  if (step < warmup) return config.lr * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  const double peak = config.lr.value.value();
+  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
   const double rest = static_cast<double>(std::max<int64_t>(1, config.steps - warmup));
   const double done = static_cast<double>(step - warmup) / rest;
   switch (config.lr_scheduler) {
     case LrScheduler::kCosine:
-      return config.lr * 0.5 * (1.0 + std::cos(kPi * done));
+      return peak * 0.5 * (1.0 + std::cos(kPi * done));
     case LrScheduler::kLinear:
-      return config.lr * (1.0 - done);
+      return peak * (1.0 - done);
     case LrScheduler::kConstant:
-      return config.lr;
+      return peak;
   }
   fail("lr_scheduler ", static_cast<int>(config.lr_scheduler), " is not known");
 }

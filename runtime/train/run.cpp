@@ -9,6 +9,7 @@
 
 #include "runtime/base/file.h"
 #include "runtime/config/arithmetic.h"
+#include "runtime/config/auto_lr.h"
 #include "runtime/platform/memory_limit.h"
 #include "runtime/platform/process_memory.h"
 #include "runtime/train/trace.h"
@@ -170,7 +171,7 @@ class Run::State {
   TrainConfig& resolved() {
     if (paths_.resume) use_again(Trainer::read_resolved(paths_.out), config_);
     config_.resumed = paths_.resume;
-    resolve(config_, data_.sequences());
+    resolve(config_, data_.sequences(), base_lr(model_.bundle()));
     config_.offload_folder = paths_.out;
     return config_;
   }

@@ -6,6 +6,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/arithmetic.h"
+#include "runtime/config/auto_lr.h"
 #include "runtime/dispatch/kernels.h"
 #include "runtime/platform/threads.h"
 #include "runtime/train/evaluate.h"
@@ -51,7 +52,7 @@ Trainer::Trainer(Model& model, const TrainConfig& config, const std::string& ada
       moments_(model.layout(), config.lora_train, config.optimizer),
       order_(1, 0) {
   if (config_.epochs > 0) fail("epochs ", config_.epochs, ": not supported here; set steps");
-  resolve(config_, 1);  // a share of the steps for warming up
+  resolve(config_, 1, base_lr(model.bundle()));  // a share of the steps for warming up
   order_ = TokenOrder(sequences, static_cast<uint64_t>(config_.seed));
   order_.at(0);
   const size_t units = model_.bundle().units.size();

@@ -121,7 +121,6 @@ def test_auto_schedule_goes_by_the_results(runs: ModuleType) -> None:
         assert evidence.options == {"schedule": "full"} | runs.SCHEDULES[schedule]
         steps = (runs.STEPS, results.steps_in_time(runs.variant(schedule, storage="int8"), runs.REFERENCE))
         assert [n for n, _ in evidence.learned] == list(steps)
-        assert evidence.lr == results.best_lr(schedule, steps[-1])
         for n, learned in evidence.learned:
             assert learned == pytest.approx(results.learned(schedule, n), abs=6e-4)
 

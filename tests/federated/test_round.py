@@ -47,18 +47,29 @@ def shapes(tensors: dict[str, np.ndarray]) -> dict[str, tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("lora_train", ["both", "b"])
-@pytest.mark.parametrize(("proximal_mu", "lr_factor"), [(0.0, 1.0), (0.5, 0.25)])
+@pytest.mark.parametrize(
+    ("proximal_mu", "lr_factor", "lr", "factored"),
+    [(0.0, 1.0, "0.01", 0.01), (0.5, 0.25, "0.01", 0.0025), (0.0, 0.5, "auto", 1.25e-3)],
+)
 def test_the_update_is_that_of_train(
-    settings: Settings, bundle: Path, tmp_path: Path, lora_train: str, proximal_mu: float, lr_factor: float
+    settings: Settings,
+    bundle: Path,
+    tmp_path: Path,
+    lora_train: str,
+    proximal_mu: float,
+    lr_factor: float,
+    lr: str,
+    factored: float,
 ) -> None:
     """Bit for bit, with the seed of the device plus the round."""
+    settings.options["lr"] = lr
     begun = start(bundle, lora_train)
     frozen = frozen_digest(own_adapter(read_bundle(bundle)), lora_train)
     asked = Round(3, encode(begun, "float32"), lora_train, proximal_mu, "float32", lr_factor, frozen)
     reply = train_round(settings, asked)
     rounds.write_peft(tmp_path / "start", read_bundle(bundle), load_file(bundle / WEIGHTS) | begun)
     options: dict[str, Any] = {**settings.options, "seed": 8, "lora_train": lora_train, "proximal_mu": proximal_mu}
-    options["lr"] = 0.01 * lr_factor
+    options["lr"] = factored
     result = mobile_ft.train(
         bundle, settings.data, tmp_path / "alone", adapter=tmp_path / "start", progress=False, **options
     )

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mobile_ft.export.bundle import write_bundle
+from mobile_ft.export.source.random_init import RandomModel
+from mobile_ft.model.lora import LoraConfig
 from mobile_ft.runtime import (
     GenerateConfig,
     Generator,
@@ -25,6 +28,8 @@ from mobile_ft.runtime import (
     train_options,
 )
 from tests.runtime.native import events
+from tests.small_bundle import CONFIG
+from tests.targets import ALL_LINEAR
 
 
 @pytest.fixture
@@ -122,7 +127,7 @@ def test_a_model_is_one_trainers(small_bundle: Path, data: Path) -> None:
 def test_options(small_bundle: Path) -> None:
     described = {option.name: option for option in train_options()}
     assert described["schedule"].choices[:3] == ["full", "lcsb", "suffix"]
-    assert (described["lr"].type, described["lr"].group, float(described["lr"].default)) == ("number", "run", 1e-3)
+    assert (described["lr"].type, described["lr"].group, described["lr"].default) == ("number", "run", "auto")
     assert TrainConfig().options() == {name: option.default for name, option in described.items()}
     assert {option.name for option in generate_options()} >= {"max_tokens", "temp", "top_p"}
     config = TrainConfig(lr=3e-4, suffix_depths=[1, 2], budget="1GiB", schedule="suffix")
@@ -139,6 +144,25 @@ def test_options(small_bundle: Path) -> None:
             TrainConfig(**options)
     with pytest.raises(RuntimeFailure, match="temp -1: must not be negative"):
         GenerateConfig(temp=-1)
+
+
+@pytest.mark.parametrize(
+    ("rank", "alpha", "use_rslora", "options", "lr"),
+    [
+        (16, 32.0, False, {}, 1e-3),
+        (4, 32.0, False, {}, 1e-3),
+        (16, 8.0, False, {"lr": "auto"}, 2.5e-3),
+        (64, 32.0, True, {}, 2.5e-4),
+        (16, 32.0, False, {"schedule": "lcsb"}, 5e-4),
+        (16, 32.0, False, {"loss": "kto"}, 2e-4),
+        (16, 8.0, False, {"lr": 3e-4}, 3e-4),
+    ],
+)
+def test_the_learning_rate_of_a_bundle(
+    rank: int, alpha: float, use_rslora: bool, options: dict[str, Any], lr: float, tmp_path: Path
+) -> None:
+    write_bundle(RandomModel(CONFIG, 0), LoraConfig(rank, alpha, ALL_LINEAR, use_rslora), 64, 0, tmp_path / "bundle")
+    assert TrainConfig(**options).learning_rate(str(tmp_path / "bundle")) == lr
 
 
 def test_generation_goes_on(small_bundle: Path) -> None:

@@ -19,12 +19,11 @@ from tests.mobile_ft.conftest import Cli
 
 ROWS = [{"prompt": f"{i}+{i}?", "completion": f"{2 * i}, sir"} for i in range(40)]
 ANSWERS = DataStats(rows=5000, sequences=5000, tokens=320_000, target_tokens=100_000, truncated=0, dropped=0)
-TEXT = DataStats(rows=5000, sequences=5000, tokens=320_000, target_tokens=319_000, truncated=0, dropped=0)
 # Full learns more a step, the others more a second for a while.
 CURVES = {
-    "full": Evidence({"schedule": "full"}, 1e-3, ((100, 1.0), (200, 1.2))),
-    "freeze": Evidence({"schedule": "freeze", "ratio": 0.25}, 2e-3, ((100, 0.7), (800, 0.9))),
-    "suffix 1/2": Evidence({"schedule": "suffix", "ratio": 0.5}, 4e-3, ((100, 0.8), (800, 1.0))),
+    "full": Evidence({"schedule": "full"}, ((100, 1.0), (200, 1.2))),
+    "freeze": Evidence({"schedule": "freeze", "ratio": 0.25}, ((100, 0.7), (800, 0.9))),
+    "suffix 1/2": Evidence({"schedule": "suffix", "ratio": 0.5}, ((100, 0.8), (800, 1.0))),
 }
 SECONDS = {"full": 1.0, "freeze": 1.0, "suffix": 0.25}  # of the longest step
 SMALLEST = {"full": 90.0, "freeze": 90.0, "suffix": 50.0}  # MB
@@ -53,8 +52,9 @@ def chosen(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Choic
     monkeypatch.setattr(auto_schedule, "native_plans", plans)
     monkeypatch.setattr(auto_schedule, "_SLOWER", 1.0)
 
-    def run(minutes: float, data: DataStats = ANSWERS, **options: Any) -> Choice:
-        return choose(read_bundle(bundle), option_texts(train_options(), {"budget": "200MB"} | options), minutes, data)
+    def run(minutes: float, **options: Any) -> Choice:
+        given = option_texts(train_options(), {"budget": "200MB"} | options)
+        return choose(read_bundle(bundle), given, minutes, ANSWERS)
 
     return run
 
@@ -71,8 +71,8 @@ def test_learned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_learns_most_in_the_time(chosen: Callable[..., Choice]) -> None:
     short, long = chosen(20 / 60), chosen(200 / 60)
-    assert short.options["schedule"] == "suffix" and short.options["lr"] == 4e-3 and short.options["steps"] >= 80
-    assert long.options["schedule"] == "full" and long.options["steps"] == 200 and long.options["lr"] == 1e-3
+    assert short.options["schedule"] == "suffix" and short.options["steps"] >= 80
+    assert long.options["schedule"] == "full" and long.options["steps"] == 200
     assert chosen(1e6).options["schedule"] == "full"
     assert [line.split("  ")[1] for line in long.why[1:4]] == list(CURVES)
 
@@ -101,11 +101,6 @@ def test_no_more_than_some_epochs(chosen: Callable[..., Choice]) -> None:
         assert any("limited to 2 epochs" in line for line in choice.why)
 
 
-def test_text_is_trained_at_half_the_rate(chosen: Callable[..., Choice]) -> None:
-    answers, text = chosen(1e6), chosen(1e6, TEXT)
-    assert text.options == answers.options | {"lr": answers.options["lr"] / 2}
-
-
 def test_the_choice_is_a_run_of_plain_options(
     cli: Cli, bundle: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,8 +112,8 @@ def test_the_choice_is_a_run_of_plain_options(
     assert lines[: len(EVIDENCE) + 1] == result.details["auto_schedule"][: len(EVIDENCE) + 1]
     assert sum("<- chosen" in line for line in lines) == 1
     settings = read_run_file(out / "run.yaml")
-    evidence = next(e for e in EVIDENCE.values() if all(settings[name] == e.options[name] for name in e.options))
-    assert settings["lr"] == evidence.lr
+    assert any(all(settings[name] == e.options[name] for name in e.options) for e in EVIDENCE.values())
+    assert settings["lr"] == 2.5e-3  # by the alpha of 8
     assert settings["steps"] == result.steps > 1
     with pytest.raises(mobile_ft.UserError, match="to resume such a run, use OUT/run.yaml as config"):
         mobile_ft.train(bundle, ROWS, out, resume=True, **options)
@@ -133,7 +128,7 @@ def test_the_choice_is_a_run_of_plain_options(
     [
         ({}, "auto_schedule: requires budget"),
         ({"budget": ""}, "auto_schedule: requires budget"),
-        ({"budget": "1GB", "lr": 1e-3, "suffix_depths": "1"}, "auto_schedule sets suffix_depths, lr; remove"),
+        ({"budget": "1GB", "steps": 9, "suffix_depths": "1"}, "auto_schedule sets suffix_depths, steps; remove"),
         ({"budget": "1GB", "cache_prefix": "true"}, "auto_schedule sets cache_prefix; remove"),
         ({"budget": "1GB", "auto_schedule": 0}, "auto_schedule 0: must be a positive number of minutes"),
         ({"budget": "1GB", "auto_schedule": float("inf")}, "auto_schedule inf: must be a positive number of minutes"),

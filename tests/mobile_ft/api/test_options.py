@@ -77,5 +77,5 @@ def test_the_runtimes_own_options_are_complete() -> None:
         assert {option.name for option in known if not option.help} <= RESOLVED
         for entry in known:
             value_of(entry, entry.default)
-    with pytest.raises(UserError, match="^lr fast: must be a number$"):
+    with pytest.raises(UserError, match="^lr fast: must be a number or auto$"):
         train_settings({"lr": "fast"})
