@@ -26,6 +26,6 @@ void run(const std::string& data) {
   if (generates) mft::check(mft::make_generate_config(given));
   if (generates) return;
   mft::TrainConfig config = mft::make_train_config(given);
-  mft::resolve(config, 10);
+  mft::resolve(config, 10, 1e-3);
   mft::plan_training(model, config);
 }
