@@ -30,7 +30,7 @@ double factor_of(Loss loss) {
 
 double base_lr(double alpha, int64_t hidden_size) {
   const double width = std::max(kWidth, static_cast<double>(hidden_size));
-  return kRate * std::pow(kAlpha / alpha, 2.0 / 3) * std::sqrt(kWidth / width);
+  return kRate * std::pow(kAlpha / alpha * kWidth / width, 2.0 / 3);
 }
 
 double base_lr(const Bundle& bundle) {

@@ -8,7 +8,7 @@
 namespace mft {
 
 /// The peak learning rate of schedule full and loss sft, for LoRA of this alpha in a model of this width:
-/// 1e-3 (32 / alpha)^(2/3) (576 / width)^(1/2), and that of width 576 in narrower models. Measured in docs/quality.md.
+/// 1e-3 (32 / alpha * 576 / width)^(2/3), and that of width 576 in narrower models. Measured in docs/quality.md.
 double base_lr(double alpha, int64_t hidden_size);
 
 /// That of a bundle. rsLoRA scales by alpha / sqrt(rank) and LoRA by alpha / rank, so its alpha counts sqrt(rank)

@@ -175,7 +175,7 @@ void test_auto_lr() {
   };
   CHECK_NEAR(base_lr(32, 576), 1e-3, 1e-12);
   CHECK_NEAR(base_lr(4, 576), 4e-3, 1e-12);
-  CHECK_NEAR(base_lr(32, 4 * 576), 5e-4, 1e-12);
+  CHECK_NEAR(base_lr(32, 8 * 576), 2.5e-4, 1e-12);
   CHECK(base_lr(32, 64) == base_lr(32, 576));  // not measured in narrower models
   CHECK(rate(1e-3, {}) == 1e-3 && rate(2.5198e-3, {}) == 2.5e-3 && rate(9.96e-4, {}) == 1e-3 && rate(1e-8, {}) == 1e-8);
   CHECK(rate(1e-3, {{"schedule", "lcsb"}}) == 5e-4 && rate(1e-3, {{"schedule", "lisa"}}) == 4e-3);
