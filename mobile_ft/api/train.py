@@ -72,8 +72,8 @@ def train(
             run, with a checkpoint.
         report_to: Loggers: "jsonl", "tensorboard", "trackio" or "wandb".
         schedule_report: HTML file to write, with the layers that were trained at each step.
-        auto_schedule: Time limit in minutes. Chooses the schedule and the number of steps within
-            `budget`, and puts the reasons into the result's details.
+        auto_schedule: Time limit in minutes. Chooses the schedule and the number of steps within `budget`, and
+            puts the reasons into the result's details.
         options: The step, run and data options of docs/reference/options.md.
 
     Raises:

@@ -107,9 +107,9 @@ TrainConfig make_train_config(const std::map<std::string, std::string>& given);
 /// Returns {name: text} of all options. `make_train_config` converts it back to the same configuration.
 std::map<std::string, std::string> options_of(const TrainConfig& config);
 
-/// Converts epochs and ratios to numbers of steps, for data with this number of sequences, and replaces auto by the
-/// learning rate, which depends on the bundle's `base_lr`, and this machine's arithmetic. Throws Error if a value
-/// is out of range.
+/// Converts epochs and ratios to numbers of steps, for data with this number of sequences. Replaces auto: by a learning
+/// rate for the bundle's `base_lr` (config/auto_lr.h), and by this machine's arithmetic. Throws Error if a value is out
+/// of range.
 void resolve(TrainConfig& config, int64_t sequences, double base_lr);
 
 /// Throws Error, with the option, if a value is out of range or a micro-batch is longer than `max_seq_len`.
