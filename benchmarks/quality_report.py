@@ -112,7 +112,9 @@ def rates(results: Results) -> None:
     sides += [("gsm8k", side, STEPS) for side in ADAPTED]
     rows = []
     for data, side, steps in sides:
-        auto = results.auto.get(side, 1e-3)
+        if side not in results.auto:
+            continue
+        auto = results.auto[side]
         found = {lr: results.losses.get(Run(data, side, lr, steps, 1).name) for lr in (*LEARNING_RATES, auto)}
         best = min((loss for loss in found.values() if loss is not None), default=None)
         cells = ["" if found[lr] is None else f"{found[lr]:.4f}" for lr in LEARNING_RATES]

@@ -51,7 +51,7 @@ public struct TrainOptions: OptionsByName {
   public var steps: Int? { get { self[integer: "steps"] } set { self[integer: "steps"] = newValue } }
   /// Passes over the data; may be a fraction.
   public var epochs: Double? { get { self[number: "epochs"] } set { self[number: "epochs"] = newValue } }
-  /// Peak learning rate. Nil: by schedule, loss, and rank and alpha of LoRA.
+  /// Peak learning rate. Nil: by the model, LoRA, schedule and loss.
   public var learningRate: Double? { get { self[number: "lr"] } set { self[number: "lr"] = newValue } }
   /// Tokens per sequence.
   public var sequenceLength: Int? { get { self[integer: "seq_len"] } set { self[integer: "seq_len"] = newValue } }
