@@ -48,7 +48,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="3 rounds of the smallest shapes")
     parser.add_argument(
-        "--only", help="print only one table: linear, int8, lora, attention, linear_cross_entropy, scratch"
+        "--only", help="print only one table: linear, int8, int15, lora, attention, linear_cross_entropy, scratch"
     )
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
@@ -83,6 +83,10 @@ def main() -> None:
         "int8": (
             f"Linear layer, 256 rows, no LoRA: speed relative to float32 on {BASELINE}",
             lambda: [int8_row(time_sides, sets, *case) for case in weights],
+        ),
+        "int15": (
+            "Linear layer in 15 bits, as prompts are read: speed relative to float32",
+            lambda: [int15_row(time_sides, *case) for case in weights],
         ),
         "lora": (
             f"Linear layer with LoRA rank {RANK}, q4_1; backward with both LoRA gradients",
@@ -265,6 +269,17 @@ def int8_row(time_sides: TimeSides, sets: list[tuple[str, str]], k: int, n: int,
     for way, ours, reference in zip(("fwd", "bwd"), (forward(*best), backward(*best)), exact, strict=True):
         row[f"{way} error %"] = 100 * float((torch.from_numpy(ours) - reference).norm() / reference.norm())
     kernels.use_instruction_set(instruction_sets()[-1])
+    return row
+
+
+def int15_row(time_sides: TimeSides, k: int, n: int, fmt: str) -> Row:
+    weight, _ = random_weight(fmt, n, k)
+    row: Row = {"KxN": f"{k}x{n}", "format": fmt}
+    for m in (32, M):
+        x = torch.randn(m, k).numpy()
+        sides = {name: partial(kernels.linear_forward, x, weight, compute=name) for name in ("float32", "int15")}
+        t = time_sides(**sides)
+        row[f"{m} rows"] = t["float32"] / t["int15"]
     return row
 
 

@@ -32,7 +32,7 @@ class Answering {
 };
 
 Compute compute_of(const GenerateConfig& config, const Model& model) {
-  const Compute wanted = config.compute == ComputeChoice::kFloat32 ? Compute::kFloat32 : Compute::kInt8;
+  const Compute wanted = config.compute == ComputeChoice::kFloat32 ? Compute::kFloat32 : Compute::kInt15;
   if (model.has_room_for(wanted)) return wanted;
   if (config.compute == ComputeChoice::kInt8) fail("compute int8: a trainer prepared this model for float32 alone");
   return Compute::kFloat32;
@@ -118,8 +118,6 @@ void Generator::feed(const int64_t* tokens, int64_t count, int64_t logit_rows) {
   for (int64_t i = 0; i < count; ++i) positions.push_back(static_cast<int64_t>(held_.size()) + i);
   float* x = activations_.floats();
   float* y = x + count * b.hidden_size;
-  // With more rows, int8 has 8 bits: too few for the likeliest of two tokens that are almost as likely.
-  model_.use_compute(count > kFewRows ? Compute::kFloat32 : compute_);
   model_.embed(tokens, count, x);
   // If a unit fails, the states of those before it have advanced. A state cannot be rewound, so nothing is held then.
   std::vector<int64_t> held;
@@ -131,7 +129,6 @@ void Generator::feed(const int64_t* tokens, int64_t count, int64_t logit_rows) {
   }
   if (has_states()) held_.swap(held);
   held_.insert(held_.end(), tokens, tokens + count);
-  model_.use_compute(compute_);
   if (logit_rows == 0) return;
   logits_.resize(static_cast<size_t>(logit_rows * b.vocab_size));
   model_.logits(x + (count - logit_rows) * b.hidden_size, logit_rows, logits_.data());
@@ -197,7 +194,7 @@ std::vector<int64_t> Generator::generate(const std::vector<int64_t>& prompt, con
   const Bundle& b = model_.bundle();
   // In float32, a token's logits beside others may differ from those alone in their last bit. A state cannot be
   // rewound.
-  const bool looks_ahead = compute_ == Compute::kInt8 && !has_states();
+  const bool looks_ahead = compute_ == Compute::kInt15 && !has_states();
   const auto vocab = static_cast<size_t>(b.vocab_size);
   const auto most =
       static_cast<size_t>(std::min(config.max_tokens, b.max_seq_len - static_cast<int64_t>(prompt.size())));

@@ -53,12 +53,12 @@ class Generator {
 
   Model& model_;
   Adapters adapters_;
-  HalfAdapter own_half_;              // of the adapter that the model had, or of none
-  const HalfLora* half_ = nullptr;    // of the adapter in use
-  std::vector<int64_t> held_;         // tokens in the cache
-  std::vector<int64_t> prompt_;       // the last prompt, with which the cache begins; empty: none
-  std::vector<float> prompt_logits_;  // of what follows it
-  Compute compute_ = Compute::kInt8;  // with which they were computed
+  HalfAdapter own_half_;               // of the adapter that the model had, or of none
+  const HalfLora* half_ = nullptr;     // of the adapter in use
+  std::vector<int64_t> held_;          // tokens in the cache
+  std::vector<int64_t> prompt_;        // the last prompt, with which the cache begins; empty: none
+  std::vector<float> prompt_logits_;   // of what follows it
+  Compute compute_ = Compute::kInt15;  // with which they were computed
   KvFormat kv_format_ = KvFormat::kFloat16;
   std::vector<size_t> offsets_;  // of each unit's part in both buffers; none before the first answer
   Buffer first_;                 // keys, or the state, of each unit

@@ -67,7 +67,7 @@ class Model {
                Compute compute = Compute::kFloat32, int64_t mlp_tokens = 0);
   /// Off: the model computes without its adapter, as it was exported. On after `prepare`.
   void use_adapter(bool on) { adapter_on_ = on; }
-  /// float32 at any time; int8 only if `prepare` made room for it.
+  /// float32 at any time; int8 and int15 only if `prepare` made room for int8.
   void use_compute(Compute compute) { program_.op_context().compute = compute; }
   Compute compute() const { return program_.op_context().compute; }
   /// Whether `prepare` made room for it.

@@ -51,8 +51,11 @@ void packed_linear(const Arguments& a) {
   const Scratch scratch = a.scratch(kernels().linear_scratch_bytes(compute, m, w.rows, w.cols, lora.rank));
   PackedInput& packed = a.op_context().packed_input;
   const bool is_packed = packed.holds(compute, x, m, w.cols, scratch.data);
-  kernels().linear_forward(compute, x, m, w, lora.a == nullptr ? nullptr : &lora, is_packed, y, scratch);
-  packed.keep(compute, x, m, w.cols, scratch.data);
+  const Lora* branch = lora.a == nullptr ? nullptr : &lora;
+  packed.forget();
+  if (kernels().linear_forward(compute, x, m, w, branch, is_packed, y, scratch)) {
+    packed.keep(compute, x, m, w.cols, scratch.data);
+  }
 }
 
 /// packed_linear_backward(dy, weight, format, out_features) -> dx

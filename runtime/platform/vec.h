@@ -70,15 +70,33 @@ inline Vec clamp(Vec x, float low, float high) {
   return x > splat(high) ? splat(high) : x;
 }
 
+#if defined(__AVX512F__)
+typedef float HalfVec __attribute__((vector_size(32)));
+
+// GCC makes a shuffle of a whole register of what takes one of its halves.
+inline HalfVec low_half(Vec v) { return (HalfVec)_mm512_castps512_ps256((__m512)v); }
+inline HalfVec high_half(Vec v) { return (HalfVec)_mm256_castpd_ps(_mm512_extractf64x4_pd((__m512d)v, 1)); }
+#endif
+#if defined(__AVX2__)
+typedef float Vec4 __attribute__((vector_size(16)));
+
+template <typename V>  // of 8 lanes
+Vec4 low_4(V v) {
+  return (Vec4)_mm256_castps256_ps128((__m256)v);
+}
+template <typename V>
+Vec4 high_4(V v) {
+  return (Vec4)_mm256_extractf128_ps((__m256)v, 1);
+}
+#endif
+
 // Sums lanes pairwise, always in the same order.
 inline float sum(Vec v) {
 #if defined(__AVX512F__)
-  v += __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
-#endif
-#if defined(__AVX2__)
-  auto half = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
-  half += __builtin_shufflevector(half, half, 4, 5, 6, 7, 0, 1, 2, 3);
-  auto quarter = __builtin_shufflevector(half, half, 0, 1, 2, 3);
+  const HalfVec half = low_half(v) + high_half(v);
+  Vec4 quarter = low_4(half) + high_4(half);
+#elif defined(__AVX2__)
+  Vec4 quarter = low_4(v) + high_4(v);
 #else
   Vec quarter = v;
 #endif
@@ -89,19 +107,20 @@ inline float sum(Vec v) {
 
 inline float max_lane(Vec v) {
 #if defined(__AVX512F__)
-  v = vmax(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-  v = vmax(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15));
-  v = vmax(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-  v = vmax(v, __builtin_shufflevector(v, v, 1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+  const HalfVec low = low_half(v), high = high_half(v), half = low > high ? low : high;
+  const Vec4 a = low_4(half), b = high_4(half);
+  Vec4 quarter = a > b ? a : b;
 #elif defined(__AVX2__)
-  v = vmax(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
-  v = vmax(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 4, 5, 6, 7));
-  v = vmax(v, __builtin_shufflevector(v, v, 1, 0, 2, 3, 4, 5, 6, 7));
+  const Vec4 a = low_4(v), b = high_4(v);
+  Vec4 quarter = a > b ? a : b;
 #else
-  v = vmax(v, __builtin_shufflevector(v, v, 2, 3, 0, 1));
-  v = vmax(v, __builtin_shufflevector(v, v, 1, 0, 2, 3));
+  Vec quarter = v;
 #endif
-  return v[0];
+  auto other = __builtin_shufflevector(quarter, quarter, 2, 3, 0, 1);
+  quarter = quarter > other ? quarter : other;
+  other = __builtin_shufflevector(quarter, quarter, 1, 0, 2, 3);
+  quarter = quarter > other ? quarter : other;
+  return quarter[0];
 }
 
 // To the nearest integer, for |x| < 2^22: adding 1.5 * 2^23 leaves it in the low bits.

@@ -109,8 +109,10 @@ std::map<std::string, size_t> formats() {
 }
 
 Compute compute_of(const std::string& name) {
-  if (name != "float32" && name != "int8") fail("compute ", name, ": must be float32 or int8");
-  return name == "int8" ? Compute::kInt8 : Compute::kFloat32;
+  if (name == "float32") return Compute::kFloat32;
+  if (name == "int8") return Compute::kInt8;
+  if (name == "int15") return Compute::kInt15;
+  fail("compute ", name, ": must be float32, int8 or int15");
 }
 
 // --- Linear layers -----------------------------------------------------------------------------

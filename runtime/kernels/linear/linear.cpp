@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/kernels/linear/gemm.h"
+#include "runtime/kernels/linear/int15_gemm.h"
 #include "runtime/kernels/linear/int8_gemm.h"
 #include "runtime/kernels/linear/int8_rows.h"
 #include "runtime/kernels/linear/matvec.h"
@@ -96,11 +97,26 @@ struct Int8Input {
 // Of a few rows.
 void matvec_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, bool same_x, float* y,
                     Scratch scratch) {
-  MatvecInput input(x, m, w.cols, scratch);
+  Int15Rows input(x, m, w.cols, scratch);
   float* h = scratch.take(m * (lora != nullptr ? lora->rank : 0));
   if (!same_x) input.encode();
   if (lora != nullptr) matvec_low_rank(input, *lora, h);
   matvec(input, w, lora, h, y);
+}
+
+void int15_forward(const float* x, int64_t m, const PackedWeight& w, const Lora* lora, bool same_x, float* y,
+                   Scratch scratch) {
+  const int64_t n = w.rows, k = w.cols, rank = lora != nullptr ? lora->rank : 0;
+  const int64_t most = std::min(m, kInt15RowBlock);
+  Int15Rows input(x, most, k, scratch);
+  float* h = scratch.take(most * rank);
+  for (int64_t m0 = 0; m0 < m; m0 += most) {
+    input.x = x + m0 * k;
+    input.m = std::min(most, m - m0);
+    if (!same_x || m > most) input.encode();
+    if (lora != nullptr) narrow_gemm(input.m, rank, k, input.x, {lora->a, 1, k}, h, scratch);
+    int15_gemm(input, w, lora, h, y + m0 * n, scratch);
+  }
 }
 
 // The LoRA branch stays in float32: in 8 bits its gradients lose more than all the rest does.
@@ -135,21 +151,25 @@ void int8_gradient(const float* dy, int64_t m, const PackedWeight& w, const Summ
 
 }  // namespace
 
-void linear_forward(Compute compute, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, bool same_x,
+bool linear_forward(Compute compute, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, bool same_x,
                     float* y, Scratch scratch) {
   const int64_t n = w.rows;
   const int64_t k = w.cols;
-  if (compute == Compute::kInt8 && m <= kMatvecRows) {
+  if (compute != Compute::kFloat32 && m <= kMatvecRows) {
     matvec_forward(x, m, w, lora, same_x, y, scratch);
-    return;
+    return true;
+  }
+  if (compute == Compute::kInt15 && int15_is_faster(w)) {
+    int15_forward(x, m, w, lora, same_x, y, scratch);
+    return true;
   }
   if (compute == Compute::kInt8) {
     int8_forward(x, m, w, lora, same_x, y, scratch);
-    return;
+    return true;
   }
   if (lora == nullptr) {
     plain_forward(x, m, w, y, scratch);
-    return;
+    return false;
   }
   const ForwardPanels weight(w);
   const int64_t rank = lora->rank;
@@ -158,6 +178,7 @@ void linear_forward(Compute compute, const float* x, int64_t m, const PackedWeig
   for (int64_t m0 = 0; m0 < m; m0 += kRows) {
     gemm(std::min(kRows, m - m0), n, k, {x + m0 * k, k, 1}, weight, &branch, y + m0 * n, n, scratch);
   }
+  return false;
 }
 
 void linear_backward(Compute compute, const float* dy, const float* x, int64_t m, const PackedWeight& w,
@@ -206,12 +227,14 @@ size_t linear_scratch_bytes(Compute compute, int64_t max_m, int64_t rows, int64_
   const size_t lora =
       std::max(lora_gradient_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, std::max(rows, cols)));
   if (compute == Compute::kFloat32) return size.bytes + std::max(gemm_scratch_bytes(), lora);
-  ScratchSize few, input;
-  MatvecInput::add(std::min(max_m, kMatvecRows), cols, few);
-  Int8Input::add(std::min(max_m, kRows), std::max(rows, cols), input);
-  return size.bytes +
-         std::max({lora, few.bytes,
-                   input.bytes + std::max(int8_gemm_scratch_bytes(rank), narrow_gemm_scratch_bytes(rank, cols))});
+  ScratchSize int15, int8;
+  Int15Rows::add(std::min(max_m, std::max(kMatvecRows, kInt15RowBlock)), cols, int15);
+  const size_t narrow = narrow_gemm_scratch_bytes(rank, cols);
+  int15.take_bytes(std::max(int15_gemm_scratch_bytes(rank), narrow));
+  if (compute == Compute::kInt15) return size.bytes + std::max(gemm_scratch_bytes(), int15.bytes);
+  Int8Input::add(std::min(max_m, kRows), std::max(rows, cols), int8);
+  int8.take_bytes(std::max(int8_gemm_scratch_bytes(rank), narrow));
+  return size.bytes + std::max({lora, int15.bytes, int8.bytes});
 }
 
 }  // namespace mft::MFT_ISA

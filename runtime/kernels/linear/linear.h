@@ -24,15 +24,14 @@ struct Lora {
   float half_scale = 0;
 };
 
-// In int8, up to so many rows are multiplied in 15 bits instead of 8 (matvec.h).
+// Up to so many rows are multiplied in 15 bits in int8, too (matvec.h).
 constexpr int64_t kFewRows = 8;
 
 namespace MFT_ISA {
 
-// y [M, N] = x W^T + scale (x A^T) B^T, x [M, K]. lora may be null. In int8 the codes of x lie at the beginning of the
-// scratch; `same_x` says that the last use of the scratch was this function, in int8 and with the same x, and left
-// them.
-void linear_forward(Compute compute, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, bool same_x,
+// y [M, N] = x W^T + scale (x A^T) B^T, x [M, K]. lora may be null. Returns whether it left the codes of x at the
+// beginning of the scratch. `same_x` says that it did so in the last use of the scratch, with the same `compute` and x.
+bool linear_forward(Compute compute, const float* x, int64_t m, const PackedWeight& w, const Lora* lora, bool same_x,
                     float* y, Scratch scratch);
 
 // Gradients for dy [M, N]; x A^T is computed again rather than kept (MeSP, arXiv 2602.13069):

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <limits>
 #include <utility>
 
 #include "runtime/kernels/linear/block.h"
+#include "runtime/kernels/linear/code_bytes.h"
 #include "runtime/kernels/linear/int8_quads.h"
 #include "runtime/platform/sweep.h"
 #include "runtime/platform/threads.h"
@@ -16,62 +15,16 @@ namespace {
 
 // Bytes of weights that are asked for ahead: the CPU's prefetchers stop at the end of a page.
 constexpr int64_t kAhead = 2048;
-constexpr int64_t kHalf = kMatvecBlock / 2;  // the least columns of a group
-constexpr float kSmallest = 1e-35f;          // below, the inverse of the scale may overflow
 // Products of A and rows of x that one thread computes: fewer are done sooner than a second thread is awake.
 constexpr int64_t kAlone = int64_t{4} << 10;
 // Of weights that one thread takes at a time, and of a head, whose pages are dropped behind it.
 constexpr int64_t kItemBytes = int64_t{16} << 10, kPartBytes = int64_t{4} << 20;
-
-// How a format's codes become the bytes that are multiplied: value = scale * kUnit * byte + middle. Fractions take two
-// bytes: scale * kUnit * (byte + rest / kRests), the rest from 0 to kRests. In one they would be off by 0.4 %.
-template <Code F>
-struct Bytes {
-  using B = Block<F>;
-  // Codes 0 to 15, of which sums of products fit 16 bits.
-  static constexpr bool kSmall = !B::kBytes && !B::kHasCodebook;
-  static constexpr bool kHasRest = B::kTraits.levels == Levels::kFractions;
-  static constexpr int32_t kRests = 127;
-  static constexpr float kUnit = kHasRest ? 1.f / 127.f : 1.f;
-  static constexpr bool kHasMiddle = B::kHasMin || kSmall;
-
-  struct Tables {
-    uint8_t bytes[16], rests[16];
-  };
-  static constexpr Tables tables() {
-    Tables t{};
-    if constexpr (B::kHasCodebook) {
-      for (int i = 0; i < 16; ++i) {
-        const float scaled = B::kCodebook[i] / kUnit;
-        int byte = static_cast<int>(scaled);  // rounded down, once one below
-        if (static_cast<float>(byte) > scaled) --byte;
-        t.bytes[i] = static_cast<uint8_t>(byte);
-        t.rests[i] = static_cast<uint8_t>((scaled - static_cast<float>(byte)) * kRests + 0.5f);
-      }
-    }
-    return t;
-  }
-  static constexpr Tables kTables = tables();
-
-  static VecB rests_of(VecB codes) { return lookup_bytes(kTables.rests, codes); }
-  static VecB of(VecB codes) {
-    if constexpr (B::kHasCodebook) return lookup_bytes(kTables.bytes, codes);
-    if constexpr (B::kBytes && B::kHasMin) return codes ^ 128;  // unsigned bytes as signed ones
-    return codes;
-  }
-  static Vec middle(const B& block, int v) {
-    if constexpr (B::kHasMin && B::kBytes) return block.min[v] + block.scale[v] * 128.f;
-    if constexpr (B::kHasMin) return block.min[v];
-    return block.scale[v] * -8.f;
-  }
-};
 
 // The sums of products of kVec rows' bytes with those of x, four columns at a time, over at most a block.
 template <bool kSmall>
 class Sums {
  public:
 #if defined(MFT_PAIR_SUMS)
-  static constexpr int32_t kOffset = 0;
   void add(VecB bytes, VecI x) {
     if constexpr (kSmall) {
       pairs_ += pair_sums(bytes, x);
@@ -85,16 +38,7 @@ class Sums {
  private:
   VecHU pairs_{};
   VecI sums_{};
-#elif defined(__AVX512VNNI__) || defined(__AVXVNNI__)
-  static constexpr int32_t kOffset = kSmall ? 0 : 128;  // is added to signed bytes
-  void add(VecB bytes, VecI x) { sums_ = dot_lanes(sums_, kSmall ? bytes : bytes ^ 128, x); }
-  void add_rests(VecB rests, VecI x) { sums_ = dot_lanes(sums_, rests, x); }
-  VecI total() const { return sums_; }
-
- private:
-  VecI sums_{};
 #else
-  static constexpr int32_t kOffset = 0;
   void add(VecB bytes, VecI x) { sums_ = dot_lanes(sums_, bytes, x); }
   void add_rests(VecB rests, VecI x) { sums_ = dot_lanes(sums_, rests, x); }
   VecI total() const { return sums_; }
@@ -137,28 +81,23 @@ template <Code F, int R>
 
 // y [R, 16] of one panel.
 template <Code F, int R>
-void panel_products(const PackedWeight& w, int64_t panel, const MatvecInput& in, Vec (*y)[k16Vecs]) {
-  const int64_t group = w.format.group, padded = MatvecInput::padded(in.k), blocks = MatvecInput::blocks(in.k);
-  const int64_t columns = std::min(group, kMatvecBlock), halves = columns / kHalf;
+void panel_products(const PackedWeight& w, int64_t panel, const Int15Rows& in, Vec (*y)[k16Vecs]) {
+  const int64_t group = w.format.group, padded = Int15Rows::padded(in.k), blocks = Int15Rows::blocks(in.k);
+  const int64_t columns = std::min(group, kInt15Block);
+  using Form = FormOf<F>;
   for (int64_t k = 0; k < in.k;) {
     const Block<F> block(block_at<F>(w, panel, k / group));
     for (int64_t c = 0; c < group; c += columns, k += columns) {
       RowSums<F, R> sums;
       multiply_columns<F, R>(block.codes + c * Block<F>::kColumnBytes, columns / 4, in.codes + k, padded, sums);
       for (int r = 0; r < R; ++r) {
-        const float scale = in.scales[r * blocks + k / kMatvecBlock];
-        const int32_t* half = in.sums + r * 2 * blocks + k / kHalf;
-        const int32_t codes = half[0] + (halves > 1 ? half[1] : 0);
+        const float scale = in.scales[r * blocks + k / kInt15Block];
+        const int32_t codes = in.part_sum(r, 0, k, columns) * Int15Rows::kSecondPart + in.part_sum(r, 1, k, columns);
         for (int v = 0; v < k16Vecs; ++v) {
-          VecI whole = sums.of[2 * r][v].total() * MatvecInput::kSecondPart + sums.of[2 * r + 1][v].total() -
-                       Sums<Bytes<F>::kSmall>::kOffset * codes;
-          static_assert(MatvecInput::kSecondPart % Bytes<F>::kRests == 0);
-          if constexpr (Bytes<F>::kHasRest) {
-            whole += sums.rests[r][v].total() * (MatvecInput::kSecondPart / Bytes<F>::kRests);
-          }
-          y[r][v] += to_float(whole) * (block.scale[v] * (scale * Bytes<F>::kUnit));
-          if constexpr (Bytes<F>::kHasMiddle)
-            y[r][v] += Bytes<F>::middle(block, v) * (scale * static_cast<float>(codes));
+          VecI whole = sums.of[2 * r][v].total() * Int15Rows::kSecondPart + sums.of[2 * r + 1][v].total() -
+                       Form::kOffset * codes;
+          if constexpr (Form::kHasRest) whole += sums.rests[r][v].total() * kRestsInSecond<Form>;
+          add_block<Form>(to_float(whole), codes, scale, block.scale[v], Bytes<F>::minimum(block, v), y[r][v]);
         }
       }
     }
@@ -167,7 +106,7 @@ void panel_products(const PackedWeight& w, int64_t panel, const MatvecInput& in,
 
 // The same with weights of floats.
 template <int R>
-void float_panel_products(const PackedWeight& w, int64_t panel, const MatvecInput& in, Vec (*y)[k16Vecs]) {
+void float_panel_products(const PackedWeight& w, int64_t panel, const Int15Rows& in, Vec (*y)[k16Vecs]) {
   const int64_t group = w.format.group;
   for (int64_t k = 0; k < in.k; ++k) {
     Vec column[kPanelVecs];
@@ -179,7 +118,7 @@ void float_panel_products(const PackedWeight& w, int64_t panel, const MatvecInpu
 }
 
 template <Code F, int R>
-void multiply_panels(const PackedWeight& w, const MatvecInput& in, int64_t begin, int64_t end, float* y) {
+void multiply_panels(const PackedWeight& w, const Int15Rows& in, int64_t begin, int64_t end, float* y) {
   for (int64_t panel = begin; panel < end; ++panel) {
     Vec of_panel[R][k16Vecs] = {};
     if constexpr (F == Code::kF16) {
@@ -196,7 +135,7 @@ void multiply_panels(const PackedWeight& w, const MatvecInput& in, int64_t begin
   }
 }
 
-using Multiply = void (*)(const PackedWeight&, const MatvecInput&, int64_t, int64_t, float*);
+using Multiply = void (*)(const PackedWeight&, const Int15Rows&, int64_t, int64_t, float*);
 
 template <Code F, int... kRowsLessOne>
 constexpr std::array<Multiply, kMatvecRows> multiplies(std::integer_sequence<int, kRowsLessOne...>) {
@@ -208,35 +147,6 @@ Multiply multiply_of(Code code, int64_t m) {
     static constexpr auto kAll = multiplies<f()>(std::make_integer_sequence<int, static_cast<int>(kMatvecRows)>{});
     return kAll[static_cast<size_t>(m - 1)];
   });
-}
-
-// Both parts of one block, whose numbers behind the row's end are 0, and the sums of its halves.
-void encode_block(const float* x, int64_t count, int8_t* first, int8_t* second, float* scale, int32_t* sums) {
-  alignas(64) float values[kMatvecBlock] = {};
-  std::copy_n(x, count, values);
-  bool finite = true;
-  for (const float value : values) finite = finite && std::isfinite(value);
-  Vec largest{};
-  for (int64_t i = 0; i < kMatvecBlock; i += kVec) {
-    const Vec value = load(values + i);
-    largest = vmax(largest, vmax(value, -value));
-  }
-  const float most = max_lane(largest);
-  *scale = finite ? most / (127.f * MatvecInput::kSecondPart) : std::numeric_limits<float>::quiet_NaN();
-  const float inverse = finite && most > kSmallest ? 127.f / most : 0.f;
-  alignas(64) int32_t parts[2][kMatvecBlock];
-  for (int64_t i = 0; i < kMatvecBlock; i += kVec) {
-    const Vec scaled = finite ? load(values + i) * inverse : Vec{};
-    const VecI whole = round_to_int(scaled);
-    const VecI rest = round_to_int((scaled - to_float(whole)) * static_cast<float>(MatvecInput::kSecondPart));
-    std::memcpy(parts[0] + i, &whole, sizeof(whole));
-    std::memcpy(parts[1] + i, &rest, sizeof(rest));
-  }
-  for (int64_t i = 0; i < kMatvecBlock; ++i) {
-    first[i] = static_cast<int8_t>(parts[0][i]);
-    second[i] = static_cast<int8_t>(parts[1][i]);
-    sums[i / kHalf] = (i % kHalf == 0 ? 0 : sums[i / kHalf]) + MatvecInput::kSecondPart * parts[0][i] + parts[1][i];
-  }
 }
 
 Vec load_number(const float* p) { return load(p); }
@@ -293,32 +203,7 @@ void add_low_rank(const Lora& lora, const float* h, int64_t m, int64_t begin, in
 
 }  // namespace
 
-void MatvecInput::add(int64_t m, int64_t k, ScratchSize& size) {
-  size.take_bytes(static_cast<size_t>(2 * m * padded(k)));
-  size.take(static_cast<size_t>(m * blocks(k)));
-  size.take(static_cast<size_t>(m * 2 * blocks(k)));
-}
-
-MatvecInput::MatvecInput(const float* x_rows, int64_t rows, int64_t columns, Scratch& scratch)
-    : m(rows),
-      k(columns),
-      x(x_rows),
-      codes(reinterpret_cast<int8_t*>(scratch.take_bytes(static_cast<size_t>(2 * m * padded(k))))),
-      scales(scratch.take(static_cast<size_t>(m * blocks(k)))),
-      sums(reinterpret_cast<int32_t*>(scratch.take(static_cast<size_t>(m * 2 * blocks(k))))) {}
-
-void MatvecInput::encode() {
-  for (int64_t r = 0; r < m; ++r) {
-    for (int64_t b = 0; b < blocks(k); ++b) {
-      const int64_t at = b * kMatvecBlock, count = std::min(kMatvecBlock, k - at);
-      int8_t* first = codes + 2 * r * padded(k) + at;
-      encode_block(x + r * k + at, count, first, first + padded(k), scales + r * blocks(k) + b,
-                   sums + r * 2 * blocks(k) + 2 * b);
-    }
-  }
-}
-
-void matvec_low_rank(const MatvecInput& x, const Lora& lora, float* h) {
+void matvec_low_rank(const Int15Rows& x, const Lora& lora, float* h) {
   parallel_ranges(lora.rank, ceil_div(kAlone, x.k * x.m), [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j) {
       for (int64_t r = 0; r < x.m; ++r) {
@@ -330,7 +215,7 @@ void matvec_low_rank(const MatvecInput& x, const Lora& lora, float* h) {
   });
 }
 
-void matvec(const MatvecInput& x, const PackedWeight& w, const Lora* lora, const float* h, float* y) {
+void matvec(const Int15Rows& x, const PackedWeight& w, const Lora* lora, const float* h, float* y) {
   const Multiply multiply = multiply_of(w.format.code, x.m);
   const int64_t panel_bytes = w.cols / w.format.group * static_cast<int64_t>(w.format.block_bytes());
   const int64_t panels = ceil_div(w.rows, kPanelRows), step = ceil_div(kItemBytes, panel_bytes);
