@@ -1,7 +1,7 @@
 #pragma once
 
-// Products of many rows with a packed weight in 15 bits, as a model that answers has them while it reads a prompt. Without
-// LoRA, a row gets the same bits as from matvec.h, which computes few rows.
+// Products of many rows with a packed weight in 15 bits, as a model that answers has them while it reads a prompt.
+// Without LoRA, a row gets the same bits as from matvec.h, which computes few rows.
 
 #include <cstddef>
 #include <cstdint>
