@@ -162,7 +162,8 @@ def schedules_alone(results: Results) -> None:
         else:
             row += [""] * len(DATA)
         row.append(compared(results, "gsm8k", (side, FULL), (round(STEPS / operations(side, results.size)), STEPS)))
-        rows.append(row)
+        if any(row[3:]):
+            rows.append(row)
     head = ["schedule", "step time", "operations per step"]
     head += [f"{data}, equal {same}" for same in ("steps", "time") for data in DATA]
     table("Schedules alone: int8, exact storage, against full", [*head, "gsm8k, equal operations"], rows)
