@@ -70,57 +70,38 @@ inline Vec clamp(Vec x, float low, float high) {
   return x > splat(high) ? splat(high) : x;
 }
 
-#if defined(__AVX512F__)
-typedef float HalfVec __attribute__((vector_size(32)));
-
-// GCC makes a shuffle of a whole register of what takes one of its halves.
-inline HalfVec low_half(Vec v) { return (HalfVec)_mm512_castps512_ps256((__m512)v); }
-inline HalfVec high_half(Vec v) { return (HalfVec)_mm256_castpd_ps(_mm512_extractf64x4_pd((__m512d)v, 1)); }
-#endif
 #if defined(__AVX2__)
+typedef float Vec8 __attribute__((vector_size(32)));
 typedef float Vec4 __attribute__((vector_size(16)));
 
-template <typename V>  // of 8 lanes
-Vec4 low_4(V v) {
-  return (Vec4)_mm256_castps256_ps128((__m256)v);
-}
-template <typename V>
-Vec4 high_4(V v) {
-  return (Vec4)_mm256_extractf128_ps((__m256)v, 1);
-}
+// Halves of a register: of a shuffle, GCC shuffles the whole.
+inline Vec4 low_half(Vec8 v) { return (Vec4)_mm256_castps256_ps128((__m256)v); }
+inline Vec4 high_half(Vec8 v) { return (Vec4)_mm256_extractf128_ps((__m256)v, 1); }
+#endif
+#if defined(__AVX512F__)
+inline Vec8 low_half(Vec v) { return (Vec8)_mm512_castps512_ps256((__m512)v); }
+inline Vec8 high_half(Vec v) { return (Vec8)_mm256_castpd_ps(_mm512_extractf64x4_pd((__m512d)v, 1)); }
 #endif
 
-// Sums lanes pairwise, always in the same order.
+// Combines lanes pairwise, always in the same order.
+template <typename F>
+inline float combine_lanes(Vec v, const F& combine) {
+#if defined(__AVX512F__)
+  const Vec8 half = combine(low_half(v), high_half(v));
+  const Vec4 quarter = combine(low_half(half), high_half(half));
+#elif defined(__AVX2__)
+  const Vec4 quarter = combine(low_half(v), high_half(v));
+#else
+  const Vec quarter = v;
+#endif
+  const auto pairs = combine(quarter, __builtin_shufflevector(quarter, quarter, 2, 3, 0, 1));
+  return combine(pairs, __builtin_shufflevector(pairs, pairs, 1, 0, 2, 3))[0];
+}
 inline float sum(Vec v) {
-#if defined(__AVX512F__)
-  const HalfVec half = low_half(v) + high_half(v);
-  Vec4 quarter = low_4(half) + high_4(half);
-#elif defined(__AVX2__)
-  Vec4 quarter = low_4(v) + high_4(v);
-#else
-  Vec quarter = v;
-#endif
-  quarter += __builtin_shufflevector(quarter, quarter, 2, 3, 0, 1);
-  quarter += __builtin_shufflevector(quarter, quarter, 1, 0, 2, 3);
-  return quarter[0];
+  return combine_lanes(v, [](auto a, auto b) { return a + b; });
 }
-
 inline float max_lane(Vec v) {
-#if defined(__AVX512F__)
-  const HalfVec low = low_half(v), high = high_half(v), half = low > high ? low : high;
-  const Vec4 a = low_4(half), b = high_4(half);
-  Vec4 quarter = a > b ? a : b;
-#elif defined(__AVX2__)
-  const Vec4 a = low_4(v), b = high_4(v);
-  Vec4 quarter = a > b ? a : b;
-#else
-  Vec quarter = v;
-#endif
-  auto other = __builtin_shufflevector(quarter, quarter, 2, 3, 0, 1);
-  quarter = quarter > other ? quarter : other;
-  other = __builtin_shufflevector(quarter, quarter, 1, 0, 2, 3);
-  quarter = quarter > other ? quarter : other;
-  return quarter[0];
+  return combine_lanes(v, [](auto a, auto b) { return a > b ? a : b; });
 }
 
 // To the nearest integer, for |x| < 2^22: adding 1.5 * 2^23 leaves it in the low bits.

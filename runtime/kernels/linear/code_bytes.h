@@ -33,10 +33,12 @@ constexpr int32_t kSignedOffset = 0;
 template <Code F>
 constexpr bool kSmallCodes = !Block<F>::kBytes && !Block<F>::kHasCodebook;
 template <Code F>
-using FormOf = ByteForm<!kSmallCodes<F>     ? kSignedOffset
-                        : Block<F>::kHasMin ? 0
-                                            : 8,
-                        kSmallCodes<F>, Block<F>::kTraits.levels == Levels::kFractions, Block<F>::kHasMin>;
+constexpr int32_t kOffsetOf = !kSmallCodes<F>     ? kSignedOffset
+                              : Block<F>::kHasMin ? 0
+                                                  : 8;
+template <Code F>
+using FormOf =
+    ByteForm<kOffsetOf<F>, kSmallCodes<F>, Block<F>::kTraits.levels == Levels::kFractions, Block<F>::kHasMin>;
 
 template <Code F>
 struct Bytes : FormOf<F> {
