@@ -47,12 +47,13 @@ KvFormat kv_format_of(const GenerateConfig& config) {
 
 int64_t Generator::prepared_tokens(const Bundle& bundle) { return std::min(kPromptTokens, bundle.max_seq_len); }
 
-Generator::Generator(Model& model) : model_(model) {
+Generator::Generator(Model& model)
+    : model_(model), piece_(std::min(prepared_tokens(model.bundle()), std::max(model.tokens(), kFewRows))) {
   const Bundle& b = model.bundle();
-  activations_ = Buffer(2 * model_.activation_bytes(prepared_tokens(b)));
+  activations_ = Buffer(2 * model_.activation_bytes(piece_));
   int64_t width = 0;
   for (const UnitKind& kind : b.kinds) width = std::max(width, kind.cache_width);
-  fresh_ = Buffer(static_cast<size_t>(2 * prepared_tokens(b) * width) * sizeof(float));
+  fresh_ = Buffer(static_cast<size_t>(2 * piece_ * width) * sizeof(float));
   own_half_ = model.adapter_is_on() ? HalfAdapter(model.layout(), model.parameters())
                                     : HalfAdapter::none(model.no_adapter_buffer());
   half_ = &own_half_.lora();
@@ -159,7 +160,7 @@ bool Generator::take(const std::vector<int64_t>& prompt, const std::function<boo
   if (states && static_cast<size_t>(same) < held_.size()) same = 0;  // a state cannot be rewound
   held_.resize(static_cast<size_t>(same));
   for (int64_t i = same; i < length;) {
-    const int64_t count = std::min(prepared_tokens(b), length - i);
+    const int64_t count = std::min(piece_, length - i);
     feed(prompt.data() + i, count, i + count == length ? 1 : 0);
     i += count;
     if (i < length && on_prompt && !on_prompt()) return false;

@@ -17,8 +17,8 @@ namespace mft {
 class Generator {
  public:
   /// Answers with the model's current adapter. The cache is valid only for this one and the current weights: after the
-  /// model is prepared again, create a new generator. The model must be prepared for kPromptTokens tokens, or for the
-  /// bundle's maximum if that is less.
+  /// model is prepared again, create a new generator. A model that a trainer prepared for fewer than `prepared_tokens`
+  /// reads prompts in shorter pieces.
   explicit Generator(Model& model);
   /// Answers with the adapter in `folder` from now on (empty: the bundle's own). Adapters that were used before are
   /// still in memory, unless their files have changed. Throws Error if it cannot be used; then nothing changes.
@@ -52,6 +52,7 @@ class Generator {
   bool has_states() const;
 
   Model& model_;
+  const int64_t piece_;  // the most tokens to compute at once
   Adapters adapters_;
   HalfAdapter own_half_;               // of the adapter that the model had, or of none
   const HalfLora* half_ = nullptr;     // of the adapter in use

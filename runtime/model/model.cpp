@@ -79,6 +79,7 @@ void Model::make_ready(const std::string& adapter_folder, int64_t tokens, int64_
   const ThreadParts parts(threads);
   threads_ = thread_count();
   use_compute(room_ = compute);
+  tokens_ = tokens;
   mlp_tokens_ = mlp_tokens;
   staging_bytes_ = staging_bytes(tokens, mlp_tokens);
   const size_t scratch = scratch_bytes(tokens, compute, staging_bytes_);

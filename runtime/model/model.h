@@ -70,6 +70,8 @@ class Model {
   /// float32 at any time; int8 and int15 only if `prepare` made room for int8.
   void use_compute(Compute compute) { program_.op_context().compute = compute; }
   Compute compute() const { return program_.op_context().compute; }
+  /// The most tokens of a call that `prepare` made room for.
+  int64_t tokens() const { return tokens_; }
   /// Whether `prepare` made room for it.
   bool has_room_for(Compute compute) const { return compute == Compute::kFloat32 || room_ == Compute::kInt8; }
   /// Reads the adapter from a copy in float16 from now on, where it computes few rows in int8. Empty: from none.
@@ -200,6 +202,7 @@ class Model {
   size_t staging_bytes_ = 0;
   std::vector<float> scales_;                 // factor of each unit's output
   mutable std::vector<size_t> weight_bytes_;  // of each unit and the head, once asked for
+  int64_t tokens_ = 0;
   int64_t threads_ = 0;
   int64_t mlp_tokens_ = 0;
   LoraTrain lora_train_ = LoraTrain::kBoth;
