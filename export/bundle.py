@@ -270,6 +270,7 @@ def write_bundle(
             "hf_settings": source.hf_settings,
             "base_model": asdict(base),
             "lora": asdict(lora),
+            "lr_factor": c.family.lr_factor,
             "max_seq_len": max_seq_len,
             "activation": activation,
             "formats": _formats(specs) | {c.embedding: embed_format, head_weight: head_format} | per_layer,

@@ -18,6 +18,7 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 6;
 constexpr double kMostFlops = 1e18;
+constexpr double kMostLrFactor = 100;
 // Limits far above any model, but low enough that products of sizes do not overflow.
 constexpr int64_t kMostWidth = 1 << 20;
 constexpr int64_t kMostVocabulary = 1 << 24;
@@ -206,6 +207,8 @@ void parse_model(const Json& json, Bundle& bundle) {
   if (!(bundle.lora_alpha > 0) || !std::isfinite(bundle.lora_alpha)) fail("lora alpha is ", bundle.lora_alpha);
   bundle.lora_rslora = lora.at("use_rslora");
   lora.at("targets").get_to(bundle.lora_targets);
+  bundle.lr_factor = json.value("lr_factor", 1.0);  // older bundles do not have it
+  if (!(bundle.lr_factor > 0 && bundle.lr_factor <= kMostLrFactor)) fail("lr_factor is ", bundle.lr_factor);
   json.at("embed").at("weights").get_to(bundle.embed_weights);
   json.at("head").at("weights").get_to(bundle.head_weights);
   if (bundle.embed_weights.size() != 1 || bundle.head_weights.size() != 2) {

@@ -145,6 +145,7 @@ struct Bundle {
   int64_t lora_rank = 0;
   double lora_alpha = 0;
   bool lora_rslora = false;
+  double lr_factor = 1;  // the model family's factor of the learning rate of --lr auto
   std::vector<std::string> lora_targets;
   std::vector<UnitKind> kinds;
   std::vector<UnitInfo> units;

@@ -35,7 +35,7 @@ double base_lr(double alpha, int64_t hidden_size) {
 
 double base_lr(const Bundle& bundle) {
   const double root = bundle.lora_rslora ? std::sqrt(static_cast<double>(bundle.lora_rank)) : 1;
-  return base_lr(bundle.lora_alpha * root, bundle.hidden_size);
+  return bundle.lr_factor * base_lr(bundle.lora_alpha * root, bundle.hidden_size);
 }
 
 double auto_lr(const TrainConfig& config, double base) {

@@ -11,8 +11,8 @@ namespace mft {
 /// 1e-3 (32 / alpha * 576 / width)^(2/3), and that of width 576 in narrower models. Measured in docs/quality.md.
 double base_lr(double alpha, int64_t hidden_size);
 
-/// That of a bundle. rsLoRA scales by alpha / sqrt(rank) and LoRA by alpha / rank, so its alpha counts sqrt(rank)
-/// times.
+/// That of a bundle, times the factor of its model family. rsLoRA scales by alpha / sqrt(rank) and LoRA by
+/// alpha / rank, so its alpha counts sqrt(rank) times.
 double base_lr(const Bundle& bundle);
 
 /// The peak learning rate of `--lr auto`, to two digits: the base rate times the factors of schedule and loss.

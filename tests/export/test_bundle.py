@@ -48,6 +48,7 @@ def test_keys(description: dict[str, Any]) -> None:
             "hf_settings",
             "base_model",
             "lora",
+            "lr_factor",
             "max_seq_len",
             "activation",
             "formats",

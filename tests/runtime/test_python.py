@@ -1,6 +1,8 @@
 """The runtime from Python: runs in this process, what a model refuses, options, and generation that goes on."""
 
 import _thread
+import dataclasses
+import json
 import signal
 import threading
 import time
@@ -13,6 +15,7 @@ import pytest
 
 from mobile_ft.export.bundle import write_bundle
 from mobile_ft.export.source.random_init import RandomModel
+from mobile_ft.model.families.traits import FULL
 from mobile_ft.model.lora import LoraConfig
 from mobile_ft.runtime import (
     GenerateConfig,
@@ -163,6 +166,34 @@ def test_the_learning_rate_of_a_bundle(
 ) -> None:
     write_bundle(RandomModel(CONFIG, 0), LoraConfig(rank, alpha, ALL_LINEAR, use_rslora), 64, 0, tmp_path / "bundle")
     assert TrainConfig(**options).learning_rate(str(tmp_path / "bundle")) == lr
+
+
+def test_the_learning_rate_of_a_family(tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, model_type="gemma3_text", layer_types=(FULL,) * 4)
+    folder = tmp_path / "bundle"
+    write_bundle(RandomModel(config, 0), LoraConfig(16, 32.0, ALL_LINEAR), 64, 0, folder)
+    assert TrainConfig().learning_rate(str(folder)) == 8e-4
+    index = json.loads((folder / "bundle.json").read_text())
+    assert index.pop("lr_factor") == 0.8
+    (folder / "bundle.json").write_text(json.dumps(index))  # as older bundles, which have no factor
+    assert TrainConfig().learning_rate(str(folder)) == 1e-3
+    for factor in (0, -1, 1e9):
+        (folder / "bundle.json").write_text(json.dumps(index | {"lr_factor": factor}))
+        with pytest.raises(RuntimeFailure, match="lr_factor is "):
+            TrainConfig().learning_rate(str(folder))
+
+
+@pytest.mark.parametrize("compute", ["int8", "float32"])
+def test_a_model_with_room_for_few_tokens_reads_a_long_prompt(compute: str, tmp_path: Path) -> None:
+    """As of a trainer with short sequences; its MLP is so wide that 16 tokens need less scratch than a whole piece."""
+    wide = dataclasses.replace(CONFIG, intermediate_size=8192, num_hidden_layers=1)
+    write_bundle(RandomModel(wide, 0), LoraConfig(4, 8.0, ALL_LINEAR), 128, 0, tmp_path / "bundle")
+    config, answers = GenerateConfig(max_tokens=4, temp=0, compute=compute), []
+    for tokens in (128, 16):
+        model = Model(str(tmp_path / "bundle"))
+        model.prepare("", tokens)
+        answers.append(Generator(model).generate([7 * i % 250 for i in range(100)], config))
+    assert answers[0] == answers[1]
 
 
 def test_generation_goes_on(small_bundle: Path) -> None:

@@ -131,6 +131,7 @@ FAMILIES: dict[str, Family] = {
         layers=(FULL, SLIDING),
         usual=_gemma3,
         rope_by_type=True,
+        lr_factor=0.8,
         vision_tokens=True,
         inside={"gemma3": _GEMMA3_VISION},
         defaults=_DEFAULTS

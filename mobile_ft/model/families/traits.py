@@ -73,6 +73,7 @@ class Family:
     layers: tuple[str, ...] = (FULL,)  # supported types of layers
     rope_by_type: bool = False  # `rope_parameters` has an object for each type of layer
     rope_keys: tuple[str, ...] = ()  # settings of the rotary embedding that only this family has; `hf_rope` reads them
+    lr_factor: float = 1.0  # of `--lr auto`, where the best rate differs from the common rule (docs/quality.md)
     vision_tokens: bool = False  # whether its tokenizer has special tokens of a model with vision, beyond the embedding
     inside: dict[str, Wrapper] = field(default_factory=dict)  # {model_type of a wrapper: the wrapper}
     in_files: dict[str, str] = field(default_factory=dict)  # {linear layer: its name in files, if it has another there}
