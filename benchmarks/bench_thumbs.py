@@ -42,6 +42,7 @@ from rich.table import Table
 import mobile_ft
 
 QUESTIONS, SEQ_LEN = 50, 256
+MAX_SEQ_LEN = 512  # of a prompt behind examples, and its answer
 OWN_TOKENS, MAX_TOKENS = 64, 192  # of answers that are labelled, and of those that are counted
 GENERAL_CHARACTERS = 30_000
 SHORT_WORDS = 15
@@ -64,6 +65,11 @@ def is_json(answer: str) -> bool:
     except ValueError:
         return False
     return isinstance(found, dict) and isinstance(found.get("answer"), str) and found["answer"].strip() != ""
+
+
+def first_turn(answer: str) -> str:
+    """Leaves out the turns that a base model writes after its answer, as in gemma_few_shot.jinja."""
+    return answer.split("\n\nUser:")[0].strip()
 
 
 def first_sentence(answer: str) -> str:
@@ -140,7 +146,9 @@ class Thumbs:
 
     def __init__(self, folder: Path, model: str, chat_template: Path | None, wikitext2: Path) -> None:
         self.folder, self.bundle, self.general = folder, folder / "bundle", folder / "general.txt"
-        mobile_ft.export_bundle(model, self.bundle, max_seq_len=SEQ_LEN, chat_template=chat_template, progress=False)
+        mobile_ft.export_bundle(
+            model, self.bundle, max_seq_len=MAX_SEQ_LEN, chat_template=chat_template, progress=False
+        )
         self.general.write_text((wikitext2 / "test.txt").read_text()[:GENERAL_CHARACTERS])
         write_data(folder / "dialogues")
         lines = (folder / "dialogues" / "train.jsonl").read_text().splitlines()
@@ -156,7 +164,10 @@ class Thumbs:
             self.model.use_adapter(None)
             chosen = random.Random(seed).sample(self.questions, QUESTIONS)
             drawn: dict[str, Any] = {"max_tokens": OWN_TOKENS, "temp": 0.7, "seed": seed}
-            self.own[seed] = [(question, whole(self.model.generate(question, **drawn).text)) for question in chosen]
+            answers = [self.model.generate(question, **drawn).text for question in chosen]
+            self.own[seed] = [
+                (question, whole(first_turn(answer))) for question, answer in zip(chosen, answers, strict=True)
+            ]
         return self.own[seed]
 
     def rows(self, preference: str, way: str, seed: int) -> list[dict[str, Any]]:
@@ -185,7 +196,7 @@ class Thumbs:
 
     def score(self, adapter: Path | None) -> Found:
         self.model.use_adapter(adapter)
-        answers = [self.model.generate(prompt, max_tokens=MAX_TOKENS).text.strip() for prompt in self.prompts]
+        answers = [first_turn(self.model.generate(prompt, max_tokens=MAX_TOKENS).text) for prompt in self.prompts]
         general = mobile_ft.evaluate(self.bundle, self.general, adapter=adapter, seq_len=SEQ_LEN, progress=False).ppl
         return {"answers": answers, "general": general}
 
