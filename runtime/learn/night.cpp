@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kWay = 0.5;
 
 // What is left of the distance to the base model, in turn, of an adapter that general text does not bear.
-constexpr double kPulls[] = {0.95, 0.9, 0.8, 0.65, 0.45, 0.25};
+constexpr double kPulls[] = {0.95, 0.9, 0.8, 0.65, 0.45, 0.25, 0.15, 0.08};
 
 // Rows that stay held out. With more of them, smaller gains can be told from chance; but what they would have taught is
 // missing: where a quarter of all rows was held out for ever, the loss after 14 nights was 2.5 % higher.
