@@ -147,6 +147,8 @@ def _show(event: Event, display: ProgressDisplay) -> None:
             f"night {event['night']}: {event['new']} new and {event['replayed']} older rows to train on, "
             f"{event['held_out']} held out"
         )
+    elif kind == "rehearsal":
+        display.count(event["text"], event["texts"], "the base model writes a text")
     elif kind == "plan":
         display.start(event["steps"])
     elif kind == "step":

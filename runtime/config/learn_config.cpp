@@ -40,6 +40,11 @@ std::vector<Option<C>> make_own_options() {
           "replay", [](C& c) -> auto& { return c.replay; }, kRun, true,
           "rows of earlier nights that are trained on again, per new row"),
       option<C>(
+          "rehearsal", [](C& c) -> auto& { return c.rehearsal; }, kRun, true,
+          "texts per row that the base model writes itself, to be trained on beside the rows, so that the adapter "
+          "keeps "
+          "what the model knew; sft only"),
+      option<C>(
           "log_bytes", [](C& c) -> auto& { return c.log_bytes; }, kRun, true,
           "size of the rows that are kept for replay and evaluation; above it, rows drawn at random are dropped"),
       option<C>(
@@ -71,6 +76,8 @@ void check_values(const C& c) {
   };
   check("held_out", c.held_out, c.held_out > 0 && c.held_out < 1, "above 0 and below 1");
   check("replay", c.replay, c.replay >= 0 && std::isfinite(c.replay), "a number that is not negative");
+  check("rehearsal", c.rehearsal, c.rehearsal >= 0 && std::isfinite(c.rehearsal), "a number that is not negative");
+  check("rehearsal", c.rehearsal, c.rehearsal == 0 || c.train.loss == Loss::kSft, "0 unless loss is sft");
   check("keep", static_cast<double>(c.keep), c.keep >= 1, "at least 1");
   check("general_bound", c.general_bound, c.general_bound >= 0 && std::isfinite(c.general_bound),
         "a number that is not negative");

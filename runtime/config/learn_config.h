@@ -17,6 +17,7 @@ struct LearnConfig {
   TrainConfig train;
   double held_out = 0.25;                  // set by the first night; of 40 rows, fewer than 5 once in 60 nights
   double replay = 1.25;                    // older rows per new row
+  double rehearsal = 0;                    // texts of the base model per row; losses of feedback cannot learn from them
   uint64_t log_bytes = uint64_t{4} << 20;  // of rows that are kept
   int64_t keep = 3;                        // versions
   double general_bound = 0.005;            // by which the perplexity of general text may rise over the base model's

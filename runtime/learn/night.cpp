@@ -12,6 +12,7 @@
 #include "runtime/base/file.h"
 #include "runtime/data/token_writer.h"
 #include "runtime/learn/prompt_fit.h"
+#include "runtime/learn/rehearsal.h"
 #include "runtime/learn/verdict.h"
 #include "runtime/learn/version_losses.h"
 #include "runtime/platform/process_memory.h"
@@ -98,10 +99,15 @@ EventSink of_training(const EventSink& emit) {
   };
 }
 
+/// When a limit of minutes ends that begins now; 0: never.
+Clock::time_point end_of(double minutes) {
+  if (minutes == 0) return Clock::time_point::max();
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(60 * minutes));
+}
+
 /// Trains into the folder `paths.out`. Sets what an MLP computes at once, for evaluations to need no more memory.
-void train(Model& model, TrainConfig& config, const RunPaths& paths, double minutes, const EventSink& emit,
+void train(Model& model, TrainConfig& config, const RunPaths& paths, Clock::time_point end, const EventSink& emit,
            const StopRequest& stop) {
-  const auto end = Clock::now() + std::chrono::duration<double>(60 * minutes);
   StopRequest late;
   int64_t mlp_tokens = 0;
   Run run(model, config, paths, [&](const Event& event) {
@@ -111,7 +117,7 @@ void train(Model& model, TrainConfig& config, const RunPaths& paths, double minu
   try {
     while (run.step(late)) {
       check_stop(stop);
-      if (minutes > 0 && Clock::now() >= end) late.time_is_up();
+      if (Clock::now() >= end) late.time_is_up();
     }
   } catch (const Stopped&) {  // its adapter is saved
     check_stop(stop);
@@ -318,8 +324,15 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   if (start != nullptr) paths.adapter = state.folder + "/" + start->folder;
   paths.moments = paths.adapter;
   paths.keep_moments = true;
+  const Clock::time_point end = end_of(config.minutes);
   {
-    const Encoded encoded = encode(learned, encoder, training);
+    Encoded encoded = encode(learned, encoder, training);
+    const double texts = std::round(config.rehearsal * static_cast<double>(learned.size()));
+    if (texts > 0) {
+      const Clock::time_point half = end_of(config.minutes / 2);
+      encoded.add(write_rehearsal(model, text, state, number, static_cast<size_t>(texts), training, half, emit, stop),
+                  1);
+    }
     write_token_file(paths.data, encoded, packed(encoded, training), training.loss);
   }
   if (training.eval_every > 0) {
@@ -332,7 +345,7 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
     }
   }
 
-  train(model, training, paths, config.minutes, of_training(emit), stop);
+  train(model, training, paths, end, of_training(emit), stop);
   // Not before the training, whose plan says how much memory evaluations may need.
   night.fit = prompt_fit(model, text, training, state.adapter_folder(), new_rows(state, number), work, stop);
   if (is_mixed_up(night.fit, earlier_fit(state))) {

@@ -4,6 +4,7 @@ import hashlib
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from safetensors.numpy import load_file
 
 import mobile_ft
+from mobile_ft.data.packing import EncodedRow, pack, write_token_file
+from mobile_ft.model.formats import F32
 from tests.runtime.learning import (
     OPTIONS,
     Row,
@@ -27,7 +30,7 @@ from tests.runtime.learning import (
     write_rows,
 )
 from tests.runtime.native import events, failure, files
-from tests.small_bundle import TalkingModel, write_small_bundle
+from tests.small_bundle import CONFIG, TalkingModel, write_small_bundle
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +95,48 @@ def test_general_text_pulls_to_the_base(bundle: Path, tmp_path: Path) -> None:
     assert 0 < bound["gain"] < free["gain"]
     far = find(learn(tmp_path / "far", bundle, rows, "--general-bound", limit / 1000), "verdict")
     assert not far["adopted"] and far["share"] == 0.08 and 0 < far["gain"] <= bound["gain"]
+
+
+class SureModel(TalkingModel):
+    """Its next tokens are far from equally likely, so that there is something to lose."""
+
+    def vector(self, name: str, size: int) -> F32:
+        return super().vector(name, size) * np.float32(15 if name == "model.norm.weight" else 1)
+
+
+def written(bundle: Path, seed: int) -> EncodedRow:
+    """A text that the base model draws."""
+    found = events("generate", bundle, "--prompt-tokens", 1, "--temp", 1, "--seed", seed, "--max-tokens", 30)
+    tokens = np.array([1, *(event["id"] for event in found if event["event"] == "token")], np.int32)
+    return EncodedRow(tokens[:-1], tokens[1:])
+
+
+def test_rehearsal(tmp_path: Path) -> None:
+    """As many texts as rows to train on, the same ones for the same night. They keep the model's own texts likely."""
+    bundle = write_small_bundle(tmp_path / "bundle", SureModel, replace(CONFIG, tie_word_embeddings=False))
+    found = [learn(tmp_path / name, bundle, rows_of(60), "--rehearsal", 1) for name in ("first", "again")]
+    texts = [event["text"] for event in found[0] if event["event"] == "rehearsal"]
+    assert texts == list(range(1, find(found[0], "night")["new"] + 1))
+    assert adapter(find(found[0], "done")) == adapter(find(found[1], "done"))
+
+    found.append(learn(tmp_path / "without", bundle, rows_of(60)))
+    steps = [find(night, "plan")["steps"] for night in found]
+    own = tmp_path / "own"
+    write_token_file(own, pack([written(bundle, seed) for seed in range(20)], 48, 0))
+    folders = ["", *(find(night, "done")["adapter"] for night in found)]
+    losses = [find(events("eval", bundle, "--data", own, "--adapter", folder), "done")["loss"] for folder in folders]
+    assert steps[0] >= steps[2] and losses[1] - losses[0] < (losses[3] - losses[0]) / 2
+
+    second = learn(tmp_path / "first", bundle, rows_of(90), "--rehearsal", 0.5)
+    night = find(second, "night")
+    assert sum(event["event"] == "rehearsal" for event in second) == (night["new"] + night["replayed"] + 1) // 2
+
+
+def test_rehearsal_of_feedback(bundle: Path, tmp_path: Path) -> None:
+    """Its losses do not learn from texts."""
+    data = write_rows(tmp_path / "rows.jsonl", [row | {"label": True} for row in rows_of(20)])
+    words = ("learn", bundle, "--state", tmp_path / "state", "--data", data, "--loss", "kto", "--seq-len", 48)
+    assert "rehearsal 0.5: must be 0 unless loss is sft" in failure(*words, "--rehearsal", 0.5)
 
 
 def test_few_rows_decide_nothing(bundle: Path, tmp_path: Path) -> None:
