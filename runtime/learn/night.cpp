@@ -27,7 +27,11 @@ using Clock = std::chrono::steady_clock;
 // Lookahead optimizer, with a night as its inner loop (Zhang et al. 2019, arXiv 1907.08610).
 constexpr double kWay = 0.5;
 
-// What is left of the distance to the base model, in turn, of an adapter that general text does not bear.
+// What is left of a night's change, in turn, of an adapter that general text does not bear: a pull to the base model
+// would also undo what earlier nights taught.
+constexpr double kSteps[] = {0.5, 0.25};
+
+// What is left of the distance to the base model, in turn, if general text does not bear the shortest of these steps.
 constexpr double kPulls[] = {0.95, 0.9, 0.8, 0.65, 0.45, 0.25, 0.15, 0.08};
 
 // Rows that stay held out. With more of them, smaller gains can be told from chance; but what they would have taught is
@@ -159,32 +163,39 @@ double length_of_move(Model& model, const std::string& before, const std::string
   return std::sqrt(moved / length);
 }
 
-/// Scales the change of a night down to `max_move`. Returns its length.
-double bound_move(Model& model, double max_move, const std::string& before, const std::string& adapter) {
+/// Scales the change of a night down to `max_move`.
+void bound_move(Model& model, double max_move, const std::string& before, const std::string& adapter) {
+  if (max_move == 0) return;
   const double moved = length_of_move(model, before, adapter);
-  if (max_move == 0 || moved <= max_move) return moved;
-  pull(model, before, adapter, max_move / moved);
-  return max_move;
+  if (moved > max_move) pull(model, before, adapter, max_move / moved);
 }
 
-/// Pulls the adapter to the base model, step by step, until general text fits its bound. How its loss depends on the
-/// distance is not known beforehand: near the base model, it often falls. The held-out rows have no part in that, so
-/// that they can judge the result. Returns the share of the distance that is left.
-double bound_general(Model& model, const BundleText& text, const LearnConfig& config, const std::string& adapter,
-                     const std::string& work, const StopRequest& stop, const VersionLosses& base,
-                     VersionLosses& after) {
-  double share = 1;
+/// Shortens the change of a night from the adapter in the folder `before` (empty: from the base model), then pulls the
+/// adapter to the base model, until general text fits its bound. How its loss depends on the distance is not known
+/// beforehand: near the base model, it often falls. The held-out rows have no part in that, so that they can judge the
+/// result. Returns the share of the distance to the base model that is left.
+double bound_general(Model& model, const BundleText& text, const LearnConfig& config, const std::string& before,
+                     const std::string& adapter, const std::string& work, const StopRequest& stop,
+                     const VersionLosses& base, VersionLosses& after) {
   const auto fits = [&] {
     after = VersionLosses();
     compute_losses(model, text, config.train, adapter, {}, work, stop, after);
     return !(std::exp(after.general - base.general) > 1 + config.general_bound);  // not a number: no pull helps
   };
+  if (fits()) return 1;
+  double left = 1;
+  for (const double next : kSteps) {
+    if (before.empty()) break;
+    pull(model, before, adapter, next / left);
+    left = next;
+    if (fits()) return 1;
+  }
+  double share = 1;
   for (const double next : kPulls) {
-    if (fits()) return share;
     pull(model, "", adapter, next / share);
     share = next;
+    if (fits()) break;
   }
-  fits();
   return share;
 }
 
@@ -367,8 +378,9 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   compute_losses(model, text, training, state.adapter_folder(), rows.judged, work, stop, before);
   state.computed[state.current_folder()] = before;
   if (start != nullptr) pull(model, paths.adapter, adapter, kWay);
-  const double moved = bound_move(model, config.max_move, paths.adapter, adapter);
-  const double share = bound_general(model, text, evaluated, adapter, work, stop, base, after);
+  bound_move(model, config.max_move, paths.adapter, adapter);
+  const double share = bound_general(model, text, evaluated, paths.adapter, adapter, work, stop, base, after);
+  const double moved = length_of_move(model, paths.adapter, adapter);
   compute_losses(model, text, training, adapter, rows.judged, work, stop, after);
   Verdict verdict = decide(before, after, base, config.general_bound);
   verdict.moved = std::isfinite(moved) ? moved : 0;  // JSON has no other numbers

@@ -97,6 +97,19 @@ def test_general_text_pulls_to_the_base(bundle: Path, tmp_path: Path) -> None:
     assert not far["adopted"] and far["share"] == 0.08 and 0 < far["gain"] <= bound["gain"]
 
 
+def test_general_text_shortens_a_night(bundle: Path, tmp_path: Path) -> None:
+    """What earlier nights taught is kept, if half of the night's change fits."""
+    rows = rows_of(120)
+    first = find(learn(tmp_path / "free", bundle, rows[:60]), "verdict")
+    shutil.copytree(tmp_path / "free", tmp_path / "bound")
+    free = find(learn(tmp_path / "free", bundle, rows), "verdict")
+    assert free["general"] > first["general"]
+    limit = free["general"] - 1 - 0.1 * (free["general"] - first["general"])
+    bound = find(learn(tmp_path / "bound", bundle, rows, "--general-bound", limit), "verdict")
+    assert bound["general"] <= 1 + limit and bound["share"] == 1
+    assert bound["moved"] == pytest.approx(free["moved"] / 2) and 0 < bound["gain"] < free["gain"]
+
+
 class SureModel(TalkingModel):
     """Its next tokens are far from equally likely, so that there is something to lose."""
 
