@@ -27,12 +27,15 @@ using Clock = std::chrono::steady_clock;
 // Lookahead optimizer, with a night as its inner loop (Zhang et al. 2019, arXiv 1907.08610).
 constexpr double kWay = 0.5;
 
-// What is left of a night's change, in turn, of an adapter that general text does not bear: a pull to the base model
-// would also undo what earlier nights taught.
-constexpr double kSteps[] = {0.5, 0.25};
-
-// What is left of the distance to the base model, in turn, if general text does not bear the shortest of these steps.
-constexpr double kPulls[] = {0.95, 0.9, 0.8, 0.65, 0.45, 0.25, 0.15, 0.08};
+// What makes an adapter smaller that general text does not bear, in turn: to this share of its distance to the base
+// model, or of that of the night's change. A pull to the base model by more than a tenth undoes what earlier nights
+// taught, so the night is shortened first.
+struct Pull {
+  bool to_base;
+  double share;
+};
+constexpr Pull kPulls[] = {{true, 0.95}, {true, 0.9},  {false, 0.5}, {false, 0.25}, {true, 0.8},
+                           {true, 0.65}, {true, 0.45}, {true, 0.25}, {true, 0.15},  {true, 0.08}};
 
 // Rows that stay held out. With more of them, smaller gains can be told from chance; but what they would have taught is
 // missing: where a quarter of all rows was held out for ever, the loss after 14 nights was 2.5 % higher.
@@ -170,10 +173,10 @@ void bound_move(Model& model, double max_move, const std::string& before, const 
   if (moved > max_move) pull(model, before, adapter, max_move / moved);
 }
 
-/// Shortens the change of a night from the adapter in the folder `before` (empty: from the base model), then pulls the
-/// adapter to the base model, until general text fits its bound. How its loss depends on the distance is not known
-/// beforehand: near the base model, it often falls. The held-out rows have no part in that, so that they can judge the
-/// result. Returns the share of the distance to the base model that is left.
+/// Pulls the adapter to the base model, and to the adapter in the folder `before` if the night did not begin with the
+/// base model (empty), until general text fits its bound. How its loss depends on the distance is not known beforehand:
+/// near the base model, it often falls. The held-out rows have no part in that, so that they can judge the result.
+/// Returns the share of the distance to the base model that its pulls left.
 double bound_general(Model& model, const BundleText& text, const LearnConfig& config, const std::string& before,
                      const std::string& adapter, const std::string& work, const StopRequest& stop,
                      const VersionLosses& base, VersionLosses& after) {
@@ -182,21 +185,16 @@ double bound_general(Model& model, const BundleText& text, const LearnConfig& co
     compute_losses(model, text, config.train, adapter, {}, work, stop, after);
     return !(std::exp(after.general - base.general) > 1 + config.general_bound);  // not a number: no pull helps
   };
-  if (fits()) return 1;
-  double left = 1;
-  for (const double next : kSteps) {
-    if (before.empty()) break;
-    pull(model, before, adapter, next / left);
-    left = next;
-    if (fits()) return 1;
-  }
-  double share = 1;
-  for (const double next : kPulls) {
-    pull(model, "", adapter, next / share);
-    share = next;
+  double of_base = 1, of_night = 1;
+  if (fits()) return of_base;
+  for (const Pull& next : kPulls) {
+    if (!next.to_base && before.empty()) continue;
+    double& left = next.to_base ? of_base : of_night;
+    pull(model, next.to_base ? "" : before, adapter, next.share / left);
+    left = next.share;
     if (fits()) break;
   }
-  return share;
+  return of_base;
 }
 
 /// Moves what a version keeps of a run's folder to `folder`: the best adapter, and the moments of the last step.

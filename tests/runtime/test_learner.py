@@ -98,16 +98,14 @@ def test_general_text_pulls_to_the_base(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_general_text_shortens_a_night(bundle: Path, tmp_path: Path) -> None:
-    """What earlier nights taught is kept, if half of the night's change fits."""
+    """Before a pull to the base model would undo what earlier nights taught."""
     rows = rows_of(120)
     first = find(learn(tmp_path / "free", bundle, rows[:60]), "verdict")
     shutil.copytree(tmp_path / "free", tmp_path / "bound")
-    free = find(learn(tmp_path / "free", bundle, rows), "verdict")
-    assert free["general"] > first["general"]
-    limit = free["general"] - 1 - 0.1 * (free["general"] - first["general"])
-    bound = find(learn(tmp_path / "bound", bundle, rows, "--general-bound", limit), "verdict")
-    assert bound["general"] <= 1 + limit and bound["share"] == 1
-    assert bound["moved"] == pytest.approx(free["moved"] / 2) and 0 < bound["gain"] < free["gain"]
+    free = find(learn(tmp_path / "free", bundle, rows, "--epochs", 12), "verdict")
+    limit = first["general"] - 1 + 0.3 * (free["general"] - first["general"])
+    bound = find(learn(tmp_path / "bound", bundle, rows, "--epochs", 12, "--general-bound", limit), "verdict")
+    assert bound["general"] <= 1 + limit and bound["share"] == 0.9 and 0 < bound["moved"] < 0.6 * free["moved"]
 
 
 class SureModel(TalkingModel):
