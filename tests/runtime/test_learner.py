@@ -183,7 +183,7 @@ def test_an_undecided_night_goes_on(bundle: Path, tmp_path: Path) -> None:
 def test_a_bad_night_drops_the_candidate(bundle: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     learn(state, bundle, rows_of(6))
-    bad = find(learn(state, bundle, rows_of(60), "--general-bound", 1e-6), "verdict")
+    bad = find(learn(state, bundle, rows_of(60), "--lr", 1, "--general-bound", 1e-6), "verdict")
     assert not bad["adopted"] and "general text rose" in bad["why"]
     assert "candidate" not in json.loads((state / "state.json").read_text()) and files(state / "versions") == {"0"}
 
