@@ -41,9 +41,8 @@ std::vector<Option<C>> make_own_options() {
           "rows of earlier nights that are trained on again, per new row"),
       option<C>(
           "rehearsal", [](C& c) -> auto& { return c.rehearsal; }, kRun, true,
-          "texts per row that the base model writes itself, to be trained on beside the rows, so that the adapter "
-          "keeps "
-          "what the model knew; sft only"),
+          "texts that the base model writes itself, per row, to be trained on beside the rows, so that the adapter "
+          "keeps what the model knew; sft only"),
       option<C>(
           "log_bytes", [](C& c) -> auto& { return c.log_bytes; }, kRun, true,
           "size of the rows that are kept for replay and evaluation; above it, rows drawn at random are dropped"),

@@ -10,9 +10,7 @@
 namespace mft {
 namespace {
 
-// Of a text. Longer ones would take most of a night: where rows were dialogues of 50 tokens, beginnings of this length
-// kept general text as well as those of 192 tokens did.
-constexpr int64_t kTokens = 64;
+constexpr int64_t kTokens = 64;  // of a text; with longer ones, writing takes most of a night
 
 // So that a first night of many rows is not spent on writing.
 constexpr size_t kMostTexts = 128;
