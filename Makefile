@@ -47,7 +47,7 @@ QUICK := tests/test_layers.py tests/mobile_ft \
 quick: sanitized bundle
 	best=$$($(BIN)/python -c "from mobile_ft.runtime import instruction_sets; print(instruction_sets()[-1])") && \
 	MFT_TEST_BUNDLE=$(BUNDLE) $(BIN)/ctest --test-dir $(SANITIZED) -j 2 --output-on-failure \
-	  -E "many_runs|test_(quantize|attention|linear_cross_entropy)|_($$(echo avx2 avxvnni avx512 avx512vnni | tr ' ' '\n' | grep -vx $$best | paste -sd '|'))$$"
+	  -E "many_runs|test_(quantize|attention|linear_cross_entropy)|_($$(echo avx2 avxvnni avx512 avx512vnni amx | tr ' ' '\n' | grep -vx $$best | paste -sd '|'))$$"
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" $(QUICK)
 
 # What takes longer, or needs programs of the extra `outputs`.

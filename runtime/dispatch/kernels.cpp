@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#if defined(__aarch64__)
 #include "runtime/platform/cpu.h"
-#else
+
+#if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
@@ -13,7 +13,7 @@ namespace mft {
 
 // As in runtime/CMakeLists.txt, the best last.
 #if defined(__x86_64__)
-#define MFT_INSTRUCTION_SETS(X) X(avx2) X(avxvnni) X(avx512) X(avx512vnni)
+#define MFT_INSTRUCTION_SETS(X) X(avx2) X(avxvnni) X(avx512) X(avx512vnni) X(amx)
 #elif defined(__aarch64__)
 #define MFT_INSTRUCTION_SETS(X) X(neon) X(dotprod) X(i8mm)
 #endif
@@ -48,6 +48,11 @@ bool has_avxvnni() {
   return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
 }
 bool has_avx512vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+bool has_amx() {
+  unsigned a, b, c, d;
+  const bool has_int8_tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 24 & 1) != 0 && (d >> 25 & 1) != 0;
+  return has_int8_tiles && has_avx512vnni() && may_use_tiles();
+}
 #elif defined(__aarch64__)
 bool has_neon() { return true; }
 bool has_dotprod() { return arm_features().dotprod; }

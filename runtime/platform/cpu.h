@@ -22,4 +22,7 @@ struct ArmFeatures {
 };
 ArmFeatures arm_features();
 
+/// Whether the system lets this process use the tiles of x86's AMX, after it was asked to.
+bool may_use_tiles();
+
 }  // namespace mft

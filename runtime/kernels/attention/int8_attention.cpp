@@ -140,6 +140,7 @@ void int8_attention_forward(const AttentionShape& shape, const float* q, const f
       const int64_t head = first * group + item % (kv_heads * group), kv_head = head / group;
       const Visible visible(shape, positions, 0, i0);
       const Work mine = work_of(worker);
+      const MatrixUnit unit;
       const Int8Rows queries = codes.queries.at(worker, visible.rows);
       const Int8Rows exponentials = codes.exponentials.at(worker, visible.rows);
       float* out = o + i0 * ldq + head * dim;
@@ -208,6 +209,7 @@ void int8_attention_backward(const AttentionShape& shape, const float* dout, con
         if (visible.lowest >= j0 + keys) return;
         const Seen seen(visible, j0, keys);
         const Work mine = work_of(worker);
+        const MatrixUnit unit;
         const int64_t kv_at = j0 * ldk + kv_head * dim, kv_item = (kv_head - first) * blocks + j;
         for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
           const int64_t of_head = (head - first_query) * blocks + i;

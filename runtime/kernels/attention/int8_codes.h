@@ -127,7 +127,7 @@ inline void multiply_range(const Int8Rows& a, int64_t strip, const Right& b, con
     for (int64_t r = 0; r < rows && !accumulate; ++r) std::fill_n(c + r * ldc, n, 0.f);
     return;
   }
-  const int64_t begin = range.begin / 16 * 16, count = range.end - begin;  // codes of whole vectors
+  const int64_t begin = range.begin / kRowStep * kRowStep, count = range.end - begin;
   for (int64_t n0 = 0; n0 < n; n0 += kTileCols) {
     Int8Panel panel = b.panel(n0);
     panel.codes += begin * kTileCols;

@@ -59,8 +59,24 @@ struct Quads {
   alignas(64) float scales[kMostColumns + kAll];
 };
 
+#if defined(__AMX_INT8__)
+static_assert(kAllVecs == 1 && kRun / 4 == kVec, "a run of codes is transposed in registers");
+
+void place_run(const Quads& quads, int64_t from, int64_t first, int8_t* codes) {
+  Vec run[kVec];
+  for (int64_t q = 0; q < kVec; ++q) run[q] = load(reinterpret_cast<const float*>(quads.of[from + q] + first));
+  transpose(run);
+  for (int64_t r = 0; r < kTileRows; ++r) store_wide(codes + r * kRun, (VecB)run[r]);
+}
+#endif
+
 // Copies the quads [0, count) of the columns from `first` on to their places in a tile.
 void place_quads(const Quads& quads, int64_t count, int64_t first, int8_t* codes, float* scales, int32_t* starts) {
+  std::copy(quads.scales + first, quads.scales + first + kTileRows, scales);
+#if defined(__AMX_INT8__)
+  for (int64_t i = 0; i < count; i += kRun / 4, codes += kTileRows * kRun) place_run(quads, i, first, codes);
+  std::fill(starts, starts + kTileRows, 0);
+#else
   VecI totals[kAllVecs] = {};
   for (int64_t i = 0; i < count; i += kRun / 4, codes += kTileRows * kRunBytes) {
     VecB run[kAllVecs][kRun / 4];
@@ -87,7 +103,7 @@ void place_quads(const Quads& quads, int64_t count, int64_t first, int8_t* codes
     std::memcpy(all_starts + v * kVec, &start, sizeof(start));
   }
   std::copy(all_starts, all_starts + kTileRows, starts);
-  std::copy(quads.scales + first, quads.scales + first + kTileRows, scales);
+#endif
 }
 
 }  // namespace

@@ -15,6 +15,54 @@ namespace {
 
 constexpr int64_t kBlockSteps = kInt8Block / kRun;
 
+// to [R][kTileCols] = products(row, vector) of a block, times their scales, plus `from` [R][kTileCols], which may be
+// null or `to` itself.
+template <int R, typename Products>
+[[gnu::always_inline]] inline void scale_products(const Products& products, const float* __restrict scales,
+                                                  const float* __restrict column_scales, const float* from, int64_t ldf,
+                                                  float* to, int64_t ldt) {
+#pragma GCC unroll 4
+  for (int v = 0; v < kTileVecs; ++v) {
+    const Vec column_scale = load(column_scales + v * kVec);
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r) {
+      const Vec product = to_float(products(r, v)) * column_scale;
+      const Vec before = from != nullptr ? load(from + r * ldf + v * kVec) : Vec{};
+      store(to + r * ldt + v * kVec, before + product * scales[r]);
+    }
+  }
+}
+
+#if defined(__AMX_INT8__)
+// C [R][kTileCols] = the product of R rows of a tile and a whole panel, `steps` of kRun long, plus `from`, which may be
+// null or C itself. `sums` [R][kTileCols] are overwritten on the way.
+template <int R>
+void tile_kernel(int64_t steps, const int8_t* __restrict a, const float* __restrict scales, const int32_t*,
+                 const uint8_t* __restrict b, const float* __restrict column_scales, const float* from, int64_t ldf,
+                 float* sums, float* c, int64_t ldc) {
+  // A block is scaled while the unit multiplies the next one, whose products take long to reach the memory.
+  alignas(64) int32_t products[2][kTileRows][kTileCols];
+  const int64_t blocks = ceil_div(steps, kBlockSteps);
+  const auto multiply = [&](int64_t block) {
+    tile_products(std::min(steps - block * kBlockSteps, kBlockSteps), a + block * kBlockSteps * kRunBytes * kTileRows,
+                  b + block * kInt8Block * kTileCols, products[block % 2][0]);
+  };
+  const auto add = [&](int64_t block, const float* before, int64_t ldb, float* to, int64_t ldt) {
+    const auto& of_block = products[block % 2];
+    const auto product = [&](int r, int v) { return (VecI)load_wide(of_block[r] + v * kVec); };
+    scale_products<R>(product, scales + block * kTileRows, column_scales + block * kTileCols, before, ldb, to, ldt);
+  };
+  multiply(0);
+  if (blocks == 1) return add(0, from, ldf, c, ldc);
+  multiply(1);
+  add(0, from, ldf, sums, kTileCols);
+  for (int64_t i = 2; i < blocks; ++i) {
+    multiply(i);
+    add(i - 1, sums, kTileCols, sums, kTileCols);
+  }
+  add(blocks - 1, sums, kTileCols, c, ldc);
+}
+#else
 // C [R][kTileCols] = the product of R rows of a tile and a block of a panel, `steps` of kRun long, plus `from`
 // [R][kTileCols], which may be null or C itself.
 template <int R>
@@ -30,16 +78,7 @@ template <int R>
     for (int v = 0; v < kTileVecs; ++v) sums[r][v] = starts[r] - VecI{};
   }
   for (int64_t s = steps; s > 0; --s, a += kRunBytes * kTileRows, b += kRun * kTileCols) add_step<R>(a, b, sums);
-#pragma GCC unroll 4
-  for (int v = 0; v < kTileVecs; ++v) {
-    const Vec column_scale = load(column_scales + v * kVec);
-#pragma GCC unroll 12
-    for (int r = 0; r < R; ++r) {
-      const Vec product = to_float(row_sum(sums, r, v)) * column_scale;
-      const Vec before = from != nullptr ? load(from + r * ldf + v * kVec) : Vec{};
-      store(c + r * ldc + v * kVec, before + product * scales[r]);
-    }
-  }
+  scale_products<R>([&](int r, int v) { return row_sum(sums, r, v); }, scales, column_scales, from, ldf, c, ldc);
 }
 
 // The same of one tile of rows, of which R count, and a whole panel. `sums` [R][kTileCols] are overwritten on the way.
@@ -65,6 +104,7 @@ void tile_kernel(int64_t steps, const int8_t* __restrict a, const float* __restr
     column_scales += kTileCols;
   }
 }
+#endif
 
 using TileKernel = void (*)(int64_t, const int8_t*, const float*, const int32_t*, const uint8_t*, const float*,
                             const float*, int64_t, float*, float*, int64_t);
@@ -173,6 +213,7 @@ void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers
   const int64_t row_split = panels >= 4 * threads ? 1 : std::min(tiles, ceil_div(4 * threads, panels));
   const int64_t tile_step = ceil_div(tiles, row_split), row_items = ceil_div(tiles, tile_step);
   parallel_for_worker(panels * row_items, [&](int64_t item, int64_t worker) {
+    const MatrixUnit unit;
     const Work mine(work + worker * work_bytes, rank);
     const int64_t n0 = item / row_items * kTileCols, nr = std::min(kTileCols, n - n0);
     const int64_t first = item % row_items * tile_step, last = std::min(tiles, first + tile_step);

@@ -6,6 +6,7 @@
 #include "runtime/kernels/linear/gemm.h"
 #include "runtime/kernels/linear/int8_panel.h"
 #include "runtime/kernels/linear/int8_rows.h"
+#include "runtime/kernels/linear/int8_tiles.h"
 
 namespace mft::MFT_ISA {
 
@@ -62,7 +63,8 @@ void int8_gemm(const Int8Rows& a, int64_t n, const Int8Source& b, const Outliers
 enum class AddTo { kNothing, kSums, kC };
 
 // C [rows of one tile of A, nr] = their columns [k0, k0 + kc) times a panel of as many rows, on this thread, plus what
-// `add_to` says. `sums` [kTileRows][kTileCols] are overwritten on the way, whether added or not.
+// `add_to` says. `sums` [kTileRows][kTileCols] are overwritten on the way, whether added or not. The caller holds a
+// MatrixUnit.
 void multiply_int8_panel(const Int8Rows& a, int64_t tile, int64_t k0, int64_t kc, Int8Panel panel, AddTo add_to,
                          float* sums, float* c, int64_t ldc, int64_t nr);
 

@@ -81,7 +81,7 @@ struct BlockRows {
     }
     for (int64_t r = 0; r < rows; ++r) {
       row[r] = x + (first + r) * k + k0;
-      if (left_out_count == 0 && count % 16 == 0) continue;
+      if (left_out_count == 0 && count == padded_row(count)) continue;
       std::memcpy(copies[r], row[r], static_cast<size_t>(count) * sizeof(float));
       std::fill(copies[r] + count, copies[r] + padded_row(count), 0.f);
       for (int64_t i = 0; i < left_out_count; ++i) copies[r][left_out[i]] = 0.f;
@@ -92,17 +92,17 @@ struct BlockRows {
 
 typedef int8_t BlockCodes[kAll][kInt8Block];
 
-// Copies the codes of a block to their places in the tile: kDepth of each row together.
-void place_eights(const BlockCodes& block, int64_t count, int8_t* codes, int32_t* starts) {
+// Copies the codes of a block to their places in the tile: kRowDepth of each row together.
+void place_runs(const BlockCodes& block, int64_t count, int8_t* codes, int32_t* starts) {
   std::fill(starts, starts + kTileRows, 0);
-  for (int64_t i = 0; i < round_up(count, 16); i += kDepth) {
-    for (int64_t r = 0; r < kTileRows; ++r) std::memcpy(codes + Int8Rows::index(i, r), block[r] + i, kDepth);
+  for (int64_t i = 0; i < padded_row(count); i += kRowDepth) {
+    for (int64_t r = 0; r < kTileRows; ++r) std::memcpy(codes + Int8Rows::index(i, r), block[r] + i, kRowDepth);
   }
 }
 
-// The same for kDepth 4. Four codes are 32 bits: transposed as floats are, and each store's slack is overwritten by the
-// next. Behind each run of eight lie its corrections, if sums are of pairs; else sums start from what the offset of the
-// weights adds.
+// The same for kRowDepth 4. Four codes are 32 bits: transposed as floats are, and each store's slack is overwritten by
+// the next. Behind each run of eight lie its corrections, if sums are of pairs; else sums start from what the offset of
+// the weights adds.
 void place_fours(const BlockCodes& block, int64_t count, int8_t* codes, int32_t* starts) {
   const int64_t steps = round_up(ceil_div(count, 4), 4);
   float* to = reinterpret_cast<float*>(codes);
@@ -169,7 +169,7 @@ void encode_tile(const float* x, const int64_t* outliers, const Int8Rows& out, i
         for (int i = 0; i < vecs; ++i) encode(i);
       }
     }
-    (kDepth == 8 ? place_eights : place_fours)(block, count, codes + Int8Rows::index(k0, 0), out.starts + at);
+    (kRowDepth > 4 ? place_runs : place_fours)(block, count, codes + Int8Rows::index(k0, 0), out.starts + at);
   }
 }
 

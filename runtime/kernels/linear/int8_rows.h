@@ -17,8 +17,9 @@ constexpr int64_t kInt8Block = 128;
 constexpr int64_t kOutliers = 8;
 
 constexpr int64_t int8_row_blocks(int64_t k) { return (k + kInt8Block - 1) / kInt8Block; }
-// Numbers of a row of codes, zeros at the end.
-constexpr int64_t padded_row(int64_t k) { return (k + 15) / 16 * 16; }
+// What rows of codes are filled up to with zeros, and the products of a part of them may start at.
+constexpr int64_t kRowStep = kRowDepth > 16 ? kRowDepth : 16;
+constexpr int64_t padded_row(int64_t k) { return (k + kRowStep - 1) / kRowStep * kRowStep; }
 
 // Magnitudes of floats as integers are in the same order, infinity and then NaN above all numbers.
 constexpr int32_t kInfinityBits = 0x7f800000;
@@ -37,13 +38,13 @@ struct Int8Rows {
   static constexpr int64_t tiles(int64_t m) { return (m + kTileRows - 1) / kTileRows; }
   // Of one tile, with some slack.
   static constexpr int64_t tile_bytes(int64_t k) {
-    return kTileRows * padded_row(k) / kRun * kRunBytes + kDepth * kPackSlack;
+    return kTileRows * padded_row(k) / kRun * kRunBytes + kRowDepth * kPackSlack;
   }
   static constexpr int64_t scale_count(int64_t m, int64_t k) { return tiles(m) * kTileRows * int8_row_blocks(k); }
 
   // Of number i of a tile's row.
   static constexpr int64_t index(int64_t i, int64_t row) {
-    return i / kRun * kTileRows * kRunBytes + (i % kRun / kDepth * kTileRows + row) * kDepth + i % kDepth;
+    return i / kRun * kTileRows * kRunBytes + (i % kRun / kRowDepth * kTileRows + row) * kRowDepth + i % kRowDepth;
   }
   const int8_t* tile_codes(int64_t tile) const { return codes + tile * tile_bytes(k); }
   int64_t tile_scales(int64_t tile) const { return tile * kTileRows * int8_row_blocks(k); }

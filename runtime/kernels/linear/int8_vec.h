@@ -20,7 +20,9 @@ inline void store_wide(void* p, VecB v) { *reinterpret_cast<VecBUnaligned*>(p) =
 
 // Weights are codes of at most kWeightMax in magnitude, and lie in the panel with kWeightOffset added, which the sum of
 // the activations' codes takes out again. vpdpbusd wants bytes without a sign; vpmaddubsw would saturate above 7 bits.
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#if defined(__AMX_INT8__)
+constexpr int kWeightMax = 127, kWeightOffset = 0;
+#elif defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 constexpr int kWeightMax = 127, kWeightOffset = 128;
 #elif defined(__AVX2__)
 constexpr int kWeightMax = 63, kWeightOffset = 64;
@@ -44,6 +46,12 @@ constexpr int kDepth = 8;
 constexpr int kDepth = 4;
 #endif
 constexpr int kQuads = kDepth / 4;
+// Of rows of codes, a tile of AMX has more together than of columns.
+#if defined(__AMX_INT8__)
+constexpr int kRowDepth = 64;
+#else
+constexpr int kRowDepth = kDepth;
+#endif
 
 // x86 without dot products adds up eight products of a lane in its halves of 16 bits, which wrap around. What the
 // kWeightOffset in the weights adds is taken out there too, by corrections that lie behind each run of eight codes of
@@ -53,7 +61,7 @@ constexpr int kQuads = kDepth / 4;
 constexpr int kRun = 8, kRunBytes = 12, kSumOffset = 0;
 static_assert(4 * (kWeightMax + 1) * 127 < 1 << 15);
 #else
-constexpr int kRun = kDepth, kRunBytes = kDepth, kSumOffset = kWeightOffset;
+constexpr int kRun = kRowDepth, kRunBytes = kRowDepth, kSumOffset = kWeightOffset;
 #endif
 
 // Stores kVec columns of a panel, four weights of each in every quad.
@@ -162,7 +170,7 @@ inline VecI dot4(VecI sums, VecB weights, const int8_t* row_codes, int row) {
 
 // sums[i] += the four codes in lane i, where kSumOffset needs that.
 inline VecI add_codes(VecI sums, VecI codes) {
-#if defined(__AVX512VNNI__)
+#if defined(__AVX512VNNI__) && !defined(__AMX_INT8__)
   return (VecI)_mm512_dpbusd_epi32((__m512i)sums, _mm512_set1_epi8(1), (__m512i)codes);
 #elif defined(__AVXVNNI__)
   return (VecI)_mm256_dpbusd_avx_epi32((__m256i)sums, _mm256_set1_epi8(1), (__m256i)codes);

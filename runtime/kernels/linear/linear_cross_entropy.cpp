@@ -152,6 +152,7 @@ class Int8Products {
   }
 
   void logits(const Range& range, int64_t v0, int64_t entries) const {
+    const MatrixUnit unit;
     const Room room(range.rest, count_);
     for (int64_t v = 0; v < entries; v += kTileCols) {
       const int64_t nr = std::min(kTileCols, entries - v);
@@ -172,6 +173,7 @@ class Int8Products {
   }
 
   void add_gradient(const Range& range, int64_t v0, int64_t entries, bool first) const {
+    const MatrixUnit unit;
     const Room room(range.rest, count_);
     for (int64_t r = 0; r < count_ && entries < kEntries; ++r) {
       std::fill(range.logits + r * kEntries + entries, range.logits + (r + 1) * kEntries, 0.f);

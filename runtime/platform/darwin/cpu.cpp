@@ -36,4 +36,6 @@ int64_t big_cores() { return big_cores_of(read_sysctl); }
 
 ArmFeatures arm_features() { return arm_features_of(read_sysctl); }
 
+bool may_use_tiles() { return false; }
+
 }  // namespace mft

@@ -10,6 +10,9 @@
 
 #if defined(__aarch64__)
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace mft {
@@ -41,6 +44,15 @@ ArmFeatures arm_features() {
 }
 #else
 ArmFeatures arm_features() { return {}; }
+#endif
+
+#if defined(__x86_64__)
+bool may_use_tiles() {
+  constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of Linux 5.16
+  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+}
+#else
+bool may_use_tiles() { return false; }
 #endif
 
 }  // namespace mft

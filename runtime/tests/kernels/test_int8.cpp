@@ -232,6 +232,7 @@ void test_largest_codes() {
           }
         }
         quantize_rows(x.data(), nullptr, rows);
+        const MatrixUnit unit;
         multiply_int8_panel(rows, 0, 0, k, {codes.data(), scales.data()}, AddTo::kNothing, sums.data(), y.data(),
                             kTileCols, kTileCols);
         for (int64_t r = 0; r < m; ++r) {
