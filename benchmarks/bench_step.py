@@ -36,6 +36,7 @@ OURS: dict[str, tuple[str, list[str]]] = {
     "mobile-ft, float32, AVX2": ("avx2", ["--compute", "float32"]),
     "mobile-ft, float32": ("", ["--compute", "float32"]),
     "mobile-ft, int8, AVX-VNNI": ("avxvnni", ["--compute", "int8"]),
+    "mobile-ft, int8, AVX512-VNNI": ("avx512vnni", ["--compute", "int8"]),
     "mobile-ft, int8": ("", ["--compute", "int8"]),
     "mobile-ft, int8, lcsb half, stored": ("", ["--compute", "int8", "--schedule", "lcsb", *HALF]),
     "mobile-ft, int8, suffix half, stored": ("", ["--compute", "int8", "--schedule", "suffix", *HALF]),

@@ -16,7 +16,9 @@ these 100 labels learn, each from the base model on,
     dpo   the pairs of a corrected answer and an own answer that was disliked
     sft   the liked ones alone
 
-and greedy answers to 40 other prompts (thumbs_prompts.txt: instructions, not questions of a chat) show how many meet
+With `--rehearse RATE`, an epoch on texts follows that the base model wrote itself, without a prompt.
+
+Greedy answers to 40 other prompts (thumbs_prompts.txt: instructions, not questions of a chat) show how many meet
 the preference. Empty answers, the share of distinct pairs of words relative to the base model's, WikiText-2's
 perplexity and the seconds of training stand beside it. Results in the JSON file are not computed again.
 """
@@ -30,6 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,8 @@ MAX_SEQ_LEN = 512  # of a prompt behind examples, and its answer
 OWN_TOKENS, MAX_TOKENS = 64, 192  # of answers that are labelled, and of those that are counted
 GENERAL_CHARACTERS = 30_000
 SHORT_WORDS = 15
+# Of the texts, longer than the rows that are trained on: so no end is learned where the limit cut them off.
+TEXTS, TEXT_TOKENS = 24, 300
 SEEDS = (1, 2, 3)
 TUNING = ("question", "list")
 # Chosen with the tuning preferences, before the others were run.
@@ -114,12 +119,16 @@ def main() -> None:
     parser.add_argument("--way", action="append", choices=OPTIONS, help="default: all")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of train")
+    parser.add_argument("--rehearse", metavar="RATE", help="learning rate of texts of the base model; default: none")
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
     given = dict(option.split("=", 1) for option in args.option)
+    if args.rehearse and args.chat_template is None:
+        parser.error("--rehearse requires --chat-template: the texts are written by the model without it")
     results: dict[str, Found] = json.loads(args.json.read_text()) if args.json.exists() else {}
     with tempfile.TemporaryDirectory() as temporary:
-        thumbs = Thumbs(Path(temporary), args.model, args.chat_template, args.wikitext2)
+        thumbs = Thumbs(Path(temporary), args.model, args.chat_template, args.wikitext2, args.rehearse)
+        rehearsed = [f"rehearse={args.rehearse}"] if args.rehearse else []
         name = Path(args.model).stem  # of a file, too
         base_key = f"{name}/base"
         if base_key not in results:
@@ -129,7 +138,7 @@ def main() -> None:
         for seed in SEEDS[: args.seeds]:
             for preference in preferences:
                 for way in args.way or OPTIONS:
-                    key = "/".join([name, preference, way, str(seed), *args.option])
+                    key = "/".join([name, preference, way, str(seed), *args.option, *rehearsed])
                     if key not in results:
                         results[key] = thumbs.learned(preference, way, seed, OPTIONS[way] | given)
                         save(args.json, results)
@@ -144,7 +153,10 @@ def save(path: Path, results: dict[str, Found]) -> None:
 class Thumbs:
     """A model with questions to ask it and prompts to test it."""
 
-    def __init__(self, folder: Path, model: str, chat_template: Path | None, wikitext2: Path) -> None:
+    def __init__(
+        self, folder: Path, model: str, chat_template: Path | None, wikitext2: Path, rehearse: str | None
+    ) -> None:
+        self.rehearse = rehearse
         self.folder, self.bundle, self.general = folder, folder / "bundle", folder / "general.txt"
         mobile_ft.export_bundle(
             model, self.bundle, max_seq_len=MAX_SEQ_LEN, chat_template=chat_template, progress=False
@@ -157,6 +169,16 @@ class Thumbs:
         self.prompts = Path(__file__).with_name("thumbs_prompts.txt").read_text().splitlines()
         self.model = mobile_ft.load(self.bundle)
         self.own: dict[int, list[tuple[str, str]]] = {}
+        if rehearse:
+            self.plain = folder / "plain"
+            mobile_ft.export_bundle(model, self.plain, max_seq_len=MAX_SEQ_LEN, progress=False)
+
+    @cached_property
+    def texts(self) -> list[dict[str, str]]:
+        """Rows of what the base model writes without a prompt."""
+        model = mobile_ft.load(self.plain)
+        drawn = [model.generate("", max_tokens=TEXT_TOKENS, temp=1.0, seed=1000 + i) for i in range(TEXTS)]
+        return [{"text": text.text} for text in drawn]
 
     def own_answers(self, seed: int) -> list[tuple[str, str]]:
         """Questions of this seed with the base model's answers."""
@@ -191,6 +213,11 @@ class Thumbs:
         rows = self.rows(preference, way, seed)
         start = time.monotonic()
         mobile_ft.train(self.bundle, rows, out, seq_len=SEQ_LEN, seed=seed, progress=False, **options)
+        if self.rehearse:
+            learned, out = out, self.folder / "rehearsed"
+            shutil.rmtree(out, ignore_errors=True)
+            once: dict[str, Any] = {"lr": self.rehearse, "epochs": 1, "adapter": learned}
+            mobile_ft.train(self.plain, self.texts, out, seq_len=SEQ_LEN, seed=seed, progress=False, **once)
         seconds = time.monotonic() - start
         return self.score(out) | {"seconds": seconds}
 
