@@ -14,21 +14,19 @@
 namespace mft::MFT_ISA {
 
 #if defined(__AMX_INT8__)
-// While it lives, this thread's tiles have the shapes that tile_products() wants: three of kTileRows rows, two of 16.
+// The shapes that tile_products() wants: three tiles of kTileRows rows, two of 16. Constant, because GCC 12 does not
+// know that _tile_loadconfig reads all of it.
+struct alignas(64) TileShapes {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64};
+  uint8_t rows[16] = {kTileRows, kTileRows, kTileRows, 16, 16};
+};
+inline constexpr TileShapes kTileShapes;
+
+// While it lives, this thread's tiles have these shapes.
 class MatrixUnit {
  public:
-  MatrixUnit() {
-    struct alignas(64) {
-      uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      uint16_t row_bytes[16] = {};
-      uint8_t rows[16] = {};
-    } shapes;
-    for (int i = 0; i < 5; ++i) {
-      shapes.row_bytes[i] = 64;
-      shapes.rows[i] = i < 3 ? kTileRows : 16;
-    }
-    _tile_loadconfig(&shapes);
-  }
+  MatrixUnit() { _tile_loadconfig(&kTileShapes); }
   ~MatrixUnit() { _tile_release(); }
   MatrixUnit(const MatrixUnit&) = delete;
   MatrixUnit& operator=(const MatrixUnit&) = delete;
@@ -38,6 +36,7 @@ class MatrixUnit {
 inline void tile_products(int64_t steps, const int8_t* a, const uint8_t* b, int32_t* sums) {
   static_assert(kTileCols == 32 && kRun == 64);
   constexpr int64_t kColumnBytes = kTileCols * sizeof(int32_t);
+  asm volatile("" ::: "memory");  // GCC 12 does not know that _tile_loadd reads memory
   _tile_zero(0);
   _tile_zero(1);
   for (int64_t s = steps; s > 0; --s, a += kTileRows * kRun, b += kRun * kTileCols) {
