@@ -15,13 +15,19 @@ def add_parser(commands: Subparsers) -> None:
         "learn",
         help="learn from new rows, and adopt the result if it is better",
         description="Trains on the rows of --data that are new since the last call, and on older ones. Adopts the new "
-        "version only if held-out rows became more likely than chance explains, and general text did not suffer.",
+        "version only if the loss of held-out rows fell significantly, and general text stayed within --general-bound.",
     )
     option = parser.add_argument
     option("state", metavar="STATE", type=Path, help="the learner's folder; the first night makes it")
     add_bundle(parser)
-    option("--data", metavar="DIR|FILE", type=Path, required=True, help="rows, in the forms that train takes")
-    add_options(parser, learn_options())
+    option(
+        "--data",
+        metavar="DIR|FILE",
+        type=Path,
+        required=True,
+        help="rows, in the forms that train takes, but no plain text",
+    )
+    add_options(parser, learn_options(), {"steps": ""})  # unset: --epochs has a default
     add_json(parser)
     parser.set_defaults(run=run)
 

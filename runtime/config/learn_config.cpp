@@ -12,6 +12,8 @@ using C = LearnConfig;
 // The default of a night's passes over its rows, new and replayed. From few trials: with two passes, the loss of
 // held-out rows rose from the sixth night of 40 dialogues on.
 constexpr double kEpochs = 1;
+constexpr double kMostRehearsal = 100;  // texts per row, most of them copies
+
 /// Options of a run that a night sets itself.
 constexpr const char* kNotOffered[] = {"save_every", "stored_units", "mlp_tokens", "arithmetic"};
 
@@ -41,8 +43,7 @@ std::vector<Option<C>> make_own_options() {
           "rows of earlier nights that are trained on again, per new row"),
       option<C>(
           "rehearsal", [](C& c) -> auto& { return c.rehearsal; }, kRun, true,
-          "texts that the base model writes itself, per row, to be trained on beside the rows, so that the adapter "
-          "keeps what the model knew; sft only"),
+          "number of texts per row that the base model writes and the night trains on, to forget less; sft only"),
       option<C>(
           "log_bytes", [](C& c) -> auto& { return c.log_bytes; }, kRun, true,
           "size of the rows that are kept for replay and evaluation; above it, rows drawn at random are dropped"),
@@ -53,8 +54,8 @@ std::vector<Option<C>> make_own_options() {
           "by how much a version may raise the perplexity of general text over the base model's; 0.005 is 0.5 %"),
       option<C>(
           "max_move", [](C& c) -> auto& { return c.max_move; }, kRun, true,
-          "limit of |adapter after - before| / |adapter before| in a night, to which the change is scaled down; 0: "
-          "no limit"),
+          "maximum of |adapter after - before| / |adapter before| of a night's training; larger changes are scaled "
+          "down; 0: no limit"),
       option<C>(
           "minutes", [](C& c) -> auto& { return c.minutes; }, kRun, false,
           "limit of a night's training time; 0: no limit"),
@@ -75,7 +76,7 @@ void check_values(const C& c) {
   };
   check("held_out", c.held_out, c.held_out > 0 && c.held_out < 1, "above 0 and below 1");
   check("replay", c.replay, c.replay >= 0 && std::isfinite(c.replay), "a number that is not negative");
-  check("rehearsal", c.rehearsal, c.rehearsal >= 0 && std::isfinite(c.rehearsal), "a number that is not negative");
+  check("rehearsal", c.rehearsal, c.rehearsal >= 0 && c.rehearsal <= kMostRehearsal, "from 0 to 100");
   check("rehearsal", c.rehearsal, c.rehearsal == 0 || c.train.loss == Loss::kSft, "0 unless loss is sft");
   check("keep", static_cast<double>(c.keep), c.keep >= 1, "at least 1");
   check("general_bound", c.general_bound, c.general_bound >= 0 && std::isfinite(c.general_bound),

@@ -122,12 +122,11 @@ std::vector<Option<C>> make_options() {
                  "ratio; simpo: factor of the reward"),
       MFT_OPTION("label_smoothing", label_smoothing, kRun, true,
                  "assumed share of pairs whose answers are swapped, below 0.5 (dpo and simpo only)"),
-      MFT_OPTION("simpo_gamma", simpo_gamma, kRun, true,
-                 "by how much the reward of a chosen answer is to be higher (simpo only)"),
+      MFT_OPTION("simpo_gamma", simpo_gamma, kRun, true, "target margin of the rewards (simpo only)"),
       MFT_OPTION(
           "sft_weight", sft_weight, kRun, true,
-          "weight of the cross-entropy of chosen or liked answers, added to the loss of feedback; unset: 0, and 1 "
-          "for orpo, of which it is a part"),
+          "weight of the cross-entropy of chosen or liked answers, added to the loss of feedback; unset: 1 for orpo, "
+          "0 for the others"),
       MFT_OPTION("save_every", save_every, kRun, false, "steps between checkpoints"),
       MFT_OPTION("patience", patience, kRun, false,
                  "early stopping: validations without improvement before the run ends; 0: off"),

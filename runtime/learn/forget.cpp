@@ -77,29 +77,35 @@ void remove_nights(LearnerState& state, const std::vector<Night>& nights) {
   }
 }
 
+/// Nights to repeat. `from_base`: one night, on all rows that are left.
+struct Repeats {
+  std::vector<Night> nights;
+  bool from_base;
+};
+
 /// Repeats a night. One that fails twice cannot be without the rows, and counts as one that adopted nothing: the rows
 /// have to go.
-void repeat(LearnerState& state, const Night& night, Model& model, const BundleText& text, const EventSink& emit,
-            const StopRequest& stop) {
+void repeat(LearnerState& state, const Night& night, bool from_base, Model& model, const BundleText& text,
+            const EventSink& emit, const StopRequest& stop) {
   for (const bool again : {true, false}) {
     try {
       LearnConfig config = make_learn_config(night.options);
       config.minutes = 0;                   // another day's clock decides nothing
       if (!again) config.train.budget = 0;  // this process may hold more; without a budget, a run recomputes the most
-      return run_night(state, night.number, model, text, config, emit, stop);
-    } catch (const Stopped&) {
-      throw;
+      return run_night(state, night.number, model, text, config, from_base, emit, stop);
     } catch (const std::exception& error) {
-      if (again) continue;  // the disk may have failed
+      if (!stop.reason().empty()) throw;
+      if (again) continue;  // the disk may have failed, or the memory limit may be lower now
       Verdict failed;
       failed.why = error.what();
       conclude(state, {night.number, night.options, 0, 0, state.rollbacks, {}, {}}, failed, emit);
+      state.nights.back().verdict.why = "the night could not be repeated";  // an error may name a row
     }
   }
 }
 
 /// Removes the rows and what has seen them. Returns the nights to repeat, on the state as it was before them.
-std::vector<Night> go_back(LearnerState& state, const Ids& ids, const EventSink& emit) {
+Repeats go_back(LearnerState& state, const Ids& ids, const EventSink& emit) {
   remove_rows(state, ids);
   const Version* last = state.find(state.current);
   const bool seen = has_seen(state, last, ids);
@@ -116,6 +122,8 @@ std::vector<Night> go_back(LearnerState& state, const Ids& ids, const EventSink&
   if (seen) state.current = from_base || last == nullptr ? 0 : last->number;
   if (from_base) {
     again = {state.nights.back()};
+    // What limits one night does not limit what all nights taught.
+    for (const char* limit : {"steps", "max_move"}) again[0].options.erase(limit);
     state.nights.clear();
     state.versions.clear();
     for (LoggedRow& row : state.rows) {
@@ -131,7 +139,7 @@ std::vector<Night> go_back(LearnerState& state, const Ids& ids, const EventSink&
         {"from_base", from_base}});
   remove_traces(state, ids);
   remove_nights(state, again);
-  return again;
+  return {again, from_base};
 }
 
 int64_t keep_of(const Night& night) {
@@ -151,9 +159,9 @@ void forget(const std::string& folder, Model& model, const std::vector<std::stri
   check_bundle(state, model.bundle());
   remove_leftovers(state);
   commit(state, [&] {
-    const std::vector<Night> again = go_back(state, Ids(ids.begin(), ids.end()), emit);
+    const auto [again, from_base] = go_back(state, Ids(ids.begin(), ids.end()), emit);
     const BundleText text(model.bundle());
-    for (const Night& n : again) repeat(state, n, model, text, emit, stop);
+    for (const Night& n : again) repeat(state, n, from_base, model, text, emit, stop);
     std::sort(state.nights.begin(), state.nights.end(),
               [](const Night& a, const Night& b) { return a.number < b.number; });
     if (!again.empty()) bound_versions(state, keep_of(again.back()));

@@ -264,9 +264,10 @@ void bound_versions(LearnerState& state, int64_t keep) {
 
 void write_learner_state(LearnerState& state) {
   state.rows_file = "rows-" + std::to_string(state.next_file++) + ".jsonl";
+  const std::string text = to_json(state).dump(1) + "\n";
+  if (text.size() > kMostStateBytes) fail(state.folder, ": state.json would be too large to be read again");
   const std::string rows = rows_text(state);
   write_atomically(state.folder + "/" + state.rows_file, {{rows.data(), rows.size()}});
-  const std::string text = to_json(state).dump(1) + "\n";
   write_atomically(state.folder + kStateFile, {{text.data(), text.size()}});
   try {
     for (const auto& [folder, losses] : state.computed) {

@@ -62,7 +62,7 @@ struct Version {
   int64_t parent;  // the version that it went on from
   int64_t night;   // that made it
   std::string folder;
-  std::vector<std::string> trained;  // ids of the rows that it was trained on since its parent
+  std::vector<std::string> trained;  // ids of the rows that it was trained on, and its parents were not
 };
 
 /// What a learner's folder holds. `state.json` names all other files that count, and is replaced as a whole: whenever a

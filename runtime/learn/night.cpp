@@ -108,7 +108,8 @@ EventSink of_training(const EventSink& emit) {
 
 /// When a limit of minutes ends that begins now; 0: never.
 Clock::time_point end_of(double minutes) {
-  if (minutes == 0) return Clock::time_point::max();
+  constexpr double kYears = 1e6;  // beyond these minutes, a clock's numbers overflow
+  if (minutes == 0 || minutes > kYears) return Clock::time_point::max();
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(60 * minutes));
 }
 
@@ -219,6 +220,10 @@ void keep_result(LearnerState& state, int64_t night, const Verdict& verdict, con
   std::set<std::string> trained;
   for (const LoggedRow& row : learned) trained.insert(row.id);
   if (state.candidate) trained.insert(state.candidate->trained.begin(), state.candidate->trained.end());
+  // What a version names that this one goes on from is not named again, so that state.json stays small.
+  for (const Version* v = state.find(state.current); v != nullptr; v = state.find(v->parent)) {
+    for (const std::string& id : v->trained) trained.erase(id);
+  }
   Version made{state.next_version, state.current, night, "", {trained.begin(), trained.end()}};
   made.folder = verdict.adopted ? "versions/" + std::to_string(made.number)
                                 : "versions/candidate-" + std::to_string(state.next_file);
@@ -251,9 +256,11 @@ std::vector<LoggedRow> new_rows(const LearnerState& state, int64_t night) {
   return rows;
 }
 
-PromptFit earlier_fit(const LearnerState& state) {
+/// Of the nights before `number`. Where it is repeated, there may be later ones, which were rolled back.
+PromptFit earlier_fit(const LearnerState& state, int64_t number) {
   PromptFit sum;
   for (const Night& night : state.nights) {
+    if (night.number >= number) continue;
     sum.better += night.fit.better;
     sum.of += night.fit.of;
   }
@@ -294,7 +301,7 @@ void conclude(LearnerState& state, Night night, const Verdict& verdict, const Ev
 }
 
 void run_night(LearnerState& state, int64_t number, Model& model, const BundleText& text, const LearnConfig& config,
-               const EventSink& emit, const StopRequest& stop) {
+               bool are_checked, const EventSink& emit, const StopRequest& stop) {
   release(state, number);
   const NightRows rows = rows_of(state, number, config);
   Night night{number,
@@ -357,7 +364,7 @@ void run_night(LearnerState& state, int64_t number, Model& model, const BundleTe
   train(model, training, paths, end, of_training(emit), stop);
   // Not before the training, whose plan says how much memory evaluations may need.
   night.fit = prompt_fit(model, text, training, state.adapter_folder(), new_rows(state, number), work, stop);
-  if (is_mixed_up(night.fit, earlier_fit(state))) {
+  if (!are_checked && is_mixed_up(night.fit, earlier_fit(state, number))) {
     const Verdict verdict = mixed_up(night.fit);
     night.fit = {};  // later nights are compared with those that are kept
     set_aside(state, number);

@@ -33,6 +33,13 @@ def rows_of(count: int, first: int = 0, answer: str = "hello") -> list[Row]:
     ]
 
 
+def copied(count: int, first: int, shift: int = 0) -> list[Row]:
+    """Rows whose answer is the letter of their prompt; with a shift, that of another row's."""
+    letters = "abcdxyz"
+    pairs = [(letters[i % 7], letters[(i + shift) % 7]) for i in range(count)]
+    return [{"id": f"row{first + i}", "prompt": a * 6, "completion": b * 6} for i, (a, b) in enumerate(pairs)]
+
+
 def write_rows(path: Path, rows: list[Row]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.learning import adapter, candidate, contents, find, forget, held_out, learn, night_of, rows_of
+from tests.runtime.learning import (
+    adapter,
+    candidate,
+    contents,
+    copied,
+    find,
+    forget,
+    held_out,
+    learn,
+    night_of,
+    rows_of,
+)
 from tests.runtime.native import events, failure, files
 from tests.small_bundle import TalkingModel, write_small_bundle
 
@@ -84,9 +95,10 @@ def test_forgotten_as_if_it_had_never_been_there(bundle: Path, tmp_path: Path) -
 
 
 def with_option(state: Path, name: str, value: str) -> dict[str, Any]:
-    """Changes an option of the first night. Returns the state."""
+    """Changes an option of all nights. Returns the state."""
     whole: dict[str, Any] = json.loads((state / "state.json").read_text())
-    whole["nights"][0]["options"][name] = value
+    for night in whole["nights"]:
+        night["options"][name] = value
     (state / "state.json").write_text(json.dumps(whole))
     return whole
 
@@ -99,7 +111,8 @@ def test_a_night_that_fails_does_not_keep_a_row(bundle: Path, tmp_path: Path) ->
     row = whole["versions"][0]["trained"][0]
     found = forget(state, bundle, row)
     done = find(found, "done")
-    assert done["version"] == 0 and "lr -1: must be" in done["nights"][0]["why"]
+    assert done["version"] == 0 and done["nights"][0]["why"] == "the night could not be repeated"
+    assert "lr -1: must be" in find(found, "verdict")["why"]
     assert find(found, "verdict").keys() - {"event", "peak_rss_mb"} == done["nights"][0].keys() - {
         "night",
         "new",
@@ -129,6 +142,20 @@ def test_a_rolled_back_branch_stays_away(bundle: Path, tmp_path: Path) -> None:
     secret = json.loads((state / "state.json").read_text())["versions"][0]["trained"][0]
     found = forget(state, bundle, secret)
     assert [event["night"] for event in found if event["event"] == "night"] == [1, 4]
+
+
+def test_a_night_is_not_compared_with_a_later_one(bundle: Path, tmp_path: Path) -> None:
+    """Repeated, the first night's answers may fit their prompts worse than those of a later night, rolled back since."""
+    state, rows = tmp_path / "state", copied(140, 0)
+    for end in (70, 140):
+        learn(state, bundle, rows[:end], "--epochs", 40, "--replay", 0, "--lr", 1e-2)
+    events("versions", state, "--rollback", 1)
+    whole = json.loads((state / "state.json").read_text())
+    first, second = (night["fit"] for night in whole["nights"])
+    assert first[0] / first[1] < 0.55 < 0.75 < second[0] / second[1]
+    found = forget(state, bundle, whole["versions"][0]["trained"][0])
+    assert [event["night"] for event in found if event["event"] == "night"] == [1]
+    assert find(found, "verdict")["adopted"] and find(found, "done")["rows"] == 139
 
 
 def repeated_after_forgetting(state: Path, bundle: Path, night: int) -> list[int]:
@@ -204,9 +231,11 @@ def test_forgetting_starts_at_the_base_where_the_past_is_gone(gone: str, bundle:
         assert sum(len(row["row"]) for row in kept if "row" in row) <= 1500 and done["rows"] < 72
     else:
         assert sum(entry["folder"] != "" for entry in done["versions"]) == 1
-    first, *_, last = (entry["trained"] for entry in json.loads((state / "state.json").read_text())["versions"])
-    secret = min(set(last) - set(first))
+    first, *_, last = (entry["trained"] for entry in with_option(state, "max_move", "1e-6")["versions"])
+    assert not set(last) & set(first), "named once"
+    secret = min(last)
     found = forget(state, bundle, secret)
     assert find(found, "forget")["from_base"] and find(found, "forget")["version"] == 0
     assert find(found, "night")["new"] == done["rows"] - done["held_out"] - any(row.get("id") == secret for row in kept)
     assert find(found, "done")["rows"] == done["rows"] - any(row.get("id") == secret for row in kept)
+    assert find(found, "verdict")["moved"] > 1e-3, "the limit of a night does not limit all of them"

@@ -17,10 +17,10 @@ from mobile_ft.data.packing import EncodedRow, pack, write_token_file
 from mobile_ft.model.formats import F32
 from tests.runtime.learning import (
     OPTIONS,
-    Row,
     adapter,
     candidate,
     contents,
+    copied,
     find,
     forget,
     held_out,
@@ -240,13 +240,6 @@ def test_other_options_compare_like_with_like(bundle: Path, tmp_path: Path) -> N
     for verdict in (first, second):
         verdict.pop("peak_rss_mb")
     assert first == second
-
-
-def copied(count: int, first: int, shift: int = 0) -> list[Row]:
-    """Rows whose answer is the letter of their prompt; with a shift, that of another row's."""
-    letters = "abcdxyz"
-    pairs = [(letters[i % 7], letters[(i + shift) % 7]) for i in range(count)]
-    return [{"id": f"row{first + i}", "prompt": a * 6, "completion": b * 6} for i, (a, b) in enumerate(pairs)]
 
 
 def test_mixed_up_answers_are_left_out(bundle: Path, tmp_path: Path) -> None:
