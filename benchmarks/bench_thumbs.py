@@ -39,6 +39,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "tools"))  # folder of the demo's data
 
 from dialogues import write_data
+from general_text import write_general_text
 from rich.console import Console
 from rich.table import Table
 
@@ -47,7 +48,6 @@ import mobile_ft
 QUESTIONS, SEQ_LEN = 50, 256
 MAX_SEQ_LEN = 512  # of a prompt behind examples, and its answer
 OWN_TOKENS, MAX_TOKENS = 64, 192  # of answers that are labelled, and of those that are counted
-GENERAL_CHARACTERS = 30_000
 SHORT_WORDS = 15
 # Of the texts, longer than the rows that are trained on: so no end is learned where the limit cut them off.
 TEXTS, TEXT_TOKENS = 24, 300
@@ -161,7 +161,7 @@ class Thumbs:
         mobile_ft.export_bundle(
             model, self.bundle, max_seq_len=MAX_SEQ_LEN, chat_template=chat_template, progress=False
         )
-        self.general.write_text((wikitext2 / "test.txt").read_text()[:GENERAL_CHARACTERS])
+        write_general_text(wikitext2, self.bundle, self.general)
         write_data(folder / "dialogues")
         lines = (folder / "dialogues" / "train.jsonl").read_text().splitlines()
         asked = (json.loads(line)["messages"][0]["content"] for line in lines)

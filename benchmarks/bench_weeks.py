@@ -24,6 +24,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "tools"))  # folder of the demo's data
 
 from dialogues import write_data
+from general_text import write_general_text
 from rich.console import Console
 from rich.table import Table
 
@@ -32,7 +33,6 @@ from mobile_ft.api.compare import compare
 from mobile_ft.runtime import learn_options
 
 NIGHTS, ROWS, TEST_ROWS = 14, 40, 240
-GENERAL_CHARACTERS = 30_000
 SEQ_LEN = 256
 VARIANTS = ("plain", "change", "wrong")
 TRAINING = ("lr", "compute", "lora_train")  # options that the other ways take too
@@ -107,7 +107,7 @@ class Weeks:
         if args.variant == "change":
             self.test = unseen[: TEST_ROWS // 2] + gsm8k[1][: TEST_ROWS // 2]
         self.general = folder / "general.txt"
-        self.general.write_text((args.wikitext2 / "test.txt").read_text()[:GENERAL_CHARACTERS])
+        write_general_text(args.wikitext2, self.bundle, self.general)
 
     def learner(self) -> None:
         found = self.results.setdefault("learner", [])
