@@ -145,7 +145,7 @@ def test_a_rolled_back_branch_stays_away(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_a_night_is_not_compared_with_a_later_one(bundle: Path, tmp_path: Path) -> None:
-    """Repeated, the first night's answers may fit their prompts worse than those of a later night, rolled back since."""
+    """Repeated, the first night's answers may fit their prompts worse than those of a later night."""
     state, rows = tmp_path / "state", copied(140, 0)
     for end in (70, 140):
         learn(state, bundle, rows[:end], "--epochs", 40, "--replay", 0, "--lr", 1e-2)
