@@ -70,17 +70,17 @@ const Compiled kCompiled[] = {
 #undef MFT_ENTRY
 };
 
-// The best of those named `wanted`, or of all where it is empty.
+// The one named `wanted`, or the best of all where it is empty. Asks for no other: to ask for AMX changes the process.
 const Kernels* pick(const std::string& wanted) {
   const Kernels* picked = nullptr;
-  std::string names;
   for (const Compiled& compiled : kCompiled) {
-    if (!compiled.has()) continue;
-    names += std::string(" ") + compiled.kernels.isa;
-    if (wanted.empty() || wanted == compiled.kernels.isa) picked = &compiled.kernels;
+    if (!wanted.empty() && wanted != compiled.kernels.isa) continue;
+    if (compiled.has()) picked = &compiled.kernels;
   }
-  if (picked == nullptr) throw std::invalid_argument("instruction set " + wanted + ": this machine has" + names);
-  return picked;
+  if (picked != nullptr) return picked;
+  std::string names;
+  for (const std::string& name : instruction_sets()) names += " " + name;
+  throw std::invalid_argument("instruction set " + wanted + ": this machine has" + names);
 }
 
 const Kernels* pick_first() {
