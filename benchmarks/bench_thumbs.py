@@ -39,9 +39,9 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "tools"))  # folder of the demo's data
 
 from dialogues import write_data
-from general_text import write_general_text
 from rich.console import Console
 from rich.table import Table
+from wikitext import write_wikitext
 
 import mobile_ft
 
@@ -161,7 +161,7 @@ class Thumbs:
         mobile_ft.export_bundle(
             model, self.bundle, max_seq_len=MAX_SEQ_LEN, chat_template=chat_template, progress=False
         )
-        write_general_text(wikitext2, self.bundle, self.general)
+        write_wikitext(wikitext2, self.bundle, self.general)
         write_data(folder / "dialogues")
         lines = (folder / "dialogues" / "train.jsonl").read_text().splitlines()
         asked = (json.loads(line)["messages"][0]["content"] for line in lines)

@@ -24,9 +24,9 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "tools"))  # folder of the demo's data
 
 from dialogues import write_data
-from general_text import write_general_text
 from rich.console import Console
 from rich.table import Table
+from wikitext import write_wikitext
 
 import mobile_ft
 from mobile_ft.api.compare import compare
@@ -107,7 +107,7 @@ class Weeks:
         if args.variant == "change":
             self.test = unseen[: TEST_ROWS // 2] + gsm8k[1][: TEST_ROWS // 2]
         self.general = folder / "general.txt"
-        write_general_text(args.wikitext2, self.bundle, self.general)
+        write_wikitext(args.wikitext2, self.bundle, self.general)
 
     def learner(self) -> None:
         found = self.results.setdefault("learner", [])

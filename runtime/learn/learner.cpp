@@ -146,7 +146,7 @@ void learn(const std::string& folder, Model& model, const std::string& data, con
   const int64_t number = state.nights.empty() ? 1 : state.nights.back().number + 1;
   commit(state, [&] {
     emit(add_rows(state, data, number, text, config.train));
-    run_night(state, number, model, text, config, false, emit, stop);
+    run_night(state, number, model, text, config, /*are_checked=*/false, emit, stop);
     bound_rows(state, number, config.log_bytes);
     bound_versions(state, config.keep);
   });

@@ -108,8 +108,8 @@ EventSink of_training(const EventSink& emit) {
 
 /// When a limit of minutes ends that begins now; 0: never.
 Clock::time_point end_of(double minutes) {
-  constexpr double kYears = 1e6;  // beyond these minutes, a clock's numbers overflow
-  if (minutes == 0 || minutes > kYears) return Clock::time_point::max();
+  constexpr double kMostMinutes = 1e6;  // about two years; a clock's numbers overflow after some centuries
+  if (minutes == 0 || minutes > kMostMinutes) return Clock::time_point::max();
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(60 * minutes));
 }
 

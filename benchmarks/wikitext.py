@@ -7,7 +7,7 @@ from mobile_ft.data.tokenizer import Tokenizer
 CHARACTERS = 30_000
 
 
-def write_general_text(wikitext2: Path, bundle: Path, out: Path) -> None:
+def write_wikitext(wikitext2: Path, bundle: Path, out: Path) -> None:
     """Writes the first characters of WikiText-2's test split.
 
     WikiText-2 has <unk> in place of rare words. For some models, such as Gemma, this is a special token that they never
